@@ -197,6 +197,7 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
     if (const std::string line = session.graph_line(); !line.empty())
       say("Steps on the device: " + line);
     if (const std::string line = session.frozen_line(); !line.empty()) say("Frozen: " + line);
+    if (const std::string line = session.sampler_line(); !line.empty()) say("Sampler: " + line);
     for (const std::string& line : session.shard_lines()) say(line);
     for (const std::string& line : session.plan_lines()) say("Averaging: " + line);
     if (config.save_dir.empty())
@@ -354,6 +355,8 @@ int dry_run(const tools::RunConfig& config, backends::Group& group) {
     text += base::visible_text("Columns of " + session.columns_line()) + "\n";
   if (const std::string line = session.frozen_line(); !line.empty())
     text += "Frozen: " + line + "\n";
+  if (const std::string line = session.sampler_line(); !line.empty())
+    text += "Sampler: " + line + "\n";
   for (const std::string& line : session.plan_lines()) text += "Averaging: " + line + "\n";
   text += "\n" + tables + "\nOptions\n" + option_table_text(config.origin);
   for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
@@ -508,6 +511,7 @@ int train_command(const Arguments& arguments) {
   if (!config_file.empty()) apply_config_file(config_file, values);
   const std::string definition = take_resumed_run(values);
   apply_defaults(values);
+  const std::string spawned = settle_spawn(values);
   tools::RunConfig config = tools::resolve_run_config(values);
   config.model_definition =
       definition.empty() ? models::model_definition(config.model) : definition;
@@ -521,6 +525,7 @@ int train_command(const Arguments& arguments) {
         "--resume auto would find nothing, since --save-dir auto makes a new folder: name the "
         "folder, --save-dir DIR");
   if (config.requeue) check_requeue();
+  if (!spawned.empty() && !instead.print_config) print_notice(spawned);
   if (const std::optional<int> code = run_instead(instead, config)) return *code;
   if (has_rank_zero(config)) {
     check_output_path("metrics", config.metrics, config.save_dir);

@@ -4,6 +4,10 @@
 #include <algorithm>
 
 #include "backends/identity/identity.h"
+#include "io/base/io_error.h"
+#include "tools/machine/thread_choice.h"
+#include "tools/machine/visible_gpus.h"
+#include "tools/report/console_observer.h"
 
 namespace tools {
 namespace {
@@ -47,7 +51,28 @@ tools::RunConfig resolve_group_flags(tools::ConfigValues values,
   values.emplace("model", tools::ConfigValue{"mlp", "default"});
   values.emplace("dataset", tools::ConfigValue{"synthetic", "default"});
   tools::apply_defaults(values);
+  if (const std::string spawned = settle_spawn(values); !spawned.empty()) print_notice(spawned);
   return tools::resolve_run_config(values);
+}
+
+std::string settle_spawn(tools::ConfigValues& values) {
+  const auto spawn = values.find("spawn");
+  if (spawn == values.end() || spawn->second.value != "on") return "";
+  const auto is = [&](const char* name, const char* value) {
+    const auto found = values.find(name);
+    return found != values.end() && found->second.value == value;
+  };
+  if (!is("gpu-devices", "") || !is("devices", ""))
+    throw io::ConfigError("--spawn beside several devices of a rank: expected --spawn N");
+  const bool on_cpu = is("device", "cpu");
+  const int gpus = on_cpu ? 0 : visible_gpus();
+  const int ranks = gpus > 0 ? gpus : default_threads(1);
+  spawn->second.value = std::to_string(ranks);
+  return "--spawn starts " + spawn->second.value +
+         (ranks == 1 ? " rank, for the " : " ranks, one for each ") +
+         (gpus > 0 ? "GPU that is visible"
+          : on_cpu ? "core that this process may use (--device cpu)"
+                   : "core that this process may use: no GPU is visible");
 }
 
 bool in_launched_group(const tools::RunConfig& config) {

@@ -17,6 +17,10 @@ tools::RunConfig resolve_group_flags(tools::ConfigValues values,
                                      const std::vector<std::string>& more = {},
                                      const std::map<std::string, std::string>& defaults = {});
 
+// `--spawn` alone becomes a number: of the visible GPUs, or of cores. Returns what was chosen and
+// why; "" where nothing was. Of complete values (apply_defaults()).
+std::string settle_spawn(tools::ConfigValues& values);
+
 // Whether this process is one rank of a group that somebody else started (a launcher's variables,
 // or --rank).
 bool in_launched_group(const tools::RunConfig& config);

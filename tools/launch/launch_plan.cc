@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <map>
 
 #include "backends/identity/host_identity.h"
@@ -16,6 +15,7 @@
 #include "io/base/io_error.h"
 #include "tools/launch/stream_spec.h"
 #include "tools/machine/thread_choice.h"
+#include "tools/machine/visible_gpus.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -23,24 +23,6 @@ namespace {
 
 constexpr int kDefaultPort = 29500;
 constexpr int kMaxWorkers = 4096;
-
-// Those that CUDA_VISIBLE_DEVICES leaves, else those that have a device file.
-int visible_gpus() {
-  if (const char* list = std::getenv("CUDA_VISIBLE_DEVICES")) {
-    const std::vector<std::string> devices = split_list(list);
-    const auto none =
-        std::find(devices.begin(), devices.end(), "-1");  // hides itself and those behind it
-    return static_cast<int>(none - devices.begin());
-  }
-  int count = 0;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
-    const std::string name = entry.path().filename().string();
-    count += name.size() > 6 && name.starts_with("nvidia") &&
-             name.find_first_not_of("0123456789", 6) == std::string::npos;
-  }
-  return count;
-}
 
 int count_workers(const std::string& text, bool& gpus) {
   if (text.empty()) return 1;

@@ -289,7 +289,8 @@ void add_table_options(CLI::App& app, tools::ConfigValues& values,
       option->type_name(spec.metavar)
           ->default_str(spec.default_value)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-      if (spec.metavar[0] == '[') option->expected(0, 1);
+      // Alone it has the text of its default, which has to differ from any that is given.
+      if (spec.metavar[0] == '[') option->expected(0, 1)->default_str("");
     }
     option->group(spec.group);
   }

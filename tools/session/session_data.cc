@@ -101,8 +101,8 @@ SessionData::SessionData(const DataOptions& options, std::int64_t micro_batches,
       order_(options.sampling.shuffle ? io::make_epoch_order(options.order, loaded_->splits.train)
                                       : nullptr),
       sampling_(shares(options, micro_batches, group, loaded_->splits.train, order_.get())),
-      sampler_(sampling_) {
-  if (options.check_sampler) io::check_partition(sampling_);
-}
+      sampler_(sampling_),
+      partition_(options.check_sampler ? std::optional(io::check_partition(sampling_))
+                                       : std::nullopt) {}
 
 }  // namespace tools

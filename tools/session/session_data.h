@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,7 @@ class SessionData {
   const io::Sampler& sampler() const { return sampler_; }
   std::int64_t global_batch() const { return sampling_.global_batch; }
   io::Normalization normalization() const { return normalization_; }
+  const std::optional<io::PartitionCheck>& partition() const { return partition_; }
 
  private:
   const std::shared_ptr<LoadedData> loaded_;
@@ -63,6 +65,7 @@ class SessionData {
   const std::unique_ptr<io::EpochOrder> order_;  // null: the sampler's own
   const io::SamplerOptions sampling_;
   const io::Sampler sampler_;
+  const std::optional<io::PartitionCheck> partition_;  // of --check-sampler
 };
 
 }  // namespace tools

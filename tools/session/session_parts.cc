@@ -15,6 +15,7 @@
 #include "engine/train/step/loaded_batch.h"
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 #include "io/interchange/compare_arrays.h"
 #include "models/model_catalog.h"
 #include "tools/machine/thread_choice.h"
@@ -334,6 +335,22 @@ engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,
   for (const std::int64_t epoch : options.milestone_epochs)
     rate.milestones.push_back(epochs.step_of_epoch(epoch));
   return rate;
+}
+
+std::string rate_arithmetic(const UpdateOptions& options, int world_size, int most_ranks) {
+  using Scale = UpdateOptions::RateScale;
+  const bool of_root = options.scale == Scale::kSquareRoot;
+  const int full = most_ranks > 0 ? most_ranks : world_size;
+  std::string factors;
+  if (options.scale != Scale::kNone)
+    factors += of_root ? " x sqrt(" + std::to_string(full) + " ranks)"
+                       : " x " + std::to_string(full) + " ranks";
+  if (options.with_batch && world_size != full) {
+    const std::string share = std::to_string(world_size) + "/" + std::to_string(full);
+    factors += of_root ? " x sqrt(" + share + ")" : " x " + share;
+  }
+  if (factors.empty()) return "";
+  return " (" + base::number_text("%g", options.rate.base) + factors + ")";
 }
 
 }  // namespace tools

@@ -78,5 +78,7 @@ engine::RunLength run_length(const SessionOptions& options, const SessionData& d
 // Of a run that begins or goes on at `at`. `most_ranks` as in DataOptions.
 engine::LearningRate learning_rate(const UpdateOptions& options, int world_size, int most_ranks,
                                    const engine::RunLength& run, const engine::TrainProgress& at);
+// How its base came from --lr: " (0.1 x 2 ranks)"; "" where it is --lr.
+std::string rate_arithmetic(const UpdateOptions& options, int world_size, int most_ranks);
 
 }  // namespace tools

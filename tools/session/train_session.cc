@@ -12,6 +12,7 @@
 #include "tools/machine/device_choice.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/progress_line.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/agreement.h"
 #include "tools/session/averaging_choice.h"
@@ -376,8 +377,10 @@ std::string TrainSession::start_line() const {
          (steps_per_epoch() == 1 ? " step an epoch, " : " steps an epoch, ") +
          std::to_string(s.total_steps) + " in all | " +
          std::string(s.model.optimizer->spec().name) + " lr " +
-         base::number_text("%g", s.rate.base) + " " + std::string(to_string(s.rate.schedule)) +
-         optimizer_text(*s.model.optimizer) + " | seed " + std::to_string(s.options.seed);
+         base::number_text("%g", s.rate.base) +
+         rate_arithmetic(s.options.update, s.group.world_size(), s.options.data.most_ranks) + " " +
+         std::string(to_string(s.rate.schedule)) + optimizer_text(*s.model.optimizer) + " | seed " +
+         std::to_string(s.options.seed);
 }
 
 std::string TrainSession::scale_line() const {
@@ -400,6 +403,25 @@ std::vector<std::string> TrainSession::data_warnings() const {
 }
 
 const std::string& TrainSession::processors_notice() const { return impl_->processors; }
+
+std::string TrainSession::sampler_line() const {
+  const SessionData& data = impl_->data;
+  if (!data.partition()) return "";
+  const io::PartitionCheck& check = *data.partition();
+  const auto samples = [](std::int64_t n) {
+    return with_commas(n) + (n == 1 ? " sample" : " samples");
+  };
+  const int world = impl_->group.world_size();
+  std::string text = "each of " + samples(data.train().size()) + " is in the share of " +
+                     (check.repeated > 0   ? "one rank at least"
+                      : check.left_out > 0 ? "one rank at most"
+                                           : "exactly one rank") +
+                     " of " + std::to_string(world) + " in each of epochs 1 to " +
+                     std::to_string(check.epochs);
+  if (check.left_out > 0) text += "; " + samples(check.left_out) + " left out of an epoch";
+  if (check.repeated > 0) text += "; " + samples(check.repeated) + " used twice to fill it";
+  return text;
+}
 
 std::vector<std::string> TrainSession::shard_lines() const {
   const Impl& s = *impl_;

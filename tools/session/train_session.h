@@ -57,6 +57,8 @@ class TrainSession {
   std::vector<std::string> data_warnings() const;
   // "" where all ranks compute with the same instruction set.
   const std::string& processors_notice() const;
+  // With --check-sampler: what it has proved; else "".
+  std::string sampler_line() const;
   // With --shard file: which training samples are each rank's; else none.
   std::vector<std::string> shard_lines() const;
   // What the averaging will do, and warnings about likely mistakes; call it after

@@ -72,8 +72,9 @@ std::unique_ptr<EpochOrder> make_epoch_order(const std::string& name, const Data
   return std::make_unique<Stratified>(dataset);
 }
 
-void check_partition(const SamplerOptions& options) {
-  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+PartitionCheck check_partition(const SamplerOptions& options) {
+  PartitionCheck found{.epochs = 2};
+  for (std::int64_t epoch = 0; epoch < found.epochs; ++epoch) {
     std::vector<std::int64_t> times(static_cast<std::size_t>(options.size), 0);
     for (int rank = 0; rank < options.world_size; ++rank) {
       SamplerOptions share = options;
@@ -98,7 +99,10 @@ void check_partition(const SamplerOptions& options) {
                       std::to_string(*wrong) + " times in epoch " + std::to_string(epoch) +
                       " over " + std::to_string(options.world_size) + " ranks, expected " +
                       promised(options.uneven));
+    found.left_out = std::ranges::count(times, 0);
+    found.repeated = std::ranges::count_if(times, [](std::int64_t n) { return n > 1; });
   }
+  return found;
 }
 
 }  // namespace io

@@ -31,6 +31,10 @@ std::unique_ptr<EpochOrder> make_epoch_order(const std::string& name, const Data
 // Whether the ranks' samples of two epochs are what options.uneven promises: each sample once with
 // kJoin, at most once with kDrop, at least once with kPad. Throws DataError that names the first
 // sample for which it is not so. Costs world_size epochs' orders.
-void check_partition(const SamplerOptions& options);
+struct PartitionCheck {
+  int epochs = 0;
+  std::int64_t left_out = 0, repeated = 0;  // of an epoch: samples that no rank or several take
+};
+PartitionCheck check_partition(const SamplerOptions& options);
 
 }  // namespace io

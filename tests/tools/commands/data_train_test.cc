@@ -3,6 +3,9 @@
 
 #include <filesystem>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "io/checkpoint/checkpoint.h"
 #include "tests/io/data/sources/png_bytes.h"
@@ -120,6 +123,56 @@ TEST(Tables, AreDescribedOnceAndWhatWasLeftOutIsKnownToEval) {
     return;
   }
   FAIL() << "no checkpoint";
+}
+
+TEST(SamplerCheck, SaysWhatItHasProved) {
+  const auto train = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"train",     "--model",          "mlp",  "--dataset",
+                                       "synthetic", "--synthetic-size", "1001", "--spawn",
+                                       "2",         "--batch-size",     "100",  "--epochs",
+                                       "1",         "--threads",        "1",    "--check-sampler"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = engine(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
+  };
+  const std::string each = "\nSampler: each of 1,001 samples is in the share of ",
+                    epochs = " of 2 in each of epochs 1 to 2";
+  for (const auto& [rule, line] : std::vector<std::pair<std::string, std::string>>{
+           {"join", "exactly one rank" + epochs + "\n"},
+           {"drop", "one rank at most" + epochs + "; 1 sample left out of an epoch\n"},
+           {"pad", "one rank at least" + epochs + "; 1 sample used twice to fill it\n"}}) {
+    const std::string out = train({"--uneven", rule});
+    EXPECT_NE(out.find(each + line), std::string::npos) << rule << "\n" << out;
+  }
+}
+
+TEST(RateScale, IsShownAsItWasComputed) {
+  for (const auto& [rule, text] : std::vector<std::pair<std::string, std::string>>{
+           {"none", " lr 0.1 constant"},
+           {"linear", " lr 0.2 (0.1 x 2 ranks) constant"},
+           {"sqrt", " lr 0.141421 (0.1 x sqrt(2 ranks)) constant"}}) {
+    const CommandResult result = engine({"train", "--model", "mlp", "--dataset", "synthetic",
+                                         "--synthetic-size", "100", "--spawn", "2", "--threads",
+                                         "1", "--steps", "1", "--lr", "0.1", "--lr-scale", rule});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_NE(result.out.find(text), std::string::npos) << result.out;
+  }
+}
+
+TEST(SpawnAlone, StartsARankForEachProcessorAndSaysWhy) {
+  const std::vector<std::string> arguments{"train",     "--spawn",   "--model",          "mlp",
+                                           "--dataset", "synthetic", "--synthetic-size", "64",
+                                           "--steps",   "1",         "--threads",        "1"};
+  const CommandResult cores = engine(arguments, {{"CUDA_VISIBLE_DEVICES", ""}});
+  ASSERT_EQ(cores.exit_code, 0) << cores.err;
+  EXPECT_NE(cores.err.find("core that this process may use: no GPU is visible"), std::string::npos)
+      << cores.err;
+  std::vector<std::string> on_cpu = arguments;
+  on_cpu.insert(on_cpu.end(), {"--device", "cpu", "--dry-run"});
+  const CommandResult kept = engine(on_cpu, {{"CUDA_VISIBLE_DEVICES", "0,1,2"}});
+  EXPECT_NE(kept.err.find("core that this process may use (--device cpu)"), std::string::npos)
+      << kept.err;
 }
 
 TEST(FileShards, AreToldByEveryRankAndAreTheTrainingPart) {
