@@ -495,14 +495,13 @@ void ElasticProcess::gather() {
   phase_ = Phase::kTraining;
 }
 
-// A member of the generation before that lives, but was left out.
+// A member of the generation before that lives, but was left out. It has the state if it has taken
+// a step: what it may have received since counts no more.
 bool ElasticProcess::somebody_had_the_state() const {
   const backends::RosterPtr before = world_.roster_of(view_->generation - 1);
   return before && std::ranges::any_of(world_.processes, [&](const ElasticProcess* p) {
            if (!p->is_alive() || !p->has_state_ || p->steps_.taken.empty()) return false;
-           return std::ranges::any_of(before->members, [&](const backends::Member& m) {
-             return p->has_been(m.id) && p->view_->has(m.id);
-           });
+           return before->has(p->stepped_as_);
          });
 }
 
@@ -535,6 +534,7 @@ void ElasticProcess::train() {
   sent_ = false;
   if (!steps_.taken.empty()) world_.hold_firm(steps_, steps_.taken.size() - 1);
   machine_->took_step(view_->generation, network_.now());
+  stepped_as_ = view_->members[rank_].id;
   if (steps_.finished()) return finish(End::kFinished, "");
   // Only now: who was paused while it gathered may find out that the others have gone on.
   if (std::exchange(begins_again_, false)) {

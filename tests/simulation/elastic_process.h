@@ -99,6 +99,7 @@ class ElasticProcess final : public Process {
   std::set<backends::MemberId> known_as_, left_out_;  // of its own, as a member and no longer
 
   Steps steps_;
+  backends::MemberId stepped_as_;  // who it was when it took its last step
   bool has_state_ = false;
   End end_ = End::kRunning;
   std::string why_;
