@@ -20,6 +20,7 @@ struct BatchView {
   std::span<const std::int32_t>
       tokens{};  // instead of samples, for a model that reads token ids: count * context
   std::span<const std::int32_t> labels;  // count (times positions)
+  std::span<const float> targets{};  // instead of labels, for a model of numbers: count * targets
   std::span<const std::int64_t>
       sample_ids;  // count: places in the data set, for randomness by sample
   std::uint64_t epoch = 0;
@@ -30,7 +31,7 @@ struct BatchView {
 
 struct BatchResult {
   double loss_sum = 0;       // over samples (and positions)
-  std::int64_t correct = 0;  // rows whose first largest logit is the label
+  std::int64_t correct = 0;  // rows whose first largest logit is the label; 0 without labels
   std::int64_t rows = 0;     // samples times positions
   std::int64_t top5 =
       0;  // rows whose label is among the five largest logits; counted in inference mode only
@@ -54,7 +55,7 @@ struct BatchShape {
   enum class Samples { kValues, kPixels, kTokens };
   Samples samples = Samples::kValues;
   std::int64_t sample_items = 0, label_items = 0;  // elements of one sample
-  std::int64_t classes = 0;
+  std::int64_t classes = 0;                        // 0: the labels are targets, numbers
 };
 
 // Throws InputError, naming the sample where there is one, for a batch of another size than its

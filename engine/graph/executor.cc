@@ -25,7 +25,8 @@ struct Step {
   const char* name = "layer";  // for traces
 };
 
-// A view whose memory the caller of forward() brings: labels, or samples (which may be tokens).
+// A view whose memory the caller of forward() brings: labels (or targets), or samples (which may be
+// tokens).
 struct Binding {
   TensorView* view;
   bool labels;
@@ -46,9 +47,9 @@ struct Executor::Impl {
   std::vector<Step> steps;
   std::vector<Binding> bindings;
   TensorView samples, labels, logits, loss,
-      loss_gradient;        // samples: the caller's, f32; or tokens, i32
-  TensorView cast_samples;  // the arena's, where the plan is not f32; else absent
-  TensorView image_table;   // absent: batches carry samples
+      loss_gradient;                      // samples: the caller's, f32; or tokens, i32
+  TensorView cast_samples, cast_targets;  // the arena's, where the plan is not f32; else absent
+  TensorView image_table;                 // absent: batches carry samples
   std::int64_t sample_items = 0, label_items = 0;  // elements of one sample
   DeviceStep device_step;
   std::int64_t bound_count = -1;
@@ -93,10 +94,10 @@ struct Executor::Impl {
   }
 
   void bind_inputs() {
-    if (plan.inputs.size() != 2 || tensor(plan.inputs[1]).dtype != DType::kI32)
+    if (plan.inputs.size() != 2)
       throw ModelError(
-          "a model reads one input of samples or tokens and then one of labels (i32); this one "
-          "has " +
+          "a model reads one input of samples or tokens and then one of labels or targets; this "
+          "one has " +
           std::to_string(plan.inputs.size()) + " inputs");
     samples = view(plan.inputs[0]);
     sample_items = tensor(plan.inputs[0]).item_shape.count();
@@ -106,9 +107,14 @@ struct Executor::Impl {
     }
     labels = view(plan.inputs[1]);
     label_items = tensor(plan.inputs[1]).item_shape.count();
+    if (labels.dtype != DType::kI32) {
+      if (tensor(plan.inputs[1]).offset != PlanTensor::kNone) cast_targets = labels;
+      labels.dtype = DType::kF32;
+    }
   }
 
   bool reads_tokens() const { return samples.dtype == DType::kI32; }
+  bool has_targets() const { return labels.dtype == DType::kF32; }
   bool reads_pixels() const { return static_cast<bool>(image_table); }
 
   void set_image_table(const TensorView& table) {
@@ -237,7 +243,7 @@ struct Executor::Impl {
                                              : Samples::kValues,
                  .sample_items = sample_items,
                  .label_items = label_items,
-                 .classes = logits.shape[logits.shape.rank() - 1]},
+                 .classes = has_targets() ? 0 : logits.shape[logits.shape.rank() - 1]},
                 training);
   }
 
@@ -252,7 +258,7 @@ struct Executor::Impl {
            {&run.output, &run.output_gradient, &run.residual, &run.residual_gradient})
         set_batch(*each, count);
     }
-    for (TensorView* each : {&logits, &loss, &loss_gradient, &cast_samples})
+    for (TensorView* each : {&logits, &loss, &loss_gradient, &cast_samples, &cast_targets})
       set_batch(*each, count);
   }
 
@@ -264,8 +270,10 @@ struct Executor::Impl {
     if (batch.count > 0)
       sample_data =
           reads_tokens() ? static_cast<const void*>(batch.tokens.data()) : batch.samples.data();
-    const void* label_data =
-        batch.count > 0 ? static_cast<const void*>(batch.labels.data()) : kNothing.data();
+    const void* label_data = kNothing.data();
+    if (batch.count > 0)
+      label_data =
+          has_targets() ? static_cast<const void*>(batch.targets.data()) : batch.labels.data();
     for (const Binding& binding : bindings)
       binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
     labels.data = const_cast<void*>(label_data);
@@ -276,6 +284,7 @@ struct Executor::Impl {
       prepare_images(batch);
     else if (cast_samples)
       ops::cast(context, samples, cast_samples);
+    if (cast_targets) ops::cast(context, labels, cast_targets);
   }
 
   void prepare_images(const BatchView& batch) {
@@ -302,6 +311,8 @@ struct Executor::Impl {
       plan.steps[i].layer->forward(run);
     }
     backward_allowed = training;
+    if (has_targets())  // nothing to be right or wrong about
+      return {.loss_sum = ops::sum_f64(loss), .rows = loss.count()};
     TensorView rows = logits, row_labels = labels;
     rows.shape = {loss.count(), logits.shape[logits.shape.rank() - 1]};
     row_labels.shape = {loss.count()};

@@ -29,8 +29,8 @@ class Executor {
  public:
   // REQUIRES: the state is of the plan's graph and dtype; `threads` has the plan's number of
   // threads. Throws ModelError unless the graph has two inputs: first the samples (f32) or tokens
-  // (i32), then the labels (i32). `plan`, `state` and `threads` outlive the executor. `seed` is the
-  // run's, for dropout.
+  // (i32), then the labels (i32) or targets (f32). `plan`, `state` and `threads` outlive the
+  // executor. `seed` is the run's, for dropout.
   Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed);
   // On the CUDA device of `context`, which is also the state's: it brings device, stream, products
   // and fault. Calls only put work on the stream. Batches lie in device memory and have

@@ -4,6 +4,7 @@
 
 #include "engine/layers/layer.h"
 #include "engine/ops/elementwise/gelu.h"
+#include "engine/ops/loss/regression_loss.h"
 
 namespace engine::layers {
 
@@ -83,5 +84,9 @@ LayerPtr causal_self_attention(std::int64_t heads, double dropout = 0);
 // each sample, [] (or [t]). `label_smoothing` in [0, 1) is that of PyTorch's cross_entropy (Szegedy
 // et al., 2016) and acts in training alone: in inference the loss is the plain one.
 LayerPtr softmax_cross_entropy(double label_smoothing = 0);
+
+// Inputs: predictions [targets] and targets [targets]. Output: the loss of each sample, [], the
+// mean over its targets.
+LayerPtr regression_loss(ops::RegressionLoss kind);
 
 }  // namespace engine::layers

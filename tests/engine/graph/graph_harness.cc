@@ -26,12 +26,13 @@ Harness::Harness(Graph the_graph, const engine::PlanOptions& options, std::uint6
 RandomBatch::RandomBatch(const Graph& graph, std::int64_t the_count, std::uint64_t seed)
     : count(the_count) {
   const auto classes = graph.nodes()[static_cast<std::size_t>(graph.logits())].shape.dims().back();
-  bool reads_tokens = false,
+  bool reads_tokens = false, has_targets = false,
        first = true;  // the first input is of samples or tokens, the second of labels
   for (const Graph::Node& node : graph.nodes()) {
     if (node.layer) continue;
     (first ? sample_items : label_items) = node.shape.count();
     reads_tokens = reads_tokens || (first && node.dtype == engine::DType::kI32);
+    has_targets = !first && node.dtype == engine::DType::kF32;
     first = false;
   }
   std::mt19937_64 random(seed);
@@ -41,7 +42,10 @@ RandomBatch::RandomBatch(const Graph& graph, std::int64_t the_count, std::uint64
     samples.push_back(value(random));
   for (std::int64_t i = 0; i < count * sample_items && reads_tokens; ++i)
     tokens.push_back(label(random));
-  for (std::int64_t i = 0; i < count * label_items; ++i) labels.push_back(label(random));
+  for (std::int64_t i = 0; i < count * label_items && has_targets; ++i)
+    targets.push_back(value(random));
+  for (std::int64_t i = 0; i < count * label_items && !has_targets; ++i)
+    labels.push_back(label(random));
   for (std::int64_t i = 0; i < count; ++i) ids.push_back(100 + i);
 }
 
@@ -53,7 +57,8 @@ engine::BatchView RandomBatch::slice(std::int64_t first, std::int64_t n) const {
   return {.count = n,
           .samples = part(samples, samples.empty() ? 0 : sample_items),
           .tokens = part(tokens, tokens.empty() ? 0 : sample_items),
-          .labels = part(labels, label_items),
+          .labels = part(labels, labels.empty() ? 0 : label_items),
+          .targets = part(targets, targets.empty() ? 0 : label_items),
           .sample_ids = part(ids, 1)};
 }
 

@@ -36,6 +36,7 @@ struct RandomBatch {
   std::vector<std::int32_t>
       tokens;  // instead of samples where the graph reads token ids; below the number of classes
   std::vector<std::int32_t> labels;
+  std::vector<float> targets;  // instead of labels where the graph reads those; in [-1, 1]
   std::vector<std::int64_t> ids;
 };
 

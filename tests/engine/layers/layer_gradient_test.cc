@@ -167,6 +167,19 @@ TEST(LabelSmoothing, GradientAgreesWithFiniteDifferences) {
   EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4}), 1e-7);
 }
 
+TEST(RegressionLoss, GradientAgreesWithFiniteDifferences) {
+  for (const engine::ops::RegressionLoss kind :
+       {engine::ops::RegressionLoss::kSquared, engine::ops::RegressionLoss::kAbsolute}) {
+    Graph graph;
+    const NodeId x = graph.input("input", {4, 3, 2}), targets = graph.input("targets", {4});
+    const NodeId predictions =
+        head(graph, graph.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x}));
+    graph.set_outputs(predictions,
+                      graph.add("", layers::regression_loss(kind), {predictions, targets}));
+    EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4}), 1e-7);
+  }
+}
+
 // A checker that cannot fail checks nothing: with the wrong sign of one layer's gradient it must
 // complain.
 class WrongRelu final : public engine::Layer {

@@ -1,0 +1,64 @@
+// The loss of predicted numbers in one node. Saves its gradient in the forward pass.
+#include "engine/ops/loss/regression_loss.h"
+
+#include "engine/layers/layer_checks.h"
+#include "engine/layers/layers.h"
+#include "engine/ops/loss/softmax_cross_entropy.h"
+
+namespace engine::layers {
+namespace {
+
+class RegressionLossLayer final : public Layer {
+ public:
+  explicit RegressionLossLayer(ops::RegressionLoss kind) : kind_(kind) {}
+  std::string_view kind() const override {
+    return kind_ == ops::RegressionLoss::kSquared ? "mse_loss" : "mae_loss";
+  }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 2);
+    if (inputs[0].rank() != 1)
+      throw ShapeError("expected predictions of shape [targets], got " + inputs[0].to_string());
+    if (!(inputs[1] == inputs[0]))
+      throw ShapeError("expected targets of shape " + inputs[0].to_string() +
+                       ", as the predictions, got " + inputs[1].to_string());
+    return {};
+  }
+
+  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch,
+                          DType dtype) const override {
+    return static_cast<std::size_t>(inputs[0].count() * batch) * size_of(dtype);
+  }
+
+  void forward(const LayerRun& run) const override {
+    ops::regression_loss_forward(run.kernels, {.prediction = run.inputs[0],
+                                               .target = run.inputs[1],
+                                               .loss = run.output,
+                                               .gradient = run.training ? saved(run) : TensorView{},
+                                               .kind = kind_});
+  }
+  void backward(const LayerRun& run) const override {
+    if (run.input_gradients[0])
+      ops::softmax_cross_entropy_backward(run.kernels, {.gradient = saved(run),
+                                                        .dloss = run.output_gradient,
+                                                        .dlogits = run.input_gradients[0],
+                                                        .write = run.input_writes[0]});
+  }
+
+ private:
+  static TensorView saved(const LayerRun& run) {
+    TensorView view = run.inputs[0];
+    view.data = run.saved.data();
+    return view;
+  }
+
+  ops::RegressionLoss kind_;
+};
+
+}  // namespace
+
+LayerPtr regression_loss(ops::RegressionLoss kind) {
+  return std::make_unique<RegressionLossLayer>(kind);
+}
+
+}  // namespace engine::layers
