@@ -8,9 +8,12 @@ Ends begin_classifier(engine::Graph& graph, const ModelOptions& options) {
     throw engine::ModelError(
         "this model reads images or rows of numbers, [h, w, c], not samples of shape " +
         options.sample_shape.to_string() + " (token ids)");
-  return {.input = graph.input("input", options.sample_shape),
-          .labels = graph.input("labels", {}, engine::DType::kI32),
-          .label_smoothing = options.label_smoothing};
+  const engine::NodeId input = graph.input("input", options.sample_shape);
+  return {.input = input,
+          .labels = options.regression ? graph.input("targets", {options.classes})
+                                       : graph.input("labels", {}, engine::DType::kI32),
+          .label_smoothing = options.label_smoothing,
+          .regression = options.regression};
 }
 
 Ends begin_token_model(engine::Graph& graph, std::int64_t positions, double label_smoothing) {
@@ -20,9 +23,12 @@ Ends begin_token_model(engine::Graph& graph, std::int64_t positions, double labe
 }
 
 void end_classifier(engine::Graph& graph, const Ends& ends, engine::NodeId logits) {
-  graph.set_outputs(logits,
-                    graph.add("", engine::layers::softmax_cross_entropy(ends.label_smoothing),
-                              {logits, ends.labels}));
+  graph.set_outputs(
+      logits,
+      graph.add("",
+                ends.regression ? engine::layers::regression_loss(*ends.regression)
+                                : engine::layers::softmax_cross_entropy(ends.label_smoothing),
+                {logits, ends.labels}));
 }
 
 }  // namespace models

@@ -1,6 +1,7 @@
 // Adds layers to a graph one after another, for readable model definitions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -39,10 +40,11 @@ class Chain {
 };
 
 // The two ends that all classifiers share: inputs "input" [h, w, c] and "labels", and the loss
-// after the logits.
+// after the logits. Where numbers are predicted "targets" [classes] takes the place of "labels".
 struct Ends {
   engine::NodeId input, labels;
   double label_smoothing = 0;
+  std::optional<engine::ops::RegressionLoss> regression = {};
 };
 // Throws engine::ModelError for samples that are token ids.
 Ends begin_classifier(engine::Graph& graph, const ModelOptions& options);

@@ -13,7 +13,7 @@
 //   tied = "wte"                the earlier layer whose parameters it uses; default: its own
 //   out_channels = 16           the kind's own options: docs/toml.md has them
 //
-// The loss, softmax cross entropy, is added behind the logits.
+// The loss, softmax cross entropy or that of a regression, is added behind the logits.
 #include <map>
 #include <optional>
 #include <sstream>
@@ -78,9 +78,11 @@ class Builder {
     engine::Shape expected{options_.classes};
     if (options_.sample_shape.rank() == 1) expected = {options_.sample_shape[0], options_.classes};
     if (!(shape == expected))
-      throw engine::ShapeError(path_ + ": " + graph_.describe(logits) +
-                               ", which gives the logits: expected shape " + expected.to_string() +
-                               " (the classes), got " + shape.to_string());
+      throw engine::ShapeError(
+          path_ + ": " + graph_.describe(logits) + ", which gives the logits: expected shape " +
+          expected.to_string() +
+          (options_.regression ? " (the targets), got " : " (the classes), got ") +
+          shape.to_string());
     end_classifier(graph_, ends_, logits);
     return std::move(graph_);
   }

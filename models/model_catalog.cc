@@ -58,6 +58,14 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
     throw engine::ModelError(
         "dropout " + std::to_string(options.dropout) + " for the model '" + name +
         "': only mingpt, gpt-nano, gpt-mini and gpt2 take it; a list of layers names its own");
+  if (options.regression && options.label_smoothing != 0)
+    throw engine::ModelError("label smoothing " + std::to_string(options.label_smoothing) +
+                             " for a model that predicts numbers: only classes have it");
+  if (options.regression && options.sample_shape.rank() != 3)
+    throw engine::ModelError(
+        "a model that predicts numbers reads images or rows of numbers, [h, "
+        "w, c], not samples of shape " +
+        options.sample_shape.to_string() + " (token ids)");
   return is_layer_list(name) ? build_layer_list(name, options) : find(name).build(options);
 }
 

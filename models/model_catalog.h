@@ -2,25 +2,30 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/graph/graph.h"
+#include "engine/layers/layers.h"
 
 namespace models {
 
 struct ModelOptions {
   engine::Shape sample_shape;  // of one sample of the data set: [h, w, c]; features [1, 1,
                                // columns]; tokens [context]
-  std::int64_t classes = 10;
-  double label_smoothing = 0;   // of the training loss, in [0, 1)
-  double dropout = 0;           // of the models that have it (mingpt's), in [0, 1)
+  std::int64_t classes = 10;   // with a regression loss: numbers that are predicted
+  double label_smoothing = 0;  // of the training loss, in [0, 1)
+  double dropout = 0;          // of the models that have it (mingpt's), in [0, 1)
+  // The model predicts numbers, by this loss, instead of classes.
+  std::optional<engine::ops::RegressionLoss> regression = {};
   std::string definition = {};  // text of the layer list that is called `name`; "": read the file
 };
 
 // A name of model_names() or the path of a TOML layer list (ends in .toml).
-// Throws engine::ModelError (unknown name, with the nearest; dropout for a model without it) and
+// Throws engine::ModelError (unknown name, with the nearest; dropout for a model without it; a
+// regression loss for token ids or with label smoothing) and
 // engine::ShapeError (a layer that does not fit).
 engine::Graph build_model(const std::string& name, const ModelOptions& options);
 

@@ -23,6 +23,9 @@ double value_of(Measure measure, const EvalReport& report) {
       return report.top5_accuracy();
     case Measure::kPerplexity:
       return report.perplexity();
+    case Measure::kR2:
+      if (report.errors) return report.errors->r2;
+      break;
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -41,6 +44,8 @@ const char* to_string(Measure measure) {
       return "top-5";
     case Measure::kPerplexity:
       return "perplexity";
+    case Measure::kR2:
+      return "R2";
   }
   return "unknown";
 }
@@ -48,7 +53,8 @@ const char* to_string(Measure measure) {
 // How much better than another; infinite where there is none, NaN for a NaN.
 double BestModel::gain(double value, const std::optional<Evaluation>& over) const {
   if (!over) return std::isnan(value) ? value : std::numeric_limits<double>::infinity();
-  const bool high = options_.measure == Measure::kAccuracy || options_.measure == Measure::kTop5;
+  const bool high = options_.measure == Measure::kAccuracy || options_.measure == Measure::kTop5 ||
+                    options_.measure == Measure::kR2;
   return high ? value - over->value : over->value - value;
 }
 

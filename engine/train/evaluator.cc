@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -31,6 +33,38 @@ io::SamplerOptions chunks(const io::Dataset& dataset, std::int64_t chunk) {
           .shuffle = false};
 }
 
+// Sums over a chunk's rows, in their order, in f64: what is added over chunks and ranks.
+struct ChunkSums {
+  double loss = 0, squares = 0, distances = 0;  // squared and absolute errors of predicted numbers
+};
+
+void add_errors(std::span<const double> predictions, std::span<const float> targets,
+                ChunkSums& sums) {
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const double error = predictions[i] - static_cast<double>(targets[i]);
+    sums.squares += error * error;
+    sums.distances += std::abs(error);
+  }
+}
+
+// The sum of squared distances from their mean: every rank has all targets.
+double spread_of(std::span<const float> targets) {
+  double sum = 0, squares = 0;
+  for (const float target : targets) sum += static_cast<double>(target);
+  const double mean = sum / static_cast<double>(targets.size());
+  for (const float target : targets)
+    squares += (static_cast<double>(target) - mean) * (static_cast<double>(target) - mean);
+  return squares;
+}
+
+RegressionErrors errors_of(const ChunkSums& sums, std::int64_t rows, const io::Dataset& dataset) {
+  const double deviation = dataset.target->deviation, spread = spread_of(dataset.targets),
+               count = static_cast<double>(rows);
+  return {.mse = rows == 0 ? 0 : deviation * deviation * sums.squares / count,
+          .mae = rows == 0 ? 0 : deviation * sums.distances / count,
+          .r2 = spread > 0 ? 1 - sums.squares / spread : std::numeric_limits<double>::quiet_NaN()};
+}
+
 }  // namespace
 
 struct Evaluator::Impl {
@@ -38,6 +72,7 @@ struct Evaluator::Impl {
        const io::Dataset& dataset, const EvaluatorOptions& options)
       : communicator(c),
         training(s),
+        set(dataset),
         text(dataset.kind == io::SampleKind::kTokens),
         sampler(chunks(dataset, chunk_size(dataset, options.batch))),
         own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype) : ModelState{}),
@@ -53,9 +88,9 @@ struct Evaluator::Impl {
                 .prefetch = 1,
                 .bytes = sends_bytes(dataset, options.device)}) {
     const auto world = static_cast<std::size_t>(c.world_size());
-    if (options.by_class) by_class.emplace(dataset.classes);
-    own_losses.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
-    losses.resize(own_losses.size() * world);
+    if (options.by_class && !dataset.target) by_class.emplace(dataset.classes);
+    own_sums.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
+    sums.resize(own_sums.size() * world);
   }
 
   ModelState& state() { return communicator.world_size() > 1 ? own : training; }
@@ -76,13 +111,14 @@ struct Evaluator::Impl {
 
   backends::Communicator& communicator;
   ModelState& training;
+  const io::Dataset& set;
   const bool text;
   io::Sampler sampler;
   ModelState own;
   Inference model;
   io::BatchLoader loader;
-  std::vector<ops::ImageDraw> draws;       // none in evaluation, but a place for each image
-  std::vector<double> own_losses, losses;  // by chunk: this rank's, all ranks'
+  std::vector<ops::ImageDraw> draws;      // none in evaluation, but a place for each image
+  std::vector<ChunkSums> own_sums, sums;  // by chunk: this rank's, all ranks'
   std::optional<ClassCounts> by_class;
 };
 
@@ -101,40 +137,46 @@ EvalReport Evaluator::run() {
   if (e.by_class) e.by_class->clear();
   std::array<std::int64_t, 4> counts{};  // samples, rows, right, among the first five
   std::size_t own = 0;
-  std::fill(e.own_losses.begin(), e.own_losses.end(), 0.0);
+  std::fill(e.own_sums.begin(), e.own_sums.end(), ChunkSums{});
   for (std::int64_t chunk = e.communicator.rank(); chunk < e.sampler.steps_per_epoch();
        chunk += world) {
     e.loader.seek(0, chunk);
     const io::Batch& batch = e.loader.next();
     const BatchResult result = e.model.forward(view_of(batch, e.draws));
     if (e.by_class) e.by_class->add(e.model.logits(), batch.labels);
-    e.own_losses[own++] = result.loss_sum;
+    if (e.set.target) add_errors(e.model.logits(), batch.targets, e.own_sums[own]);
+    e.own_sums[own++].loss = result.loss_sum;
     counts[0] += batch.count();
     counts[1] += result.rows;
     counts[2] += result.correct;
     counts[3] += result.top5;
   }
-  std::copy(e.own_losses.begin(), e.own_losses.end(), e.losses.begin());
+  std::copy(e.own_sums.begin(), e.own_sums.end(), e.sums.begin());
   if (world > 1) {
-    e.communicator.all_gather(e.own_losses.data(), e.own_losses.size() * sizeof(double),
-                              e.losses.data());
+    e.communicator.all_gather(e.own_sums.data(), e.own_sums.size() * sizeof(ChunkSums),
+                              e.sums.data());
     e.communicator.all_reduce(counts.data(), counts.size(), DType::kI64, backends::ReduceOp::kSum);
     if (e.by_class)
       e.communicator.all_reduce(e.by_class->all().data(), e.by_class->all().size(), DType::kI64,
                                 backends::ReduceOp::kSum);
   }
-  double loss = 0;
-  for (std::size_t i = 0; i < e.own_losses.size(); ++i)  // chunk i * world + r is rank r's i-th
-    for (std::size_t r = 0; r < static_cast<std::size_t>(world); ++r)
-      loss += e.losses[r * e.own_losses.size() + i];
+  ChunkSums all;
+  for (std::size_t i = 0; i < e.own_sums.size(); ++i)  // chunk i * world + r is rank r's i-th
+    for (std::size_t r = 0; r < static_cast<std::size_t>(world); ++r) {
+      const ChunkSums& chunk = e.sums[r * e.own_sums.size() + i];
+      all.loss += chunk.loss;
+      all.squares += chunk.squares;
+      all.distances += chunk.distances;
+    }
   return {.progress = {},
           .split = "test",
-          .loss = counts[1] == 0 ? 0 : loss / static_cast<double>(counts[1]),
+          .loss = counts[1] == 0 ? 0 : all.loss / static_cast<double>(counts[1]),
           .samples = counts[0],
           .rows = counts[1],
           .correct = counts[2],
           .top5 = e.model.classes() > 5 ? counts[3] : -1,
-          .text = e.text};
+          .text = e.text,
+          .errors = e.set.target ? std::optional(errors_of(all, counts[1], e.set)) : std::nullopt};
 }
 
 const ClassCounts* Evaluator::class_counts() const {

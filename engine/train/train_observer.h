@@ -28,9 +28,10 @@ struct TrainProgress {
 
 struct StepReport {
   TrainProgress progress;
-  double loss = 0;            // mean over the global batch of this step
-  double train_accuracy = 0;  // share of right predictions in this step's epoch so far (from where
-                              // the run began or was resumed on), over all ranks
+  double loss = 0;  // mean over the global batch of this step
+  // Share of right predictions in this step's epoch so far (from where the run began or was resumed
+  // on), over all ranks; none where numbers are predicted.
+  std::optional<double> train_accuracy{};
   double lr = 0;
   double samples_per_s = 0;  // over all ranks, since the last report
   double step_seconds = 0;   // of a step, since then, without evaluations and saves
@@ -50,7 +51,7 @@ struct StepReport {
 };
 
 // What an evaluation is judged by.
-enum class Measure { kLoss, kAccuracy, kTop5, kPerplexity };
+enum class Measure { kLoss, kAccuracy, kTop5, kPerplexity, kR2 };
 const char* to_string(Measure measure);  // "top-5"
 
 // The best of a run's evaluations.
@@ -59,6 +60,14 @@ struct BestEvaluation {
   double value = 0;       // accuracies as shares of 1
   std::int64_t step = 0;  // global, after which it was made
   bool this_one = false;  // the evaluation that tells of it
+};
+
+// How far predicted numbers are from the targets, in the targets' own unit.
+struct RegressionErrors {
+  double mse = 0, mae = 0;  // means of the squared and of the absolute error
+  // 1 - (sum of squared errors) / (sum of squared distances of the targets from their mean); NaN
+  // where all targets are equal.
+  double r2 = 0;
 };
 
 struct EvalReport {
@@ -70,9 +79,10 @@ struct EvalReport {
   std::int64_t correct = 0;  // rows
   std::int64_t top5 =
       -1;  // rows whose label is among the five largest logits; -1: up to five classes, so no news
-  bool text = false;                     // the data are tokens
-  const char* weights = "model";         // or an average of them: "ema", "average"
-  std::optional<BestEvaluation> best{};  // up to this one, where the run keeps account of it
+  bool text = false;                         // the data are tokens
+  const char* weights = "model";             // or an average of them: "ema", "average"
+  std::optional<RegressionErrors> errors{};  // numbers are predicted: nothing is right or wrong
+  std::optional<BestEvaluation> best{};      // up to this one, where the run keeps account of it
   double accuracy() const { return share(correct); }
   double top5_accuracy() const { return share(top5); }
   double perplexity() const { return std::exp(loss); }  // of a row; said of text

@@ -339,10 +339,12 @@ void Trainer::exchange() {
   const double loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
   for (TrainObserver* o : p_.observers) o->on_loss(progress, loss);
   tell(finite_.judge({.loss = sums[6], .norm = sums[7]}));
-  if (report_due || only_one) report(loss, sums[3] > 0 ? sums[2] / sums[3] : 0, seconds);
+  if (!report_due && !only_one) return;
+  const double accuracy = sums[3] > 0 ? sums[2] / sums[3] : 0;
+  report(loss, options_.has_labels ? std::optional(accuracy) : std::nullopt, seconds);
 }
 
-void Trainer::report(double loss, double accuracy, double seconds) {
+void Trainer::report(double loss, std::optional<double> accuracy, double seconds) {
   const TrainProgress& progress = p_.state.progress;
   const StepPhases own =
       phases_since_report_.over(static_cast<double>(progress.global_step - reported_step_));

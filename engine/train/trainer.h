@@ -36,6 +36,7 @@ struct TrainerOptions {
   // > 0: gradients are those of the sum of all losses of a step instead of their mean; as many
   // losses as a sample has.
   double losses_of_a_sample = 0;
+  bool has_labels = true;  // else numbers are predicted, and there is no accuracy
   OnNonFinite on_nonfinite = OnNonFinite::kAbort;
   // After a failure of another rank the state is that of the last step done, so that it can go on
   // with others.
@@ -117,7 +118,7 @@ class Trainer {
   bool advance();                // counts the step just done; true at the end of an epoch
   void sum_over_ranks(std::span<double> values, double& signal);
   void exchange();  // agrees on stopping, reports when it is time
-  void report(double loss, double accuracy, double seconds);
+  void report(double loss, std::optional<double> accuracy, double seconds);
   void tell(const DesyncReport* found);  // to observers; throws DesyncError where the run must end
   // What is not finite (""; all is), to observers; throws NonFiniteError where the run must end.
   void tell(const std::string& not_finite);

@@ -140,10 +140,11 @@ void MetricsWriter::lr_find(std::int64_t step, std::int64_t epoch, double sugges
 }
 
 void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const std::string& split,
-                         double loss, double accuracy, std::int64_t samples, const Numbers& more,
-                         const EvalMarks& marks) {
+                         double loss, std::optional<double> accuracy, std::int64_t samples,
+                         const Numbers& more, const EvalMarks& marks) {
   base::JsonWriter json = impl_->head("eval", step, epoch);
-  json.member("split", split).member("loss", loss).member("accuracy", accuracy);
+  json.member("split", split).member("loss", loss);
+  if (accuracy) json.member("accuracy", *accuracy);
   json.member("samples", samples);
   add(json, more);
   if (marks.weights != "model") json.member("weights", marks.weights);

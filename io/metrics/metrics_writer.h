@@ -44,7 +44,7 @@ class MetricsWriter {
   void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s,
             const Numbers& more = {});
   void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss,
-            double accuracy, std::int64_t samples, const Numbers& more = {},
+            std::optional<double> accuracy, std::int64_t samples, const Numbers& more = {},
             const EvalMarks& marks = {});
   // What a learning-rate range test has found, after its steps; NaN: nothing.
   void lr_find(std::int64_t step, std::int64_t epoch, double suggestion, double steepest,

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <charconv>
 #include <csignal>
+#include <limits>
 #include <utility>
 
 #include "engine/core/error.h"
@@ -122,11 +123,13 @@ class CallbackObserver : public engine::TrainObserver {
   void on_report(const engine::StepReport& r) override {
     if (!callbacks_.report) return;
     call_out(callbacks_.report,
-             StepReport{progress_of(r.progress), r.loss, r.train_accuracy, r.lr, r.samples_per_s});
+             StepReport{progress_of(r.progress), r.loss,
+                        r.train_accuracy.value_or(std::numeric_limits<double>::quiet_NaN()), r.lr,
+                        r.samples_per_s});
   }
   void on_eval(const engine::EvalReport& r) override {
-    const Evaluation evaluation{progress_of(r.progress), r.loss, r.accuracy(), r.samples,
-                                r.weights};
+    const double accuracy = r.errors ? std::numeric_limits<double>::quiet_NaN() : r.accuracy();
+    const Evaluation evaluation{progress_of(r.progress), r.loss, accuracy, r.samples, r.weights};
     if (evaluation.weights == "model") last_ = evaluation;
     if (callbacks_.evaluation) call_out(callbacks_.evaluation, evaluation);
   }

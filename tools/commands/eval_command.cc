@@ -1,4 +1,5 @@
-// `engine eval`: loss, accuracy and what each class has of it, of a checkpoint's model.
+// `engine eval`: loss, accuracy and what each class has of it, of a checkpoint's model; or the
+// errors of the numbers that it predicts.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -23,6 +24,24 @@ struct EvalOptions {
   ModelReference model;
   std::string split = "test", format = "text", confusion;
 };
+
+void print_numbers(const engine::EvalReport& report, const io::TargetScale& target,
+                   const EvalOptions& o, const std::string& set) {
+  const bool model = o.model.weights == "model";
+  if (o.format != "json") {
+    std::printf("%s%s on %s (%s), target %s: %s\n", base::visible_text(o.model.path).c_str(),
+                model ? "" : (" " + o.model.weights).c_str(), set.c_str(), o.split.c_str(),
+                base::visible_text(target.name).c_str(), eval_text(report).c_str());
+    return;
+  }
+  base::JsonWriter object;
+  object.begin_object().member("schema", 1).member("event", "eval").member("split", o.split);
+  if (!model) object.member("weights", o.model.weights);
+  object.member("loss", report.loss).member("samples", report.samples);
+  object.member("target", base::visible_text(target.name)).member("mse", report.errors->mse);
+  object.member("mae", report.errors->mae).member("r2", report.errors->r2);
+  std::printf("%s\n", object.end_object().text().c_str());
+}
 
 void print(const engine::EvalReport& report, const engine::ClassCounts& counts,
            const std::vector<std::string>& names, const EvalOptions& o, const std::string& set) {
@@ -54,6 +73,10 @@ int eval_rank(const tools::RunConfig& config, const EvalOptions& o, backends::Gr
   if (group.rank() == 0 && model.other_data())
     print_notice("warning: the data differ from those of the run: " + o.model.path +
                  " was trained on other samples of " + model.data().train.name);
+  if (model.data().train.target && (!o.confusion.empty() || o.format == "csv"))
+    throw UsageError(std::string(o.confusion.empty() ? "--format csv" : "--confusion") +
+                     " is for models of classes; this one predicts a number, " +
+                     base::visible_text(model.data().train.target->name));
   const io::Dataset& set = o.split == "train" ? model.data().train : model.data().test;
   engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
                               {.normalization = model.normalization(),
@@ -63,6 +86,10 @@ int eval_rank(const tools::RunConfig& config, const EvalOptions& o, backends::Gr
                                .by_class = true});
   const engine::EvalReport report = evaluator.run();
   if (group.rank() != 0) return kExitOk;
+  if (set.target) {
+    print_numbers(report, *set.target, o, set.name);
+    return kExitOk;
+  }
   const engine::ClassCounts& counts = *evaluator.class_counts();
   const std::vector<std::string> names = class_names(set);
   if (!o.confusion.empty()) write_confusion(counts, names, o.confusion);

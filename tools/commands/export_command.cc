@@ -8,6 +8,7 @@
 #include "engine/train/checks/finite_guard.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/json_writer.h"
+#include "io/base/text_format.h"
 #include "io/base/visible_text.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/byte_source.h"
@@ -129,7 +130,14 @@ std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions
     entries.emplace_back("written_by", model.snapshot->build);
   }
   entries.emplace_back("weights", o.weights);
-  entries.emplace_back("classes", std::to_string(model.input.classes));
+  if (const auto& target = model.input.target) {
+    // The output is (number - mean) / deviation.
+    entries.emplace_back("target", target->name);
+    entries.emplace_back("target_mean", io::shortest_text(target->mean));
+    entries.emplace_back("target_deviation", io::shortest_text(target->deviation));
+  } else {
+    entries.emplace_back("classes", std::to_string(model.input.classes));
+  }
   if (!model.input.class_names.empty())
     entries.emplace_back("class_names", list_json(model.input.class_names));
   if (!model.input.vocabulary.empty()) {

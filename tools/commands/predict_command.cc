@@ -11,6 +11,7 @@
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
+#include "io/base/visible_text.h"
 #include "io/data/loader/image_preparer.h"
 #include "io/data/sources/data_file.h"
 #include "io/data/sources/inputs/sample_stream.h"
@@ -34,6 +35,7 @@ struct PredictOptions {
   ModelReference model;
   std::vector<std::string> inputs;
   PredictionFormat format;
+  bool top_given = false;
   std::string layer, layer_file = "embeddings.npy";
 };
 
@@ -132,8 +134,12 @@ void predict_samples(const PredictOptions& o, TrainedModel& model) {
     for (int d = 0; d < shape.rank(); ++d) extents.push_back(shape[d]);
     embeddings.emplace(o.layer_file, std::move(extents));
   }
-  PredictionWriter writer(o.format, class_names(model.data().train));
-  const std::vector<std::int32_t> labels(kBatch, 0);  // the model has a loss, which nobody reads
+  const std::optional<io::TargetScale>& target = model.data().train.target;
+  PredictionWriter writer = target ? PredictionWriter(o.format, *target)
+                                   : PredictionWriter(o.format, class_names(model.data().train));
+  // The model has a loss, which nobody reads.
+  const std::vector<std::int32_t> labels(target ? 0 : kBatch, 0);
+  const std::vector<float> targets(target ? kBatch : 0, 0);
   std::vector<float> rows;
   for (io::SampleBlock block;;) {
     block = {};
@@ -142,7 +148,8 @@ void predict_samples(const PredictOptions& o, TrainedModel& model) {
     const auto count = static_cast<std::size_t>(block.count());
     inference.forward({.count = block.count(),
                        .samples = prepared(block),
-                       .labels = std::span(labels).first(count),
+                       .labels = std::span(labels).first(target ? 0 : count),
+                       .targets = std::span(targets).first(target ? count : 0),
                        .sample_ids = {}});
     const std::vector<double>& logits = inference.logits();
     const std::size_t classes = logits.size() / count;
@@ -170,6 +177,10 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
     throw io::DataError("the data differ from those of the run: " + o.model.path +
                         " was trained on other samples of " + train.name +
                         ", so that neither its standardisation nor its classes are known");
+  if (train.target && (o.top_given || o.format.all))
+    throw UsageError(std::string(o.top_given ? "--top" : "--probabilities") +
+                     " is for models of classes; this one predicts a number, " +
+                     base::visible_text(train.target->name));
   o.format.top = std::min(o.format.top, train.classes);
   if (train.kind == io::SampleKind::kTokens)
     predict_text(o, model);
@@ -197,10 +208,10 @@ int predict_command(const Arguments& arguments) {
   app.add_option("--format", o.format.name, "csv, json (an object a line) or table")
       ->check(CLI::IsMember({"csv", "json", "table"}))
       ->capture_default_str();
-  app.add_option("--top", o.format.top, "tell the K most likely classes")
-      ->type_name("K")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
-      ->capture_default_str();
+  CLI::Option* top = app.add_option("--top", o.format.top, "tell the K most likely classes")
+                         ->type_name("K")
+                         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+                         ->capture_default_str();
   app.add_flag("--probabilities", o.format.all, "tell the probability of every class");
   app.add_option("--embeddings", o.layer,
                  "also write the output of this layer for each sample, as float32")
@@ -216,6 +227,7 @@ int predict_command(const Arguments& arguments) {
       "The snapshot states how samples are prepared and what the classes are called. One that does "
       "not (of an earlier version) needs the run's data set to be there.");
   if (!parse(app, arguments)) return kExitOk;
+  o.top_given = top->count() > 0;
   const RunConfig config = trained_config(o.model, values, /*with_limit=*/true);
   return run_group(config, [&](backends::Group& group) { return predict_rank(config, o, group); });
 }

@@ -2,9 +2,11 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 
+#include "engine/train/evaluator.h"
 #include "io/base/io_error.h"
 #include "io/base/visible_text.h"
 #include "io/checkpoint/atomic_file.h"
@@ -86,6 +88,43 @@ void judge(TrainedModel& model, std::int64_t most, JudgedRun& judged) {
   judged.worst = std::move(samples);
 }
 
+// The same of a model that predicts a number.
+void judge_numbers(TrainedModel& model, std::int64_t most, JudgedRun& judged) {
+  const io::Dataset& set = model.data().test;
+  if (set.size() == 0) throw io::DataError("the data set has no test samples");
+  engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
+                              {.normalization = model.normalization(),
+                               .dtype = model.compute().storage,
+                               .device = model.compute().device,
+                               .products = model.compute().products});
+  const engine::EvalReport report = evaluator.run();
+  SampleJudge judge(model.graph(), model.state(), model.pool(), model.compute(), set,
+                    model.normalization(), kBatch);
+  judge.load();
+  std::vector<JudgedRun::Number> numbers;
+  std::vector<std::int64_t> batch;
+  for (std::int64_t first = 0; first < set.size(); first += kBatch) {
+    batch.resize(static_cast<std::size_t>(std::min(kBatch, set.size() - first)));
+    std::iota(batch.begin(), batch.end(), first);
+    const std::vector<double>& predictions = judge.logits(batch);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const auto target = static_cast<double>(set.targets[static_cast<std::size_t>(batch[i])]);
+      numbers.push_back(
+          {batch[i], set.target->in_unit(target), set.target->in_unit(predictions[i])});
+    }
+  }
+  const auto count = std::min<std::int64_t>(most, std::ssize(numbers));
+  std::ranges::partial_sort(numbers, numbers.begin() + count, {}, [](const JudgedRun::Number& n) {
+    return std::pair(-std::abs(n.prediction - n.target), n.number);
+  });
+  numbers.resize(static_cast<std::size_t>(count));
+  judged.set = set.name;
+  judged.target = set.target->name;
+  judged.samples = report.samples;
+  judged.errors = report.errors;
+  judged.farthest = std::move(numbers);
+}
+
 // By the run's best snapshot, else its newest. Without one, or without the data, the page says why
 // there are no predictions. None for a model of text.
 std::optional<JudgedRun> judged_run(const ReportOptions& o) {
@@ -103,7 +142,8 @@ std::optional<JudgedRun> judged_run(const ReportOptions& o) {
       if (model.other_data())
         throw io::DataError("the data differ from those of the run: " + reference.path +
                             " was trained on other samples of " + model.data().train.name);
-      judge(model, o.worst, judged);
+      model.data().test.target ? judge_numbers(model, o.worst, judged)
+                               : judge(model, o.worst, judged);
       return kExitOk;
     });
   } catch (const io::Error& error) {

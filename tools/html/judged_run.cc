@@ -30,6 +30,10 @@ class Section {
       out_ += "<p class=\"dim\">Left out: " + html_text(run_.left_out) + "</p>\n";
       return out_;
     }
+    if (run_.errors) {
+      numbers();
+      return out_;
+    }
     lead();
     if (run_.counts->has_matrix()) matrix();
     samples();
@@ -52,6 +56,27 @@ class Section {
     out_ += "<p>" + html_text(run_.snapshot) + " on the test samples of " + html_text(run_.set) +
             ": " + std::to_string(correct) + " of " + std::to_string(samples) + " right (" +
             base::number_text("%.2f %%", 100 * share) + ").</p>\n";
+  }
+
+  void numbers() {
+    const auto text = [](double value) { return base::number_text("%.6g", value); };
+    out_ +=
+        "<p>" + html_text(run_.snapshot) + " on the " + std::to_string(run_.samples) +
+        " test samples of " + html_text(run_.set) + ", target " + html_text(run_.target) +
+        ": mean squared error " + text(run_.errors->mse) + ", mean absolute error " +
+        text(run_.errors->mae) +
+        (std::isnan(run_.errors->r2) ? "" : ", R2 " + base::number_text("%.4f", run_.errors->r2)) +
+        ".</p>\n";
+    if (run_.farthest.empty()) return;
+    out_ +=
+        "<h3>Worst predictions</h3><p class=\"dim\">The samples farthest from their "
+        "targets.</p>\n<div class=\"scroll\"><table><thead><tr><th scope=\"col\">sample</th>"
+        "<th scope=\"col\">target</th><th scope=\"col\">prediction</th>"
+        "<th scope=\"col\">error</th></tr></thead><tbody>";
+    for (const JudgedRun::Number& n : run_.farthest)
+      out_ += "<tr><td>" + std::to_string(n.number) + "</td><td>" + text(n.target) + "</td><td>" +
+              text(n.prediction) + "</td><td>" + text(n.prediction - n.target) + "</td></tr>";
+    out_ += "</tbody></table></div>\n";
   }
 
   void matrix() {

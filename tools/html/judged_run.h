@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/train/class_counts.h"
+#include "engine/train/train_observer.h"
 
 namespace tools {
 
@@ -24,9 +25,19 @@ struct JudgedRun {
   std::vector<std::string> names = {};  // of the classes
   std::optional<engine::ClassCounts> counts = {};
   std::vector<Sample> worst = {};  // whose label is least likely, that one first
+
+  // Of a regression, instead of names, counts and worst; numbers are in the target's unit.
+  struct Number {
+    std::int64_t number = 0;  // place in the test set, from 0
+    double target = 0, prediction = 0;
+  };
+  std::optional<engine::RegressionErrors> errors = {};
+  std::string target = {};  // the column's name
+  std::int64_t samples = 0;
+  std::vector<Number> farthest = {};  // from their targets, the farthest first
 };
 
-// A section: how many are right, the confusion matrix, and the samples.
+// A section: how many are right, the confusion matrix, and the samples; or the errors of numbers.
 std::string judged_html(const JudgedRun& run);
 
 }  // namespace tools

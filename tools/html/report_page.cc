@@ -53,9 +53,8 @@ class Page {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
         "<meta name=\"color-scheme\" content=\"light dark\">" +
-        refresh() + "<title>" + html_text(title) + " – engine report</title><style>" +
-        kPageStyle +
-        "</style></head><body><main><h1>" + html_text(title) + "</h1>\n";
+        refresh() + "<title>" + html_text(title) + " \u2013 engine report</title><style>" +
+        kPageStyle + "</style></head><body><main><h1>" + html_text(title) + "</h1>\n";
     for (const RunHistory& run : runs_) lead(run);
     summary();
     curves();
@@ -127,6 +126,15 @@ class Page {
                              : base::number_text("%.2f %%", 100 * best->accuracy) + " after step " +
                                    base::number_text("%.0f", best->step);
     });
+    row("best test R2", [](const RunHistory& run) {
+      const RunHistory::Evaluation* best = nullptr;
+      for (const auto& e : run.evaluations)
+        if (std::isfinite(e.r2) && (best == nullptr || e.r2 > best->r2)) best = &e;
+      return best == nullptr ? ""
+                             : base::number_text("%.4f", best->r2) + " (mean absolute error " +
+                                   short_number(best->mae) + ") after step " +
+                                   base::number_text("%.0f", best->step);
+    });
     row("last test loss", [](const RunHistory& run) {
       return run.evaluations.empty() ? "" : short_number(run.evaluations.back().loss);
     });
@@ -180,6 +188,10 @@ class Page {
     out_ += "<h2>Curves</h2><div class=\"charts\">\n";
     Chart loss{.title = "Loss", .y_name = "loss"}, accuracy{.title = "Accuracy", .y_name = "share"},
         perplexity{.title = "Perplexity of the test set", .y_name = "perplexity"},
+        r2{.title = "Explained share of the variance (R2)", .y_name = "R2"},
+        mae{.title = "Mean absolute error, in the target's unit",
+            .y_name = "error",
+            .from_zero = true},
         rate{.title = "Learning rate", .y_name = "lr", .from_zero = true},
         speed{.title = "Speed", .y_name = "samples/s", .from_zero = true},
         spread{.title = "Spread of the replicas when they are averaged", .y_name = "spread"},
@@ -211,6 +223,10 @@ class Page {
       series(perplexity, label(run, "test"),
              points_of(run.evaluations, [](const Evaluation& e) { return e.perplexity; }), test,
              true);
+      series(r2, label(run, "test"),
+             points_of(run.evaluations, [](const Evaluation& e) { return e.r2; }), test, true);
+      series(mae, label(run, "test"),
+             points_of(run.evaluations, [](const Evaluation& e) { return e.mae; }), test, true);
       series(rate, label(run, "learning rate"),
              points_of(run.steps, [](const Step& s) { return s.lr; }), own, false);
       series(speed, label(run, "samples a second"),
@@ -230,7 +246,8 @@ class Page {
       for (Chart* chart : {&loss, &speed}) chart->marks = is_one_ ? marks_of(run) : chart->marks;
       ++color;
     }
-    for (const Chart* chart : {&loss, &accuracy, &perplexity, &rate, &speed, &spread, &bytes, &gpu})
+    for (const Chart* chart :
+         {&loss, &accuracy, &perplexity, &r2, &mae, &rate, &speed, &spread, &bytes, &gpu})
       add(*chart);
     for (const RunHistory& run : runs_) {
       add(phases(run));

@@ -67,6 +67,9 @@ class Reader {
            .accuracy = number(event, "accuracy"),
            .top5 = number(event, "top5"),
            .perplexity = number(event, "perplexity"),
+           .mse = number(event, "mse"),
+           .mae = number(event, "mae"),
+           .r2 = number(event, "r2"),
            .weights = text(event, "weights"),
            .split = text(event, "split"),
            .best = best != event.end() && best->is_boolean() && best->get<bool>()});

@@ -17,7 +17,7 @@ struct RunHistory {
     double slowest_ratio;
   };
   struct Evaluation {
-    double step, loss, accuracy, top5, perplexity;
+    double step, loss, accuracy, top5, perplexity, mse, mae, r2;
     std::string weights, split;
     bool best;
   };

@@ -49,6 +49,9 @@ void read_precision(const ValueReader& read, RunConfig& config) {
     read.refuse("amp", "off on the CPU: lower precision is for CUDA devices (--device cuda)");
   if (config.dtype == "f64" && first.starts_with("cuda"))
     read.refuse("dtype", "f32 on CUDA devices: f64 is computed on the CPU (--device cpu)");
+  if (config.regression && first.starts_with("cuda"))
+    read.refuse("task",
+                "classification on CUDA devices: numbers are predicted on the CPU (--device cpu)");
   if (config.dtype == "f64" && amp) read.refuse("dtype", "f32 beside --amp " + config.amp);
 
   config.loss_scale = read.text("loss-scale");

@@ -68,6 +68,8 @@ constexpr Example kExamples[] = {
     {"image-cache-mb", "--dataset images --image-cache-mb 4096"},
     {"annotations", "--dataset csv --annotations houses.csv"},
     {"label-column", "--dataset csv --label-column price"},
+    {"task", "--dataset csv --task regression"},
+    {"loss", "--dataset csv --task regression --loss mae"},
     {"csv-header", "--dataset csv --csv-header no"},
     {"columns", "--dataset csv --columns age,income"},
     {"ignore-columns", "--dataset csv --ignore-columns id"},

@@ -47,6 +47,11 @@ constexpr OptionSpec kTrainOptions[] = {
      "csv: the file (default: the only *.csv in --data-dir)", kFree},
     {"label-column", kString, "", "NAME", "run",
      "csv: label column, by name or number from 1 (default: the last)", kEqual},
+    {"task", kChoice, "classification", "classification|regression", "run",
+     "csv: whether the label column has classes, or numbers that are to be predicted", kEqual},
+    {"loss", kChoice, "mse", "mse|mae", "run",
+     "--task regression: the mean of the squared or of the absolute error, of standardised numbers",
+     kEqual},
     {"csv-header", kChoice, "auto", "auto|yes|no", "run",
      "csv: whether the first row holds column names", kEqual},
     {"columns", kString, "", "A,B", "run",
@@ -251,9 +256,9 @@ constexpr OptionSpec kTrainOptions[] = {
     {"save-every", kInterval, "1e", "N[e|s]", "state",
      "save a snapshot every N epochs or steps (0: only at the end)", kEqual},
     {"keep-last", kInteger, "3", "K", "state", "snapshots to keep (0: all)", kFree},
-    {"keep-best", kChoice, "auto", "none|auto|loss|accuracy|top5|perplexity", "state",
+    {"keep-best", kChoice, "auto", "none|auto|loss|accuracy|top5|perplexity|r2", "state",
      "save the state after the best evaluation, and keep it; auto: by accuracy, for text by "
-     "perplexity, where there is a --save-dir and an evaluation",
+     "perplexity, of a regression by loss, where there is a --save-dir and an evaluation",
      kEqual},
     {"early-stop", kString, "", "N[:DELTA]", "state",
      "end the run after N evaluations in a row that were not better, or by less than DELTA; what "

@@ -84,6 +84,10 @@ void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
   config.image_cache_mb = read.integer("image-cache-mb", 0, 1'000'000, config.image_cache_mb);
   config.annotations = read.text("annotations");
   config.label_column = read.text("label-column");
+  config.regression = read.text("task") == "regression";
+  if (config.regression && config.dataset != "csv")
+    read.demand("task", "--dataset csv: only tables have columns of numbers to predict");
+  config.loss = read.text("loss");
   config.csv_header = read.text("csv-header").empty() ? "auto" : read.text("csv-header");
   config.columns = read.text("columns");
   config.ignore_columns = read.text("ignore-columns");
@@ -200,6 +204,8 @@ void read_batch(const ValueReader& read, RunConfig& config) {
   read_augmentation(read, config);
   config.shuffle = read.flag("shuffle");
   config.sampler = read.text("sampler");
+  if (config.regression && config.sampler == "stratified")
+    read.demand("sampler", "--task classification: numbers have no classes to mix");
   config.check_sampler = read.flag("check-sampler");
   config.seed = static_cast<std::uint64_t>(
       read.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 0));

@@ -25,6 +25,8 @@ struct RunConfig {
                vocabulary_size = 0 /* of the files */;
   std::int64_t image_size = 224, image_cache_mb = 1024;
   std::string annotations, label_column, csv_header, columns, ignore_columns, separator;
+  bool regression = false;  // --task
+  std::string loss;         // of a regression: mse, mae
   double test_share = 0.2;
   // compute
   std::string device, dtype, buffers;  // device: auto, cpu, cuda, cuda:N
@@ -94,7 +96,7 @@ struct RunConfig {
   std::vector<std::string> allowed_changes;     // option names, or "data"
   std::vector<std::string> allowed_mismatches;  // patterns of names
   std::string model_definition;  // of a model from a file: its text; not an option's value
-  std::string keep_best;         // none, auto, loss, accuracy, top5, perplexity
+  std::string keep_best;         // none, auto, loss, accuracy, top5, perplexity, r2
   std::int64_t early_stop = 0;   // 0 = never
   double early_stop_delta = 0;
   double ema = 0;                 // decay; 0 = no average

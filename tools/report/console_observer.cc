@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
 #include "tools/report/run_log.h"
 
@@ -50,12 +51,14 @@ class ConsoleObserver : public engine::TrainObserver {
     const std::int64_t step = epoch_end ? options_.steps_per_epoch : report.progress.step_in_epoch;
     const std::int64_t epoch = report.progress.epoch + (epoch_end ? 0 : 1);
     char text[256];
-    std::snprintf(text, sizeof text,
-                  "Accuracy: %.4f\nEpoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f",
-                  report.train_accuracy, static_cast<long long>(epoch),
-                  static_cast<long long>(options_.epochs), static_cast<long long>(step),
-                  static_cast<long long>(options_.steps_per_epoch), report.loss);
-    print(text, "step");
+    std::snprintf(text, sizeof text, "Epoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f",
+                  static_cast<long long>(epoch), static_cast<long long>(options_.epochs),
+                  static_cast<long long>(step), static_cast<long long>(options_.steps_per_epoch),
+                  report.loss);
+    print((report.train_accuracy ? base::number_text("Accuracy: %.4f\n", *report.train_accuracy)
+                                 : std::string()) +
+              text,
+          "step");
     if (!options_.progress_bar) {
       const auto left = static_cast<double>(options_.total_steps - report.progress.global_step);
       print("  " + rate_text(options_.unit, report.samples_per_s) + ", " +
@@ -220,6 +223,14 @@ std::unique_ptr<engine::TrainObserver> make_desync_observer(int rank, int world_
 
 std::string eval_text(const engine::EvalReport& report) {
   char text[160];
+  if (report.errors) {
+    const engine::RegressionErrors& e = *report.errors;
+    return base::number_text("loss %.4f", report.loss) + base::number_text(", MSE %.6g", e.mse) +
+           base::number_text(", MAE %.6g", e.mae) +
+           (std::isnan(e.r2) ? ", R2 undefined: all targets are equal"
+                             : base::number_text(", R2 %.4f", e.r2)) +
+           " (" + std::to_string(report.samples) + " samples)";
+  }
   std::snprintf(text, sizeof text, "loss %.4f, accuracy %.2f %% (%lld/%lld)", report.loss,
                 100 * report.accuracy(), static_cast<long long>(report.correct),
                 static_cast<long long>(report.rows));

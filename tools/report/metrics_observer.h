@@ -1,6 +1,7 @@
 // Training events as JSON lines (io/metrics).
 #pragma once
 
+#include <optional>
 #include <utility>
 
 #include "engine/train/train_observer.h"
@@ -25,12 +26,13 @@ class MetricsObserver : public engine::TrainObserver {
       writer_.gpu(p.global_step, p.epoch_of_step(), s.device, s.name, s.bus, s.values);
   }
   void on_report(const engine::StepReport& r) override {
-    io::MetricsWriter::Numbers more{{"accuracy", r.train_accuracy},
-                                    {"data_s", r.phases.data},
-                                    {"forward_s", r.phases.forward},
-                                    {"backward_s", r.phases.backward},
-                                    {"communication_s", r.phases.communication},
-                                    {"update_s", r.phases.update}};
+    io::MetricsWriter::Numbers more;
+    if (r.train_accuracy) more.emplace_back("accuracy", *r.train_accuracy);
+    more.insert(more.end(), {{"data_s", r.phases.data},
+                             {"forward_s", r.phases.forward},
+                             {"backward_s", r.phases.backward},
+                             {"communication_s", r.phases.communication},
+                             {"update_s", r.phases.update}});
     if (r.ranks.size() > 1) {
       more.emplace_back("slowest_rank", r.slowest_rank);
       more.emplace_back("slowest_ratio", r.slowest_ratio);
@@ -44,8 +46,12 @@ class MetricsObserver : public engine::TrainObserver {
     io::MetricsWriter::Numbers more;
     if (r.top5 >= 0) more.emplace_back("top5", r.top5_accuracy());
     if (r.text) more.emplace_back("perplexity", r.perplexity());
-    writer_.eval(r.progress.global_step, r.progress.epoch_of_step(), r.split, r.loss, r.accuracy(),
-                 r.samples, more, {.weights = r.weights, .best = r.best && r.best->this_one});
+    if (r.errors)
+      more.insert(more.end(),
+                  {{"mse", r.errors->mse}, {"mae", r.errors->mae}, {"r2", r.errors->r2}});
+    writer_.eval(r.progress.global_step, r.progress.epoch_of_step(), r.split, r.loss,
+                 r.errors ? std::nullopt : std::optional(r.accuracy()), r.samples, more,
+                 {.weights = r.weights, .best = r.best && r.best->this_one});
   }
   void on_desync(const engine::TrainProgress& p, const engine::DesyncReport& r) override {
     std::vector<std::string> names;

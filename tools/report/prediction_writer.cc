@@ -16,7 +16,7 @@
 namespace tools {
 namespace {
 
-std::string number(double probability) { return base::number_text("%.9g", probability); }
+std::string number(double value) { return base::number_text("%.9g", value); }
 
 void put(const std::string& line) {
   std::fwrite(line.data(), 1, line.size(), stdout);
@@ -54,11 +54,25 @@ PredictionWriter::PredictionWriter(const PredictionFormat& format, std::vector<s
   put(line);
 }
 
+PredictionWriter::PredictionWriter(const PredictionFormat& format, const io::TargetScale& target)
+    : format_(format), target_(target) {
+  if (format_.name == "json") {
+    base::JsonWriter object;
+    object.begin_object().member("schema", 1).member("event", "target");
+    put(object.member("target", base::visible_text(target.name)).end_object().text());
+  } else if (format_.name == "table") {
+    std::printf("%-32s  %8s  %s\n", "input", "sample", base::visible_text(target.name).c_str());
+  } else {
+    put("input,sample,prediction");
+  }
+}
+
 void PredictionWriter::print(const std::string& input, std::int64_t sample,
                              std::span<const double> logits) {
   if (!std::ranges::all_of(logits, [](double logit) { return std::isfinite(logit); }))
     throw io::DataError(input + ": sample " + std::to_string(sample) +
                         ": the model's output is not finite (NaN or infinity)");
+  if (target_) return print_number(input, sample, target_->in_unit(logits[0]));
   probabilities_ = probabilities_of(logits);
   order_.resize(logits.size());
   std::iota(order_.begin(), order_.end(), std::size_t{0});
@@ -74,6 +88,20 @@ void PredictionWriter::print(const std::string& input, std::int64_t sample,
     print_row(input, sample);
   else
     print_csv(input, sample);
+}
+
+void PredictionWriter::print_number(const std::string& input, std::int64_t sample,
+                                    double prediction) const {
+  if (format_.name == "json") {
+    base::JsonWriter object;
+    object.begin_object().member("event", "prediction").member("input", input);
+    put(object.member("sample", sample).member("prediction", prediction).end_object().text());
+  } else if (format_.name == "table") {
+    std::printf("%-32s  %8lld  %s\n", base::visible_text(input).c_str(),
+                static_cast<long long>(sample), number(prediction).c_str());
+  } else {
+    put(base::csv_field(input) + "," + std::to_string(sample) + "," + number(prediction));
+  }
 }
 
 void PredictionWriter::print_csv(const std::string& input, std::int64_t sample) const {

@@ -1,10 +1,13 @@
-// Predictions as lines: CSV, JSON or a table.
+// Predictions as lines: CSV, JSON or a table. Of classes, or of a number.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "io/data/sources/dataset.h"
 
 namespace tools {
 
@@ -22,6 +25,9 @@ class PredictionWriter {
   // Prints the head line of CSV and tables, for JSON {"schema":1,"event":"classes",...}.
   PredictionWriter(const PredictionFormat& format, std::vector<std::string> classes);
 
+  // Of one number each, told in the target's unit: {"schema":1,"event":"target","target":"price"}.
+  PredictionWriter(const PredictionFormat& format, const io::TargetScale& target);
+
   // One line. The first of equally likely classes comes first, as in an evaluation. Throws
   // io::DataError for logits that are not finite.
   void print(const std::string& input, std::int64_t sample, std::span<const double> logits);
@@ -31,8 +37,11 @@ class PredictionWriter {
   void print_json(const std::string& input, std::int64_t sample) const;
   void print_row(const std::string& input, std::int64_t sample) const;
 
+  void print_number(const std::string& input, std::int64_t sample, double prediction) const;
+
   const PredictionFormat format_;
   const std::vector<std::string> classes_;
+  const std::optional<io::TargetScale> target_ = {};
   std::vector<std::size_t> order_;  // of the row in hand: the most likely, and how likely all are
   std::vector<double> probabilities_;
 };

@@ -25,12 +25,13 @@ double unix_seconds() { return static_cast<double>(base::unix_us()) / 1e6; }
 
 struct Evaluation {
   std::int64_t step = 0;
-  double loss = 0, accuracy = 0;
-  std::optional<double> top5{}, perplexity{};
+  double loss = 0;
+  std::optional<double> accuracy{}, top5{}, perplexity{}, mse{}, mae{}, r2{};
 };
 
 struct LastReport {
-  double accuracy = 0, lr = 0, samples_per_s = 0, step_seconds = 0, time = 0;
+  std::optional<double> accuracy{};
+  double lr = 0, samples_per_s = 0, step_seconds = 0, time = 0;
   std::optional<double> gradient_norm{};
   std::optional<std::int64_t> skipped_steps{};
   std::int64_t bytes_sent = 0, averagings = 0;
@@ -38,8 +39,10 @@ struct LastReport {
 };
 
 void add_report(io::ExpositionText& out, const LastReport& r) {
-  out.gauge("engine_accuracy_ratio", "Share of right predictions in training, of the epoch so far.")
-      .sample(r.accuracy);
+  if (r.accuracy)
+    out.gauge("engine_accuracy_ratio",
+              "Share of right predictions in training, of the epoch so far.")
+        .sample(*r.accuracy);
   out.gauge("engine_learning_rate", "Learning rate of the last reported step.").sample(r.lr);
   out.gauge("engine_samples_per_second", "Training samples per second over all ranks.")
       .sample(r.samples_per_s);
@@ -88,11 +91,17 @@ void add_evaluations(io::ExpositionText& out, const Evaluations& evaluations) {
   add("engine_evaluation_loss", "Mean loss of the last evaluation.",
       [](const Evaluation& e) { return Value(e.loss); });
   add("engine_evaluation_accuracy_ratio", "Share of right predictions in the last evaluation.",
-      [](const Evaluation& e) { return Value(e.accuracy); });
+      [](const Evaluation& e) { return e.accuracy; });
   add("engine_evaluation_top5_ratio", "Share of labels among the five likeliest classes.",
       [](const Evaluation& e) { return e.top5; });
   add("engine_evaluation_perplexity", "Perplexity of the last evaluation.",
       [](const Evaluation& e) { return e.perplexity; });
+  add("engine_evaluation_mse", "Mean squared error of the last evaluation, in the target's unit.",
+      [](const Evaluation& e) { return e.mse; });
+  add("engine_evaluation_mae", "Mean absolute error of the last evaluation, in the target's unit.",
+      [](const Evaluation& e) { return e.mae; });
+  add("engine_evaluation_r2", "Share of the targets' variance that the predictions explain.",
+      [](const Evaluation& e) { return e.r2; });
 }
 
 }  // namespace
@@ -135,7 +144,14 @@ class PrometheusPage::Observer final : public engine::TrainObserver {
     numbers_.report = std::move(report);
   }
   void on_eval(const engine::EvalReport& r) override {
-    Evaluation evaluation{.step = r.progress.global_step, .loss = r.loss, .accuracy = r.accuracy()};
+    Evaluation evaluation{.step = r.progress.global_step, .loss = r.loss};
+    if (r.errors) {
+      evaluation.mse = r.errors->mse;
+      evaluation.mae = r.errors->mae;
+      evaluation.r2 = r.errors->r2;
+    } else {
+      evaluation.accuracy = r.accuracy();
+    }
     if (r.top5 >= 0) evaluation.top5 = r.top5_accuracy();
     if (r.text) evaluation.perplexity = r.perplexity();
     const std::lock_guard lock(page_.mutex_);

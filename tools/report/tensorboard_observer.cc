@@ -52,11 +52,11 @@ class TensorboardObserver final : public engine::TrainObserver {
 
   void on_report(const engine::StepReport& r) override {
     io::EventFile::Scalars values{{"train/loss", r.loss},
-                                  {"train/accuracy", r.train_accuracy},
                                   {"train/learning_rate", r.lr},
                                   {"train/epoch", static_cast<double>(r.progress.epoch_of_step())},
                                   {"speed/samples_per_second", r.samples_per_s},
                                   {"speed/step_seconds", r.step_seconds}};
+    if (r.train_accuracy) values.emplace_back("train/accuracy", *r.train_accuracy);
     if (r.gradient_norm) values.emplace_back("train/gradient_norm", *r.gradient_norm);
     if (r.skipped_steps)
       values.emplace_back("train/skipped_steps", static_cast<double>(*r.skipped_steps));
@@ -75,7 +75,13 @@ class TensorboardObserver final : public engine::TrainObserver {
   void on_eval(const engine::EvalReport& r) override {
     const std::string weights = r.weights,
                       group = weights == "model" ? r.split + "/" : r.split + "_" + weights + "/";
-    io::EventFile::Scalars values{{group + "loss", r.loss}, {group + "accuracy", r.accuracy()}};
+    io::EventFile::Scalars values{{group + "loss", r.loss}};
+    if (r.errors)
+      values.insert(values.end(), {{group + "mse", r.errors->mse},
+                                   {group + "mae", r.errors->mae},
+                                   {group + "r2", r.errors->r2}});
+    else
+      values.emplace_back(group + "accuracy", r.accuracy());
     if (r.top5 >= 0) values.emplace_back(group + "top5", r.top5_accuracy());
     if (r.text) values.emplace_back(group + "perplexity", r.perplexity());
     file_.scalars(r.progress.global_step, values);
@@ -102,6 +108,7 @@ class TensorboardObserver final : public engine::TrainObserver {
 
  private:
   std::vector<std::string> metrics() const {
+    if (options_.regression) return {"test/loss", "test/mae", "test/mse", "test/r2", "train/loss"};
     std::vector<std::string> tags{"test/accuracy", "test/loss"};
     if (options_.top5) tags.emplace_back("test/top5");
     if (options_.text) tags.emplace_back("test/perplexity");

@@ -24,6 +24,7 @@ struct TensorboardOptions {
   int ranks = 1;
   bool text = false;                                // the data are tokens
   bool top5 = false;                                // evaluations tell it
+  bool regression = false;                          // they tell errors, and no accuracy
   std::int64_t gpu_every = 0, histogram_every = 0;  // steps; 0: never
   // For histograms; both outlive the observer. `gradients`: those of a step lie in host memory.
   const engine::ModelState* model = nullptr;

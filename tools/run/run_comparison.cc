@@ -12,12 +12,14 @@ namespace {
 
 // Another value trains another model, on other samples, or in another order.
 constexpr auto kExperiment = std::to_array<std::string_view>(
-    {"model",          "dropout",           "dataset",        "limit",        "context",
-     "text-stride",    "vocabulary-size",   "image-size",     "label-column", "csv-header",
-     "test-share",     "columns",           "ignore-columns", "separator",    "synthetic-shape",
-     "synthetic-size", "synthetic-classes", "dtype",          "normalize",    "augment",
-     "crop-padding",   "cutout-size",       "shuffle",        "sampler",      "seed",
-     "optimizer",      "label-smoothing",   "reduction",      "freeze"});
+    {"model",           "dropout",           "dataset",      "limit",
+     "context",         "text-stride",       "task",         "vocabulary-size",
+     "image-size",      "label-column",      "csv-header",   "test-share",
+     "columns",         "ignore-columns",    "separator",    "synthetic-shape",
+     "synthetic-size",  "synthetic-classes", "loss",         "dtype",
+     "normalize",       "augment",           "crop-padding", "cutout-size",
+     "shuffle",         "sampler",           "seed",         "optimizer",
+     "label-smoothing", "reduction",         "freeze"});
 
 // Where the data lie: they may have moved, so their content is compared instead.
 constexpr auto kPlaces = std::to_array<std::string_view>({"data-dir", "annotations"});

@@ -14,12 +14,21 @@ bool evaluates_what_is_saved(const SessionOptions& options, const backends::Grou
 }
 
 engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) {
-  const bool text = data.kind == io::SampleKind::kTokens;
-  const engine::Measure measure =
-      options.measure.value_or(text ? engine::Measure::kPerplexity : engine::Measure::kAccuracy);
-  if (measure == engine::Measure::kPerplexity && !text)
+  using engine::Measure;
+  const bool text = data.kind == io::SampleKind::kTokens, numbers = data.target.has_value();
+  const Measure measure = options.measure.value_or(text      ? Measure::kPerplexity
+                                                   : numbers ? Measure::kLoss
+                                                             : Measure::kAccuracy);
+  if (numbers && measure != Measure::kLoss && measure != Measure::kR2)
+    throw io::ConfigError(std::string("--keep-best ") +
+                          (measure == Measure::kTop5 ? "top5" : to_string(measure)) +
+                          " is not for --task regression; expected loss or r2");
+  if (measure == Measure::kR2 && !numbers)
+    throw io::ConfigError("--keep-best r2 requires --task regression; " + data.name +
+                          " has classes");
+  if (measure == Measure::kPerplexity && !text)
     throw io::ConfigError("--keep-best perplexity is for text, not for " + data.name);
-  if (measure == engine::Measure::kTop5 && data.classes <= 5)
+  if (measure == Measure::kTop5 && data.classes <= 5)
     throw io::ConfigError("--keep-best top5 needs more than 5 classes; " + data.name + " has " +
                           std::to_string(data.classes));
   return measure;

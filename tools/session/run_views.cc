@@ -101,6 +101,7 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
        .ranks = viewed.group.world_size(),
        .text = session.data().train().kind == io::SampleKind::kTokens,
        .top5 = record.data.classes > 5,
+       .regression = session.data().train().target.has_value(),
        .gpu_every = viewed.config.log_gpu,
        .histogram_every = viewed.config.histograms,
        .model = &session.state().model,

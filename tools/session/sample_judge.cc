@@ -33,7 +33,8 @@ SampleJudge::SampleJudge(const engine::Graph& graph, engine::ModelState& state,
                   .dtype = compute.storage,
                   .device = compute.device,
                   .products = compute.products}),
-      labels_(static_cast<std::size_t>(most), 0) {
+      labels_(static_cast<std::size_t>(set.target ? 0 : most), 0),
+      targets_(static_cast<std::size_t>(set.target ? most : 0), 0) {
   if (set.kind == io::SampleKind::kImages)
     preparer_.emplace(set, normalization, io::Augmentation{});
 }
@@ -50,7 +51,8 @@ const std::vector<double>& SampleJudge::logits(std::span<const std::int64_t> sam
   }
   inference_.forward({.count = static_cast<std::int64_t>(samples.size()),
                       .samples = inputs_,
-                      .labels = std::span(labels_).first(samples.size()),
+                      .labels = std::span(labels_).first(set_.target ? 0 : samples.size()),
+                      .targets = std::span(targets_).first(set_.target ? samples.size() : 0),
                       .sample_ids = {}});
   return inference_.logits();
 }

@@ -27,7 +27,8 @@ class SampleJudge {
 
   // The state as it stands is judged from now on.
   void load() { inference_.load(); }
-  // Of these samples, `most` of them or fewer, a row of logits each; valid until the next call.
+  // Of these samples, `most` of them or fewer, a row of logits each (of a regression: the number,
+  // standardised); valid until the next call.
   // Throws io::DataError for an image that cannot be read.
   const std::vector<double>& logits(std::span<const std::int64_t> samples);
 
@@ -37,7 +38,8 @@ class SampleJudge {
   engine::Inference inference_;
   std::vector<std::uint8_t> pixels_;
   std::vector<float> inputs_;
-  std::vector<std::int32_t> labels_;
+  std::vector<std::int32_t> labels_;  // or targets: the model has a loss, which nobody reads
+  std::vector<float> targets_;
 };
 
 // The place of the first largest logit, and the softmax at one place. Of a row of logits.

@@ -117,6 +117,15 @@ io::CsvColumn read_column(const Json& json, std::int64_t columns, const std::str
   return column;
 }
 
+io::TargetScale read_target(const Json& json, const std::string& where) {
+  io::TargetScale target{.name = read_text(member(json, "name", where), where),
+                         .mean = real_member(json, "mean", where),
+                         .deviation = real_member(json, "deviation", where)};
+  if (!(target.deviation > 0))
+    throw io::DataError(where + ": the deviation of the target is not positive");
+  return target;
+}
+
 std::shared_ptr<const io::CsvCoding> read_table(const Json& json, const std::string& where) {
   const auto coding = std::make_shared<io::CsvCoding>();
   const std::int64_t columns = whole_member(json, "columns", 1, kMost, where);
@@ -184,6 +193,12 @@ StatedSamples read_statement(const Json& json, const std::string& where) {
     throw io::DataError(where + ": found names of " + std::to_string(set.class_names.size()) +
                         " classes, expected " + std::to_string(set.classes));
   if (set.kind == io::SampleKind::kImages) read_images(json, where, stated);
+  if (json.contains("target")) {
+    set.target = read_target(json["target"], where);
+    if (set.kind != io::SampleKind::kFeatures || set.classes != 1)
+      throw io::DataError(where + ": found a target with " + std::to_string(set.classes) +
+                          " classes, expected one number and samples of kind features");
+  }
   if (set.kind == io::SampleKind::kFeatures) {
     stated.splits.coding = read_table(member(json, "table", where), where);
     if (static_cast<std::int64_t>(stated.splits.coding->features) != count)
@@ -200,7 +215,8 @@ std::string sample_statement(const io::DatasetSplits& splits, io::Normalization 
   const io::Dataset& set = splits.train;
   if (bytes_of_names(splits) > kLongestStatement) return "";
   base::JsonWriter json;
-  json.begin_object().member("schema", 1);
+  // Who knows classes only would take the number for the logit of one.
+  json.begin_object().member("schema", set.target ? 2 : 1);
   json.member("kind", kKindNames[static_cast<std::size_t>(set.kind)]);
   json.key("name");
   write_text(json, set.name);
@@ -211,6 +227,11 @@ std::string sample_statement(const io::DatasetSplits& splits, io::Normalization 
     json.member("normalization", normalization == io::Normalization::kUnit ? "unit" : "standard");
     json.member("mean", set.mean).member("deviation", set.deviation);
   }
+  if (set.target) {
+    json.key("target").begin_object().key("name");
+    write_text(json, set.target->name);
+    json.member("mean", set.target->mean).member("deviation", set.target->deviation).end_object();
+  }
   if (splits.coding) write_table(json, *splits.coding);
   std::string text = json.end_object().text();
   return text.size() <= kLongestStatement ? std::move(text) : "";
@@ -220,9 +241,9 @@ StatedSamples read_sample_statement(const std::string& text, const std::string& 
   const std::string where = source + ": its statement of the samples";
   const Json json = parse_json(text, where);
   const std::int64_t schema = whole_member(json, "schema", 1, kUnlimited, where);
-  if (schema != 1)
+  if (schema > 2)
     throw io::DataError(where + " has schema " + std::to_string(schema) +
-                        ", expected 1: a later version of the program has written it");
+                        ", expected 1 or 2: a later version of the program has written it");
   return read_statement(json, where);
 }
 

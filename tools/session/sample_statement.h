@@ -1,6 +1,6 @@
 // What a snapshot states of the samples that its model takes, so that the model can be used where
 // the run's data are not: their shape, the names of the classes, how images are normalised and how
-// a table's columns become numbers.
+// a table's columns become numbers, and the number that a regression predicts.
 #pragma once
 
 #include <memory>

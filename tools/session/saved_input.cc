@@ -43,7 +43,8 @@ SavedInput of_statement(const StatedSamples& stated, const std::string& vocabula
           .normalization = stated.normalization,
           .mean = set.mean,
           .deviation = set.deviation,
-          .class_names = set.class_names};
+          .class_names = set.class_names,
+          .target = set.target};
 }
 
 SavedInput of_data(const ConfigValues& given) {
@@ -54,7 +55,8 @@ SavedInput of_data(const ConfigValues& given) {
   SavedInput input{.sample_shape = sample_shape(data),
                    .classes = data.classes,
                    .vocabulary = data.vocabulary,
-                   .class_names = data.class_names};
+                   .class_names = data.class_names,
+                   .target = data.target};
   if (data.kind != io::SampleKind::kImages) return input;
   input.normalization =
       normalization(options, data) == io::Normalization::kUnit ? "unit" : "standard";

@@ -2,11 +2,13 @@
 // run's own record where that lies beside an older one, so that the data need not be there.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/core/shape.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/data/sources/dataset.h"
 #include "tools/options/option_table.h"
 
 namespace tools {
@@ -18,6 +20,7 @@ struct SavedInput {
   std::string normalization = {};  // images: "unit" or "standard"; "": unknown, or no images
   std::vector<float> mean = {}, deviation = {};  // of each channel, where they are known
   std::vector<std::string> class_names = {};     // by class, where they are known
+  std::optional<io::TargetScale> target = {};    // the model predicts a number, no classes
 };
 
 // `snapshot`: the description of the one at `path`; nullptr: the file is none. `values`: options of

@@ -7,14 +7,17 @@
 namespace tools {
 
 const std::vector<std::string>& saved_options() {
+  // clang-format off
   static const std::vector<std::string> names{
       "model",           "dtype",          "seed",
       "dataset",         "data-dir",       "normalize",
       "context",         "text-stride",    "vocabulary-size",
       "image-size",      "image-cache-mb", "annotations",
-      "label-column",    "csv-header",     "columns",
-      "ignore-columns",  "separator",      "test-share",
-      "synthetic-shape", "synthetic-size", "synthetic-classes"};
+      "label-column",    "task",           "loss",
+      "csv-header",      "columns",        "ignore-columns",
+      "separator",       "test-share",     "synthetic-shape",
+      "synthetic-size",  "synthetic-classes"};
+  // clang-format on
   return names;
 }
 

@@ -55,7 +55,8 @@ io::DatasetOptions set_of(const RunConfig& config) {
           .csv_separator = config.separator,
           .columns = config.columns,
           .ignored_columns = config.ignore_columns,
-          .test_share = config.test_share};
+          .test_share = config.test_share,
+          .regression = config.regression};
 }
 
 io::SamplerOptions sampling_of(const RunConfig& config) {
@@ -169,10 +170,11 @@ BestOptions best_of(const RunConfig& config) {
                    .patience = config.early_stop,
                    .min_delta = config.early_stop_delta};
   if (best.keep == Keep::kAlways)
-    best.measure = chosen<Measure, 4>(config.keep_best, {{{"loss", Measure::kLoss},
+    best.measure = chosen<Measure, 5>(config.keep_best, {{{"loss", Measure::kLoss},
                                                           {"accuracy", Measure::kAccuracy},
                                                           {"top5", Measure::kTop5},
-                                                          {"perplexity", Measure::kPerplexity}}});
+                                                          {"perplexity", Measure::kPerplexity},
+                                                          {"r2", Measure::kR2}}});
   return best;
 }
 
@@ -201,6 +203,7 @@ ComputeOptions compute_options(const RunConfig& config) {
   ComputeOptions compute{
       .device = {.device = config.device, .devices = config.devices, .amp = config.amp}};
   if (config.dtype == "f64") compute.device.cpu_only = "--dtype f64";
+  if (config.regression) compute.device.cpu_only = "--task regression";
   if (config.canonical) compute.device.cpu_only = "--reduction-order canonical";
   if (!config.compress.empty() && config.compress != "none")
     compute.device.cpu_only = "--compress " + config.compress;
@@ -219,6 +222,12 @@ ComputeOptions compute_options(const RunConfig& config) {
   return compute;
 }
 
+std::optional<engine::ops::RegressionLoss> regression_of(const RunConfig& config) {
+  using engine::ops::RegressionLoss;
+  if (!config.regression) return std::nullopt;
+  return config.loss == "mae" ? RegressionLoss::kAbsolute : RegressionLoss::kSquared;
+}
+
 SessionOptions session_options(const RunConfig& config) {
   return {
       .data = data_options(config),
@@ -226,6 +235,7 @@ SessionOptions session_options(const RunConfig& config) {
                 .definition = config.model_definition,
                 .label_smoothing = config.label_smoothing,
                 .dropout = config.dropout,
+                .regression = regression_of(config),
                 .synchronized_statistics = config.sync_bn,
                 .frozen = config.freeze},
       .compute = compute_options(config),

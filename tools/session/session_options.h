@@ -14,6 +14,7 @@
 #include "engine/averaging/policies/sync_schedule.h"
 #include "engine/core/dtype.h"
 #include "engine/ops/common/kernel_context.h"
+#include "engine/ops/loss/regression_loss.h"
 #include "engine/ops/optim_step/step_numbers.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/optim/optimizer_spec.h"
@@ -50,7 +51,8 @@ struct ModelOptions {
   std::string name;             // or the path of a TOML layer list
   std::string definition = {};  // that list's text; "": it is read from the file
   double label_smoothing = 0, dropout = 0;
-  bool synchronized_statistics = false;  // batch statistics over all ranks
+  std::optional<engine::ops::RegressionLoss> regression = {};  // numbers are predicted
+  bool synchronized_statistics = false;                        // batch statistics over all ranks
   std::vector<std::string> frozen = {};  // patterns of the names of parameters that are not trained
 };
 
@@ -134,7 +136,8 @@ struct KeepingOptions {
 struct BestOptions {
   enum class Keep { kNever, kWhereItChangesNothing, kAlways };
   Keep keep = Keep::kNever;
-  std::optional<engine::Measure> measure = {};  // none: accuracy, for text perplexity
+  std::optional<engine::Measure> measure = {};  // none: accuracy, for text
+                                                // perplexity, of a regression the loss
   std::int64_t patience = 0;                    // as engine::BestModelOptions have them
   double min_delta = 0;
 };
@@ -162,6 +165,8 @@ struct SessionOptions {
 // The only reader of a RunConfig below the commands. Throws io::ConfigError and engine::ModelError
 // for values that their own readers refuse.
 SessionOptions session_options(const RunConfig& config);
+// The loss of numbers that are predicted; none where classes are.
+std::optional<engine::ops::RegressionLoss> regression_of(const RunConfig& config);
 // Parts of it, for commands that train nothing.
 DataOptions data_options(const RunConfig& config);
 ComputeOptions compute_options(const RunConfig& config);

@@ -54,6 +54,7 @@ std::shared_ptr<LoadedData> stated_data(const io::Checkpoint& snapshot, const st
 engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
   return models::build_model(config.model, {.sample_shape = sample_shape(set),
                                             .classes = set.classes,
+                                            .regression = regression_of(config),
                                             .definition = config.model_definition});
 }
 

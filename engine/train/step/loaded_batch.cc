@@ -28,6 +28,7 @@ BatchView view_of(const io::Batch& batch, std::vector<ops::ImageDraw>& draws) {
           .draws = draws,
           .tokens = batch.tokens,
           .labels = batch.labels,
+          .targets = batch.targets,
           .sample_ids = batch.sample_ids,
           .epoch = static_cast<std::uint64_t>(batch.epoch)};
 }

@@ -70,7 +70,7 @@ bool has_bytes(const Dataset& dataset) {
 
 struct BatchLoader::Impl {
   struct Slot {
-    std::vector<float> samples;
+    std::vector<float> samples, targets;
     std::vector<std::uint8_t> pixels;  // and their draws: instead of samples
     std::vector<AugmentationDraw> draws;
     std::vector<std::uint8_t> image;  // one, on its way from the source
@@ -134,7 +134,10 @@ BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_option
       slot.samples.resize(elements);
     if (bytes) slot.draws.resize(most);
     if (set.source) slot.image.resize(static_cast<std::size_t>(set.sample_count()));
-    slot.labels.resize(most * static_cast<std::size_t>(set.positions()));
+    if (set.target)
+      slot.targets.resize(most);
+    else
+      slot.labels.resize(most * static_cast<std::size_t>(set.positions()));
     slot.ids.resize(most);
   }
 }
@@ -170,8 +173,11 @@ BatchLoader::Impl::Slot& BatchLoader::Impl::take_ticket() {
   slot.batch.step = step;
   slot.batch.sample_ids = std::span(slot.ids).first(ids.size());
   const std::size_t elements = ids.size() * static_cast<std::size_t>(dataset.sample_count());
-  slot.batch.labels =
-      std::span(slot.labels).first(ids.size() * static_cast<std::size_t>(dataset.positions()));
+  if (dataset.target)
+    slot.batch.targets = std::span(slot.targets).first(ids.size());
+  else
+    slot.batch.labels =
+        std::span(slot.labels).first(ids.size() * static_cast<std::size_t>(dataset.positions()));
   if (dataset.kind == SampleKind::kTokens)
     slot.batch.tokens = std::span(slot.tokens).first(elements);
   else if (bytes)
@@ -193,7 +199,10 @@ void BatchLoader::Impl::fill(Slot& slot) const {
   const auto elements = static_cast<std::size_t>(dataset.sample_count());
   for (std::size_t i = 0; i < slot.batch.sample_ids.size(); ++i) {
     const auto id = static_cast<std::size_t>(slot.ids[i]);
-    slot.labels[i] = checked(dataset.labels[id], id);
+    if (dataset.target)
+      slot.targets[i] = dataset.targets[id];
+    else
+      slot.labels[i] = checked(dataset.labels[id], id);
     if (bytes)
       fill_bytes(slot, id, i);
     else if (dataset.kind == SampleKind::kImages)

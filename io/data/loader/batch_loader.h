@@ -19,7 +19,8 @@ struct Batch {
       pixels;  // instead of samples, where asked for: images as they are stored, NHWC
   std::span<const AugmentationDraw> draws;   // with pixels: count
   std::span<const std::int32_t> tokens;      // count * context. Empty otherwise
-  std::span<const std::int32_t> labels;      // count * positions
+  std::span<const std::int32_t> labels;      // count * positions. Empty where there are targets
+  std::span<const float> targets;            // instead of labels: count
   std::span<const std::int64_t> sample_ids;  // count
   std::int64_t count() const { return static_cast<std::int64_t>(sample_ids.size()); }
 };

@@ -13,6 +13,11 @@ std::string data_digest(const Dataset& data) {
   add(data.shape);
   digest.add(std::as_bytes(std::span(&data.classes, 1)));
   add(data.labels);
+  if (data.target) {
+    add(data.targets);
+    digest.add(std::as_bytes(std::span(&data.target->mean, 1)));
+    digest.add(std::as_bytes(std::span(&data.target->deviation, 1)));
+  }
   add(data.samples);
   add(data.features);
   add(data.tokens);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,18 +26,26 @@ enum class SampleKind {
   kTokens,    // `tokens`: the label of each position is the token after it
 };
 
+// What a model predicts where that is a number: (value - mean) / deviation is what it learns.
+struct TargetScale {
+  std::string name;                // of the column, for users
+  double mean = 0, deviation = 1;  // of the training rows, in the column's own unit
+  double in_unit(double standardised) const { return mean + deviation * standardised; }
+};
+
 // One split (training or test).
 struct Dataset {
   SampleKind kind = SampleKind::kImages;
   std::string name;  // "mnist"
   std::array<std::int64_t, 3>
       shape{};  // height, width, channels; features: 1, 1, columns; tokens: context, 1, 1
-  std::int64_t classes = 0;           // tokens: the size of the vocabulary
+  std::int64_t classes = 0;           // tokens: the size of the vocabulary; with a target 1
   std::vector<std::uint8_t> samples;  // images: size() * height * width * channels, NHWC
   std::shared_ptr<const ImageSource>
       source;  // images that are read when they are wanted; `samples` is empty then
   std::vector<float> features;       // features: size() * columns
   std::vector<std::int32_t> labels;  // images, features: size()
+  std::vector<float> targets;        // instead of labels, where `target` is there: size()
   std::vector<float> mean,
       deviation;  // images: per channel, of the training split scaled to [0, 1]
   std::vector<std::int32_t>
@@ -45,11 +54,13 @@ struct Dataset {
   std::string
       vocabulary;  // text: the byte of each token id, ascending; empty where tokens are no bytes
   std::vector<std::string> class_names = {};  // by class; empty: they have numbers only
+  std::optional<TargetScale> target = {};     // features: a number is predicted, not a class
   bool scaled = false;  // images: they come in any size and are scaled and cut to the shape
 
   // Samples. Windows of tokens must leave room for the label of their last position.
   std::int64_t size() const {
-    if (kind != SampleKind::kTokens) return static_cast<std::int64_t>(labels.size());
+    if (kind != SampleKind::kTokens)
+      return static_cast<std::int64_t>(target ? targets.size() : labels.size());
     const std::int64_t room = static_cast<std::int64_t>(tokens.size()) - 1 - shape[0];
     return room < 0 ? 0 : room / stride + 1;
   }
@@ -90,6 +101,7 @@ struct DatasetOptions {
   std::string csv_separator = "auto";    // csv_separator.h
   std::string columns, ignored_columns;  // csv: "A,B", only these or all but these; one is ""
   double test_share = 0.2;               // csv: below 1
+  bool regression = false;               // csv: the label column has numbers to predict
 };
 
 // Throws DataError (names the file, what was found and what was expected), MissingFileError (says

@@ -122,8 +122,10 @@ void keep_samples(Dataset& set, std::int64_t count, std::uint64_t seed) {
     set.tokens.resize(static_cast<std::size_t>((count - 1) * set.stride + set.shape[0] + 1));
     return;
   }
-  Positions chosen = stratified_positions(set.labels, count, seed);
-  keep_chosen(set.labels, 1, chosen);
+  // Targets are of one kind, as if they were of one class.
+  const std::vector<std::int32_t> one_class(set.targets.size(), 0);
+  Positions chosen = stratified_positions(set.target ? one_class : set.labels, count, seed);
+  set.target ? keep_chosen(set.targets, 1, chosen) : keep_chosen(set.labels, 1, chosen);
   if (set.kind == SampleKind::kFeatures)
     return keep_chosen(set.features, set.sample_count(), chosen);
   if (set.source)

@@ -51,6 +51,20 @@ TEST(BestModel, IsTheHighestAccuracyOrTheLowestLoss) {
   EXPECT_FALSE(last.best->this_one);
 }
 
+TEST(BestModel, IsTheHighestR2) {
+  BestModel best({.measure = Measure::kR2});
+  const auto with_r2 = [](std::int64_t step, double r2) {
+    engine::EvalReport report = evaluation(step, 1);
+    report.errors = engine::RegressionErrors{.r2 = r2};
+    return report;
+  };
+  EXPECT_FALSE(judge(best, evaluation(1, 1))) << "no errors, no R2";
+  EXPECT_TRUE(judge(best, with_r2(2, -3)));
+  EXPECT_FALSE(judge(best, with_r2(3, std::nan(""))));
+  EXPECT_TRUE(judge(best, with_r2(4, 0.5)));
+  EXPECT_FALSE(judge(best, with_r2(5, 0.25)));
+}
+
 TEST(BestModel, ANanIsNeverTheBest) {
   BestModel best({.measure = Measure::kLoss, .patience = 2});
   engine::EvalReport report = evaluation(1, std::nan(""));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
 #include "engine/train/evaluator.h"
 #include "engine/train/saving/weights.h"
@@ -32,6 +33,8 @@ io::Dataset images(std::int64_t count, std::int64_t classes) {
   return set;
 }
 
+constexpr auto kSquared = engine::ops::RegressionLoss::kSquared;
+
 struct Digests {
   engine::StateDigest values, gradients, running, counters;
   bool operator==(const Digests&) const = default;
@@ -48,8 +51,10 @@ engine::EvalReport evaluate(const std::string& model, const io::Dataset& set, in
   tools::run_inproc_ranks(
       world, test_support::deadline_ms(60'000), [&](std::unique_ptr<backends::Group> group) {
         const auto control = group->make_communicator();
-        const engine::Graph graph =
-            models::build_model(model, {.sample_shape = {6, 6, 1}, .classes = set.classes});
+        const engine::Graph graph = models::build_model(
+            model, {.sample_shape = {6, 6, 1},
+                    .classes = set.classes,
+                    .regression = set.target ? std::optional(kSquared) : std::nullopt});
         engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
         // Rank 0's model counts, whatever the others have.
         state.initialize(graph, static_cast<std::uint64_t>(group->rank()));
@@ -107,6 +112,50 @@ TEST(Evaluation, Top5IsSaidOfMoreThanFiveClassesOnly) {
   const engine::EvalReport six = evaluate("mlp", images(30, 6), 2);
   EXPECT_GE(six.top5, 0);
   EXPECT_NE(tools::eval_text(six).find(", top-5 "), std::string::npos);
+}
+
+// Rows of numbers whose target is their sum and some noise, standardised by mean 100, deviation 20.
+io::Dataset rows_with_targets(std::int64_t count) {
+  io::Dataset set = images(count, 1);
+  set.kind = io::SampleKind::kFeatures;
+  set.target = io::TargetScale{.name = "price", .mean = 100, .deviation = 20};
+  for (std::int64_t i = 0; i < count; ++i) {
+    float sum = 0;
+    for (std::int64_t k = 0; k < 36; ++k) {
+      const std::uint8_t byte = set.samples[static_cast<std::size_t>(36 * i + k)];
+      set.features.push_back(static_cast<float>(byte) / 128 - 1);
+      sum += set.features.back() / 6;
+    }
+    set.targets.push_back(sum);
+  }
+  set.samples.clear();
+  set.labels.clear();
+  return set;
+}
+
+TEST(Evaluation, ErrorsOfNumbersAreTheSameForEveryWorldSize) {
+  for (const std::int64_t count : {1, 7, 1001}) {
+    const io::Dataset set = rows_with_targets(count);
+    const engine::EvalReport one = evaluate("mlp", set, 1);
+    ASSERT_TRUE(one.errors);
+    EXPECT_EQ(one.rows, count);
+    EXPECT_EQ(one.top5, -1);
+    // The loss is the mean of squares of standardised numbers, of which the unit is 20.
+    EXPECT_NEAR(one.errors->mse, 400 * one.loss, 1e-4 * one.errors->mse);
+    EXPECT_LE(one.errors->mae * one.errors->mae, one.errors->mse * (1 + 1e-12));
+    EXPECT_EQ(std::isnan(one.errors->r2), count == 1) << "one target has no variance";
+    EXPECT_EQ(tools::eval_text(one).find("R2 undefined") != std::string::npos, count == 1);
+    for (int world = 2; world <= 5; ++world) {
+      const engine::EvalReport many = evaluate("mlp", set, world);
+      ASSERT_TRUE(many.errors);
+      EXPECT_EQ(many.loss, one.loss) << world;
+      EXPECT_EQ(many.errors->mse, one.errors->mse) << world;
+      EXPECT_EQ(many.errors->mae, one.errors->mae) << world;
+      if (count > 1) {
+        EXPECT_EQ(many.errors->r2, one.errors->r2) << world;
+      }
+    }
+  }
 }
 
 TEST(Evaluation, PerplexityIsSaidOfText) {

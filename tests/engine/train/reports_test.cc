@@ -18,7 +18,8 @@ const Options kStill{{"lr", "1e-30"}, {"momentum", "0"}, {"shuffle", "false"}, {
 
 std::vector<double> accuracies(const session_runner::RankResult& result) {
   std::vector<double> all;
-  for (const engine::StepReport& report : result.reports) all.push_back(report.train_accuracy);
+  for (const engine::StepReport& report : result.reports)
+    all.push_back(report.train_accuracy.value());
   return all;
 }
 

@@ -436,6 +436,9 @@ TEST(RunConfig, Precision) {
   for (const ConfigValues& cuda : {flags({{"dtype", "f64"}, {"device", "cuda:0"}}),
                                    flags({{"dtype", "f64"}, {"gpu-devices", "0"}})})
     EXPECT_NE(fault(cuda).find("f64 is computed on the CPU"), std::string::npos);
+  EXPECT_NE(fault(flags({{"dataset", "csv"}, {"task", "regression"}, {"device", "cuda:0"}}))
+                .find("numbers are predicted on the CPU"),
+            std::string::npos);
   EXPECT_NE(fault(flags({{"dtype", "f64"}, {"amp", "O1"}})).find("expected f32 beside --amp O1"),
             std::string::npos);
   EXPECT_EQ(tools::resolve_run_config(flags({{"dtype", "f64"}})).device, "auto");

@@ -71,6 +71,30 @@ TEST(SampleStatement, OfATableReadsOtherTablesAlike) {
   EXPECT_EQ(found.features, expected.features);
 }
 
+TEST(SampleStatement, OfARegressionHasTheTarget) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "t.csv";
+  test_support::write_text(path, "a,price\n1,10.5\n2,30\n4,20\n5,25.25\n");
+  const io::DatasetSplits splits = io::load_dataset(
+      {.name = "csv", .annotations = path, .test_share = 0.25, .regression = true});
+  const std::string text = sample_statement(splits, io::Normalization::kUnit);
+  EXPECT_TRUE(text.starts_with("{\"schema\":2,")) << text;
+  const io::Dataset read = read_sample_statement(text, "x").splits.train;
+  ASSERT_TRUE(read.target);
+  EXPECT_EQ(read.target->name, "price");
+  EXPECT_EQ(read.target->mean, splits.train.target->mean);
+  EXPECT_EQ(read.target->deviation, splits.train.target->deviation);
+  const auto refuses = [&](const std::string& part, const std::string& other) {
+    std::string bad = text;
+    ASSERT_NE(bad.find(part), std::string::npos) << bad;
+    bad.replace(bad.find(part), part.size(), other);
+    EXPECT_THROW(read_sample_statement(bad, "x"), io::DataError) << bad;
+  };
+  refuses("\"classes\":1", "\"classes\":3");
+  refuses("\"name\":\"price\"", "\"nam\":\"price\"");
+  refuses("\"schema\":2", "\"schema\":3");
+}
+
 TEST(SampleStatement, IsLeftOutWhereItWouldBeTooLong) {
   io::DatasetSplits splits;
   splits.train.shape = {1, 1, 1};
@@ -101,7 +125,7 @@ TEST(SampleStatement, ThatContradictsItselfIsRefused) {
       EXPECT_TRUE(std::string(error.what()).starts_with("a.ckpt")) << error.what();
     }
   };
-  refuses("\"schema\":1", "\"schema\":2", "has schema 2, expected 1");
+  refuses("\"schema\":1", "\"schema\":3", "has schema 3, expected 1 or 2");
   refuses("images", "sounds", "kind 'sounds', expected images, features or tokens");
   refuses("images", "features", "lacks \"table\"");
   refuses("[2,2,1]", "[2,2]", "a shape of 2 extents, expected 3");

@@ -35,7 +35,7 @@ struct Progress {
 struct StepReport {
   Progress progress;
   double loss = 0;      // mean over the last step's samples, of all ranks
-  double accuracy = 0;  // share of right predictions in the epoch so far
+  double accuracy = 0;  // share of right predictions in the epoch so far; of a regression NaN
   double learning_rate = 0;
   double samples_per_second = 0;  // of all ranks, since the last report
 };
@@ -43,7 +43,7 @@ struct StepReport {
 struct Evaluation {
   Progress progress;
   double loss = 0;      // mean, each test sample counted once
-  double accuracy = 0;  // share of right predictions
+  double accuracy = 0;  // share of right predictions; of a regression NaN
   std::int64_t samples = 0;
   std::string weights;  // "model", or which average of them: "ema", "average"
 };

@@ -134,6 +134,20 @@ CsvColumn learn_column(const CsvTable& table, std::size_t index, std::size_t fir
   return column;
 }
 
+std::vector<double> read_targets(const CsvTable& table, std::size_t index, std::size_t first,
+                                 const std::string& title) {
+  std::vector<double> targets;
+  for (std::size_t row = first; row < table.rows(); ++row) {
+    const Value value = read_value(table.field(row, index));
+    if (value.content != Content::kNumber)
+      throw DataError(table.place(row) + ": found '" +
+                      std::string(table.field(row, index).substr(0, 40)) + "' in " + title +
+                      ", the target, expected a number that float32 can hold");
+    targets.push_back(value.number);
+  }
+  return targets;
+}
+
 CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first) {
   std::vector<std::string_view> values;
   for (std::size_t row = first; row < table.rows(); ++row) {
@@ -148,7 +162,7 @@ CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t firs
                     std::to_string(classes.size()) + " different values in " +
                     std::to_string(values.size()) +
                     " rows, expected classes: at least 2, and several rows of each; choose another "
-                    "with --label-column");
+                    "with --label-column, or predict numbers with --task regression");
   }
   const bool whole = std::all_of(classes.begin(), classes.end(),
                                  [](std::string_view c) { return whole_number(c).has_value(); });

@@ -48,6 +48,12 @@ struct CsvLabels {
   std::vector<std::string> names;  // by class; whole numbers ascending, anything else in byte order
 };
 
+// The numbers of the column, of rows [first, table.rows()). `title` is what messages call it.
+// Throws DataError, naming the row, for a field that is missing, no number, or not finite as
+// float32.
+std::vector<double> read_targets(const CsvTable& table, std::size_t index, std::size_t first,
+                                 const std::string& title);
+
 // Throws DataError: a missing label, a single class, or as good as every row another (a number to
 // predict, not a class).
 CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first);

@@ -7,11 +7,14 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
+#include "io/base/text_format.h"
+#include "io/base/text_parts.h"
 #include "io/data/sources/csv/csv_coding.h"
 #include "io/data/sources/csv/csv_columns.h"
 #include "io/data/sources/csv/csv_report.h"
@@ -85,16 +88,49 @@ struct Rows {
   std::vector<std::size_t> train, test;
 };
 
-Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns,
-               const CsvLabels& labels, std::size_t first, const std::vector<std::size_t>& rows) {
+// What is predicted: of each row of data a class, or a number. One of the two is there.
+struct Answers {
+  CsvLabels labels;
+  std::vector<double> numbers;
+  std::optional<TargetScale> target;
+};
+
+// Rows to be predicted as numbers are of one kind, as if they were of one class.
+CsvLabels one_class(std::size_t rows) { return {std::vector<std::int32_t>(rows, 0), {""}}; }
+
+// Mean and deviation (of the population) of the training rows.
+TargetScale measure_target(const CsvTable& table, const CsvSelection& selection,
+                           const std::vector<double>& numbers,
+                           const std::vector<std::size_t>& training) {
+  TargetScale scale{.name = selection.title(selection.label)};
+  const std::size_t first = selection.first_row();
+  const auto count = static_cast<double>(training.size());
+  double sum = 0, squares = 0;
+  for (const std::size_t row : training) sum += numbers[row - first];
+  scale.mean = sum / count;
+  for (const std::size_t row : training) {
+    const double above = numbers[row - first] - scale.mean;
+    squares += above * above;
+  }
+  scale.deviation = std::sqrt(squares / count);
+  if (!(scale.deviation > 1e-12 * std::abs(scale.mean)))
+    throw DataError(table.name() + ": " + scale.name + ", the target, is " +
+                    io::shortest_text(scale.mean) + " in all " + std::to_string(training.size()) +
+                    " training rows, expected numbers that differ");
+  return scale;
+}
+
+Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns, const Answers& answers,
+               std::size_t first, const std::vector<std::size_t>& rows) {
   std::size_t width = 0;
   for (const CsvColumn& column : columns) width += column.features();
   Dataset set;
   set.name = std::filesystem::path(table.name()).filename().string();
   set.kind = SampleKind::kFeatures;
   set.shape = {1, 1, static_cast<std::int64_t>(width)};
-  set.classes = static_cast<std::int64_t>(labels.names.size());
-  set.class_names = labels.names;
+  set.classes = answers.target ? 1 : static_cast<std::int64_t>(answers.labels.names.size());
+  set.class_names = answers.labels.names;
+  set.target = answers.target;
   set.features.resize(rows.size() * width);
   float* out = set.features.data();
   for (const std::size_t row : rows) {
@@ -102,7 +138,11 @@ Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns,
       column.encode(table.field(row, column.index), out);
       out += column.features();
     }
-    set.labels.push_back(labels.ids[row - first]);
+    if (set.target)
+      set.targets.push_back(static_cast<float>((answers.numbers[row - first] - set.target->mean) /
+                                               set.target->deviation));
+    else
+      set.labels.push_back(answers.labels.ids[row - first]);
   }
   return set;
 }
@@ -119,20 +159,34 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
     throw DataError(path + ": found " + std::to_string(table.rows() - first) +
                     " rows of data, expected at least 2");
   }
-  const CsvLabels labels = read_labels(table, selection.label, first);
-  const std::vector<bool> for_test = draw_test_rows(labels, options.test_share, options.seed);
+  const std::string title = selection.title(selection.label);
+  Answers answers;
+  if (options.regression)
+    answers.numbers = read_targets(table, selection.label, first, title);
+  else
+    answers.labels = read_labels(table, selection.label, first);
+  const std::vector<bool> for_test =
+      draw_test_rows(options.regression ? one_class(answers.numbers.size()) : answers.labels,
+                     options.test_share, options.seed);
   Rows rows;
   for (std::size_t i = 0; i < for_test.size(); ++i)
     (for_test[i] ? rows.test : rows.train).push_back(first + i);
+  if (options.regression)
+    answers.target = measure_target(table, selection, answers.numbers, rows.train);
 
   std::vector<CsvColumn> columns;
   for (const std::size_t c : selection.columns)
     columns.push_back(learn_column(table, c, first, rows.train));
-  DatasetSplits splits{encode(table, columns, labels, first, rows.train),
-                       encode(table, columns, labels, first, rows.test)};
+  DatasetSplits splits{encode(table, columns, answers, first, rows.train),
+                       encode(table, columns, answers, first, rows.test)};
   if (splits.train.shape[2] == 0)
     throw DataError(path + ": no column besides the label has a value");
-  splits.columns = columns_text(table, selection, columns, labels.names.size());
+  splits.columns = columns_text(
+      table, selection, columns,
+      answers.target
+          ? "target " + title + " (mean " + base::number_text("%.4g", answers.target->mean) +
+                ", deviation " + base::number_text("%.4g", answers.target->deviation) + ")"
+          : "label " + title + " (" + std::to_string(answers.labels.names.size()) + " classes)");
   splits.warnings = column_warnings(table, selection, columns);
   splits.coding = std::make_shared<const CsvCoding>(
       CsvCoding{.selection = selection,

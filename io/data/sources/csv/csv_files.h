@@ -16,7 +16,9 @@ namespace io {
 // the last. options.columns or options.ignored_columns choose among the others, by name or number.
 //
 // options.test_share of each class's rows, rounded, are for testing, but never the last of a class:
-// a test label has always been seen in training. Which ones depends on options.seed alone. Both
+// a test label has always been seen in training. With options.regression the label column is a
+// target: every field must be a number, the share is that of all rows, and numbers are standardised
+// by the training rows' mean and deviation. Which rows depends on options.seed alone. Both
 // parts keep the order of the file. Throws MissingFileError, DataError (file, row and line) and
 // ConfigError (no such label column, with the nearest).
 DatasetSplits read_csv_splits(const DatasetOptions& options);

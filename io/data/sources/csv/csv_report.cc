@@ -112,7 +112,7 @@ std::string file_name(const CsvTable& table) {
 }  // namespace
 
 std::string columns_text(const CsvTable& table, const CsvSelection& selection,
-                         std::span<const CsvColumn> columns, std::size_t classes) {
+                         std::span<const CsvColumn> columns, const std::string& label) {
   std::vector<std::string> numbers, categories, positions, constant, left_out;
   for (const CsvColumn& column : columns) {
     const std::string title = selection.title(column.index),
@@ -130,8 +130,7 @@ std::string columns_text(const CsvTable& table, const CsvSelection& selection,
   }
   for (const std::size_t column : selection.left_out)
     left_out.push_back(selection.title(column) + " (by option)");
-  std::string text = file_name(table) + ": label " + selection.title(selection.label) + " (" +
-                     std::to_string(classes) + " classes)";
+  std::string text = file_name(table) + ": " + label;
   const auto add = [&](const char* what, const std::vector<std::string>& names) {
     if (!names.empty()) text += std::string("; ") + what + ": " + joined(names, ", ");
   };

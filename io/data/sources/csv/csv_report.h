@@ -11,9 +11,10 @@
 namespace io {
 
 // One line: "label species (3 classes); numbers: mass, year; categories: sex (2 values); left out:
-// id (by option)". `columns` are those of the selection, learnt. Long lists are cut short.
+// id (by option)". `columns` are those of the selection, learnt; `label` is the part before the
+// first semicolon. Long lists are cut short.
 std::string columns_text(const CsvTable& table, const CsvSelection& selection,
-                         std::span<const CsvColumn> columns, std::size_t classes);
+                         std::span<const CsvColumn> columns, const std::string& label);
 
 // Lines about columns that are used but look like identifiers (whole numbers or text, another one
 // in each of 20 rows or more), like dates, or like numbers with a decimal comma.

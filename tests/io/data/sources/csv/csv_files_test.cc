@@ -9,6 +9,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
+#include "io/data/sources/csv/csv_coding.h"
 #include "io/data/sources/csv/csv_columns.h"
 #include "io/data/sources/csv/csv_table.h"
 #include "tests/support/test_support.h"
@@ -217,6 +218,50 @@ TEST_F(CsvFiles, WrongContentIsNamed) {
   std::string distinct;
   for (int i = 0; i < 50; ++i) distinct += "1," + std::to_string(i) + "\n";
   expect_complaint(distinct, {"50 different values in 50 rows", "--label-column"});
+}
+
+TEST_F(CsvFiles, TargetsAreNumbersStandardisedByTheTrainingRows) {
+  options_.regression = true;
+  std::string text = "size,price\n";
+  for (int i = 0; i < 50; ++i)
+    text += std::to_string(i) + "," + std::to_string(1000 + i * i) + ".25\n";
+  const DatasetSplits splits = load(text);
+  EXPECT_EQ(splits.train.size(), 40);
+  EXPECT_EQ(splits.test.size(), 10);
+  EXPECT_TRUE(splits.train.labels.empty());
+  EXPECT_EQ(splits.train.classes, 1);
+  ASSERT_TRUE(splits.train.target && splits.test.target);
+  EXPECT_EQ(splits.train.target->name, "price");
+  EXPECT_EQ(splits.test.target->mean, splits.train.target->mean);
+  double sum = 0, squares = 0;
+  for (const float value : splits.train.targets) {
+    sum += static_cast<double>(value);
+    squares += static_cast<double>(value) * static_cast<double>(value);
+  }
+  EXPECT_NEAR(sum, 0, 1e-4);
+  EXPECT_NEAR(squares / 40, 1, 1e-6);
+  // Row by row: the feature is the same for both scales.
+  const CsvColumn& size = splits.coding->columns[0];
+  for (std::size_t i = 0; i < splits.test.targets.size(); ++i) {
+    const double x = size.mean + size.deviation * static_cast<double>(splits.test.features[i]);
+    EXPECT_NEAR(splits.test.target->in_unit(static_cast<double>(splits.test.targets[i])),
+                1000.25 + x * x, 0.05);
+  }
+  EXPECT_TRUE(splits.columns.find("target price (mean ") != std::string::npos) << splits.columns;
+
+  options_.limit = 12;
+  const DatasetSplits limited = load(text);
+  EXPECT_EQ(limited.train.size(), 12);
+  EXPECT_EQ(limited.train.target->mean, splits.train.target->mean);
+  EXPECT_NE(data_digest(limited.train), data_digest(splits.train));
+}
+
+TEST_F(CsvFiles, WrongTargetsAreNamed) {
+  options_.regression = true;
+  expect_complaint("a,y\n1,2\n2,x\n", {"set.csv, row 3 (line 3)", "'x' in y", "a number"});
+  expect_complaint("a,y\n1,2\n2,\n", {"row 3", "'' in y"});
+  expect_complaint("a,y\n1,nan\n2,3\n", {"row 2", "'nan' in y"});
+  expect_complaint("a,y\n1,7\n2,7\n3,7\n", {"y, the target, is 7 in all"});
 }
 
 TEST_F(CsvFiles, ChangedBytesNeverDoHarm) {

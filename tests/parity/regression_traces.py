@@ -1,0 +1,50 @@
+"""Makes the stored loss traces of regressions in tests/parity/data with PyTorch, in float64.
+
+Usage: python3 tests/parity/regression_traces.py  (needs torch and numpy)
+
+regression_parity_test.cc trains on the same table from the same weights: the formulas are there, too.
+"""
+import pathlib
+
+import numpy
+import torch
+
+ROWS, FEATURES, HIDDEN, BATCH, STEPS, RATE, MOMENTUM = 48, 3, 8, 12, 24, 0.02, 0.9
+
+
+def table():
+    x = numpy.array([[((r * 17 + c * 29) % 41) / 8 for c in range(FEATURES)] for r in range(ROWS)])
+    y = 40 + 3 * x[:, 0] - 2 * x[:, 1] + x[:, 0] * x[:, 2]
+    return x, y
+
+
+def standardised(values):
+    return ((values - values.mean(0)) / numpy.sqrt(((values - values.mean(0)) ** 2).mean(0))).astype(numpy.float32)
+
+
+def weights(count, salt):
+    return torch.tensor([((i * 37 + salt) % 101 - 50) / 128 for i in range(count)], dtype=torch.float64)
+
+
+def trace(loss_function):
+    x, y = (torch.tensor(standardised(v)).double() for v in table())
+    model = torch.nn.Sequential(torch.nn.Linear(FEATURES, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, 1)).double()
+    with torch.no_grad():
+        for salt, parameter in enumerate(model.parameters()):
+            parameter.copy_(weights(parameter.numel(), salt).reshape(parameter.shape))
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
+    losses = []
+    for step in range(STEPS):
+        rows = slice(step * BATCH % ROWS, step * BATCH % ROWS + BATCH)
+        loss = loss_function(model(x[rows])[:, 0], y[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+for name, function in (("mse", torch.nn.MSELoss()), ("mae", torch.nn.L1Loss())):
+    path = pathlib.Path(__file__).parent / "data" / f"regression-{name}-f64.txt"
+    lines = [f"# regression-{name}-f64: PyTorch {torch.__version__}, batch {BATCH}, --lr {RATE} --momentum {MOMENTUM}"]
+    path.write_text("\n".join(lines + [repr(loss) for loss in trace(function)]) + "\n")
