@@ -90,7 +90,7 @@ constexpr const char* kSame = "any → the same";
 constexpr const char* kImageSame = "[h, w, c] → the same";
 constexpr const char* kWindowed =
     "[h, w, c] → [h', w', c], h' = floor((h + 2 padding - window) / stride) + 1; "
-        "with `ceil_mode` "
+    "with `ceil_mode` "
     "rounded up, without windows that would begin beyond the input and its first padding";
 constexpr const char* kWindowRules =
     "stride 0: the window; window 1 to 15; padding at most half the window; h and w + 2 padding at "
@@ -125,8 +125,9 @@ constexpr Kind kKinds[] = {
      "[h, w, c] → [h, w, before + c + after]", "the new channels are 0", ""},
     {"global_average_pool", [](Options&, std::int64_t) { return layers::global_average_pool(); },
      "[h, w, c] → [c]", "", ""},
-    {"flatten", [](Options&, std::int64_t) { return layers::flatten(); }, "[h, w, c] "
-        "→ [c * h * w]",
+    {"flatten", [](Options&, std::int64_t) { return layers::flatten(); },
+     "[h, w, c] "
+     "→ [c * h * w]",
      "channel by channel, as PyTorch has them", ""},
     {"add", [](Options&, std::int64_t) { return layers::add(); }, "two of one shape → the same",
      "needs `inputs`, two of them", ""},
@@ -174,7 +175,7 @@ std::vector<LayerKind> layer_kinds() {
 std::string layer_kinds_table() {
   std::string text =
       "| kind | options | input → output | rules | parameters; buffers "
-          "|\n|---|---|---|---|---|\n";
+      "|\n|---|---|---|---|---|\n";
   const std::vector<LayerKind> kinds = layer_kinds();
   for (std::size_t i = 0; i < kinds.size(); ++i)
     text += "| `" + kinds[i].name + "` | " + options_text(kinds[i].options) + " | " +

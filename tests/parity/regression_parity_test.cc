@@ -40,6 +40,7 @@ constexpr const char* kModel =
 
 std::vector<float> weights(int count, int salt) {
   std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i)
     values.push_back(static_cast<float>((i * 37 + salt) % 101 - 50) / 128);
   return values;
