@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Packages a build with tools/scripts/deb.sh, lets lintian judge the packages, and installs, uses and removes them in a bare Debian.
+# Packages a build with tools/scripts/deb.sh, lets lintian judge the packages, and installs, uses and removes them in a bare Debian:
+# all commands of the tutorial work there, and MNIST is trained (where ENGINE_TEST_DATA has it).
 #
 # Usage: tests/scripts/deb_test.sh BUILD_FOLDER
 # Needs root, debootstrap and a source of Debian 12 that answers: exits with 77 (skipped) without them, after what can be said of
@@ -87,8 +88,20 @@ cmake -S "$work/dev/usr/share/doc/engine-dev/examples" -B "$work/examples" -DCMA
 
 cp "$package" "$library" "$work/examples/train_mlp" "$system/root/"
 inside apt-get -q update >"$work/log" 2>&1 || { tail -n 3 "$work/log"; skip "apt-get update failed"; }
+inside apt-get -q install --yes --no-install-recommends --download-only "/root/$(basename "$package")" >"$work/log" 2>&1 ||
+  { cat "$work/log"; fail "apt-get could not fetch what the package needs"; }
+began=$(date +%s%N)
 inside apt-get -q install --yes --no-install-recommends "/root/$(basename "$package")" >"$work/log" 2>&1 ||
   { cat "$work/log"; fail "apt-get could not install the package"; }
+if [ -d "${ENGINE_TEST_DATA:-$root/../shared/data}/mnist" ]; then
+  cp -r "${ENGINE_TEST_DATA:-$root/../shared/data}/mnist" "$system/root/mnist"
+  inside engine train --model convnet --dataset mnist --data-dir /root/mnist --epochs 1 --lr 0.05 --spawn --save-dir /root/digits \
+    >"$work/log" 2>&1 || { cat "$work/log"; fail "MNIST cannot be trained"; }
+  seconds=$((($(date +%s%N) - began) / 1000000000))
+  percent=$(sed -n 's/^Test after.*accuracy \([0-9]*\)\..*/\1/p' "$work/log" | tail -n 1)
+  [ "${percent:-0}" -ge 97 ] || fail "the model of MNIST is right in ${percent:-no} % only"
+  echo "from a bare system, all downloads done, to a model of MNIST that is right in $percent %: $seconds s"
+fi
 inside dpkg --listfiles engine | sort >"$work/installed"
 
 [ "$(inside engine version)" = "engine $version" ] || fail "engine version says $(inside engine version)"
@@ -98,6 +111,16 @@ inside engine verify /root/run/final_model_rank_0.ckpt /root/run/final_model_ran
 reply=$(inside bash -c 'set -eu; . /usr/share/bash-completion/completions/engine; COMP_WORDS=(engine train --uneven j)
   COMP_CWORD=3; _engine; echo "${COMPREPLY[*]}"')
 [ "$reply" = join ] || fail "bash completes --uneven j to '$reply'"
+
+# The tutorial, in a folder that has another name inside.
+cat >"$work/engine" <<EOF
+#!/bin/sh
+cd=\${PWD#$system} HOME=\${HOME#$system} PATH=/usr/bin:/bin
+export cd HOME PATH
+exec /usr/sbin/chroot "$system" sh -c 'cd "\$cd" && unset cd && exec engine "\$@"' engine "\$@"
+EOF
+chmod +x "$work/engine"
+TMPDIR="$system/root" "$root/tests/scripts/tutorial_test.sh" "$work/engine" || fail "the tutorial does not work with the installed program"
 inside gzip -t /usr/share/man/man1/engine-train.1.gz || fail "a manual page is damaged"
 
 [ ! -e "$system/usr/lib/$soname" ] || fail "the program's package brings the library"
