@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Packs a build as a Python wheel with tools/scripts/wheel.sh, installs it in an environment of its own, trains with it and removes it.
+#
+# Usage: tests/scripts/wheel_test.sh BUILD_FOLDER
+# Exits with 77 (skipped) where there is no python3-venv or a tool that packs. auditwheel judges the wheel where pip can fetch it.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=$(cd "$1" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "wheel_test: $*"; exit 1; }
+skip() { echo "wheel_test: skipped: $*"; exit 77; }
+for tool in zip patchelf objdump openssl; do
+  command -v "$tool" >/dev/null || skip "$tool is not installed"
+done
+python3 -m venv "$work/env" 2>"$work/log" || skip "python3 makes no environment: $(tail -n 1 "$work/log")"
+
+"$root/tools/scripts/wheel.sh" --from "$build" --output "$work" >"$work/log" || { cat "$work/log"; fail "wheel.sh has failed"; }
+wheel=$(echo "$work"/engine_train-*.whl)
+"$root/tools/scripts/wheel.sh" --from "$build" --output "$work/again" >"$work/log"
+cmp "$wheel" "$work/again/$(basename "$wheel")" || fail "the same build gives two wheels"
+
+"$work/env/bin/pip" install --quiet --no-index --disable-pip-version-check "$wheel" || fail "pip does not install $wheel"
+version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+run() { env -i HOME="$work" PATH=/usr/bin:/bin "$work/env/bin/engine" "$@"; }
+[ "$(run version)" = "engine $version" ] || fail "engine version says $(run version)"
+foreign=$(env -i ldd "$work/env/bin/engine" | awk '$2 == "=>" { print $3 }' | grep -vE "^$work/env/|/(libc|libm|libdl|librt|libpthread|libresolv)\.so" || true)
+[ -z "$foreign" ] || fail "the program takes the system's $foreign"
+run train --model mlp --dataset glyphs --spawn 2 --threads 1 --steps 20 --limit 2000 --save-dir "$work/run" --save-rank-models \
+  >"$work/log" 2>&1 || { cat "$work/log"; fail "the installed program does not train"; }
+run verify "$work/run/final_model_rank_0.ckpt" "$work/run/final_model_rank_1.ckpt" || fail "the two ranks' models differ"
+
+if "$work/env/bin/pip" install --quiet --disable-pip-version-check auditwheel >"$work/log" 2>&1; then
+  "$work/env/bin/auditwheel" show "$wheel" >"$work/log" || { cat "$work/log"; fail "auditwheel cannot read the wheel"; }
+  tag=$(basename "$wheel" .whl); tag=${tag##*-none-}
+  tr -s ' \n' ' ' <"$work/log" | grep -q "$tag" || { cat "$work/log"; fail "auditwheel does not find $tag"; }
+else
+  echo "pip cannot fetch auditwheel: not asked"
+fi
+
+"$work/env/bin/pip" uninstall --quiet --yes --disable-pip-version-check engine-train
+left=$(find "$work/env" -path '*engine*' ! -path '*/site-packages/*' -type f)
+[ -z "$left" ] || fail "left behind: $left"
+echo "the wheel installs, trains and goes"

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Packs the bundle of tools/scripts/bundle.sh as a Python wheel that carries the program alone: after `pip install FILE` there is
+# `engine` beside python. It needs no Python to run.
+#
+# Usage: tools/scripts/wheel.sh [OPTIONS]
+#   --from DIR       pack this build as it is, instead of building one
+#   --output DIR     where to write engine_train-VERSION-py3-none-PLATFORM.whl (default: build)
+#   --no-install     take the packages as they are
+# The platform is manylinux with the C library whose symbols the program asks for. The same build gives the same bytes
+# (SOURCE_DATE_EPOCH, by default the date of the last commit).
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+output="$root/build" options=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --from | --output) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --from) options+=(--from "$2"); shift ;;
+    --output) output=$2; shift ;;
+    --no-install) options+=(--no-install) ;;
+    -h | --help) usage; exit 0 ;;
+    *) fail "unknown option $1 (see --help)" ;;
+  esac
+  shift
+done
+for tool in zip patchelf objdump openssl; do
+  command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --packaging installs it"
+done
+: "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
+export SOURCE_DATE_EPOCH
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$root/tools/scripts/bundle.sh" --program-only "${options[@]}" --output "$work/bundle.tar.gz"
+tar -C "$work" -xzf "$work/bundle.tar.gz"
+bundle=$(echo "$work"/engine-*)
+version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+
+step "Wheel"
+# Beside python: bin/engine, its libraries in lib/engine, manual pages in share/man.
+tree="$work/wheel" data="engine_train-$version.data" info="engine_train-$version.dist-info"
+mkdir -p "$tree/$data/scripts" "$tree/$data/data/lib/engine" "$tree/$data/data/share/man" "$tree/$info/licenses"
+cp "$bundle/bin/engine" "$tree/$data/scripts/engine"
+patchelf --set-rpath '$ORIGIN/../lib/engine' "$tree/$data/scripts/engine"
+for library in "$bundle"/lib/*; do
+  cp "$library" "$tree/$data/data/lib/engine/"
+  patchelf --set-rpath '$ORIGIN' "$tree/$data/data/lib/engine/$(basename "$library")"
+done
+cp -r "$bundle/share/man/man1" "$tree/$data/data/share/man/"
+cp "$bundle/LICENSE" "$tree/$info/licenses/"
+cp -r "$bundle/licences" "$tree/$info/licenses/compiled-in"
+
+glibc=$(objdump -T "$tree/$data/scripts/engine" "$tree/$data/data/lib/engine"/* | grep -oE 'GLIBC_[0-9]+\.[0-9]+' | sort -uV | tail -n 1)
+platform="manylinux_$(tr . _ <<<"${glibc#GLIBC_}")_$(uname -m)"
+cat >"$tree/$info/METADATA" <<EOF
+Metadata-Version: 2.1
+Name: engine-train
+Version: $version
+Summary: Data-parallel training of neural networks on CPUs and GPUs: one program, without Python
+License: MIT
+Requires-Python: >=3.8
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Environment :: Console
+EOF
+cat >"$tree/$info/WHEEL" <<EOF
+Wheel-Version: 1.0
+Generator: tools/scripts/wheel.sh
+Root-Is-Purelib: false
+Tag: py3-none-$platform
+EOF
+cd "$tree"
+find . -type f ! -name RECORD -printf '%P\n' | LC_ALL=C sort | while read -r file; do
+  echo "$file,sha256=$(openssl dgst -sha256 -binary "$file" | base64 | tr '+/' '-_' | tr -d =),$(stat -c %s "$file")"
+done >"$work/RECORD"
+mv "$work/RECORD" "$info/RECORD"
+echo "$info/RECORD,," >>"$info/RECORD"
+find . -exec touch -d "@$SOURCE_DATE_EPOCH" {} +
+mkdir -p "$output"
+file="$(cd "$output" && pwd)/engine_train-$version-py3-none-$platform.whl"
+rm -f "$file"
+find . -type f -printf '%P\n' | LC_ALL=C sort | TZ=UTC zip -q -X -9 "$file" -@
+echo "$file: $(du -h --apparent-size "$file" | cut -f1)"
