@@ -78,12 +78,13 @@ class Drawing {
           y_.include(y);
         }
     if (x_.is_empty()) return;
+    is_course_ = x_.low < x_.high;
     if (chart.from_zero || chart.stacked) y_.include(0);
-    widen(x_, 1);
     widen(y_, std::max(std::abs(y_.high), 1e-12) * 0.1);
   }
 
-  bool is_empty() const { return x_.is_empty() || y_.is_empty(); }
+  // One place on the x axis is no course of anything.
+  bool is_empty() const { return !is_course_ || y_.is_empty(); }
 
   std::string svg(const std::string& id) const {
     std::string out =
@@ -250,6 +251,7 @@ class Drawing {
   const Chart& chart_;
   std::vector<ChartSeries> series_;  // as drawn
   Range x_, y_;
+  bool is_course_ = false;
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ struct Chart {
 };
 
 // A <figure> with `id` as its id. A series of more points than can be seen is thinned out, so that
-// its extremes stay. "" where no series has a finite point.
+// its extremes stay. "" where fewer than two places on the x axis have a finite point.
 std::string chart_html(const Chart& chart, const std::string& id);
 
 // Text between tags or in an attribute; control characters are made visible.

@@ -195,6 +195,8 @@ TEST(SvgChart, KeepsTheExtremesOfManyPoints) {
   EXPECT_LT(html.size(), 60'000u);
   EXPECT_NE(html.find("[70001,9"), std::string::npos);
   EXPECT_EQ(tools::chart_html({.title = "empty", .series = {{.name = "s"}}}, "c"), "");
+  EXPECT_EQ(tools::chart_html({.title = "one", .series = {{.name = "s", .points = {{3, 4}}}}}, "c"),
+            "");
 }
 
 TEST(SvgChart, WritesNumbersShortly) {

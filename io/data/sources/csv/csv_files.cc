@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,8 @@ constexpr std::uint64_t kSplitStream =
     0x637376;  // keeps the split's random numbers apart from the sample order's
 
 std::string only_csv_file(const std::string& directory) {
+  std::error_code failure;
+  if (std::filesystem::is_regular_file(directory, failure)) return directory;
   std::vector<std::string> found;
   for (const auto& entry : entries_of(directory)) {
     const std::string name = entry.path().filename().string();

@@ -151,6 +151,13 @@ TEST_F(CsvFiles, HeadersAreFoundOrGiven) {
   EXPECT_EQ(load("1,2\n3,4\n5,2\n").train.size(), 3);  // the 2 in row 1 is no name
 }
 
+TEST_F(CsvFiles, AFileMayStandInThePlaceOfTheFolder) {
+  load("1,a\n2,b\n3,a\n");
+  options_.annotations.clear();
+  options_.directory = folder_ / "set.csv";
+  EXPECT_EQ(read_csv_splits(options_).train.classes, 2);
+}
+
 TEST_F(CsvFiles, TheLabelColumnIsFoundByNameAndNumber) {
   options_.test_share = 0;
   const std::string text = "kind,size\nx,1\ny,2\ny,3\n";
