@@ -186,6 +186,7 @@ class Page {
 
   void curves() {
     out_ += "<h2>Curves</h2><div class=\"charts\">\n";
+    const std::size_t begin = out_.size();
     Chart loss{.title = "Loss", .y_name = "loss"}, accuracy{.title = "Accuracy", .y_name = "share"},
         perplexity{.title = "Perplexity of the test set", .y_name = "perplexity"},
         r2{.title = "Explained share of the variance (R2)", .y_name = "R2"},
@@ -253,6 +254,10 @@ class Page {
       add(phases(run));
       add(stragglers(run));
     }
+    if (out_.size() == begin)
+      out_ +=
+          "<p>None: the run was reported at one step only. <code>--log-every</code> says how "
+          "often a run is.</p>";
     out_ += "</div>\n";
   }
 

@@ -134,7 +134,8 @@ TEST(Report, SaysWhyThereAreNoPredictions) {
   fs::rename(table, folder / "moved.csv");
   const CommandResult gone = engine({"report", run, "-o", "-"});
   EXPECT_EQ(gone.exit_code, 0) << gone.err;
-  program::expect_words(gone.out, {"Left out: ", "t.csv", "<figcaption>Loss</figcaption>"});
+  program::expect_words(gone.out,
+                        {"Left out: ", "t.csv", "None: the run was reported at one step only"});
   program::expect_words(gone.err, {"the page has no predictions: ", "t.csv"});
   test_support::write_text(folder / "moved.csv", rows);
   const std::string moved =
