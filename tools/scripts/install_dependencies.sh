@@ -22,7 +22,7 @@ packages=(git build-essential cmake ninja-build
 check=no
 while [ $# -gt 0 ]; do
   case $1 in
-    --tests) packages+=(libgtest-dev libboost-context-dev procps python3 python3-numpy mandoc) ;;
+    --tests) packages+=(libgtest-dev libboost-context-dev procps python3 python3-numpy python3-yaml mandoc) ;;
     --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables) ;;
     --clang) packages+=(clang clang-format clang-tidy) ;;
     --sanitizers) packages+=(clang libclang-rt-14-dev llvm) ;;
