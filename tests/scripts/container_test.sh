@@ -32,7 +32,7 @@ said=$(inside version 2>"$work/log") || { grep -qi 'operation not permitted\|per
 inside train --model mlp --dataset glyphs --spawn 2 --threads 1 --steps 20 --limit 2000 --save-dir run --save-rank-models \
   >"$work/log" 2>&1 || { cat "$work/log"; fail "the program does not train"; }
 inside verify run/final_model_rank_0.ckpt run/final_model_rank_1.ckpt || fail "the two ranks' models differ"
-[ "$(stat -c %u "$tree/home/engine/run/run.json")" = 10001 ] || fail "the run does not belong to user 10001"
+[ "$(stat -c %u "$tree/engine/run/run.json")" = 10001 ] || fail "the run does not belong to user 10001"
 config=$(in_store inspect --format '{{.OCIv1.Config}}' "$container")
 case $config in *engine*) ;; *) fail "the image has no entry point: $config" ;; esac
 echo "the image has $mib MiB, and trains"

@@ -40,7 +40,7 @@ tar -C "$work" -xzf "$work/bundle.tar.gz"
 
 step "Image"
 tree="$work/tree"
-mkdir -p "$tree"/{etc,tmp,usr/bin,usr/lib,home/engine}
+mkdir -p "$tree"/{etc,tmp,usr/bin,usr/lib,engine}
 mv "$work"/engine-* "$tree/usr/lib/engine"
 rm -r "$tree/usr/lib/engine"/{docs,examples,share}
 ln -s ../lib/engine/bin/engine "$tree/usr/bin/engine"
@@ -53,17 +53,17 @@ for library in libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 libreso
   cp -L "$libraries/$library" "$tree$libraries/"
 done
 cp /usr/share/doc/libc6/copyright "$tree/usr/lib/engine/licences/libc6"
-printf 'root:x:0:0::/:/sbin/nologin\nengine:x:10001:10001::/home/engine:/sbin/nologin\n' >"$tree/etc/passwd"
+printf 'root:x:0:0::/:/sbin/nologin\nengine:x:10001:10001::/engine:/sbin/nologin\n' >"$tree/etc/passwd"
 printf 'root:x:0:\nengine:x:10001:\n' >"$tree/etc/group"
 echo 'hosts: files dns' >"$tree/etc/nsswitch.conf"
 chmod 1777 "$tree/tmp"
-chmod 777 "$tree/home/engine" # whichever user the job runs as
+chmod 777 "$tree/engine" # whichever user the job runs as
 find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 
 container=$(buildah "${storage[@]}" from scratch)
 buildah "${storage[@]}" copy --quiet "$container" "$tree" / >/dev/null
-buildah "${storage[@]}" config --entrypoint '["engine"]' --user 10001:10001 --workingdir /home/engine \
-  --env PATH=/usr/bin --env HOME=/home/engine --label org.opencontainers.image.title=engine \
+buildah "${storage[@]}" config --entrypoint '["engine"]' --user 10001:10001 --workingdir /engine \
+  --env PATH=/usr/bin --env HOME=/engine --label org.opencontainers.image.title=engine \
   --label "org.opencontainers.image.version=$version" --label org.opencontainers.image.licenses=MIT "$container"
 buildah "${storage[@]}" commit --quiet --timestamp "$SOURCE_DATE_EPOCH" "$container" "engine:$version" >/dev/null
 mkdir -p "$(dirname "$output")"
