@@ -3,12 +3,23 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <system_error>
 
 #include "backends/backend_error.h"
 
 namespace backends {
+
+std::vector<std::string> plugin_places(const std::string& name) {
+  std::error_code failure;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
+  if (failure) return {};
+  const std::filesystem::path folder = program.parent_path();
+  const std::string library = "libengine_" + name + ".so";
+  return {folder / library, folder.parent_path() / "lib" / "engine" / library};
+}
 
 const Backend& load_backend_plugin(const std::string& path) {
   static std::mutex mutex;

@@ -1,4 +1,5 @@
-// Backends in shared libraries outside this build, given by path: --backend ./libengine_x.so
+// Backends in shared libraries outside this build, given by path, --backend ./libengine_x.so, or by
+// name, --backend x.
 //
 // Such a library is compiled against these headers by the same compiler and exports
 //   extern "C" const backends::Backend* engine_backend_plugin(const char* abi);
@@ -7,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "backends/backend.h"
 
@@ -15,6 +17,10 @@ namespace backends {
 // Changes with any header that a plug-in sees.
 inline constexpr const char* kBackendPluginAbi = "engine-backend-2";
 using BackendPluginEntry = const Backend* (*)(const char* abi);
+
+// Where a plug-in of this name, libengine_NAME.so, is looked for: beside the program, where a build
+// puts it, and in ../lib/engine, where it is installed.
+std::vector<std::string> plugin_places(const std::string& name);
 
 // Loads the library on first use and keeps it. Thread-safe. Throws ConfigurationError with the
 // loader's reason.

@@ -2,7 +2,9 @@
 #include "backends/compose/table/backend_table.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "backends/backend_error.h"
 #include "backends/compose/plugin/backend_plugin.h"
@@ -11,6 +13,7 @@
 #include "backends/transport/shm/shm_backend.h"
 #include "backends/transport/socket/socket_backend.h"
 #include "backends/transport/zmq/zmq_backend.h"
+#include "io/base/text_parts.h"
 
 namespace backends {
 namespace {
@@ -54,7 +57,13 @@ const Backend& find_backend(const std::string& name) {
           " connects threads of one process, not the processes that --spawn N starts");
     return b;
   }
-  throw ConfigurationError("unknown backend \"" + name + "\"; this build has " + usable_names());
+  const std::vector<std::string> places = plugin_places(name);
+  for (const std::string& place : places) {
+    std::error_code failure;
+    if (std::filesystem::exists(place, failure)) return load_backend_plugin(place);
+  }
+  throw ConfigurationError("unknown backend \"" + name + "\"; this build has " + usable_names() +
+                           ", and there is no plug-in " + base::join_text(places, " or "));
 }
 
 const Backend& first_between_hosts() {
