@@ -11,6 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kZmqDrainTime = std::chrono::seconds(2);
+constexpr auto kDrainSlice = std::chrono::milliseconds(10);
 constexpr int kLingerMs = 500;
 
 }  // namespace
@@ -137,8 +138,12 @@ void ZmqLinks::finish_sends() {
 
 void ZmqLinks::shut_down(bool drain) noexcept {
   if (drain) {
+    // An abort means that the others have been told, or have gone: nothing more is sent for them.
+    const auto start = Clock::now();
     std::unique_lock lock(pending_.mutex);
-    if (pending_.changed.wait_for(lock, kZmqDrainTime, [&] { return pending_.open == 0; })) return;
+    while (!aborted_ && Clock::now() - start < kZmqDrainTime) {
+      if (pending_.changed.wait_for(lock, kDrainSlice, [&] { return pending_.open == 0; })) return;
+    }
   }
   // Reads what has arrived; then closing the context waits until libzmq no longer reads our memory.
   for (int peer = 0; peer < size_; ++peer) {
