@@ -33,6 +33,17 @@ void Tracer::add(const Span& span) noexcept {
   spans_[added_++ % spans_.size()] = span;
 }
 
+void Tracer::add(std::uint32_t thread, const char* name, std::int64_t begin_ns, std::int64_t end_ns,
+                 TraceDetail detail) noexcept {
+  add({.name = name,
+       .key = detail.key,
+       .begin_ns = begin_ns,
+       .end_ns = end_ns,
+       .value = detail.value,
+       .call = 0,
+       .thread = thread});
+}
+
 Tracer::Record Tracer::record() const {
   Record record;
   std::map<std::string_view, std::uint32_t> numbers{{"", 0}};

@@ -40,6 +40,12 @@ class Tracer {
   // The same text where it lives as long as the tracer, for names that are no literals.
   const char* keep(std::string_view text);
 
+  // Spans that something else than a thread did, such as a device: its number, and one that has
+  // ended. `name` is as in TraceSpan. Recorded whether or not recording() is on.
+  std::uint32_t add_thread(std::string_view name);
+  void add(std::uint32_t thread, const char* name, std::int64_t begin_ns, std::int64_t end_ns,
+           TraceDetail detail = {}) noexcept;
+
   struct Event {
     std::int64_t begin_ns = 0, end_ns = 0;  // of the steady clock
     std::uint64_t call = 0;    // > 0: a collective, the same number on all ranks that take part
@@ -71,7 +77,6 @@ class Tracer {
     std::uint64_t call;
     std::uint32_t thread;
   };
-  std::uint32_t add_thread(std::string_view name);
   void add(const Span& span) noexcept;
 
   std::atomic<bool> recording_{false};

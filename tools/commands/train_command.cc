@@ -266,8 +266,12 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
       config.trace.empty() ? nullptr : host_communicator(group);
   std::optional<RunTrace> trace;  // before the session, whose parts it traces
   if (trace_wire)
-    trace.emplace(TraceOptions{config.trace, config.trace_first, config.trace_last}, group,
-                  *trace_wire);
+    trace.emplace(
+        TraceOptions{.path = config.trace,
+                     .first_step = config.trace_first,
+                     .last_step = config.trace_last,
+                     .may_use_device = config.device != "cpu" && engine::cuda::missing().empty()},
+        group, *trace_wire);
   TrainSession session(run.session_options(), group, std::move(control),
                        turn == nullptr ? nullptr : &turn->kept.state);
   const std::string start = session.start_state();
@@ -290,6 +294,7 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
     if (root && !session.processors_notice().empty()) print_notice(session.processors_notice());
     check_standard_output();  // better now than after hours
   }
+  if (trace && session.on_device()) trace->follow_device(engine::cuda::current_device());
   if (trace) session.add_observer(trace->make_observer());
   if (trace) trace->after_step(session.state().progress.global_step);
   engine::TrainResult result;

@@ -167,8 +167,8 @@ constexpr Variable kVariables[] = {
     {"ENGINE_SECRET, ENGINE_SECRET_FILE",
      "The secret that the processes of a job prove to each other, or a file with it."},
     {"ENGINE_ISA", "The newest instruction set that kernels may use."},
-    {"ENGINE_NCCL_LIBRARY, ENGINE_NVML_LIBRARY",
-     "Files to load as NCCL and as NVIDIA's management library."},
+    {"ENGINE_NCCL_LIBRARY, ENGINE_NVML_LIBRARY, ENGINE_CUPTI_LIBRARY",
+     "Files to load as NCCL, as NVIDIA's management library and as CUPTI."},
 };
 
 }  // namespace

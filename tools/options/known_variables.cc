@@ -20,7 +20,8 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_RESTART_COUNT",       // from `engine launch` to all ranks
     "ENGINE_ISA",                 // kernels of an older instruction set
     "ENGINE_NCCL_LIBRARY",        // the file to load as NCCL
-    "ENGINE_NVML_LIBRARY",        // and as NVML
+    "ENGINE_NVML_LIBRARY",        // as NVML
+    "ENGINE_CUPTI_LIBRARY",       // and as CUPTI
     "ENGINE_ALLOW_SHARED_GPU",    // several ranks on a GPU, for tests
     "ENGINE_WARPGROUP_PRODUCTS",  // sm_90a's instructions
     "ENGINE_EMULATED_GPUS",       // devices of the emulated GPU

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <map>
 #include <vector>
 
 #include "io/base/text_parts.h"
@@ -99,7 +100,9 @@ RunTrace::RunTrace(const TraceOptions& options, backends::Group& group,
       communicator_(communicator),
       tracer_(most_spans(group.world_size())),
       before_(measure_clock_offset(communicator)),
-      thread_(&tracer_, "training") {}
+      thread_(&tracer_, "training") {
+  if (options.may_use_device) activity_.emplace();
+}
 
 RunTrace::~RunTrace() {
   if (!ended_) write_own();
@@ -114,7 +117,31 @@ void RunTrace::after_step(std::int64_t done) {
   if (done >= options_.last_step) return collect(done);
   if (done + 1 < options_.first_step || tracer_.recording()) return;
   began_ = done;
+  began_ns_ = base::Tracer::now_ns();
   tracer_.set_recording(true);
+}
+
+void RunTrace::follow_device(int device) {
+  if (!activity_) return;
+  if (activity_->missing().empty())
+    device_ = device;
+  else if (group_.rank() == 0)
+    print_notice("--trace: without kernels of devices: " + activity_->missing());
+}
+
+// A thread for each stream, on which one thing comes after the other.
+void RunTrace::add_device_spans() {
+  if (!device_ || began_ns_ == 0) return;
+  std::map<std::uint32_t, std::uint32_t> threads;
+  for (const DeviceSpan& span : activity_->between(static_cast<std::uint32_t>(*device_), began_ns_,
+                                                   base::Tracer::now_ns())) {
+    const auto [thread, is_new] = threads.try_emplace(span.stream, 0);
+    if (is_new)
+      thread->second = tracer_.add_thread("cuda:" + std::to_string(*device_) + " stream " +
+                                          std::to_string(span.stream));
+    tracer_.add(thread->second, tracer_.keep(span.name), span.begin_ns, span.end_ns,
+                {span.bytes < 0 ? nullptr : "bytes", span.bytes});
+  }
 }
 
 void RunTrace::finish(std::int64_t done) {
@@ -124,6 +151,7 @@ void RunTrace::finish(std::int64_t done) {
 void RunTrace::collect(std::int64_t done) {
   const bool any = tracer_.recording() && done > began_;
   tracer_.set_recording(false);
+  add_device_spans();
   const ClockOffset after = measure_clock_offset(communicator_);
   RankTrace own = own_trace(group_, tracer_, before_, after);
   const bool root = group_.rank() == 0;
@@ -166,6 +194,7 @@ void RunTrace::collect(std::int64_t done) {
 void RunTrace::write_own() noexcept {
   try {
     tracer_.set_recording(false);
+    add_device_spans();
     const RankTrace own = own_trace(group_, tracer_, before_, before_);
     if (own.record.events.empty()) return;
     const std::string path = own_trace_path(options_.path, group_.rank());

@@ -3,18 +3,21 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backends/group.h"
 #include "engine/train/train_observer.h"
 #include "io/base/trace.h"
 #include "tools/trace/clock_offset.h"
+#include "tools/trace/device_activity.h"
 
 namespace tools {
 
 struct TraceOptions {
   std::string path;
   std::int64_t first_step = 1, last_step = INT64_MAX;  // global steps, counted from 1
+  bool may_use_device = false;  // the training may turn out to run on a CUDA device
 };
 
 // The file in which a rank leaves its own spans where those of all could not be collected: rank 0
@@ -37,6 +40,8 @@ class RunTrace {
   // for. Collective after the last of them: rank 0 collects and writes, and says where. A file that
   // cannot be written is told, and the training goes on.
   void after_step(std::int64_t done);
+  // What this device does belongs to the trace, too; told before the first after_step().
+  void follow_device(int device);
   // Collective, where the training has ended before the last step asked for.
   void finish(std::int64_t done);
   // Calls after_step(). It must not outlive this.
@@ -44,6 +49,7 @@ class RunTrace {
 
  private:
   void collect(std::int64_t done);
+  void add_device_spans();
   void write_own() noexcept;
 
   const TraceOptions options_;
@@ -51,8 +57,11 @@ class RunTrace {
   backends::Communicator& communicator_;
   base::Tracer tracer_;
   const ClockOffset before_;
+  std::optional<DeviceActivity> activity_;  // from before the session captures graphs
+  std::optional<int> device_;
   bool ended_ = false;
-  std::int64_t began_ = 0;  // step before the first one recorded
+  std::int64_t began_ = 0;     // step before the first one recorded
+  std::int64_t began_ns_ = 0;  // the time then
   const base::TraceThread thread_;
 };
 

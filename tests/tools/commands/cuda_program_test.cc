@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -120,6 +121,36 @@ std::string value_of(const std::string& json, const std::string& key) {
   return at == std::string::npos
              ? ""
              : json.substr(at + key.size() + 3, json.find_first_of(",}", at) - at - key.size() - 3);
+}
+
+// A library plays CUPTI: one kernel and one copy of the first device.
+TEST_F(CudaProgram, ATraceHasTheKernelsOfEachRanksDevice) {
+  if (!std::filesystem::exists(FAKE_CUPTI_LIBRARY)) GTEST_SKIP() << FAKE_CUPTI_LIBRARY;
+  const TemporaryDirectory folder;
+  std::map<std::string, std::string> environment = kEnvironment;
+  environment["ENGINE_CUPTI_LIBRARY"] = FAKE_CUPTI_LIBRARY;
+  const auto traced = [&](const std::string& file) {
+    return run_command({engine_binary(), "train", "--model", "mlp", "--dataset", "synthetic",
+                        "--synthetic-shape", "6x6x1", "--synthetic-size", "60", "--batch-size",
+                        "12", "--epochs", "1", "--device", "cuda:0", "--trace", file},
+                       environment);
+  };
+  const CommandResult result = traced(folder / "t.json");
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  std::ostringstream trace;
+  trace << std::ifstream(folder / "t.json").rdbuf();
+  for (const char* part : {"\"cuda:0 stream 7\"", "\"cuda:0 stream 8\"", "\"engine::gemm_kernel\"",
+                           "\"copy to device\"", "\"bytes\":4096"})
+    EXPECT_NE(trace.str().find(part), std::string::npos) << part;
+  EXPECT_EQ(trace.str().find("\"fill\""), std::string::npos) << "another device's";
+
+  environment["FAKE_CUPTI"] = "refuses";
+  const CommandResult refused = traced(folder / "u.json");
+  EXPECT_EQ(refused.exit_code, 0) << refused.out << refused.err;
+  EXPECT_NE(refused.err.find("--trace: without kernels of devices: CUPTI cannot record"),
+            std::string::npos)
+      << refused.err;
+  EXPECT_TRUE(std::filesystem::exists(folder / "u.json"));
 }
 
 TEST_F(CudaProgram, EvaluatesOnTheDevice) {
