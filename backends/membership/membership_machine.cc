@@ -2,6 +2,7 @@
 #include "backends/membership/membership_machine.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace backends {
 namespace {
@@ -200,6 +201,7 @@ void MembershipMachine::broadcast_reports() {
   const MembershipMessage whole = report();
   MembershipMessage brief = whole;
   brief.members.clear();
+  output_.reserve(output_.size() + peers_.size());
   for (const auto& [id, peer] : peers_) {
     if (peer.stage == Stage::kLeft && stage() == Stage::kWaiting) continue;
     const bool is_known = whole.stage == Stage::kTraining && peer.heard && is_reachable(peer);
@@ -349,12 +351,12 @@ void MembershipMachine::forget_strangers() {
 
 // Others decide by whom this process hears: they are told at once when it changes.
 void MembershipMachine::note_changes() {
-  std::vector<MemberId> now;
-  for (const auto& [id, peer] : peers_) {
-    if (peer.heard && is_reachable(peer)) now.push_back(id);
-  }
-  if (now == heard_) return;
-  heard_ = std::move(now);
+  const auto is_heard = [&](const auto& entry) {
+    return entry.second.heard && is_reachable(entry.second);
+  };
+  auto heard = peers_ | std::views::filter(is_heard) | std::views::keys;
+  if (std::ranges::equal(heard, heard_)) return;
+  heard_.assign(heard.begin(), heard.end());
   report_due_ = true;
 }
 

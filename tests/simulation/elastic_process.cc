@@ -371,11 +371,15 @@ void ElasticProcess::turn() {
 }
 
 void ElasticProcess::believe() {
+  // As long as neither changes, nothing that is looked at here does.
+  if (machine_->roster() == believed_ && machine_->self().id == believed_as_) return;
   const std::uint64_t generation = generation_of(machine_->roster());
-  if (generation < believed_)
+  if (generation < generation_of(believed_))
     world_.wrong.push_back("process " + std::to_string(number_) + " went back from generation " +
-                           std::to_string(believed_) + " to " + std::to_string(generation));
-  believed_ = generation;
+                           std::to_string(generation_of(believed_)) + " to " +
+                           std::to_string(generation));
+  believed_ = machine_->roster();
+  believed_as_ = machine_->self().id;
   // Who has known that it was a member, and is no longer, has to be somebody new. (The others may
   // take its old identity in once more, from what it said before: a member that never speaks.)
   if (const backends::RosterPtr& roster = machine_->roster()) {

@@ -95,7 +95,8 @@ class ElasticProcess final : public Process {
   int leavers_ = 0;                                               // likewise
   Time step_until_{}, stepped_at_{};
   Time::duration longest_step_{};
-  std::uint64_t believed_ = 0;                        // the newest generation that it has known
+  backends::RosterPtr believed_;                      // the newest that it has known
+  backends::MemberId believed_as_;                    // who it was then
   std::set<backends::MemberId> known_as_, left_out_;  // of its own, as a member and no longer
 
   Steps steps_;

@@ -37,7 +37,12 @@ bool VirtualNetwork::is_running(int process) const {
 }
 
 void VirtualNetwork::at(Time time, std::function<void()> action) {
-  events_.push({std::max(time, now_), next_order_++, std::move(action)});
+  plan(time, Event::Kind::kAction, actions_.size());
+  actions_.push_back(std::move(action));
+}
+
+void VirtualNetwork::plan(Time time, Event::Kind kind, std::size_t which) {
+  events_.push({std::max(time, now_), next_order_++, kind, static_cast<std::uint32_t>(which)});
 }
 
 ConnectionId VirtualNetwork::connect(int from, int to, Port port) {
@@ -52,11 +57,11 @@ ConnectionId VirtualNetwork::connect(int from, int to, Port port) {
   return id;
 }
 
-void VirtualNetwork::send(ConnectionId id, const std::string& bytes) {
+void VirtualNetwork::send(ConnectionId id, std::string bytes) {
   if (bytes.empty() || !connection(id).open[side(id)]) return;
   ++messages_;
   bytes_ += static_cast<std::int64_t>(bytes.size());
-  post({Arrival::Kind::kBytes, other(id), bytes});
+  post({Arrival::Kind::kBytes, other(id), std::move(bytes)});
 }
 
 void VirtualNetwork::close(ConnectionId id) {
@@ -143,7 +148,14 @@ void VirtualNetwork::post(Arrival arrival) {
   const auto delay = std::chrono::microseconds(dice_.between(50, 1000 * longest.count()));
   Time& last = c.last_arrival[side(arrival.id)];
   last = std::max(last, now_ + delay);
-  at(last, [this, arrival = std::move(arrival)]() mutable { arrive(std::move(arrival)); });
+  if (free_arrivals_.empty()) {
+    free_arrivals_.push_back(arrivals_.size());
+    arrivals_.emplace_back();
+  }
+  const std::size_t place = free_arrivals_.back();
+  free_arrivals_.pop_back();
+  arrivals_[place] = std::move(arrival);
+  plan(last, Event::Kind::kArrival, place);
 }
 
 void VirtualNetwork::arrive(Arrival arrival) {
@@ -193,21 +205,35 @@ void VirtualNetwork::plan_turn(int process) {
   const Time wanted = std::max(slot.process->wake_at(), now_ + std::chrono::microseconds(100));
   if (slot.next_turn > now_ && slot.next_turn <= wanted) return;
   slot.next_turn = wanted;
-  at(wanted, [this, process, wanted] {
-    Slot& due = slots_[static_cast<std::size_t>(process)];
-    if (due.next_turn != wanted) return;
-    due.next_turn = Time::max();
-    if (due.paused) return;
-    take_turn(process);
-  });
+  plan(wanted, Event::Kind::kTurn, static_cast<std::size_t>(process));
+}
+
+void VirtualNetwork::carry_out(const Event& event) {
+  switch (event.kind) {
+    case Event::Kind::kArrival: {
+      Arrival arrival = std::move(arrivals_[event.which]);
+      free_arrivals_.push_back(event.which);
+      return arrive(std::move(arrival));
+    }
+    case Event::Kind::kTurn: {
+      Slot& due = slots_[event.which];
+      if (due.next_turn != event.at) return;
+      due.next_turn = Time::max();
+      return take_turn(static_cast<int>(event.which));
+    }
+    case Event::Kind::kAction: {
+      const auto action = std::move(actions_[event.which]);
+      return action();
+    }
+  }
 }
 
 void VirtualNetwork::run(Time end) {
   while (!events_.empty() && events_.top().at <= end) {
-    now_ = events_.top().at;
-    auto action = std::move(const_cast<Event&>(events_.top()).action);
+    const Event event = events_.top();
     events_.pop();
-    action();
+    now_ = event.at;
+    carry_out(event);
     if (running_ == 0) return;
   }
   now_ = std::max(now_, end);

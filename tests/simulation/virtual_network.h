@@ -63,7 +63,7 @@ class VirtualNetwork {
 
   // For processes.
   ConnectionId connect(int from, int to, Port port);  // 0: refused
-  void send(ConnectionId id, const std::string& bytes);
+  void send(ConnectionId id, std::string bytes);
   void close(ConnectionId id);  // after what was sent
   void exit(int process);       // closes all its connections; being killed looks the same
 
@@ -102,10 +102,13 @@ class VirtualNetwork {
     std::deque<Arrival> held[2];  // while the two are cut off
     bool lost = false;            // with all that was on its way
   };
+  // Small, because a history has many thousands, and sorts them.
   struct Event {
+    enum class Kind : std::uint8_t { kArrival, kTurn, kAction };
     Time at;
     std::uint64_t order;
-    std::function<void()> action;
+    Kind kind;
+    std::uint32_t which;  // of arrivals_, slots_ or actions_
     bool operator<(const Event& other) const {
       return at != other.at ? at > other.at : order > other.order;
     }
@@ -120,6 +123,8 @@ class VirtualNetwork {
   static std::size_t side(ConnectionId id) { return id % 2; }
   static ConnectionId other(ConnectionId id) { return id ^ 1; }
   Connection& connection(ConnectionId id) { return connections_.at(id / 2 - 1); }
+  void plan(Time time, Event::Kind kind, std::size_t which);
+  void carry_out(const Event& event);
   void post(Arrival arrival);  // to its end
   void arrive(Arrival arrival);
   void hand_over(Slot& slot, const Arrival& arrival);
@@ -132,6 +137,9 @@ class VirtualNetwork {
   std::size_t running_ = 0;             // processes
   std::deque<Connection> connections_;  // the ends of number i are 2 * (i + 1) and one more
   std::priority_queue<Event> events_;
+  std::vector<Arrival> arrivals_;  // on their way; the places of others are in free_arrivals_
+  std::vector<std::size_t> free_arrivals_;
+  std::vector<std::function<void()>> actions_;
   std::uint64_t next_order_ = 0;
   std::set<std::pair<int, int>> cut_;  // from, to
   std::map<std::pair<int, int>, milliseconds> slow_links_;

@@ -2,6 +2,24 @@
 #include "backends/store/protocol/wire.h"
 
 namespace backends {
+namespace {
+
+template <class Number>
+void append_number(std::string& out, Number v) {
+  char bytes[sizeof v];
+  for (std::size_t i = 0; i < sizeof v; ++i) bytes[i] = static_cast<char>(v >> (8 * i));
+  out.append(bytes, sizeof bytes);
+}
+
+template <class Number>
+Number number_of(std::string_view bytes) {
+  Number v = 0;
+  for (std::size_t i = 0; i < sizeof v; ++i)
+    v |= static_cast<Number>(static_cast<std::uint8_t>(bytes[i])) << (8 * i);
+  return v;
+}
+
+}  // namespace
 
 FrameWriter::FrameWriter(FrameType type) {
   out_.reserve(256);  // as most frames are
@@ -15,15 +33,13 @@ FrameWriter& FrameWriter::u8(std::uint8_t v) {
 }
 
 FrameWriter& FrameWriter::u32(std::uint32_t v) {
-  char bytes[4];
-  for (int i = 0; i < 4; ++i) bytes[i] = static_cast<char>(v >> (8 * i));
-  out_.append(bytes, sizeof bytes);
+  append_number(out_, v);
   return *this;
 }
 
 FrameWriter& FrameWriter::i64(std::int64_t v) {
-  const auto u = static_cast<std::uint64_t>(v);
-  return u32(static_cast<std::uint32_t>(u)).u32(static_cast<std::uint32_t>(u >> 32));
+  append_number(out_, static_cast<std::uint64_t>(v));
+  return *this;
 }
 
 FrameWriter& FrameWriter::text(std::string_view v) {
@@ -52,18 +68,9 @@ std::string_view FrameReader::take(std::size_t count) {
 
 std::uint8_t FrameReader::u8() { return static_cast<std::uint8_t>(take(1)[0]); }
 
-std::uint32_t FrameReader::u32() {
-  const std::string_view b = take(4);
-  std::uint32_t v = 0;
-  for (int i = 0; i < 4; ++i)
-    v |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(b[static_cast<std::size_t>(i)]))
-         << (8 * i);
-  return v;
-}
-
+std::uint32_t FrameReader::u32() { return number_of<std::uint32_t>(take(4)); }
 std::int64_t FrameReader::i64() {
-  const std::uint64_t low = u32();
-  return static_cast<std::int64_t>(low | static_cast<std::uint64_t>(u32()) << 32);
+  return static_cast<std::int64_t>(number_of<std::uint64_t>(take(8)));
 }
 
 std::string FrameReader::text() { return bytes(u32()); }
