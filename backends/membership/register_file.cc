@@ -258,7 +258,7 @@ bool RegisterFile::open_once() {
 
 // The newest copy that is whole.
 bool RegisterFile::read() {
-  std::uint64_t newest = 0;
+  std::uint64_t newest = 0, torn = 0;
   std::string bytes;
   for (const off_t at : kCopyAt) {
     std::string header, copy;
@@ -266,17 +266,23 @@ bool RegisterFile::read() {
     FrameReader in(header);
     const auto sequence = static_cast<std::uint64_t>(in.i64());
     const std::uint32_t length = in.u32();
-    if (sequence <= newest || length > kMostStateBytes) continue;
+    if (sequence <= newest) continue;
     if (sequence == sequence_) {  // as this process knows it
       newest = sequence;
       continue;
     }
-    if (!read_at(file_.fd(), at + static_cast<off_t>(kCopyHeaderBytes), length, copy) ||
-        digest_of_copy(header.substr(0, 12), copy) != header.substr(12))
+    if (length > kMostStateBytes ||
+        !read_at(file_.fd(), at + static_cast<off_t>(kCopyHeaderBytes), length, copy) ||
+        digest_of_copy(header.substr(0, 12), copy) != header.substr(12)) {
+      torn = std::max(torn, sequence);
       continue;
+    }
     newest = sequence;
     bytes = std::move(copy);
   }
+  // A death in the first write leaves no copy that is whole, and nothing that anybody was told; in
+  // a later one it leaves the other copy. Without it this host would vote on what it has forgotten.
+  if (newest == 0 && (torn > 1 || sequence_ > 0)) return false;
   if (newest == sequence_) return true;
   try {
     state_ = read_state(bytes);

@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +20,7 @@
 namespace {
 
 using backends::AcceptorState;
+using backends::Ballot;
 using backends::RegisterFile;
 using backends::RegisterId;
 using backends::Roster;
@@ -87,6 +89,80 @@ TEST(RegisterFile, ThatOfALivingJobStays) {
   EXPECT_EQ(status, 0);
   close(told[0]);
   close(told[1]);
+}
+
+// The file as it is laid out: two copies, of which the second is written first.
+constexpr std::streamoff kCopyAt[] = {4096, 4096 + (32 << 20)};
+
+class TornRegister : public testing::Test {
+ protected:
+  ~TornRegister() override { std::filesystem::remove(path_); }
+
+  // Its promises are of rounds 1, 2, ..., `count`.
+  void promise(std::uint64_t count) {
+    RegisterFile file(job_);
+    path_ = file.path();
+    for (std::uint64_t round = 1; round <= count; ++round)
+      ASSERT_TRUE(file.update([&](AcceptorState& state) {
+        state.promised = Ballot{round, {1, 1}};
+      }));
+  }
+  std::string copy(std::size_t which) const {
+    std::string bytes(kCopyBytes, '\0');
+    std::ifstream(path_).seekg(kCopyAt[which]).read(bytes.data(), std::streamsize{kCopyBytes});
+    return bytes;
+  }
+  void write_copy(std::size_t which, const std::string& bytes) const {
+    std::fstream(path_, std::ios::in | std::ios::out).seekp(kCopyAt[which]) << bytes;
+  }
+  // What a process reads that has just been started.
+  std::uint64_t round() const {
+    RegisterFile file(job_);
+    std::uint64_t round = 0;
+    EXPECT_TRUE(file.update([&](AcceptorState& state) { round = state.promised.round; }));
+    return round;
+  }
+
+  static constexpr std::size_t kCopyBytes = 200;  // no copy of these tests is longer
+  const std::string job_ = new_job();
+  std::string path_;
+};
+
+TEST_F(TornRegister, AWriteThatIsCutOffAnywhereLeavesTheStateBefore) {
+  promise(1);
+  const std::string before = copy(1);
+  promise(3);
+  const std::string whole = copy(1);
+  for (std::size_t cut = 0; cut <= kCopyBytes; ++cut) {
+    const std::string torn = whole.substr(0, cut) + before.substr(cut);
+    write_copy(1, torn);
+    EXPECT_EQ(round(), torn == whole ? 3u : 2u) << "cut off behind " << cut << " bytes";
+  }
+}
+
+TEST_F(TornRegister, WhereTheNewerCopyIsGoneTheOlderOneIsRead) {
+  promise(3);
+  std::filesystem::resize_file(path_, static_cast<std::uintmax_t>(kCopyAt[1]));
+  EXPECT_EQ(round(), 2u);
+}
+
+TEST_F(TornRegister, ADeathInTheFirstWriteLeavesNothing) {
+  promise(1);
+  write_copy(1, copy(1).substr(0, 40) + std::string(kCopyBytes - 40, '\0'));
+  EXPECT_EQ(round(), 0u);
+}
+
+// It must not vote as if it had never promised anything.
+TEST_F(TornRegister, WhereNoCopyIsWholeItIsDamaged) {
+  promise(3);
+  for (const std::size_t which : {0, 1}) {
+    std::string bytes = copy(which);
+    bytes[50] ^= 1;
+    write_copy(which, bytes);
+  }
+  RegisterFile file(job_);
+  EXPECT_FALSE(file.update([](AcceptorState&) {}));
+  EXPECT_NE(file.problem().find("is damaged"), std::string::npos) << file.problem();
 }
 
 TEST(RegisterFile, AnotherUsersFolderIsPassedByAndNamed) {
