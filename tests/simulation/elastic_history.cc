@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "tests/simulation/elastic_process.h"
 #include "tests/simulation/elastic_world.h"
@@ -22,6 +23,11 @@ constexpr auto kTimeToGiveUp = milliseconds(100'000);  // from there to everybod
 // Silence is noticed after three heartbeats of one second; a step takes up to 1.3 s, and so does
 // each change: one without the lost member, one with whoever comes back or waits.
 constexpr auto kLongestStall = milliseconds(8'000);
+
+// Of deaths at points.
+constexpr auto kTimeToFound = milliseconds(6'000), kTimeToDie = milliseconds(10'000);
+constexpr auto kTimeToComeBack = milliseconds(1'000);
+
 constexpr std::int64_t kSingleFaults[] = {1, 2, 5, 8};  // as add_fault() numbers them
 
 std::string time_text(Time::duration d) {
@@ -34,7 +40,7 @@ std::string process_name(int process) { return "process " + std::to_string(proce
 
 class ElasticRun {
  public:
-  explicit ElasticRun(std::uint64_t seed)
+  ElasticRun(std::uint64_t seed, const std::optional<Death>& death)
       : network_(seed), dice_(network_.dice()), world_(network_), start_(network_.now()) {
     quiet_from_ = start_;
     // By the seed's number, so that the other histories stay what they are. In a race all members
@@ -76,11 +82,11 @@ class ElasticRun {
       harmless_ = only_leaves_ = false;
       note(start_, "slow network");
     }
-    for (std::int64_t count = is_single_ ? 1
-                              : is_race  ? dice_.between(3, 8)
-                                         : dice_.between(0, 5);
-         count > 0; --count)
-      add_fault();
+    if (death) {
+      add_death_at(*death);
+    } else {
+      add_faults(is_race);
+    }
     network_.at(quiet_from_, [this] { quiet(); });
     if (harmless_) history_.schedule += "; harmless";
     world_.last_step_from = quiet_from_ + (is_race ? 3 : 1) * kTimeToSettle;
@@ -206,15 +212,44 @@ class ElasticRun {
     }
   }
 
+  void add_faults(bool is_race) {
+    for (std::int64_t count = is_single_ ? 1
+                              : is_race  ? dice_.between(3, 8)
+                                         : dice_.between(0, 5);
+         count > 0; --count)
+      add_fault();
+  }
+
+  // Either while the job is founded and takes its first steps, or while the others agree without
+  // the process that is killed.
+  void add_death_at(const Death& death) {
+    harmless_ = only_leaves_ = is_single_ = false;
+    if (const int last = static_cast<int>(world_.processes.size()) - 1; last >= 2) {
+      note(start_ + kTimeToFound, process_name(last) + " is killed");
+      network_.at(start_ + kTimeToFound, [this, last] { kill(last); });
+    }
+    quiet_from_ = std::max(quiet_from_, start_ + kTimeToDie);
+    world_.dies_at = death.point;
+    if (death.point == 0) return;
+    history_.schedule += "; who passes point " + std::to_string(death.point) + " dies" +
+                         (death.comes_back ? ", and comes back" : "");
+    world_.died = [this, death](int p) {
+      if (!death.comes_back) return;
+      network_.at(network_.now() + kTimeToComeBack,
+                  [this, p] { newcomer({.host = process(p).options().host, .restarted = true}); });
+    };
+  }
+
   void add_fault() {
     ++history_.faults;
     const Time at = start_ + first_fault_ + milliseconds(dice_.between(0, kSpan.count()));
     const milliseconds length = some_length();
     quiet_from_ = std::max(quiet_from_, at);
-    const auto kind = is_single_ ? kSingleFaults[dice_.between(0, 3)] : dice_.between(0, 10);
+    const auto kind = is_single_ ? kSingleFaults[dice_.between(0, 3)] : dice_.between(0, 14);
     only_leaves_ = only_leaves_ && kind == 8;
-    // Nothing happens to a job of one host whose clock stands still.
-    harmless_ = harmless_ && kind == 0 && world_.hosts.size() == 1;
+    // Nothing happens to a job of one host whose clock stands still, and to none where a clock
+    // jumps or words come twice.
+    harmless_ = harmless_ && ((kind == 0 && world_.hosts.size() == 1) || kind == 11 || kind == 12);
     switch (kind) {
       case 0:
         return add_pause_of_host(at, length);
@@ -237,15 +272,16 @@ class ElasticRun {
         network_.at(at, [this, host] { newcomer({.host = host}); });
         return;
       }
-      default: {
-        const int host = some_host();
-        const auto updates = static_cast<int>(dice_.between(0, 12));
-        note(at, "a process of host " + std::to_string(host) + " dies behind its " +
-                     std::to_string(updates + 1) + "th use of the register");
-        network_.at(at, [this, host, updates] {
-          world_.hosts[static_cast<std::size_t>(host)].dies_in = updates;
-        });
-      }
+      case 10:
+        return add_death_in_register(at);
+      case 11:
+        return add_jump(at, length);
+      case 12:
+        return add_repetition(at, length);
+      case 13:
+        return add_full_disk(at, length);
+      default:
+        return add_death_at_point(at);
     }
   }
 
@@ -296,12 +332,69 @@ class ElasticRun {
     victim_ = other_victim_ = p;
     note(at, process_name(p) + " is killed");
     network_.at(at, [this, p] { kill(p); });
+    add_respawn(at, p);
+  }
+
+  void add_respawn(Time at, int p) {
     if (!dice_.chance(50)) return;
     const Time again = at + milliseconds(dice_.between(1, 6'000));
     quiet_from_ = std::max(quiet_from_, again);
     network_.at(again, [this, p] {
       newcomer({.host = process(p).options().host, .restarted = dice_.chance(80)});
     });
+  }
+
+  void add_death_at_point(Time at) {
+    const int p = some_process();
+    const auto points = static_cast<int>(dice_.between(1, 60));
+    note(at,
+         process_name(p) + " dies behind the " + std::to_string(points) + "th thing that it does");
+    network_.at(at, [this, p, points] { process(p).die_behind(points); });
+    add_respawn(at, p);
+  }
+
+  void add_death_in_register(Time at) {
+    const int host = some_host();
+    const auto updates = static_cast<int>(dice_.between(0, 12));
+    const bool is_torn = dice_.chance(50);
+    note(at, "a process of host " + std::to_string(host) + " dies " + (is_torn ? "in" : "behind") +
+                 " its " + std::to_string(updates + 1) + "th use of the register");
+    network_.at(at, [this, host, updates, is_torn] {
+      auto& on = world_.hosts[static_cast<std::size_t>(host)];
+      on.dies_in = updates;
+      on.is_torn = is_torn;
+    });
+  }
+
+  void add_full_disk(Time at, milliseconds length) {
+    const int host = some_host();
+    note(at, "the register of host " + std::to_string(host) + " cannot be written for " +
+                 time_text(length));
+    quiet_from_ = std::max(quiet_from_, at + length);
+    const auto set = [this, host](bool is_full) {
+      world_.hosts[static_cast<std::size_t>(host)].is_full = is_full;
+    };
+    network_.at(at, [set] { set(true); });
+    network_.at(at + length, [set] { set(false); });
+  }
+
+  void add_jump(Time at, milliseconds length) {
+    const int p = some_process();
+    note(at, "the clock of " + process_name(p) + " jumps by " + time_text(length));
+    network_.at(at, [this, p, length] {
+      process(p).let_clock_jump(length);
+      if (dice_.chance(50)) network_.wake(p);
+    });
+  }
+
+  void add_repetition(Time at, milliseconds length) {
+    const auto percent = static_cast<int>(dice_.between(5, 60));
+    const milliseconds longest(dice_.chance(50) ? dice_.between(1, 50) : dice_.between(50, 6'000));
+    note(at, std::to_string(percent) + " % of the messages come again within " +
+                 time_text(longest) + " for " + time_text(length));
+    quiet_from_ = std::max(quiet_from_, at + length + longest);
+    network_.at(at, [=, this] { network_.repeat(Port::kAgent, percent, longest); });
+    network_.at(at + length, [this] { network_.repeat(Port::kAgent, 0, {}); });
   }
 
   void add_leave(Time at) {
@@ -368,12 +461,20 @@ class ElasticRun {
     if (a == b) return;
     note(at, "the connections of " + process_name(a) + " and " + process_name(b) +
                  " break, with what was under way");
-    network_.at(at, [this, a, b] { network_.lose(a, b); });
+    if (dice_.chance(70)) {
+      network_.at(at, [this, a, b] { network_.lose(a, b); });
+    } else {  // what was under way comes behind what is sent by the next connection
+      history_.schedule += ", which is late";
+      const milliseconds noticed(dice_.between(0, 500));
+      network_.at(at, [=, this] { network_.reset(a, b, noticed); });
+    }
     if (dice_.chance(50)) network_.slow_down(a, b, milliseconds(dice_.between(5, 900)));
   }
 
   void quiet() {
+    history_.points = world_.points;
     for (auto& host : world_.hosts) host.dies_in = -1;
+    for (ElasticProcess* p : world_.processes) p->die_behind(0);
   }
 
   VirtualNetwork network_;
@@ -391,6 +492,10 @@ class ElasticRun {
 
 }  // namespace
 
-History run_elastic_history(std::uint64_t seed) { return ElasticRun(seed).judge(); }
+History run_elastic_history(std::uint64_t seed) { return ElasticRun(seed, std::nullopt).judge(); }
+
+History run_with_death(std::uint64_t seed, const Death& death) {
+  return ElasticRun(seed, death).judge();
+}
 
 }  // namespace simulation

@@ -186,12 +186,20 @@ struct ElasticProcess::HostRegister final : backends::Register {
   }
   backends::RegisterId id() const override { return host().reg; }
   bool update(const std::function<void(backends::AcceptorState&)>& change) override {
+    ElasticWorld::Host& host = this->host();
     if (process.dies_) return false;
-    if (host().held_by >= 0 && host().held_by != process.number_ &&
-        process.network_.is_running(host().held_by))
+    if (host.held_by >= 0 && host.held_by != process.number_ &&
+        process.network_.is_running(host.held_by))
       return false;
-    change(host().state);
-    if (host().dies_in >= 0 && host().dies_in-- == 0) process.dies_ = true;
+    backends::AcceptorState changed = host.state;
+    change(changed);
+    const bool dies = host.dies_in >= 0 && host.dies_in-- == 0;
+    process.dies_ = process.dies_ || dies;
+    if (changed != host.state) {
+      if (host.is_full || (dies && host.is_torn)) return false;
+      host.state = changed;
+    }
+    process.pass_point();
     return true;
   }
   void use_as(const backends::MemberId& id) override { ids.push_back(id); }
@@ -225,6 +233,7 @@ Time ElasticProcess::wake_at() const {
   if (phase_ == Phase::kGone) return Time::max();
   Time next = machine_->next_tick();
   if (machine_->wants_door() && options_.host == 0) next = std::min(next, next_door_);
+  next -= clock_ahead_;
   if (phase_ == Phase::kTraining && !sent_) next = std::min(next, step_until_);
   return next;
 }
@@ -248,13 +257,30 @@ void ElasticProcess::start() {
                                  .patience = world_.patience,
                                  .reg = register_.get(),
                                  .random = [this] { return random_id(network_.dice()); }},
-      network_.now());
+      clock());
   if (world_.is_shared_door && options_.host == 0 && options_.hint >= 0 && !options_.restarted) {
     world_.door_holders.insert(number_);
-    machine_->set_door(true, network_.now());
+    machine_->set_door(true, clock());
   }
-  machine_->want_view(network_.now());
+  machine_->want_view(clock());
   phase_ = Phase::kSeeking;
+}
+
+void ElasticProcess::pass_point() {
+  if (++world_.points == world_.dies_at || (points_left_ > 0 && --points_left_ == 0)) dies_ = true;
+}
+
+ConnectionId ElasticProcess::connect(int to, Port port) {
+  if (dies_) return 0;
+  const ConnectionId connection = network_.connect(number_, to, port);
+  pass_point();
+  return connection;
+}
+
+void ElasticProcess::send(ConnectionId connection, std::string bytes) {
+  if (dies_ || connection == 0) return;
+  network_.send(connection, std::move(bytes));
+  pass_point();
 }
 
 void ElasticProcess::opened(ConnectionId id, int, Port port) {
@@ -263,11 +289,11 @@ void ElasticProcess::opened(ConnectionId id, int, Port port) {
 }
 
 void ElasticProcess::received(ConnectionId id, const std::string& bytes) {
-  if (phase_ == Phase::kGone) return;
+  if (phase_ == Phase::kGone || dies_) return;
   if (const auto agent = agents_in_.find(id); agent != agents_in_.end()) {
     agent->second.append(bytes.data(), bytes.size());
     while (const auto frame = agent->second.next(backends::kFrameBytes))
-      machine_->received(backends::read_membership_frame(*frame), network_.now());
+      machine_->received(backends::read_membership_frame(*frame), clock());
     return;
   }
   const auto data = data_in_.find(id);
@@ -280,7 +306,7 @@ void ElasticProcess::received(ConnectionId id, const std::string& bytes) {
 }
 
 void ElasticProcess::closed(ConnectionId id, const std::string&) {
-  if (phase_ == Phase::kGone || agents_in_.erase(id) > 0) return;
+  if (phase_ == Phase::kGone || dies_ || agents_in_.erase(id) > 0) return;
   if (const auto data = data_in_.find(id); data != data_in_.end()) {
     if (view_ && data->second == view_->generation) group_broken_ = true;
     data_in_.erase(data);
@@ -292,27 +318,26 @@ void ElasticProcess::closed(ConnectionId id, const std::string&) {
   if (agent == agents_.end()) return;
   const int process = agent->first;
   agents_.erase(agent);
-  const ConnectionId again = network_.connect(number_, process, Port::kAgent);
+  const ConnectionId again = connect(process, Port::kAgent);
   if (again != 0) {
     agents_[process] = again;
   } else {
     const ElasticProcess* other = world_.processes[static_cast<std::size_t>(process)];
     if (!other->register_) return;
-    for (const backends::MemberId& id_of : other->register_->ids)
-      machine_->refused(id_of, network_.now());
+    for (const backends::MemberId& id_of : other->register_->ids) machine_->refused(id_of, clock());
   }
 }
 
 void ElasticProcess::send_to(int process, const MembershipMessage& message) {
   if (process == number_) return;
   ConnectionId& connection = agents_[process];
-  if (connection == 0) connection = network_.connect(number_, process, Port::kAgent);
+  if (connection == 0) connection = connect(process, Port::kAgent);
   if (connection == 0) {
     agents_.erase(process);
-    machine_->refused(message.to, network_.now());
+    machine_->refused(message.to, clock());
     return;
   }
-  network_.send(connection, backends::membership_frame(message));
+  send(connection, backends::membership_frame(message));
 }
 
 void ElasticProcess::hand_out() {
@@ -324,22 +349,30 @@ void ElasticProcess::hand_out() {
   }
 }
 
-bool ElasticProcess::run_door() {
-  if (options_.host != 0 || !machine_->wants_door() || network_.now() < next_door_) return false;
-  next_door_ = network_.now() + (phase_ == Phase::kSeeking ? kSeekingDoorInterval : kDoorInterval);
-  if (!world_.take_door(number_)) return false;
-  machine_->set_door(true, network_.now());
-  return true;
+void ElasticProcess::run_door() {
+  if (options_.host != 0 || !machine_->wants_door() || clock() < next_door_) return;
+  next_door_ = clock() + (phase_ == Phase::kSeeking ? kSeekingDoorInterval : kDoorInterval);
+  if (!world_.take_door(number_)) return;
+  machine_->set_door(true, clock());
+  pass_point();
 }
 
 void ElasticProcess::turn() {
   if (phase_ == Phase::kGone) return;
+  if (!dies_) act();
+  if (!dies_) return;
+  phase_ = Phase::kGone;
+  network_.exit(number_);
+  if (world_.died) world_.died(number_);
+}
+
+void ElasticProcess::act() {
   if (phase_ == Phase::kAway) {
     if (network_.now() < starts_at_) return;
     start();
   }
   run_door();
-  machine_->tick(network_.now());
+  machine_->tick(clock());
   believe();
   if (phase_ == Phase::kSeeking) {
     if (const backends::RosterPtr view = machine_->take_view()) {
@@ -356,12 +389,7 @@ void ElasticProcess::turn() {
   if ((phase_ == Phase::kGathering || phase_ == Phase::kTraining) &&
       (group_broken_ || machine_->broken()))
     leave_group();
-  if (phase_ == Phase::kGone) return;
-  if (dies_) {
-    phase_ = Phase::kGone;
-    network_.exit(number_);
-    return;
-  }
+  if (phase_ == Phase::kGone || dies_) return;
   believe();
   hand_out();
   if (phase_ == Phase::kLeaving && machine_->may_end()) {
@@ -398,6 +426,7 @@ void ElasticProcess::believe() {
 }
 
 void ElasticProcess::finish(End end, const std::string& why) {
+  if (dies_) return;
   end_ = end;
   why_ = why;
   progress_was_possible_ = end == End::kFailed && [&] {
@@ -417,10 +446,10 @@ void ElasticProcess::finish(End end, const std::string& why) {
   }
   if (end == End::kFinished || end == End::kParted) {
     if (end == End::kParted)
-      machine_->part(network_.now());
+      machine_->part(clock());
     else
-      machine_->leave(network_.now());
-    machine_->tick(network_.now());
+      machine_->leave(clock());
+    machine_->tick(clock());
     hand_out();
     phase_ = Phase::kLeaving;
     return;
@@ -443,7 +472,7 @@ void ElasticProcess::enter() {
   std::erase_if(inboxes_, [&](const auto& e) { return e.first < view_->generation; });
   for (std::size_t r = 0; r < view_->members.size(); ++r) {
     if (r == rank_) continue;
-    data_out_[r] = network_.connect(number_, view_->members[r].port, Port::kData);
+    data_out_[r] = connect(view_->members[r].port, Port::kData);
     if (data_out_[r] == 0) group_broken_ = true;
   }
   phase_ = Phase::kGathering;
@@ -456,15 +485,13 @@ void ElasticProcess::leave_group() {
     id = 0;
   }
   phase_ = Phase::kSeeking;
-  machine_->want_view(network_.now());
-  machine_->tick(network_.now());
+  machine_->want_view(clock());
+  machine_->tick(clock());
 }
 
 void ElasticProcess::tell_all(const std::string& text) {
   const std::string message = NumberWriter().add(view_->generation).add(rank_).text() + text;
-  for (const ConnectionId id : data_out_) {
-    if (id != 0) network_.send(id, message);
-  }
+  for (const ConnectionId id : data_out_) send(id, message);
 }
 
 // The message of this round; none has come yet: null.
@@ -522,7 +549,7 @@ void ElasticProcess::train() {
     last_ = network_.now() >= world_.last_step_from;
     tell_all(NumberWriter().add(steps_.taken.size()).add(changes_).add(last_).add(parts_).text());
   }
-  if (!sent_) return;
+  if (!sent_ || dies_) return;
   for (std::size_t r = 0; r < view_->members.size(); ++r) {
     if (r != rank_ && next_from(r) == nullptr) return;
   }
@@ -537,7 +564,7 @@ void ElasticProcess::train() {
   ++messages_;
   sent_ = false;
   if (!steps_.taken.empty()) world_.hold_firm(steps_, steps_.taken.size() - 1);
-  machine_->took_step(view_->generation, network_.now());
+  machine_->took_step(view_->generation, clock());
   stepped_as_ = view_->members[rank_].id;
   if (steps_.finished()) return finish(End::kFinished, "");
   // Only now: who was paused while it gathered may find out that the others have gone on.

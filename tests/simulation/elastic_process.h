@@ -35,6 +35,8 @@ class ElasticProcess final : public Process {
   bool listens(Port) const override { return phase_ != Phase::kAway; }
 
   void ask_to_leave() { is_asked_to_leave_ = true; }
+  void let_clock_jump(milliseconds by) { clock_ahead_ += by; }
+  void die_behind(int points) { points_left_ = points; }  // see ElasticWorld; 0: it does not
 
   enum class End { kRunning, kFinished, kParted, kFailed };
   End end() const { return end_; }
@@ -53,10 +55,16 @@ class ElasticProcess final : public Process {
   enum class Phase { kAway, kSeeking, kGathering, kTraining, kLeaving, kGone };
   struct HostRegister;
 
+  Time clock() const { return network_.now() + clock_ahead_; }
+  void pass_point();
+  ConnectionId connect(int to, Port port);
+  void send(ConnectionId connection, std::string bytes);
+
+  void act();
   void start();
   void hand_out();
   void send_to(int process, const backends::MembershipMessage& message);
-  bool run_door();
+  void run_door();
   void enter();
   void leave_group();
   void gather();
@@ -76,7 +84,9 @@ class ElasticProcess final : public Process {
   std::unique_ptr<HostRegister> register_;
   std::unique_ptr<backends::MembershipMachine> machine_;
   bool is_asked_to_leave_ = false, parts_ = false;
-  bool dies_ = false;  // at the end of this turn, before it has told anybody anything
+  milliseconds clock_ahead_{0};
+  int points_left_ = 0;
+  bool dies_ = false;  // at the end of this turn, and does nothing more in it that others notice
   std::map<int, ConnectionId> agents_;  // outgoing, by process
   std::map<ConnectionId, backends::FrameParser> agents_in_;
 

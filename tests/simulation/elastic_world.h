@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -36,8 +37,10 @@ struct ElasticWorld {
     backends::RegisterId reg;
     backends::AcceptorState state;
     bool gone = false;
-    int held_by = -1;  // a process that was stopped in the register
-    int dies_in = -1;  // updates until the process that makes it dies behind it
+    int held_by = -1;      // a process that was stopped in the register
+    bool is_full = false;  // nothing can be written into the register
+    int dies_in = -1;      // updates until the process that makes it dies in it
+    bool is_torn = false;  // what that process was writing is lost
   };
 
   explicit ElasticWorld(VirtualNetwork& net) : network(net) {}
@@ -50,6 +53,12 @@ struct ElasticWorld {
   int patience = 2;       // MembershipMachine::Options
   Time last_step_from{};  // the first step that ends behind it is the last
   std::vector<std::string> wrong;
+
+  // Where a process may die: behind each message, each connection, each use of the register, and
+  // when it has taken the door.
+  int points = 0;                 // that were passed
+  int dies_at = 0;                // who passes this one dies; 0: nobody
+  std::function<void(int)> died;  // of such a death
 
   // The door is on the first host.
   bool is_shared_door = false;

@@ -14,6 +14,7 @@ struct History {
   std::vector<std::string> wrong;   // "": nothing
   std::map<std::string, int> ends;  // "finished": 4
   int faults = 0;
+  int points = 0;      // at which a process might have died
   double seconds = 0;  // of virtual time
 };
 

@@ -61,6 +61,13 @@ void VirtualNetwork::send(ConnectionId id, std::string bytes) {
   if (bytes.empty() || !connection(id).open[side(id)]) return;
   ++messages_;
   bytes_ += static_cast<std::int64_t>(bytes.size());
+  const Connection& c = connection(id);
+  if (repeats_.percent > 0 && c.port == repeats_.port && side(id) == 0 &&
+      dice_.chance(repeats_.percent)) {
+    const auto later = milliseconds(dice_.between(0, repeats_.longest.count()));
+    at(now_ + later,
+       [this, from = c.process[0], to = c.process[1], bytes] { arrive_again(from, to, bytes); });
+  }
   post({Arrival::Kind::kBytes, other(id), std::move(bytes)});
 }
 
@@ -131,10 +138,17 @@ void VirtualNetwork::reset(int a, int b, milliseconds later) {
 void VirtualNetwork::lose(int a, int b) {
   for (Connection& c : connections_) {
     if (pair_of(c.process[0], c.process[1]) != pair_of(a, b) || c.lost) continue;
-    c.lost = c.open[0] || c.open[1];
-    for (auto& held : c.held) held.clear();
+    c.lost = true;
+    // That it has broken already is learned all the same.
+    for (auto& held : c.held)
+      std::erase_if(held,
+                    [](const Arrival& arrival) { return arrival.kind != Arrival::Kind::kClosed; });
   }
   reset(a, b, milliseconds(0));
+}
+
+void VirtualNetwork::repeat(Port port, int percent, milliseconds longest) {
+  repeats_ = {port, percent, longest};
 }
 
 void VirtualNetwork::post(Arrival arrival) {
@@ -175,6 +189,15 @@ void VirtualNetwork::arrive(Arrival arrival) {
   }
   hand_over(slot, arrival);
   take_turn(process);
+}
+
+void VirtualNetwork::arrive_again(int from, int to, const std::string& bytes) {
+  for (std::size_t i = connections_.size(); i-- > 0;) {
+    const Connection& c = connections_[i];
+    if (c.port != repeats_.port || c.process[0] != from || c.process[1] != to) continue;
+    if (c.open[0]) arrive({Arrival::Kind::kBytes, 2 * (i + 1) + 1, bytes});
+    return;
+  }
 }
 
 void VirtualNetwork::hand_over(Slot& slot, const Arrival& arrival) {

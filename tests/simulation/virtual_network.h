@@ -78,10 +78,14 @@ class VirtualNetwork {
   void reset(int a, int b, milliseconds later);
   // The same at once, and what is on its way is lost.
   void lose(int a, int b);
+  // From now on each message to this port comes again with this chance, up to so much later, by the
+  // newest connection from its sender: maybe behind messages that were sent after it.
+  void repeat(Port port, int percent, milliseconds longest);
   void slow_down(milliseconds longest) { longest_delay_ = longest; }
   void slow_down(int from, int to, milliseconds longest) { slow_links_[{from, to}] = longest; }
 
   bool is_running(int process) const;
+  void wake(int process) { take_turn(process); }  // its own clock says that it is time
   // Until nothing runs any more or `end`.
   void run(Time end);
 
@@ -127,6 +131,7 @@ class VirtualNetwork {
   void carry_out(const Event& event);
   void post(Arrival arrival);  // to its end
   void arrive(Arrival arrival);
+  void arrive_again(int from, int to, const std::string& bytes);
   void hand_over(Slot& slot, const Arrival& arrival);
   void plan_turn(int process);
   void take_turn(int process);
@@ -144,6 +149,11 @@ class VirtualNetwork {
   std::set<std::pair<int, int>> cut_;  // from, to
   std::map<std::pair<int, int>, milliseconds> slow_links_;
   milliseconds longest_delay_{2};
+  struct {
+    Port port = Port::kStore;
+    int percent = 0;
+    milliseconds longest{0};
+  } repeats_;
   std::int64_t messages_ = 0, bytes_ = 0;
 };
 
