@@ -164,8 +164,9 @@ Stage MembershipMachine::stage() const {
   return is_ready() ? Stage::kReady : Stage::kTraining;
 }
 
-MembershipMessage MembershipMachine::report() const {
+MembershipMessage MembershipMachine::report() {
   MembershipMessage m = message(MembershipMessage::Kind::kReport);
+  m.number = ++reports_;
   m.stage = stage();
   m.has_door = has_door_ && options_.may_found;
   m.has_state = has_state_;
@@ -218,6 +219,8 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
     send_report(found->second.member);
   }
   Peer& peer = found->second;
+  if (m.number < peer.reports) return;  // overtaken by a newer one
+  peer.reports = m.number;
   report_due_ = report_due_ || peer.stage != m.stage;
   peer.stage = m.stage;
   peer.has_door = m.has_door;

@@ -100,6 +100,7 @@ class MembershipMachine {
     bool heard = false, refused = false, has_door = false, has_state = false;
     Time last_heard{};  // or when it became known
     Stage stage = Stage::kWaiting;
+    std::uint64_t reports = 0;  // the number of the newest one
     std::uint64_t generation = 0;
     std::vector<bool> hears;  // of the roster of that generation, by place
     std::vector<MemberId> hears_others;
@@ -107,7 +108,7 @@ class MembershipMachine {
 
   // Messages.
   MembershipMessage message(MembershipMessage::Kind kind) const;
-  MembershipMessage report() const;
+  MembershipMessage report();
   void send(const Member& to, MembershipMessage m);
   void send_report(const Member& to);
   void send_news(const Member& to);
@@ -172,6 +173,7 @@ class MembershipMachine {
   int arrivals_ = 0;
   std::vector<MemberId> heard_;  // as last reported
   bool report_due_ = false;
+  std::uint64_t reports_ = 0;
 
   std::optional<Proposal> proposal_;
   std::uint64_t round_ = 0;  // the highest met

@@ -36,6 +36,7 @@ std::vector<Member> read_members(FrameReader& in) {
 }
 
 void write_report(FrameWriter& out, const MembershipMessage& m) {
+  out.i64(static_cast<std::int64_t>(m.number));
   out.u8(static_cast<std::uint8_t>(m.stage));
   out.u8(m.has_door ? 1 : 0).u8(m.has_state ? 1 : 0);
   out.u32(static_cast<std::uint32_t>(m.hears.size()));
@@ -51,6 +52,7 @@ void write_report(FrameWriter& out, const MembershipMessage& m) {
 }
 
 void read_report(FrameReader& in, MembershipMessage& m) {
+  m.number = static_cast<std::uint64_t>(in.i64());
   const std::uint8_t stage = in.u8();
   if (stage > static_cast<std::uint8_t>(Stage::kParting)) throw MalformedFrame();
   m.stage = static_cast<Stage>(stage);

@@ -36,6 +36,7 @@ struct MembershipMessage {
   std::uint64_t generation = 0;  // the newest that the sender knows
 
   // kReport. Whom the sender hears: of its generation's members by place, and of others.
+  std::uint64_t number = 0;  // grows, so that a late one is known as such
   Stage stage = Stage::kWaiting;
   bool has_door = false;
   bool has_state = false;  // it has taken a step as a member

@@ -119,7 +119,7 @@ def membership_frames(text):
         return frame(kind, ident(sender, sender) + ident(0, 0) + struct.pack("<Q", generation) + rest)
 
     def report(sender, generation, stage, hears, others, *members):
-        return message(64, sender, generation, struct.pack("<BBIB", stage, 0, 2, hears) + struct.pack("<I", len(others)) +
+        return message(64, sender, generation, struct.pack("<QBBBIB", 1, stage, 0, 1, 2, hears) + struct.pack("<I", len(others)) +
                        b"".join(ident(o, o) for o in others) + struct.pack("<I", len(members)) + b"".join(members))
     ready = report(2, 1, 2, 3, [4], member(2, 2, 0))
     waits = report(4, 1, 0, 3, [], member(4, 2, 0))

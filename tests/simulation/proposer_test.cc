@@ -116,9 +116,11 @@ class Proposer : public testing::Test {
     m.to = machine_->self().id;
     machine_->received(m, now_);
   }
-  void report(std::uint64_t from, Stage stage) {
+  void report(std::uint64_t from, Stage stage) { report(from, stage, ++reports_); }
+  void report(std::uint64_t from, Stage stage, std::uint64_t number) {
     if (from == self_) return;
     MembershipMessage m;
+    m.number = number;
     m.generation = 1;
     m.stage = stage;
     m.has_state = true;
@@ -158,7 +160,7 @@ class Proposer : public testing::Test {
   }
 
   std::vector<std::uint64_t> numbers_;
-  std::uint64_t self_ = 0, drawn_ = 0;
+  std::uint64_t self_ = 0, drawn_ = 0, reports_ = 0;
 };
 
 TEST_F(Proposer, ThreeOfFiveDecide) {
@@ -239,6 +241,21 @@ TEST_F(Proposer, TriesAgainSoonWhenItIsOutbid) {
   EXPECT_EQ(last(Kind::kPrepare)->ballot.round, 8u);
 }
 
+TEST_F(Proposer, AnOutbidOfAnEarlierAttemptThatComesAgainChangesNothing) {
+  begin(1, {1, 2, 3});
+  all_are_ready();
+  ASSERT_NE(last(Kind::kPrepare), nullptr);
+  const Ballot first = last(Kind::kPrepare)->ballot;
+  reply(Kind::kOutbid, 2, first, {7, {1, 2}});
+  wait(kHeartbeat / 2);
+  const Ballot second = last(Kind::kPrepare)->ballot;
+  ASSERT_NE(second, first);
+  reply(Kind::kOutbid, 2, first, {7, {1, 2}});
+  reply(Kind::kPromise, 2, second);
+  turn();
+  EXPECT_NE(last(Kind::kAccept), nullptr);
+}
+
 TEST_F(Proposer, AnswersWithWhatItHasAcceptedAndWhen) {
   begin(2, {1, 2, 3});
   const Ballot accepted{4, {1, 3}}, asked{6, {1, 1}};
@@ -256,6 +273,18 @@ TEST_F(Proposer, AnswersWithWhatItHasAcceptedAndWhen) {
   EXPECT_EQ(promise->other, accepted);
   ASSERT_NE(promise->value, nullptr);
   EXPECT_EQ(promise->value->nonce, "generation 2");
+}
+
+// A report that comes late, or again, is of what its sender no longer does.
+TEST_F(Proposer, AnOvertakenReportChangesNothing) {
+  begin(1, {1, 2, 3});
+  machine_->want_view(now_);
+  turn();
+  report(2, Stage::kReady, 2);
+  report(2, Stage::kTraining, 1);
+  report(3, Stage::kReady);
+  turn();
+  EXPECT_NE(last(Kind::kPrepare), nullptr) << "it waits for who is ready already";
 }
 
 TEST_F(Proposer, ProposesWhenTheFirstInOrderDoesNot) {
