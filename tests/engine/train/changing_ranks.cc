@@ -41,7 +41,8 @@ void Job::join(int count) {
 
 void Job::until_death(int who, std::int64_t step) {
   run([&](int rank, std::int64_t done) {
-    if (rank == who && done == step) throw RankDies();
+    // The group may go on from a later step than the one before has died in.
+    if (rank == who && done >= step) throw RankDies();
   });
   ranks_.erase(ranks_.begin() + who);
 }
@@ -89,6 +90,7 @@ void Job::run(const std::function<void(int rank, std::int64_t step)>& act) {
       results_[own].end = end.progress;
       const engine::HostView view(session.state().home, engine::Access::kRead);
       results_[own].state = engine::export_state(session.state().model, {});
+      results_[own].whole = session_runner::whole_state(session.state());
       group->leave();
     } catch (const backends::PeerError&) {
       return 0;  // what it has is carried over

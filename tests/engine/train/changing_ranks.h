@@ -19,7 +19,8 @@ class Job {
 
   // Ranks without memory come in behind those that are there.
   void join(int count);
-  // After `step`, rank `who` dies while the others go on into the next step.
+  // After `step`, or the first one that this group does, rank `who` dies while the others go on
+  // into the next step.
   void until_death(int who, std::int64_t step);
   // Some step from `step` on is the last one of this group; false: that came too late.
   bool until_pause(std::int64_t step);
@@ -27,6 +28,7 @@ class Job {
   // has done.
   std::vector<std::int64_t> until_failure();
   std::vector<session_runner::RankResult> to_the_end();
+  int world_size() const { return static_cast<int>(ranks_.size()); }
   const std::string& scale_line() const { return scale_line_; }  // of the last group
 
  private:

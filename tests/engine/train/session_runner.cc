@@ -153,6 +153,7 @@ std::vector<RankResult> train_anywhere(int world_size,
         result.bytes_sent = end.bytes_sent;
         const engine::HostView view(session.state().home, engine::Access::kRead);
         result.state = engine::export_state(session.state().model, {});
+        result.whole = whole_state(session.state());
         group->leave();
         return 0;
       });
@@ -201,6 +202,43 @@ bool same_bits(const RankResult& a, const RankResult& b, io::Section section) {
                     [&](const auto& x, const auto& y) {
                       return x.section != section || (x.name == y.name && x.data == y.data);
                     });
+}
+
+io::Checkpoint whole_state(const engine::TrainState& state) {
+  engine::StateCopy copy;
+  copy.begin({});
+  engine::capture_own(state, 1, copy);
+  return copy.take();
+}
+
+io::Checkpoint training_in(io::Checkpoint snapshot) {
+  snapshot.world_size = 1;
+  snapshot.history.clear();
+  std::erase_if(snapshot.counters, [](const auto& counter) {
+    return counter.first == "averaging.averagings" || counter.first == "averaging.bytes_sent";
+  });
+  return snapshot;
+}
+
+std::string difference(const io::Checkpoint& one, const io::Checkpoint& other) {
+  const io::Checkpoint a = training_in(one), b = training_in(other);
+  if (io::checkpoint_bytes(a) == io::checkpoint_bytes(b)) return "";
+  const auto progress = [](const io::Checkpoint& c) {
+    std::string text = "step " + std::to_string(c.global_step) + ", epoch " +
+                       std::to_string(c.epoch) + ", step in epoch " +
+                       std::to_string(c.step_in_epoch) + ", samples " +
+                       std::to_string(c.samples_seen) + ", seed " + std::to_string(c.seed);
+    for (const auto& [name, value] : c.counters) text += ", " + name + " " + std::to_string(value);
+    return text;
+  };
+  if (progress(a) != progress(b)) return progress(a) + " | " + progress(b);
+  for (std::size_t i = 0; i < std::min(a.arrays.size(), b.arrays.size()); ++i) {
+    const io::NamedArray &x = a.arrays[i], &y = b.arrays[i];
+    if (x.section != y.section || x.name != y.name || x.type != y.type || x.shape != y.shape ||
+        x.data != y.data)
+      return to_string(x.section) + " " + x.name + " | " + to_string(y.section) + " " + y.name;
+  }
+  return "the number of arrays, or texts";
 }
 
 }  // namespace session_runner
