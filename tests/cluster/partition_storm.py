@@ -477,7 +477,7 @@ class History:
     def judge(self):
         if self.done:
             whole = self.storm.undisturbed(self.plan.options)
-            verify = subprocess.run([self.storm.engine, "verify", str(whole), str(self.folder / "run")],
+            verify = subprocess.run([self.storm.engine, "verify", "--only", "all", str(whole), str(self.folder / "run")],
                                     capture_output=True, text=True)
             if verify.returncode != 0:
                 self.bad.append(f"the ends differ: {verify.stdout}{verify.stderr}")
