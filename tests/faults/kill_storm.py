@@ -2,7 +2,7 @@
 """An elastic job whose ranks are killed, stopped and cut off all the time, beside one that is left alone.
 
 Usage: kill_storm.py ENGINE [--seconds S] [--seed S] [--ranks N] [--least M] [--backend NAME] [--order canonical|fast]
-                     [--pause MIN:MAX] [--model NAME] [--keep]
+                     [--pause MIN:MAX] [--model NAME] [--save-async] [--keep]
 
 `engine launch --respawn` keeps N ranks going. Every half to two seconds (--pause), as --seed decides, one of them
 
@@ -57,7 +57,8 @@ class Storm:
         return ["train", "--model", self.options.model, "--dataset", "synthetic", "--synthetic-size", "4000", "--batch-size", "48",
                 "--threads", "1", "--steps", str(steps), "--log-every", "0", "--eval-every", "400s", "--save-every", "200s",
                 "--keep-last", "2", "--heartbeat", str(HEARTBEAT), "--backend", self.options.backend, "--reduction-order",
-                self.options.order, "--verify-every", "20", "--save-dir", str(self.folder / run)]
+                self.options.order, "--verify-every", "20", "--save-dir", str(self.folder / run),
+                *(["--save-async"] if self.options.save_async else [])]
 
     def start(self, run, arguments):
         self.log = self.folder / f"{run}.log"
@@ -214,6 +215,7 @@ def main():
     parser.add_argument("--model", default="mlp")
     parser.add_argument("--order", default="canonical", choices=["canonical", "fast"])
     parser.add_argument("--pause", default="0.5:2", type=lambda text: [float(part) for part in text.split(":")])
+    parser.add_argument("--save-async", action="store_true", help="snapshots are written beside the training")
     parser.add_argument("--keep", action="store_true", help="keep the folder with runs and logs")
     options = parser.parse_args()
     options.engine = str(pathlib.Path(options.engine).resolve())

@@ -336,11 +336,15 @@ int train_elastic(const tools::RunConfig& config, const std::string& command,
                                  const std::function<bool()>& pause) {
     if (view.fresh) {  // others have gone on without this rank
       kept.state.image = {};
+      kept.state.writer.reset();
       kept.run = {};
     }
     const Turn turn{view, pause, kept};
     const std::optional<int> code = train_rank(config, command, group, stop_signal, &turn);
-    if (code == kExitLeft) kept.run = {};  // another rank saves there from now on
+    if (code == kExitLeft) {  // another rank saves there from now on
+      kept.state.writer.reset();
+      kept.run = {};
+    }
     return code;
   });
 }

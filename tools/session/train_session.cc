@@ -85,7 +85,7 @@ struct TrainSession::Impl {
         policy(make_policy(o, g, model, wires)),
         state(make_state()),
         loader(data.train(), data.sampling(), loader_options(o.data, data, compute.device)),
-        keeper(*control, keeper_options()),
+        keeper(*control, keeper_options(), kept == nullptr ? nullptr : writer_of(*kept)),
         evaluator(make_evaluator()),
         desync(make_desync()),
         best(make_best_model(o, g, data)),
@@ -144,6 +144,11 @@ struct TrainSession::Impl {
             .control = compute.cuda() ? &model.control : nullptr,
             .other_optimizer = options.keeping.other_optimizer,
             .other_batch = options.data.batch_scales};
+  }
+
+  static std::shared_ptr<engine::SnapshotWriter> writer_of(Carried& kept) {
+    if (!kept.writer) kept.writer = std::make_shared<engine::SnapshotWriter>();
+    return kept.writer;
   }
 
   engine::KeeperOptions keeper_options() {

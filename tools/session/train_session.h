@@ -23,6 +23,7 @@ struct SessionModel;
 struct Carried {
   std::shared_ptr<LoadedData> data;
   engine::StateImage image;
+  std::shared_ptr<engine::SnapshotWriter> writer;  // may be writing
   std::shared_ptr<SessionModel> model;  // with the state of the image, where there is one
   std::optional<int> place;             // on this host (place_on_host()): the device stays the same
 };

@@ -77,7 +77,7 @@ void TrainingRun::take_folder() {
   if (goes_on) folder_ = std::move(kept_run_->folder);
   recorded_ = folder_ != nullptr;
   if (!folder_) {
-    folder_ = std::make_unique<RunFolder>(
+    folder_ = std::make_shared<RunFolder>(
         RunFolderRequest{.folder = goes_on ? kept_run_->path : config_.save_dir,
                          .resume = config_.resume,
                          .overwrite = config_.overwrite,
@@ -105,9 +105,9 @@ SessionOptions TrainingRun::session_options() {
   options.keeping.admit = [this](const io::Checkpoint& snapshot, const std::string& path,
                                  const DataSummary& data) { admit(snapshot, path, data); };
   if (folder_)
-    options.keeping.before_write = [this] {
-      folder_->check([this](const std::string& text) {
-        keep_log(folder_path_ + "/log.txt");  // of the new one, if there is one
+    options.keeping.before_write = [folder = folder_] {
+      folder->check([&folder](const std::string& text) {
+        keep_log(folder->path() + "/log.txt");  // of the new one, if there is one
         print_notice(text);
       });
     };

@@ -15,7 +15,7 @@ namespace tools {
 // What a process keeps of a run when the ranks of its group change.
 struct KeptRun {
   bool under_way = false;             // other ranks, or this one, have begun it in this job
-  std::unique_ptr<RunFolder> folder;  // on the rank that was rank 0
+  std::shared_ptr<RunFolder> folder;  // on the rank that was rank 0
   std::string path, id;               // of the folder, which stays what it is; of the run
 };
 
@@ -68,7 +68,7 @@ class TrainingRun {
   const std::string command_;
   const backends::Group& group_;
   KeptRun* const kept_run_;            // or null
-  std::unique_ptr<RunFolder> folder_;  // on rank 0
+  std::shared_ptr<RunFolder> folder_;  // on rank 0; a snapshot that is being written needs it
   std::string folder_path_, id_, resume_;
   bool recorded_ = false;  // this process has begun the run, with another group
   std::vector<std::string> changed_;

@@ -5,12 +5,10 @@
 #include <chrono>
 #include <filesystem>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "backends/transport/single/single_communicator.h"
 #include "engine/train/saving/weights.h"
-#include "io/checkpoint/late_arrays.h"
 
 namespace engine {
 namespace {
@@ -27,8 +25,11 @@ void append(io::SaveRecord record, std::vector<io::SaveRecord>& history) {
 }  // namespace
 
 CheckpointKeeper::CheckpointKeeper(backends::Communicator& communicator,
-                                   const KeeperOptions& options)
-    : communicator_(communicator), options_(options) {
+                                   const KeeperOptions& options,
+                                   std::shared_ptr<SnapshotWriter> writer)
+    : communicator_(communicator),
+      options_(options),
+      writer_(writer ? std::move(writer) : std::make_shared<SnapshotWriter>()) {
   if (enabled())
     run_on_root(
         communicator_, [&] { io::ensure_writable_directory(options_.directory); },
@@ -44,85 +45,39 @@ io::Checkpoint CheckpointKeeper::described() const {
 void CheckpointKeeper::save(TrainState& state, const SaveMode& mode) {
   require(enabled(), "save without a folder");
   finish();
-  copy_.begin(described());
-  capture(communicator_, state, copy_);
+  StateCopy& copy = writer_->copy();
+  copy.begin(described());
+  capture(communicator_, state, copy);
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(
       std::chrono::system_clock::now().time_since_epoch());
   append({state.progress.global_step, now.count(), communicator_.world_size(),
           options_.description.build},
          history_);
-  copy_.checkpoint().history = history_;
+  copy.checkpoint().history = history_;
   if (!options_.background) {
     run_on_root(
-        communicator_,
-        [&] {
-          saved_ = {state.progress, write(mode)};
-        },
+        communicator_, [&] { writer_->write(write_options(mode), state.progress); },
         options_.exit_code_of);
   } else if (communicator_.rank() == 0) {
-    pending_progress_ = state.progress;
-    pending_ = std::async(std::launch::async, [this, mode] { return write(mode); });
+    writer_->begin(write_options(mode), state.progress);
   }
 }
 
-// A disk that is full, or a file system that is away for a moment, shall not cost the run.
-std::string CheckpointKeeper::write(const SaveMode& mode) {
-  constexpr int kTries = 4;
-  auto pause = options_.retry_pause;
-  for (int tries = 1;; ++tries, pause *= 2) {
-    if (options_.before_write) options_.before_write();
-    try {
-      return io::save_to_directory(copy_.checkpoint(), options_.directory,
-                                   mode.keep_all ? 0 : options_.keep_last, mode.best,
-                                   [this](std::size_t array) { copy_.complete(array); });
-    } catch (const io::Error& error) {
-      if (tries == kTries) give_up(error);
-      if (options_.notice)
-        options_.notice("the snapshot of step " + std::to_string(copy_.checkpoint().global_step) +
-                        " was not saved: " + error.what() + make_room() + "; trying again");
-    }
-    std::this_thread::sleep_for(pause);
-  }
-}
-
-// The last word says what is left to go on from.
-void CheckpointKeeper::give_up(const io::Error& error) const {
-  std::string newest;
-  try {
-    newest = io::find_newest_checkpoint(options_.directory, nullptr, options_.description.run_id);
-  } catch (const io::Error&) {
-    newest.clear();
-  }
-  const std::string text =
-      error.what() + (newest.empty() ? std::string("; there is no snapshot of this run")
-                                     : "; the newest snapshot is " + newest);
-  if (dynamic_cast<const io::CannotCreateError*>(&error) != nullptr)
-    throw io::CannotCreateError(text);
-  throw io::Error(text);
-}
-
-// What was done for a full file system, "" if it is not full or nothing could be done.
-std::string CheckpointKeeper::make_room() {
-  std::uintmax_t needed = 0;
-  for (const io::NamedArray& array : copy_.checkpoint().arrays) needed += array.data.size();
-  std::error_code unknown;
-  const auto space = std::filesystem::space(options_.directory, unknown);
-  if (unknown || space.available > needed || options_.keep_last == 0) return "";
-  try {
-    const int deleted = io::delete_older_snapshots(options_.directory, options_.description.run_id);
-    if (deleted == 0) return "";
-    return "; " + std::to_string(deleted) +
-           (deleted == 1 ? " older snapshot" : " older snapshots") + " deleted to make room";
-  } catch (const io::Error&) {
-    return "";  // the error is told that made room necessary
-  }
+WriteOptions CheckpointKeeper::write_options(const SaveMode& mode) const {
+  return {.directory = options_.directory,
+          .run_id = options_.description.run_id,
+          .keep_last = mode.keep_all ? 0 : options_.keep_last,
+          .best = mode.best,
+          .before_write = options_.before_write,
+          .notice = options_.notice,
+          .retry_pause = options_.retry_pause};
 }
 
 void CheckpointKeeper::save_alone(TrainState& state) {
-  if (pending_.valid()) collect();
-  copy_.begin(described());
-  capture(*backends::make_single_communicator(), state, copy_);
-  saved_ = {state.progress, write(SaveMode())};
+  writer_->wait();
+  writer_->copy().begin(described());
+  capture(*backends::make_single_communicator(), state, writer_->copy());
+  writer_->write(write_options(SaveMode()), state.progress);
 }
 
 io::Checkpoint CheckpointKeeper::image(const TrainState& state) const {
@@ -143,30 +98,10 @@ void CheckpointKeeper::name_best(std::int64_t step) {
       communicator_, [&] { io::name_best(options_.directory, step); }, options_.exit_code_of);
 }
 
-// Takes the outcome of the write in the background; waits for it.
-void CheckpointKeeper::collect() noexcept {
-  try {
-    saved_ = {pending_progress_, pending_.get()};
-  } catch (...) {
-    failure_ = std::current_exception();
-  }
-}
-
 void CheckpointKeeper::finish() {
   if (!options_.background) return;
   run_on_root(
-      communicator_,
-      [&] {
-        if (pending_.valid()) collect();
-        if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-      },
-      options_.exit_code_of);
-}
-
-std::optional<CheckpointKeeper::Saved> CheckpointKeeper::take_saved() {
-  if (pending_.valid() && pending_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
-    collect();
-  return std::exchange(saved_, std::nullopt);
+      communicator_, [&] { writer_->finish(); }, options_.exit_code_of);
 }
 
 std::string CheckpointKeeper::save_rank_model(const TrainState& state) const {
@@ -187,6 +122,7 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
   run_on_root(
       communicator_,
       [&] {
+        writer_->wait();  // it may be what is looked for
         std::error_code unknown;
         const bool own = which == "auto";
         if (own || std::filesystem::is_directory(which, unknown)) {

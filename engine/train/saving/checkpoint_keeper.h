@@ -4,13 +4,14 @@
 #include <chrono>
 #include <exception>
 #include <functional>
-#include <future>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/train/replica_sync.h"
 #include "engine/train/saving/shared_state.h"
+#include "engine/train/saving/snapshot_writer.h"
 #include "engine/train/saving/state_copy.h"
 #include "engine/train/saving/train_state.h"
 
@@ -39,16 +40,15 @@ struct KeeperOptions {
 
 class CheckpointKeeper {
  public:
-  // Collective: rank 0 makes sure that the folder can be written, before any work is done. Throws
+  // Collective: rank 0 makes sure that the folder can be written, before any work is done. `writer`
+  // (null: a new one) may still be writing what a keeper of an earlier group has saved. Throws
   // io::CannotCreateError.
-  CheckpointKeeper(backends::Communicator& communicator, const KeeperOptions& options);
+  CheckpointKeeper(backends::Communicator& communicator, const KeeperOptions& options,
+                   std::shared_ptr<SnapshotWriter> writer = nullptr);
 
   bool enabled() const { return !options_.directory.empty(); }
   // What has been written, or with `background` what a thread of rank 0 has finished writing.
-  struct Saved {
-    TrainProgress progress;
-    std::string path;
-  };
+  using Saved = SnapshotWriter::Saved;
 
   struct SaveMode {
     bool best = false;      // the folder's `best` names it: not pruned until another one is best
@@ -77,7 +77,7 @@ class CheckpointKeeper {
   void finish();
   // The write that ended since the last call, on rank 0; never blocks, never throws (a failure is
   // for save() and finish()).
-  std::optional<Saved> take_saved();
+  std::optional<Saved> take_saved() { return writer_->take_saved(); }
   // This rank's own model as DIR/final_model_rank_R.ckpt, parameters and buffers only. Each rank
   // writes. REQUIRES: enabled().
   std::string save_rank_model(const TrainState& state) const;
@@ -89,20 +89,12 @@ class CheckpointKeeper {
 
  private:
   io::Checkpoint described() const;
-  std::string write(const SaveMode& mode);
-  std::string make_room();
-  [[noreturn]] void give_up(const io::Error& error) const;
-  void collect() noexcept;
+  WriteOptions write_options(const SaveMode& mode) const;
 
   backends::Communicator& communicator_;
   KeeperOptions options_;
-  std::vector<io::SaveRecord> history_;  // the run's first save and its last ones
-  StateCopy copy_;                       // its memory is kept from save to save
-  // Rank 0.
-  std::optional<Saved> saved_;
-  TrainProgress pending_progress_;
-  std::exception_ptr failure_;        // of a write in the background
-  std::future<std::string> pending_;  // the path; last: its end waits for the thread
+  std::vector<io::SaveRecord> history_;     // the run's first save and its last ones
+  std::shared_ptr<SnapshotWriter> writer_;  // of use on rank 0
 };
 
 // Collective: rank 0 reads and validates a weights file (.ckpt or .safetensors through `read`), all

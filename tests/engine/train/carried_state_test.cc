@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <future>
 #include <random>
 #include <set>
 
 #include "tests/engine/train/changing_ranks.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 
@@ -180,6 +184,36 @@ TEST(ChangingRanks, SaveTheSameFiles) {
           << name;
     }
   }
+}
+
+// The disk is so slow that the snapshot of step 3 is on its way to it while ranks are lost and step
+// 5 is done.
+TEST(ChangingRanks, GoOnWhileASnapshotIsBeingWritten) {
+  const test_support::TemporaryDirectory folder;
+  const std::string run = folder / "run";
+  std::promise<void> disk;
+  std::atomic<int> given_up = 0;
+  Job job({{"steps", "9"},
+           {"save-every", "3s"},
+           {"save-async", "true"},
+           {"keep-last", "0"},
+           {"save-dir", run}},
+          3);
+  job.before_write([&given_up, ready = disk.get_future().share()] {
+    if (ready.wait_for(test_support::deadline(std::chrono::seconds(20))) !=
+        std::future_status::ready)
+      ++given_up;
+  });
+  job.join(3);
+  job.until_death(2, 4);
+  job.until_death(1, 5);
+  EXPECT_EQ(given_up, 0);
+  disk.set_value();
+  const std::vector<RankResult> end = job.to_the_end();
+  std::vector<std::string> all;
+  for (const int step : {3, 6, 9}) all.push_back(run + "/" + io::checkpoint_file_name(step));
+  EXPECT_EQ(end.front().saved, all);
+  for (const std::string& path : all) EXPECT_NO_THROW(io::load_checkpoint(path)) << path;
 }
 
 TEST(ChangingRanks, EndWithTheSameNumbersInTheFastOrder) {

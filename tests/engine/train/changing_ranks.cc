@@ -19,11 +19,16 @@ struct RankDies : std::runtime_error {
 // Calls `act` after each step.
 class AfterEachStep : public engine::TrainObserver {
  public:
-  explicit AfterEachStep(std::function<void(std::int64_t step)> act) : act_(std::move(act)) {}
+  AfterEachStep(std::function<void(std::int64_t step)> act, std::vector<std::string>& saved)
+      : act_(std::move(act)), saved_(saved) {}
   void on_step(const engine::TrainProgress& p) override { act_(p.global_step); }
+  void on_save(const engine::TrainProgress&, const std::string& path) override {
+    saved_.push_back(path);
+  }
 
  private:
   std::function<void(std::int64_t)> act_;
+  std::vector<std::string>& saved_;
 };
 
 }  // namespace
@@ -75,15 +80,18 @@ void Job::run(const std::function<void(int rank, std::int64_t step)>& act) {
     const auto own = static_cast<std::size_t>(rank);
     const std::atomic<int> never{0};
     try {
-      tools::TrainSession session(tools::session_options(config_), *group, nullptr,
-                                  ranks_[own].get());
+      tools::SessionOptions options = tools::session_options(config_);
+      options.keeping.before_write = before_write_;
+      tools::TrainSession session(options, *group, nullptr, ranks_[own].get());
       static_cast<void>(session.start_state());
       if (rank == 0) scale_line_ = session.scale_line();
       std::int64_t done = session.state().progress.global_step;
-      session.add_observer(std::make_unique<AfterEachStep>([&](std::int64_t step) {
-        done = step;
-        act(rank, step);
-      }));
+      session.add_observer(std::make_unique<AfterEachStep>(
+          [&](std::int64_t step) {
+            done = step;
+            act(rank, step);
+          },
+          results_[own].saved));
       const engine::TrainResult end =
           session.run(never, {.pause = [&] { return pause_at_ >= 0 && done >= pause_at_; }});
       if (rank == 0) paused_ = end.paused;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/engine/train/session_runner.h"
@@ -17,6 +18,8 @@ class Job {
  public:
   Job(const session_runner::Options& options, int most_ranks, bool batch_scales = false);
 
+  // What stands before each snapshot that is written.
+  void before_write(std::function<void()> act) { before_write_ = std::move(act); }
   // Ranks without memory come in behind those that are there.
   void join(int count);
   // After `step`, or the first one that this group does, rank `who` dies while the others go on
@@ -39,6 +42,7 @@ class Job {
   std::vector<session_runner::RankResult> results_;
   std::int64_t pause_at_ = -1;
   bool paused_ = false;
+  std::function<void()> before_write_;
   std::string scale_line_;
 };
 

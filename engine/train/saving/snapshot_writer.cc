@@ -1,0 +1,99 @@
+// Writing, with what helps where a file system does not.
+#include "engine/train/saving/snapshot_writer.h"
+
+#include <filesystem>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "io/checkpoint/late_arrays.h"
+
+namespace engine {
+namespace {
+
+// The last word says what is left to go on from.
+[[noreturn]] void give_up(const WriteOptions& options, const io::Error& error) {
+  std::string newest;
+  try {
+    newest = io::find_newest_checkpoint(options.directory, nullptr, options.run_id);
+  } catch (const io::Error&) {
+    newest.clear();
+  }
+  const std::string text =
+      error.what() + (newest.empty() ? std::string("; there is no snapshot of this run")
+                                     : "; the newest snapshot is " + newest);
+  if (dynamic_cast<const io::CannotCreateError*>(&error) != nullptr)
+    throw io::CannotCreateError(text);
+  throw io::Error(text);
+}
+
+}  // namespace
+
+void SnapshotWriter::write(const WriteOptions& options, const TrainProgress& progress) {
+  saved_ = {progress, written(options)};
+}
+
+void SnapshotWriter::begin(WriteOptions options, const TrainProgress& progress) {
+  pending_progress_ = progress;
+  pending_ = std::async(std::launch::async,
+                        [this, options = std::move(options)] { return written(options); });
+}
+
+void SnapshotWriter::wait() noexcept {
+  if (!pending_.valid()) return;
+  try {
+    saved_ = {pending_progress_, pending_.get()};
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+void SnapshotWriter::finish() {
+  wait();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+std::optional<SnapshotWriter::Saved> SnapshotWriter::take_saved() noexcept {
+  if (pending_.valid() && pending_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+    wait();
+  return std::exchange(saved_, std::nullopt);
+}
+
+// A disk that is full, or a file system that is away for a moment, shall not cost the run.
+std::string SnapshotWriter::written(const WriteOptions& options) {
+  constexpr int kTries = 4;
+  auto pause = options.retry_pause;
+  for (int tries = 1;; ++tries, pause *= 2) {
+    if (options.before_write) options.before_write();
+    try {
+      return io::save_to_directory(copy_.checkpoint(), options.directory, options.keep_last,
+                                   options.best,
+                                   [this](std::size_t array) { copy_.complete(array); });
+    } catch (const io::Error& error) {
+      if (tries == kTries) give_up(options, error);
+      if (options.notice)
+        options.notice("the snapshot of step " + std::to_string(copy_.checkpoint().global_step) +
+                       " was not saved: " + error.what() + make_room(options) + "; trying again");
+    }
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+// What was done for a full file system, "" if it is not full or nothing could be done.
+std::string SnapshotWriter::make_room(const WriteOptions& options) {
+  std::uintmax_t needed = 0;
+  for (const io::NamedArray& array : copy_.checkpoint().arrays) needed += array.data.size();
+  std::error_code unknown;
+  const auto space = std::filesystem::space(options.directory, unknown);
+  if (unknown || space.available > needed || options.keep_last == 0) return "";
+  try {
+    const int deleted = io::delete_older_snapshots(options.directory, options.run_id);
+    if (deleted == 0) return "";
+    return "; " + std::to_string(deleted) +
+           (deleted == 1 ? " older snapshot" : " older snapshots") + " deleted to make room";
+  } catch (const io::Error&) {
+    return "";  // the error is told that made room necessary
+  }
+}
+
+}  // namespace engine
