@@ -1,41 +1,44 @@
 // Causal self-attention in float32: one head of one sample at a time, on the tiles of gemm_tiles.h.
 //
-// Keys and values are packed once a head, as the panels that the tiles read; blocks of kQueries
-// rows then go over the keys in chunks of kKeys, so that scores, probabilities and their gradients
-// are tiles of kQueries x kKeys that stay in L1. Forward keeps a running largest score and sum a
-// row, and scales what it has by exp(old largest - new) when a chunk brings a larger one. Backward
-// (Dao, FlashAttention-2, 2023) makes a tile of probabilities again, P = exp(S - lse), and adds its
-// shares:
+// Blocks of kQueries rows go over the keys that they see in chunks of kKeys. Scores, probabilities
+// and their gradients are tiles of kKeys x kQueries that stay in L1, transposed: a vector holds one
+// key's scores for neighbouring queries, so that the softmax has no sums across lanes, and only
+// tiles at the diagonal need masks. Queries are packed as the panels that the tiles read; keys and
+// values are read where they lie, but for products that sum over them. Forward keeps a running
+// largest score and sum a query, and scales what it has by exp(old largest - new) when a chunk
+// brings a larger one. Backward (Dao, FlashAttention-2, 2023) makes a tile of probabilities again,
+// P = exp(S - lse), and adds its shares:
 //   dV += P^T dY;  dS = P (dY V^T - row sums of dY Y) / sqrt(size);  dQ += dS K;  dK += dS^T Q
-// Of a chunk only the panels up to the diagonal are computed. Threads share out heads; within one
-// the order is fixed.
+// Exponents are in units of log(2), which saves half of exp. Of a tile's rows and columns only
+// those up to the diagonal are computed. Threads share out heads; within one the order is fixed.
 #include "engine/ops/attention/attention_cpu.h"
 
+#include "engine/ops/attention/attention_products.h"
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
 #include "engine/ops/common/simd_math.h"
 #include "engine/ops/common/simd_philox.h"
-#include "engine/ops/gemm/gemm_tiles.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::int64_t kQueries = 32, kKeys = 128;  // multiples of every kPanel
-constexpr std::int64_t kTile = kQueries * kKeys;
+constexpr std::int64_t kTile = kKeys * kQueries;
+constexpr std::int64_t kQueryVectors = kQueries / kWidth;
+constexpr float kLog2E = 0x1.715476p+0f, kLog2 = 0x1.62e43p-1f;
 
 ENGINE_INLINE std::int64_t padded(std::int64_t columns) { return panel_count(columns) * kPanel; }
 
 // Packed panels and tiles of one thread.
 struct Buffers {
-  float *keys_across, *values_across;  // [panels of keys][size][panel]: B of Q K^T and of dY V^T
-  float *keys_down, *values_down;      // [panels of size][t][panel]: B of dS K and of P V
-  float *queries, *gradients;  // [panels of size][kQueries][panel]: B of dS^T Q and of P^T dY
-  float *first_tile, *second_tile, *dropped;  // [kQueries][kKeys] twice, [kKeys]
+  float *scores, *gradients;  // [kKeys][kQueries]
+  float* kept;                // the same: factors of dropout
+  float *across, *dy_across;  // queries, dy: [panels of kQueries][size][panel]
+  float *down, *dy_down;      // queries, dy: [panels of size][kQueries][panel]
+  float* all_down;            // values (forward) or keys (backward): [panels of size][t][panel]
 };
 
 std::int64_t thread_floats(std::int64_t t, std::int64_t size) {
-  return 2 * padded(t) * size + 2 * padded(size) * t + 2 * padded(size) * kQueries + 2 * kTile +
-         kKeys + 16;
+  return 3 * kTile + 2 * kQueries * size + padded(size) * (2 * kQueries + t) + 16;
 }
 
 std::int64_t scratch_floats(std::int64_t t, std::int64_t size, int threads) {
@@ -50,206 +53,134 @@ ENGINE_INLINE Buffers buffers_of(float* scratch, std::int64_t t, std::int64_t si
     return taken;
   };
   Buffers b{};
-  b.first_tile = take(kTile), b.second_tile = take(kTile), b.dropped = take(kKeys);
-  b.keys_across = take(padded(t) * size), b.values_across = take(padded(t) * size);
-  b.queries = take(padded(size) * kQueries), b.gradients = take(padded(size) * kQueries);
-  b.keys_down = take(padded(size) * t), b.values_down = take(padded(size) * t);
+  b.scores = take(kTile), b.gradients = take(kTile), b.kept = take(kTile);
+  b.across = take(kQueries * size), b.dy_across = take(kQueries * size);
+  b.down = take(padded(size) * kQueries), b.dy_down = take(padded(size) * kQueries);
+  b.all_down = take(padded(size) * t);
   return b;
 }
 
-// Where a head of a sample lies; rows of q, k and v are 3 * width apart, those of y width.
-struct Head {
-  std::int64_t t, size, stride, width;
-  const float *q, *k, *v;
-  std::int64_t index, y_offset, qkv_offset;
-
-  ENGINE_INLINE Head(const AttentionSizes& s, const float* qkv, std::int64_t i)
-      : t(s.t), size(s.size), stride(3 * s.heads * s.size), width(s.heads * s.size), index(i) {
-    const std::int64_t sample = i / s.heads, column = i % s.heads * size;
-    y_offset = sample * t * width + column;
-    qkv_offset = sample * t * stride + column;
-    q = qkv + qkv_offset;
-    k = q + width;
-    v = k + width;
-  }
-};
-
-// All t rows as columns: panel p holds rows [p * kPanel, ..) at every step of size.
-void pack_across(const Head& head, const float* rows, float* to) {
-  for (std::int64_t p = 0; p < panel_count(head.t); ++p)
-    pack_columns(rows + p * kPanel * head.stride, head.stride, head.size,
-                 smaller(head.t - p * kPanel, kPanel), panel_width(head.t, p),
-                 to + p * kPanel * head.size);
+// Calls body(key, lanes that see it) for keys [first, last) of the chunk and the vector of queries
+// from r on.
+template <class Body>
+ENGINE_INLINE void for_masked_keys(const Chunk& chunk, std::int64_t r, std::int64_t first,
+                                   std::int64_t last, Body body) {
+  Ints query{};
+  for (int i = 0; i < kWidth; ++i) query[i] = i;
+  for (std::int64_t j = first; j < last; ++j)
+    body(j, query >= Ints{} + static_cast<std::int32_t>(chunk.first + j - chunk.query - r));
 }
 
-// `count` rows of `size` as steps.
-void pack_down(const float* rows, std::int64_t stride, std::int64_t count, std::int64_t size,
-               float* to) {
-  for (std::int64_t p = 0; p < panel_count(size); ++p)
-    pack_rows(rows + p * kPanel, stride, count, smaller(size - p * kPanel, kPanel),
-              to + p * kPanel * count);
+// Zeros, where some but not all vectors of the block have computed a key.
+ENGINE_INLINE void clear_unseen(const Chunk& chunk, std::int64_t r, float* column) {
+  for (std::int64_t j = chunk.some_see(r); j < chunk.count; ++j)
+    store(column + j * kQueries, zero());
 }
 
-// Steps [first, first + count) of panels that start `stride` apart.
-struct Panels {
-  const float* start;
-  std::int64_t stride, first, count;
-};
-
-// Rows that start `stride` apart.
-template <class T>
-struct Strided {
-  T* start;
-  std::int64_t stride;
-};
-
-// c [rows, columns] = (or +=) a [rows, b.count] * B.
-void multiply(Strided<const float> a, std::int64_t rows, const Panels& b, std::int64_t columns,
-              Strided<float> c, bool add) {
-  std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
-  for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * a.stride, c_row[i] = i * c.stride;
-  const EvenCut tiles(rows, kMaxPointerRows);
-  for (std::int64_t p = 0; p < panel_count(columns); ++p) {
-    const float* panel = b.start + p * b.stride + b.first * panel_width(columns, p);
-    TileOutput out{nullptr, smaller(columns - p * kPanel, kPanel), add, nullptr, false};
-    for (std::int64_t i = 0; i < tiles.pieces; ++i) {
-      out.c = c.start + tiles.start(i) * c.stride + p * kPanel;
-      pointer_tile_for<false>(tiles.size(i), out.columns)(
-          {a.start + tiles.start(i) * a.stride, a_row, nullptr, b.count, c_row}, panel, out);
-    }
-  }
-}
-
-// c [rows, columns] += the transpose of a [steps, rows] * B [panels][steps][panel]. Rows of a are
-// kKeys apart.
-void add_transposed(const float* a, std::int64_t rows, std::int64_t steps, const float* b,
-                    std::int64_t columns, float* c, std::int64_t c_stride) {
-  const EvenCut tiles(rows, kMaxStridedRows);
-  for (std::int64_t p = 0; p < panel_count(columns); ++p) {
-    TileOutput out{nullptr, smaller(columns - p * kPanel, kPanel), true, nullptr, false};
-    for (std::int64_t i = 0; i < tiles.pieces; ++i) {
-      out.c = c + tiles.start(i) * c_stride + p * kPanel;
-      adjacent_tile_for<false>(tiles.size(i), out.columns)(
-          {a + tiles.start(i), nullptr, kKeys, steps, c_stride}, b + p * kPanel * steps, out);
-    }
-  }
-}
-
-// Keys [first, first + count) of a chunk that queries [query, query + rows) may see; the panels of
-// `computed` cover them.
-struct Chunk {
-  std::int64_t query, rows, first, count, computed;
-  ENGINE_INLINE Chunk(const Head& head, std::int64_t block, std::int64_t start)
-      : query(block), rows(smaller(head.t - block, kQueries)), first(start) {
-    count = smaller(query + rows - first, kKeys);
-    computed = smaller(smaller(padded(count), kKeys),
-                       head.t - first);  // whole panels, but for the last of all
-  }
-  ENGINE_INLINE std::int64_t seen(std::int64_t row) const {
-    return smaller(query + row + 1 - first, count);
-  }
-};
-
-// Keys (or values) from `first` on, a whole panel on, as columns; and those of the chunk as steps.
-ENGINE_INLINE Panels across(const Head& head, const float* packed, std::int64_t first) {
-  return {packed + first * head.size, kPanel * head.size, 0, head.size};
-}
-ENGINE_INLINE Panels down(const Head& head, const float* packed, const Chunk& chunk) {
-  return {packed, kPanel * head.t, chunk.first, chunk.count};
-}
-
-ENGINE_INLINE Ints first_lanes(std::int64_t count) {
-  Ints lane{};
-  for (int i = 0; i < kWidth; ++i) lane[i] = i;
-  return lane < Ints{} + static_cast<std::int32_t>(count);
-}
-
-// Factors 0 or 1 / (1 - rate) of the probabilities of a row of the chunk; `count` of them.
-ENGINE_INLINE void draw_row(const AttentionSizes& s, const Head& head, const Chunk& chunk,
-                            std::int64_t row, float* factors) {
+// Factors 0 or 1 / (1 - rate) of the probabilities of a chunk, for whole vectors of queries.
+void draw_factors(const AttentionSizes& s, const Head& head, const Chunk& chunk, float* factors) {
   const std::int64_t h = head.index % s.heads, sample = s.sample_ids[head.index / s.heads];
-  const auto blocks = static_cast<std::uint64_t>((s.t + 3) / 4);
-  const auto start =
-      static_cast<std::uint64_t>((sample * s.heads + h) * s.t + chunk.query + row) * blocks +
-      static_cast<std::uint64_t>(chunk.first / 4);
+  const auto row_blocks = static_cast<std::uint64_t>((s.t + 3) / 4);
   const Ints threshold = Ints{} + static_cast<std::int32_t>(s.threshold);
-  std::uint32_t words[4 * kDraws];
-  for (std::int64_t j = 0; j < chunk.count; j += 4 * kDraws) {
-    philox_words(s.key, s.epoch, start + static_cast<std::uint64_t>(j / 4), words);
-    for (std::int64_t i = 0; i < 4 * kDraws && j + i < kKeys; i += kWidth) {
-      Words drawn;
-      __builtin_memcpy(&drawn, words + i, sizeof drawn);
-      store(factors + j + i,
-            select(reinterpret_cast<Ints>(drawn >> 8) >= threshold, broadcast(s.factor), zero()));
+  for (std::int64_t r = 0; r < chunk.rows; r += kWidth) {
+    const auto start =
+        static_cast<std::uint64_t>((sample * s.heads + h) * s.t + chunk.query + r) * row_blocks;
+    for (std::int64_t j = 0; j < chunk.some_see(r); j += 4) {
+      const WordBlocks words = philox_blocks(
+          s.key, s.epoch, start + static_cast<std::uint64_t>((chunk.first + j) / 4), row_blocks);
+      for (int i = 0; i < 4; ++i)
+        store(factors + (j + i) * kQueries + r,
+              select(reinterpret_cast<Ints>(words.at[i] >> 8) >= threshold, broadcast(s.factor),
+                     zero()));
     }
   }
 }
 
-// Scores of one row become exp(scale * (score - new largest)), columns behind `seen` 0 up to
-// `count`.
-struct RunningRow {
-  float largest, sum;
+// Of the queries of a vector: the largest score, and the sum of 2^(factor * (score - largest)).
+struct RunningSoftmax {
+  Floats largest, sum;
 };
-ENGINE_INLINE float softmax_row(float* row, std::int64_t seen, std::int64_t count, float scale,
-                                RunningRow& running) {
-  Floats tops = broadcast(running.largest);
-  const Floats lowest = broadcast(-__builtin_inff());
-  for (std::int64_t j = 0; j < seen; j += kWidth) {
-    const Floats scores = select(first_lanes(seen - j), load(row + j), lowest);
-    store(row + j, scores);
-    tops = max(tops, scores);
-  }
-  const float largest = horizontal_max(tops);
-  const float shrink =
-      running.sum == 0 ? 0 : horizontal_max(exp(broadcast((running.largest - largest) * scale)));
-  const Floats factor = broadcast(scale), top = broadcast(largest);
-  Floats sums = zero();
+
+// Scores of a vector of queries become 2^(factor * (score - new largest)), 0 where a query does not
+// see the key. Returns what earlier results shrink by.
+ENGINE_INLINE Floats softmax_column(const Chunk& chunk, std::int64_t r, float factor, float* column,
+                                    RunningSoftmax& running) {
+  const std::int64_t all = chunk.all_see(r), some = chunk.some_see(r);
+  const Floats lowest = broadcast(-__builtin_inff()), unit = broadcast(factor);
+  Floats tops[2] = {running.largest, running.largest};
   std::int64_t j = 0;
-  for (; j < seen; j += kWidth) {
-    const Floats p = exp((load(row + j) - top) * factor);
-    store(row + j, p);
-    sums += p;
+  for (; j + 2 <= all; j += 2) {
+    tops[0] = max(tops[0], load(column + j * kQueries));
+    tops[1] = max(tops[1], load(column + (j + 1) * kQueries));
   }
-  for (; j < count; j += kWidth) store(row + j, zero());
-  running = {largest, running.sum * shrink + horizontal_sum(sums)};
+  if (j < all) tops[0] = max(tops[0], load(column + j * kQueries));
+  for_masked_keys(chunk, r, all, some, [&](std::int64_t key, Ints seen) {
+    tops[1] = max(tops[1], select(seen, load(column + key * kQueries), lowest));
+  });
+  const Floats largest = max(tops[0], tops[1]);
+  const Floats shrink = exp2((running.largest - largest) * unit);
+  Floats sum = zero();
+  for (j = 0; j < all; ++j) {
+    const Floats p = exp2((load(column + j * kQueries) - largest) * unit);
+    store(column + j * kQueries, p);
+    sum += p;
+  }
+  for_masked_keys(chunk, r, all, some, [&](std::int64_t key, Ints seen) {
+    const Floats p = select(seen, exp2((load(column + key * kQueries) - largest) * unit), zero());
+    store(column + key * kQueries, p);
+    sum += p;
+  });
+  clear_unseen(chunk, r, column);
+  running = {largest, running.sum * shrink + sum};
   return shrink;
 }
 
-ENGINE_INLINE void scale_row(float* row, std::int64_t size, float factor) {
-  for_each_vector(0, size, [=](auto lanes, std::int64_t c) {
-    lanes.store_to(row + c, lanes.load_from(row + c) * broadcast(factor));
-  });
+ENGINE_INLINE void scale_rows(Target y, std::int64_t rows, std::int64_t size,
+                              const float* factors) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const Floats factor = broadcast(factors[r]);
+    float* row = y.from(r).start;
+    for_each_vector(0, size, [=](auto lanes, std::int64_t c) {
+      lanes.store_to(row + c, lanes.load_from(row + c) * factor);
+    });
+  }
+}
+
+ENGINE_INLINE float score_scale(const Head& head) {
+  return 1.f / __builtin_sqrtf(static_cast<float>(head.size));
 }
 
 // A block of queries over all the keys that it sees.
 void forward_block(const AttentionSizes& s, const Head& head, const Buffers& b, std::int64_t block,
-                   float* y, float* lse) {
-  const float scale = 1.f / __builtin_sqrtf(static_cast<float>(head.size));
-  RunningRow running[kQueries];
+                   Target y, float* lse) {
+  const float factor = score_scale(head) * kLog2E;
   const std::int64_t rows = smaller(head.t - block, kQueries);
-  float* y_block = y + block * head.width;
-  for (std::int64_t r = 0; r < rows; ++r) running[r] = {-__builtin_inff(), 0};
+  RunningSoftmax running[kQueryVectors];
+  for (RunningSoftmax& each : running) each = {broadcast(-__builtin_inff()), zero()};
+  float factors[kQueries];
+  pack_across(head.q.from(block), rows, head.size, b.across);
   for (std::int64_t first = 0; first < block + rows; first += kKeys) {
     const Chunk chunk(head, block, first);
-    multiply({head.q + block * head.stride, head.stride}, rows, across(head, b.keys_across, first),
-             chunk.computed, {b.first_tile, kKeys}, false);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float* row = b.first_tile + r * kKeys;
-      const float shrink = softmax_row(row, chunk.seen(r), chunk.count, scale, running[r]);
-      if (first > 0) scale_row(y_block + r * head.width, head.size, shrink);
-      if (s.sample_ids == nullptr) continue;
-      draw_row(s, head, chunk, r, b.dropped);
-      for (std::int64_t j = 0; j < chunk.count; j += kWidth)
-        store(row + j, load(row + j) * load(b.dropped + j));
+    multiply_across(head, head.k.from(first), chunk, b.across, b.scores);
+    for (std::int64_t r = 0; r < rows; r += kWidth)
+      store(factors + r, softmax_column(chunk, r, factor, b.scores + r, running[r / kWidth]));
+    if (first > 0) scale_rows(y, rows, head.size, factors);
+    if (s.sample_ids != nullptr) {
+      draw_factors(s, head, chunk, b.kept);
+      for (std::int64_t r = 0; r < rows; r += kWidth)
+        for (std::int64_t j = r; j < chunk.some_see(r) * kQueries; j += kQueries)
+          store(b.scores + j, load(b.scores + j) * load(b.kept + j));
     }
-    multiply({b.first_tile, kKeys}, rows, down(head, b.values_down, chunk), head.size,
-             {y_block, head.width}, first > 0);
+    multiply_down(head, b.scores, chunk, b.all_down, y, first > 0);
   }
-  for (std::int64_t r = 0; r < rows; ++r) {
-    scale_row(y_block + r * head.width, head.size, 1.f / running[r].sum);
-    if (lse != nullptr)
-      lse[block + r] = running[r].largest * scale + __builtin_logf(running[r].sum);
+  for (std::int64_t r = 0; r < rows; r += kWidth) {
+    const RunningSoftmax& at = running[r / kWidth];
+    store(factors + r, broadcast(1.f) / at.sum);
+    if (lse == nullptr) continue;
+    const Floats all = at.largest * broadcast(factor * kLog2) + log(at.sum);
+    store_partial(lse + r, all, smaller(rows - r, kWidth));
   }
+  scale_rows(y, rows, head.size, factors);
 }
 
 void forward(const CausalAttentionForward& o, const AttentionSizes& s, ThreadPool& threads,
@@ -260,80 +191,91 @@ void forward(const CausalAttentionForward& o, const AttentionSizes& s, ThreadPoo
     const Buffers b = buffers_of(scratch, s.t, s.size, thread);
     for (std::int64_t i = first; i < last; ++i) {
       const Head head(s, qkv, i);
-      pack_across(head, head.k, b.keys_across);
-      pack_down(head.v, head.stride, head.t, head.size, b.values_down);
+      const Target rows{y + head.y_offset, head.width};
+      pack_down(head.v, head.t, head.size, b.all_down);
       for (std::int64_t block = 0; block < head.t; block += kQueries)
-        forward_block(s, head, b, block, y + head.y_offset,
-                      lse == nullptr ? nullptr : lse + i * s.t);
+        forward_block(s, head, b, block, rows.from(block),
+                      lse == nullptr ? nullptr : lse + i * s.t + block);
     }
   });
 }
 
-// What one head's part of backward reads and writes.
-struct HeadOperands {
-  const float *y, *lse, *dy;
-  float* dqkv;
+// What one block's part of backward reads; `lse` and y's rows begin with the block's.
+struct BlockInputs {
+  Source y, dy;
+  const float* lse;
 };
 
-// Of a row of probabilities; `weight`: the sum over the keys of a probability times its gradient.
+// Numbers of a block's queries: lse in units of log(2), and the sum over the keys of a probability
+// times its gradient.
 struct RowNumbers {
-  float scale, lse, weight;
+  float lse[kQueries], weight[kQueries];
 };
 
-// first_tile: scores -> probabilities, dropped; second_tile: gradients of what was dropped ->
+ENGINE_INLINE void row_numbers(const Head& head, const BlockInputs& in, std::int64_t rows,
+                               RowNumbers& to) {
+  const auto weight = [&](std::int64_t r) {
+    Floats sum = zero();
+    if (r >= rows) return sum;
+    const float *y = in.y.from(r).start, *dy = in.dy.from(r).start;
+    for_each_vector(0, head.size, [&](auto lanes, std::int64_t c) {
+      sum += lanes.load_from(y + c) * lanes.load_from(dy + c);
+    });
+    return sum;
+  };
+  for (std::int64_t r = 0; r < kQueries; r += 4)
+    store_quad(to.weight + r,
+               horizontal_sums(weight(r), weight(r + 1), weight(r + 2), weight(r + 3)));
+  for (std::int64_t r = 0; r < kQueries; r += kWidth)
+    store(to.lse + r,
+          load_partial(in.lse + r, smaller(larger(rows - r, 0), kWidth)) * broadcast(kLog2E));
+}
+
+// Of a vector of queries. scores -> probabilities, dropped; gradients of what was dropped ->
 // gradients of scaled scores.
-ENGINE_INLINE void backward_row(const AttentionSizes& s, const Head& head, const Buffers& b,
-                                const Chunk& chunk, std::int64_t r, const RowNumbers& row) {
-  float *p_row = b.first_tile + r * kKeys, *d_row = b.second_tile + r * kKeys;
-  if (s.sample_ids != nullptr) draw_row(s, head, chunk, r, b.dropped);
-  const std::int64_t seen = chunk.seen(r);
-  std::int64_t j = 0;
-  for (; j < seen; j += kWidth) {
-    const Ints valid = first_lanes(seen - j);
-    const Floats p =
-        select(valid, exp(load(p_row + j) * broadcast(row.scale) - broadcast(row.lse)), zero());
-    const Floats kept = s.sample_ids == nullptr ? broadcast(1.f) : load(b.dropped + j);
-    store(p_row + j, p * kept);
-    store(d_row + j,
-          select(valid, p * (load(d_row + j) * kept - broadcast(row.weight)) * broadcast(row.scale),
-                 zero()));
-  }
-  for (; j < chunk.count; j += kWidth) {
-    store(p_row + j, zero());
-    store(d_row + j, zero());
-  }
+ENGINE_INLINE void backward_column(const Chunk& chunk, std::int64_t r, const Buffers& b,
+                                   const RowNumbers& numbers, bool dropout, float scale) {
+  const Floats lse = load(numbers.lse + r), weight = load(numbers.weight + r),
+               unit = broadcast(scale * kLog2E), factor = broadcast(scale);
+  const auto gradient = [&](std::int64_t j, auto seen) {
+    float *score = b.scores + j * kQueries + r, *d = b.gradients + j * kQueries + r;
+    const Floats p = seen(exp2(load(score) * unit - lse));
+    const Floats kept = dropout ? load(b.kept + j * kQueries + r) : broadcast(1.f);
+    store(score, p * kept);
+    store(d, seen(p * factor * (load(d) * kept - weight)));
+  };
+  const std::int64_t all = chunk.all_see(r);
+  for (std::int64_t j = 0; j < all; ++j) gradient(j, [](Floats v) { return v; });
+  for_masked_keys(chunk, r, all, chunk.some_see(r), [&](std::int64_t j, Ints seen) {
+    gradient(j, [=](Floats v) { return select(seen, v, zero()); });
+  });
+  clear_unseen(chunk, r, b.scores + r);
+  clear_unseen(chunk, r, b.gradients + r);
 }
 
 void backward_block(const AttentionSizes& s, const Head& head, const Buffers& b, std::int64_t block,
-                    const HeadOperands& o) {
-  const float scale = 1.f / __builtin_sqrtf(static_cast<float>(head.size));
+                    const BlockInputs& in, Target gradient, bool add) {
+  const float scale = score_scale(head);
   const std::int64_t rows = smaller(head.t - block, kQueries);
-  float weight[kQueries];
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t row = (block + r) * head.width;
-    Floats sum = zero();
-    for_each_vector(0, head.size, [&](auto lanes, std::int64_t c) {
-      sum += lanes.load_from(o.y + row + c) * lanes.load_from(o.dy + row + c);
-    });
-    weight[r] = horizontal_sum(sum);
-  }
-  pack_down(head.q + block * head.stride, head.stride, rows, head.size, b.queries);
-  pack_down(o.dy + block * head.width, head.width, rows, head.size, b.gradients);
+  const Source q = head.q.from(block);
+  const Target dq = gradient.from(block), dk{gradient.start + head.width, gradient.stride},
+               dv{dk.start + head.width, gradient.stride};
+  RowNumbers numbers;
+  row_numbers(head, in, rows, numbers);
+  pack_across(q, rows, head.size, b.across);
+  pack_across(in.dy, rows, head.size, b.dy_across);
+  pack_down(q, rows, head.size, b.down);
+  pack_down(in.dy, rows, head.size, b.dy_down);
   for (std::int64_t first = 0; first < block + rows; first += kKeys) {
     const Chunk chunk(head, block, first);
-    multiply({head.q + block * head.stride, head.stride}, rows, across(head, b.keys_across, first),
-             chunk.computed, {b.first_tile, kKeys}, false);
-    multiply({o.dy + block * head.width, head.width}, rows, across(head, b.values_across, first),
-             chunk.computed, {b.second_tile, kKeys}, false);
-    for (std::int64_t r = 0; r < rows; ++r)
-      backward_row(s, head, b, chunk, r, {scale, o.lse[block + r], weight[r]});
-    float* dq = o.dqkv + block * head.stride;
-    float* dk = o.dqkv + head.width + first * head.stride;
-    multiply({b.second_tile, kKeys}, rows, down(head, b.keys_down, chunk), head.size,
-             {dq, head.stride}, true);
-    add_transposed(b.second_tile, chunk.count, rows, b.queries, head.size, dk, head.stride);
-    add_transposed(b.first_tile, chunk.count, rows, b.gradients, head.size, dk + head.width,
-                   head.stride);
+    multiply_across(head, head.k.from(first), chunk, b.across, b.scores);
+    multiply_across(head, head.v.from(first), chunk, b.dy_across, b.gradients);
+    if (s.sample_ids != nullptr) draw_factors(s, head, chunk, b.kept);
+    for (std::int64_t r = 0; r < rows; r += kWidth)
+      backward_column(chunk, r, b, numbers, s.sample_ids != nullptr, scale);
+    multiply_down(head, b.gradients, chunk, b.all_down, dq, add || first > 0);
+    multiply_keys(head, b.gradients, chunk, b.down, dk, add);
+    multiply_keys(head, b.scores, chunk, b.dy_down, dv, add);
   }
 }
 
@@ -346,16 +288,13 @@ void backward(const CausalAttentionBackward& o, const AttentionSizes& s, ThreadP
     const Buffers b = buffers_of(scratch, s.t, s.size, thread);
     for (std::int64_t i = first; i < last; ++i) {
       const Head head(s, qkv, i);
-      float* gradient = dqkv + head.qkv_offset;
-      for (std::int64_t row = 0; !add && row < 3 * head.t; ++row)  // of dq, dk and dv in turn
-        __builtin_memset(gradient + row / 3 * head.stride + row % 3 * head.width, 0,
-                         static_cast<std::size_t>(head.size) * 4);
-      pack_across(head, head.k, b.keys_across);
-      pack_across(head, head.v, b.values_across);
-      pack_down(head.k, head.stride, head.t, head.size, b.keys_down);
+      const Source y_rows{y + head.y_offset, head.width}, dy_rows{dy + head.y_offset, head.width};
+      const Target gradient{dqkv + head.qkv_offset, head.q.stride};
+      pack_down(head.k, head.t, head.size, b.all_down);
       for (std::int64_t block = 0; block < head.t; block += kQueries)
         backward_block(s, head, b, block,
-                       {y + head.y_offset, lse + i * s.t, dy + head.y_offset, gradient});
+                       {y_rows.from(block), dy_rows.from(block), lse + i * s.t + block}, gradient,
+                       add);
     }
   });
 }

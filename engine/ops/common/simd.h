@@ -141,6 +141,20 @@ ENGINE_INLINE void transpose_quads(Floats& a, Floats& b, Floats& c, Floats& d) {
 #undef ENGINE_QUADS
 }
 
+// The sums of the lanes of four vectors, side by side.
+template <class Packet>
+ENGINE_INLINE Quad folded_to_quad(Packet v) {
+  if constexpr (packets::unpacket_traits<Packet>::size == 4) {
+    return v;
+  } else {
+    return folded_to_quad(packets::predux_half_dowto4(v));
+  }
+}
+ENGINE_INLINE Quad horizontal_sums(Floats a, Floats b, Floats c, Floats d) {
+  transpose_quads(a, b, c, d);
+  return folded_to_quad((a + b) + (c + d));
+}
+
 using Doubles = packets::packet_traits<double>::type;  // kWidth / 2 of them
 
 ENGINE_INLINE Doubles load(const double* p) { return packets::ploadu<Doubles>(p); }

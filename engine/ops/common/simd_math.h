@@ -32,6 +32,46 @@ ENGINE_INLINE Floats exp(Floats x, Floats low = zero()) {
   return sum * power_of_two(half) * power_of_two(n - half);
 }
 
+// 2^x within 2e-7, relative, for -126 <= x <= 127; below, within 2^-126, and 0 from -150 down. NaN
+// for NaN. Half the work of exp, since x needs no reduction by log(2): for exponents in units of it
+// that are rounded anyway, as those of a softmax are. REQUIRES: x < 127.5. x86 intrinsics: AVX-512
+// has both halves of the reduction as instructions, which takes a fifth off.
+ENGINE_INLINE Floats exp2(Floats x) {
+#if defined(__AVX512DQ__)
+  const Floats r = _mm512_reduce_ps(x, 8);  // 8: to the nearest whole number; 0 for infinities
+#else
+  x = max(broadcast(-127.f), x);
+  const Floats shifter = broadcast(0x1.8p23f + 127);  // as in exp; low bits: whole number + 127
+  const Floats shifted = x + shifter;
+  const Floats r = x - (shifted - shifter);
+#endif
+  Floats sum = r * broadcast(0x1.5bba0ep-10f) + broadcast(0x1.3cea88p-7f);
+  sum = sum * r + broadcast(0x1.c6b752p-5f);
+  sum = sum * r + broadcast(0x1.ebf9bcp-3f);
+  sum = sum * r + broadcast(0x1.62e42ap-1f);
+  sum = sum * r + broadcast(1.f);
+#if defined(__AVX512DQ__)
+  return _mm512_scalef_ps(sum, x - r);
+#else
+  return sum * reinterpret_cast<Floats>(reinterpret_cast<Ints>(shifted) << 23);
+#endif
+}
+
+// log(x) within 2e-7, relative to the larger of 1 and its size, for positive normal numbers; NaN
+// for NaN and infinity. Method: x = 2^n m with m near 1, and log(m) = 2 artanh((m - 1) / (m + 1))
+// by its series.
+ENGINE_INLINE Floats log(Floats x) {
+  const Ints bits = reinterpret_cast<Ints>(x);
+  const Ints n = (bits - 0x3F3504F3) >> 23;  // sqrt(1 / 2) <= m < sqrt(2)
+  const Floats m = reinterpret_cast<Floats>(bits - (n << 23));
+  const Floats s = (m - broadcast(1.f)) / (m + broadcast(1.f)), square = s * s;
+  Floats sum = square * broadcast(2.f / 9) + broadcast(2.f / 7);
+  sum = sum * square + broadcast(2.f / 5);
+  sum = sum * square + broadcast(2.f / 3);
+  const Floats whole = __builtin_convertvector(n, Floats);
+  return whole * broadcast(0x1.62e43p-1f) + (sum * square * s + (s + s)) + (x - x);
+}
+
 struct Sigmoid {
   Floats value, complement;  // 1 / (1 + e^-x), and 1 minus that
 };

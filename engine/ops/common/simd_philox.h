@@ -41,15 +41,19 @@ ENGINE_INLINE Product multiply(Words a, std::uint32_t b) {
           reinterpret_cast<Words>((even << 32 >> 32) | (odd << 32))};
 }
 
-// The words of blocks [low, low + kDraws) of (key, high), block by block: engine/core/random.h's
-// philox, side by side.
-inline void philox_words(std::uint64_t key, std::uint64_t high, std::uint64_t low,
-                         std::uint32_t (&words)[4 * kDraws]) {
+// Words 0 to 3 of kDraws blocks.
+struct WordBlocks {
+  Words at[4];
+};
+
+// Blocks low, low + step, ... of (key, high): engine/core/random.h's philox, side by side.
+ENGINE_INLINE WordBlocks philox_blocks(std::uint64_t key, std::uint64_t high, std::uint64_t low,
+                                       std::uint64_t step) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   Words c0{}, c1{}, c2 = Words{} + static_cast<std::uint32_t>(high),
                     c3 = Words{} + static_cast<std::uint32_t>(high >> 32);
   for (int i = 0; i < kDraws; ++i) {
-    const std::uint64_t counter = low + static_cast<std::uint64_t>(i);
+    const std::uint64_t counter = low + static_cast<std::uint64_t>(i) * step;
     c0[i] = static_cast<std::uint32_t>(counter);
     c1[i] = static_cast<std::uint32_t>(counter >> 32);
   }
@@ -62,12 +66,15 @@ inline void philox_words(std::uint64_t key, std::uint64_t high, std::uint64_t lo
     k0 += 0x9E3779B9;
     k1 += 0xBB67AE85;
   }
-  for (int i = 0; i < kDraws; ++i) {
-    words[4 * i] = c0[i];
-    words[4 * i + 1] = c1[i];
-    words[4 * i + 2] = c2[i];
-    words[4 * i + 3] = c3[i];
-  }
+  return {{c0, c1, c2, c3}};
+}
+
+// The words of blocks [low, low + kDraws), block by block.
+inline void philox_words(std::uint64_t key, std::uint64_t high, std::uint64_t low,
+                         std::uint32_t (&words)[4 * kDraws]) {
+  const WordBlocks blocks = philox_blocks(key, high, low, 1);
+  for (int i = 0; i < kDraws; ++i)
+    for (int word = 0; word < 4; ++word) words[4 * i + word] = blocks.at[word][i];
 }
 
 }  // namespace engine::ops::ENGINE_ISA_NAMESPACE

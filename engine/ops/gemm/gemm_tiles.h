@@ -87,7 +87,8 @@ ENGINE_INLINE void finish_row(const Floats (&sum)[kRows][kVectors], int i, const
   }
 }
 
-template <int kRows, int kVectors, bool kTable>
+// `kStored`: vectors that the panel has at each step, of which the tile takes kVectors.
+template <int kRows, int kVectors, bool kTable, int kStored = kVectors>
 void pointer_tile(const PointerRows& rows, const float* b, const TileOutput& out) {
   Floats sum[kRows][kVectors];
   const float* a[kRows];
@@ -108,7 +109,7 @@ void pointer_tile(const PointerRows& rows, const float* b, const TileOutput& out
       ENGINE_UNROLL
       for (int v = 0; v < kVectors; ++v) sum[i][v] += element * column[v];
     }
-    b += kVectors * kWidth;
+    b += kStored * kWidth;
   }
   ENGINE_UNROLL
   for (int i = 0; i < kRows; ++i) finish_row<kRows, kVectors>(sum, i, out, out.c + rows.c_row[i]);
@@ -148,6 +149,14 @@ PointerTile pointer_tile_for(std::int64_t rows, std::int64_t columns) {
   if constexpr (kRows > 1)
     if (rows < kRows) return pointer_tile_for<kTable, kRows - 1>(rows, columns);
   return columns > kWidth ? pointer_tile<kRows, 2, kTable> : pointer_tile<kRows, 1, kTable>;
+}
+
+// The same for one vector of a panel that is two wide.
+template <int kRows = kMaxPointerRows>
+PointerTile half_tile_for(std::int64_t rows) {
+  if constexpr (kRows > 1)
+    if (rows < kRows) return half_tile_for<kRows - 1>(rows);
+  return pointer_tile<kRows, 1, false, 2>;
 }
 
 template <bool kTable, int kRows = kMaxStridedRows>

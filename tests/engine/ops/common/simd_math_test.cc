@@ -37,6 +37,47 @@ TEST(SimdMath, ExpIsWithinItsBound) {
   EXPECT_TRUE(std::isnan(lane(exp(broadcast(std::nanf(""))))));
 }
 
+TEST(SimdMath, Exp2IsWithinItsBound) {
+  double worst = 0;
+  walk(-126, 127, 2'000'000, [&](float x) {
+    const double expected = std::exp2(static_cast<double>(x));
+    worst = std::fmax(worst, std::fabs(lane(exp2(broadcast(x))) / expected - 1));
+  });
+  EXPECT_LT(worst, 2e-7);
+  walk(-160, -126, 10'000, [&](float x) {
+    ASSERT_LE(std::fabs(lane(exp2(broadcast(x))) - std::exp2(static_cast<double>(x))), 0x1p-126)
+        << x;
+  });
+  EXPECT_EQ(lane(exp2(broadcast(0.f))), 1);
+  EXPECT_EQ(lane(exp2(broadcast(-150.f))), 0);
+  EXPECT_EQ(lane(exp2(broadcast(-std::numeric_limits<float>::infinity()))), 0);
+  EXPECT_TRUE(std::isnan(lane(exp2(broadcast(std::nanf("77"))))));
+}
+
+TEST(SimdMath, LogIsWithinItsBound) {
+  double worst = 0;
+  const auto compare = [&](float x) {
+    const double expected = std::log(static_cast<double>(x));
+    worst = std::fmax(
+        worst, std::fabs(lane(log(broadcast(x))) - expected) / std::fmax(1, std::fabs(expected)));
+  };
+  walk(0.3, 3, 1'000'000, compare);
+  walk(-126, 127.9, 1'000'000, [&](float x) { compare(std::exp2(x)); });
+  EXPECT_LT(worst, 2e-7);
+  EXPECT_EQ(lane(log(broadcast(1.f))), 0);
+  EXPECT_TRUE(std::isnan(lane(log(broadcast(std::nanf(""))))));
+  EXPECT_TRUE(std::isnan(lane(log(broadcast(std::numeric_limits<float>::infinity())))));
+}
+
+TEST(SimdMath, SumsOfFourVectorsStandSideBySide) {
+  float lanes[4][kWidth], sums[4];
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < kWidth; ++j) lanes[i][j] = static_cast<float>(100 * i + j);
+  store_quad(sums, horizontal_sums(load(lanes[0]), load(lanes[1]), load(lanes[2]), load(lanes[3])));
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(sums[i], static_cast<float>(100 * i * kWidth + kWidth * (kWidth - 1) / 2));
+}
+
 TEST(SimdMath, SigmoidIsWithinItsBound) {
   double worst = 0;
   walk(-80, 80, 2'000'000, [&](float x) {

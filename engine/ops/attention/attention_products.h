@@ -1,0 +1,144 @@
+// What attention_cpu.cc multiplies: a head's rows, the blocks of queries and chunks of keys that
+// they are cut into, and the products of these tiles, of which only what lies up to the diagonal is
+// computed. Only for sources compiled once per instruction set.
+#pragma once
+
+#include "engine/ops/attention/attention_cpu.h"
+#include "engine/ops/gemm/gemm_tiles.h"
+
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
+
+inline constexpr std::int64_t kQueries = 32, kKeys = 128;  // multiples of every kPanel
+
+// Rows that start `stride` apart.
+template <class T>
+struct Strided {
+  T* start;
+  std::int64_t stride;
+  ENGINE_INLINE Strided from(std::int64_t row) const { return {start + row * stride, stride}; }
+};
+using Source = Strided<const float>;
+using Target = Strided<float>;
+
+// Where a head of a sample lies.
+struct Head {
+  std::int64_t t, size, index;
+  std::int64_t y_offset, qkv_offset, width;  // of the first row; k and v come `width` later each
+  Source q, k, v;
+
+  ENGINE_INLINE Head(const AttentionSizes& s, const float* qkv, std::int64_t i)
+      : t(s.t), size(s.size), index(i), width(s.heads * s.size) {
+    const std::int64_t sample = i / s.heads, column = i % s.heads * size, stride = 3 * width;
+    y_offset = sample * t * width + column;
+    qkv_offset = sample * t * stride + column;
+    q = {qkv + qkv_offset, stride};
+    k = {q.start + width, stride};
+    v = {k.start + width, stride};
+  }
+};
+
+// `count` rows as columns: panel p holds rows [p * kPanel, ..) at every step of size.
+inline void pack_across(Source rows, std::int64_t count, std::int64_t size, float* to) {
+  for (std::int64_t p = 0; p < panel_count(count); ++p)
+    pack_columns(rows.from(p * kPanel).start, rows.stride, size,
+                 smaller(count - p * kPanel, kPanel), panel_width(count, p),
+                 to + p * kPanel * size);
+}
+
+// `count` rows as steps: panel p holds columns [p * kPanel, ..) of each.
+inline void pack_down(Source rows, std::int64_t count, std::int64_t size, float* to) {
+  for (std::int64_t p = 0; p < panel_count(size); ++p)
+    pack_rows(rows.start + p * kPanel, rows.stride, count, smaller(size - p * kPanel, kPanel),
+              to + p * kPanel * count);
+}
+
+// The block of queries [query, query + rows) and the chunk of keys [first, first + count) of which
+// its last query sees the last.
+struct Chunk {
+  std::int64_t query, rows, first, count;
+  ENGINE_INLINE Chunk(const Head& head, std::int64_t block, std::int64_t start)
+      : query(block), rows(smaller(head.t - block, kQueries)), first(start) {
+    count = smaller(query + rows - first, kKeys);
+  }
+  // Keys of the chunk up to that of the block's query r.
+  ENGINE_INLINE std::int64_t up_to(std::int64_t r) const {
+    return smaller(query + r + 1 - first, count);
+  }
+  // Of the vector of queries r to r + kWidth - 1: keys that all of them see, and that one does.
+  ENGINE_INLINE std::int64_t all_see(std::int64_t r) const { return up_to(r); }
+  ENGINE_INLINE std::int64_t some_see(std::int64_t r) const { return up_to(r + kWidth - 1); }
+};
+
+// to [key][query] = row of the key . column of the query, for every vector that sees the key.
+inline void multiply_across(const Head& head, Source keys, const Chunk& chunk, const float* packed,
+                            float* to) {
+  std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
+  for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * keys.stride, c_row[i] = i * kQueries;
+  const auto run = [&](std::int64_t first, std::int64_t last, auto tile_for, const float* panel,
+                       float* column, std::int64_t columns) {
+    const EvenCut tiles(last - first, kMaxPointerRows);
+    for (std::int64_t i = 0; first < last && i < tiles.pieces; ++i) {
+      const std::int64_t key = first + tiles.start(i);
+      tile_for(tiles.size(i))({keys.from(key).start, a_row, nullptr, head.size, c_row}, panel,
+                              {column + key * kQueries, columns, false, nullptr, false});
+    }
+  };
+  for (std::int64_t p = 0; p < panel_count(chunk.rows); ++p) {
+    const std::int64_t r = p * kPanel, width = panel_width(chunk.rows, p);
+    const float* panel = packed + r * head.size;
+    const std::int64_t seen = chunk.some_see(r);
+    run(
+        0, seen, [=](std::int64_t rows) { return pointer_tile_for<false>(rows, width); }, panel,
+        to + r, width);
+    if (width == kPanel)  // keys that come too late for the first vector
+      run(
+          seen, chunk.some_see(r + kWidth), [](std::int64_t rows) { return half_tile_for(rows); },
+          panel + kWidth, to + r + kWidth, kWidth);
+  }
+}
+
+// to [queries, size] = (or +=) tile [key][query], transposed, * keys (or values) packed down.
+inline void multiply_down(const Head& head, const float* tile, const Chunk& chunk,
+                          const float* packed, Target to, bool add) {
+  const EvenCut tiles(chunk.rows, kMaxPointerRows);  // more rows would see less of the diagonal
+  for (std::int64_t p = 0; p < panel_count(head.size); ++p) {
+    const std::int64_t columns = smaller(head.size - p * kPanel, kPanel);
+    const float* panel = packed + p * kPanel * head.t + chunk.first * panel_width(head.size, p);
+    for (std::int64_t i = 0; i < tiles.pieces; ++i) {
+      const std::int64_t r = tiles.start(i), keys = chunk.up_to(tiles.start(i + 1) - 1);
+      adjacent_tile_for<false>(tiles.size(i), columns)(
+          {tile + r, nullptr, kQueries, keys, to.stride}, panel,
+          {to.from(r).start + p * kPanel, columns, add, nullptr, false});
+    }
+  }
+}
+
+// to [keys, size] += tile [key][query] * queries (or dy) packed down. The first block that sees a
+// key, which has it as a query, overwrites unless `add`.
+inline void multiply_keys(const Head& head, const float* tile, const Chunk& chunk,
+                          const float* packed, Target to, bool add) {
+  std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
+  for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * kQueries, c_row[i] = i * to.stride;
+  const std::int64_t before = smaller(larger(chunk.query - chunk.first, 0), chunk.count);
+  const auto run = [&](std::int64_t first, std::int64_t last, bool diagonal) {
+    const EvenCut tiles(last - first, kMaxPointerRows);
+    for (std::int64_t p = 0; first < last && p < panel_count(head.size); ++p) {
+      const std::int64_t columns = smaller(head.size - p * kPanel, kPanel),
+                         width = panel_width(head.size, p);
+      for (std::int64_t i = 0; i < tiles.pieces; ++i) {
+        const std::int64_t key = first + tiles.start(i);
+        const std::int64_t r =
+            diagonal ? chunk.first + key - chunk.query : 0;  // the first to see it
+        pointer_tile_for<false>(tiles.size(i), columns)(
+            {tile + key * kQueries + r, a_row, nullptr, chunk.rows - r, c_row},
+            packed + p * kPanel * chunk.rows + r * width,
+            {to.from(chunk.first + key).start + p * kPanel, columns, add || !diagonal, nullptr,
+             false});
+      }
+    }
+  };
+  run(0, before, false);
+  run(before, chunk.count, true);
+}
+
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE
