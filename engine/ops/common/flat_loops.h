@@ -10,15 +10,27 @@
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-// How many elements of a vector are real: all, or the first `count`.
+// -1 in the first `count` lanes.
+ENGINE_INLINE Ints first_lanes(std::int64_t count) {
+  Ints lane{};
+  for (int i = 0; i < kWidth; ++i) lane[i] = i;
+  return lane < Ints{} + static_cast<std::int32_t>(count);
+}
+
+// How many elements of a vector are real: all, or the first `count`. choose: `v` in these lanes,
+// `other` behind.
 struct AllLanes {
   ENGINE_INLINE Floats load_from(const float* p) const { return load(p); }
   ENGINE_INLINE void store_to(float* p, Floats v) const { store(p, v); }
+  ENGINE_INLINE Floats choose(Floats v, Floats) const { return v; }
 };
 struct SomeLanes {
   std::int64_t count;
   ENGINE_INLINE Floats load_from(const float* p) const { return load_partial(p, count); }
   ENGINE_INLINE void store_to(float* p, Floats v) const { store_partial(p, v, count); }
+  ENGINE_INLINE Floats choose(Floats v, Floats other) const {
+    return select(first_lanes(count), v, other);
+  }
 };
 
 // Calls body(lanes, i) for the vectors that cover [first, last).

@@ -13,8 +13,6 @@
 namespace engine::ops {
 namespace {
 
-constexpr std::int64_t kManyClasses = 32;  // below it a row is hardly a vector or two
-
 RowSizes check_matrix(std::string_view kernel, std::string_view operand, const TensorView& view) {
   check_floating(kernel, operand, view);
   if (view.shape.rank() != 2 || view.shape[1] < 1) {
@@ -51,19 +49,15 @@ void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEnt
   check_shape(kName, "loss", o.loss, {sizes.rows});
   if (o.gradient) check_like(kName, "gradient", o.gradient, o.logits);
   check_context(kName, context);
-  // Short rows are few: the reference, in the operands' dtype, is the fast kernel too.
-  const auto by_reference = [&]<class T>(T) {
-    context.threads->run(sizes.rows, [&](std::int64_t first, std::int64_t last, int) {
-      reference::softmax_cross_entropy_forward<T>(o, first, last);
-    });
-  };
   if (!on_cuda(context)) check_label_range(labels, sizes);  // there the kernel does
   dispatch(
-      context, o.logits.dtype, [&] { by_reference(double{}); },
+      context, o.logits.dtype,
       [&] {
-        if (sizes.width < kManyClasses) return by_reference(float{});
-        isa_table_of_softmax_cross_entropy_table().forward(o, sizes, *context.threads);
+        context.threads->run(sizes.rows, [&](std::int64_t first, std::int64_t last, int) {
+          reference::softmax_cross_entropy_forward<double>(o, first, last);
+        });
       },
+      [&] { isa_table_of_softmax_cross_entropy_table().forward(o, sizes, *context.threads); },
       [&] { cuda::softmax_cross_entropy_forward(context, o); });
 }
 

@@ -1,5 +1,9 @@
-// Softmax with cross entropy in float32, row by row: largest, sum of exp, and the gradient from the
-// exps that were just written.
+// Softmax with cross entropy in float32. Rows that fit into L1 together go side by side through
+// three passes, the largest logit, the sum of exp, and the gradient from the exps: so one row's
+// sums across lanes hide behind the others' arithmetic, and one log serves all. Longer rows go
+// alone, by blocks of which each keeps the largest logit that was known when its exps were taken
+// (the online softmax of Milakov and Gimelshein, arXiv 1805.02867), so that logits come from memory
+// once. Bound: bytes for long rows, for short ones the exps, about ten cycles a vector.
 #include "engine/ops/loss/softmax_cross_entropy_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -9,67 +13,149 @@
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
-// exp(row - largest) into `to`, unless that is nullptr, and the sum of it. The tail goes one by
-// one, padded with -infinity.
-float sum_of_exp(const float* row, std::int64_t classes, float largest, float* to) {
-  const Floats top = broadcast(largest);
-  Floats sums = zero();
-  std::int64_t c = 0;
-  for (; c + kWidth <= classes; c += kWidth) {
-    const Floats e = exp(load(row + c) - top);
-    if (to != nullptr) store(to + c, e);
-    sums += e;
-  }
-  if (c < classes) {
-    float tail[kWidth];
-    for (std::int64_t i = 0; i < kWidth; ++i)
-      tail[i] = c + i < classes ? row[c + i] - largest : -__builtin_inff();
-    const Floats e = exp(load(tail));
-    if (to != nullptr) store_partial(to + c, e, classes - c);
-    sums += e;
-  }
-  return horizontal_sum(sums);
+constexpr std::int64_t kGroupFloats = 4096;  // exps of rows that are computed together: half of L1
+constexpr std::int64_t kBlock = 1024,
+                       kMostBlocks = 64;  // of a longer row; a longer one's are longer
+constexpr float kLog2E = 0x1.715476p+0f;
+
+ENGINE_INLINE std::int64_t padded(std::int64_t count) {
+  return (count + kWidth - 1) / kWidth * kWidth;
 }
 
-float largest_of(const float* row,
-                 std::int64_t classes) {  // a NaN may be passed over: it shows in the sum
-  Floats tops = broadcast(row[0]);
+// A NaN may be passed over: it shows in the sum.
+float largest_of(const float* row, std::int64_t classes) {
+  Floats tops[4] = {broadcast(row[0]), broadcast(row[0]), broadcast(row[0]), broadcast(row[0])};
   std::int64_t c = 0;
-  for (; c + kWidth <= classes; c += kWidth) tops = max(load(row + c), tops);
-  float largest = horizontal_max(tops);
-  for (; c < classes; ++c) largest = row[c] > largest ? row[c] : largest;
-  return largest;
-}
-
-void forward_row(const float* row, std::int32_t label, std::int64_t classes, float* loss,
-                 float* gradient, float smoothing) {
-  const float largest = largest_of(row, classes), sum = sum_of_exp(row, classes, largest, gradient);
-  const float log_sum = __builtin_logf(sum), share = smoothing / static_cast<float>(classes);
-  *loss = log_sum - (row[label] - largest);
-  if (smoothing > 0) {
-    double all = 0;  // what the loss would be with each class as the label, added up
-    for (std::int64_t c = 0; c < classes; ++c)
-      all += static_cast<double>(log_sum - (row[c] - largest));
-    *loss = (1 - smoothing) * *loss + share * static_cast<float>(all);
-  }
-  if (gradient == nullptr) return;
-  const Floats factor = broadcast(1.f / sum), shift = broadcast(share);
-  for_each_vector(0, classes, [=](auto lanes, std::int64_t c) {
-    lanes.store_to(gradient + c, lanes.load_from(gradient + c) * factor - shift);
+  for (; c + 4 * kWidth <= classes; c += 4 * kWidth)
+    for (int i = 0; i < 4; ++i) tops[i] = max(load(row + c + i * kWidth), tops[i]);
+  for_each_vector(c, classes, [&](auto lanes, std::int64_t i) {
+    tops[0] = max(lanes.choose(lanes.load_from(row + i), tops[0]), tops[0]);
   });
-  gradient[label] -= 1 - smoothing;
+  return horizontal_max(max(max(tops[0], tops[1]), max(tops[2], tops[3])));
+}
+
+// exp(row - largest) into `to`, and the sum of it. kPadded: `to` is a whole number of vectors.
+template <bool kPadded>
+float sum_of_exp(const float* row, std::int64_t classes, float largest, float* to) {
+  const Floats top = broadcast(largest), unit = broadcast(kLog2E);
+  Floats sum = zero();
+  for_each_vector(0, classes, [&](auto lanes, std::int64_t c) {
+    const Floats e = exp2((lanes.load_from(row + c) - top) * unit);
+    if constexpr (kPadded) {
+      store(to + c, e);
+    } else if (to != nullptr) {
+      lanes.store_to(to + c, e);
+    }
+    sum += lanes.choose(e, zero());
+  });
+  return horizontal_sum(sum);
+}
+
+// Sum of row - largest, in float32 within short blocks.
+double sum_below(const float* row, std::int64_t classes, float largest) {
+  constexpr std::int64_t kPart = 32 * kWidth;
+  double sum = 0;
+  for (std::int64_t first = 0; first < classes; first += kPart) {
+    Floats part = zero();
+    for_each_vector(first, smaller(classes, first + kPart), [&](auto lanes, std::int64_t c) {
+      part += lanes.choose(lanes.load_from(row + c) - broadcast(largest), zero());
+    });
+    sum += static_cast<double>(horizontal_sum(part));
+  }
+  return sum;
+}
+
+struct Row {
+  const float* logits;
+  std::int64_t classes;
+  std::int32_t label;
+  float smoothing;
+};
+
+ENGINE_INLINE float loss_of(const Row& row, float largest, float log_sum) {
+  const float loss = log_sum - (row.logits[row.label] - largest);
+  if (row.smoothing == 0) return loss;
+  // What the loss would be with each class as the label, added up.
+  const double all = static_cast<double>(row.classes) * static_cast<double>(log_sum) -
+                     sum_below(row.logits, row.classes, largest);
+  return (1 - row.smoothing) * loss +
+         row.smoothing / static_cast<float>(row.classes) * static_cast<float>(all);
+}
+
+// Classes [first, last) of the gradient, but for the label's share: exps * factor - share.
+ENGINE_INLINE void put_gradient(const Row& row, const float* exps, float factor, float* gradient,
+                                std::int64_t first, std::int64_t last) {
+  const Floats scale = broadcast(factor),
+               shift = broadcast(row.smoothing / static_cast<float>(row.classes));
+  for_each_vector(first, last, [=](auto lanes, std::int64_t c) {
+    lanes.store_to(gradient + c, lanes.load_from(exps + c) * scale - shift);
+  });
+}
+
+// `count` <= kWidth rows from that of `first` on, whose padded lengths add up to at most
+// kGroupFloats.
+void forward_group(const Row& first, const std::int32_t* labels, std::int64_t count, float* loss,
+                   float* gradient) {
+  alignas(64) float exps[kGroupFloats];
+  float largest[kWidth], sums[kWidth], logs[kWidth], factors[kWidth];
+  const std::int64_t classes = first.classes, length = padded(classes);
+  for (std::int64_t r = 0; r < count; ++r)
+    largest[r] = largest_of(first.logits + r * classes, classes);
+  store(sums, broadcast(1.f));
+  for (std::int64_t r = 0; r < count; ++r)
+    sums[r] = sum_of_exp<true>(first.logits + r * classes, classes, largest[r], exps + r * length);
+  store(logs, log(load(sums)));
+  store(factors, broadcast(1.f) / load(sums));
+  for (std::int64_t r = 0; r < count; ++r) {
+    const Row row{first.logits + r * classes, classes, labels[r], first.smoothing};
+    loss[r] = loss_of(row, largest[r], logs[r]);
+    if (gradient == nullptr) continue;
+    float* to = gradient + r * classes;
+    put_gradient(row, exps + r * length, factors[r], to, 0, classes);
+    to[row.label] -= 1 - row.smoothing;
+  }
+}
+
+void forward_long_row(const Row& row, float* loss, float* gradient) {
+  const std::int64_t block = larger(kBlock, padded((row.classes + kMostBlocks - 1) / kMostBlocks));
+  const std::int64_t blocks = (row.classes + block - 1) / block;
+  float tops[kMostBlocks], sum = 0;
+  float top = -__FLT_MAX__;  // not infinity: the first blocks may be all -infinity
+  const auto shrink = [&](float from) {
+    return horizontal_max(exp2(broadcast(from - top) * broadcast(kLog2E)));
+  };
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t first = b * block, count = smaller(row.classes - first, block);
+    const float largest = largest_of(row.logits + first, count), before = top;
+    if (largest > top) top = largest, sum *= shrink(before);
+    tops[b] = top;
+    sum += sum_of_exp<false>(row.logits + first, count, top,
+                             gradient == nullptr ? nullptr : gradient + first);
+  }
+  *loss = loss_of(row, top, horizontal_max(log(broadcast(sum))));
+  if (gradient == nullptr) return;
+  for (std::int64_t b = 0; b < blocks; ++b)
+    put_gradient(row, gradient, shrink(tops[b]) / sum, gradient, b * block,
+                 smaller(row.classes, (b + 1) * block));
+  gradient[row.label] -= 1 - row.smoothing;
 }
 
 void forward(const SoftmaxCrossEntropyForward& o, const RowSizes& sizes, ThreadPool& threads) {
-  const std::int64_t classes = sizes.width;
+  const std::int64_t classes = sizes.width, group = smaller(kGroupFloats / padded(classes), kWidth);
   const float* logits = floats(o.logits);
   const std::int32_t* labels = integers(o.labels);
   float *loss = floats(o.loss), *gradient = floats(o.gradient);
   const float smoothing = static_cast<float>(o.label_smoothing);
   threads.run(sizes.rows, [=](std::int64_t first, std::int64_t last, int) {
-    for (std::int64_t r = first; r < last; ++r)
-      forward_row(logits + r * classes, labels[r], classes, loss + r,
-                  gradient == nullptr ? nullptr : gradient + r * classes, smoothing);
+    for (std::int64_t r = first; r < last; r += larger(group, 1)) {
+      const Row row{logits + r * classes, classes, labels[r], smoothing};
+      float* to = gradient == nullptr ? nullptr : gradient + r * classes;
+      if (group > 0) {
+        forward_group(row, labels + r, smaller(last - r, group), loss + r, to);
+      } else {
+        forward_long_row(row, loss + r, to);
+      }
+    }
   });
 }
 

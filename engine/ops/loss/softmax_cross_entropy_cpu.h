@@ -1,5 +1,5 @@
-// Softmax with cross entropy in float32 on the CPU: what softmax_cross_entropy.cc calls for rows of
-// many classes.
+// Softmax with cross entropy in float32 on the CPU: what softmax_cross_entropy.cc calls for the
+// chosen instruction set.
 #pragma once
 
 #include "engine/core/thread_pool.h"

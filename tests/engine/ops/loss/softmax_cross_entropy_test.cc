@@ -63,8 +63,9 @@ TEST(SoftmaxCrossEntropy, LabelSmoothingIsPyTorchs) {
 
 TEST(SoftmaxCrossEntropy, Float32AgreesWithFloat64AtEverySizeAndThreadCount) {
   for_each_setting([](int threads) {
-    for (const Shape& shape : {Shape{0, 4}, Shape{1, 1}, Shape{7, 10}, Shape{100, 10}, Shape{5, 32},
-                               Shape{9, 65}, Shape{13, 101}, Shape{2, 3000}}) {
+    for (const Shape& shape :
+         {Shape{0, 4}, Shape{1, 1}, Shape{7, 10}, Shape{100, 10}, Shape{5, 32}, Shape{9, 65},
+          Shape{13, 101}, Shape{2, 3000}, Shape{2, 4097}, Shape{1, 70001}}) {
       const std::int64_t rows = shape[0];
       Operand<float> logits = random_operand(shape, 1), loss = gemm_test::nan_operand({rows}),
                      gradient = gemm_test::nan_operand(shape);
@@ -115,6 +116,45 @@ TEST(SoftmaxCrossEntropy, Float32AgreesWithFloat64AtEverySizeAndThreadCount) {
                                                    .write = write});
         EXPECT_EQ(far_apart(dlogits.values, wide_dlogits.values, 1e-5, 2e-6), "");
       }
+    }
+  });
+}
+
+TEST(SoftmaxCrossEntropy, LogitsOfMinusInfinityHaveNoShare) {
+  for_each_setting([](int threads) {
+    for (const std::int64_t classes : {40, 5000}) {
+      Operand<float> logits({1, classes}, -std::numeric_limits<float>::infinity()), loss({1}, 9),
+          gradient({1, classes}, 9);
+      logits.values[static_cast<std::size_t>(classes) - 2] = 3;
+      logits.values.back() = 3;
+      Operand<std::int32_t> labels({1}, static_cast<std::int32_t>(classes - 1));
+      Context c(threads, 0);
+      softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
+                                                .labels = labels.view(),
+                                                .loss = loss.view(),
+                                                .gradient = gradient.view()});
+      EXPECT_NEAR(loss.values[0], std::log(2.0), 1e-6);
+      std::vector<float> expected(static_cast<std::size_t>(classes), 0);
+      expected[static_cast<std::size_t>(classes) - 2] = 0.5f;
+      expected.back() = -0.5f;
+      EXPECT_EQ(far_apart(gradient.values, expected, 0, 1e-6), "");
+    }
+  });
+}
+
+TEST(SoftmaxCrossEntropy, ANanShowsInALongRowWhereverItIs) {
+  for_each_setting([](int threads) {
+    for (const std::size_t place : {0, 1, 1023, 1024, 3000, 4999}) {
+      Operand<float> logits({1, 5000}, 1), loss({1}, 0), gradient({1, 5000}, 0);
+      logits.values[place] = std::nanf("");
+      Operand<std::int32_t> labels({1}, 1);
+      Context c(threads, 0);
+      softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
+                                                .labels = labels.view(),
+                                                .loss = loss.view(),
+                                                .gradient = gradient.view()});
+      EXPECT_TRUE(std::isnan(loss.values[0]));
+      for (const float value : gradient.values) ASSERT_TRUE(std::isnan(value));
     }
   });
 }
