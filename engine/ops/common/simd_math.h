@@ -72,17 +72,6 @@ ENGINE_INLINE Floats log(Floats x) {
   return whole * broadcast(0x1.62e43p-1f) + (sum * square * s + (s + s)) + (x - x);
 }
 
-struct Sigmoid {
-  Floats value, complement;  // 1 / (1 + e^-x), and 1 minus that
-};
-
-// Both within 3e-7, relative, for |x| <= 80. The value is (1 + tanh(x / 2)) / 2 without the
-// cancellation.
-ENGINE_INLINE Sigmoid sigmoid(Floats x) {
-  const Floats e = exp(-x), value = broadcast(1.f) / (broadcast(1.f) + e);
-  return {value, min(broadcast(3e38f), e) * value};
-}
-
 struct NormalDistribution {
   Floats density, below;  // e^(-x^2 / 2) / sqrt(2 pi), and its integral up to x
 };

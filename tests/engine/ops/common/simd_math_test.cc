@@ -78,20 +78,6 @@ TEST(SimdMath, SumsOfFourVectorsStandSideBySide) {
     EXPECT_EQ(sums[i], static_cast<float>(100 * i * kWidth + kWidth * (kWidth - 1) / 2));
 }
 
-TEST(SimdMath, SigmoidIsWithinItsBound) {
-  double worst = 0;
-  walk(-80, 80, 2'000'000, [&](float x) {
-    const double expected = 1 / (1 + std::exp(-static_cast<double>(x)));
-    const Sigmoid found = sigmoid(broadcast(x));
-    worst = std::fmax(worst, std::fabs(lane(found.value) / expected - 1));
-    worst = std::fmax(
-        worst, std::fabs(lane(found.complement) * (1 + std::exp(static_cast<double>(x))) - 1));
-  });
-  EXPECT_LT(worst, 3e-7);
-  EXPECT_EQ(lane(sigmoid(broadcast(-200.f)).value), 0);
-  EXPECT_EQ(lane(sigmoid(broadcast(200.f)).value), 1);
-}
-
 TEST(SimdMath, NormalDistributionIsWithinItsBound) {
   double worst_below = 0, worst_density = 0;
   walk(-12, 12, 2'000'000, [&](float x) {

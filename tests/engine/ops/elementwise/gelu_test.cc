@@ -33,7 +33,8 @@ TEST(Gelu, IsPyTorchs) {
 
 // A dense walk over [-20, 20] and the ends of the range.
 Operand<float> dense_walk() {
-  std::vector<float> values{0.f, -0.f, 1e-30f, -1e-30f, 1e-4f, 88.f, -88.f, 1e4f, -1e4f, 1e18f};
+  std::vector<float> values{0.f,   -0.f, 1e-30f, -1e-30f, 1e-4f, 88.f,
+                            -88.f, 1e4f, -1e4f,  1e18f,   -1e12f};
   for (int i = -200'000; i <= 200'000; ++i) values.push_back(static_cast<float>(i) * 1e-4f);
   return operand_of<float>({static_cast<std::int64_t>(values.size())}, values);
 }
