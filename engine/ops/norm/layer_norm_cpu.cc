@@ -25,14 +25,6 @@ ENGINE_INLINE float sum_row(std::int64_t width, Body body) {
   return horizontal_sum(even + odd);
 }
 
-// Lanes of `v` that are real, 0 behind.
-ENGINE_INLINE Floats only(AllLanes, Floats v) { return v; }
-ENGINE_INLINE Floats only(SomeLanes lanes, Floats v) {
-  float all[kWidth];
-  store(all, v);
-  return load_partial(all, lanes.count);
-}
-
 void forward(const LayerNormForward& o, ThreadPool& threads) {
   const std::int64_t width = count(o.gamma), rows = width > 0 ? count(o.x) / width : 0;
   const float *x = floats(o.x), *gamma = floats(o.gamma), *beta = floats(o.beta);
@@ -49,7 +41,8 @@ void forward(const LayerNormForward& o, ThreadPool& threads) {
                          });
       const Floats center = broadcast(mean);
       const float variance = share * sum_row(width, [=](auto lanes, std::int64_t c) {
-                               const Floats d = only(lanes, lanes.load_from(from + c) - center);
+                               const Floats d =
+                                   lanes.choose(lanes.load_from(from + c) - center, zero());
                                return d * d;
                              });
       const float inverse =
@@ -95,30 +88,49 @@ void backward_data(const LayerNormBackwardData& o, ThreadPool& threads) {
   });
 }
 
+// Gradients of the parameters for kVectors vectors of columns from `c` on, side by side: the rows'
+// numbers are loaded once for all of them, and memory is read in longer stretches.
+template <int kVectors, class Lanes>
+ENGINE_INLINE void backward_columns(const LayerNormBackwardParameters& o, std::int64_t rows,
+                                    std::int64_t width, std::int64_t c, Lanes lanes) {
+  const float *x = floats(o.x) + c, *dy = floats(o.dy) + c;
+  const float *mean = floats(o.statistics), *inverse_std = mean + rows;
+  float *dgamma = floats(o.dgamma) + c, *dbeta = floats(o.dbeta) + c;
+  const bool add = o.write == Write::kAdd;
+  Floats sum[kVectors], product[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    sum[v] = add ? lanes.load_from(dbeta + v * kWidth) : zero();
+    product[v] = add ? lanes.load_from(dgamma + v * kWidth) : zero();
+  }
+  for (std::int64_t start = 0; start < rows; start += kBlockRows) {
+    Floats block_sum[kVectors] = {}, block_product[kVectors] = {};
+    for (std::int64_t r = start; r < smaller(rows, start + kBlockRows); ++r) {
+      const Floats center = broadcast(mean[r]), scale = broadcast(inverse_std[r]);
+      for (int v = 0; v < kVectors; ++v) {
+        const std::int64_t at = r * width + v * kWidth;
+        const Floats g = lanes.load_from(dy + at);
+        block_sum[v] += g;
+        block_product[v] += g * ((lanes.load_from(x + at) - center) * scale);
+      }
+    }
+    for (int v = 0; v < kVectors; ++v) sum[v] += block_sum[v], product[v] += block_product[v];
+  }
+  for (int v = 0; v < kVectors; ++v) {
+    lanes.store_to(dbeta + v * kWidth, sum[v]);
+    lanes.store_to(dgamma + v * kWidth, product[v]);
+  }
+}
+
 void backward_parameters(const LayerNormBackwardParameters& o, ThreadPool& threads) {
   const std::int64_t width = count(o.dgamma), rows = width > 0 ? count(o.x) / width : 0;
-  const float *x = floats(o.x), *dy = floats(o.dy);
-  const float *mean = floats(o.statistics), *inverse_std = mean + rows;
-  float *dgamma = floats(o.dgamma), *dbeta = floats(o.dbeta);
-  const bool add = o.write == Write::kAdd;
-  threads.run((width + kWidth - 1) / kWidth, [=](std::int64_t first, std::int64_t last, int) {
-    for_each_vector(first * kWidth, smaller(last * kWidth, width), [=](auto lanes, std::int64_t c) {
-      Floats sum = add ? lanes.load_from(dbeta + c) : zero(),
-             product = add ? lanes.load_from(dgamma + c) : zero();
-      for (std::int64_t start = 0; start < rows; start += kBlockRows) {
-        Floats block_sum = zero(), block_product = zero();
-        for (std::int64_t r = start; r < smaller(rows, start + kBlockRows); ++r) {
-          const Floats g = lanes.load_from(dy + r * width + c);
-          block_sum += g;
-          block_product += g * ((lanes.load_from(x + r * width + c) - broadcast(mean[r])) *
-                                broadcast(inverse_std[r]));
-        }
-        sum += block_sum;
-        product += block_product;
-      }
-      lanes.store_to(dbeta + c, sum);
-      lanes.store_to(dgamma + c, product);
-    });
+  threads.run((width + kWidth - 1) / kWidth, [&](std::int64_t first, std::int64_t last, int) {
+    constexpr int kVectors = 4;
+    const std::int64_t end = smaller(last * kWidth, width);
+    std::int64_t c = first * kWidth;
+    for (; c + kVectors * kWidth <= end; c += kVectors * kWidth)
+      backward_columns<kVectors>(o, rows, width, c, AllLanes{});
+    for_each_vector(
+        c, end, [&](auto lanes, std::int64_t i) { backward_columns<1>(o, rows, width, i, lanes); });
   });
 }
 
