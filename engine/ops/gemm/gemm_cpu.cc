@@ -98,29 +98,38 @@ void rows(const GemmRows& g, ThreadPool& threads, float* scratch) {
   }
 }
 
-// Column sums of columns [first, last) of a.
-void sum_columns(const GemmOuter& g, std::int64_t first, std::int64_t last) {
-  for (std::int64_t i = first; i < last; i += kWidth) {
-    const std::int64_t valid = smaller(last - i, kWidth);
-    Floats sum = g.add ? load_partial(g.a_sums + i, valid) : zero();
-    for (std::int64_t k = 0; k < g.k; ++k) sum += load_partial(g.a + k * g.a_stride + i, valid);
-    store_partial(g.a_sums + i, sum, valid);
-  }
+// Columns of one tile, as [k][columns of the tile], and their sums, which cost nothing beside that.
+template <int kVectors>
+void pack_tile(const GemmOuter& g, std::int64_t column, std::int64_t width, float* to) {
+  const float* from = g.a + column;
+  const auto left = [=](int v) { return smaller(larger(width - v * kWidth, 0), kWidth); };
+  Floats sums[kVectors];
+  for (int v = 0; v < kVectors; ++v)
+    sums[v] = g.add && g.a_sums != nullptr ? load_partial(g.a_sums + column + v * kWidth, left(v))
+                                           : zero();
+  // The last steps must not touch what is behind the tile, which may be another thread's.
+  const std::int64_t free_steps = larger(0, g.k - kWidth);
+  for (std::int64_t k = 0; k < g.k; ++k, from += g.a_stride, to += width)
+    for (int v = 0; v < kVectors; ++v) {
+      const Floats values = load_partial(from + v * kWidth, left(v));
+      sums[v] += values;
+      if (k < free_steps) {
+        store(to + v * kWidth, values);
+      } else {
+        store_partial(to + v * kWidth, values, left(v));
+      }
+    }
+  for (int v = 0; v < kVectors && g.a_sums != nullptr; ++v)
+    store_partial(g.a_sums + column + v * kWidth, sums[v], left(v));
 }
 
-// Tiles [first, last) of a's columns, each as [k][columns of the tile].
+// Tiles [first, last) of a's columns.
 void pack_a(const GemmOuter& g, const EvenCut& tiles, std::int64_t first, std::int64_t last,
             float* packed) {
-  for (std::int64_t t = first; t < last; ++t) {
-    const std::int64_t width = tiles.size(t);
-    const float* from = g.a + tiles.start(t);
-    float* to = packed + tiles.start(t) * g.k;
-    for (std::int64_t k = 0; k + kWidth < g.k; ++k, from += g.a_stride, to += width)
-      copy_few(to, from, width);
-    // The last ones must not touch the next tile, which may be another thread's.
-    for (std::int64_t k = larger(0, g.k - kWidth); k < g.k; ++k, from += g.a_stride, to += width)
-      for (std::int64_t i = 0; i < width; ++i) to[i] = from[i];
-  }
+  static_assert(kMaxStridedRows <= 2 * kWidth);
+  for (std::int64_t t = first; t < last; ++t)
+    (tiles.size(t) > kWidth ? pack_tile<2> : pack_tile<1>)(g, tiles.start(t), tiles.size(t),
+                                                           packed + tiles.start(t) * g.k);
 }
 
 void run_outer(const GemmOuter& g, const EvenCut& tiles, Range tile_range, Range panels,
@@ -155,7 +164,6 @@ void outer(const GemmOuter& g, ThreadPool& threads, float* scratch) {
   float* buffers = scratch + packed_a_floats(g.m, g.k);
   threads.run(tiles.pieces, [&](std::int64_t first, std::int64_t last, int) {
     pack_a(g, tiles, first, last, scratch);
-    if (g.a_sums != nullptr) sum_columns(g, tiles.start(first), tiles.start(last));
   });
   const bool by_panels = panels >= threads.threads();
   threads.run(
