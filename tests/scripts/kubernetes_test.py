@@ -1,18 +1,31 @@
 """The manifests of docs/examples/kubernetes: their parts fit together, their options are the program's, and they have the form
-that Kubernetes asks for (where the package kubernetes_validate is there: pip install kubernetes-validate).
+that Kubernetes (kubernetes-validate) and Kubeflow Trainer (kubeflow-trainer-api) ask for.
 
-Usage: kubernetes_test.py ENGINE FOLDER        exits with 77 (skipped) without PyYAML
+Usage: kubernetes_test.py ENGINE FOLDER
+Exits with 77 (skipped) where neither this Python nor PEER_PYTHON has these packages, after what can be said without them.
 """
+import copy
 import os
 import re
 import subprocess
 import sys
 
 try:
+    import kubernetes_validate
     import yaml
-except ImportError:
-    print("skipped: PyYAML is not installed")
-    sys.exit(77)
+    from kubeflow_trainer_api import models as trainer_api
+except ImportError as error:
+    peer = os.environ.pop("PEER_PYTHON", "")
+    if peer:
+        os.execvp(peer, [peer, *sys.argv])
+    absent = str(error)
+    try:
+        import yaml
+    except ImportError:
+        print(f"skipped: {error}")
+        sys.exit(77)
+else:
+    absent = ""
 
 engine, folder = sys.argv[1:]
 wrong = []
@@ -67,9 +80,13 @@ def check_job():
         expect(is_rank, f"pod {index}: {shown.stdout}{shown.stderr}")
     config = run([*rank["args"], "--print-config"], {**variables, "JOB_COMPLETION_INDEX": "0"})
     expect(config.returncode == 0, config.stderr)
-    if "validate" in globals():
+    if not absent:
         for document in (service, job):
-            validate(document)
+            fault = fault_to_kubernetes(document)
+            expect(not fault, f"{document['kind']}: {fault}")
+        misspelt = copy.deepcopy(job)
+        misspelt["spec"]["template"]["spec"]["subDomain"] = "digits"
+        expect(fault_to_kubernetes(misspelt), "kubernetes-validate takes a field that there is not")
 
 
 def check_train_job():
@@ -95,21 +112,38 @@ def check_train_job():
     expect("digits-node-0-0.digits:29500" in plan.stdout, plan.stdout)
     config = run([*trainer["args"], "--print-config"], {})
     expect(config.returncode == 0, config.stderr)
+    if not absent:
+        fault = fault_to_kubeflow(job)
+        expect(not fault, f"TrainJob: {fault}")
+        for field, value in (("numNodes", "two"), ("numNodez", 2)):
+            mistaken = copy.deepcopy(job)
+            mistaken["spec"]["trainer"][field] = value
+            expect(fault_to_kubeflow(mistaken), f"kubeflow-trainer-api takes {field}: {value}")
 
 
-try:
-    import kubernetes_validate
+def fault_to_kubernetes(document):
+    try:
+        kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return str(error)
+    return ""
 
-    def validate(document):
-        try:
-            kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
-        except kubernetes_validate.ValidationError as error:
-            wrong.append(f"{document['kind']}: {error}")
 
-except ImportError:
-    print("kubernetes_validate is not installed: the schema was not asked")
+def fault_to_kubeflow(document):
+    """Its model checks types, and drops fields that it does not know."""
+    try:
+        known = trainer_api.TrainerV1alpha1TrainJob.from_dict(document).to_dict()
+    except ValueError as error:
+        return str(error)
+    return "" if known == document else f"known of it is only {known}"
+
 
 check_job()
 check_train_job()
-print("\n".join(wrong) or "the manifests fit the program")
-sys.exit(1 if wrong else 0)
+if wrong:
+    print("\n".join(wrong))
+    sys.exit(1)
+if absent:
+    print(f"skipped: the schemas were not asked: {absent}")
+    sys.exit(77)
+print("the manifests fit the program, Kubernetes and Kubeflow Trainer")
