@@ -13,6 +13,9 @@
 #   --match REGEX, --exclude REGEX          only, or without, tests of these names
 #   --all                                   the tests labelled slow too
 #   --cluster                               also install SLURM and Open MPI, for the tests under real launchers (root)
+#   --readers                               also install what reads the program's files and packages elsewhere: onnxruntime,
+#                                           TensorBoard, promtool, shells, lintian ... (install_dependencies.sh --packaging,
+#                                           readers.sh); tests skip what is missing
 #   --retry                                 run a test that failed once more (tests watch clocks, and machines are shared)
 #   --build-only                            build, but run nothing
 #   -DNAME=VALUE                            for CMake, e.g. -DENGINE_CUDA_ARCHITECTURES=90a
@@ -29,7 +32,7 @@ choose() {
     *) fail "choose one of --sanitize, --clang, --coverage, --emulated and --minimal, or --minimal with --sanitize thread" ;;
   esac
 }
-install=yes run=yes slow=no packages=(--tests) filters=() targets=all options=()
+install=yes run=yes slow=no readers=no packages=(--tests) filters=() targets=all options=()
 excluded=() # labels
 while [ $# -gt 0 ]; do
   case $1 in
@@ -51,6 +54,7 @@ while [ $# -gt 0 ]; do
     --all) slow=yes ;;
     --match) filters+=(--tests-regex "$2"); shift ;;
     --cluster) packages+=(--cluster) ;;
+    --readers) readers=yes; packages+=(--packaging) ;;
     --exclude) filters+=(--exclude-regex "$2"); shift ;;
     --retry) filters+=(--repeat until-pass:2) ;;
     --build-only) run=no ;;
@@ -69,6 +73,14 @@ done
 if [ "$install" = yes ]; then
   step "Packages"
   "$root/tools/scripts/install_dependencies.sh" "${packages[@]}"
+fi
+if [ "$readers" = yes ]; then
+  step "Readers"
+  if folder=$("$root/tools/scripts/readers.sh"); then
+    export PEER_PYTHON="${PEER_PYTHON:-$folder/python/bin/python}" PATH="$PATH:$folder/programs"
+  else
+    echo "Tests that need them will be skipped."
+  fi
 fi
 
 # The thread sanitizer cannot place its shadow memory where the kernel randomises addresses widely.

@@ -7,7 +7,7 @@
 #   --clang  also clang, clang-format and clang-tidy, for the clang build and tests/scripts/lint.sh
 #   --sanitizers  also clang and its runtime libraries, for test.sh --sanitize and tests/fuzz/fuzz.sh
 #   --coverage  also gcovr, for the count of lines that tests reach
-#   --packaging  also what makes and judges packages and completion: deb_test, wheel_test, container_test and manual_test skip what they have not
+#   --packaging  also what makes and judges packages and completion; test.sh --readers installs it and more
 #   --check  install nothing; print what is missing and exit with 1 if anything is
 #   --list   print the package names and exit
 # Needs root or sudo on Debian 12. Anywhere else it prints the packages by their Debian names and stops.
