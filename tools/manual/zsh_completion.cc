@@ -26,7 +26,7 @@ std::string action_of(const OptionShape& option) {
     case Completes::kWords:
       return "(" + words + ")";
     case Completes::kWordsOrFiles:
-      return "{_alternative 'w:word:(" + words + ")' 'f:file:_files'}";
+      return "{_alternative 'w\\:word\\:(" + words + ")' 'f\\:file\\:_files'}";
     case Completes::kFiles:
       return "_files";
     case Completes::kFolders:

@@ -231,6 +231,67 @@ void expect_understood(const std::string& shell) {
 
 TEST(ZshCompletion, IsUnderstood) { expect_understood("zsh"); }
 
+// What stands on the command line of an interactive zsh after each of these texts and the tab key.
+std::vector<std::string> completed_by_zsh(const std::vector<std::string>& typed) {
+  const test_support::TemporaryDirectory folder;
+  fs::create_directories(folder / "my runs");
+  test_support::write_text(folder / "layers.toml", "");
+  test_support::write_text(folder / "_engine", engine({"completion", "zsh"}).out);
+  test_support::write_text(folder / ".zshrc", R"(
+cd $ZDOTDIR
+fpath=($ZDOTDIR $fpath)
+autoload -Uz compinit && compinit -u -D
+ready() { print ready >$ZDOTDIR/told }
+show() { print -r -- "$BUFFER" >$ZDOTDIR/told; BUFFER= }
+zle -N zle-line-init ready
+zle -N show
+bindkey '^T' show
+)");
+  test_support::write_text(folder / "driver", R"(
+zmodload zsh/zpty
+mkfifo $1/told
+exec 3<>$1/told
+zpty shell "ZDOTDIR=$1 TERM=xterm exec zsh -i"
+read -r line <&3
+for typed in ${@:2}; do
+  zpty -w -n shell $typed$'\t\x14'
+  IFS= read -r line <&3
+  print -r -- "$line"
+  while zpty -r -t shell line; do :; done
+done
+)");
+  std::vector<std::string> command{"zsh", "-f", folder / "driver", folder.path().string()};
+  command.insert(command.end(), typed.begin(), typed.end());
+  const CommandResult result = run_command(command);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::vector<std::string> lines;
+  std::istringstream text(result.out);
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(ZshCompletion, Completes) {
+  if (run_command({"sh", "-c", "command -v zsh"}).exit_code != 0)
+    GTEST_SKIP() << "zsh is not installed";
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"engine tra", "engine train "},
+      {"engine train --sync-ev", "engine train --sync-every="},
+      {"engine train --uneven j", "engine train --uneven join "},
+      {"engine train --model=gpt-n", "engine train --model=gpt-nano "},
+      {"engine train --model lay", "engine train --model layers.toml "},
+      {"engine train --save-dir m", "engine train --save-dir my\\ runs/"},
+      {"engine train --resume au", "engine train --resume auto "},
+      {"engine bench step --warm", "engine bench step --warmup="},
+      {"engine launch --nproc-per-node 2 train --uneven j",
+       "engine launch --nproc-per-node 2 train --uneven join "},
+  };
+  std::vector<std::string> typed;
+  for (const auto& [text, expected] : cases) typed.push_back(text);
+  const std::vector<std::string> lines = completed_by_zsh(typed);
+  ASSERT_EQ(lines.size(), cases.size());
+  for (std::size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(lines[i], cases[i].second);
+}
+
 TEST(FishCompletion, IsUnderstood) { expect_understood("fish"); }
 
 TEST(FishCompletion, Completes) {
