@@ -2,16 +2,18 @@
 
 Usage: read_events.py FOLDER
 """
+import io
 import sys
 
 try:
+    from PIL import Image
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams import plugin_data_pb2
 except ImportError as error:
     print(f"no tensorboard: {error}")
     sys.exit(77)
 
-events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "histograms": 0, "tensors": 0})
+events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "histograms": 0, "tensors": 0, "images": 0})
 events.Reload()
 tags = events.Tags()
 for tag in tags["scalars"]:
@@ -22,6 +24,12 @@ for tag in tags["histograms"]:
         h = event.histogram_value
         assert list(h.bucket_limit) == sorted(h.bucket_limit) and sum(h.bucket) == h.num, tag
         print("histogram", tag, event.step, int(h.num))
+for tag in tags["images"]:
+    for event in events.Images(tag):
+        picture = Image.open(io.BytesIO(event.encoded_image_string)).convert("RGB")
+        assert picture.size == (event.width, event.height), tag
+        red, green, _ = picture.getpixel((0, 0))
+        print("image", tag, event.step, *picture.size, "red" if red > green else "green")
 for tag in tags["tensors"]:
     plugin = events.SummaryMetadata(tag).plugin_data
     if plugin.plugin_name == "text":

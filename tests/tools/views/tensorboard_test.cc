@@ -179,7 +179,25 @@ TEST_F(Tensorboard, ARunThatDivergesHasFailed) {
   }));
 }
 
-// GPU figures come with --log-gpu, and nothing is written that was not asked for.
+// What --log-gpu tells of each device, by a management library that is played.
+TEST_F(Tensorboard, HasFiguresOfEachGpu) {
+  const CommandResult result = test_support::engine(
+      quick_train({"--tensorboard-dir", folder_ / "t", "--metrics", folder_ / "metrics.jsonl",
+                   "--log-gpu", "2", "--epochs", "1", "--device", "cpu"}),
+      {{"ENGINE_NVML_LIBRARY", FAKE_NVML_LIBRARY}});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  ASSERT_NO_FATAL_FAILURE(read(folder_ / "t"));
+  if (IsSkipped()) return;
+  using Values = std::map<int, double>;  // by step
+  EXPECT_EQ(scalars("gpu_0/utilization"), (Values{{2, 90}, {4, 90}}));
+  EXPECT_EQ(scalars("gpu_1/utilization"), (Values{{2, 91}, {4, 91}}));
+  EXPECT_EQ(scalars("gpu_0/memory_used"), (Values{{2, 1e9}, {4, 1e9}}));
+  EXPECT_EQ(scalars("gpu_1/watts"), (Values{{2, 412.5}, {4, 412.5}}));
+  EXPECT_EQ(scalars("gpu_0/sm_mhz").size(), 2u);
+  EXPECT_EQ(scalars("gpu_1/sm_mhz").size(), 0u);  // it does not tell
+}
+
+// Nothing is written that was not asked for.
 TEST_F(Tensorboard, IsOffUnlessAskedFor) {
   const CommandResult result =
       test_support::engine(quick_train({"--save-dir", folder_ / "run", "--epochs", "1"}));
@@ -208,6 +226,33 @@ TEST_F(Tensorboard, ShowsSamplesWithEachEvaluation) {
   expect_error(test_support::engine(quick_train({"--tensorboard-samples", "4"})), 78,
                "--tensorboard-samples requires --tensorboard or --tensorboard-dir DIR");
 }
+
+#ifdef HAS_PNG
+// The pictures can be decoded, have a frame of two pixels around the sample's 6 x 6, and it is
+// green where the table says that the model is right.
+TEST_F(Tensorboard, ReadsTheSamplesAsPictures) {
+  const CommandResult result = test_support::engine(quick_train(
+      {"--tensorboard-dir", folder_ / "t", "--tensorboard-samples", "4", "--epochs", "1"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  ASSERT_NO_FATAL_FAILURE(read(folder_ / "t"));
+  if (IsSkipped()) return;
+  int pictures = 0;
+  for (const std::string& line : lines_) {
+    std::istringstream in(line);
+    std::string kind, tag, bar, sample, row;
+    // "text samples/predictions 5 | 3 | 1 | **4** | ..."
+    in >> kind >> tag >> row >> bar >> sample;
+    if (tag != "samples/predictions" || sample.empty() ||
+        sample.find_first_not_of("0123456789") != std::string::npos)
+      continue;
+    const bool wrong = line.find("**") != std::string::npos;
+    EXPECT_TRUE(has("image samples/test_" + sample + " 5 10 10 " + (wrong ? "red" : "green")))
+        << line;
+    ++pictures;
+  }
+  EXPECT_EQ(pictures, 4);
+}
+#endif
 
 TEST_F(Tensorboard, MistakesAreSaidFirst) {
   const auto train = [&](const std::vector<std::string>& more) {
