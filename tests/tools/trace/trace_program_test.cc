@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 #include "tests/tools/commands/program.h"
 #include "tools/report/json_file.h"
 #include "tools/trace/run_trace.h"
@@ -173,6 +174,9 @@ TEST(TraceProgram, HasAllRanksOnOneAxis) {
   const Json trace = trace_of(path);
   EXPECT_EQ(trace.at("otherData").at("ranks"), 2);
   EXPECT_EQ(trace.at("otherData").at("dropped_spans").dump(), R"({"0":0,"1":0})");
+  for (const char* rank : {"0", "1"})
+    EXPECT_LE(trace.at("otherData").at("clock_error_us").at(rank).get<double>(),
+              100 * test_support::time_scale());
   const std::map<Place, std::vector<Span>> spans = spans_of(trace);
   const auto processes = names_of(trace, "process_name"), threads = names_of(trace, "thread_name");
   EXPECT_EQ(processes.size(), 2u);
