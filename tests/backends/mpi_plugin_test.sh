@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Compiles the example of a backend outside the tree and runs the conformance checks on it, under mpirun with 2, 3 and 4 ranks; and
-# trains with it by its name, where the build has it.
+# trains with it by its name, beside the program of the build and in lib/engine where it was installed.
 #
-# Usage: tests/backends/mpi_plugin_test.sh CONFORMANCE_TEST ENGINE     exits with 77 (skipped) where there is no MPI
+# Usage: tests/backends/mpi_plugin_test.sh CONFORMANCE_TEST ENGINE BUILD_FOLDER
+# Exits with 77 (skipped) where there is no MPI, and at the end where the build has none.
 set -euo pipefail
-program=$(realpath "$1") engine=$(realpath "$2")
+program=$(realpath "$1") engine=$(realpath "$2") build=$3
 root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 for tool in mpicxx mpirun; do
   command -v "$tool" >/dev/null || { echo "skipped: no $tool (Debian: openmpi-bin libopenmpi-dev)"; exit 77; }
@@ -38,15 +39,24 @@ for ranks in 2 3 4; do
   echo "$ranks ranks: $passed tests passed on each"
 done
 
-[ -e "$(dirname "$engine")/libengine_mpi.so" ] || { echo "the build has no plug-in beside the program: not tried by name"; exit 0; }
+[ -e "$(dirname "$engine")/libengine_mpi.so" ] || { echo "skipped: the build has no plug-in beside the program to train with"; exit 77; }
 train() {
-  timeout --kill-after=5 60 mpirun --oversubscribe -np 2 "$engine" train --backend mpi --model mlp --dataset glyphs --limit 2000 \
+  timeout --kill-after=5 60 mpirun --oversubscribe -np 2 "$1" train --backend mpi --model mlp --dataset glyphs --limit 2000 \
     --steps 10 --threads 1 >"$folder/train" 2>&1
 }
 export MASTER_ADDR=127.0.0.1 MASTER_PORT
 MASTER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 ENGINE_SECRET=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export ENGINE_SECRET
-train || { [ ! -s "$folder/train" ] && train; } || { cat "$folder/train"; exit 1; }
-grep -q '| backend mpi ' "$folder/train" || { cat "$folder/train"; echo "another backend than mpi"; exit 1; }
-echo "trained by --backend mpi"
+expect_trained() {
+  train "$1" || { [ ! -s "$folder/train" ] && train "$1"; } || { cat "$folder/train"; exit 1; }
+  grep -q '| backend mpi ' "$folder/train" || { cat "$folder/train"; echo "another backend than mpi"; exit 1; }
+}
+expect_trained "$engine"
+
+mkdir -p "$folder/prefix/bin"
+cp "$engine" "$folder/prefix/bin/"
+! train "$folder/prefix/bin/engine" || { echo "trained without the plug-in"; exit 1; }
+cmake --install "$build" --prefix "$folder/prefix" --component mpi >/dev/null
+expect_trained "$folder/prefix/bin/engine"
+echo "trained by --backend mpi, from the build and installed"
