@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The real program beside PyTorch: files of torch.save are compared, imported, evaluated and trained from, and what `export`
-writes is loaded by torch.load(weights_only=True) with the same bits.
+writes is loaded by torch.load(weights_only=True) with the same bits. The residual networks are those of torchvision.
 
 Usage: PEER_PYTHON=PYTHON tests/io/interchange/torch_files_test.py ENGINE
-PEER_PYTHON is an interpreter with torch. Exit code: 0, 1 with what went wrong, 77 without such an interpreter.
+PEER_PYTHON is an interpreter with torch and torchvision. Exit code: 0, 1 with what went wrong, 77 without such an interpreter (of
+torchvision alone: after all other tests).
 """
 import os
 import pathlib
@@ -120,13 +121,36 @@ def refusals(folder):
     refused({"w": torch.complex(torch.ones(2), torch.ones(2)).conj().imag}, "conjugated or negated")
 
 
+def torchvision_models(folder):
+    """tests/models/state_dicts.txt, to which the program's models are held, has torchvision's names and shapes; and weights of
+    torchvision go through the program unchanged."""
+    stored = {}
+    for line in (pathlib.Path(__file__).parents[2] / "models" / "state_dicts.txt").read_text().splitlines():
+        model, name, shape = line.split(" ", 2)
+        stored.setdefault(model, []).append((name, shape))
+    for model in ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"):
+        state = getattr(torchvision.models, model)(weights=None).state_dict()
+        assert [(name, str(list(tensor.shape))) for name, tensor in state.items()] == stored[model], model
+        if model != "resnet18":
+            continue
+        torch.save(state, folder / "theirs.pth")
+        engine("import", folder / "theirs.pth", "-o", folder / "ours.ckpt", "--model", model)
+        engine("export", folder / "ours.ckpt", "-o", folder / "back.pth")
+        back = torch.load(folder / "back.pth", weights_only=True)
+        assert back.keys() == state.keys() and all(same(back[name], state[name]) for name in state)
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
-        for test in (every_type, verify_prints_names, into_the_program_and_back, refusals):
+        tests = [every_type, verify_prints_names, into_the_program_and_back, refusals]
+        for test in tests + ([torchvision_models] if torchvision else []):
             folder = pathlib.Path(name) / test.__name__
             folder.mkdir()
             test(folder)
             print(f"{test.__name__}: passed")
+    if not torchvision:
+        print("skipped: there is no torchvision")
+        sys.exit(77)
 
 
 try:
@@ -138,5 +162,9 @@ except ImportError:
         sys.exit(77)
     os.environ["TORCH_FILES_TEST_PEER"] = "1"
     os.execvp(peer, [peer, *sys.argv])
+try:
+    import torchvision
+except ImportError:
+    torchvision = None
 ENGINE = str(pathlib.Path(sys.argv[1]).resolve())
 main()
