@@ -64,11 +64,11 @@ class OneRegister final : public backends::Register {
   backends::RegisterId id_;
 };
 
-// Process `self` of a first generation of processes 1, 2, ..., each on a host of its own. It has
-// taken a step, and wants the next generation.
+// Process `self` of a first generation of processes 1, 2, ..., each on a host of its own. It may
+// have taken a step, and wants the next generation.
 class Proposer : public testing::Test {
  protected:
-  void begin(std::uint64_t self, std::vector<std::uint64_t> numbers) {
+  void begin(std::uint64_t self, std::vector<std::uint64_t> numbers, bool has_state = true) {
     numbers_ = std::move(numbers);
     base_ = roster_of(1, numbers_);
     self_ = self;
@@ -88,7 +88,7 @@ class Proposer : public testing::Test {
     machine_->want_view(now_);
     turn();
     ASSERT_NE(machine_->take_view(), nullptr);
-    machine_->took_step(1, now_);
+    if (has_state) machine_->took_step(1, now_);
   }
 
   // All want the next generation.
@@ -116,14 +116,16 @@ class Proposer : public testing::Test {
     m.to = machine_->self().id;
     machine_->received(m, now_);
   }
-  void report(std::uint64_t from, Stage stage) { report(from, stage, ++reports_); }
-  void report(std::uint64_t from, Stage stage, std::uint64_t number) {
+  void report(std::uint64_t from, Stage stage, bool has_state = true) {
+    report(from, stage, has_state, ++reports_);
+  }
+  void report(std::uint64_t from, Stage stage, bool has_state, std::uint64_t number) {
     if (from == self_) return;
     MembershipMessage m;
     m.number = number;
     m.generation = 1;
     m.stage = stage;
-    m.has_state = true;
+    m.has_state = has_state;
     m.hears.assign(numbers_.size(), true);
     receive(m, from);
   }
@@ -280,8 +282,8 @@ TEST_F(Proposer, AnOvertakenReportChangesNothing) {
   begin(1, {1, 2, 3});
   machine_->want_view(now_);
   turn();
-  report(2, Stage::kReady, 2);
-  report(2, Stage::kTraining, 1);
+  report(2, Stage::kReady, true, 2);
+  report(2, Stage::kTraining, true, 1);
   report(3, Stage::kReady);
   turn();
   EXPECT_NE(last(Kind::kPrepare), nullptr) << "it waits for who is ready already";
@@ -296,6 +298,21 @@ TEST_F(Proposer, ProposesWhenTheFirstInOrderDoesNot) {
     report(3, Stage::kReady);
     wait(kHeartbeat);
   }
+  EXPECT_NE(last(Kind::kPrepare), nullptr);
+}
+
+// Two newcomers are more than half of the votes, but only the first member has taken a step.
+TEST_F(Proposer, WaitsForWhoHasTheStateUnlessItIsDead) {
+  begin(2, {1, 2, 3}, false);
+  report(1, Stage::kTraining);
+  machine_->want_view(now_);
+  for (int i = 0; i < 8; ++i) {
+    report(3, Stage::kReady, false);
+    wait(kHeartbeat);
+  }
+  EXPECT_EQ(last(Kind::kPrepare), nullptr) << "it may only be cut off";
+  machine_->refused(member(1).id, now_);
+  wait(kHeartbeat);
   EXPECT_NE(last(Kind::kPrepare), nullptr);
 }
 
