@@ -20,7 +20,7 @@ compile() {  # FILE OBJECT
 }
 simulate() {  # PROGRAM KIND
   local tests='*Nobody*:*AWorldOf1000*:*ADeathIn*'
-  [ "$2" = store ] || tests='*TheJobGoesOn*:Proposer.*'
+  [ "$2" = store ] || tests='*TheJobGoesOn*:*AProcessMayDie*:Proposer.*'
   ENGINE_SIMULATION_FAILURES=1 timeout 600 "$1" --gtest_filter="$tests" --gtest_fail_fast
 }
 link() { g++ -o "$@" -lgtest -lgtest_main -lsodium -lxxhash -pthread; }
@@ -93,6 +93,9 @@ swap_elastic 'with which ballot a value was accepted is forgotten' paxos \
 swap_elastic 'what is known already is learned again' paxos \
   '  if (generation_of(roster) <= generation_of(decided)) return;' \
   '  if (!roster || generation_of(roster) < generation_of(decided)) return;'
+swap_elastic 'a register keeps the first value that it has accepted' paxos \
+  '  value = proposed;' \
+  '  if (!value) value = proposed;'
 swap_elastic 'a register goes back to older decisions' paxos \
   '  if (generation_of(roster) <= generation_of(decided)) return;' \
   '  if (generation_of(roster) == generation_of(decided)) return;'
@@ -184,6 +187,12 @@ swap_elastic 'answers to earlier ballots count' membership_candidate \
 swap_elastic 'a late promise is an acceptance' membership_candidate \
   'proposal_->accepting != accepted' \
   'false'
+swap_elastic 'an answer that comes again is a second vote' membership_candidate \
+  '  p.granted.insert(m.reg);' \
+  '  if (!p.granted.insert(m.reg).second && p.base) {
+    for (const Member& other : p.base->members)
+      if (p.granted.insert(other.reg).second) break;
+  }'
 swap_elastic 'one register decides' membership_candidate \
   'p.base ? is_quorum(*p.base, p.granted)' \
   'p.base ? !p.granted.empty()'
@@ -200,6 +209,9 @@ swap_elastic 'who is outbid goes on' membership_candidate \
   '  if (proposal_ && m.ballot == proposal_->ballot) back_off();
 ' \
   ''
+swap_elastic 'an outbid of an earlier attempt ends this one' membership_candidate \
+  '  if (proposal_ && m.ballot == proposal_->ballot) back_off();' \
+  '  if (proposal_) back_off();'
 swap_elastic 'attempts follow each other at once' membership_candidate \
   '  next_attempt_ =
       now_ + attempts_ *' \
@@ -245,6 +257,16 @@ swap_elastic 'all members are said to be heard' membership_machine \
 swap_elastic 'newcomers that are heard are not reported' membership_machine \
   'm.hears_others.push_back(id);' \
   ';'
+swap_elastic 'an overtaken report is taken in' membership_machine \
+  '  if (m.number < peer.reports) return;' \
+  ''
+swap_elastic 'reports are numbered backwards' membership_machine \
+  'm.number = ++reports_;' \
+  'm.number = --reports_;'
+swap_elastic 'each turn of a member counts as behind a pause' membership_machine \
+  '  last_turn_ = now;
+' \
+  ''
 swap_elastic 'the generation of a report is not taken in' membership_machine \
   '  peer.generation = m.generation;' \
   ''
@@ -519,7 +541,8 @@ plant_elastic "fewer than MIN go on" membership_candidate 's/>= options_.least &
 plant_elastic "who leaves does not say so" membership_machine 's/^  if \(leaving_\) return parting_ .*//'
 plant_elastic "who waits is not told of others that wait" membership_machine 's/^  if \(misses_others .*//'
 plant_in "$simulation" elastic "each process has a register of its own" elastic_process \
-  's/^    change\(host\(\).state\);/    change(own);/; s/^  std::vector<backends::MemberId> ids;/&  backends::AcceptorState own;/'
+  's/= this->host\(\);/= own;/; s/^  std::vector<backends::MemberId> ids;/&  ElasticWorld::Host own;/'
+plant_in "$simulation" elastic "a write that failed counts as kept" elastic_process 's/(host.is_torn\)\)) return false;/\1 return true;/'
 
 parallel -n 5 bash -c 'try "$@"' _ <"$work/plants" | tee "$work/results"
 count() { grep -c "^$1" "$work/results" || true; }
