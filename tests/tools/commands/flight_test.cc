@@ -48,11 +48,12 @@ class Rank {
                                                     DType::kF32, ReduceOp::kSum));
   }
   FlightRecorder& recorder() { return recorder_; }
-  void write(const TemporaryDirectory& folder) const {
+  void write(const TemporaryDirectory& folder,
+             const std::vector<std::string>& membership = {}) const {
     test_support::write_text(
         folder / ("flight_rank_" + std::to_string(rank_) + ".json"),
         recorder_.to_json({rank_, world_, 100 + rank_, "n" + std::to_string(rank_), "gloo",
-                           "it \"broke\"\n\x1b[31m", "step 7"}));
+                           "it \"broke\"\n\x1b[31m", "step 7", membership}));
   }
 
  private:
@@ -124,6 +125,27 @@ TEST(Flight, CallsThatNoMemberMadeAreToldApart) {
                             "rank 1: no call recorded"});
 }
 
+TEST(Flight, AnElasticJobsRecordsTellHowItsRanksChanged) {
+  const TemporaryDirectory folder;
+  const std::vector<std::string> changes{
+      "2026-01-02T03:04:05Z generation 1: 3 ranks (the same)",
+      "2026-01-02T03:05:05Z generation 2: 2 ranks (process 7 on \"n\x1b[31m\" left)"};
+  Rank(0, 2, 3).write(folder, changes);
+  Rank(1, 2, 3).write(folder);  // it has come since
+  const std::vector<FlightRecord> read = read_flight_records(folder.path().string());
+  ASSERT_EQ(read.size(), 2u);
+  ASSERT_EQ(read[0].membership.size(), 2u);
+  EXPECT_EQ(read[0].membership[0], changes[0]);
+  EXPECT_TRUE(read[1].membership.empty());
+  const CommandResult text = inspect(folder.path().string());
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  expect_parts(text.out,
+               {"\n  " + changes[0] + "\n  2026-01-02T03:05:05Z generation 2: 2 ranks ("});
+  EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
+  const CommandResult json = inspect(folder.path().string(), {"--format", "json"});
+  expect_parts(json.out, {"\"membership\":[\"" + changes[0] + "\","});
+}
+
 void expect_refused(const TemporaryDirectory& folder, const std::vector<std::string>& words) {
   const CommandResult result = inspect(folder.path().string());
   EXPECT_EQ(result.exit_code, 65) << result.out << result.err;
@@ -161,6 +183,15 @@ TEST(Flight, DamagedFilesAreOneClearLine) {
   expect_refused(folder, {"longer than"});
   test_support::write_text(path, std::string(1 << 20, '['));
   expect_refused(folder, {"invalid JSON"});
+  zero.write(folder, {"generation 1"});
+  const std::string elastic = test_support::read_text(path);
+  for (const char* bad : {"[7]", "\"generation 1\"", "{}"}) {
+    std::string text = elastic;
+    const std::string list = "[\"generation 1\"]";
+    ASSERT_NE(text.find(list), std::string::npos);
+    test_support::write_text(path, text.replace(text.find(list), list.size(), bad));
+    expect_refused(folder, {"membership"});
+  }
   test_support::write_text(path, sound);
   Rank(1, 3, 1).write(folder);
   expect_refused(folder, {"of a world of 3", "of 2"});

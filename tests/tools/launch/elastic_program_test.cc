@@ -135,6 +135,31 @@ TEST_F(ElasticProgram, ALauncherGoesOnWithoutAWorkerThatHasLeft) {
   EXPECT_EQ(launcher->wait(), 128 + SIGTERM);
 }
 
+TEST_F(ElasticProgram, TheFlightRecordOfARankThatIsLeftAloneTellsHowTheOthersWent) {
+  // Time to meet, and for the last one to wait.
+  const std::string patience = std::to_string(test_support::deadline_ms(3000) / 1000.0);
+  const std::string flight = folder_ / "flight";
+  const Words words =
+      train({"--elastic", "2:3", "--init-method", "tcp://127.0.0.1:" + std::to_string(free_port()),
+             "--rdzv-timeout", patience, "--flight-dir", flight, "--log-ranks", "all"});
+  const auto left = start(words), second = start(words), third = start(words);
+  const auto says = [&](const std::string& line) {
+    return eventually([&] { return left->out().find(line) != std::string::npos; });
+  };
+  ASSERT_TRUE(says("Step [")) << left->out() << left->err();
+  const auto gone = [](const Running& r) { return "process " + std::to_string(r.pid()) + " on "; };
+  const std::string first_gone = gone(*third);
+  ASSERT_EQ(kill(third->pid(), SIGKILL), 0);
+  ASSERT_TRUE(says("membership: 2 ranks (" + first_gone)) << left->out() << left->err();
+  ASSERT_EQ(kill(second->pid(), SIGKILL), 0);
+  EXPECT_EQ(left->wait(), 69);
+  EXPECT_CONTAINS(left->err(), flight);
+  const CommandResult r = run_command({engine_binary(), "inspect", "--flight", flight});
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_CONTAINS(r.out, "generation 1: 3 ranks");
+  EXPECT_CONTAINS(r.out, "generation 2: 2 ranks (" + first_gone);
+}
+
 TEST_F(ElasticProgram, NumbersOfRanksAreRefused) {
   Words words{engine_binary(), "train",     "--model", "mlp",          "--dataset",
               "synthetic",     "--elastic", "1:2",     "--world-size", "2"};
