@@ -1,8 +1,10 @@
 // Elastic jobs of the real program: ranks that are asked to leave, and what is refused.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <fstream>
+#include <map>
 #include <memory>
 #include <sstream>
 
@@ -158,6 +160,61 @@ TEST_F(ElasticProgram, TheFlightRecordOfARankThatIsLeftAloneTellsHowTheOthersWen
   EXPECT_EQ(r.exit_code, 0) << r.err;
   EXPECT_CONTAINS(r.out, "generation 1: 3 ranks");
   EXPECT_CONTAINS(r.out, "generation 2: 2 ranks (" + first_gone);
+}
+
+// A node is lost, launcher and all, and started again: whichever it was.
+TEST_F(ElasticProgram, ANodeThatIsLostAndStartedAgainIsTakenIn) {
+  const std::string secret = folder_ / "secret", whole = folder_ / "whole";
+  test_support::write_text(secret, std::string(64, '5'));
+  chmod(secret.c_str(), 0600);
+  const auto training = [&](const std::string& run) {
+    return train({"--steps", "1000", "--batch-size", "24", "--reduction-order", "canonical",
+                  "--save-dir", run});
+  };
+  Words alone{engine_binary()};
+  for (const std::string& word : training(whole)) alone.push_back(word);
+  ASSERT_EQ(run_command(alone, {}, 60'000).exit_code, 0);
+  for (const int lost : {1, 0}) {
+    const std::string run = folder_ / ("lost-" + std::to_string(lost)),
+                      port = std::to_string(free_port());
+    const auto node = [&](int rank) {
+      Words words{engine_binary(),    "launch",
+                  "--nnodes",         "1:2",
+                  "--node-rank",      std::to_string(rank),
+                  "--nproc-per-node", "1",
+                  "--master-addr",    "127.0.0.1",
+                  "--master-port",    port,
+                  "--rdzv-id",        "job-" + port};
+      for (const std::string& word : training(run)) words.push_back(word);
+      return std::make_unique<Running>(
+          words, std::map<std::string, std::string>{{"ENGINE_SECRET_FILE", secret}});
+    };
+    auto stays = node(1 - lost), goes = node(lost);
+    ASSERT_TRUE(eventually([&] {
+      return (stays->out() + goes->out()).find("Step [") != std::string::npos;
+    })) << stays->err()
+        << goes->err();
+    goes.reset();  // its guard ends the rank
+    ASSERT_TRUE(eventually([&] {
+      return stays->out().find("membership: 1 rank (") != std::string::npos;
+    })) << stays->out()
+        << stays->err();
+    // So that the job does not end before the node is back.
+    const std::vector<pid_t> rank = workers_of(stays->pid());
+    ASSERT_EQ(rank.size(), 1u);
+    ASSERT_EQ(kill(rank.front(), SIGSTOP), 0);
+    const auto again = node(lost);
+    EXPECT_TRUE(eventually([&] {
+      return again->err().find("last known ranks do not answer") != std::string::npos;
+    })) << again->err();
+    ASSERT_EQ(kill(rank.front(), SIGCONT), 0);
+    EXPECT_EQ(again->wait(), 0) << again->err();
+    EXPECT_EQ(stays->wait(), 0) << stays->err();
+    EXPECT_CONTAINS(stays->out(), "membership: 2 ranks (");
+    const CommandResult same =
+        run_command({engine_binary(), "verify", "--only", "all", whole, run});
+    EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
+  }
 }
 
 TEST_F(ElasticProgram, NumbersOfRanksAreRefused) {
