@@ -73,16 +73,12 @@ pid_t WorkerGroup::fork_worker(const std::function<int()>& child) {
 
 // Not while all are asked to stop, or when the job is done.
 void WorkerGroup::plan_again(int index) {
-  constexpr auto kFirstPause = std::chrono::milliseconds(250), kLongestPause = kFirstPause * 128;
-  constexpr auto kLongLife = std::chrono::seconds(60);
   if (!rules_.again || outcome_.stop_signal != 0 || outcome_.killed || orderly_end_) return;
   Again& again = again_[static_cast<std::size_t>(index)];
   again.child = rules_.again(index, outcome_.ends[static_cast<std::size_t>(index)]);
   if (!again.child) return;
   const auto now = Clock::now();
-  if (now - again.forked > kLongLife) again.tries = 0;
-  again.due = now + std::min(kFirstPause * (1 << std::min(again.tries, 16)), kLongestPause);
-  ++again.tries;
+  again.due = now + again.pause.next(now - again.forked);
   std::erase(failures_, index);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tools/workers/guard_process.h"
+#include "tools/workers/respawn_pause.h"
 #include "tools/workers/signal_inbox.h"
 
 namespace tools {
@@ -83,7 +84,7 @@ class WorkerGroup {
  private:
   using Clock = std::chrono::steady_clock;
   struct Again {  // a worker that is to be forked again
-    int tries = 0;
+    RespawnPause pause;
     Clock::time_point forked{}, due{};
     std::function<int()> child;
   };

@@ -20,6 +20,7 @@
 #include "tools/report/exit_codes.h"
 #include "tools/report/shell_text.h"
 #include "tools/workers/line_splitter.h"
+#include "tools/workers/respawn_pause.h"
 #include "tools/workers/worker_failure.h"
 
 namespace tools {
@@ -108,6 +109,17 @@ TEST(NodeCount, OneOrARange) {
         message_of<io::ConfigError>([&] { static_cast<void>(parse_node_count(bad, "--nnodes")); });
     EXPECT_CONTAINS(text, "--nnodes");
   }
+}
+
+TEST(RespawnPause, DoublesFromFailureToFailureAndForgivesWhoHasWorked) {
+  using std::chrono::milliseconds, std::chrono::seconds;
+  RespawnPause pause;
+  for (const int expected : {250, 500, 1000, 2000, 4000, 8000, 16'000, 32'000, 32'000, 32'000})
+    EXPECT_EQ(pause.next(milliseconds(10)), milliseconds(expected));
+  EXPECT_EQ(pause.next(seconds(60)), seconds(32));
+  EXPECT_EQ(pause.next(seconds(61)), milliseconds(250));
+  EXPECT_EQ(pause.next(seconds(0)), milliseconds(500));
+  for (int i = 0; i < 100; ++i) EXPECT_LE(pause.next(seconds(1)), seconds(32));
 }
 
 std::vector<std::string> cut(const std::vector<std::string>& parts, int seconds_between = 0) {
