@@ -7,13 +7,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <future>
 #include <random>
 #include <set>
 
+#include "engine/train/saving/weights.h"
 #include "tests/engine/train/changing_ranks.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
+#include "tools/session/session_parts.h"
 
 namespace {
 
@@ -287,5 +290,93 @@ INSTANTIATE_TEST_SUITE_P(
                     Options{{"sync", "slowmo"}, {"sync-every", "4"}, {"average-state", "momentum"}},
                     Options{{"compress", "topk"}, {"topk-ratio", "0.2"}},
                     Options{{"compress", "powersgd"}}, Options{{"compress", "bf16"}}));
+
+// Three ranks average after step 4. They take the samples in turn: the 26 of steps 5 and 6, which
+// are the 53rd to the 78th, are 8 for the first rank and 9 for each of the others.
+const Options kThirteen{
+    {"dtype", "f64"}, {"steps", "20"}, {"batch-size", "13"}, {"synthetic-size", "600"}};
+
+std::vector<double> numbers(const std::vector<io::NamedArray>& arrays, io::Section section) {
+  std::vector<double> all;
+  for (const io::NamedArray& array : arrays) {
+    if (array.section != section) continue;
+    const auto before = all.size(), count = array.data.size() / sizeof(double);
+    all.resize(before + count);
+    std::memcpy(all.data() + before, array.data.data(), count * sizeof(double));
+  }
+  return all;
+}
+
+std::vector<double> parameters_of(const tools::SessionModel& model) {
+  return numbers(engine::export_state(model.state, {}), io::Section::kParameter);
+}
+
+class ExactAveragingOfChangingRanks : public testing::TestWithParam<Options> {};
+
+// A rank dies after step 5, when the others are in step 6 and cannot know. What the lost rank did
+// since the averaging is in no mean.
+TEST_P(ExactAveragingOfChangingRanks, IsTheMeanOfWhoIsLeftByTheSamplesThatEachHasSeen) {
+  using Section = io::Section;
+  Job job(with(with(kThirteen, {{"sync-every", "4"}}), GetParam()), 3);
+  job.join(3);
+  job.until_death(1, 5);
+  const tools::Carried &first = job.kept_by(0), &second = job.kept_by(1);
+  ASSERT_EQ(first.image.state.value().global_step, 6);
+  ASSERT_EQ(second.image.state.value().global_step, 6);
+  EXPECT_EQ(first.image.apart, 8);
+  EXPECT_EQ(second.image.apart, 9);
+  const std::vector<double> a = parameters_of(*first.model), b = parameters_of(*second.model);
+  ASSERT_NE(a, b);
+  std::vector<double> mean(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) mean[i] = a[i] * (8.0 / 17) + b[i] * (9.0 / 17);
+  const std::vector<double> outer = numbers(first.image.state.value().arrays, Section::kAveraging);
+  EXPECT_EQ(outer, numbers(second.image.state.value().arrays, Section::kAveraging));
+
+  job.join(1);
+  ASSERT_TRUE(job.until_pause(6));
+  const std::vector<io::Checkpoint>& begin = job.beginnings();
+  ASSERT_EQ(begin.size(), 3u);
+  for (const io::Checkpoint& rank : begin) {
+    EXPECT_EQ(rank.global_step, 6);
+    EXPECT_EQ(numbers(rank.arrays, Section::kParameter), mean);
+    EXPECT_EQ(numbers(rank.arrays, Section::kAveraging), outer);
+  }
+  // Momenta are each rank's own; the newcomer has those of the first.
+  const auto momentum = [&](std::size_t rank) {
+    return numbers(begin[rank].arrays, Section::kOptimizer);
+  };
+  EXPECT_NE(momentum(0), momentum(1));
+  EXPECT_EQ(momentum(0), momentum(2));
+  EXPECT_EQ(outer.empty(), GetParam().at("sync") == "params");
+  EXPECT_TRUE(outer.empty() || std::ranges::any_of(outer, [](double v) { return v != 0; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, ExactAveragingOfChangingRanks,
+                         testing::Values(Options{{"sync", "params"}}, Options{{"sync", "diloco"}},
+                                         Options{{"sync", "slowmo"}}),
+                         [](const auto& p) { return p.param.at("sync"); });
+
+// Each rank keeps its error feedback; that of a rank that joins begins at zero.
+TEST(CompressionOfChangingRanks, GivesNobodyTheErrorFeedbackOfAnother) {
+  Job job(with(kThirteen, {{"dtype", "f32"}, {"compress", "topk"}, {"topk-ratio", "0.1"}}), 3);
+  job.join(3);
+  job.until_death(1, 6);
+  const auto feedback = [](const io::Checkpoint& state) {
+    std::vector<std::vector<std::byte>> all;
+    for (const io::NamedArray& array : state.arrays)
+      if (array.section == io::Section::kAveraging) all.push_back(array.data);
+    return all;
+  };
+  const auto first = feedback(job.kept_by(0).image.state.value()),
+             second = feedback(job.kept_by(1).image.state.value());
+  ASSERT_FALSE(first.empty());
+  EXPECT_NE(first, second);
+  job.join(1);
+  ASSERT_TRUE(job.until_pause(8));
+  EXPECT_EQ(feedback(job.beginnings().at(0)), first);
+  EXPECT_EQ(feedback(job.beginnings().at(1)), second);
+  for (const std::vector<std::byte>& array : feedback(job.beginnings().at(2)))
+    EXPECT_TRUE(std::ranges::all_of(array, [](std::byte b) { return b == std::byte{0}; }));
+}
 
 }  // namespace

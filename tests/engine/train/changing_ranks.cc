@@ -75,6 +75,7 @@ std::vector<session_runner::RankResult> Job::to_the_end() {
 void Job::run(const std::function<void(int rank, std::int64_t step)>& act) {
   const int world = static_cast<int>(ranks_.size());
   results_.assign(ranks_.size(), {});
+  beginnings_.assign(ranks_.size(), {});
   const auto body = [&](std::unique_ptr<backends::Group> group) {
     const int rank = group->rank();
     const auto own = static_cast<std::size_t>(rank);
@@ -84,6 +85,7 @@ void Job::run(const std::function<void(int rank, std::int64_t step)>& act) {
       options.keeping.before_write = before_write_;
       tools::TrainSession session(options, *group, nullptr, ranks_[own].get());
       static_cast<void>(session.start_state());
+      beginnings_[own] = session_runner::whole_state(session.state());
       if (rank == 0) scale_line_ = session.scale_line();
       std::int64_t done = session.state().progress.global_step;
       session.add_observer(std::make_unique<AfterEachStep>(

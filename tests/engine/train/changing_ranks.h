@@ -31,6 +31,11 @@ class Job {
   // has done.
   std::vector<std::int64_t> until_failure();
   std::vector<session_runner::RankResult> to_the_end();
+  // What a rank has kept of the group before, and with what each rank has begun in the last one.
+  const tools::Carried& kept_by(int rank) const {
+    return *ranks_.at(static_cast<std::size_t>(rank));
+  }
+  const std::vector<io::Checkpoint>& beginnings() const { return beginnings_; }
   int world_size() const { return static_cast<int>(ranks_.size()); }
   const std::string& scale_line() const { return scale_line_; }  // of the last group
 
@@ -40,6 +45,7 @@ class Job {
   tools::RunConfig config_;
   std::vector<std::unique_ptr<tools::Carried>> ranks_;
   std::vector<session_runner::RankResult> results_;
+  std::vector<io::Checkpoint> beginnings_;
   std::int64_t pause_at_ = -1;
   bool paused_ = false;
   std::function<void()> before_write_;
