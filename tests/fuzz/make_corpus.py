@@ -200,7 +200,7 @@ def run(engine):
                        cwd=folder, check=True, stdout=subprocess.DEVNULL)
         record = json.loads((folder / "run/run.json").read_text())
         for start in record["starts"]:
-            start.update(hosts=["n1"], command="engine train")
+            start.update(hosts=["n1"], command="engine train", machines=[{"ranks": [0], "cpu": "a CPU", "threads": "1"}])
         write("run_record", "one", json.dumps(record).replace(str(folder), "folder"))
         status = json.loads((folder / "run/status.json").read_text())
         status.update(host="n1", pid=42, process_space="n1's", start_time=1)

@@ -76,10 +76,6 @@ std::vector<std::string> gpus() {
   return names;
 }
 
-std::int64_t total_memory() {
-  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-}
-
 std::int64_t free_shared_memory() {
   struct statvfs space {};
   return statvfs("/dev/shm", &space) == 0
@@ -160,7 +156,7 @@ HostFacts host_facts(const backends::Group& group) {
   f.cores = machine.cores;
   f.allowed_cores = machine.allowed_cores;
   f.load = machine.load;
-  f.memory_bytes = total_memory();
+  f.memory_bytes = machine.memory_bytes;
   f.shared_memory_free = free_shared_memory();
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0)

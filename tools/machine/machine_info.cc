@@ -21,10 +21,23 @@ std::string cpu_name() {
   return "unknown CPU";
 }
 
+std::string system_name() {
+  std::ifstream file("/etc/os-release");
+  constexpr std::string_view kKey = "PRETTY_NAME=";
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(kKey)) {
+      std::string name = line.substr(kKey.size());
+      std::erase_if(name, [](char c) { return c == '"' || c == '\''; });
+      return name;
+    }
+  return "";
+}
+
 }  // namespace
 
 MachineInfo machine_info() {
-  MachineInfo info{.host = backends::host_name(), .cpu = cpu_name(), .kernel = {}};
+  MachineInfo info{
+      .host = backends::host_name(), .cpu = cpu_name(), .kernel = {}, .system = system_name()};
   utsname name{};
   if (uname(&name) == 0) info.kernel = std::string(name.sysname) + " " + name.release;
   info.cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
@@ -32,6 +45,7 @@ MachineInfo machine_info() {
   CPU_ZERO(&allowed);
   info.allowed_cores =
       sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : info.cores;
+  info.memory_bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   double load[1] = {0};
   if (getloadavg(load, 1) == 1) info.load = load[0];
   return info;

@@ -1,14 +1,16 @@
-// Description of this host for reports: CPU, cores, load, build.
+// Description of this host for reports: CPU, cores, memory, system, load, build.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace tools {
 
 struct MachineInfo {
-  std::string host, cpu, kernel;
-  int cores = 0, allowed_cores = 0;  // online; those that this process may use
-  double load = 0;                   // average of the last minute
+  std::string host, cpu, kernel, system;  // system: "Debian GNU/Linux 12 (bookworm)"
+  int cores = 0, allowed_cores = 0;       // online; those that this process may use
+  std::int64_t memory_bytes = 0;
+  double load = 0;  // average of the last minute
 };
 MachineInfo machine_info();
 

@@ -51,7 +51,14 @@ void write(base::JsonWriter& json, const RunData& data) {
 void write(base::JsonWriter& json, const RunStart& start) {
   json.begin_object().member("time", start.time).member("program", start.program);
   json.member("command", as_utf8(start.command)).member("ranks", start.hosts.size());
-  json.member("hosts", start.hosts).member("step", start.step);
+  json.member("hosts", start.hosts).member("backend", start.backend);
+  json.key("machines").begin_array();
+  for (const RunMachine& machine : start.machines) {
+    json.begin_object().member("ranks", machine.ranks);
+    for (const auto& [name, text] : machine.facts) json.member(name, as_utf8(text));
+    json.end_object();
+  }
+  json.end_array().member("step", start.step);
   json.member("changed", start.changed).end_object();
 }
 
@@ -87,13 +94,28 @@ RunData read_data(const Json& object, const std::string& where) {
   return data;
 }
 
+RunMachine read_machine(const Json& object, const std::string& where) {
+  RunMachine machine;
+  for (const Json& rank : list_member(object, "ranks", where))
+    machine.ranks.push_back(rank.is_number_integer() ? rank.get<int>() : -1);
+  for (const auto& [name, value] : object.items())
+    if (name != "ranks") machine.facts[name] = text_member(object, name.c_str(), where);
+  return machine;
+}
+
 RunStart read_start(const Json& object, const std::string& where) {
-  return {.time = text_member(object, "time", where),
-          .program = text_member(object, "program", where),
-          .command = text_member(object, "command", where),
-          .hosts = texts(list_member(object, "hosts", where), where + ": hosts"),
-          .step = count_member(object, "step", where),
-          .changed = texts(list_member(object, "changed", where), where + ": changed")};
+  RunStart start{.time = text_member(object, "time", where),
+                 .program = text_member(object, "program", where),
+                 .command = text_member(object, "command", where),
+                 .hosts = texts(list_member(object, "hosts", where), where + ": hosts"),
+                 .step = count_member(object, "step", where),
+                 .changed = texts(list_member(object, "changed", where), where + ": changed")};
+  // Earlier versions wrote neither.
+  if (object.contains("backend")) start.backend = text_member(object, "backend", where);
+  if (object.contains("machines"))
+    for (const Json& machine : list_member(object, "machines", where))
+      start.machines.push_back(read_machine(machine, where + ": machines"));
+  return start;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,21 @@ struct RunData {
   std::string vocabulary;           // text: the byte of each token id
 };
 
+// What ranks compute on: those of equal machines, which have equal threads and devices.
+struct RunMachine {
+  std::vector<int> ranks;
+  // "cpu", "threads", "memory", ..., for people; session/machine_facts.cc says which.
+  std::map<std::string, std::string> facts;
+};
+
 // One call of `engine train` on the run: the first, and each that resumed it.
 struct RunStart {
-  std::string time, program, command;  // UTC; version and commit; as typed
-  std::vector<std::string> hosts;      // of the ranks, in their order
-  std::int64_t step = 0;               // it began at
-  std::vector<std::string> changed;    // "lr 0.05 -> 0.01 (--lr)"
+  std::string time, program, command;     // UTC; version and commit; as typed
+  std::vector<std::string> hosts;         // of the ranks, in their order
+  std::string backend = {};               // "shm"; "" where an earlier version wrote the record
+  std::vector<RunMachine> machines = {};  // likewise none
+  std::int64_t step = 0;                  // it began at
+  std::vector<std::string> changed;       // "lr 0.05 -> 0.01 (--lr)"
 };
 
 struct RunRecord {

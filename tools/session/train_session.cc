@@ -18,6 +18,7 @@
 #include "tools/session/averaging_choice.h"
 #include "tools/session/best_choice.h"
 #include "tools/session/dry_run.h"
+#include "tools/session/machine_facts.h"
 #include "tools/session/sample_statement.h"
 #include "tools/session/session_parts.h"
 #include "tools/session/shown_samples.h"
@@ -80,6 +81,7 @@ struct TrainSession::Impl {
         data_digest(digest_of_data(o.keeping, data)),
         own_model(make_model()),
         model(*own_model),
+        machines(gather_machines(*control, compute, model.pool.physical_threads())),
         wires(o, compute, g, model.graph),
         work(make_work(o, compute, g, data, model, wires, *control)),
         policy(make_policy(o, g, model, wires)),
@@ -250,6 +252,7 @@ struct TrainSession::Impl {
   const std::string data_digest;
   const std::shared_ptr<SessionModel> own_model;
   SessionModel& model;
+  const std::vector<RunMachine> machines;
   const SessionWires wires;
   const std::unique_ptr<engine::StepWork> work;
   const std::unique_ptr<engine::AveragingPolicy> policy;
@@ -407,6 +410,7 @@ std::vector<std::string> TrainSession::data_warnings() const {
   return warnings;
 }
 
+const std::vector<RunMachine>& TrainSession::machines() const { return impl_->machines; }
 const std::string& TrainSession::processors_notice() const { return impl_->processors; }
 
 std::string TrainSession::sampler_line() const {

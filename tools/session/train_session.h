@@ -11,6 +11,7 @@
 #include "backends/group.h"
 #include "engine/train/trainer.h"
 #include "io/data/sources/images/augmentation.h"
+#include "tools/run/run_record.h"
 #include "tools/session/session_data.h"
 #include "tools/session/session_options.h"
 #include "tools/session/shown_samples.h"
@@ -58,6 +59,8 @@ class TrainSession {
   std::vector<std::string> data_warnings() const;
   // "" where all ranks compute with the same instruction set.
   const std::string& processors_notice() const;
+  // What each rank computes on, for the run's record; the same on every rank.
+  const std::vector<RunMachine>& machines() const;
   // With --check-sampler: what it has proved; else "".
   std::string sampler_line() const;
   // With --shard file: which training samples are each rank's; else none.

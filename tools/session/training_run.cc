@@ -246,6 +246,8 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
                  .program = ENGINE_VERSION " " ENGINE_COMMIT,
                  .command = command_,
                  .hosts = {},
+                 .backend = group_.backend(),
+                 .machines = session.machines(),
                  .step = step,
                  .changed = changed_};
   for (const backends::PeerInfo& peer : group_.peers()) start.hosts.push_back(peer.host);

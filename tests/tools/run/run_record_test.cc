@@ -30,6 +30,9 @@ tools::RunRecord sample() {
                       .program = "engine 1",
                       .command = "engine train",
                       .hosts = {"n1", "n2"},
+                      .backend = "gloo",
+                      .machines = {{.ranks = {0}, .facts = {{"cpu", "A \xff"}, {"threads", "4"}}},
+                                   {.ranks = {1}, .facts = {{"cpu", "B"}}}},
                       .step = 0,
                       .changed = {}},
                      {.time = "2026-01-03T03:04:05Z",
@@ -48,6 +51,25 @@ TEST(RunRecord, ReadsBackWhatItWrote) {
   expected.data.folder = "/data/\xEF\xBF\xBD";  // JSON holds no bytes that are not UTF-8
   EXPECT_EQ(tools::run_record_json(read, true), tools::run_record_json(expected, true));
   EXPECT_EQ(read.data.vocabulary, expected.data.vocabulary);
+  ASSERT_EQ(read.starts.at(0).machines.size(), 2u);
+  EXPECT_EQ(read.starts[0].backend, "gloo");
+  EXPECT_EQ(read.starts[0].machines[0].facts.at("threads"), "4");
+  EXPECT_EQ(read.starts[0].machines[1].ranks, std::vector<int>{1});
+}
+
+TEST(RunRecord, OfAnEarlierVersionKnowsNothingOfItsMachines) {
+  const test_support::TemporaryDirectory folder;
+  test_support::write_text(
+      folder / "run.json",
+      R"({"schema":1,"run":"r","model":"mlp","definition":"","data":{"name":"d","folder":"",)"
+      R"("train":1,"test":0,"classes":2,"shape":[1],"normalization":"unit","digest":""},)"
+      R"("options":{},"starts":[{"time":"t","program":"engine 0","command":"engine train",)"
+      R"("ranks":1,"hosts":["n1"],"step":0,"changed":[]}]})");
+  const tools::RunRecord read = tools::read_run_record(folder.path().string());
+  ASSERT_EQ(read.starts.size(), 1u);
+  EXPECT_EQ(read.starts[0].hosts, std::vector<std::string>{"n1"});
+  EXPECT_EQ(read.starts[0].backend, "");
+  EXPECT_TRUE(read.starts[0].machines.empty());
 }
 
 TEST(RunRecord, ADamagedOneIsNamed) {
