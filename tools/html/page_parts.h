@@ -43,7 +43,7 @@ th,td{text-align:left;padding:.25rem .7rem .25rem 0;
 border-bottom:1px solid var(--line);vertical-align:top}
 td{font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 details{margin:.3rem 0}summary{cursor:pointer;color:var(--dim);font-size:13px}
-code{font-size:.92em;overflow-wrap:anywhere}
+code{font-size:.92em;overflow-wrap:anywhere}.word{display:inline-block;max-width:100%}
 h3{font-size:1rem;margin:1.2rem 0 .3rem}
 table.confusion td,table.confusion th{padding:.25rem .5rem;text-align:right;
 white-space:nowrap;overflow-wrap:normal}

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "io/base/text_parts.h"
+#include "tools/html/environment_table.h"
 #include "tools/html/page_parts.h"
 #include "tools/html/svg_chart.h"
 #include "tools/machine/build_info.h"
@@ -24,6 +25,25 @@ std::string name_of(const RunHistory& run) {
   const std::size_t slash = run.folder.find_last_not_of('/');
   const std::string path = run.folder.substr(0, slash + 1);
   return path.substr(path.find_last_of('/') + 1);
+}
+
+// A browser would end a line behind the hyphens of an option.
+std::string words_html(const std::string& command) {
+  std::string out;
+  for (const std::string& word : base::split_text(command, ' '))
+    out += (out.empty() ? "" : " ") + ("<span class=\"word\">" + html_text(word)) + "</span>";
+  return out;
+}
+
+// "n1 (2 ranks), n2 (2 ranks)"
+std::string hosts_text(const std::vector<std::string>& hosts) {
+  std::vector<std::string> parts;
+  for (std::size_t first = 0, end = 0; first < hosts.size(); first = end) {
+    for (end = first + 1; end < hosts.size() && hosts[end] == hosts[first];) ++end;
+    parts.push_back(hosts[first] +
+                    (end - first == 1 ? "" : " (" + std::to_string(end - first) + " ranks)"));
+  }
+  return base::join_text(parts);
 }
 
 template <class List>
@@ -170,7 +190,19 @@ class Page {
       }
     for (const std::string& name : shown)
       row("--" + name, [&](const RunHistory& run) { return option_of(run, name); });
+    if (!is_one_) other_environments();
     out_ += "</tbody></table></div>\n";
+  }
+
+  // What the runs' last starts do not share.
+  void other_environments() {
+    for (const auto& [name, title] : kEnvironmentRows) {
+      const auto text = [&](const RunHistory& run) { return environment_text(run.record, name); };
+      const std::string first = text(runs_.front());
+      if (name != kRanksRow &&
+          std::ranges::any_of(runs_, [&](const RunHistory& run) { return text(run) != first; }))
+        row(title, text);
+    }
   }
 
   static std::string option_of(const RunHistory& run, const std::string& name) {
@@ -310,13 +342,13 @@ class Page {
     line("digest of the data", run.record.data.digest);
     for (const RunStart& start : run.record.starts) {
       line("started", start.time + " at step " + std::to_string(start.step));
-      line("program", start.program);
-      line("command", start.command);
-      line("ranks on", base::join_text(start.hosts));
+      out_ += "<tr><th scope=\"row\">command</th><td>" + words_html(start.command) + "</td></tr>";
+      line("ranks on", hosts_text(start.hosts));
       line("changed", base::join_text(start.changed));
     }
+    out_ += "</tbody></table></div>\n" + environment_html(run.record);
     out_ +=
-        "</tbody></table></div>\n<details><summary>All options</summary><div class=\"scroll\">"
+        "<details><summary>All options</summary><div class=\"scroll\">"
         "<table><thead><tr><th scope=\"col\">option</th><th scope=\"col\">value</th>"
         "<th scope=\"col\">from</th></tr></thead><tbody>";
     for (const auto& [name, value] : run.record.options)

@@ -8,6 +8,7 @@
 
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
+#include "tools/html/environment_table.h"
 #include "tools/html/judged_run.h"
 #include "tools/html/run_history.h"
 #include "tools/html/svg_chart.h"
@@ -67,6 +68,66 @@ TEST(Report, OfSeveralRunsShowsWhereTheyDiffer) {
   const std::string text = engine({"report", folder / "slow", folder / "quick", "-o", "-"}).out;
   EXPECT_NE(text.find("<th scope=\"row\">--lr</th><td>0.001</td><td>0.2</td>"), std::string::npos);
   EXPECT_NE(text.find("slow, training"), std::string::npos);
+}
+
+TEST(Report, SaysWhatARunRanOnAndWhereThatDiffers) {
+  const TemporaryDirectory folder;
+  ASSERT_NO_FATAL_FAILURE(train_into(folder / "one"));
+  ASSERT_NO_FATAL_FAILURE(train_into(folder / "two", {"--threads", "2", "--spawn", "2"}));
+  const std::string text = engine({"report", folder / "one", "-o", "-", "--no-predictions"}).out;
+  for (const char* name : {"CPU", "instruction set", "cores", "memory", "kernel", "compiler"})
+    EXPECT_EQ(count_of(text, "<tr><th scope=\"row\">" + std::string(name) + "</th><td>"), 1u)
+        << name;
+  program::expect_words(
+      text, {"<tr><th scope=\"row\">threads of each rank</th><td>1</td></tr>",
+             "<tr><th scope=\"row\">backend</th><td>" +
+                 tools::read_run_record(folder / "one").starts.at(0).backend + "</td></tr>"});
+  const tools::RunRecord two = tools::read_run_record(folder / "two");
+  ASSERT_EQ(two.starts.at(0).machines.size(), 1u);  // equal ones are one
+  EXPECT_EQ(two.starts[0].machines[0].ranks, (std::vector<int>{0, 1}));
+  const std::string both = engine({"report", folder / "one", folder / "two", "-o", "-"}).out;
+  const std::size_t end = both.find("</table>");  // of what is at a glance
+  EXPECT_LT(both.find("<th scope=\"row\">threads of each rank</th><td>1</td><td>2</td>"), end);
+  EXPECT_GT(both.find("<th scope=\"row\">CPU</th>"), end);  // the same
+}
+
+tools::RunStart start_of(const std::string& program, const std::vector<std::string>& hosts,
+                         const std::string& backend = "",
+                         const std::vector<tools::RunMachine>& machines = {}) {
+  tools::RunStart start;
+  start.program = program;
+  start.hosts = hosts;
+  start.backend = backend;
+  start.machines = machines;
+  return start;
+}
+
+TEST(Report, OfARunThatDoesNotKnowItsMachinesSaysWhatItKnows) {
+  tools::RunRecord record;
+  EXPECT_EQ(tools::environment_html(record), "");
+  record.starts = {start_of("0.1.0 abc", {"n1", "n1"})};
+  EXPECT_EQ(tools::environment_html(record),
+            "<h3>Environment</h3>\n<div class=\"scroll\"><table><tbody>"
+            "<tr><th scope=\"row\">ranks</th><td>2</td></tr>"
+            "<tr><th scope=\"row\">program</th><td>engine 0.1.0 abc</td></tr>"
+            "</tbody></table></div>\n");
+}
+
+TEST(Report, ShowsMachinesAndStartsThatDifferBesideEachOther) {
+  const std::vector<tools::RunMachine> two{{.ranks = {0, 1}, .facts = {{"cpu", "A"}}},
+                                           {.ranks = {2}, .facts = {{"cpu", "B"}}}};
+  const tools::RunStart start = start_of("1", {"a", "b", "c"}, "gloo", two);
+  tools::RunRecord record;
+  record.starts = {start, start};
+  EXPECT_EQ(tools::environment_text(record, "cpu"), "A; B");
+  record.starts.push_back(start_of("2", {"a"}, "single", {two.front()}));
+  program::expect_words(
+      tools::environment_html(record),
+      {"<th scope=\"col\">start 1, ranks 0\u20131; start 2, ranks 0\u20131</th>"
+       "<th scope=\"col\">start 1, rank 2; start 2, rank 2</th><th scope=\"col\">start 3</th>",
+       "<th scope=\"row\">CPU</th><td>A</td><td>B</td><td>A</td>",
+       "<th scope=\"row\">backend</th><td>gloo</td><td>gloo</td><td>single</td>"});
+  EXPECT_EQ(tools::environment_text(record, "cpu"), "A");
 }
 
 TEST(Report, ShowsNamesAsTheyAreAndRunsNothingInThem) {
