@@ -55,7 +55,7 @@ class Section {
         samples == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(samples);
     out_ += "<p>" + html_text(run_.snapshot) + " on the test samples of " + html_text(run_.set) +
             ": " + std::to_string(correct) + " of " + std::to_string(samples) + " right (" +
-            base::number_text("%.2f %%", 100 * share) + ").</p>\n";
+            base::number_text("%.2f\u00a0%%", 100 * share) + ").</p>\n";
   }
 
   void numbers() {
@@ -82,13 +82,14 @@ class Section {
   void matrix() {
     const std::int64_t classes = run_.counts->classes();
     out_ +=
-        "<h3>Confusion matrix</h3><p class=\"dim\">A row for each label, a column for each "
-        "prediction.</p>\n";
-    if (classes <= kMostInMatrixTable)
-      matrix_table();
-    else
-      matrix_picture();
-    if (classes > kMostInMatrixTable) mistakes();
+        "<h3 id=\"confusion\">Confusion matrix</h3><p class=\"dim\" id=\"confusion-reading\">A row "
+        "for each label, from the top, a column for each prediction, from the left: what is right "
+        "lies on the diagonal. The stronger the colour, the larger the share of the label's "
+        "samples.</p>\n";
+    if (classes <= kMostInMatrixTable) return matrix_table();
+    matrix_picture();
+    mistakes();
+    each_class();
   }
 
   double share(std::int64_t label, std::int64_t prediction) const {
@@ -100,7 +101,9 @@ class Section {
 
   void matrix_table() {
     const std::int64_t classes = run_.counts->classes();
-    out_ += "<div class=\"scroll\"><table class=\"confusion\"><thead><tr><td></td>";
+    out_ +=
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"confusion\">"
+        "<table class=\"confusion\"><thead><tr><td></td>";
     for (std::int64_t c = 0; c < classes; ++c)
       out_ += "<th scope=\"col\">" + html_text(name(c)) + "</th>";
     out_ += "<th scope=\"col\">recall</th></tr></thead><tbody>";
@@ -126,20 +129,32 @@ class Section {
     const std::int64_t classes = run_.counts->classes();
     const std::string side = std::to_string(classes);
     out_ += "<svg class=\"heat\" role=\"img\" aria-label=\"confusion matrix of " + side +
-            " classes\" viewBox=\"0 0 " + side + " " + side + "\">";
+            " classes; the tables below have its numbers\" aria-describedby=\"confusion-reading\" "
+            "viewBox=\"0 0 " +
+            side + " " + side + "\">";
     std::vector<Mistake> cells = mistakes_by_count();
-    constexpr std::size_t kMostSquares = 20'000;
+    constexpr std::size_t kMostSquares = 20'000, kMostNamed = 3'000;
     if (cells.size() > kMostSquares) cells.resize(kMostSquares);
     for (std::int64_t c = 0; c < classes; ++c)
       if (run_.counts->correct(c) > 0) cells.push_back({c, c, run_.counts->correct(c)});
-    for (const Mistake& cell : cells)
+    const bool are_named = cells.size() <= kMostNamed;
+    for (const Mistake& cell : cells) {
       out_ +=
           "<rect class=\"" + std::string(cell.label == cell.prediction ? "f0" : "f1") + "\" x=\"" +
           std::to_string(cell.prediction) + "\" y=\"" + std::to_string(cell.label) +
           "\" width=\"1\" height=\"1\" opacity=\"" +
           base::number_text("%.2f", std::max(0.15, std::sqrt(share(cell.label, cell.prediction)))) +
-          "\"/>";
+          (are_named ? "\"><title>" + html_text(cell_text(cell)) + "</title></rect>" : "\"/>");
+    }
     out_ += "</svg>\n";
+  }
+
+  // "horse taken for deer: 7 of 100", under the pointer.
+  std::string cell_text(const Mistake& cell) const {
+    const bool right = cell.label == cell.prediction;
+    return name(cell.label) + (right ? " recognised" : " taken for " + name(cell.prediction)) +
+           ": " + std::to_string(cell.count) + " of " +
+           std::to_string(run_.counts->labelled(cell.label));
   }
 
   std::vector<Mistake> mistakes_by_count() const {
@@ -166,30 +181,45 @@ class Section {
     out_ += "</tbody></table></div>\n";
   }
 
+  void each_class() {
+    out_ +=
+        "<details id=\"classes\"><summary>Each class</summary><div class=\"scroll\"><table><thead>"
+        "<tr><th scope=\"col\">class</th><th scope=\"col\">samples</th><th scope=\"col\">recall"
+        "</th><th scope=\"col\">precision</th></tr></thead><tbody>";
+    for (std::int64_t c = 0; c < run_.counts->classes(); ++c)
+      out_ += "<tr><th scope=\"row\">" + html_text(name(c)) + "</th><td>" +
+              std::to_string(run_.counts->labelled(c)) + "</td><td>" +
+              base::number_text("%.3f", run_.counts->recall(c)) + "</td><td>" +
+              base::number_text("%.3f", run_.counts->precision(c)) + "</td></tr>";
+    out_ += "</tbody></table></div></details>\n";
+  }
+
   void samples() {
     if (run_.worst.empty()) return;
     out_ +=
         "<h3>Worst predictions</h3><p class=\"dim\">The samples whose label the model finds "
-        "least likely.</p>\n<div class=\"shots\">";
+        "least likely.</p>\n<ul class=\"shots\">";
     for (const JudgedRun::Sample& s : run_.worst) {
-      out_ += "<div class=\"shot\">";
+      out_ += "<li class=\"shot\">";
       if (!s.png.empty())
         out_ += "<img alt=\"test sample " + std::to_string(s.number) + "\" width=\"" +
                 std::to_string(s.width) + "\" height=\"" + std::to_string(s.height) +
                 "\" src=\"data:image/png;base64," + base::base64_text(s.png) + "\">";
-      out_ += "<div><b>" + html_text(name(s.label)) + "</b> " + percent(s.label_probability) +
-              "</div><div>" +
+      out_ += "<div>" + named(s.label, s.label_probability) + "</div><div>" +
               (s.label == s.prediction ? "also the prediction"
-                                       : "taken for <b>" + html_text(name(s.prediction)) + "</b> " +
-                                             percent(s.probability)) +
-              "</div><div class=\"dim\">sample " + std::to_string(s.number) + "</div></div>";
+                                       : "taken for " + named(s.prediction, s.probability)) +
+              "</div><div class=\"dim\">sample " + std::to_string(s.number) + "</div></li>";
     }
-    out_ += "</div>\n";
+    out_ += "</ul>\n";
+  }
+
+  std::string named(std::int64_t c, double probability) const {
+    return "<b>" + html_text(name(c)) + "</b> (" + percent(probability) + ")";
   }
 
   static std::string percent(double share) {
-    if (share < 1e-4) return "below 0.01 %";
-    return base::number_text(share < 0.1 ? "%.2g %%" : "%.0f %%", 100 * share);
+    if (share < 1e-4) return "below 0.01\u00a0%";
+    return base::number_text(share < 0.1 ? "%.2g\u00a0%%" : "%.0f\u00a0%%", 100 * share);
   }
 
   const JudgedRun& run_;

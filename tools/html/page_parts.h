@@ -21,10 +21,12 @@ figure{margin:0;padding:.7rem;background:var(--card);border:1px solid var(--line
 border-radius:8px;min-width:0}
 figcaption{font-weight:600}
 svg.chart{width:100%;height:auto;display:block;touch-action:pan-y}
-svg.chart:focus-visible{outline:2px solid var(--c0)}
+svg.chart:focus{outline:none}
+svg.chart:focus-visible,.scroll:focus-visible{outline:2px solid var(--c0)}
 .grid{stroke:var(--line);stroke-width:1}.axis{stroke:var(--dim)}
 .tick{font-size:11px;fill:var(--dim)}.name{font-size:12px;fill:var(--dim)}
 .line{fill:none;stroke-width:1.8;stroke-linejoin:round}.area{stroke:none}
+.dashed{stroke-dasharray:5 3}.key.dot{border-radius:50%}
 .mark{stroke:var(--dim);stroke-dasharray:3 3}.cursor{stroke:var(--fg);visibility:hidden}
 .legend{list-style:none;margin:.2rem 0;padding:0;display:flex;flex-wrap:wrap;
 gap:.2rem .9rem;font-size:13px}
@@ -48,58 +50,91 @@ h3{font-size:1rem;margin:1.2rem 0 .3rem}
 table.confusion td,table.confusion th{padding:.25rem .5rem;text-align:right;
 white-space:nowrap;overflow-wrap:normal}
 table.confusion th[scope=row]{text-align:left}
-td.hit{background:color-mix(in srgb,var(--c0) calc(var(--s)*60%),transparent)}
-td.miss{background:color-mix(in srgb,var(--c1) calc(var(--s)*60%),transparent)}
+td.hit{background:color-mix(in srgb,var(--c0) calc(var(--s)*50%),transparent)}
+td.miss{background:color-mix(in srgb,var(--c1) calc(var(--s)*50%),transparent)}
 svg.heat{width:100%;max-width:640px;background:var(--card);border:1px solid var(--line);
 display:block;margin-bottom:.6rem}
-.shots{display:flex;flex-wrap:wrap;gap:.7rem}
+.shots{display:grid;grid-template-columns:repeat(auto-fill,minmax(108px,1fr));gap:.6rem;
+list-style:none;margin:0;padding:0}
 .shot{padding:.5rem;background:var(--card);border:1px solid var(--line);border-radius:8px;
-font-size:13px;overflow-wrap:anywhere;width:128px}
-.shot img{width:110px;height:auto;max-height:160px;object-fit:contain;image-rendering:pixelated;
-display:block;margin-bottom:.3rem}
+font-size:13px;overflow-wrap:anywhere}
+@media(max-width:600px){.tick,.name{font-size:15px}}
+.shot img{width:100%;max-width:110px;height:auto;max-height:160px;object-fit:contain;
+image-rendering:pixelated;display:block;margin-bottom:.3rem}
 @media print{details,.values{display:none}}
 )";
 
-// The values at the pointer, or where the arrow keys have moved.
+// The values at the pointer, or where the keys of a slider have moved. `show_charts` takes up the
+// charts of the page, also those whose data are new.
 inline constexpr const char* kPageScript = R"(
-for (const figure of document.querySelectorAll('figure')) {
-  const data = JSON.parse(figure.querySelector('script').textContent);
+const charts = new Map();
+const text = v => v === null ? 'not finite' : String(Number(v.toPrecision(5)));
+const take_up = figure => {
   const svg = figure.querySelector('svg'), cursor = svg.querySelector('.cursor');
   const out = figure.querySelector('.values');
-  const [low, high, left, right] = data.x;
-  const xs = [...new Set(data.series.flatMap(s => s.points.map(p => p[0])))].sort((a, b) => a - b);
-  let at = -1;
-  const text = v => v === null ? 'not finite' : String(Number(v.toPrecision(5)));
-  const show = i => {
-    at = Math.max(0, Math.min(xs.length - 1, i));
-    const x = xs[at];
-    const px = left + (x - low) / (high - low) * (right - left);
-    cursor.setAttribute('x1', px);
-    cursor.setAttribute('x2', px);
-    cursor.style.visibility = 'visible';
+  let json = '', data, xs = [], at = -1;
+  const told = i => {
     const parts = [];
     for (const s of data.series) {
       let best = null;
-      for (const p of s.points) if (p[0] <= x) best = p;
+      for (const p of s.points) if (p[0] <= xs[i]) best = p;
       if (best) parts.push(s.name + ' ' + text(best[1]));
     }
-    out.textContent = data.name + ' ' + text(x) + ': ' + parts.join(', ');
+    return data.name + ' ' + text(xs[i]) + ': ' + parts.join(', ');
   };
-  svg.addEventListener('pointermove', e => {
-    const box = svg.getBoundingClientRect();
-    const px = (e.clientX - box.left) / box.width * 640;
-    const x = low + (px - left) / (right - left) * (high - low);
+  const show = i => {
+    at = Math.max(0, Math.min(xs.length - 1, i));
+    const [low, high, left, right] = data.x;
+    const px = left + (xs[at] - low) / (high - low) * (right - left);
+    cursor.setAttribute('x1', px);
+    cursor.setAttribute('x2', px);
+    cursor.style.visibility = 'visible';
+    const line = told(at);
+    if (out.textContent !== line) out.textContent = line;
+    svg.setAttribute('aria-valuenow', xs[at]);
+    svg.setAttribute('aria-valuetext', line);
+  };
+  const nearest = x => {
     let near = 0;
     xs.forEach((v, i) => { if (Math.abs(v - x) < Math.abs(xs[near] - x)) near = i; });
-    show(near);
+    return near;
+  };
+  const load = () => {
+    const now = figure.querySelector('script').textContent;
+    if (now === json) return;
+    const x = at < 0 ? null : xs[at];
+    json = now;
+    data = JSON.parse(json);
+    xs = [...new Set(data.series.flatMap(s => s.points.map(p => p[0])))].sort((a, b) => a - b);
+    if (x !== null) show(nearest(x));
+    else {
+      svg.setAttribute('aria-valuenow', xs[0]);
+      svg.setAttribute('aria-valuetext', told(0));
+    }
+  };
+  svg.addEventListener('pointermove', e => {
+    const box = svg.getBoundingClientRect(), [low, high, left, right] = data.x;
+    const px = (e.clientX - box.left) / box.width * svg.viewBox.baseVal.width;
+    show(nearest(low + (px - left) / (right - left) * (high - low)));
   });
+  svg.addEventListener('focus', () => show(Math.max(at, 0)));
   svg.addEventListener('keydown', e => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[e.key];
-    if (step) { show(at < 0 ? 0 : at + step); e.preventDefault(); }
-    if (e.key === 'Home') { show(0); e.preventDefault(); }
-    if (e.key === 'End') { show(xs.length - 1); e.preventDefault(); }
+    if (e.altKey || e.ctrlKey || e.metaKey) return;
+    const step = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1,
+                   PageDown: -20, PageUp: 20, Home: -Infinity, End: Infinity }[e.key];
+    if (!step) return;
+    show(Math.max(at, 0) + step);
+    e.preventDefault();
   });
-}
+  return load;
+};
+const show_charts = () => {
+  for (const figure of document.querySelectorAll('figure')) {
+    if (!charts.has(figure)) charts.set(figure, take_up(figure));
+    charts.get(figure)();
+  }
+};
+show_charts();
 )";
 
 }  // namespace tools

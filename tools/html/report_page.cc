@@ -143,8 +143,8 @@ class Page {
         if (std::isfinite(e.accuracy) && (best == nullptr || e.accuracy > best->accuracy))
           best = &e;
       return best == nullptr ? ""
-                             : base::number_text("%.2f %%", 100 * best->accuracy) + " after step " +
-                                   base::number_text("%.0f", best->step);
+                             : base::number_text("%.2f\u00a0%%", 100 * best->accuracy) +
+                                   " after step " + base::number_text("%.0f", best->step);
     });
     row("best test R2", [](const RunHistory& run) {
       const RunHistory::Evaluation* best = nullptr;
@@ -210,16 +210,28 @@ class Page {
     return found == run.record.options.end() ? "" : found->second.value;
   }
 
-  void add(const Chart& chart) { out_ += chart_html(chart, "chart" + std::to_string(++charts_)); }
+  void add(Chart chart) {
+    // Without a legend.
+    if (!is_one_ && chart.series.size() == 1) chart.title += ": " + chart.series.front().name;
+    out_ += chart_html(chart, "chart" + std::to_string(++charts_));
+  }
 
   std::string label(const RunHistory& run, const std::string& what) const {
-    return is_one_ ? what : name_of(run) + (what.empty() ? "" : ", " + what);
+    return is_one_ ? what : name_of(run) + ", " + what;
+  }
+  // In a chart of this alone.
+  std::string only(const RunHistory& run, const std::string& what) const {
+    return is_one_ ? what : name_of(run);
+  }
+  std::string title(const RunHistory& run, const std::string& what) const {
+    return is_one_ ? what : what + ": " + name_of(run);
   }
 
   void curves() {
     out_ += "<h2>Curves</h2><div class=\"charts\">\n";
     const std::size_t begin = out_.size();
     Chart loss{.title = "Loss", .y_name = "loss"}, accuracy{.title = "Accuracy", .y_name = "share"},
+        top5{.title = "Label among the first 5 predictions, test", .y_name = "share"},
         perplexity{.title = "Perplexity of the test set", .y_name = "perplexity"},
         r2{.title = "Explained share of the variance (R2)", .y_name = "R2"},
         mae{.title = "Mean absolute error, in the target's unit",
@@ -250,24 +262,24 @@ class Page {
       series(accuracy, label(run, "test"),
              points_of(run.evaluations, [](const Evaluation& e) { return e.accuracy; }), test,
              true);
-      series(accuracy, label(run, "test, among the first 5"),
+      series(is_one_ ? accuracy : top5, only(run, "test, among the first 5"),
              points_of(run.evaluations, [](const Evaluation& e) { return e.top5; }),
              is_one_ ? 2 : color, true);
-      series(perplexity, label(run, "test"),
+      series(perplexity, only(run, "test"),
              points_of(run.evaluations, [](const Evaluation& e) { return e.perplexity; }), test,
              true);
-      series(r2, label(run, "test"),
+      series(r2, only(run, "test"),
              points_of(run.evaluations, [](const Evaluation& e) { return e.r2; }), test, true);
-      series(mae, label(run, "test"),
+      series(mae, only(run, "test"),
              points_of(run.evaluations, [](const Evaluation& e) { return e.mae; }), test, true);
-      series(rate, label(run, "learning rate"),
+      series(rate, only(run, "learning rate"),
              points_of(run.steps, [](const Step& s) { return s.lr; }), own, false);
-      series(speed, label(run, "samples a second"),
+      series(speed, only(run, "samples a second"),
              points_of(run.steps, [](const Step& s) { return s.samples_per_s; }), own, false);
       using Averaging = RunHistory::Averaging;
-      series(spread, label(run, "spread"),
+      series(spread, only(run, "spread"),
              points_of(run.averagings, [](const Averaging& a) { return a.spread; }), own, false);
-      series(bytes, label(run, "bytes"),
+      series(bytes, only(run, "bytes"),
              points_of(run.averagings, [](const Averaging& a) { return a.bytes_sent; }), own,
              false);
       std::map<std::string, Points> devices;
@@ -280,7 +292,7 @@ class Page {
       ++color;
     }
     for (const Chart* chart :
-         {&loss, &accuracy, &perplexity, &r2, &mae, &rate, &speed, &spread, &bytes, &gpu})
+         {&loss, &accuracy, &top5, &perplexity, &r2, &mae, &rate, &speed, &spread, &bytes, &gpu})
       add(*chart);
     for (const RunHistory& run : runs_) {
       add(phases(run));
@@ -294,7 +306,7 @@ class Page {
   }
 
   Chart phases(const RunHistory& run) const {
-    Chart chart{.title = label(run, "Where the time of a step goes"),
+    Chart chart{.title = title(run, "Where the time of a step goes"),
                 .y_name = "ms a step",
                 .stacked = true};
     for (int phase = 0; phase < 5; ++phase) {
@@ -308,7 +320,7 @@ class Page {
   }
 
   Chart stragglers(const RunHistory& run) const {
-    Chart chart{.title = label(run, "The slowest rank"), .y_name = "times the others' median"};
+    Chart chart{.title = title(run, "The slowest rank"), .y_name = "times the others' median"};
     std::map<int, Points> by_rank;
     for (const RunHistory::Step& s : run.steps)
       if (s.slowest_rank >= 0 && std::isfinite(s.slowest_ratio))
@@ -318,7 +330,8 @@ class Page {
       chart.series.push_back({.name = "rank " + std::to_string(rank),
                               .points = std::move(points),
                               .color = color++,
-                              .dots = true});
+                              .dots = true,
+                              .line = false});
     return chart;
   }
 

@@ -15,7 +15,8 @@ namespace {
 
 using Point = std::pair<double, double>;
 
-constexpr double kWidth = 640, kHeight = 260, kLeft = 62, kRight = 14, kTop = 14, kBottom = 40;
+// Narrow, so that letters can be read where a phone shows it smaller.
+constexpr double kWidth = 480, kHeight = 220, kLeft = 72, kRight = 16, kTop = 14, kBottom = 44;
 constexpr std::size_t kMostPoints = 500;  // of a series; the width in pixels has hardly more
 constexpr std::size_t kMostRows = 24;     // of the table for those who cannot see the chart
 
@@ -88,11 +89,13 @@ class Drawing {
 
   std::string svg(const std::string& id) const {
     std::string out =
-        "<svg class=\"chart\" viewBox=\"0 0 640 260\" role=\"img\" tabindex=\"0\" "
-        "aria-labelledby=\"" +
-        id + "-title " + id + "-summary\">";
-    out += "<title id=\"" + id + "-title\">" + html_text(chart_.title) + "</title><desc id=\"" +
-           id + "-summary\">" + html_text(summary()) + "</desc>";
+        "<svg class=\"chart\" viewBox=\"0 0 " + base::number_text("%.0f ", kWidth) +
+        base::number_text("%.0f", kHeight) +
+        // A slider along the x axis: screen readers pass its keys on, and read where it stands.
+        "\" role=\"slider\" tabindex=\"0\" aria-valuemin=\"" + base::number_text("%.15g", x_.low) +
+        "\" aria-valuemax=\"" + base::number_text("%.15g", x_.high) + "\" aria-labelledby=\"" + id +
+        "-title\" aria-describedby=\"" + id + "-summary\">";
+    out += "<desc id=\"" + id + "-summary\">" + html_text(summary()) + "</desc>";
     out += axes();
     for (const auto& [x, what] : chart_.marks)
       if (x >= x_.low && x <= x_.high)
@@ -108,8 +111,8 @@ class Drawing {
   std::string legend() const {
     std::string out = "<ul class=\"legend\">";
     for (const ChartSeries& s : chart_.series)
-      out += "<li><span class=\"key c" + std::to_string(s.color % 8) + "\"></span>" +
-             html_text(s.name) + "</li>";
+      out += "<li><span class=\"key" + std::string(s.dots ? " dot" : "") + " c" +
+             std::to_string(s.color % 8) + "\"></span>" + html_text(s.name) + "</li>";
     return out + "</ul>";
   }
 
@@ -133,8 +136,10 @@ class Drawing {
   }
 
   std::string table() const {
-    std::string out = "<details><summary>Values</summary><table><thead><tr><th scope=\"col\">" +
-                      html_text(chart_.x_name) + "</th>";
+    std::string out =
+        "<details><summary>Values</summary><div class=\"scroll\"><table><thead><tr><th "
+        "scope=\"col\">" +
+        html_text(chart_.x_name) + "</th>";
     std::vector<double> xs;
     for (const ChartSeries& s : chart_.series) {
       out += "<th scope=\"col\">" + html_text(s.name) + "</th>";
@@ -154,7 +159,7 @@ class Drawing {
       }
       out += "</tr>";
     }
-    return out + "</tbody></table></details>";
+    return out + "</tbody></table></div></details>";
   }
 
  private:
@@ -198,7 +203,7 @@ class Drawing {
              "\" y=\"" + at_y(y) + "\" dy=\"0.32em\">" + short_number(y) + "</text>";
     for (const double x : ticks(x_, 6))
       out += "<text class=\"tick\" text-anchor=\"middle\" x=\"" + at_x(x) + "\" y=\"" +
-             coordinate(kHeight - kBottom + 16) + "\">" + short_number(x) + "</text>";
+             coordinate(kHeight - kBottom + 17) + "\">" + short_number(x) + "</text>";
     out += "<line class=\"axis\" x1=\"" + coordinate(kLeft) + "\" x2=\"" +
            coordinate(kWidth - kRight) + "\" y1=\"" + coordinate(kHeight - kBottom) + "\" y2=\"" +
            coordinate(kHeight - kBottom) + "\"/>";
@@ -206,7 +211,7 @@ class Drawing {
            coordinate((kLeft + kWidth - kRight) / 2) + "\" y=\"" + coordinate(kHeight - 6) + "\">" +
            html_text(chart_.x_name) + "</text>";
     if (!chart_.y_name.empty())
-      out += "<text class=\"name\" text-anchor=\"middle\" transform=\"translate(13," +
+      out += "<text class=\"name\" text-anchor=\"middle\" transform=\"translate(14," +
              coordinate((kTop + kHeight - kBottom) / 2) + ") rotate(-90)\">" +
              html_text(chart_.y_name) + "</text>";
     return out;
@@ -232,7 +237,9 @@ class Drawing {
     if (chart_.stacked)
       return "<path class=\"area f" + color + "\" d=\"" + path + "L" + at_x(s.points.back().first) +
              " " + at_y(0) + "L" + at_x(s.points.front().first) + " " + at_y(0) + "Z\"/>";
-    return "<path class=\"line c" + color + "\" d=\"" + path + "\"/>" + dots;
+    if (!s.line) return dots;
+    return "<path class=\"line c" + color + (s.dots ? " dashed" : "") + "\" d=\"" + path + "\"/>" +
+           dots;
   }
 
   std::string summary() const {
@@ -259,10 +266,10 @@ class Drawing {
 std::string chart_html(const Chart& chart, const std::string& id) {
   const Drawing drawing(chart);
   if (drawing.is_empty()) return "";
-  return "<figure id=\"" + id + "\"><figcaption>" + html_text(chart.title) + "</figcaption>" +
-         (chart.series.size() > 1 ? drawing.legend() : "") + drawing.svg(id) +
-         "<p class=\"values\" aria-live=\"polite\"></p>" + drawing.table() +
-         "<script type=\"application/json\">" + drawing.data() + "</script></figure>\n";
+  return "<figure id=\"" + id + "\"><figcaption id=\"" + id + "-title\">" + html_text(chart.title) +
+         "</figcaption>" + (chart.series.size() > 1 ? drawing.legend() : "") + drawing.svg(id) +
+         "<p class=\"values\"></p>" + drawing.table() + "<script type=\"application/json\">" +
+         drawing.data() + "</script></figure>\n";
 }
 
 std::string html_text(const std::string& text) {

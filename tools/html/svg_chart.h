@@ -1,5 +1,5 @@
 // Line charts as inline SVG for a page without any other file: readable without a script, by
-// keyboard and by screen readers; page_parts.h has the script that shows values under the pointer.
+// keyboard and by screen readers (as sliders); page_parts.h has the script that shows values.
 #pragma once
 
 #include <string>
@@ -13,6 +13,7 @@ struct ChartSeries {
   std::vector<std::pair<double, double>> points = {};  // (x, y), by x; y may be NaN: a gap
   int color = 0;                                       // of the page's palette, 0 to 7
   bool dots = false;                                   // few points that are measured apart
+  bool line = true;                                    // from each point to the next
 };
 
 struct Chart {

@@ -34,7 +34,7 @@ TEST(ReportWatch, ServesThePageAsTheRunGoesOnUntilItIsAskedToEnd) {
     return http_client::answer(port, "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
   };
   const std::string host = "127.0.0.1:" + std::to_string(port), ended = page(host);
-  expect_words(ended, {"200 OK", "text/html", "<figcaption>Loss</figcaption>"});
+  expect_words(ended, {"200 OK", "text/html", ">Loss</figcaption>"});
   EXPECT_EQ(ended.find("http-equiv"), std::string::npos);  // there is nothing to come
   EXPECT_TRUE(page("evil.example").starts_with("HTTP/1.1 421 "));
   {
