@@ -58,6 +58,10 @@ display:block;margin-bottom:.6rem}
 list-style:none;margin:0;padding:0}
 .shot{padding:.5rem;background:var(--card);border:1px solid var(--line);border-radius:8px;
 font-size:13px;overflow-wrap:anywhere}
+.watch{display:flex;flex-wrap:wrap;gap:.6rem;align-items:center;font-size:13px}
+.watch[hidden]{display:none}
+button{font:inherit;padding:.2rem .8rem;color:inherit;background:var(--card);
+border:1px solid var(--line);border-radius:6px;cursor:pointer}
 @media(max-width:600px){.tick,.name{font-size:15px}}
 .shot img{width:100%;max-width:110px;height:auto;max-height:160px;object-fit:contain;
 image-rendering:pixelated;display:block;margin-bottom:.3rem}
@@ -135,6 +139,75 @@ const show_charts = () => {
   }
 };
 show_charts();
+)";
+
+// Of --watch: asks for the page again while the run goes on. What is new is put into the elements
+// that are there, so that the focus, what is open and the place on the page stay.
+inline constexpr const char* kWatchScript = R"(
+const renew = (old, now) => {
+  for (const a of now.attributes)
+    if (old.getAttribute(a.name) !== a.value) old.setAttribute(a.name, a.value);
+  if (old.classList.contains('values')) return;
+  let at = old.firstChild;
+  for (const part of [...now.childNodes]) {
+    const own = part.id && [...old.children].find(e => e.id === part.id);
+    while (own && at && at !== own) {
+      const gone = at;
+      at = at.nextSibling;
+      gone.remove();
+    }
+    const same = at && at.nodeName === part.nodeName && (at.id || '') === (part.id || '');
+    if (!same) {
+      old.insertBefore(document.importNode(part, true), at);
+      continue;
+    }
+    if (at.nodeType === Node.ELEMENT_NODE) renew(at, part);
+    else if (at.data !== part.data) at.data = part.data;
+    at = at.nextSibling;
+  }
+  while (at) {
+    const gone = at;
+    at = at.nextSibling;
+    gone.remove();
+  }
+};
+const watch = document.querySelector('.watch');
+const button = watch.querySelector('button'), state = watch.querySelector('[role=status]');
+const say = line => { if (state.textContent !== line) state.textContent = line; };
+let paused = false, timer = 0;
+const again = () => {
+  clearTimeout(timer);
+  timer = setTimeout(ask, watch.dataset.seconds * 1000);
+};
+const stop = line => {
+  paused = true;
+  button.textContent = 'Follow the run';
+  say(line);
+};
+const ask = async () => {
+  try {
+    const answer = await fetch(location.href, { cache: 'no-store' });
+    if (!answer.ok) throw new Error(answer.status);
+    const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    if (paused) return;
+    renew(document.querySelector('main'), page.querySelector('main'));
+    show_charts();
+    if (!page.querySelector('.watch')) return stop('The run has ended.');
+    say('The page follows the run.');
+  } catch (error) {
+    if (!paused) say('No answer from engine report. The page shows what it said last.');
+  }
+  if (!paused) again();
+};
+button.addEventListener('click', () => {
+  clearTimeout(timer);
+  if (!paused) return stop('Paused.');
+  paused = false;
+  button.textContent = 'Pause';
+  ask();
+});
+watch.hidden = false;
+again();
 )";
 
 }  // namespace tools

@@ -17,6 +17,10 @@
 namespace tools {
 namespace {
 
+// The page can fetch nothing, whatever it may contain.
+constexpr const char* kPolicy =
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
 using Points = std::vector<std::pair<double, double>>;
 
 constexpr const char* kPhaseTitles[5] = {"data", "forward", "backward", "communication", "update"};
@@ -72,9 +76,12 @@ class Page {
     out_ =
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-        "<meta name=\"color-scheme\" content=\"light dark\">" +
-        refresh() + "<title>" + html_text(title) + " \u2013 engine report</title><style>" +
-        kPageStyle + "</style></head><body><main><h1>" + html_text(title) + "</h1>\n";
+        "<meta name=\"color-scheme\" content=\"light dark\">"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"" +
+        std::string(kPolicy) + (follows() ? "; connect-src 'self'" : "") + "\">" +
+        without_script() + "<title>" + html_text(title) + " \u2013 engine report</title><style>" +
+        kPageStyle + "</style></head><body>" + watch_controls() + "<main><h1>" + html_text(title) +
+        "</h1>\n";
     for (const RunHistory& run : runs_) lead(run);
     summary();
     curves();
@@ -83,15 +90,27 @@ class Page {
     out_ += "<p class=\"dim\">Made by engine " + html_text(ENGINE_VERSION " " ENGINE_COMMIT) +
             ". Point at a chart, or move to it and use the arrow keys, for its values.</p>"
             "</main><script>" +
-            std::string(kPageScript) + "</script></body></html>\n";
+            std::string(kPageScript) + (follows() ? kWatchScript : "") +
+            "</script></body></html>\n";
     return out_;
   }
 
  private:
-  std::string refresh() const {
-    if (options_.refresh_seconds == 0) return "";
-    return "<meta http-equiv=\"refresh\" content=\"" + std::to_string(options_.refresh_seconds) +
-           "\">";
+  bool follows() const { return options_.refresh_seconds > 0; }
+
+  std::string without_script() const {
+    if (!follows()) return "";
+    return "<noscript><meta http-equiv=\"refresh\" content=\"" +
+           std::to_string(options_.refresh_seconds) + "\"></noscript>";
+  }
+
+  // Not in <main>, which is what the script renews.
+  std::string watch_controls() const {
+    if (!follows()) return "";
+    return "<div class=\"watch\" hidden data-seconds=\"" +
+           std::to_string(options_.refresh_seconds) +
+           "\"><button type=\"button\">Pause</button><span role=\"status\">The page follows the "
+           "run.</span></div>";
   }
 
   void lead(const RunHistory& run) {

@@ -57,7 +57,8 @@ TEST(Report, OfARunHasItsCurvesAndNeedsNoOtherFile) {
   for (const char* from_elsewhere : {"http:", "https:", "href=", "@import", "url("})
     EXPECT_EQ(text.find(from_elsewhere), std::string::npos) << from_elsewhere;
   EXPECT_EQ(count_of(text, "src="), count_of(text, "src=\"data:image/png;base64,"));
-  EXPECT_EQ(text.find("http-equiv"), std::string::npos);
+  EXPECT_EQ(text.find("http-equiv=\"refresh\""), std::string::npos);
+  program::expect_words(text, {"Content-Security-Policy", "default-src 'none'"});
   EXPECT_EQ(engine({"report", run, "-o", "-"}).out, text);
 }
 
