@@ -7,7 +7,7 @@
 #   --clang  also clang, clang-format and clang-tidy, for the clang build and tests/scripts/lint.sh
 #   --sanitizers  also clang and its runtime libraries, for test.sh --sanitize and tests/fuzz/fuzz.sh
 #   --coverage  also gcovr, for the count of lines that tests reach
-#   --packaging  also what makes and judges packages and completion; test.sh --readers installs it and more
+#   --packaging  also what makes and judges packages, completion and pages; test.sh --readers installs it and more
 #   --check  install nothing; print what is missing and exit with 1 if anything is
 #   --list   print the package names and exit
 # Needs root or sudo on Debian 12. Anywhere else it prints the packages by their Debian names and stops.
@@ -27,7 +27,7 @@ while [ $# -gt 0 ]; do
     --clang) packages+=(clang clang-format clang-tidy) ;;
     --sanitizers) packages+=(clang libclang-rt-14-dev llvm) ;;
     --coverage) packages+=(gcovr) ;;
-    --packaging) packages+=(dpkg-dev lintian debootstrap zsh fish zip patchelf openssl binutils python3-venv buildah) ;;
+    --packaging) packages+=(dpkg-dev lintian debootstrap zsh fish zip patchelf openssl binutils python3-venv buildah chromium) ;;
     --check) check=yes ;;
     --list) check=list ;;
     -h | --help) usage; exit 0 ;;
