@@ -33,7 +33,7 @@ tail -n 1 log
 step "Picture"
 # Root may not use Chromium's sandbox; the page is our own. A deadline, because a browser may wait for what never comes.
 timeout 60 chromium --headless $([ "$(id -u)" -ne 0 ] || echo --no-sandbox) --disable-gpu --hide-scrollbars \
-  --user-data-dir="$work/profile" --window-size=1200,1660 --virtual-time-budget=3000 \
+  --user-data-dir="$work/profile" --window-size=1400,1330 --virtual-time-budget=3000 \
   --screenshot="$work/report.png" "file://$work/report.html" >browser.log 2>&1 ||
   { cat browser.log >&2; fail "chromium made no picture"; }
 [ -s report.png ] || fail "chromium made no picture"
