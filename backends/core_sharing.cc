@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+#include "io/base/cpu_affinity.h"
+
 namespace backends {
 
 int current_core() noexcept { return sched_getcpu(); }
@@ -13,17 +15,16 @@ bool leave_core(int core) noexcept {
   using Clock = std::chrono::steady_clock;
   thread_local Clock::time_point last{};
   const auto now = Clock::now();
-  if (core < 0 || core >= CPU_SETSIZE || now - last < std::chrono::milliseconds(10)) return false;
-  last = now;
-  cpu_set_t allowed, others;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || !CPU_ISSET(core, &allowed) ||
-      CPU_COUNT(&allowed) < 2)
+  if (core < 0 || core >= base::kMostCpus || now - last < std::chrono::milliseconds(10))
     return false;
-  others = allowed;
-  CPU_CLR(core, &others);
-  if (sched_setaffinity(0, sizeof others, &others) != 0) return false;
-  static_cast<void>(sched_setaffinity(0, sizeof allowed,
-                                      &allowed));  // cannot fail: this was the mask before
+  last = now;
+  const base::CpuSet allowed = base::cpus_of_this_thread();
+  const auto index = static_cast<std::size_t>(core);
+  if (!allowed[index] || allowed.count() < 2) return false;
+  base::CpuSet others = allowed;
+  others.reset(index);
+  if (!base::set_cpus_of_this_thread(others)) return false;
+  base::set_cpus_of_this_thread(allowed);  // cannot fail: this was the mask before
   return true;
 }
 

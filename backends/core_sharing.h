@@ -9,7 +9,7 @@ int current_core() noexcept;
 
 // Moves the calling thread from `core` to another core that it may use, without pinning it there.
 // It costs about 10 us, so at most once in 10 ms per thread; returns false if it did nothing or the
-// thread may use no other core.
+// thread may use no other core, as where `--bind core` has given it one.
 bool leave_core(int core) noexcept;
 
 }  // namespace backends

@@ -60,14 +60,18 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads, int shares) : state_(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int threads, int shares, const std::function<void(int)>& begin)
+    : state_(std::make_unique<State>()) {
   require(threads >= 1 && shares >= 0,
           "a thread pool has at least one thread and cuts work into at least one share");
   state_->shares = shares == 0 ? threads : shares;
   threads = std::min(threads, state_->shares);
   state_->threads = threads;
   for (int t = 1; t < threads; ++t)
-    state_->workers.emplace_back([s = state_.get(), t] { s->work(t); });
+    state_->workers.emplace_back([s = state_.get(), t, begin] {
+      if (begin) begin(t);
+      s->work(t);
+    });
 }
 
 ThreadPool::~ThreadPool() = default;

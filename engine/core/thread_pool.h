@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace engine {
@@ -12,7 +13,9 @@ class ThreadPool {
   // `threads` >= 1 counts the caller, which always takes part; 1 starts none. Work is cut into
   // `shares`; 0: one a thread. A number of shares that does not depend on the machine makes results
   // that do not depend on its threads.
-  explicit ThreadPool(int threads, int shares = 0);
+  // `begin(thread)` is what each thread that it starts, from 1 on, does first; it must not throw.
+  explicit ThreadPool(int threads, int shares = 0,
+                      const std::function<void(int thread)>& begin = {});
   ~ThreadPool();
   ThreadPool(ThreadPool&&) noexcept;
   ThreadPool& operator=(ThreadPool&&) noexcept;  // REQUIRES: neither runs a loop

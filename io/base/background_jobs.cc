@@ -4,10 +4,13 @@
 #include <system_error>
 #include <utility>
 
+#include "io/base/cpu_affinity.h"
+
 namespace base {
 
 BackgroundJobs::BackgroundJobs() {
   try {
+    const UnboundMoment moment;
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error&) {
     return;

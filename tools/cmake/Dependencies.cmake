@@ -57,6 +57,7 @@ engine_optional(GLOO gloo gloo/allreduce.h gloo libgloo-dev)
 engine_optional(ZMQ zmq zmq_addon.hpp zmq "libzmq3-dev and cppzmq-dev")
 engine_optional(PNG png png.h png libpng-dev)
 engine_optional(JPEG jpeg jpeglib.h jpeg libjpeg62-turbo-dev)
+engine_optional(HWLOC hwloc hwloc.h hwloc libhwloc-dev)
 
 # CUDA: ON needs nvcc 12.4 or newer; EMULATED compiles the kernels for the CPU, against io/gpu/stand_in (for tests).
 set(ENGINE_WITH_CUDA AUTO CACHE STRING "CUDA: ON, OFF, AUTO or EMULATED")
@@ -129,4 +130,4 @@ endif()
 if(ENGINE_WITH_NCCL STREQUAL "ON" AND NOT ENGINE_HAS_NCCL)
   message(FATAL_ERROR "ENGINE_WITH_NCCL=ON, but nccl.h is missing, or CUDA is: install NCCL's development files and build with ENGINE_WITH_CUDA=ON")
 endif()
-message(STATUS "engine: cuda ${ENGINE_HAS_CUDA}, gloo ${ENGINE_HAS_GLOO}, zmq ${ENGINE_HAS_ZMQ}, nccl ${ENGINE_HAS_NCCL}, png ${ENGINE_HAS_PNG}, jpeg ${ENGINE_HAS_JPEG}")
+message(STATUS "engine: cuda ${ENGINE_HAS_CUDA}, gloo ${ENGINE_HAS_GLOO}, zmq ${ENGINE_HAS_ZMQ}, nccl ${ENGINE_HAS_NCCL}, png ${ENGINE_HAS_PNG}, jpeg ${ENGINE_HAS_JPEG}, hwloc ${ENGINE_HAS_HWLOC}")

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/train/evaluator.h"
+#include "io/base/cpu_affinity.h"
 #include "io/base/json_writer.h"
 #include "io/base/visible_text.h"
 #include "tools/commands/command.h"
@@ -84,6 +85,7 @@ int eval_rank(const tools::RunConfig& config, const EvalOptions& o, backends::Gr
                                .device = model.compute().device,
                                .products = model.compute().products,
                                .by_class = true});
+  const base::BoundThread bound(model.compute().own_cpus());
   const engine::EvalReport report = evaluator.run();
   if (group.rank() != 0) return kExitOk;
   if (set.target) {
@@ -121,8 +123,8 @@ int eval_command(const Arguments& arguments) {
                  "prediction")
       ->type_name("FILE");
   std::vector<std::string> options{
-      "limit", "threads", "backend",      "init-method", "rank",   "world-size", "local-rank",
-      "spawn", "iface",   "rdzv-timeout", "timeout",     "device", "amp"};
+      "limit",      "threads", "bind",  "backend",      "init-method", "rank",   "world-size",
+      "local-rank", "spawn",   "iface", "rdzv-timeout", "timeout",     "device", "amp"};
   options.insert(options.end(), saved_options().begin(), saved_options().end());
   add_table_options(app, values, options);
   if (!parse(app, arguments)) return kExitOk;

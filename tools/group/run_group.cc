@@ -32,6 +32,7 @@
 #include "tools/group/membership_text.h"
 #include "tools/group/stop_signals.h"
 #include "tools/machine/build_info.h"
+#include "tools/machine/cpu_topology.h"
 #include "tools/machine/device_choice.h"
 #include "tools/machine/thread_choice.h"
 #include "tools/report/console_observer.h"
@@ -42,6 +43,10 @@
 
 namespace tools {
 namespace {
+
+void check_bind(const std::string& bind) {
+  if (bind != "none") require_topology("--bind " + bind);
+}
 
 int milliseconds(double seconds) { return static_cast<int>(std::llround(seconds * 1000)); }
 
@@ -454,6 +459,7 @@ backends::GroupOptions options_of_worker(const tools::RunConfig& config, const W
 int run_elastic(const tools::RunConfig& config, const ElasticBody& body) {
   backends::check_backend(config.backend, config.local_stage);
   check_threads(config.threads);
+  check_bind(config.bind);
   if (config.devices.size() > 1)
     throw io::ConfigError("--elastic needs one device a process, found " +
                           std::to_string(config.devices.size()) + " in --devices");
@@ -470,6 +476,7 @@ int run_group(const tools::RunConfig& config, const std::function<int(backends::
   backends::check_backend(config.backend,
                           config.local_stage);  // once, before N workers say the same
   check_threads(config.threads);
+  check_bind(config.bind);
   if (config.spawn > 1 && config.backend == "inproc")
     return run_inproc_ranks(config.spawn, milliseconds(config.timeout_s),
                             [&](std::unique_ptr<backends::Group> group) {

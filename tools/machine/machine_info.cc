@@ -1,5 +1,4 @@
 // Reads the host's own tables.
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -7,6 +6,7 @@
 #include <fstream>
 
 #include "backends/identity/host_identity.h"
+#include "io/base/cpu_affinity.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/machine_info.h"
 
@@ -41,10 +41,8 @@ MachineInfo machine_info() {
   utsname name{};
   if (uname(&name) == 0) info.kernel = std::string(name.sysname) + " " + name.release;
   info.cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  info.allowed_cores =
-      sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : info.cores;
+  const auto allowed = static_cast<int>(base::cpus_of_process().count());
+  info.allowed_cores = allowed > 0 ? allowed : info.cores;
   info.memory_bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   double load[1] = {0};
   if (getloadavg(load, 1) == 1) info.load = load[0];

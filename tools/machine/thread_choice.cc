@@ -1,27 +1,17 @@
 // Cores divided among ranks.
 #include "tools/machine/thread_choice.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "backends/identity/slurm_launcher.h"
+#include "io/base/cpu_affinity.h"
 #include "io/base/io_error.h"
 
 namespace tools {
-namespace {
-
-int cores_of_this_process() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-}
-
-}  // namespace
 
 ThreadChoice choose_threads(int local_world_size, const backends::Environment& environment,
                             int allowed_cores) {
-  const int cores = allowed_cores > 0 ? allowed_cores : cores_of_this_process(),
+  const int cores = allowed_cores > 0 ? allowed_cores : base::count_of_cpus(),
             ranks = std::max(1, local_world_size);
   ThreadChoice choice{std::max(1, cores / ranks),
                       "the cores that this process may use, shared by the ranks of the host"};
@@ -45,7 +35,7 @@ ThreadChoice choose_threads(int local_world_size, const backends::Environment& e
 
 void check_threads(int threads, int allowed_cores) {
   constexpr int kMostOnACore = 8;
-  const int cores = allowed_cores > 0 ? allowed_cores : cores_of_this_process();
+  const int cores = allowed_cores > 0 ? allowed_cores : base::count_of_cpus();
   if (threads <= kMostOnACore * cores) return;
   throw io::ConfigError("--threads is " + std::to_string(threads) + ", but this process may use " +
                         std::to_string(cores) + (cores == 1 ? " core" : " cores") +

@@ -78,6 +78,7 @@ constexpr Foreign kForeign[] = {
     {"num-epochs", "--epochs"},
     {"num-train-epochs", "--epochs"},
     {"num-workers", "--workers"},
+    {"numa-binding", "--bind"},
     {"out-dir", "--save-dir"},
     {"output-dir", "--save-dir"},
     {"patience", "--early-stop"},

@@ -71,6 +71,7 @@ void read_compute(const ValueReader& read, RunConfig& config) {
   read_precision(read, config);
   config.buffers = read.text("buffers");
   config.threads = read.small("threads", 0, 1024, 0);
+  config.bind = read.text("bind");
   config.sync_bn = read.flag("sync-bn");
   config.deterministic = read.flag("deterministic");
   config.cuda_graph = read.text("cuda-graph") == "auto";

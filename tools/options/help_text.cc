@@ -82,6 +82,7 @@ constexpr Example kExamples[] = {
     {"gpu-devices", "--gpu-devices 0,1"},
     {"devices", "--devices cpu:0,cpu:1"},
     {"threads", "--threads 4"},
+    {"bind", "--bind core"},
     {"dtype", "--dtype f64"},
     {"amp", "--amp bf16"},
     {"loss-scale", "--amp O2 --loss-scale 1024"},

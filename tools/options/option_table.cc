@@ -81,6 +81,10 @@ constexpr OptionSpec kTrainOptions[] = {
      "replicas in this process, one thread each: cpu:0,cpu:1 (default: one)", kEqual},
     {"threads", kInteger, "0", "N", "compute",
      "threads per rank (0: the allowed cores, divided among the ranks of the host)", kFree},
+    {"bind", kChoice, "none", "none|core|numa", "compute",
+     "bind a host's ranks to CPUs of their own; core: each thread to a core, numa: all threads of "
+     "a rank to a NUMA node",
+     kEqual},
     {"dtype", kChoice, "f32", "f32|f64", "compute",
      "floating-point type; f64 is for comparisons and gradient checks", kEqual},
     {"amp", kChoice, "off", "off|tf32|bf16|O1|O2", "compute",

@@ -30,6 +30,7 @@ struct RunConfig {
   double test_share = 0.2;
   // compute
   std::string device, dtype, buffers;  // device: auto, cpu, cuda, cuda:N
+  std::string bind;                    // none, core, numa
   std::vector<std::string>
       devices;  // "cpu:0" or "cuda:0", ..., all of one kind; empty: one, chosen by `device`
   std::string amp, loss_scale;  // off, tf32, bf16, O1, O2; off, dynamic or a number above 0

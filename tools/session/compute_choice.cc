@@ -3,12 +3,14 @@
 
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "engine/core/cuda.h"
 #include "engine/ops/common/cpu_dispatch.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/optim/loss_scale.h"
 #include "tools/machine/device_choice.h"
+#include "tools/machine/thread_choice.h"
 #include "tools/session/agreement.h"
 
 namespace tools {
@@ -27,6 +29,11 @@ std::string precision_text(const Compute& compute) {
 }
 
 }  // namespace
+
+engine::ThreadPool Compute::make_pool(int shares) const {
+  return engine::ThreadPool(threads, shares,
+                            binding ? binding->enter_pool() : std::function<void(int)>{});
+}
 
 void apply_warpgroup_switch() {
   const char* wanted = std::getenv("ENGINE_WARPGROUP_PRODUCTS");
@@ -52,6 +59,18 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
     static_cast<void>(engine::ops::cpu_isa());  // what ENGINE_ISA asks for may not be there
   });
   if (engine::cuda::kBuilt && group.world_size() > 1) check_devices_apart(choice, group, control);
+  int threads = options.threads > 0 ? options.threads : default_threads(group);
+  std::shared_ptr<const RankBinding> binding;
+  if (options.bind != Bind::kNone) {
+    const HostNeeds needs = gather_needs({.rank = group.rank(),
+                                          .cpus = base::cpus_of_process(),
+                                          .threads = options.threads,
+                                          .most_threads = threads},
+                                         group, control);
+    do_together(group, control,
+                [&] { binding = std::make_shared<const RankBinding>(options.bind, needs); });
+    threads = binding->threads();
+  }
   return {.device = choice.device,
           .storage = options.half.value_or(options.dtype),
           .products = options.products,
@@ -59,6 +78,8 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
           .graph = options.graph,
           .pinned = options.pinned,
           .non_blocking = options.non_blocking,
+          .threads = threads,
+          .binding = std::move(binding),
           .reason = choice.reason.starts_with("auto") ? choice.reason : ""};
 }
 

@@ -8,8 +8,10 @@
 #include "backends/group.h"
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
+#include "engine/core/thread_pool.h"
 #include "engine/ops/common/kernel_context.h"
 #include "engine/ops/optim_step/step_numbers.h"
+#include "tools/machine/rank_binding.h"
 #include "tools/session/session_options.h"
 
 namespace tools {
@@ -20,15 +22,23 @@ struct Compute {
   engine::Products products = engine::Products::kF32;
   engine::LossScaleRule loss_scale;
   bool graph = true, pinned = true, non_blocking = true;
+  int threads = 1;  // of this rank's pool
+  // While it lives the calling thread is bound; null: no thread is.
+  std::shared_ptr<const RankBinding> binding;
   std::string reason;  // why `auto` took this device; "" where it was named
 
   bool cuda() const { return device.kind == engine::Device::Kind::kCuda; }
+  engine::ThreadPool make_pool(int shares = 0) const;  // `shares` as the pool has them
+  // For a base::BoundThread of the rank's thread while it computes, which comes after all that
+  // starts threads; empty where it is not bound.
+  base::CpuSet own_cpus() const { return binding ? binding->own_cpus() : base::CpuSet{}; }
 };
 
 // Collective over the group, by way of `control`, a communicator of all its ranks for host memory.
 // The device is choose_device()'s (device_choice.h); ranks of one host have different ones. Makes
-// no context on any device. Throws io::ConfigError for a combination that cannot be computed, on
-// all ranks (engine::RemoteError where it is another's).
+// no context on any device. Binds the calling thread where that is asked for (rank_binding.h).
+// Throws io::ConfigError for a combination that cannot be computed, on all ranks
+// (engine::RemoteError where it is another's).
 Compute choose_compute(const ComputeOptions& options, const backends::Group& group,
                        backends::Communicator& control);
 

@@ -217,6 +217,9 @@ ComputeOptions compute_options(const RunConfig& config) {
   compute.pinned = config.pin_memory;
   compute.non_blocking = config.non_blocking;
   compute.threads = config.threads;
+  compute.bind = config.bind == "core"   ? Bind::kCore
+                 : config.bind == "numa" ? Bind::kNuma
+                                         : Bind::kNone;
   compute.deterministic = config.deterministic;
   compute.micro_batches = config.grad_accum;
   return compute;

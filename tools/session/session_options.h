@@ -24,6 +24,7 @@
 #include "io/data/order/sampler.h"
 #include "io/data/sources/dataset.h"
 #include "tools/machine/device_choice.h"
+#include "tools/machine/rank_placement.h"
 #include "tools/options/run_config.h"
 
 namespace tools {
@@ -64,6 +65,7 @@ struct ComputeOptions {
   engine::LossScaleRule loss_scale = {};
   bool graph = true, pinned = true, non_blocking = true;
   int threads = 0;  // 0: this rank's share of the cores
+  Bind bind = Bind::kNone;
   bool deterministic = false;
   std::int64_t micro_batches = 1;
 };

@@ -18,7 +18,6 @@
 #include "io/base/text_parts.h"
 #include "io/interchange/compare_arrays.h"
 #include "models/model_catalog.h"
-#include "tools/machine/thread_choice.h"
 #include "tools/session/averaging_choice.h"
 
 namespace tools {
@@ -113,12 +112,8 @@ engine::ModelState allocate_state(const SessionOptions& options, const Compute& 
   return engine::ModelState::allocate(graph, engine::state_dtype(compute.storage));
 }
 
-engine::ThreadPool make_pool(const SessionOptions& options, int threads) {
-  return engine::ThreadPool(threads, options.compute.deterministic ? kDeterministicShares : 0);
-}
-
-int threads_of(const SessionOptions& options, const backends::Group& group) {
-  return options.compute.threads > 0 ? options.compute.threads : default_threads(group);
+engine::ThreadPool make_pool(const SessionOptions& options, const Compute& compute) {
+  return compute.make_pool(options.compute.deterministic ? kDeterministicShares : 0);
 }
 
 std::unique_ptr<backends::DeviceCommunicator> make_device_wire(const SessionOptions& options,
@@ -192,8 +187,8 @@ std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
 SessionModel::SessionModel(const SessionOptions& options, const Compute& compute,
                            const backends::Group& group, const SessionData& data,
                            const MemoryBudget& memory)
-    : pool_threads(threads_of(options, group)),
-      pool(make_pool(options, pool_threads)),
+    : pool_threads(compute.threads),
+      pool(make_pool(options, compute)),
       graph(build_graph(options.model, data.train())),
       state(allocate_state(options, compute, group, data, graph, pool, memory)),
       optimizer(make_optimizer(options.update, graph, state.parameters.values)),
@@ -210,8 +205,8 @@ void SessionModel::refit(const SessionOptions& options, const Compute& compute,
     for (const engine::Optimizer::State& s : optimizer->state()) own += s.buffer->bytes();
     with_own.bytes += static_cast<std::uint64_t>(memory.ranks) * own;
   }
-  if (const int threads = threads_of(options, group); threads != pool_threads)
-    pool = make_pool(options, pool_threads = threads);
+  if (compute.threads != pool_threads || compute.binding) pool = make_pool(options, compute);
+  pool_threads = compute.threads;
   check_host_memory(options, compute, group, data, graph, pool, with_own);
   plan = engine::Plan::compile(graph, plan_options(options, compute, data, pool));
 }

@@ -230,6 +230,13 @@ struct TrainSession::Impl {
     return parts == 1 ? line : line + " in " + std::to_string(parts) + " micro-batches";
   }
 
+  // Of rank 0, which says it.
+  std::string binding_text() const {
+    if (!compute.binding) return "";
+    return std::string(" | ") + (group.world_size() == 1 ? "" : "rank 0 ") + "bound to " +
+           compute.binding->text();
+  }
+
   // --map-location: a rank has one device, so that is where every array must go. All pass through
   // host memory.
   void place(const std::string& saved) const {
@@ -269,6 +276,7 @@ struct TrainSession::Impl {
   bool started = false;                            // the state is one to go on from
   std::optional<engine::TrainerParts::Done> done;  // of a state from a rank's memory
   std::unique_ptr<engine::Trainer> trainer;        // that runs, or ran last
+  std::optional<base::BoundThread> bound;          // of the thread that trains
   // By plan_steps().
   engine::EpochSteps epoch_steps;
   std::int64_t total_steps = 0;
@@ -372,9 +380,9 @@ std::string TrainSession::start_line() const {
                      s.data.train().name + " (" + with_commas(s.data.train().size()) + " train, " +
                      with_commas(s.data.test().size()) + " test) | " + std::to_string(world) +
                      (world == 1 ? " rank x " : " ranks x ") +
-                     compute_text(s.compute, s.model.pool.physical_threads()) + " | backend " +
-                     s.group.backend() + " (" + s.group.backend_reason() + ") | sync " +
-                     averaging_text(s.options.averaging, s.policy->name());
+                     compute_text(s.compute, s.model.pool.physical_threads()) + s.binding_text() +
+                     " | backend " + s.group.backend() + " (" + s.group.backend_reason() +
+                     ") | sync " + averaging_text(s.options.averaging, s.policy->name());
   if (s.options.averaging.canonical)
     line += " (" + std::to_string(s.options.averaging.shards) + " shards)";
   if (const int layers = s.model.graph.layers_that_use_replicas();
@@ -523,6 +531,7 @@ std::string TrainSession::graph_line() const {
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
                                            RankChanges changes) {
   Impl& s = *impl_;
+  if (!s.bound) s.bound.emplace(s.compute.own_cpus());  // all that helps it has been started
   std::vector<engine::TrainObserver*> observers;
   for (const auto& o : s.observers) observers.push_back(o.get());
   return engine::Trainer(

@@ -80,6 +80,7 @@ class TrainSession {
   std::string graph_line() const;
   engine::TrainResult run(const std::atomic<int>& stop_signal, RankChanges changes = {});
 
+  // Binds the calling thread to its place (--bind), until the session ends.
   engine::Trainer make_trainer(const std::atomic<int>& stop_signal, RankChanges changes = {});
   void add_observer(std::unique_ptr<engine::TrainObserver> observer);
   std::int64_t global_batch() const;

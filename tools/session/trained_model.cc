@@ -11,7 +11,6 @@
 #include "io/checkpoint/byte_source.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
-#include "tools/machine/thread_choice.h"
 #include "tools/options/command_line.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
@@ -92,7 +91,7 @@ TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& refere
       digest_(reference.data_digest),
       graph_(graph_of(config, loaded_->splits.train)),
       state_(engine::ModelState::allocate(graph_, engine::state_dtype(compute_.storage))),
-      pool_(config.threads > 0 ? config.threads : default_threads(group)) {
+      pool_(compute_.make_pool()) {
   state_.initialize(graph_, 0);
   const auto read = [&](const std::string& path) { return load_weights(reference.weights, path); };
   engine::init_from(*control_, reference.path, read, exit_code_of, state_);

@@ -13,7 +13,6 @@
 #include "backends/transport/shm/shm_barrier.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/core_sharing.h"
+#include "io/base/cpu_affinity.h"
 #include "io/base/deadline.h"
 #include "io/base/spin_pause.h"
 
@@ -33,12 +33,6 @@ namespace {
 constexpr int kBarrierSpins = 1000;
 constexpr long kSleepNs =
     50'000'000;  // an abort between the last look and the sleep is noticed after this
-
-int available_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) {
   const timespec most{0, kSleepNs};
@@ -59,7 +53,7 @@ ShmBarrier::ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names,
       size_(static_cast<int>(names.size())),
       names_(std::move(names)),
       timeout_(timeout),
-      spins_(size_ <= available_cores() ? kBarrierSpins : 0) {}
+      spins_(size_ <= base::count_of_cpus() ? kBarrierSpins : 0) {}
 
 std::uint32_t ShmBarrier::arrive() noexcept {
   ShmFlag& own = flags_[rank_];

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "io/base/cpu_affinity.h"
 #include "io/checkpoint/late_arrays.h"
 
 namespace engine {
@@ -35,6 +36,7 @@ void SnapshotWriter::write(const WriteOptions& options, const TrainProgress& pro
 
 void SnapshotWriter::begin(WriteOptions options, const TrainProgress& progress) {
   pending_progress_ = progress;
+  const base::UnboundMoment moment;
   pending_ = std::async(std::launch::async,
                         [this, options = std::move(options)] { return written(options); });
 }

@@ -1,0 +1,89 @@
+// sched_getaffinity() and sched_setaffinity().
+#include "io/base/cpu_affinity.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+namespace base {
+namespace {
+
+static_assert(kMostCpus == CPU_SETSIZE);
+
+std::mutex process_mutex;
+std::optional<CpuSet> process_cpus;  // guarded; set by the first BoundThread
+
+thread_local BoundThread* innermost = nullptr;
+
+void remember_process() noexcept {
+  const std::lock_guard lock(process_mutex);
+  if (!process_cpus) process_cpus = cpus_of_this_thread();
+}
+
+}  // namespace
+
+std::string cpus_text(const CpuSet& cpus) {
+  std::string text;
+  for (int first = 0; first < kMostCpus; ++first) {
+    if (!cpus[static_cast<std::size_t>(first)]) continue;
+    int last = first;
+    while (last + 1 < kMostCpus && cpus[static_cast<std::size_t>(last) + 1]) ++last;
+    if (!text.empty()) text += ',';
+    text += std::to_string(first);
+    if (last > first) text.append(1, '-').append(std::to_string(last));
+    first = last;
+  }
+  return text;
+}
+
+CpuSet cpus_of_this_thread() noexcept {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  CpuSet cpus;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cpus;
+  for (std::size_t i = 0; i < cpus.size(); ++i) cpus[i] = CPU_ISSET(i, &allowed);
+  return cpus;
+}
+
+bool set_cpus_of_this_thread(const CpuSet& cpus) noexcept {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  for (std::size_t i = 0; i < cpus.size(); ++i)
+    if (cpus[i]) CPU_SET(i, &allowed);
+  return sched_setaffinity(0, sizeof allowed, &allowed) == 0;
+}
+
+CpuSet cpus_of_process() noexcept {
+  const std::lock_guard lock(process_mutex);
+  return process_cpus ? *process_cpus : cpus_of_this_thread();
+}
+
+int count_of_cpus() noexcept { return std::max(1, static_cast<int>(cpus_of_process().count())); }
+
+BoundThread::BoundThread(const CpuSet& cpus) noexcept
+    : before_(cpus.none() ? CpuSet{} : cpus_of_this_thread()), outer_(innermost) {
+  if (cpus.none()) return;
+  remember_process();
+  done_ = set_cpus_of_this_thread(cpus);
+  innermost = this;
+}
+
+BoundThread::~BoundThread() {
+  if (before_.none()) return;
+  set_cpus_of_this_thread(before_);
+  innermost = outer_;
+}
+
+UnboundMoment::UnboundMoment() noexcept
+    : bound_(innermost != nullptr && innermost->outer_ != nullptr ? cpus_of_this_thread()
+                                                                  : CpuSet{}) {
+  if (bound_.any()) set_cpus_of_this_thread(innermost->before_);
+}
+
+UnboundMoment::~UnboundMoment() {
+  if (bound_.any()) set_cpus_of_this_thread(bound_);
+}
+
+}  // namespace base
