@@ -10,6 +10,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backends/store/secret.h"
@@ -27,7 +28,8 @@ namespace {
 // What a child says about its failure; in memory shared with the parent.
 struct Report {
   std::atomic<int> order;  // 1 = the first child that failed; 0 = no report
-  char message[2040];
+  bool told;               // by another rank, which says it itself unless it is ended before
+  char message[2032];
 };
 struct Board {
   std::atomic<int> failures;
@@ -53,9 +55,8 @@ int run_child(const WorkerPlace& place, Board* board,
     return code;
   } catch (const std::exception& error) {
     Report& report = board->reports[place.rank];
-    // What rank 0 told the others, it says itself.
-    const bool told = dynamic_cast<const engine::RemoteError*>(&error) != nullptr;
-    std::snprintf(report.message, sizeof report.message, "%s", told ? "" : text_of(error).c_str());
+    report.told = dynamic_cast<const engine::RemoteError*>(&error) != nullptr;
+    std::snprintf(report.message, sizeof report.message, "%s", text_of(error).c_str());
     report.order.store(board->failures.fetch_add(1) + 1);
     return exit_code_of(error);
   }
@@ -67,10 +68,11 @@ struct Line {
   std::string who, what;
 };
 
-// By the order in which children reported; those killed from outside first of all.
+// By the order in which children reported; those killed from outside first of all. What a child was
+// told by another one is a reason only where nobody gives one of its own.
 std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board) {
   const int count = static_cast<int>(outcome.ends.size());
-  std::vector<Line> lines;
+  std::vector<Line> lines, told;
   for (int r = 0; r < count; ++r) {
     const WorkerEnd& end = outcome.ends[static_cast<std::size_t>(r)];
     const Report& report = board->reports[r];
@@ -79,12 +81,15 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board) {
       // A rank that fails lets its group go before it reports, so others may miss it and report
       // first.
       const int missed_another = end.code == kExitUnavailable ? count : 0;
-      if (report.message[0] != '\0')
+      if (report.told)
+        told.push_back({report.order.load(), end.code, "", report.message});
+      else
         lines.push_back({report.order.load() + missed_another, end.code, who, report.message});
     } else if (end.signal != 0 && !end.by_us) {
       lines.push_back({0, end.code, who, end_text(end.code, end.signal)});
     }
   }
+  if (lines.empty()) lines = std::move(told);
   std::sort(lines.begin(), lines.end(),
             [](const Line& a, const Line& b) { return a.order > b.order; });
   return lines;

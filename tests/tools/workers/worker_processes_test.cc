@@ -1,0 +1,43 @@
+// Ranks as child processes: what is said when they fail.
+#include "tools/workers/worker_processes.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include "engine/train/replica_sync.h"
+#include "io/base/io_error.h"
+
+namespace {
+
+struct Said {
+  int code = 0;
+  std::string err;
+};
+
+Said run(const std::function<int(const tools::WorkerPlace&)>& body) {
+  testing::internal::CaptureStderr();
+  const int code = tools::run_worker_processes(2, body);
+  return {code, testing::internal::GetCapturedStderr()};
+}
+
+TEST(WorkerProcesses, WhatARankSaysItselfIsSaidOnce) {
+  const Said said = run([](const tools::WorkerPlace& place) -> int {
+    if (place.rank == 0) throw io::DataError("row 3 is bad");
+    for (;;) pause();
+  });
+  EXPECT_EQ(said.code, 65);
+  EXPECT_EQ(said.err, "engine: error: rank 0: row 3 is bad\n");
+}
+
+// It is ended because another rank, which it has told, is gone already.
+TEST(WorkerProcesses, WhatARankHasToldAnotherIsSaidWhereItsOwnWordsAreLost) {
+  const Said said = run([](const tools::WorkerPlace& place) -> int {
+    if (place.rank == 1) throw engine::RemoteError(65, "rank 0 (host n1, pid 7): row 3 is bad");
+    for (;;) pause();
+  });
+  EXPECT_EQ(said.code, 65);
+  EXPECT_EQ(said.err, "engine: error: rank 0 (host n1, pid 7): row 3 is bad\n");
+}
+
+}  // namespace
