@@ -14,7 +14,6 @@
 #include "tools/report/class_report.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
-#include "tools/session/saved_run.h"
 #include "tools/session/saved_weights.h"
 #include "tools/session/trained_model.h"
 
@@ -122,11 +121,7 @@ int eval_command(const Arguments& arguments) {
                  "write the confusion matrix as CSV: a row for each label, a column for each "
                  "prediction")
       ->type_name("FILE");
-  std::vector<std::string> options{
-      "limit",      "threads", "bind",  "backend",      "init-method", "rank",   "world-size",
-      "local-rank", "spawn",   "iface", "rdzv-timeout", "timeout",     "device", "amp"};
-  options.insert(options.end(), saved_options().begin(), saved_options().end());
-  add_table_options(app, values, options);
+  add_table_options(app, values, judging_options());
   if (!parse(app, arguments)) return kExitOk;
   const tools::RunConfig config = trained_config(o.model, values);
   return run_group(config, [&](backends::Group& group) { return eval_rank(config, o, group); });

@@ -59,6 +59,15 @@ engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
 
 }  // namespace
 
+std::vector<std::string> judging_options() {
+  std::vector<std::string> options{
+      "limit",      "threads", "bind",        "device",      "devices",      "gpu-devices",
+      "amp",        "backend", "local-stage", "init-method", "rank",         "world-size",
+      "local-rank", "spawn",   "iface",       "port-rule",   "rdzv-timeout", "timeout"};
+  options.insert(options.end(), saved_options().begin(), saved_options().end());
+  return options;
+}
+
 RunConfig trained_config(ModelReference& reference, ConfigValues& values, bool with_limit) {
   reference.path = snapshot_of(reference.path, snapshot_with(reference.weights));
   std::string definition;

@@ -23,6 +23,9 @@ struct ModelReference {
   std::shared_ptr<LoadedData> stated = {};
 };
 
+// What commands take from the table of options that let ranks run a trained model.
+std::vector<std::string> judging_options();
+
 // The configuration of the run whose model it is, with what the command line says otherwise; path
 // becomes the snapshot's. With the limit of a run its training samples are the very ones. Throws
 // what reading it throws.

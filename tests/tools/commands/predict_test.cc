@@ -289,6 +289,135 @@ TEST_F(Predictions, OfImagesNeedNoDataButTheSnapshot) {
   EXPECT_EQ(engine({"export", old, "-o", onnx, "--input", "pixels"}).exit_code, 65);
 }
 
+// One record: a label and three planes, of which one tells the label, but not always the right one.
+std::string cifar_records(int count) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) {
+    const int label = i % 10, shown = i % 4 == 0 ? (label + 1) % 10 : label;
+    std::string planes(3072, '\x20');
+    for (std::size_t k = 0; k < planes.size(); k += 7) planes[k] = '\x30';
+    for (int k = 0; k < 100; ++k) planes[static_cast<std::size_t>(1024 + 100 * shown + k)] = '\xF0';
+    planes[static_cast<std::size_t>(i)] = '\x90';
+    bytes += static_cast<char>(label) + planes;
+  }
+  return bytes;
+}
+
+TEST_F(Predictions, OfCifarsBinFilesAreThoseOfEval) {
+  write_text(folder_ / "data_batch_1.bin", cifar_records(120));
+  write_text(folder_ / "test_batch.bin", cifar_records(70));
+  train({"--dataset", "cifar10", "--data-dir", folder_.path().string(), "--epochs", "2", "--lr",
+         "0.01"});
+  const std::string file = folder_ / "test_batch.bin";
+  const std::vector<Json> lines = predicted(run(), {file});
+  ASSERT_EQ(lines.size(), 70u);
+  int correct = 0;
+  for (int i = 0; i < 70; ++i) {
+    const Json& line = lines[static_cast<std::size_t>(i)];
+    EXPECT_EQ(line["input"], file);
+    EXPECT_EQ(line["sample"], i + 1);
+    correct += line["class"] == i % 10;
+  }
+  EXPECT_GT(correct, 10);
+  EXPECT_LT(correct, 70);
+  EXPECT_EQ(evaluated(run())["correct"], correct);
+  // The labels are passed over.
+  std::string unlabelled = cifar_records(70);
+  for (std::size_t i = 0; i < unlabelled.size(); i += 3073) unlabelled[i] = '\0';
+  write_text(file, unlabelled);
+  EXPECT_EQ(predicted(run(), {file}), lines);
+  write_text(file, unlabelled + "x");
+  expect_error(engine({"predict", run(), file}), 65,
+               "test_batch.bin: truncated at image 71: found 1 bytes, expected 3073");
+}
+
+TEST_F(Predictions, OfWeightsWithoutASnapshotAreTheSame) {
+  train_on_idx();
+  const std::string images = folder_ / "t10k-images-idx3-ubyte";
+  const std::vector<Json> lines = predicted(run(), {images});
+  for (const char* name : {"m.pth", "m.safetensors", "m.npz"}) {
+    const std::string file = folder_ / name;
+    ASSERT_EQ(engine({"export", run(), "-o", file}).exit_code, 0);
+    EXPECT_EQ(predicted(file, {images, "--model", "mlp", "--dataset", "mnist", "--data-dir",
+                               folder_.path().string()}),
+              lines)
+        << name;
+  }
+}
+
+// Five blocks that do not end with the files.
+TEST_F(Predictions, OfSeveralRanksAreTheSameToTheLastByte) {
+  train_on_idx();
+  const std::string images = folder_ / "t10k-images-idx3-ubyte", npy = folder_ / "e.npy";
+  const auto with = [&](std::vector<std::string> more, const std::string& format) {
+    std::vector<std::string> arguments{"predict",           run(),  images,           images,
+                                       "--format",          format, "--top",          "3",
+                                       "--threads",         "1",    "--embeddings",   "layers.2",
+                                       "--embeddings-file", npy,    "--probabilities"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    std::filesystem::remove(npy);
+    const CommandResult result = engine(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return std::pair(result.out, test_support::read_text(npy));
+  };
+  for (const std::string format : {"csv", "json", "table"}) {
+    const auto one = with({}, format);
+    EXPECT_EQ(std::ranges::count(one.first, '\n'), 301);
+    EXPECT_TRUE(with({"--spawn", "2"}, format) == one) << format;
+    EXPECT_TRUE(with({"--spawn", "3", "--backend", "inproc"}, format) == one) << format;
+  }
+  const auto one = with({}, "csv");
+  EXPECT_TRUE(with({"--spawn", "3", "--backend", "socket"}, "csv") == one);
+  EXPECT_TRUE(with({"--devices", "cpu:0,cpu:1"}, "csv") == one);
+  // Under a launcher.
+  const CommandResult launched =
+      engine({"launch", "--nproc-per-node", "2", "predict", run(), images, images, "--format",
+              "csv", "--top", "3", "--threads", "1", "--probabilities"});
+  EXPECT_EQ(launched.exit_code, 0) << launched.err;
+  std::string plain, line;  // without "host:rank: "
+  std::istringstream in(launched.out);
+  while (std::getline(in, line)) plain += line.substr(line.find(": ") + 2) + "\n";
+  EXPECT_EQ(plain, one.first);
+}
+
+TEST_F(Predictions, OfTablesOnSeveralRanksEndWhereOneRankEnds) {
+  std::string rows = "size,kind\n";
+  for (int i = 0; i < 200; ++i) rows += std::to_string(i % 7) + (i % 7 > 3 ? ",big\n" : ",small\n");
+  write_text(folder_ / "rows.csv", rows);
+  train({"--dataset", "csv", "--annotations", folder_ / "rows.csv", "--epochs", "1"});
+  const auto with = [&](const std::string& file, const std::string& ranks) {
+    return engine({"predict", run(), folder_ / file, "--threads", "1", "--spawn", ranks});
+  };
+  const CommandResult one = with("rows.csv", "1");
+  for (const char* ranks : {"2", "3", "5"})
+    EXPECT_EQ(with("rows.csv", ranks).out, one.out) << ranks;
+  // In the second block, the third one, and behind all.
+  for (const int bad : {100, 150, 200}) {
+    std::istringstream in(rows);
+    std::string text, line;
+    for (int i = 0; std::getline(in, line); ++i) text += (i == bad ? "wide,big" : line) + "\n";
+    write_text(folder_ / "bad.csv", text);
+    const CommandResult alone = with("bad.csv", "1"), together = with("bad.csv", "2");
+    const std::string place = "bad.csv, row " + std::to_string(bad + 1);
+    expect_error(alone, 65, place);
+    EXPECT_EQ(together.exit_code, 65);
+    EXPECT_NE(together.err.find(place), std::string::npos) << bad << ": " << together.err;
+    EXPECT_EQ(together.out, alone.out);
+    EXPECT_EQ(std::ranges::count(alone.out, '\n'), 1 + (bad - 1) / 64 * 64);
+  }
+}
+
+TEST_F(Predictions, RanksDoNotShareWhatCanBeReadOnce) {
+  train_on_idx();
+  const CommandResult result =
+      engine({"predict", run(), "/dev/null", "--threads", "1", "--spawn", "2"});
+  EXPECT_EQ(result.exit_code, 78);
+  EXPECT_NE(result.err.find("/dev/null can be read only once, by one rank; expected a file or "
+                            "folder, or leave the 2 ranks out"),
+            std::string::npos)
+      << result.err;
+}
+
 #ifdef HAS_PNG
 TEST_F(Predictions, OfImagesInFoldersAreThoseOfEval) {
   for (std::uint8_t i = 0; i < 12; ++i)
@@ -341,6 +470,11 @@ TEST_F(Predictions, OfTextAreTheNextCharacter) {
   EXPECT_NEAR(sum, 1, 1e-9);
   std::filesystem::remove(folder_ / "text.txt");
   EXPECT_EQ(predicted(run(), {folder_ / "begun", "--probabilities"}), lines);
+  write_text(folder_ / "other", text + "abc");
+  const std::vector<std::string> three{folder_ / "begun", folder_ / "other", folder_ / "begun"};
+  std::vector<std::string> on_two_ranks = three;
+  on_two_ranks.insert(on_two_ranks.end(), {"--spawn", "2"});
+  EXPECT_EQ(predicted(run(), on_two_ranks), predicted(run(), three));
   write_text(folder_ / "begun", "abz");
   expect_error(engine({"predict", run(), folder_ / "begun"}), 65, "'z'");
   expect_error(engine({"predict", run(), folder_ / "nosuch"}), 65, "nosuch");

@@ -51,7 +51,7 @@ std::string table(int rows) {
 
 io::SampleBlock rows_of(const std::string& path, const io::DatasetSplits& splits) {
   io::SampleBlock block;
-  io::open_samples({path}, splits)->fill(1000, block);
+  io::open_samples({path}, splits)->fill(1000, io::Wanted::kSamples, block);
   return block;
 }
 

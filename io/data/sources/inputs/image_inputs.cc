@@ -29,9 +29,15 @@ class SingleImage : public SampleStream {
  public:
   SingleImage(const std::string& path, const Dataset& like) : path_(path), like_(like) {}
 
-  void fill(std::int64_t, SampleBlock& block) override {
+  void fill(std::int64_t, Wanted wanted, SampleBlock& block) override {
     if (done_) return;
     done_ = true;
+    if (wanted == Wanted::kSamples) decode(block);
+    block.origins.push_back({path_, 1});
+  }
+
+ private:
+  void decode(SampleBlock& block) const {
     const DecodedImage image =
         decode_image(DataFile(path_).read_up_to(std::numeric_limits<std::uint64_t>::max()), path_);
     const std::size_t before = block.pixels.size();
@@ -41,10 +47,8 @@ class SingleImage : public SampleStream {
       resize_and_crop(image, like_.shape[0], out);
     else
       take(image, out);
-    block.origins.push_back({path_, 1});
   }
 
- private:
   void take(const DecodedImage& image, std::span<std::uint8_t> out) const {
     const std::int64_t channels = like_.shape[2];
     if (image.height != like_.shape[0] || image.width != like_.shape[1] ||
@@ -74,7 +78,7 @@ class PackedImages : public SampleStream {
     if (!planes_) read_header();
   }
 
-  void fill(std::int64_t most, SampleBlock& block) override {
+  void fill(std::int64_t most, Wanted wanted, SampleBlock& block) override {
     while (block.count() < most && (planes_ || done_ < count_)) {
       const std::size_t got = file_.read(record_);
       if (got == 0 && planes_ && done_ > 0) return;
@@ -82,7 +86,7 @@ class PackedImages : public SampleStream {
         throw DataError(file_.path() + ": truncated at image " + std::to_string(done_ + 1) +
                         ": found " + std::to_string(got) + " bytes, expected " +
                         std::to_string(record_.size()));
-      append(block);
+      if (wanted == Wanted::kSamples) append(block);
       block.origins.push_back({file_.path(), ++done_});
     }
     if (!planes_ && done_ == count_ && !checked_) {

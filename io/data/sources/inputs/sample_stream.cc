@@ -16,13 +16,13 @@ class FileSequence : public SampleStream {
   FileSequence(std::vector<std::string> files, const DatasetSplits& splits)
       : files_(std::move(files)), splits_(splits) {}
 
-  void fill(std::int64_t most, SampleBlock& block) override {
+  void fill(std::int64_t most, Wanted wanted, SampleBlock& block) override {
     while (block.count() < most) {
       if (!current_) {
         if (next_ == files_.size()) return;
         current_ = open(files_[next_++]);
       }
-      current_->fill(most, block);
+      current_->fill(most, wanted, block);
       if (block.count() < most) current_.reset();
     }
   }

@@ -21,12 +21,17 @@ struct SampleBlock {
   std::int64_t count() const { return static_cast<std::int64_t>(origins.size()); }
 };
 
+enum class Wanted {
+  kSamples,
+  kOrigins,  // without the samples, which somebody else takes: faults in them may go unnoticed
+};
+
 class SampleStream {
  public:
   virtual ~SampleStream() = default;
   // Adds samples to the block until it has `most`, or there are no more. Throws DataError, naming
   // file and row.
-  virtual void fill(std::int64_t most, SampleBlock& block) = 0;
+  virtual void fill(std::int64_t most, Wanted wanted, SampleBlock& block) = 0;
 };
 
 // The samples of these files, one file after the other, as a model takes them that was trained on

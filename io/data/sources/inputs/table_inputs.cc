@@ -81,14 +81,15 @@ class TableRows : public SampleStream {
     }
   }
 
-  void fill(std::int64_t most, SampleBlock& block) override {
+  void fill(std::int64_t most, Wanted wanted, SampleBlock& block) override {
     while (block.count() < most && table_) {
       if (row_ == table_->rows()) {
         table_ = blocks_.next();
         row_ = 0;
         continue;
       }
-      append(block);
+      if (wanted == Wanted::kSamples) append(block);
+      block.origins.push_back({path_, ++done_});
       ++row_;
     }
   }
@@ -135,7 +136,6 @@ class TableRows : public SampleStream {
       column.encode(field, out);
       out += column.features();
     }
-    block.origins.push_back({path_, ++done_});
   }
 
   const std::string path_;

@@ -1,0 +1,205 @@
+// Samples through an inference, texts through a model of the next token.
+#include "tools/session/input_predictor.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "engine/graph/inference.h"
+#include "io/base/io_error.h"
+#include "io/base/nearest.h"
+#include "io/base/text_parts.h"
+#include "io/data/loader/image_preparer.h"
+#include "io/data/sources/data_file.h"
+#include "models/next_token.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+namespace {
+
+// By its name, or "#7" by its place.
+engine::NodeId layer_of(const engine::Graph& graph, const std::string& wanted) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const engine::Graph::Node& node = graph.nodes()[i];
+    if (!node.layer || node.dtype == engine::DType::kI32) continue;
+    const std::string place = "#" + std::to_string(i);
+    if (wanted == node.name || wanted == place) return static_cast<engine::NodeId>(i);
+    names.push_back(node.name.empty() ? place : node.name);
+  }
+  throw UsageError("--embeddings: the model has no layer '" + wanted + "'" +
+                   base::did_you_mean(wanted, names) + " (it has " + base::join_text(names) + ")");
+}
+
+// The last tokens of a file that the model can see.
+std::string end_of_text(const std::string& path, std::size_t most) {
+  io::DataFile file(path);
+  std::string text;
+  std::array<std::uint8_t, 65536> bytes;
+  for (std::size_t got = file.read(bytes); got > 0; got = file.read(bytes)) {
+    text.append(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(got));
+    if (text.size() > most) text.erase(0, text.size() - most);
+  }
+  return text;
+}
+
+// The ends of these files, one a block.
+class Texts : public InputPredictor {
+ public:
+  Texts(const PredictorRequest& request, TrainedModel& model)
+      : inputs_(request.inputs),
+        vocabulary_(model.data().train.vocabulary),
+        next_(model.graph(), model.state(), model.pool()) {}
+
+  BlockSizes sizes() const override {
+    return {.samples = 1, .logits = static_cast<std::size_t>(next_.vocabulary())};
+  }
+
+  PredictedBlock next(bool own) override {
+    PredictedBlock block;
+    if (done_ == inputs_.size()) return block;
+    const std::string& path = inputs_[done_++];
+    if (own) block.logits = logits_after(path);
+    block.origins.push_back({path, 1});
+    return block;
+  }
+
+ private:
+  std::vector<double> logits_after(const std::string& path) {
+    const std::string text = end_of_text(path, static_cast<std::size_t>(next_.context()));
+    if (text.empty()) throw io::DataError(path + ": found no text, expected one character or more");
+    std::vector<std::int32_t> tokens;
+    for (const char byte : text) {
+      const std::size_t id = vocabulary_.find(byte);
+      if (id == std::string::npos)
+        throw io::DataError(path + ": its end has the character '" + std::string(1, byte) +
+                            "', which is not among the " + std::to_string(vocabulary_.size()) +
+                            " that the model was trained on");
+      tokens.push_back(static_cast<std::int32_t>(id));
+    }
+    const auto logits = next_.logits_after(tokens);
+    return {logits.begin(), logits.end()};
+  }
+
+  const std::vector<std::string> inputs_;
+  const std::string& vocabulary_;
+  models::NextToken next_;
+  std::size_t done_ = 0;
+};
+
+// Samples as the model takes them.
+class Preparation {
+ public:
+  explicit Preparation(const TrainedModel& model) {
+    const io::Dataset& like = model.data().train;
+    if (like.kind == io::SampleKind::kImages)
+      preparer_.emplace(like, model.normalization(), io::Augmentation{});
+  }
+
+  std::span<const float> operator()(const io::SampleBlock& block) {
+    if (!preparer_) return block.features;
+    numbers_.resize(block.pixels.size());
+    const std::size_t items = block.origins.empty() ? 0 : numbers_.size() / block.origins.size();
+    for (std::size_t i = 0; i < block.origins.size(); ++i)
+      preparer_->prepare(&block.pixels[i * items], io::SplitMix(0, 0, 0), &numbers_[i * items]);
+    return numbers_;
+  }
+
+ private:
+  std::optional<io::ImagePreparer> preparer_;
+  std::vector<float> numbers_;
+};
+
+// The samples of all inputs, kBatch a block.
+class Samples : public InputPredictor {
+ public:
+  static constexpr std::int64_t kBatch = 64;  // as an evaluation
+
+  Samples(const PredictorRequest& request, TrainedModel& model)
+      : stream_(io::open_samples(request.inputs, model.data())),
+        prepared_(model),
+        watches_(!request.layer.empty()),
+        inference_(model.graph(), model.state(), model.pool(),
+                   {.batch = kBatch,
+                    .dtype = model.compute().storage,
+                    .device = model.compute().device,
+                    .products = model.compute().products,
+                    .watched = watches_ ? layer_of(model.graph(), request.layer) : -1}),
+        labels_(model.data().train.target ? 0 : kBatch, 0),
+        targets_(model.data().train.target ? kBatch : 0, 0) {
+    inference_.load();
+  }
+
+  BlockSizes sizes() const override {
+    BlockSizes sizes{.samples = kBatch, .logits = static_cast<std::size_t>(inference_.classes())};
+    if (!watches_) return sizes;
+    sizes.watched = 1;
+    for (const std::int64_t extent : watched_shape())
+      sizes.watched *= static_cast<std::size_t>(extent);
+    return sizes;
+  }
+  std::vector<std::int64_t> watched_shape() const override {
+    std::vector<std::int64_t> extents;
+    if (!watches_) return extents;
+    const engine::Shape shape = inference_.watched_shape();
+    for (int d = 0; d < shape.rank(); ++d) extents.push_back(shape[d]);
+    return extents;
+  }
+
+  PredictedBlock next(bool own) override {
+    io::SampleBlock samples;
+    stream_->fill(kBatch, own ? io::Wanted::kSamples : io::Wanted::kOrigins, samples);
+    PredictedBlock block;
+    if (own && samples.count() > 0) compute(samples, block);
+    block.origins = std::move(samples.origins);
+    return block;
+  }
+
+ private:
+  void compute(const io::SampleBlock& samples, PredictedBlock& block) {
+    const auto count = static_cast<std::size_t>(samples.count());
+    inference_.forward({.count = samples.count(),
+                        .samples = prepared_(samples),
+                        .labels = std::span(labels_).first(labels_.empty() ? 0 : count),
+                        .targets = std::span(targets_).first(targets_.empty() ? 0 : count),
+                        .sample_ids = {}});
+    block.logits = inference_.logits();
+    if (!watches_) return;
+    const std::vector<double>& values = inference_.watched();
+    block.watched.resize(values.size());
+    std::ranges::transform(values, block.watched.begin(),
+                           [](double v) { return static_cast<float>(v); });
+  }
+
+  const std::unique_ptr<io::SampleStream> stream_;
+  Preparation prepared_;
+  const bool watches_;
+  engine::Inference inference_;
+  // The model has a loss, which nobody reads.
+  const std::vector<std::int32_t> labels_;
+  const std::vector<float> targets_;
+};
+
+void check_text_model(const PredictorRequest& request, const TrainedModel& model) {
+  if (model.data().train.vocabulary.empty())
+    throw io::DataError(request.snapshot + ": a model of data set '" + model.data().train.name +
+                        "' has no vocabulary of characters; engine predict needs one of text");
+  if (!request.layer.empty())
+    throw UsageError("--embeddings is for models of images and tables, not for one of text");
+  if (model.compute().cuda())
+    throw io::ConfigError("engine predict with a model of text computes on --device cpu only");
+}
+
+}  // namespace
+
+std::unique_ptr<InputPredictor> make_predictor(const PredictorRequest& request,
+                                               TrainedModel& model) {
+  if (model.data().train.kind != io::SampleKind::kTokens)
+    return std::make_unique<Samples>(request, model);
+  check_text_model(request, model);
+  return std::make_unique<Texts>(request, model);
+}
+
+}  // namespace tools
