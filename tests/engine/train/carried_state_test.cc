@@ -203,7 +203,7 @@ TEST(ChangingRanks, GoOnWhileASnapshotIsBeingWritten) {
            {"save-dir", run}},
           3);
   job.before_write([&given_up, ready = disk.get_future().share()] {
-    if (ready.wait_for(test_support::deadline(std::chrono::seconds(20))) !=
+    if (ready.wait_for(test_support::deadline(std::chrono::seconds(10))) !=
         std::future_status::ready)
       ++given_up;
   });
