@@ -20,7 +20,7 @@ namespace tools {
 namespace {
 
 using Code = int;  // CUptiResult; 0 is success
-enum Kind : std::uint32_t { kCopy = 1, kFill = 2, kKernel = 3, kConcurrentKernel = 10 };
+enum ActivityKind : std::uint32_t { kCopy = 1, kFill = 2, kKernel = 3, kConcurrentKernel = 10 };
 
 struct Copy {  // CUpti_ActivityMemcpy
   std::uint32_t kind;
@@ -79,9 +79,9 @@ class Library {
     if (file_ == nullptr)
       if (std::string problem = load(); !problem.empty()) return problem;
     if (users_ == 0)
-      for (const Kind kind : {kConcurrentKernel, kCopy, kFill})
+      for (const ActivityKind kind : {kConcurrentKernel, kCopy, kFill})
         if (const Code code = enable_(kind); code != 0) {
-          for (const Kind enabled : {kConcurrentKernel, kCopy, kFill}) disable_(enabled);
+          for (const ActivityKind enabled : {kConcurrentKernel, kCopy, kFill}) disable_(enabled);
           return "CUPTI cannot record: " + text(code);
         }
     ++users_;
@@ -91,7 +91,7 @@ class Library {
   void end() {
     const std::lock_guard lock(use_);
     if (--users_ > 0) return;
-    for (const Kind kind : {kConcurrentKernel, kCopy, kFill}) disable_(kind);
+    for (const ActivityKind kind : {kConcurrentKernel, kCopy, kFill}) disable_(kind);
     flush_(0);
     const std::lock_guard records_lock(records_mutex_);
     records_.clear();
