@@ -58,7 +58,7 @@ display:block;margin-bottom:.6rem}
 list-style:none;margin:0;padding:0}
 .shot{padding:.5rem;background:var(--card);border:1px solid var(--line);border-radius:8px;
 font-size:13px;overflow-wrap:anywhere}
-.watch{display:flex;flex-wrap:wrap;gap:.6rem;align-items:center;font-size:13px}
+.watch{display:flex;margin-bottom:.6rem;flex-wrap:wrap;gap:.6rem;align-items:center;font-size:13px}
 .watch[hidden]{display:none}
 button{font:inherit;padding:.2rem .8rem;color:inherit;background:var(--card);
 border:1px solid var(--line);border-radius:6px;cursor:pointer}

@@ -216,7 +216,9 @@ class Page {
   // What the runs' last starts do not share.
   void other_environments() {
     for (const auto& [name, title] : kEnvironmentRows) {
-      const auto text = [&](const RunHistory& run) { return environment_text(run.record, name); };
+      const auto text = [fact = name](const RunHistory& run) {
+        return environment_text(run.record, fact);
+      };
       const std::string first = text(runs_.front());
       if (name != kRanksRow &&
           std::ranges::any_of(runs_, [&](const RunHistory& run) { return text(run) != first; }))
