@@ -76,10 +76,11 @@ BoundThread::~BoundThread() {
   innermost = outer_;
 }
 
-UnboundMoment::UnboundMoment() noexcept
-    : bound_(innermost != nullptr && innermost->outer_ != nullptr ? cpus_of_this_thread()
-                                                                  : CpuSet{}) {
-  if (bound_.any()) set_cpus_of_this_thread(innermost->before_);
+UnboundMoment::UnboundMoment() noexcept {
+  const BoundThread* const inner = innermost;
+  if (inner == nullptr || inner->outer_ == nullptr) return;
+  bound_ = cpus_of_this_thread();
+  set_cpus_of_this_thread(inner->before_);
 }
 
 UnboundMoment::~UnboundMoment() {

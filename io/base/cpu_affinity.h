@@ -49,7 +49,7 @@ class UnboundMoment {
   UnboundMoment& operator=(const UnboundMoment&) = delete;
 
  private:
-  const CpuSet bound_;
+  CpuSet bound_;  // empty: nothing to go back to
 };
 
 }  // namespace base

@@ -72,6 +72,7 @@ std::span<const T> run_of(const std::vector<T>& all, std::size_t i, std::size_t 
 std::vector<Cpu> by_core(std::vector<Cpu> cpus) {
   std::map<int, int> seen;
   std::vector<std::pair<int, Cpu>> ordered;
+  ordered.reserve(cpus.size());
   for (const Cpu& cpu : cpus) ordered.emplace_back(seen[cpu.core]++, cpu);
   std::ranges::stable_sort(ordered, {}, &std::pair<int, Cpu>::first);
   std::ranges::transform(ordered, cpus.begin(), &std::pair<int, Cpu>::second);

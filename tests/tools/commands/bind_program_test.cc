@@ -56,6 +56,7 @@ std::vector<std::string> lists_of_ranks(const std::vector<std::string>& options,
                      test_support::read_text(metrics).find("\"step\"") != std::string::npos);
   }));
   std::vector<std::string> lists;
+  lists.reserve(workers.size());
   for (const int worker : workers) lists.push_back(allowed_list(worker));
   if (parent != 0 && !ended) kill(parent, SIGTERM);
   runner.join();

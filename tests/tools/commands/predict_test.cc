@@ -65,7 +65,7 @@ void write_idx(const std::string& folder, const std::string& part) {
   for (int i = 0; i < kIdxImages; ++i) {
     const int label = idx_label(i), shown = i % 4 == 0 ? (label + 1) % 10 : label;
     std::string image(784, '\x10');
-    for (int k = 0; k < 60; ++k) image[static_cast<std::size_t>(78 * shown + k)] = '\xF0';
+    image.replace(78 * static_cast<std::size_t>(shown), 60, 60, '\xF0');
     image[static_cast<std::size_t>(i)] = '\x80';
     images += image;
     labels += static_cast<char>(label);
@@ -195,7 +195,7 @@ TEST_F(Predictions, ProbabilitiesAreTheSoftmaxOfTheLastLayersEmbeddings) {
   const std::size_t header =
       10u + static_cast<unsigned char>(bytes[8]) + 256u * static_cast<unsigned char>(bytes[9]);
   EXPECT_EQ(header % 64, 0u);
-  ASSERT_EQ(bytes.size(), header + 150 * 10 * sizeof(float));
+  ASSERT_EQ(bytes.size(), header + std::size_t{150} * 10 * sizeof(float));
   for (std::size_t i = 0; i < 150; ++i) {
     std::array<float, 10> row;
     std::memcpy(row.data(), bytes.data() + header + i * sizeof row, sizeof row);
@@ -296,7 +296,7 @@ std::string cifar_records(int count) {
     const int label = i % 10, shown = i % 4 == 0 ? (label + 1) % 10 : label;
     std::string planes(3072, '\x20');
     for (std::size_t k = 0; k < planes.size(); k += 7) planes[k] = '\x30';
-    for (int k = 0; k < 100; ++k) planes[static_cast<std::size_t>(1024 + 100 * shown + k)] = '\xF0';
+    planes.replace(1024 + 100 * static_cast<std::size_t>(shown), 100, 100, '\xF0');
     planes[static_cast<std::size_t>(i)] = '\x90';
     bytes += static_cast<char>(label) + planes;
   }

@@ -37,6 +37,7 @@ CpuTopology host(int nodes, int cores, int cpus_of_core) {
 
 std::vector<RankNeed> ranks(int count, int threads, const CpuSet& allowed, int most = 1024) {
   std::vector<RankNeed> needs;
+  needs.reserve(static_cast<std::size_t>(count));
   for (int r = 0; r < count; ++r)
     needs.push_back({.rank = r, .cpus = allowed, .threads = threads, .most_threads = most});
   return needs;
