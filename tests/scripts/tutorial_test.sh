@@ -71,7 +71,7 @@ done
 if has chromium; then
   timeout 300 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$work/home/chromium" --enable-logging=stderr \
     --dump-dom "file://$PWD/report.html" >page 2>log || { tail -n 5 log >&2; fail "Chromium does not open report.html"; }
-  grep -q '<figcaption>Loss</figcaption>' page || fail "Chromium sees no curve of the loss in report.html"
+  grep -q '<figcaption[^>]*>Loss</figcaption>' page || fail "Chromium sees no curve of the loss in report.html"
   ! grep CONSOLE log >&2 || fail "Chromium finds fault with report.html"
 fi
 if has curl; then
