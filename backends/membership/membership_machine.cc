@@ -2,7 +2,6 @@
 #include "backends/membership/membership_machine.h"
 
 #include <algorithm>
-#include <ranges>
 
 namespace backends {
 namespace {
@@ -354,12 +353,18 @@ void MembershipMachine::forget_strangers() {
 
 // Others decide by whom this process hears: they are told at once when it changes.
 void MembershipMachine::note_changes() {
-  const auto is_heard = [&](const auto& entry) {
-    return entry.second.heard && is_reachable(entry.second);
-  };
-  auto heard = peers_ | std::views::filter(is_heard) | std::views::keys;
-  if (std::ranges::equal(heard, heard_)) return;
-  heard_.assign(heard.begin(), heard.end());
+  const auto is_heard = [&](const Peer& peer) { return peer.heard && is_reachable(peer); };
+  std::size_t heard = 0;  // most often they are the same, and nothing has to be allocated
+  bool same = true;
+  for (const auto& [id, peer] : peers_) {
+    if (!is_heard(peer)) continue;
+    same = same && heard < heard_.size() && heard_[heard] == id;
+    ++heard;
+  }
+  if (same && heard == heard_.size()) return;
+  heard_.clear();
+  for (const auto& [id, peer] : peers_)
+    if (is_heard(peer)) heard_.push_back(id);
   report_due_ = true;
 }
 
