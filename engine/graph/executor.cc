@@ -365,7 +365,10 @@ struct Executor::Impl {
 };
 
 Executor::Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed)
-    : Executor(plan, state, KernelContext{.device = {}, .threads = &threads}, seed) {}
+    : Executor(plan, state,
+               KernelContext{
+                   .device = {}, .threads = &threads, .convolutions = plan.options.convolutions},
+               seed) {}
 
 Executor::Executor(const Plan& plan, ModelState& state, const KernelContext& context,
                    std::uint64_t seed)

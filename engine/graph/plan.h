@@ -15,7 +15,8 @@ struct PlanOptions {
   Device::Kind device = Device::Kind::kCpu;
   bool training = true;  // false: no gradients, activations are dropped as soon as they are read
   bool fuse = true;      // fold ReLU and additions into the layers that offer it
-  NodeId watched = -1;   // its output is neither folded away nor written over; -1: no one's
+  Convolutions convolutions = Convolutions::kAuto;  // on the CPU
+  NodeId watched = -1;  // its output is neither folded away nor written over; -1: no one's
 };
 
 // The tensor of the node of the same index. Offsets are bytes into the arena.

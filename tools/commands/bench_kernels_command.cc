@@ -13,7 +13,8 @@ namespace tools {
 namespace {
 
 struct KernelFlags {
-  std::string set = "models", ops, models, shape, device = "cpu", amp = "off", format = "table";
+  std::string set = "models", ops, models, shape, device = "cpu", amp = "off", conv = "auto",
+              format = "table";
   std::vector<std::int64_t> sides{512, 1024, 2048, 4096, 8192};
   int threads = 0, batch = 0;
   double seconds = 0.2;
@@ -86,6 +87,9 @@ void add_options(CLI::App& app, KernelFlags& flags) {
                  "on a CUDA device: off, tf32, O1 (products in f16), O2 (f16), bf16")
       ->check(CLI::IsMember({"off", "tf32", "O1", "O2", "bf16"}))
       ->capture_default_str();
+  app.add_option("--conv", flags.conv, "convolutions on the CPU, as engine train has it")
+      ->check(CLI::IsMember({"auto", "direct"}))
+      ->capture_default_str();
   app.add_option("--batch", flags.batch,
                  "images per batch; texts: a quarter of it (default: 32, on a CUDA device 256)")
       ->check(CLI::PositiveNumber);
@@ -114,13 +118,16 @@ int bench_kernels_command(const Arguments& arguments) {
   const KernelBenchOptions options{
       .device = choose_device(flags),
       .amp = flags.amp,
+      .convolutions =
+          flags.conv == "direct" ? engine::Convolutions::kDirect : engine::Convolutions::kAuto,
       .threads = flags.threads > 0 ? flags.threads : default_threads(1),
       .seconds = flags.seconds};
   const bool cuda = options.device.kind == engine::Device::Kind::kCuda;
   const std::int64_t images = flags.batch > 0 ? flags.batch : cuda ? 256 : 32;
   const std::vector<KernelCase> cases = cases_of(flags, images);
-  // Errors are measured with a small batch: the float64 reference takes its time.
-  const std::vector<KernelCase> small = cases_of(flags, std::min<std::int64_t>(images, 2));
+  // Errors are measured with a small batch, because the float64 reference takes its time, but with
+  // one that chooses the same kernels of convolutions.
+  const std::vector<KernelCase> small = cases_of(flags, std::min<std::int64_t>(images, 8));
   std::vector<std::size_t> chosen;
   for (std::size_t i = 0; i < cases.size(); ++i)
     if (wanted(flags, cases[i]) && (!cuda || cases[i].cuda)) chosen.push_back(i);

@@ -69,6 +69,7 @@ void read_precision(const ValueReader& read, RunConfig& config) {
 void read_compute(const ValueReader& read, RunConfig& config) {
   read_devices(read, config);
   read_precision(read, config);
+  config.conv = read.text("conv");
   config.buffers = read.text("buffers");
   config.threads = read.small("threads", 0, 1024, 0);
   config.bind = read.text("bind");

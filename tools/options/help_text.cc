@@ -85,6 +85,7 @@ constexpr Example kExamples[] = {
     {"bind", "--bind core"},
     {"dtype", "--dtype f64"},
     {"amp", "--amp bf16"},
+    {"conv", "--conv direct"},
     {"loss-scale", "--amp O2 --loss-scale 1024"},
     {"cuda-graph", "--cuda-graph off"},
     {"sync-bn", "--sync-bn"},

@@ -91,6 +91,11 @@ constexpr OptionSpec kTrainOptions[] = {
      "lower precision on a CUDA device. tf32: products in TF32; O1: products in f16; bf16, O2: "
      "activations and weights stored as bf16, f16 (master weights stay f32)",
      kEqual},
+    {"conv", kChoice, "auto", "auto|direct", "compute",
+     "3 x 3 convolutions in f32 on the CPU. auto: by Winograd's method at shapes where it is "
+     "faster; "
+     "direct: as plain sums",
+     kEqual},
     {"loss-scale", kString, "", "dynamic|S", "compute",
      "multiply the loss by S and divide the update by it; dynamic: adjust S to avoid overflow "
      "(default: dynamic for O1 and O2)",

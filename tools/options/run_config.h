@@ -34,6 +34,7 @@ struct RunConfig {
   std::vector<std::string>
       devices;  // "cpu:0" or "cuda:0", ..., all of one kind; empty: one, chosen by `device`
   std::string amp, loss_scale;  // off, tf32, bf16, O1, O2; off, dynamic or a number above 0
+  std::string conv;             // auto, direct
   bool cuda_graph = true, pin_memory = true, non_blocking = true;
   int threads = 0 /* auto */;
   bool sync_bn = false, deterministic = false;

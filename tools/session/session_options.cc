@@ -212,6 +212,7 @@ ComputeOptions compute_options(const RunConfig& config) {
   if (config.amp == "bf16") compute.half = DType::kBF16;
   if (config.amp == "tf32") compute.products = Products::kTf32;
   if (config.amp == "O1") compute.products = Products::kF16;
+  if (config.conv == "direct") compute.convolutions = engine::Convolutions::kDirect;
   compute.loss_scale = engine::parse_loss_scale(config.loss_scale);
   compute.graph = config.cuda_graph;
   compute.pinned = config.pin_memory;

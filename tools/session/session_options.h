@@ -62,6 +62,7 @@ struct ComputeOptions {
   engine::DType dtype = engine::DType::kF32;  // of parameters
   std::optional<engine::DType> half = {};     // storage of activations, where it is another
   engine::Products products = engine::Products::kF32;
+  engine::Convolutions convolutions = engine::Convolutions::kAuto;
   engine::LossScaleRule loss_scale = {};
   bool graph = true, pinned = true, non_blocking = true;
   int threads = 0;  // 0: this rank's share of the cores

@@ -73,7 +73,8 @@ engine::PlanOptions plan_options(const SessionOptions& options, const Compute& c
   return {.max_batch = (most - 1) / options.compute.micro_batches + 1,
           .dtype = compute.storage,
           .threads = options.averaging.canonical ? 1 : pool.threads(),
-          .device = compute.device.kind};
+          .device = compute.device.kind,
+          .convolutions = options.compute.convolutions};
 }
 
 // In canonical order.

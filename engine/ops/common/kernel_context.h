@@ -35,6 +35,12 @@ enum class Products : std::uint8_t {
   kBF16,  // tensor cores, operands rounded to bfloat16
 };
 
+// How convolutions of f32 are computed on the CPU.
+enum class Convolutions : std::uint8_t {
+  kAuto,    // by Winograd's method at shapes where it is faster (conv2d/winograd_rule.h)
+  kDirect,  // as plain sums of products
+};
+
 // Token ids and labels that a kernel found out of range; the first one is kept. In device memory,
 // read by the host later.
 struct DeviceFault {
@@ -48,6 +54,8 @@ struct KernelContext {
   ThreadPool* threads = nullptr;   // never null on the CPU
   std::span<std::byte> scratch{};  // 64-byte aligned, free for each kernel call; at least what
                                    // x_scratch_bytes() asked for
+
+  Convolutions convolutions = Convolutions::kAuto;
 
   // On a CUDA device only.
   void* stream = nullptr;  // cudaStream_t that all work goes to

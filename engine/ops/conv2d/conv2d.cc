@@ -10,6 +10,8 @@
 #include "engine/ops/conv2d/conv2d_cuda.h"
 #include "engine/ops/conv2d/conv2d_f64_cpu.h"
 #include "engine/ops/conv2d/conv2d_reference.h"
+#include "engine/ops/conv2d/winograd_cpu.h"
+#include "engine/ops/conv2d/winograd_rule.h"
 
 namespace engine::ops {
 namespace {
@@ -82,6 +84,10 @@ bool has_fast_kernel(const Conv2dGeometry& g, DType dtype) {
   return dtype == DType::kF32 && g.stride <= 4;
 }
 
+bool use_winograd(const KernelContext& context, const Conv2dGeometry& g, std::int64_t n) {
+  return context.convolutions == Convolutions::kAuto && suits_winograd(g, n);
+}
+
 float* scratch_floats(const KernelContext& context) {
   return reinterpret_cast<float*>(context.scratch.data());
 }
@@ -119,10 +125,17 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n,
     if (dtype == DType::kF64)
       return static_cast<std::size_t>(f64().scratch(sizes, threads)) * sizeof(double);
     if (!has_fast_kernel(geometry, dtype)) return 0;
-    const std::int64_t floats =
+    std::int64_t floats =
         std::max({isa_table_of_conv2d_table().forward_scratch(sizes, threads),
                   isa_table_of_conv2d_table().backward_data_scratch(sizes, threads),
                   isa_table_of_conv2d_weights_table().scratch(sizes, threads)});
+    if (suits_winograd(geometry, kForwardBatch))
+      floats = std::max(floats, isa_table_of_winograd_table().forward_scratch(sizes, threads));
+    if (suits_winograd(geometry, n)) {
+      floats =
+          std::max({floats, isa_table_of_winograd_table().backward_data_scratch(sizes, threads),
+                    isa_table_of_winograd_weights_table().scratch(sizes, threads)});
+    }
     return static_cast<std::size_t>(floats) * sizeof(float);
   };
   return dispatch_device(device, on_cpu,
@@ -141,8 +154,10 @@ void conv2d_forward(KernelContext& context, const Conv2dForward& o) {
       [&] { f64().forward(o, sizes_of(g, n), *context.threads, scratch_doubles(context)); },
       [&] {
         if (!has_fast_kernel(g, o.x.dtype)) return forward_reference(context, o);
-        isa_table_of_conv2d_table().forward(o, sizes_of(g, n), *context.threads,
-                                            scratch_floats(context));
+        const Conv2dTable& table = use_winograd(context, g, kForwardBatch)
+                                       ? isa_table_of_winograd_table()
+                                       : isa_table_of_conv2d_table();
+        table.forward(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_forward(context, o); });
 }
@@ -158,8 +173,9 @@ void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o) {
       [&] { f64().backward_data(o, sizes_of(g, n), *context.threads, scratch_doubles(context)); },
       [&] {
         if (!has_fast_kernel(g, o.dx.dtype)) return backward_data_reference(context, o);
-        isa_table_of_conv2d_table().backward_data(o, sizes_of(g, n), *context.threads,
-                                                  scratch_floats(context));
+        const Conv2dTable& table = use_winograd(context, g, n) ? isa_table_of_winograd_table()
+                                                               : isa_table_of_conv2d_table();
+        table.backward_data(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_backward_data(context, o); });
 }
@@ -180,8 +196,10 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
       },
       [&] {
         if (!has_fast_kernel(g, o.x.dtype)) return backward_weights_reference(context, o);
-        isa_table_of_conv2d_weights_table().run(o, sizes_of(g, n), *context.threads,
-                                                scratch_floats(context));
+        const Conv2dWeightsTable& table = use_winograd(context, g, n)
+                                              ? isa_table_of_winograd_weights_table()
+                                              : isa_table_of_conv2d_weights_table();
+        table.run(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_backward_weights(context, o); });
 }

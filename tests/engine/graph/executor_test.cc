@@ -50,6 +50,26 @@ Graph image_graph(bool norm = true) {
   });
 }
 
+// A convolution that suits_winograd() takes.
+TEST(Convolutions, AreDirectWherePlannedSo) {
+  const auto graph = [] {
+    return test_support::classifier({8, 8, 16}, [](Graph& g, NodeId x) {
+      const NodeId c = g.add("c", layers::conv2d({.out_channels = 16, .padding = 1}), {x});
+      return g.add("d", layers::dense(5), {g.add("", layers::flatten(), {c})});
+    });
+  };
+  Harness exact(graph(), {.max_batch = 8, .dtype = DType::kF64}),
+      automatic(graph(), {.max_batch = 8}),
+      direct(graph(), {.max_batch = 8, .convolutions = engine::Convolutions::kDirect});
+  const RandomBatch batch(exact.graph, 8);
+  const std::vector<double> expected = gradients(exact, batch.view()),
+                            by_shape = gradients(automatic, batch.view()),
+                            plain = gradients(direct, batch.view());
+  EXPECT_LT(difference(by_shape, expected), 1e-5);
+  EXPECT_LT(difference(plain, expected), 1e-5);
+  EXPECT_NE(by_shape, plain);
+}
+
 class RandomGraphs : public testing::TestWithParam<int> {};
 
 TEST_P(RandomGraphs, GradientsAgreeWithFiniteDifferences) {

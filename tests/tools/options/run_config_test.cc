@@ -448,6 +448,10 @@ TEST(RunConfig, Precision) {
   const tools::RunConfig simple =
       tools::resolve_run_config(flags({{"cuda-graph", "off"}, {"pin-memory", "false"}}));
   EXPECT_FALSE(simple.cuda_graph || simple.pin_memory || simple.non_blocking);
+
+  EXPECT_EQ(plain.conv, "auto");
+  EXPECT_EQ(tools::resolve_run_config(flags({{"conv", "direct"}})).conv, "direct");
+  EXPECT_NE(fault(flags({{"conv", "winograd"}})).find("auto"), std::string::npos);
 }
 
 TEST(RunConfig, SchedulesOfAveraging) {

@@ -213,6 +213,7 @@ KernelContext KernelBench::context(const Arena& scratch) {
   made.scratch = {scratch.data(), scratch.bytes()};
   if (!is_cuda(options_.device)) {
     made.threads = &pool_;
+    made.convolutions = options_.convolutions;
     return made;
   }
   made.stream = stream_->handle();

@@ -17,6 +17,7 @@ namespace tools {
 struct KernelBenchOptions {
   engine::Device device{};
   std::string amp = "off";  // off, tf32, O1, O2, bf16: what a CUDA device stores and multiplies in
+  engine::Convolutions convolutions = engine::Convolutions::kAuto;  // on the CPU
   int threads = 1;
   double seconds = 0.2;  // measuring time of a case
 };

@@ -75,9 +75,10 @@ std::string kernels_text(const BenchHeading& heading, const std::string& device,
          fixed(ceilings.bytes_per_second / 1e9, 1) + " GB/s of copying, measured just before\n" +
          gap + table_text(lines, {0, 1, 2, 3, 7}, markdown) + gap +
          "of it: the minimum time at these two rates over the measured time (above 100 %: operands "
-         "stayed in cache). error: "
-         "largest "
-         "difference from float64, relative to the output's largest value.\n";
+         "stayed in cache, or a convolution took fewer multiply-adds than the plain sums that it "
+         "is "
+         "counted as). error: largest difference from float64, relative to the output's largest "
+         "value.\n";
 }
 
 }  // namespace tools

@@ -1,0 +1,253 @@
+// Winograd's convolution F(4x4, 3x3), forward and backward to the input, which is a forward pass
+// over dy with the weights packed around and transposed. winograd_tiles.h has the method.
+//
+// Tiles of the input are transformed to V [36][tiles][in], the weights to U [36][in][out], and M =
+// V U, 36 matrix products, is transformed to tiles of the output. Nothing of this leaves the
+// caches: tiles are worked off in blocks, output channels in panels, and the weights of a panel are
+// transformed a chunk of input channels at a time, right before they are used; a block has tiles
+// enough to pay for that again and again. Threads take blocks of tiles each; where there are too
+// few for that, they share the tiles' V and take panels each. The bound is the FMA rate.
+#include "engine/ops/conv2d/winograd_cpu.h"
+#include "engine/ops/common/cpu_operands.h"
+#include "engine/ops/conv2d/conv2d_maps.h"
+#include "engine/ops/conv2d/winograd_tiles.h"
+
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
+namespace {
+
+constexpr std::int64_t kBlockTiles = 96;     // worked on together
+constexpr std::int64_t kChunkChannels = 64;  // of input, whose weights are transformed together
+constexpr std::int64_t kFewTiles = 48;       // of a thread: below it, panels are shared out instead
+
+// One convolution of stride 1, in whichever direction: `in` and `out` are its own.
+struct Convolution {
+  TileMap tiles;           // of the output
+  std::int64_t count = 0;  // of tiles
+  std::int64_t h = 0, w = 0, in = 0, out = 0, padding = 0;
+  bool backward = false;
+  const float *from = nullptr, *weight = nullptr, *bias = nullptr;
+  float* to = nullptr;
+  bool add = false;
+};
+
+// ---- the weights of a panel
+
+// Input channels [first, first + count) to u [36][count][width]. They pass through `packed`, tap by
+// tap: where nine taps are read at once, they push each other out of the cache.
+void transform_weights(const Convolution& c, std::int64_t first, std::int64_t count,
+                       std::int64_t panel, float* packed, float* u) {
+  const std::int64_t column = panel * kPanel, width = panel_width(c.out, panel);
+  const std::int64_t columns = smaller(c.out - column, kPanel),
+                     stride = point_stride(count * width);
+  for (std::int64_t tap = 0; tap < 9; ++tap) {
+    float* to = packed + tap * stride;
+    if (c.backward) {
+      pack_columns(c.weight + ((8 - tap) * c.out + column) * c.in + first, c.in, count, columns,
+                   width, to);
+    } else {
+      pack_rows(c.weight + (tap * c.in + first) * c.out + column, c.out, count, columns, to);
+    }
+  }
+  for (std::int64_t i = 0; i < count * width; i += kWidth) {
+    winograd::transform<winograd::Taps>(
+        [&](int tap) { return load(packed + tap * stride + i); },
+        [&](int point, Floats value) { store(u + point * stride + i, value); });
+  }
+}
+
+// ---- tiles
+
+// Tiles [first, last) to v [36][..][tile_floats(in)]; `stride` leads from point to point.
+void transform_input(const Convolution& c, std::int64_t first, std::int64_t last,
+                     const float* zeros, float* v, std::int64_t stride) {
+  for (std::int64_t tile = first; tile < last; ++tile, v += tile_floats(c.in)) {
+    const float* pixel[kTilePoints];
+    find_pixels<kTileSide, const float>(c.tiles, tile, c.padding, {c.from, c.h, c.w, c.in, zeros},
+                                        pixel);
+    for_each_vector(0, c.in, [&](auto lanes, std::int64_t i) {
+      winograd::transform<winograd::Input>(
+          [&](int place) { return lanes.load_from(pixel[place] + i); },
+          [&](int point, Floats value) { store(v + point * stride + i, value); });
+    });
+  }
+}
+
+template <bool kAdd>
+void transform_output(const Convolution& c, std::int64_t first, std::int64_t last,
+                      std::int64_t panel, float* sink, const float* m, std::int64_t stride) {
+  const std::int64_t column = panel * kPanel, width = panel_width(c.out, panel);
+  for (std::int64_t tile = first; tile < last; ++tile, m += width) {
+    float* pixel[kTileOut * kTileOut];
+    find_pixels<kTileOut, float>(c.tiles, tile, 0,
+                                 {c.to + column, c.tiles.h, c.tiles.w, c.out, sink}, pixel);
+    for_each_vector(0, smaller(c.out - column, kPanel), [&](auto lanes, std::int64_t i) {
+      const Floats bias = c.bias == nullptr ? zero() : lanes.load_from(c.bias + column + i);
+      winograd::transform<winograd::Output>(
+          [&](int point) { return load(m + point * stride + i); },
+          [&](int place, Floats value) { put<kAdd>(lanes, pixel[place] + i, value + bias); });
+    });
+  }
+}
+
+// ---- products
+
+// Buffers of one thread.
+struct Buffers {
+  float *packed, *u, *m, *sink;
+};
+
+// m [36][rows][width] += v [36][rows of `pitch`][steps] * u [36][steps][width], or = without `add`.
+void multiply(std::int64_t rows, std::int64_t steps, std::int64_t width, const float* v,
+              std::int64_t pitch, std::int64_t v_stride, const float* u, float* m, bool add) {
+  const EvenCut tiles(rows, kMaxPointerRows), chunks(steps, kExactSteps);
+  std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
+  for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * pitch, c_row[i] = i * width;
+  for (int point = 0; point < kTilePoints; ++point) {
+    for (std::int64_t t = 0; t < tiles.pieces; ++t) {
+      TileOutput out{m + tiles.start(t) * width, width, add, nullptr, false};
+      const PointerTile run = pointer_tile_for<false>(tiles.size(t), width);
+      for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
+        const PointerRows tile{v + tiles.start(t) * pitch + chunks.start(chunk), a_row, nullptr,
+                               chunks.size(chunk), c_row};
+        run(tile, u + chunks.start(chunk) * width, out);
+        out.add = true;
+      }
+    }
+    v += v_stride, u += point_stride(steps * width), m += point_stride(rows * width);
+  }
+}
+
+// Tiles [first, last), whose V begins at `v`, and one panel.
+void run_panel(const Convolution& c, std::int64_t first, std::int64_t last, std::int64_t panel,
+               const float* v, std::int64_t v_stride, const Buffers& buffers) {
+  const std::int64_t rows = last - first, width = panel_width(c.out, panel);
+  const std::int64_t m_stride = point_stride(rows * width);
+  const EvenCut chunks(c.in, kChunkChannels);
+  for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
+    transform_weights(c, chunks.start(chunk), chunks.size(chunk), panel, buffers.packed, buffers.u);
+    multiply(rows, chunks.size(chunk), width, v + chunks.start(chunk), tile_floats(c.in), v_stride,
+             buffers.u, buffers.m, chunk > 0);
+  }
+  if (c.add) {
+    transform_output<true>(c, first, last, panel, buffers.sink, buffers.m, m_stride);
+  } else {
+    transform_output<false>(c, first, last, panel, buffers.sink, buffers.m, m_stride);
+  }
+}
+
+// ---- the whole
+
+// Of one thread, in floats. V lies apart.
+constexpr std::int64_t kPackedFloats = 9 * point_stride(kChunkChannels * kPanel),
+                       kWeightFloats = kTilePoints * point_stride(kChunkChannels * kPanel),
+                       kProductFloats = kTilePoints * point_stride(kBlockTiles * kPanel),
+                       kBufferFloats = kPackedFloats + kWeightFloats + kProductFloats + kPanel;
+
+std::int64_t v_stride(const Convolution& c, std::int64_t tiles) {
+  return point_stride(tiles * tile_floats(c.in));
+}
+
+bool by_blocks(const Convolution& c, int threads) { return c.count >= kFewTiles * threads; }
+
+// Tiles whose V each thread holds, or all together.
+std::int64_t held_tiles(const Convolution& c, int threads) {
+  return smaller(by_blocks(c, threads) ? (c.count + threads - 1) / threads : c.count, kBlockTiles);
+}
+
+std::int64_t scratch_floats(const Convolution& c, int threads) {
+  // Fewer images may be few tiles, and then hold more of them together.
+  const std::int64_t together = v_stride(c, smaller(c.count, kBlockTiles));
+  const std::int64_t apart =
+      by_blocks(c, threads) ? threads * v_stride(c, held_tiles(c, threads)) : 0;
+  return round_up_16(c.in) + threads * kBufferFloats + kTilePoints * larger(together, apart);
+}
+
+Buffers buffers_of(float* scratch, int thread) {
+  Buffers b{};
+  b.packed = scratch + thread * kBufferFloats;
+  b.u = b.packed + kPackedFloats;
+  b.m = b.u + kWeightFloats;
+  b.sink = b.m + kProductFloats;
+  return b;
+}
+
+void run(const Convolution& c, ThreadPool& pool, float* scratch) {
+  const float* zeros = scratch;
+  __builtin_memset(scratch, 0, static_cast<unsigned long>(c.in) * sizeof(float));
+  float* buffers = scratch + round_up_16(c.in);
+  float* all_v = buffers + pool.threads() * kBufferFloats;
+  const std::int64_t panels = panel_count(c.out), held = held_tiles(c, pool.threads());
+  if (by_blocks(c, pool.threads())) {
+    pool.run(c.count, [&](std::int64_t begin, std::int64_t end, int thread) {
+      float* v = all_v + thread * kTilePoints * v_stride(c, held);
+      const EvenCut blocks(end - begin, held);
+      for (std::int64_t b = 0; b < blocks.pieces; ++b) {
+        const std::int64_t first = begin + blocks.start(b), last = begin + blocks.start(b + 1);
+        const std::int64_t stride = v_stride(c, last - first);
+        transform_input(c, first, last, zeros, v, stride);
+        for (std::int64_t panel = 0; panel < panels; ++panel)
+          run_panel(c, first, last, panel, v, stride, buffers_of(buffers, thread));
+      }
+    });
+    return;
+  }
+  const EvenCut blocks(c.count, kBlockTiles);
+  for (std::int64_t b = 0; b < blocks.pieces; ++b) {
+    const std::int64_t start = blocks.start(b), size = blocks.size(b);
+    const std::int64_t stride = v_stride(c, size);
+    pool.run(size, [&](std::int64_t first, std::int64_t last, int) {
+      transform_input(c, start + first, start + last, zeros, all_v + first * tile_floats(c.in),
+                      stride);
+    });
+    pool.run(panels, [&](std::int64_t first, std::int64_t last, int thread) {
+      for (std::int64_t panel = first; panel < last; ++panel)
+        run_panel(c, start, start + size, panel, all_v, stride, buffers_of(buffers, thread));
+    });
+  }
+}
+
+// Forward; the operands are still to be filled in.
+Convolution forward_convolution(const ConvSizes& s) {
+  const TileMap tiles(s.out_h, s.out_w);
+  Convolution c{tiles};
+  c.count = s.n * tiles.of_image();
+  c.h = s.in_h, c.w = s.in_w, c.in = s.in, c.out = s.out, c.padding = s.padding;
+  return c;
+}
+
+Convolution backward_convolution(const ConvSizes& s) {
+  const TileMap tiles(s.in_h, s.in_w);
+  Convolution c{tiles};
+  c.count = s.n * tiles.of_image();
+  c.h = s.out_h, c.w = s.out_w, c.in = s.out, c.out = s.in;
+  c.padding = kTaps - 1 - s.padding, c.backward = true;
+  return c;
+}
+
+std::int64_t forward_scratch(const ConvSizes& s, int threads) {
+  return scratch_floats(forward_convolution(s), threads);
+}
+
+void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, float* scratch) {
+  Convolution c = forward_convolution(s);
+  c.from = floats(o.x), c.weight = floats(o.weight), c.to = floats(o.y), c.bias = floats(o.bias);
+  run(c, threads, scratch);
+}
+
+std::int64_t backward_data_scratch(const ConvSizes& s, int threads) {
+  return scratch_floats(backward_convolution(s), threads);
+}
+
+void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& threads,
+                   float* scratch) {
+  Convolution c = backward_convolution(s);
+  c.from = floats(o.dy), c.weight = floats(o.weight), c.to = floats(o.dx);
+  c.add = o.write == Write::kAdd;
+  run(c, threads, scratch);
+}
+
+}  // namespace
+
+const Conv2dTable winograd_table{forward_scratch, forward, backward_data_scratch, backward_data};
+
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE

@@ -1,0 +1,12 @@
+// Winograd's convolution in float32 on the CPU: what conv2d.cc calls for the chosen instruction
+// set where winograd_rule.h says so. REQUIRES: a 3 x 3 kernel, stride 1, padding of at most 2.
+#pragma once
+
+#include "engine/ops/conv2d/conv2d_cpu.h"
+
+namespace engine::ops {
+
+ENGINE_ISA_TABLE(Conv2dTable, winograd_table)
+ENGINE_ISA_TABLE(Conv2dWeightsTable, winograd_weights_table)
+
+}  // namespace engine::ops

@@ -1,0 +1,30 @@
+// Which convolutions are computed by Winograd's method (winograd_cpu.h): those that a model of its
+// cost says are faster by it. By shape alone, never by the clock, so that ranks and runs agree.
+#pragma once
+
+#include "engine/ops/conv2d/conv2d.h"
+
+namespace engine::ops {
+
+// The batch that forward's choice assumes, whatever the real one is: an evaluation must give the
+// same bits for any number of ranks, and so for any batch.
+inline constexpr std::int64_t kForwardBatch = 8;
+
+// Costs are multiply-adds, or as many lanes of other work as take the time of one: 36 for a tile
+// and pair of channels, where the direct kernels take 9 for an output; about 180 to transform a
+// channel of a tile, and at most 300 to transform a pair's weights or their gradient, which is
+// mostly waiting for memory. The last factor is for products of few channels and few tiles, which
+// run below the direct kernels' rate.
+inline bool suits_winograd(const Conv2dGeometry& g, std::int64_t n) {
+  constexpr std::int64_t kFewestChannels = 16;
+  if (g.kernel_h != 3 || g.kernel_w != 3 || g.stride != 1 || g.padding > 2) return false;
+  if (g.in_channels < kFewestChannels || g.out_channels < kFewestChannels) return false;
+  const std::int64_t products = g.in_channels * g.out_channels;
+  const std::int64_t tiles = n * ((g.out_h() + 3) / 4) * ((g.out_w() + 3) / 4);
+  const std::int64_t direct = n * g.out_h() * g.out_w() * 9 * products;
+  const std::int64_t winograd =
+      tiles * (36 * products + 180 * (g.in_channels + g.out_channels)) + 300 * products;
+  return 7 * winograd < 5 * direct;
+}
+
+}  // namespace engine::ops
