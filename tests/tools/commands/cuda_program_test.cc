@@ -129,6 +129,7 @@ TEST_F(CudaProgram, ATraceHasTheKernelsOfEachRanksDevice) {
   const TemporaryDirectory folder;
   std::map<std::string, std::string> environment = kEnvironment;
   environment["ENGINE_CUPTI_LIBRARY"] = FAKE_CUPTI_LIBRARY;
+  environment["FAKE_CUPTI"] = "late";
   const auto traced = [&](const std::string& file) {
     return run_command({engine_binary(), "train", "--model", "mlp", "--dataset", "synthetic",
                         "--synthetic-shape", "6x6x1", "--synthetic-size", "60", "--batch-size",

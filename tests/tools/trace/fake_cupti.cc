@@ -1,5 +1,5 @@
 // Plays CUPTI: whenever it is asked for what it holds, there are a kernel, a copy and a fill since
-// the last time. FAKE_CUPTI=refuses: recording is not allowed.
+// the last time; FAKE_CUPTI=late: just before that. FAKE_CUPTI=refuses: recording is not allowed.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -18,6 +18,10 @@ void (*take)(void*, std::uint32_t, std::uint8_t*, std::size_t, std::size_t) = nu
 std::uint64_t last = 0;
 int enabled = 0;
 
+bool plays(const char* part) {
+  const char* text = std::getenv("FAKE_CUPTI");
+  return text != nullptr && std::string_view(text) == part;
+}
 std::size_t size_of(std::uint32_t kind) {
   return kind == 10 ? sizeof(Kernel) : kind == 1 ? sizeof(Copy) : sizeof(Fill);
 }
@@ -36,14 +40,15 @@ int cuptiActivityRegisterCallbacks(void (*request)(std::uint8_t**, std::size_t*,
   return 0;
 }
 int cuptiActivityEnable(std::uint32_t) {
-  const char* text = std::getenv("FAKE_CUPTI");
-  if (text != nullptr && std::string_view(text) == "refuses") return 35;
+  if (plays("refuses")) return 35;
   if (enabled++ == 0) last = own_clock();
   return 0;
 }
 int cuptiActivityDisable(std::uint32_t) { return --enabled, 0; }
 int cuptiActivityFlushAll(std::uint32_t) {
-  const std::uint64_t now = own_clock(), part = (now - last) / 4;
+  const std::uint64_t now = own_clock();
+  if (plays("late")) last = now - 1000;
+  const std::uint64_t part = (now - last) / 4;
   Kernel kernel;
   kernel.start = last + part, kernel.end = last + 2 * part;
   Copy copy;
