@@ -133,8 +133,9 @@ void RunTrace::follow_device(int device) {
 void RunTrace::add_device_spans() {
   if (!device_ || began_ns_ == 0) return;
   std::map<std::uint32_t, std::uint32_t> threads;
-  for (const DeviceSpan& span : activity_->between(static_cast<std::uint32_t>(*device_), began_ns_,
-                                                   base::Tracer::now_ns())) {
+  // Nothing has been issued since the last step that was recorded: all until now belongs to it.
+  for (const DeviceSpan& span :
+       activity_->between(static_cast<std::uint32_t>(*device_), began_ns_, INT64_MAX)) {
     const auto [thread, is_new] = threads.try_emplace(span.stream, 0);
     if (is_new)
       thread->second = tracer_.add_thread("cuda:" + std::to_string(*device_) + " stream " +
