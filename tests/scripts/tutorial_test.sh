@@ -38,7 +38,7 @@ port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)
 awk -v elsewhere="$(has onnxruntime, && echo yes)" \
   '/^```/ { inside = $0 == "```sh" || elsewhere && $0 == "```sh elsewhere"; next } inside' "$root/docs/tutorial.md" |
   sed "s/29500/$(port)/g; s/9400/$(port)/g" >commands
-has curl || sed -i '/^curl/d' commands
+has curl || sed -i '/^until curl/d' commands
 count=$(grep -c '^engine ' commands)
 [ "$count" -ge 19 ] || fail "only $count commands found in docs/tutorial.md"
 
