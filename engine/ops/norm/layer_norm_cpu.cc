@@ -93,7 +93,7 @@ void backward_data(const LayerNormBackwardData& o, ThreadPool& threads) {
 template <int kVectors, class Lanes>
 ENGINE_INLINE void backward_columns(const LayerNormBackwardParameters& o, std::int64_t rows,
                                     std::int64_t width, std::int64_t c, Lanes lanes) {
-  const float *x = floats(o.x) + c, *dy = floats(o.dy) + c;
+  const float *x = floats(o.x), *dy = floats(o.dy);  // null where there are no rows
   const float *mean = floats(o.statistics), *inverse_std = mean + rows;
   float *dgamma = floats(o.dgamma) + c, *dbeta = floats(o.dbeta) + c;
   const bool add = o.write == Write::kAdd;
@@ -107,7 +107,7 @@ ENGINE_INLINE void backward_columns(const LayerNormBackwardParameters& o, std::i
     for (std::int64_t r = start; r < smaller(rows, start + kBlockRows); ++r) {
       const Floats center = broadcast(mean[r]), scale = broadcast(inverse_std[r]);
       for (int v = 0; v < kVectors; ++v) {
-        const std::int64_t at = r * width + v * kWidth;
+        const std::int64_t at = r * width + c + v * kWidth;
         const Floats g = lanes.load_from(dy + at);
         block_sum[v] += g;
         block_product[v] += g * ((lanes.load_from(x + at) - center) * scale);
