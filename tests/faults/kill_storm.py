@@ -53,10 +53,10 @@ class Storm:
         self.generation, self.members, self.seen_at_step = 0, (), 0
         self.holders = set()  # those that surely have the state
 
-    def train(self, run, steps):
+    def train(self, run, steps, heartbeat=HEARTBEAT):
         return ["train", "--model", self.options.model, "--dataset", "synthetic", "--synthetic-size", "4000", "--batch-size", "48",
                 "--threads", "1", "--steps", str(steps), "--log-every", "0", "--eval-every", "400s", "--save-every", "200s",
-                "--keep-last", "2", "--heartbeat", str(HEARTBEAT), "--backend", self.options.backend, "--reduction-order",
+                "--keep-last", "2", "--heartbeat", str(heartbeat), "--backend", self.options.backend, "--reduction-order",
                 self.options.order, "--verify-every", "20", "--save-dir", str(self.folder / run),
                 *(["--save-async"] if self.options.save_async else [])]
 
@@ -188,9 +188,10 @@ class Storm:
                 steps = int(re.search(r"\d+", (self.folder / "storm" / "latest").read_text())[0])
             except OSError:
                 sys.exit("no step was done: more --seconds")
-            self.start("whole", [*self.train("whole", steps), "--spawn", "2"])
+            # Nobody is taken in again there, so a busy machine must not look like a dead rank.
+            self.start("whole", [*self.train("whole", steps, heartbeat=30), "--spawn", "2"])
             if self.job.wait() != 0:
-                bad.append("the undisturbed run failed")
+                bad.append("the undisturbed run failed:\n" + self.log.read_text(errors="replace")[-2000:])
             verify = subprocess.run([self.options.engine, "verify", "--only", "all", str(self.folder / "whole"),
                                      str(self.folder / "storm")], capture_output=True, text=True)
             if verify.returncode != 0:
