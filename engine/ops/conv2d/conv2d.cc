@@ -87,6 +87,10 @@ bool has_fast_kernel(const Conv2dGeometry& g, DType dtype) {
 bool use_winograd(const KernelContext& context, const Conv2dGeometry& g, std::int64_t n) {
   return context.convolutions == Convolutions::kAuto && suits_winograd(g, n);
 }
+bool use_winograd_for_weights(const KernelContext& context, const Conv2dGeometry& g,
+                              std::int64_t n) {
+  return context.convolutions == Convolutions::kAuto && weights_suit_winograd(g, n);
+}
 
 float* scratch_floats(const KernelContext& context) {
   return reinterpret_cast<float*>(context.scratch.data());
@@ -131,11 +135,11 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n,
                   isa_table_of_conv2d_weights_table().scratch(sizes, threads)});
     if (suits_winograd(geometry, kForwardBatch))
       floats = std::max(floats, isa_table_of_winograd_table().forward_scratch(sizes, threads));
-    if (suits_winograd(geometry, n)) {
+    if (suits_winograd(geometry, n))
       floats =
-          std::max({floats, isa_table_of_winograd_table().backward_data_scratch(sizes, threads),
-                    isa_table_of_winograd_weights_table().scratch(sizes, threads)});
-    }
+          std::max(floats, isa_table_of_winograd_table().backward_data_scratch(sizes, threads));
+    if (weights_suit_winograd(geometry, n))
+      floats = std::max(floats, isa_table_of_winograd_weights_table().scratch(sizes, threads));
     return static_cast<std::size_t>(floats) * sizeof(float);
   };
   return dispatch_device(device, on_cpu,
@@ -196,7 +200,7 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
       },
       [&] {
         if (!has_fast_kernel(g, o.x.dtype)) return backward_weights_reference(context, o);
-        const Conv2dWeightsTable& table = use_winograd(context, g, n)
+        const Conv2dWeightsTable& table = use_winograd_for_weights(context, g, n)
                                               ? isa_table_of_winograd_weights_table()
                                               : isa_table_of_conv2d_weights_table();
         table.run(o, sizes_of(g, n), *context.threads, scratch_floats(context));
