@@ -148,7 +148,7 @@ class Storm:
             self.done[what + "s"] += 1
 
     def storm(self):
-        self.start("storm", ["launch", "--nproc-per-node", str(self.options.ranks), "--respawn",
+        self.start("storm", ["launch", "--nproc-per-node", str(self.options.ranks), "--respawn", "--respawn-pause", "1",
                              *self.train("storm", 100_000_000), "--elastic", f"{self.options.least}:{self.options.ranks}",
                              "--rdzv-timeout", "120"])
         begin = moved = time.monotonic()

@@ -224,7 +224,7 @@ class EngineJob(Job):
 
 
 def elastic_command(engine, backend):
-    return [engine, "launch", "--nproc-per-node", str(RANKS), "--respawn", "train", "--elastic", f"1:{RANKS}", *SMALL,
+    return [engine, "launch", "--nproc-per-node", str(RANKS), "--respawn", "--respawn-pause", "1", "train", "--elastic", f"1:{RANKS}", *SMALL,
             "--backend", backend]
 
 

@@ -53,6 +53,8 @@ constexpr TextOption kTextOptions[] = {
     {"max-restarts", "--max-restarts", "K", "job",
      "restart all workers after a failure, at most K times [0]; train then goes on from its "
      "snapshots"},
+    {"respawn-pause", "--respawn-pause", "S", "job",
+     "the longest pause of --respawn in seconds; the first is 0.25 [32]"},
     {"hosts", "--hosts", "A,B", "job",
      "start the launcher on each of these hosts over ssh; node ranks follow this order"},
     {"hostfile", "--hostfile", "FILE", "job",
@@ -243,6 +245,8 @@ void fill(LaunchOptions& o, const RawOptions& raw,
   if (has("max-restarts")) o.max_restarts = number("max-restarts", 0, 1'000'000);
   if (has("monitor-interval"))
     o.monitor_interval_ms = milliseconds_of(text("monitor-interval"), source("monitor-interval"));
+  if (has("respawn-pause"))
+    o.respawn_pause_ms = milliseconds_of(text("respawn-pause"), source("respawn-pause"));
   if (const std::string backend = text("rdzv-backend");
       !backend.empty() && backend != "static" && backend != "engine")
     throw io::ConfigError(source("rdzv-backend") + " '" + backend +

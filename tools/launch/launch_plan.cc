@@ -149,6 +149,8 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
     throw UsageError(
         "--max-restarts starts all workers again, which an elastic job does not need: "
         "give --respawn, which starts those again that have failed");
+  if (options.respawn_pause_ms && !options.respawn)
+    throw UsageError("--respawn-pause is the longest pause of --respawn: give that, too");
   if (options.respawn && plan.elastic.empty())
     throw UsageError("--respawn is for elastic jobs: give --nnodes MIN:MAX, or train --elastic");
   choose_meeting(plan, options);

@@ -162,6 +162,8 @@ GroupOutcome LocalNode::run_attempt(EventSource* control) {
   std::vector<WorkerLogs::Stream> errors(static_cast<std::size_t>(plan_.nproc));
   respawned_.assign(errors.size(), 0);
   GroupRules group_rules = rules();
+  if (options_.respawn_pause_ms)
+    group_rules.longest_pause = std::chrono::milliseconds(*options_.respawn_pause_ms);
   if (!plan_.elastic.empty())
     group_rules.again = [&](int index, const WorkerEnd& end) {
       return respawn(relay, index, end, errors[static_cast<std::size_t>(index)]);

@@ -163,6 +163,7 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
   add("--nnodes",
       (o.least_nodes > 0 ? std::to_string(o.least_nodes) + ":" : "") + std::to_string(plan.nnodes));
   if (o.respawn) words.emplace_back("--respawn");
+  if (o.respawn_pause_ms) add("--respawn-pause", std::to_string(*o.respawn_pause_ms * 1e-3));
   add("--node-rank", std::to_string(node_rank));
   add("--nproc-per-node", o.nproc_per_node);
   if (plan.init_method.empty()) {

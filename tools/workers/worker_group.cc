@@ -47,7 +47,9 @@ pid_t WorkerGroup::start(const std::function<int()>& child) {
   WorkerEnd end;
   end.pid = fork_worker(child);
   outcome_.ends.push_back(end);
-  again_.emplace_back().forked = Clock::now();
+  Again& again = again_.emplace_back();
+  again.pause = RespawnPause(rules_.longest_pause);
+  again.forked = Clock::now();
   return end.pid;
 }
 

@@ -62,6 +62,7 @@ struct GroupRules {
   // With `least`: told of a failure that starting again may mend, returns what worker `index` runs
   // when it is forked again, after a pause that doubles from one failure to the next; or nothing.
   std::function<std::function<int()>(int index, const WorkerEnd& end)> again = {};
+  std::chrono::milliseconds longest_pause = RespawnPause::kUsualLongest;
   int saver = -1;  // the worker that saves for all, which others may miss meanwhile; -1: not here
   // Tells worker `index` a signal; empty: kill(2) to its process group.
   std::function<void(int index, pid_t pid, int signal)> deliver = {};

@@ -249,6 +249,8 @@ TEST(Usage, MistakesAreNamed) {
        2,
        {"--nnodes MIN:MAX", "train"}},
       {{"--respawn", "train"}, 2, {"--respawn", "--elastic"}},
+      {{"--respawn-pause", "1", "train"}, 2, {"--respawn-pause", "--respawn:"}},
+      {{"--respawn", "--respawn-pause", "soon", "train"}, 78, {"--respawn-pause 'soon'"}},
       {{"--nnodes", "1:4", "--node-rank=0", "--master-addr=h", "--max-restarts", "2", "train"},
        2,
        {"--max-restarts", "--respawn"}},

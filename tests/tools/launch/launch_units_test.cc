@@ -122,6 +122,14 @@ TEST(RespawnPause, DoublesFromFailureToFailureAndForgivesWhoHasWorked) {
   for (int i = 0; i < 100; ++i) EXPECT_LE(pause.next(seconds(1)), seconds(32));
 }
 
+TEST(RespawnPause, IsNeverLongerThanAsked) {
+  using std::chrono::milliseconds;
+  RespawnPause second(milliseconds(1000)), shorter(milliseconds(100));
+  for (const int expected : {250, 500, 1000, 1000})
+    EXPECT_EQ(second.next(milliseconds(10)), milliseconds(expected));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(shorter.next(milliseconds(10)), milliseconds(100));
+}
+
 std::vector<std::string> cut(const std::vector<std::string>& parts, int seconds_between = 0) {
   LineSplitter splitter;
   std::vector<std::string> lines;
