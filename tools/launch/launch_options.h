@@ -16,7 +16,7 @@ struct LaunchOptions {
   int least_nodes = 0;  // of an elastic job, of which nnodes are the most; 0: not said
   bool respawn = false;
   std::optional<int> respawn_pause_ms;  // the longest
-  std::string nproc_per_node;  // "4", "gpu", "cpu", "auto"; "" = not said
+  std::string nproc_per_node;           // "4", "gpu", "cpu", "auto"; "" = not said
   std::optional<int> node_rank;
   std::string master_addr;             // "" = not said
   std::optional<int> master_port;      // 0: any free port
