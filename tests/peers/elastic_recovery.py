@@ -224,8 +224,8 @@ class EngineJob(Job):
 
 
 def elastic_command(engine, backend):
-    return [engine, "launch", "--nproc-per-node", str(RANKS), "--respawn", "--respawn-pause", "1", "train", "--elastic", f"1:{RANKS}", *SMALL,
-            "--backend", backend]
+    return [engine, "launch", "--nproc-per-node", str(RANKS), "--respawn", "--respawn-pause", "1", "train", "--elastic",
+            f"1:{RANKS}", *SMALL, "--backend", backend]
 
 
 class TorchrunJob(Job):

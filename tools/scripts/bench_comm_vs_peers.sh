@@ -23,8 +23,9 @@ while [ $# -gt 0 ]; do
     --rounds) rounds=${2:?--rounds needs a number}; shift ;;
     --backends) backends=${2:?--backends needs a list}; shift ;;
     --mpi)
-      [ -x "${2#*=}/bin/mpicc" ] && [[ $2 =~ ^[A-Za-z0-9.]+= ]] || fail "--mpi '${2-}': expected NAME=DIR with DIR/bin/mpicc"
-      others+=("$2"); shift ;;
+      others+=("${2:?--mpi needs NAME=DIR}")
+      [[ $2 =~ ^[A-Za-z0-9.]+= ]] && [ -x "${2#*=}/bin/mpicc" ] || fail "--mpi '$2': expected NAME=DIR with DIR/bin/mpicc"
+      shift ;;
     -*) fail "unknown option $1 (see --help)" ;;
     *) peers=$1 ;;
   esac
