@@ -66,8 +66,8 @@ TEST(RegisterFile, ThatOfALivingJobStays) {
   const pid_t child = fork();
   if (child == 0) {
     close(ended[1]);
-    const std::string left = left_behind(job, same_host);
     const RegisterFile mine(job);
+    left_behind(job, same_host);
     char end = 0;
     const bool ok = write(told[1], "x", 1) == 1 && read(ended[0], &end, 1) == 0;
     _exit(ok ? 0 : 1);
@@ -101,7 +101,6 @@ class TornRegister : public testing::Test {
   // Its promises are of rounds 1, 2, ..., `count`.
   void promise(std::uint64_t count) {
     RegisterFile file(job_);
-    path_ = file.path();
     for (std::uint64_t round = 1; round <= count; ++round)
       ASSERT_TRUE(file.update([&](AcceptorState& state) {
         state.promised = Ballot{round, {1, 1}};
@@ -125,7 +124,8 @@ class TornRegister : public testing::Test {
 
   static constexpr std::size_t kCopyBytes = 200;  // no copy of these tests is longer
   const std::string job_ = new_job();
-  std::string path_;
+  const RegisterFile present_{job_};  // or tests beside this one would remove the dead job's file
+  const std::string path_ = present_.path();
 };
 
 TEST_F(TornRegister, AWriteThatIsCutOffAnywhereLeavesTheStateBefore) {
