@@ -91,6 +91,7 @@ void GlooLinks::bind_channels() {
   const std::size_t head = sizeof(ControlWord) + kHeadBytes,
                     message = piece_bytes(mesh_->size) + sizeof(double);
   const std::size_t inbox[kKinds] = {head, message, message};
+  hears_.assign(static_cast<std::size_t>(mesh_->size), false);
   for (auto& peers : heads_)
     peers.assign(static_cast<std::size_t>(mesh_->size), std::vector<char>(head));
   for (int kind = 0; kind < kKinds; ++kind) {
@@ -122,13 +123,20 @@ std::string GlooLinks::prove(const BackendContext& context) {
   const std::jthread limit([&](const std::stop_token& stop) {
     if (base::sleep_unless_stopped(stop, kProofTime)) mesh_->shut_down();
   });
-  try {
-    for (int peer = 0; peer < mesh_->size; ++peer) {
-      if (peer == mesh_->rank) continue;
-      char* out = heads_[0][static_cast<std::size_t>(peer)].data();
-      std::memcpy(out, proof(mesh_->rank, peer).data(), kMacBytes);
+  std::string trouble;
+  for (int peer = 0; peer < mesh_->size; ++peer) {
+    if (peer == mesh_->rank) continue;
+    char* out = heads_[0][static_cast<std::size_t>(peer)].data();
+    std::memcpy(out, proof(mesh_->rank, peer).data(), kMacBytes);
+    try {
       send_from(peer, channel(kHead, 0, peer), out, kMacBytes);
+      hears_[static_cast<std::size_t>(peer)] = true;
+    } catch (const PeerError& error) {
+      if (trouble.empty()) trouble = error.what();
     }
+  }
+  if (!trouble.empty()) return trouble;
+  try {
     for (int peer = 0; peer < mesh_->size; ++peer) {
       if (peer == mesh_->rank) continue;
       Channel& w = channel(kHead, 0, peer);
@@ -180,10 +188,13 @@ GlooLinks::Verdict GlooLinks::agree(const BackendContext& context, const std::st
 void GlooLinks::disconnect() {
   if (!mesh_) return;
   mesh_->shut_down();
-  for (const Channel& w : channels_[kHead][0]) wait_until_closed(w.receive.get());
+  for (std::size_t peer = 0; peer < hears_.size(); ++peer) {
+    if (hears_[peer]) wait_until_closed(channels_[kHead][0][peer].receive.get());
+  }
   for (auto& slots : channels_) {
     for (auto& channels : slots) channels.clear();
   }
+  hears_.clear();
 }
 
 GlooLinks::~GlooLinks() { disconnect(); }

@@ -74,7 +74,11 @@ class GlooLinks final : public Links {
   std::shared_ptr<GlooMesh> mesh_;                       // since connect()
   std::array<std::vector<std::vector<char>>, 2> heads_;  // [slot][peer] to send
   std::array<std::array<std::vector<Channel>, 2>, kKinds> channels_;  // [kind][slot][peer]
-  unsigned head_slot_ = 0;                                            // of the current call
+  // [peer] whether the connection still stood when its buffers had been bound. Gloo tells of its
+  // end only the buffers that there are at that moment; later ones would wait for the whole
+  // timeout.
+  std::vector<bool> hears_;
+  unsigned head_slot_ = 0;  // of the current call
 };
 
 }  // namespace backends

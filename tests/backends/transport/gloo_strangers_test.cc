@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backends/store/tcp_socket.h"
@@ -71,6 +74,15 @@ INSTANTIATE_TEST_SUITE_P(Kinds, GlooStrangers,
                                          Stranger{"Thrice", 3, true, true}),
                          [](const auto& test) { return std::string(test.param.name); });
 
+void shut_down_all_connections() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename().string());
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0) shutdown(fd, SHUT_RDWR);
+  }
+}
+
 TEST(GlooPairs, ARankWithAnotherSecretIsNotLetIn) {
   Job job;
   const auto errors = sums(job, 2, backends::make_gloo_communicator, [](BackendContext& context) {
@@ -78,6 +90,25 @@ TEST(GlooPairs, ARankWithAnotherSecretIsNotLetIn) {
   });
   for (const std::string& error : errors)
     EXPECT_CONTAINS(error, "was made by a process that does not know this job's secret");
+}
+
+// Gloo tells of the end of a connection whoever waits for it at that moment, and nobody later.
+TEST(GlooPairs, AConnectionThatEndsBeforeItsProofIsNotWaitedFor) {
+  Job job;
+  std::string notices;
+  job.store.seen = [](const std::string& key, const std::string&) {
+    if (key != "mesh/gloo/0/verdict/1") return;
+    shut_down_all_connections();  // rank 0 is about to bind its buffers
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // its pair has noticed
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  const auto errors = sums(job, 2, backends::make_gloo_communicator, [&](BackendContext& context) {
+    if (context.rank == 0)
+      context.notice = [&](const std::string& line) { notices += line + "\n"; };
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+  EXPECT_CONTAINS(notices, "backend gloo connects again: rank 10: waiting for rank 11");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, job.timeout / 2);
 }
 
 }  // namespace
