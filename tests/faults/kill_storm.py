@@ -50,12 +50,15 @@ class Storm:
         self.stopped = {}  # pid: when it goes on
         self.ever = set()  # all ranks that there have been
         self.registers = Registers()
-        self.generation, self.members, self.seen_at_step = 0, (), 0
+        self.generation, self.members = 0, ()  # by the registers
+        self.group, self.read_to, self.said, self.starts = 0, 0, 0, 0  # by the metrics: generation, bytes, last step, runs
+        self.certain_at = 0  # the step after which all ranks of the group have the state
         self.holders = set()  # those that surely have the state
+        self.events = []
 
     def train(self, run, steps, heartbeat=HEARTBEAT):
         return ["train", "--model", self.options.model, "--dataset", "synthetic", "--synthetic-size", "4000", "--batch-size", "48",
-                "--threads", "1", "--steps", str(steps), "--log-every", "0", "--eval-every", "400s", "--save-every", "200s",
+                "--threads", "1", "--steps", str(steps), "--log-every", "2", "--eval-every", "400s", "--save-every", "200s",
                 "--keep-last", "2", "--heartbeat", str(heartbeat), "--backend", self.options.backend, "--reduction-order",
                 self.options.order, "--verify-every", "20", "--save-dir", str(self.folder / run),
                 *(["--save-async"] if self.options.save_async else [])]
@@ -78,17 +81,52 @@ class Storm:
         self.ever.update(found)
         return found
 
-    def look(self, step):
-        """Who has the state: who had it and is in the next group, and after two steps the whole group."""
+    def look(self):
+        """Who has the state: who had it and is in the next group, and when that has done two steps, all of it."""
         if not self.ever:
             self.ranks()
         self.registers.look(self.ever)
         generation, members = self.registers.newest()
         if generation != self.generation:
             self.holders &= set(members) if generation == self.generation + 1 else set()
-            self.generation, self.members, self.seen_at_step = generation, members, step
-        elif step >= self.seen_at_step + 2:
-            self.holders |= set(members) - set(self.stopped)
+            self.generation, self.members = generation, members
+        for event in self.new_metrics():
+            self.said = event["step"]
+            if event["event"] == "start":
+                self.starts += 1
+                self.group, self.certain_at = generation, self.said + 2
+            elif event["event"] == "membership":
+                self.group, self.certain_at = event["generation"], self.said + 2
+            elif event["event"] == "step" and self.said >= self.certain_at and self.group == generation:
+                self.holders |= set(members) - set(self.stopped)
+
+    def new_metrics(self):
+        try:
+            with open(self.folder / "storm" / "metrics.jsonl", "rb") as file:
+                file.seek(self.read_to)
+                data = file.read()
+        except OSError:
+            return []
+        whole = data[:data.rfind(b"\n") + 1]
+        self.read_to += len(whole)
+        events = []
+        for line in whole.splitlines():
+            try:
+                events.append(json.loads(line))
+            except ValueError:  # its writer was killed within it
+                continue
+        return events
+
+    def doubt(self, pid):
+        """A rank that is stopped may be left out, and has the state for sure when it has taken part in further steps."""
+        self.holders.discard(pid)
+        self.look()
+        self.holders.discard(pid)
+        self.certain_at = self.said + 2
+
+    def note(self, what):
+        self.events.append(f"{time.time():.3f} after step {self.said}: {what}; the state is with {sorted(self.holders)}; "
+                           f"stopped {sorted(self.stopped)}; generation {self.generation}: {list(self.members)}")
 
     def step(self):
         try:
@@ -106,8 +144,9 @@ class Storm:
         for pid, until in list(self.stopped.items()):
             if everything or time.monotonic() >= until:
                 self.send(pid, signal.SIGCONT)
+                self.doubt(pid)
                 del self.stopped[pid]
-                self.seen_at_step = self.step()
+                self.note(f"process {pid} goes on")
 
     def strike(self):
         live = set(self.ranks()) - set(self.stopped)
@@ -121,6 +160,7 @@ class Storm:
             return
         what = self.dice.choice(["kill", "kill", "kill", "kill", "many", "short stop", "long stop", "long stop", "reset"])
         pid = self.dice.choice(victims)
+        self.note(f"{what}, process {pid}, spared {spared}")
         if what == "kill":
             self.send(pid, signal.SIGKILL)
             self.done["kills"] += 1
@@ -141,10 +181,9 @@ class Storm:
             self.done["resets"] += 1
         else:
             self.send(pid, signal.SIGSTOP)
-            self.holders.discard(pid)  # the others may go on without it
-            self.seen_at_step = self.step()
             self.stopped[pid] = time.monotonic() + (self.dice.uniform(0.05, 2 * HEARTBEAT) if what == "short stop"
                                                     else self.dice.uniform(4 * HEARTBEAT, 10 * HEARTBEAT))
+            self.doubt(pid)
             self.done[what + "s"] += 1
 
     def storm(self):
@@ -155,7 +194,12 @@ class Storm:
         step, next_strike, rest, stopping = 0, begin + 3, begin + self.options.seconds, False
         while self.job.poll() is None:
             time.sleep(0.02)
-            self.look(step)
+            self.look()
+            if self.starts > 1:
+                text = self.log.read_text(errors="replace")
+                return ["the job began again, although a rank that had its state lived. What was done last:",
+                        *self.events[-12:], "What was said before:",
+                        text[:[m.start() for m in re.finditer(r": engine \S+: .* parameters", text)][-1]][-5000:]]
             now = time.monotonic()
             self.thaw(now > rest)
             if now > rest + 2 and not stopping:  # those that were stopped have noticed what they missed
@@ -176,8 +220,6 @@ class Storm:
         text = self.log.read_text(errors="replace")
         changes = [(int(n), float(s)) for n, s in re.findall(r"membership: (\d+) ranks? \(.*after (\d+\.\d+) s", text)]
         times = sorted(s for _, s in changes)
-        if not bad and len(re.findall(r": engine \S+: .* parameters", text)) > 1:
-            bad.append("the job began again, although a rank that had its state lived")
         print(f"{self.options.backend}, {self.options.ranks} ranks, seed {self.options.seed}: " +
               ", ".join(f"{n} {what}" for what, n in sorted(self.done.items())) + f"; {len(changes)} changes")
         if times:

@@ -8,10 +8,14 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <set>
+#include <thread>
 
 #include "backends/backend_error.h"
+#include "io/base/stoppable_sleep.h"
 
 namespace backends {
 namespace {
@@ -31,6 +35,13 @@ std::string name_of(const sockaddr_storage& address) {
            std::to_string(ntohs(in.sin6_port));
   }
   return {};
+}
+
+// Of an address as Gloo publishes it.
+std::string name_of(const std::vector<char>& bytes) {
+  sockaddr_storage address{};
+  std::memcpy(&address, bytes.data(), std::min(bytes.size(), sizeof address));
+  return name_of(address);
 }
 
 struct OpenSocket {
@@ -53,6 +64,16 @@ std::vector<OpenSocket> open_sockets() {
   }
   closedir(folder);
   return found;
+}
+
+// Also of a socket that is not connected yet, of which getpeername() says nothing.
+std::string name_of_destination(int fd) {
+  for (const std::size_t size : {sizeof(sockaddr_in6), sizeof(sockaddr_in)}) {  // the exact one
+    sockaddr_storage address{};
+    auto length = static_cast<socklen_t>(size);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERNAME, &address, &length) == 0) return name_of(address);
+  }
+  return {};
 }
 
 }  // namespace
@@ -92,6 +113,8 @@ std::string GlooMesh::connect(const BackendContext& context) {
     addresses[static_cast<std::size_t>(peer)].assign(address.begin(), address.end());
     context.store.remove(key(peer, rank));  // it has one reader
   }
+  const std::jthread breaker(
+      [&](const std::stop_token& stop) { break_when_asked(stop, addresses); });
   std::string trouble;
   const auto attempt = [&](const auto& step) {
     try {
@@ -108,6 +131,30 @@ std::string GlooMesh::connect(const BackendContext& context) {
   return trouble;
 }
 
+// Between the start of a connection and its answer Gloo's socket has no name by which a handle of
+// it could be taken; what tells it is where it goes. One may be started behind the last look.
+void GlooMesh::break_when_asked(const std::stop_token& stop,
+                                const std::vector<std::vector<char>>& addresses) const {
+  std::set<std::string> names;
+  for (const std::vector<char>& address : addresses) {
+    if (!address.empty()) names.insert(name_of(address));
+  }
+  std::unique_lock lock(mutex_);
+  if (!broken_now_.wait(lock, stop, [this] { return broken_; })) return;
+  lock.unlock();
+  do {
+    try {
+      for (const OpenSocket& s : open_sockets()) {
+        const Socket copy(fcntl(s.fd, F_DUPFD_CLOEXEC, 0));
+        if (copy && names.contains(name_of_destination(copy.fd())))
+          ::shutdown(copy.fd(), SHUT_RDWR);
+      }
+    } catch (const std::exception&) {
+      // No memory or descriptors: there will be some.
+    }
+  } while (base::sleep_unless_stopped(stop, std::chrono::milliseconds(10)));
+}
+
 void GlooMesh::take_handles() {
   const std::lock_guard lock(mutex_);
   if (broken_) throw PeerError("the connection was aborted");
@@ -115,10 +162,7 @@ void GlooMesh::take_handles() {
   const std::vector<OpenSocket> sockets = open_sockets();
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
-    const std::vector<char> bytes = getPair(peer)->address().bytes();
-    sockaddr_storage address{};
-    std::memcpy(&address, bytes.data(), std::min(bytes.size(), sizeof address));
-    const std::string name = name_of(address);
+    const std::string name = name_of(getPair(peer)->address().bytes());
     const auto found = std::find_if(sockets.begin(), sockets.end(),
                                     [&](const OpenSocket& s) { return s.name == name; });
     if (found == sockets.end())
@@ -142,6 +186,7 @@ std::string GlooMesh::waiting_text(const std::vector<int>& members) const {
 void GlooMesh::shut_down() noexcept {
   const std::lock_guard lock(mutex_);
   broken_ = true;
+  broken_now_.notify_all();
   for (const Socket& handle : handles_) ::shutdown(handle.fd(), SHUT_RDWR);
 }
 

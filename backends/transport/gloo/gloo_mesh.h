@@ -5,8 +5,10 @@
 #include <gloo/context.h>
 #include <gloo/transport/context.h>
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <vector>
 
 #include "backends/backend.h"
@@ -36,8 +38,12 @@ class GlooMesh final : public gloo::Context {
 
  private:
   void take_handles();
+  // Once shut_down() was called, ends what is being connected to one of `addresses`, until stopped.
+  void break_when_asked(const std::stop_token& stop,
+                        const std::vector<std::vector<char>>& addresses) const;
 
   mutable std::mutex mutex_;  // guards what follows
+  mutable std::condition_variable_any broken_now_;
   std::vector<Socket>
       handles_;  // a duplicate of each pair's descriptor: listening first, then connected
   bool broken_ = false;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -15,6 +16,7 @@
 
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/gloo/gloo_backend.h"
+#include "backends/transport/gloo/gloo_mesh.h"
 #include "tests/backends/store/connect_to_port.h"
 #include "tests/backends/transport/link_job.h"
 #include "tests/support/expect_contains.h"
@@ -108,6 +110,33 @@ TEST(GlooPairs, AConnectionThatEndsBeforeItsProofIsNotWaitedFor) {
   });
   EXPECT_EQ(errors, std::vector<std::string>(2));
   EXPECT_CONTAINS(notices, "backend gloo connects again: rank 10: waiting for rank 11");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, job.timeout / 2);
+}
+
+// As a host that is cut off: what is sent there to connect is lost.
+TEST(GlooPairs, AnAbortEndsTheWaitForAConnection) {
+  Job job;
+  Socket full(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(full.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(full.fd(), 0), 0);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(getsockname(full.fd(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  const Socket first = group_harness::connect_to_port(ntohs(address.sin_port));
+  BackendContext context = job.context(0, 2);
+  context.address = "127.0.0.2";  // the larger one connects
+  const auto mesh = std::make_shared<backends::GlooMesh>(context);
+  std::vector<char> published = mesh->getPair(1)->address().bytes();
+  std::memcpy(published.data(), &address, sizeof address);
+  job.store.set("mesh/1/0", {published.data(), published.size()});
+  const auto begin = std::chrono::steady_clock::now();
+  const std::jthread aborts([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    mesh->shut_down();
+  });
+  EXPECT_CONTAINS(mesh->connect(context), "connect [127.0.0.1]:");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, job.timeout / 2);
 }
 
