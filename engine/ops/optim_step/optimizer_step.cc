@@ -87,31 +87,54 @@ void adamw_step(KernelContext& context, const AdamwStep& step, TensorView gradie
   update(context, {.step = step, .gradient = gradient, .states = states, .value = value});
 }
 
+namespace {
+
+// Of the blocks from `start` on.
+void sum_blocks(KernelContext& context, const TensorView& values, std::int64_t start,
+                std::span<double> sums) {
+  const auto call = [&]<class T>(T) {
+    context.threads->run(std::ssize(sums), [&](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t b = first; b < last; ++b) {
+        const std::int64_t offset = (start + b) * reference::kSumBlock;
+        sums[static_cast<std::size_t>(b)] = reference::sum_of_squares_block(
+            static_cast<const T*>(values.data) + offset,
+            std::min(reference::kSumBlock, values.count() - offset));
+      }
+    });
+  };
+  dispatch_dtype(
+      values.dtype, [&] { call(double{}); }, [&] { call(float{}); });
+}
+
+std::int64_t block_count(const TensorView& values) {
+  return (values.count() + reference::kSumBlock - 1) / reference::kSumBlock;
+}
+
+}  // namespace
+
 double sum_of_squares(KernelContext& context, TensorView values) {
   check_floating("sum_of_squares", "values", values);
   check_on_cpu("sum_of_squares", context);
   // Block sums of a stretch wait here until they are added in order.
   constexpr std::int64_t kStretch = 512;
   double sums[kStretch];
-  const std::int64_t blocks = (values.count() + reference::kSumBlock - 1) / reference::kSumBlock;
+  const std::int64_t blocks = block_count(values);
   double total = 0;
-  const auto call = [&]<class T>(T) {
-    for (std::int64_t start = 0; start < blocks; start += kStretch) {
-      const std::int64_t here = std::min(kStretch, blocks - start);
-      context.threads->run(here, [&](std::int64_t first, std::int64_t last, int) {
-        for (std::int64_t b = first; b < last; ++b) {
-          const std::int64_t offset = (start + b) * reference::kSumBlock;
-          sums[b] = reference::sum_of_squares_block(
-              static_cast<const T*>(values.data) + offset,
-              std::min(reference::kSumBlock, values.count() - offset));
-        }
-      });
-      for (std::int64_t b = 0; b < here; ++b) total += sums[b];
-    }
-  };
-  dispatch_dtype(
-      values.dtype, [&] { call(double{}); }, [&] { call(float{}); });
+  for (std::int64_t start = 0; start < blocks; start += kStretch) {
+    const std::span here =
+        std::span(sums).first(static_cast<std::size_t>(std::min(kStretch, blocks - start)));
+    sum_blocks(context, values, start, here);
+    for (const double sum : here) total += sum;
+  }
   return total;
+}
+
+void sums_of_squares(KernelContext& context, TensorView values, std::span<double> sums) {
+  static_assert(kSquaresBlock == reference::kSumBlock);
+  check_floating("sums_of_squares", "values", values);
+  check_on_cpu("sums_of_squares", context);
+  require(std::ssize(sums) == block_count(values), "sums_of_squares: one sum for each block");
+  sum_blocks(context, values, 0, sums);
 }
 
 void scale(KernelContext& context, double factor, TensorView values) {

@@ -41,6 +41,10 @@ inline UpdateStep any_sgd(const SgdStep& step) {
 // order).
 double sum_of_squares(KernelContext& context, TensorView values);
 
+// The sums of those blocks, one for each, as sum_of_squares() adds them.
+inline constexpr std::int64_t kSquaresBlock = 4096;
+void sums_of_squares(KernelContext& context, TensorView values, std::span<double> sums);
+
 // values *= factor
 void scale(KernelContext& context, double factor, TensorView values);
 
