@@ -10,7 +10,7 @@ std::unique_ptr<Optimizer> make(const OptimizerSpec& spec, const OptimizerParts&
                             .beta2 = s.at("adam-beta2"),
                             .eps = s.at("adam-eps"),
                             .weight_decay = s.at("weight-decay")};
-  return make_elementwise(spec, step, spec.states, parts.values, parts.ranges);
+  return make_elementwise(spec, step, spec.states, parts);
 }
 
 }  // namespace

@@ -1,20 +1,32 @@
 // The class behind make_elementwise().
 #include "engine/optim/elementwise_optimizer.h"
 
+#include <algorithm>
+
 #include "engine/ops/optim_step/device_step.h"
 
 namespace engine {
 namespace {
 
+// Memory for `count` elements without names.
+FlatBuffer nameless(const FlatBuffer& values, std::int64_t count) {
+  if (count == 0) return {values.dtype(), {}, values.device()};
+  return {
+      values.dtype(), {{"", TensorLayout::plain(Shape{count}), values.dtype()}}, values.device()};
+}
+
 class Elementwise final : public Optimizer {
  public:
   Elementwise(const OptimizerSpec& spec, const ops::UpdateStep& step,
-              const std::vector<OptimizerState>& states, const FlatBuffer& values,
-              const std::vector<UpdateRange>& ranges)
+              const std::vector<OptimizerState>& states, const OptimizerParts& parts)
       : Optimizer(spec), step_(step), states_(states) {
-    for (std::size_t i = 0; i < states.size(); ++i) buffers_.push_back(FlatBuffer::like(values));
-    for (const UpdateRange& range : ranges) add(range);
-    if (ranges.empty()) add({0, values.size(), 1});
+    const std::vector<Elements> all{{0, parts.values.size()}};
+    const std::vector<Elements>& share = parts.share == nullptr ? all : *parts.share;
+    for (std::size_t i = 0; i < states.size(); ++i)
+      buffers_.push_back(parts.share == nullptr ? FlatBuffer::like(parts.values)
+                                                : nameless(parts.values, count_of(share)));
+    for (const UpdateRange& range : parts.ranges) add(range, share);
+    if (parts.ranges.empty()) add({0, parts.values.size(), 1}, share);
   }
 
   void step(KernelContext& context, double lr, double gradient_scale, const FlatBuffer& gradients,
@@ -61,11 +73,20 @@ class Elementwise final : public Optimizer {
     UpdateRange range;
     std::vector<TensorView> states;
   };
-  void add(const UpdateRange& range) {
-    Part part{range, {}};
-    for (const FlatBuffer& buffer : buffers_)
-      part.states.push_back(buffer.part(range.first, range.count));
-    parts_.push_back(std::move(part));
+  // What of the range is in the share.
+  void add(const UpdateRange& range, const std::vector<Elements>& share) {
+    std::int64_t before = 0;  // elements of the share
+    for (const Elements& own : share) {
+      const std::int64_t first = std::max(range.first, own.first),
+                         end = std::min(range.first + range.count, own.first + own.count);
+      if (first < end) {
+        Part part{{first, end - first, range.rate}, {}};
+        for (const FlatBuffer& buffer : buffers_)
+          part.states.push_back(buffer.part(before + first - own.first, end - first));
+        parts_.push_back(std::move(part));
+      }
+      before += own.count;
+    }
   }
 
   ops::UpdateStep step_;
@@ -78,9 +99,8 @@ class Elementwise final : public Optimizer {
 
 std::unique_ptr<Optimizer> make_elementwise(const OptimizerSpec& spec, const ops::UpdateStep& step,
                                             const std::vector<OptimizerState>& states,
-                                            const FlatBuffer& values,
-                                            const std::vector<UpdateRange>& ranges) {
-  return std::make_unique<Elementwise>(spec, step, states, values, ranges);
+                                            const OptimizerParts& parts) {
+  return std::make_unique<Elementwise>(spec, step, states, parts);
 }
 
 ops::UpdateStep at_time(ops::UpdateStep step, const ops::UpdateTime& time) {

@@ -10,12 +10,10 @@
 
 namespace engine {
 
-// `states` are the step's, in its order; their memory is taken here, beside `values`. `ranges` as
-// OptimizerParts have them.
+// `states` are the step's, in its order; their memory is taken here, beside `parts.values`.
 std::unique_ptr<Optimizer> make_elementwise(const OptimizerSpec& spec, const ops::UpdateStep& step,
                                             const std::vector<OptimizerState>& states,
-                                            const FlatBuffer& values,
-                                            const std::vector<UpdateRange>& ranges = {});
+                                            const OptimizerParts& parts);
 
 // The step at the time given, on the CPU.
 ops::UpdateStep at_time(ops::UpdateStep step, const ops::UpdateTime& time);

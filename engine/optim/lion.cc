@@ -9,7 +9,7 @@ std::unique_ptr<Optimizer> make(const OptimizerSpec& spec, const OptimizerParts&
   const ops::LionStep step{.beta1 = s.at("lion-beta1"),
                            .beta2 = s.at("lion-beta2"),
                            .weight_decay = s.at("weight-decay")};
-  return make_elementwise(spec, step, spec.states, parts.values, parts.ranges);
+  return make_elementwise(spec, step, spec.states, parts);
 }
 
 }  // namespace

@@ -32,6 +32,21 @@ FlatBuffer buffer_of(const FlatBuffer& values, const std::vector<std::size_t>& s
   return {values.dtype(), layouts, values.device()};
 }
 
+// Of these slots, those that this rank updates.
+std::vector<std::size_t> own_slots(const OptimizerParts& parts,
+                                   const std::vector<std::size_t>& slots) {
+  if (parts.share == nullptr) return slots;
+  std::vector<std::size_t> own;
+  for (const std::size_t slot : slots) {
+    const std::int64_t offset = parts.values.slots()[slot].offset;
+    if (std::ranges::any_of(*parts.share, [offset](const Elements& e) {
+          return e.first <= offset && offset < e.first + e.count;
+        }))
+      own.push_back(slot);
+  }
+  return own;
+}
+
 // The order of columns does not matter to orthogonalisation, and neither does transposition.
 Matrix matrix_of(const FlatBuffer::Slot& slot, std::size_t index, std::size_t state_index) {
   const Shape& shape = slot.layout.file_shape;
@@ -93,7 +108,11 @@ class Muon final : public Optimizer {
                     .weight_decay = parts.settings.at("weight-decay")},
         adamw_share_(parts.settings.at("muon-adam-lr") / parts.settings.at("lr")),
         steps_(static_cast<int>(parts.settings.at("muon-steps"))) {
-    const auto [hidden, others] = split(parts);
+    split(parts);
+    const std::vector<std::size_t> hidden = own_slots(parts, hidden_),
+                                   others = own_slots(parts, others_);
+    for (std::size_t i = 0; i < hidden.size(); ++i)
+      matrices_.push_back(matrix_of(parts.values.slots()[hidden[i]], hidden[i], i));
     momentum_ = buffer_of(parts.values, hidden);
     first_ = buffer_of(parts.values, others);
     second_ = buffer_of(parts.values, others);
@@ -107,9 +126,9 @@ class Muon final : public Optimizer {
     }
     direction_ = Arena(static_cast<std::size_t>(most) * size_of(parts.values.dtype()));
     scratch_ = Arena(scratch);
-    text_ = "muon on " + names_text(momentum_names()) + "; adamw lr " +
+    text_ = "muon on " + names_text(matrix_names(parts.values)) + "; adamw lr " +
             base::number_text("%g", parts.settings.at("muon-adam-lr")) + " on the other " +
-            std::to_string(others.size());
+            std::to_string(others_.size());
   }
 
   std::string text() const override { return text_; }
@@ -139,32 +158,25 @@ class Muon final : public Optimizer {
 
   std::vector<State> state() override {
     FlatBuffer* const buffers[] = {&momentum_, &first_, &second_};
+    const std::vector<std::size_t>* const slots[] = {&hidden_, &others_, &others_};
     std::vector<State> all;
     for (std::size_t i = 0; i < std::size(buffers); ++i)
-      all.push_back({spec().states[i].name, spec().states[i].role, buffers[i]});
+      all.push_back({spec().states[i].name, spec().states[i].role, buffers[i], slots[i]});
     return all;
   }
 
  private:
-  struct Split {
-    std::vector<std::size_t> hidden, others;  // slots of the values
-  };
-  Split split(const OptimizerParts& parts) {
-    Split result;
+  void split(const OptimizerParts& parts) {
     for (std::size_t slot = 0; slot < parts.values.slots().size(); ++slot) {
-      const FlatBuffer::Slot& s = parts.values.slots()[slot];
-      if (std::ranges::find(parts.hidden_matrices, s.name) == parts.hidden_matrices.end()) {
-        result.others.push_back(slot);
-        continue;
-      }
-      matrices_.push_back(matrix_of(s, slot, result.hidden.size()));
-      result.hidden.push_back(slot);
+      const std::string& name = parts.values.slots()[slot].name;
+      const bool hidden =
+          std::ranges::find(parts.hidden_matrices, name) != parts.hidden_matrices.end();
+      (hidden ? hidden_ : others_).push_back(slot);
     }
-    if (result.hidden.empty())
+    if (hidden_.empty())
       throw ModelError(
           "the optimizer muon finds no matrix between the first and the last layer of "
           "this model: take adamw");
-    return result;
   }
 
   void add_runs(const FlatBuffer& values, const std::vector<std::size_t>& slots) {
@@ -197,9 +209,9 @@ class Muon final : public Optimizer {
                           .value = values.part(slot.offset, slot.count)});
   }
 
-  std::vector<std::string> momentum_names() const {
+  std::vector<std::string> matrix_names(const FlatBuffer& values) const {
     std::vector<std::string> names;
-    for (const FlatBuffer::Slot& slot : momentum_.slots()) names.push_back(slot.name);
+    for (const std::size_t slot : hidden_) names.push_back(values.slots()[slot].name);
     std::ranges::reverse(names);  // slots are in the order of backward
     return names;
   }
@@ -209,6 +221,7 @@ class Muon final : public Optimizer {
   const ops::AdamwStep adamw_step_;
   const double adamw_share_;  // its rate by the matrices', which schedules change together
   const int steps_;
+  std::vector<std::size_t> hidden_, others_;  // slots of the values, on all ranks
   std::vector<Matrix> matrices_;
   std::vector<Run> runs_;
   FlatBuffer momentum_, first_, second_;

@@ -19,7 +19,9 @@ class Optimizer {
   struct State {            // memory that a checkpoint must hold
     std::string_view name;  // "momentum"
     StateRole role;
-    FlatBuffer* buffer;  // slots as the parameters', or as some of them
+    FlatBuffer* buffer;  // slots as the parameters', or as some of them; where the optimizer
+                         // updates a share, that share of the elements of these slots
+    const std::vector<std::size_t>* slots = nullptr;  // which; null: all
   };
 
   explicit Optimizer(const OptimizerSpec& spec) : spec_(spec) {}

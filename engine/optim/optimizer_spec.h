@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/core/parameter_buffer.h"
+#include "engine/optim/update_shares.h"
 
 namespace engine {
 
@@ -58,6 +59,9 @@ struct OptimizerParts {
   // What is updated, and how fast; empty: all, at the same rate. REQUIRES: empty, unless the
   // optimizer is `by_ranges`.
   const std::vector<UpdateRange> ranges = {};
+  // What this rank updates: any elements where the optimizer is `by_ranges`, else whole tensors
+  // with their gaps. The states have memory for these alone, one part after the other. Null: all.
+  const std::vector<Elements>* share = nullptr;
 };
 
 struct OptimizerSpec {
@@ -65,8 +69,10 @@ struct OptimizerSpec {
   double lr, weight_decay;
   std::vector<OptimizerOption> options;
   std::vector<OptimizerState> states;
-  bool on_cuda;    // has step_on_device()
-  bool by_ranges;  // can leave parameters out, or update some faster than others
+  bool on_cuda;  // has step_on_device()
+  // Updates each element by itself: can leave parameters out, update some faster than others, or
+  // any share of them.
+  bool by_ranges;
   // Throws ModelError where the optimizer has nothing to do in such a model.
   std::unique_ptr<Optimizer> (*make)(const OptimizerSpec& spec, const OptimizerParts& parts);
 };

@@ -9,7 +9,7 @@ std::unique_ptr<Optimizer> make(const OptimizerSpec& spec, const OptimizerParts&
   const ops::SgdStep step{.momentum = s.at("momentum"),
                           .weight_decay = s.at("weight-decay"),
                           .nesterov = s.at("nesterov") != 0};
-  return make_elementwise(spec, ops::any_sgd(step), states_of(spec, s), parts.values, parts.ranges);
+  return make_elementwise(spec, ops::any_sgd(step), states_of(spec, s), parts);
 }
 
 }  // namespace

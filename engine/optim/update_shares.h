@@ -1,0 +1,28 @@
+// Which rank updates which parameters, where each rank updates a share of them and has the
+// optimizer's states for that share alone.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace engine {
+
+struct Elements {  // of a flat buffer
+  std::int64_t first = 0, count = 0;
+};
+
+struct UpdateShares {
+  int rank = 0;  // this one
+  // Elements of the parameters' values, ascending: each belongs to one rank.
+  std::vector<std::vector<Elements>> of_rank;
+
+  const std::vector<Elements>& own() const { return of_rank[static_cast<std::size_t>(rank)]; }
+};
+
+inline std::int64_t count_of(const std::vector<Elements>& parts) {
+  std::int64_t count = 0;
+  for (const Elements& part : parts) count += part.count;
+  return count;
+}
+
+}  // namespace engine
