@@ -10,8 +10,9 @@ BucketReducer::BucketReducer(GradientSum& sum, const FlatBuffer& buffer,
     : sum_(sum),
       size_(buffer.size()),
       overlap_(options.overlap && !sum.whole()),
-      ends_(sum.whole() ? std::vector{size_}
-                        : bucket_ends(size_, size_of(buffer.dtype()), options.bytes)) {
+      ends_(sum.whole()
+                ? std::vector{size_}
+                : bucket_ends(size_, size_of(buffer.dtype()), options.bytes, options.multiple)) {
   if (!overlap_) return;
   thread_ = std::thread([this, tracer = base::Tracer::of_this_thread()] {
     const base::TraceThread traced(tracer, "averaging");
@@ -59,6 +60,10 @@ void BucketReducer::ready(std::int64_t elements) {
   const std::lock_guard lock(mutex_);
   filled_ = elements;
   if (overlap_ && done_ < ends_.size() && filled_ >= ends_[done_]) changed_.notify_all();
+}
+
+double BucketReducer::norm(KernelContext& context, const FlatBuffer& gradients) {
+  return sum_.norm(context, gradients);
 }
 
 void BucketReducer::finish() {

@@ -33,6 +33,7 @@ class BucketReducer final : public GradientExchange {
   void ready(std::int64_t elements) override;
   // Rethrows what the communicator threw; then the reducer is of no further use.
   void finish() override;
+  double norm(KernelContext& context, const FlatBuffer& gradients) override;
 
  private:
   void reduce(std::size_t bucket);

@@ -12,6 +12,7 @@
 #include "backends/communicator.h"
 #include "engine/averaging/sums/policy_state.h"
 #include "engine/ops/common/kernel_context.h"
+#include "engine/optim/optimizer.h"
 
 namespace engine {
 
@@ -22,11 +23,15 @@ class GradientSum {
   virtual std::string note() const = 0;
 
   // The elements [first, first + count) of the gradients become their sum over all ranks, the same
-  // bits on every rank. Called once a step for each of them, from one thread at a time. Collective.
-  // Does not allocate.
+  // bits on every rank; of a scattered sum, those that this rank updates. Called once a step for
+  // each of them, from one thread at a time. Collective. Does not allocate.
   virtual void sum(std::int64_t first, std::int64_t count) = 0;
   // Whether sum() wants all elements at once, after backward, and not bucket by bucket.
   virtual bool whole() const { return false; }
+  // Of the sums, as GradientExchange has it.
+  virtual double norm(KernelContext& context, const FlatBuffer& gradients) {
+    return gradient_norm(context, gradients);
+  }
 
   virtual std::vector<PolicyState> state() { return {}; }
   std::int64_t bytes_sent() const { return bytes_sent_; }
@@ -40,6 +45,11 @@ class GradientSum {
 // made.
 std::unique_ptr<GradientSum> make_plain_sum(backends::Communicator& communicator,
                                             FlatBuffer& gradients);
+
+// The same bits, but each rank gets what it updates, and the rest is undefined. `shares`, by
+// deal_elements(), with buckets that are cut alike, outlive the sum.
+std::unique_ptr<GradientSum> make_scattered_sum(backends::Communicator& communicator,
+                                                FlatBuffer& gradients, const UpdateShares& shares);
 
 // Half the bytes: gradients are rounded to bfloat16, which is also what the ranks' contributions
 // are added in; rounding on the way in is fed back, rounding of the addition is not.

@@ -61,7 +61,9 @@ void HostUpdate::finish(const StepRequest& request, double loss_sum, StepPhases&
   double factor = 1;
   bool wanted = true;
   if (request.clip_grad > 0 || request.may_update != nullptr) {
-    const double norm = gradient_norm(context_, parameters_.gradients);
+    const FlatBuffer& gradients = parameters_.gradients;
+    const double norm = request.exchange != nullptr ? request.exchange->norm(context_, gradients)
+                                                    : gradient_norm(context_, gradients);
     factor = clip_factor(norm, request.clip_grad);
     wanted = request.may_update == nullptr || (*request.may_update)(norm, loss_sum);
   }

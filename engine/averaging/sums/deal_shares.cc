@@ -1,0 +1,71 @@
+// Slices of buckets, and whole tensors by size.
+#include "engine/averaging/sums/deal_shares.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/ops/optim_step/optimizer_step.h"
+
+namespace engine {
+namespace {
+
+// Neighbours are one part.
+void append(std::vector<Elements>& parts, const Elements& part) {
+  if (part.count == 0) return;
+  if (!parts.empty() && parts.back().first + parts.back().count == part.first)
+    parts.back().count += part.count;
+  else
+    parts.push_back(part);
+}
+
+}  // namespace
+
+std::int64_t elements_dealt_at_once(int world) { return ops::kSquaresBlock * world; }
+
+UpdateShares deal_elements(const ParameterBuffer& parameters, const BucketOptions& buckets,
+                           int rank, int world) {
+  const std::int64_t unit = elements_dealt_at_once(world), trained = parameters.gradients.size();
+  require(buckets.multiple == unit, "buckets are cut as they are dealt out");
+  UpdateShares shares{rank, std::vector<std::vector<Elements>>(static_cast<std::size_t>(world))};
+  const auto deal_blocks = [&](std::int64_t first, std::int64_t end, std::int64_t block) {
+    for (std::vector<Elements>& parts : shares.of_rank) {
+      const std::int64_t count = std::min(block, end - first);
+      append(parts, {first, count});
+      first += count;
+    }
+  };
+  std::int64_t first = 0;
+  for (const std::int64_t end :
+       bucket_ends(trained, size_of(parameters.gradients.dtype()), buckets.bytes, unit)) {
+    const std::int64_t whole = (end - first) / unit * unit;
+    deal_blocks(first, first + whole, whole / world);
+    deal_blocks(first + whole, end, ops::kSquaresBlock);
+    first = end;
+  }
+  const std::int64_t frozen = parameters.values.size() - trained, gap = 64;
+  deal_blocks(trained, parameters.values.size(), (frozen / world / gap + 1) * gap);
+  return shares;
+}
+
+UpdateShares deal_tensors(const FlatBuffer& values, int rank, int world) {
+  const auto slots = values.slots();
+  std::vector<std::size_t> by_size(slots.size());
+  std::iota(by_size.begin(), by_size.end(), std::size_t{0});
+  std::ranges::stable_sort(
+      by_size, [&](std::size_t a, std::size_t b) { return slots[a].count > slots[b].count; });
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(world));
+  std::vector<std::size_t> owner(slots.size());
+  for (const std::size_t slot : by_size) {
+    const auto least = std::ranges::min_element(loads);
+    *least += slots[slot].count;
+    owner[slot] = static_cast<std::size_t>(least - loads.begin());
+  }
+  UpdateShares shares{rank, std::vector<std::vector<Elements>>(loads.size())};
+  for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+    const std::int64_t end = slot + 1 < slots.size() ? slots[slot + 1].offset : values.size();
+    append(shares.of_rank[owner[slot]], {slots[slot].offset, end - slots[slot].offset});
+  }
+  return shares;
+}
+
+}  // namespace engine

@@ -1,0 +1,25 @@
+// How the parameters are dealt out to the ranks that update them.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/averaging/sums/bucket_cut.h"
+#include "engine/core/parameter_buffer.h"
+#include "engine/optim/update_shares.h"
+
+namespace engine {
+
+// Of so many elements are the slices of all ranks in a bucket together: a rank has whole blocks of
+// sum_of_squares(), so that the norm of the gradients has the same bits however they are dealt out.
+std::int64_t elements_dealt_at_once(int world);
+
+// Of each bucket every rank has an equal slice, in rank order, as a reduce-scatter leaves it; of
+// what is left in the last one, a block at most. What is frozen is dealt out by itself.
+// `buckets.multiple` is elements_dealt_at_once().
+UpdateShares deal_elements(const ParameterBuffer& parameters, const BucketOptions& buckets,
+                           int rank, int world);
+
+// Whole tensors, each with the gap behind it: the largest first, to the rank that has least.
+UpdateShares deal_tensors(const FlatBuffer& values, int rank, int world);
+
+}  // namespace engine

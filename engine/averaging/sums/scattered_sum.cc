@@ -1,0 +1,76 @@
+// Each bucket by a reduce-scatter: the first half of the all-reduce of plain_sum.cc.
+#include <cmath>
+#include <vector>
+
+#include "engine/averaging/sums/deal_shares.h"
+#include "engine/averaging/sums/gradient_sum.h"
+#include "engine/ops/optim_step/optimizer_step.h"
+
+namespace engine {
+namespace {
+
+class ScatteredSum final : public GradientSum {
+ public:
+  ScatteredSum(backends::Communicator& communicator, FlatBuffer& gradients,
+               const UpdateShares& shares)
+      : communicator_(communicator),
+        gradients_(gradients),
+        shares_(shares),
+        unit_(elements_dealt_at_once(communicator.world_size())),
+        squares_(static_cast<std::size_t>((gradients.size() + ops::kSquaresBlock - 1) /
+                                          ops::kSquaresBlock)) {}
+
+  std::string note() const override { return ""; }
+
+  void sum(std::int64_t first, std::int64_t count) override {
+    const std::int64_t whole = count / unit_ * unit_;
+    if (whole > 0)
+      communicator_.reduce_scatter(at(first), static_cast<std::size_t>(whole), gradients_.dtype(),
+                                   backends::ReduceOp::kSum);
+    if (whole < count)  // what cannot be cut into equal slices of blocks
+      communicator_.all_reduce(at(first + whole), static_cast<std::size_t>(count - whole),
+                               gradients_.dtype(), backends::ReduceOp::kSum);
+    // With the gathering of the parameters it makes up an all-reduce, and counts as one.
+    bytes_sent_ += count * static_cast<std::int64_t>(size_of(gradients_.dtype()));
+  }
+
+  // Every block's sum is one rank's, and zero on the others.
+  double norm(KernelContext& context, const FlatBuffer& gradients) override {
+    std::ranges::fill(squares_, 0.0);
+    for (const Elements& own : shares_.own()) {
+      const std::int64_t count = std::min(own.count, gradients.size() - own.first);
+      if (count <= 0) continue;
+      const auto block = static_cast<std::size_t>(own.first / ops::kSquaresBlock),
+                 blocks = static_cast<std::size_t>((count + ops::kSquaresBlock - 1) /
+                                                   ops::kSquaresBlock);
+      ops::sums_of_squares(context, gradients.part(own.first, count),
+                           std::span(squares_).subspan(block, blocks));
+    }
+    communicator_.all_reduce(squares_.data(), squares_.size(), DType::kF64,
+                             backends::ReduceOp::kSum);
+    double total = 0;
+    for (const double square : squares_) total += square;
+    return std::sqrt(total);
+  }
+
+ private:
+  void* at(std::int64_t element) const {
+    return static_cast<std::byte*>(gradients_.data()) +
+           static_cast<std::size_t>(element) * size_of(gradients_.dtype());
+  }
+
+  backends::Communicator& communicator_;
+  FlatBuffer& gradients_;
+  const UpdateShares& shares_;
+  const std::int64_t unit_;
+  std::vector<double> squares_;  // of all blocks
+};
+
+}  // namespace
+
+std::unique_ptr<GradientSum> make_scattered_sum(backends::Communicator& communicator,
+                                                FlatBuffer& gradients, const UpdateShares& shares) {
+  return std::make_unique<ScatteredSum>(communicator, gradients, shares);
+}
+
+}  // namespace engine

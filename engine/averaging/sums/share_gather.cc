@@ -1,0 +1,118 @@
+// Pieces by all-gathers, and the optimizer around another one.
+#include "engine/averaging/sums/share_gather.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/core/error.h"
+#include "io/base/trace.h"
+
+namespace engine {
+namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // of each rank
+
+// Calls call(first, count) for the parts of the elements [from, from + most), counted over all
+// parts.
+template <class Call>
+void for_parts(std::span<const Elements> parts, std::int64_t from, std::int64_t most, Call call) {
+  std::int64_t before = 0;
+  for (const Elements& part : parts) {
+    const std::int64_t first = std::max(from, before),
+                       end = std::min(from + most, before + part.count);
+    if (first < end) call(part.first + first - before, end - first);
+    before += part.count;
+    if (before >= from + most) return;
+  }
+}
+
+}  // namespace
+
+ShareGather::ShareGather(int world, DType dtype)
+    : width_(size_of(dtype)),
+      piece_(kPieceBytes),
+      pieces_(static_cast<std::size_t>(world) * kPieceBytes) {}
+
+void ShareGather::gather(backends::Communicator& communicator, const void* own,
+                         std::span<const Elements> own_parts,
+                         std::span<const std::vector<Elements>> parts, void* whole) {
+  const auto most = static_cast<std::int64_t>(kPieceBytes / width_);
+  const auto bytes_of = [this](std::int64_t elements) {
+    return static_cast<std::size_t>(elements) * width_;
+  };
+  std::int64_t longest = 0;
+  for (const std::vector<Elements>& theirs : parts) longest = std::max(longest, count_of(theirs));
+  for (std::int64_t at = 0; at < longest; at += most) {
+    const std::int64_t here = std::min(most, longest - at);
+    std::byte* to = piece_.data();
+    for_parts(own_parts, at, here, [&](std::int64_t first, std::int64_t count) {
+      std::memcpy(to, static_cast<const std::byte*>(own) + bytes_of(first), bytes_of(count));
+      to += bytes_of(count);
+    });
+    communicator.all_gather(piece_.data(), bytes_of(here), pieces_.data());
+    if (whole == nullptr) continue;
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      if (own == whole && std::cmp_equal(rank, communicator.rank())) continue;
+      const std::byte* from = pieces_.data() + rank * bytes_of(here);
+      for_parts(parts[rank], at, here, [&](std::int64_t first, std::int64_t count) {
+        std::memcpy(static_cast<std::byte*>(whole) + bytes_of(first), from, bytes_of(count));
+        from += bytes_of(count);
+      });
+    }
+  }
+}
+
+ValueGather::ValueGather(const UpdateShares& shares, std::int64_t trained, DType dtype)
+    : rank_(shares.rank),
+      parts_(shares.of_rank),
+      pieces_(static_cast<int>(shares.of_rank.size()), dtype) {
+  for (std::vector<Elements>& parts : parts_) {
+    for (Elements& part : parts) part.count = std::min(part.count, trained - part.first);
+    std::erase_if(parts, [](const Elements& part) { return part.count <= 0; });
+  }
+}
+
+void ValueGather::gather(const FlatBuffer& values) {
+  if (communicator_ == nullptr) throw Error("parameters are gathered by a communicator");
+  const base::TraceSpan span("gather parameters");
+  pieces_.gather(*communicator_, values.data(), parts_[static_cast<std::size_t>(rank_)], parts_,
+                 values.data());
+}
+
+namespace {
+
+class Gathered final : public Optimizer {
+ public:
+  Gathered(std::unique_ptr<Optimizer> share, ValueGather& gather)
+      : Optimizer(share->spec()), share_(std::move(share)), gather_(gather) {}
+
+  std::string text() const override { return share_->text(); }
+
+  void step(KernelContext& context, double lr, double gradient_scale, const FlatBuffer& gradients,
+            FlatBuffer& values) override {
+    share_->set_step_count(step_count_);
+    share_->step(context, lr, gradient_scale, gradients, values);
+    gather_.gather(values);
+    step_count_ = share_->step_count();
+  }
+
+  void step_on_device(KernelContext&, const StepNumbers*, StepControl*, const FlatBuffer&,
+                      FlatBuffer&, void*, DType) override {
+    throw Error("an optimizer in shares has no step on CUDA devices");
+  }
+
+  std::vector<State> state() override { return share_->state(); }
+
+ private:
+  const std::unique_ptr<Optimizer> share_;
+  ValueGather& gather_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> with_gathering(std::unique_ptr<Optimizer> share, ValueGather& gather) {
+  return std::make_unique<Gathered>(std::move(share), gather);
+}
+
+}  // namespace engine
