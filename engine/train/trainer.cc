@@ -130,10 +130,10 @@ const io::Batch& Trainer::next_batch() {
   return p_.loader.next();
 }
 
-// Only rank 0 of several may have to, and not what is on a device.
+// Only rank 0 of several may have to, and not what is on a device or what other ranks have.
 bool Trainer::may_save_alone() const {
   return p_.keeper != nullptr && p_.control.rank() == 0 && p_.control.world_size() > 1 &&
-         p_.state.control == nullptr;
+         p_.state.control == nullptr && p_.state.shares == nullptr;
 }
 
 // A collective was given up for a stop. What this rank has is what a resumption needs where

@@ -52,11 +52,13 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
       watch(e.name, model.view(e),
             e.kind == ModelState::Kind::kRunning && !options.equal_statistics);
   if (!state.policy.differences().optimizer_states)
-    for (const Optimizer::State& s : state.optimizer.state())
+    for (const Optimizer::State& s : state.optimizer.state()) {
+      if (state.shares != nullptr && s.role != StateRole::kAverage) continue;  // each rank's own
       for (const ModelState::Entry& e : model.entries)
         if (const auto slot = s.buffer->find(e.name);
             e.kind == ModelState::Kind::kParameter && slot)
           watch(std::string(s.name) + "/" + e.name, s.buffer->view(*slot), false);
+    }
   const auto ranks = static_cast<std::size_t>(communicator.world_size());
   digests_.resize(watched_.size());
   gathered_.resize(watched_.size() * ranks);

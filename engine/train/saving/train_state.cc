@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/sums/share_gather.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/saving/weights.h"
 #include "engine/train/weight_average.h"
@@ -48,6 +49,54 @@ io::Section file_section(const Optimizer::State& s) {
 }
 std::string file_prefix(const Optimizer::State& s) {
   return is_average(s) ? "" : std::string(s.name) + "/";
+}
+
+// Whether other ranks have the rest of it. An average is evaluated on every rank, so each has all.
+bool is_shared(const TrainState& state, const Optimizer::State& s) {
+  return state.shares != nullptr && !is_average(s);
+}
+
+// Memory for all ranks' shares of it.
+FlatBuffer whole_of(const TrainState& state, const Optimizer::State& s) {
+  const FlatBuffer& values = state.model.parameters.values;
+  if (s.slots == nullptr) return FlatBuffer::like(values);
+  std::vector<NamedLayout> layouts;
+  for (const std::size_t slot : *s.slots)
+    layouts.push_back({values.slots()[slot].name, values.slots()[slot].layout, values.dtype()});
+  return {values.dtype(), layouts};
+}
+
+// The parts of that memory that each rank has; where the state is for some slots only, whole
+// tensors are shared.
+std::vector<std::vector<Elements>> parts_of(const TrainState& state, const Optimizer::State& s,
+                                            const FlatBuffer& whole) {
+  if (s.slots == nullptr) return state.shares->of_rank;
+  const auto slots = whole.slots();
+  std::vector<std::vector<Elements>> parts(state.shares->of_rank.size());
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const std::int64_t end = i + 1 < slots.size() ? slots[i + 1].offset : whole.size(),
+                       value = state.model.parameters.values.slots()[(*s.slots)[i]].offset;
+    for (std::size_t rank = 0; rank < parts.size(); ++rank)
+      if (std::ranges::any_of(state.shares->of_rank[rank], [value](const Elements& e) {
+            return e.first <= value && value < e.first + e.count;
+          }))
+        parts[rank].push_back({slots[i].offset, end - slots[i].offset});
+  }
+  return parts;
+}
+
+void take_share(const TrainState& state, const Optimizer::State& s, const FlatBuffer& whole) {
+  const std::size_t width = size_of(whole.dtype());
+  auto* to = static_cast<std::byte*>(s.buffer->data());
+  const std::vector<std::vector<Elements>> parts = parts_of(state, s, whole);
+  for (const Elements& part : parts[static_cast<std::size_t>(state.shares->rank)]) {
+    const std::size_t bytes = static_cast<std::size_t>(part.count) * width;
+    std::memcpy(
+        to,
+        static_cast<const std::byte*>(whole.data()) + static_cast<std::size_t>(part.first) * width,
+        bytes);
+    to += bytes;
+  }
 }
 
 constexpr const char *kBatch = "trainer.global_batch", *kTaken = "trainer.taken";
@@ -149,12 +198,42 @@ void capture_beside(const TrainState& state, int world_size, StateCopy& copy) {
   for (const StatePart* part : state.parts) part->capture(copy);
 }
 
+namespace {
+
+void export_optimizer(const TrainState& state, const Optimizer::State& s, const FlatBuffer& whole,
+                      StateCopy& copy) {
+  export_buffer(whole, state.model, ModelState::Kind::kParameter, file_prefix(s), file_section(s),
+                state.device, copy);
+}
+
+// The same as capture_own() on rank 0, one state of the optimizer after the other.
+void capture_shares(backends::Communicator& communicator, const TrainState& state,
+                    StateCopy& copy) {
+  const bool root = communicator.rank() == 0;
+  if (root) export_state(state.model, state.device, copy);
+  ShareGather pieces(communicator.world_size(), state.model.parameters.values.dtype());
+  for (const Optimizer::State& s : state.optimizer.state()) {
+    if (!is_shared(state, s)) {
+      if (root) export_optimizer(state, s, *s.buffer, copy);
+      continue;
+    }
+    const FlatBuffer whole = whole_of(state, s);
+    const std::vector<std::vector<Elements>> parts = parts_of(state, s, whole);
+    const Elements own[] = {{0, count_of(parts[static_cast<std::size_t>(state.shares->rank)])}};
+    pieces.gather(communicator, s.buffer->data(), own, parts, root ? whole.data() : nullptr);
+    if (root) export_optimizer(state, s, whole, copy);
+  }
+  if (root) capture_beside(state, communicator.world_size(), copy);
+}
+
+}  // namespace
+
 void capture_own(const TrainState& state, int world_size, StateCopy& copy) {
+  require(state.shares == nullptr, "a rank has a share of the optimizer's state only");
   const HostView view(state.home, Access::kRead);
   export_state(state.model, state.device, copy);
   for (const Optimizer::State& s : state.optimizer.state())
-    export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, file_prefix(s),
-                  file_section(s), state.device, copy);
+    export_optimizer(state, s, *s.buffer, copy);
   capture_beside(state, world_size, copy);
 }
 
@@ -162,7 +241,10 @@ void capture(backends::Communicator& communicator, TrainState& state, StateCopy&
   synchronize(communicator, state);
   const HostView view(state.home, Access::kRead);
   const bool root = communicator.rank() == 0;
-  if (root) capture_own(state, communicator.world_size(), copy);
+  if (state.shares != nullptr)
+    capture_shares(communicator, state, copy);
+  else if (root)
+    capture_own(state, communicator.world_size(), copy);
   for (int rank = 1; rank < communicator.world_size(); ++rank) {
     for (const LocalBuffer& local : local_buffers(state)) {
       if (local.buffer->bytes() == 0) continue;
@@ -235,7 +317,13 @@ void restore_optimizer(const io::Checkpoint& checkpoint, const std::string& sour
                " for the optimizer: it starts from zero");
       continue;
     }
-    import_buffer(checkpoint.arrays, source, prefix, io::Section::kOptimizer, *s.buffer);
+    if (!is_shared(state, s)) {
+      import_buffer(checkpoint.arrays, source, prefix, io::Section::kOptimizer, *s.buffer);
+      continue;
+    }
+    FlatBuffer whole = whole_of(state, s);
+    import_buffer(checkpoint.arrays, source, prefix, io::Section::kOptimizer, whole);
+    take_share(state, s, whole);
   }
 }
 

@@ -47,6 +47,9 @@ struct TrainState {
   // the epoch is cut into steps of this one.
   bool other_batch = false;
   std::vector<StatePart*> parts = {};
+  // Where each rank updates a share of the parameters and has the optimizer's states for that share
+  // alone; null: all have all of them.
+  const UpdateShares* shares = nullptr;
   bool whole = true;  // false: a failure has left it between two steps
 };
 
@@ -62,7 +65,7 @@ void capture_model(const TrainState& state, int world_size, StateCopy& copy);
 void capture_beside(const TrainState& state, int world_size, StateCopy& copy);
 
 // Into a copy that was begun: all of this replica's state as it stands, as a world of one would
-// save it. No communication.
+// save it. No communication. REQUIRES: the optimizer is not in shares.
 void capture_own(const TrainState& state, int world_size, StateCopy& copy);
 
 // Into a copy that was begun: rank 0's snapshot, plus what differs between ranks (running
