@@ -126,6 +126,7 @@ constexpr Example kExamples[] = {
     {"powersgd-rank", "--compress powersgd --powersgd-rank 2"},
     {"bucket-cap-mb", "--bucket-cap-mb 5"},
     {"delay-allreduce", "--delay-allreduce"},
+    {"shard-optimizer", "--spawn 4 --shard-optimizer"},
     {"reduction", "--reduction sum"},
     {"reduction-order", "--reduction-order canonical"},
     {"reduction-shards", "--reduction-order canonical --reduction-shards 16"},

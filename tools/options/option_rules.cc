@@ -55,6 +55,7 @@ constexpr Dependence kDependences[] = {
     {"delay-allreduce", "reduction-order", "fast"},
     {"bucket-cap-mb", "sync", "grad|post-local|slowmo|diloco"},
     {"delay-allreduce", "sync", "grad|post-local|slowmo|diloco"},
+    {"shard-optimizer", "sync", "grad"},
     {"reduction-order", "sync", "grad"},
     {"reduction-shards", "reduction-order", "canonical"},
     {"elastic-batch", "elastic", "*"},

@@ -182,6 +182,10 @@ constexpr OptionSpec kTrainOptions[] = {
     {"bucket-cap-mb", kReal, "25", "MB", "sync", "size of a gradient bucket", kEqual},
     {"delay-allreduce", kFlag, "false", "", "sync",
      "average after the whole backward pass, not during it", kEqual},
+    {"shard-optimizer", kFlag, "false", "", "sync",
+     "each rank updates its share of the parameters and has the optimizer's state for that share "
+     "alone",
+     kEqual},
     {"reduction", kChoice, "mean", "mean|sum", "sync",
      "differentiate the mean or the sum of the losses of a step's samples", kEqual},
     {"reduction-order", kChoice, "fast", "fast|canonical", "sync",

@@ -65,6 +65,7 @@ struct RunConfig {
   int powersgd_rank = 4;
   double bucket_cap_mb = 25;
   bool delay_allreduce = false;
+  bool shard_optimizer = false;
   bool sum_losses = false;        // --reduction
   bool canonical = false;         // --reduction-order
   int reduction_shards = 8;       // of canonical

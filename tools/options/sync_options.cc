@@ -55,6 +55,11 @@ void read_sync(const ValueReader& read, RunConfig& config) {
   config.powersgd_rank = read.small("powersgd-rank", 1, 1024, config.powersgd_rank);
   config.bucket_cap_mb = read.positive("bucket-cap-mb", 65536, config.bucket_cap_mb);
   config.delay_allreduce = read.flag("delay-allreduce");
+  config.shard_optimizer = read.flag("shard-optimizer");
+  if (config.shard_optimizer && config.most_ranks > 0)
+    read.demand("shard-optimizer",
+                "ranks that stay, without --elastic: a rank that is lost takes its share of the "
+                "optimizer's state with it");
 
   const bool begins_later = !config.sync_schedule.empty() && config.sync_schedule.front().from > 0;
   if (config.sync == "post-local" && config.sync_warmup == 0 && !begins_later)

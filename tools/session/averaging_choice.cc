@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/averaging/sums/deal_shares.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "io/base/text_format.h"
 
@@ -27,14 +28,18 @@ std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
     case Compression::kNone:
       break;
   }
+  if (parts.shares != nullptr && parts.optimizer.spec().by_ranges)
+    return engine::make_scattered_sum(wire, gradients, *parts.shares);
   return engine::make_plain_sum(wire, gradients);
 }
 
 std::unique_ptr<engine::AveragingPolicy> make_gradients(const AveragingOptions& options,
                                                         backends::Communicator& wire,
                                                         const AveragingParts& parts) {
+  engine::BucketOptions buckets = options.buckets;
+  if (parts.shares != nullptr) buckets.multiple = engine::elements_dealt_at_once(wire.world_size());
   return engine::make_gradient_averaging(make_sum(options, wire, parts),
-                                         parts.model.parameters.gradients, options.buckets);
+                                         parts.model.parameters.gradients, buckets);
 }
 
 engine::ParameterAveragingOptions parameter_options(const AveragingOptions& options,
@@ -124,7 +129,8 @@ bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, i
 std::string averaging_text(const AveragingOptions& options, std::string_view policy) {
   std::string text(policy);
   if (policy == "none") return text;
-  if (policy == "grad") return text + gradients_text(options);
+  if (policy == "grad")
+    return text + gradients_text(options) + (options.shard_optimizer ? ", optimizer sharded" : "");
   text += " " + options.schedule_text;
   if (options.method == AveragingMethod::kDiloco)
     text += ", outer lr " + io::shortest_text(options.outer->lr) + " momentum " +

@@ -21,6 +21,8 @@ struct AveragingParts {
   engine::ModelState& model;
   engine::Optimizer& optimizer;
   engine::KernelContext& context;
+  // Where each rank updates a share; null: all update all.
+  const engine::UpdateShares* shares = nullptr;
 };
 std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& options,
                                                         const backends::Group& group,

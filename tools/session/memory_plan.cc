@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/averaging/sums/deal_shares.h"
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
 #include "tools/machine/memory_info.h"
@@ -18,6 +19,24 @@ std::uint64_t parameter_bytes(const engine::Graph& graph, engine::DType dtype, b
       bytes += engine::align_up(
           static_cast<std::size_t>(parameter.layout.layout.memory_shape().count()) *
           engine::size_of(dtype));
+  return bytes;
+}
+
+// What this rank has of each of the optimizer's states.
+std::uint64_t share_bytes(const engine::Graph& graph, const MemoryPlanOptions& options) {
+  if (!options.whole_tensors) {
+    const auto ranks = static_cast<std::uint64_t>(options.optimizer_ranks);
+    return (parameter_bytes(graph, options.state, true) + ranks - 1) / ranks;
+  }
+  std::vector<std::int64_t> sizes;
+  for (const engine::OrderedParameter& p : engine::completion_order(graph, options.state))
+    sizes.push_back(p.layout.layout.memory_shape().count());
+  const std::vector<int> owners = engine::deal_sizes(sizes, options.optimizer_ranks);
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (owners[i] == options.optimizer_rank)
+      bytes +=
+          engine::align_up(static_cast<std::size_t>(sizes[i]) * engine::size_of(options.state));
   return bytes;
 }
 
@@ -81,7 +100,8 @@ MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& pl
   const std::uint64_t parameters = parameter_bytes(graph, options.state, true);
   need.parameters = shards * parameters;
   need.gradients = shards * parameter_bytes(graph, options.state, false);
-  need.optimizer = options.optimizer_states * parameters;
+  need.optimizer =
+      options.optimizer_states * share_bytes(graph, options) + options.averages * parameters;
   need.batches =
       shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);
   need.data = options.data;

@@ -32,6 +32,10 @@ std::uint64_t data_bytes(const io::DatasetSplits& splits);
 struct MemoryPlanOptions {
   engine::DType state = engine::DType::kF32;  // of parameters
   std::size_t optimizer_states = 0;
+  int optimizer_ranks = 1;        // of which each has a share of them
+  int optimizer_rank = 0;         // this one of these
+  bool whole_tensors = false;     // are such a share, and not elements
+  std::size_t averages = 0;       // of the parameters
   int shards = 1;                 // of this rank, each with its own activations and gradients
   std::int64_t batches = 1;       // kept ready by the loader
   std::int64_t sample_bytes = 0;  // of a prepared sample

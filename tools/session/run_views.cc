@@ -106,7 +106,7 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
        .histogram_every = viewed.config.histograms,
        .model = &session.state().model,
        .home = &session.state().home,
-       .gradients = !session.on_device(),
+       .gradients = !session.on_device() && !viewed.config.shard_optimizer,
        .elastic = viewed.elastic,
        .show_samples = std::move(show)}));
 }

@@ -121,6 +121,7 @@ AveragingOptions averaging_of(const RunConfig& config) {
   averaging.powersgd_rank = config.powersgd_rank;
   averaging.buckets = {.bytes = static_cast<std::int64_t>(config.bucket_cap_mb * (1 << 20)),
                        .overlap = !config.delay_allreduce};
+  averaging.shard_optimizer = config.shard_optimizer;
   averaging.states = config.average_state == "all"        ? Options::States::kAll
                      : config.average_state == "momentum" ? Options::States::kMomentum
                                                           : Options::States::kNone;
@@ -207,6 +208,7 @@ ComputeOptions compute_options(const RunConfig& config) {
   if (config.canonical) compute.device.cpu_only = "--reduction-order canonical";
   if (!config.compress.empty() && config.compress != "none")
     compute.device.cpu_only = "--compress " + config.compress;
+  if (config.shard_optimizer) compute.device.cpu_only = "--shard-optimizer";
   compute.dtype = config.dtype == "f64" ? DType::kF64 : DType::kF32;
   if (config.amp == "O2") compute.half = DType::kF16;
   if (config.amp == "bf16") compute.half = DType::kBF16;

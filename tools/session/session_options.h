@@ -85,6 +85,7 @@ struct AveragingOptions {
   double topk_ratio = 0.01;
   int powersgd_rank = 4;
   engine::BucketOptions buckets = {};
+  bool shard_optimizer = false;
   // Parameters.
   std::int64_t gradient_steps = 0;     // at the start, which average gradients instead
   engine::SyncSchedule schedule = {};  // in global steps

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/averaging/sums/deal_shares.h"
 #include "engine/averaging/sums/device_sum.h"
 #include "engine/averaging/sums/replica_statistics.h"
 #include "engine/core/cuda.h"
@@ -84,10 +85,14 @@ engine::TreeCut shards_of(const SessionOptions& options, const backends::Group& 
 
 MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& compute,
                                  const backends::Group& group, const SessionData& data) {
+  const bool shares = options.averaging.shard_optimizer && group.world_size() > 1;
   return {.state = engine::state_dtype(compute.storage),
           .optimizer_states =
-              engine::states_of(*options.update.optimizer, options.update.settings).size() +
-              (options.update.ema > 0 ? 1 : 0),
+              engine::states_of(*options.update.optimizer, options.update.settings).size(),
+          .optimizer_ranks = shares ? group.world_size() : 1,
+          .optimizer_rank = shares ? group.rank() : 0,
+          .whole_tensors = shares && !options.update.optimizer->by_ranges,
+          .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
           .shards = options.averaging.canonical ? shards_of(options, group).count(group.rank()) : 1,
           .batches = options.compute.micro_batches *
                      (options.data.workers == 0 ? 1 : options.data.prefetch + 1),
@@ -170,15 +175,34 @@ std::vector<engine::UpdateRange> update_ranges(const UpdateOptions& update,
   return ranges;
 }
 
+std::unique_ptr<SharedUpdate> make_shared_update(const SessionOptions& options,
+                                                 const backends::Group& group,
+                                                 const engine::ParameterBuffer& parameters) {
+  const int world = group.world_size();
+  if (!options.averaging.shard_optimizer || world == 1) return nullptr;
+  engine::BucketOptions buckets = options.averaging.buckets;
+  buckets.multiple = engine::elements_dealt_at_once(world);
+  const engine::UpdateShares shares =
+      options.update.optimizer->by_ranges
+          ? engine::deal_elements(parameters, buckets, group.rank(), world)
+          : engine::deal_tensors(parameters.values, group.rank(), world);
+  return std::unique_ptr<SharedUpdate>(new SharedUpdate{
+      shares, engine::ValueGather(shares, parameters.gradients.size(), parameters.values.dtype())});
+}
+
+// `shared`: null where every rank updates all.
 std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
                                                   const engine::Graph& graph,
-                                                  const engine::FlatBuffer& values) {
+                                                  const engine::FlatBuffer& values,
+                                                  SharedUpdate* shared) {
   const engine::OptimizerSpec& spec = *update.optimizer;
   if (values.device().kind == engine::Device::Kind::kCuda && !spec.on_cuda)
     throw io::ConfigError(std::string("--optimizer ") + spec.name +
                           " needs --device cpu: it has no step on CUDA devices");
   auto optimizer = spec.make(spec, {update.settings, values, engine::hidden_matrices(graph),
-                                    update_ranges(update, graph, values)});
+                                    update_ranges(update, graph, values),
+                                    shared == nullptr ? nullptr : &shared->shares.own()});
+  if (shared != nullptr) optimizer = engine::with_gathering(std::move(optimizer), shared->gather);
   if (update.ema == 0) return optimizer;
   return engine::with_moving_average(std::move(optimizer), update.ema, values);
 }
@@ -192,7 +216,9 @@ SessionModel::SessionModel(const SessionOptions& options, const Compute& compute
       pool(make_pool(options, compute)),
       graph(build_graph(options.model, data.train())),
       state(allocate_state(options, compute, group, data, graph, pool, memory)),
-      optimizer(make_optimizer(options.update, graph, state.parameters.values)),
+      shared_update(make_shared_update(options, group, state.parameters)),
+      optimizer(
+          make_optimizer(options.update, graph, state.parameters.values, shared_update.get())),
       control(engine::first_control(compute.loss_scale)),
       plan(engine::Plan::compile(graph, plan_options(options, compute, data, pool))),
       context{.device = {}, .threads = &pool, .scratch = {}} {}
@@ -251,7 +277,7 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .replicas = wires.replicas.get(),
       .make_optimizer = [&update = options.update,
                          &graph = model.graph](const engine::FlatBuffer& values) {
-        return make_optimizer(update, graph, values);
+        return make_optimizer(update, graph, values, nullptr);
       }};
   if (wires.device)
     device.make_sum = [wire = wires.device.get(),
@@ -280,6 +306,7 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
     if (skips_apart(options, compute, group)) device.agreement = &control;
     return engine::make_device_work(model.plan, model.state, *model.optimizer, device);
   }
+  if (model.shared_update) model.shared_update->gather.connect(*wires.averaging);
   const engine::HostWorkParts parts{model.plan, model.state, *model.optimizer, model.pool};
   if (!options.averaging.canonical)
     return engine::make_accumulated_work(parts, {.micro_batches = options.compute.micro_batches,
@@ -306,7 +333,8 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
         ", in canonical order");
   return make_averaging(
       options.averaging, group,
-      {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer, model.context});
+      {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer, model.context,
+       model.shared_update ? &model.shared_update->shares : nullptr});
 }
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data) {

@@ -7,6 +7,7 @@
 
 #include "backends/group.h"
 #include "engine/averaging/policies/averaging_policy.h"
+#include "engine/averaging/sums/share_gather.h"
 #include "engine/graph/plan.h"
 #include "engine/train/epoch_steps.h"
 #include "engine/train/step/step_work.h"
@@ -19,6 +20,12 @@ namespace tools {
 
 // Whether one of the patterns (* any run, ? any one character) is the name's.
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name);
+
+// What each rank updates, and how all get it.
+struct SharedUpdate {
+  const engine::UpdateShares shares;
+  engine::ValueGather gather;
+};
 
 // The model, without weights yet, and the plan of a step.
 struct SessionModel {
@@ -34,6 +41,7 @@ struct SessionModel {
   engine::ThreadPool pool;
   engine::Graph graph;
   engine::ModelState state;
+  std::unique_ptr<SharedUpdate> shared_update;  // null: every rank updates all parameters
   std::unique_ptr<engine::Optimizer> optimizer;
   engine::StepControl control;  // of the loss scale
   engine::Plan plan;

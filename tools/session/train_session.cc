@@ -145,7 +145,8 @@ struct TrainSession::Impl {
             .loss_scale = compute.loss_scale,
             .control = compute.cuda() ? &model.control : nullptr,
             .other_optimizer = options.keeping.other_optimizer,
-            .other_batch = options.data.batch_scales};
+            .other_batch = options.data.batch_scales,
+            .shares = model.shared_update ? &model.shared_update->shares : nullptr};
   }
 
   static std::shared_ptr<engine::SnapshotWriter> writer_of(Carried& kept) {

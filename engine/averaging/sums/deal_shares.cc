@@ -47,23 +47,31 @@ UpdateShares deal_elements(const ParameterBuffer& parameters, const BucketOption
   return shares;
 }
 
+std::vector<int> deal_sizes(const std::vector<std::int64_t>& sizes, int world) {
+  std::vector<std::size_t> by_size(sizes.size());
+  std::iota(by_size.begin(), by_size.end(), std::size_t{0});
+  std::ranges::stable_sort(by_size,
+                           [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(world));
+  std::vector<int> owners(sizes.size());
+  for (const std::size_t tensor : by_size) {
+    const auto least = std::ranges::min_element(loads);
+    *least += sizes[tensor];
+    owners[tensor] = static_cast<int>(least - loads.begin());
+  }
+  return owners;
+}
+
 UpdateShares deal_tensors(const FlatBuffer& values, int rank, int world) {
   const auto slots = values.slots();
-  std::vector<std::size_t> by_size(slots.size());
-  std::iota(by_size.begin(), by_size.end(), std::size_t{0});
-  std::ranges::stable_sort(
-      by_size, [&](std::size_t a, std::size_t b) { return slots[a].count > slots[b].count; });
-  std::vector<std::int64_t> loads(static_cast<std::size_t>(world));
-  std::vector<std::size_t> owner(slots.size());
-  for (const std::size_t slot : by_size) {
-    const auto least = std::ranges::min_element(loads);
-    *least += slots[slot].count;
-    owner[slot] = static_cast<std::size_t>(least - loads.begin());
-  }
-  UpdateShares shares{rank, std::vector<std::vector<Elements>>(loads.size())};
+  std::vector<std::int64_t> sizes;
+  for (const FlatBuffer::Slot& slot : slots) sizes.push_back(slot.count);
+  const std::vector<int> owners = deal_sizes(sizes, world);
+  UpdateShares shares{rank, std::vector<std::vector<Elements>>(static_cast<std::size_t>(world))};
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
     const std::int64_t end = slot + 1 < slots.size() ? slots[slot + 1].offset : values.size();
-    append(shares.of_rank[owner[slot]], {slots[slot].offset, end - slots[slot].offset});
+    append(shares.of_rank[static_cast<std::size_t>(owners[slot])],
+           {slots[slot].offset, end - slots[slot].offset});
   }
   return shares;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "engine/averaging/sums/bucket_cut.h"
 #include "engine/core/parameter_buffer.h"
@@ -19,7 +20,11 @@ std::int64_t elements_dealt_at_once(int world);
 UpdateShares deal_elements(const ParameterBuffer& parameters, const BucketOptions& buckets,
                            int rank, int world);
 
-// Whole tensors, each with the gap behind it: the largest first, to the rank that has least.
+// The rank of each of the tensors of so many elements: the largest first, to the rank that has
+// least.
+std::vector<int> deal_sizes(const std::vector<std::int64_t>& sizes, int world);
+
+// Whole tensors, each with the gap behind it, by deal_sizes().
 UpdateShares deal_tensors(const FlatBuffer& values, int rank, int world);
 
 }  // namespace engine

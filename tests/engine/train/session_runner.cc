@@ -153,7 +153,7 @@ std::vector<RankResult> train_anywhere(int world_size,
         result.bytes_sent = end.bytes_sent;
         const engine::HostView view(session.state().home, engine::Access::kRead);
         result.state = engine::export_state(session.state().model, {});
-        result.whole = whole_state(session.state());
+        if (session.state().shares == nullptr) result.whole = whole_state(session.state());
         group->leave();
         return 0;
       });

@@ -20,7 +20,8 @@ Options with(Options base, const Options& more);
 struct RankResult {
   std::vector<double> losses;         // of every report, in order
   std::vector<io::NamedArray> state;  // parameters and buffers at the end, model order
-  io::Checkpoint whole;               // all that this rank would go on from, as a snapshot has it
+  io::Checkpoint whole;               // all that this rank would go on from, as a snapshot has it;
+                                      // empty with --shard-optimizer
   std::string coverage, stopped_early;
   engine::TrainProgress end;
   double last_accuracy = -1;  // of the last evaluation

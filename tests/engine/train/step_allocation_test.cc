@@ -63,6 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
                                             {"sync-warmup", "1"},
                                             {"average-state", "all"}},
                     session_runner::Options{{"sync", "slowmo"}, {"sync-island", "host"}},
+                    session_runner::Options{
+                        {"shard-optimizer", "true"}, {"optimizer", "adamw"}, {"clip-grad", "1"}},
                     session_runner::Options{{"compress", "bf16"}},
                     session_runner::Options{{"compress", "topk"}},
                     session_runner::Options{{"compress", "powersgd"}},

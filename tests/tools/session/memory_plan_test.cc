@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/averaging/sums/deal_shares.h"
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
 #include "models/model_catalog.h"
@@ -45,6 +46,17 @@ TEST_F(MemoryPlan, CountsWhatIsAllocated) {
   options_.shards = 4;
   EXPECT_EQ(need(1024).parameters, 4 * all.parameters);
   EXPECT_EQ(need(1024).optimizer, all.optimizer);
+  options_.optimizer_ranks = 4;
+  options_.averages = 1;
+  EXPECT_EQ(need(1024).optimizer, all.optimizer / 4 + all.parameters);
+  options_.averages = 0;
+  options_.whole_tensors = true;
+  for (options_.optimizer_rank = 0; options_.optimizer_rank < 4; ++options_.optimizer_rank) {
+    const std::vector<engine::Elements> share =
+        engine::deal_tensors(state.parameters.values, options_.optimizer_rank, 4).own();
+    EXPECT_EQ(need(1024).optimizer,
+              2 * sizeof(float) * static_cast<std::uint64_t>(engine::count_of(share)));
+  }
 }
 
 TEST_F(MemoryPlan, WhatFitsIsLetThrough) {
