@@ -525,6 +525,8 @@ class History:
                     self.bad.append(f"metrics.jsonl:{number}: step {step}; {expected} was expected")
                 last, next_step = max(last, step), None
                 times[step] = line["time"]
+        if next_step is not None:  # so may the last one
+            last = next_step - 1
         if self.done and (last != self.storm.options.steps or not begun):
             self.bad.append(f"the last step in metrics.jsonl is {last}")
         return changes, times
