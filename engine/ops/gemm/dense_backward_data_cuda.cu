@@ -10,15 +10,17 @@ void dense_backward_data(KernelContext& context, const DenseBackwardData& o, Gem
   if (plan.tile == 0) plan = plan_matrix_product({n, in, out}, o.dx.dtype, context.products);
   with_storage(o.dx.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
-      launch_matrix_product<products()>(
+      launch_matrix_product<products(), true, false>(
           context, plan,
-          MatrixProduct<S, true, false, S>{
+          MatrixOperands<S, S>{
               .name = "dense_backward_data",
               .m = n,
               .n = in,
               .k = out,
-              .a = MatrixLoader<S, true>::of(o.dy.as<S>(), n, out),
-              .b = MatrixLoader<S, false>::of(o.weight.as<S>(), in, in),
+              .a = o.dy.as<S>(),
+              .a_pitch = out,
+              .b = o.weight.as<S>(),
+              .b_pitch = in,
               .store = MatrixStore<S>::of(o.dx.as<S>(), in, o.write == Write::kAdd)});
     });
   });

@@ -13,15 +13,17 @@ void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& 
   if (plan.tile == 0) plan = plan_matrix_product({out, in, n}, o.x.dtype, context.products);
   with_storage(o.x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
-      launch_matrix_product<products()>(
+      launch_matrix_product<products(), false, false>(
           context, plan,
-          MatrixProduct<S, false, false, float>{
+          MatrixOperands<S, float>{
               .name = "dense_backward_weights",
               .m = out,
               .n = in,
               .k = n,
-              .a = MatrixLoader<S, false>::of(o.dy.as<S>(), out, out),
-              .b = MatrixLoader<S, false>::of(o.x.as<S>(), in, in),
+              .a = o.dy.as<S>(),
+              .a_pitch = out,
+              .b = o.x.as<S>(),
+              .b_pitch = in,
               .store = MatrixStore<float>::of(o.dweight.as<float>(), in, o.write == Write::kAdd)});
     });
   });

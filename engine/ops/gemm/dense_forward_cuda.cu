@@ -22,15 +22,17 @@ void dense_forward(KernelContext& context, const DenseForward& o, GemmPlan plan)
   if (plan.tile == 0) plan = plan_matrix_product({n, out, in}, o.x.dtype, context.products);
   with_storage(o.x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
-      launch_matrix_product<products()>(
+      launch_matrix_product<products(), true, true>(
           context, plan,
-          MatrixProduct<S, true, true, S>{
+          MatrixOperands<S, S>{
               .name = "dense_forward",
               .m = n,
               .n = out,
               .k = in,
-              .a = MatrixLoader<S, true>::of(o.x.as<S>(), n, in),
-              .b = MatrixLoader<S, true>::of(o.weight.as<S>(), out, in),
+              .a = o.x.as<S>(),
+              .a_pitch = in,
+              .b = o.weight.as<S>(),
+              .b_pitch = in,
               .store = MatrixStore<S>::of(o.y.as<S>(), out, false, o.bias.as<float>(), o.relu)});
     });
   });

@@ -69,8 +69,10 @@ __device__ __forceinline__ const S* moved(const S* from, std::int64_t bytes) {
 }
 
 // A matrix whose element (line, depth) lies at line * pitch + depth (kByDepth) or at depth * pitch
-// + line, without gaps: `pitch` is k or `lines`.
-template <class S, bool kByDepth_>
+// + line, without gaps: `pitch` is k or `lines`. kAligned: its data and rows are aligned to 16
+// bytes, as is known where it is launched; a main loop that had to ask would carry the code for all
+// alignments.
+template <class S, bool kByDepth_, bool kAligned = false>
 struct MatrixLoader {
   using Storage = S;
   static constexpr bool kByDepth = kByDepth_;
@@ -86,8 +88,10 @@ struct MatrixLoader {
   static MatrixLoader of(const S* data, std::int64_t lines, std::int64_t pitch) {
     constexpr std::int64_t kMost = std::numeric_limits<int>::max() / std::int64_t{sizeof(S)};
     require(pitch <= kMost, "a matrix with rows of 2 GiB or more");
+    const int alignment = alignment_of(data, pitch);
+    require(!kAligned || alignment == 16, "a matrix that is not aligned to 16 bytes");
     return {data, static_cast<int>(lines), static_cast<int>(pitch) * static_cast<int>(sizeof(S)),
-            alignment_of(data, pitch)};
+            alignment};
   }
   __device__ __forceinline__ Line line(int line) const { return {line}; }
   __device__ __forceinline__ Depth depth(int) const { return {}; }
@@ -95,12 +99,14 @@ struct MatrixLoader {
   __device__ __forceinline__ void advance(Depth&) const {}
   __device__ __forceinline__ void copy(S* to, const Line& line, const Depth&, int depth,
                                        int depth_end) const {
-    if constexpr (kByDepth)
-      copy_chunk(to, moved(data + depth, std::int64_t{line.at} * pitch_bytes),
-                 line.at < lines ? depth_end - depth : 0, alignment);
+    const S* from = kByDepth ? moved(data + depth, std::int64_t{line.at} * pitch_bytes)
+                             : moved(data + line.at, std::int64_t{depth} * pitch_bytes);
+    if constexpr (kAligned)
+      copy_or_zero_16(to, from, (line.at < lines) & (depth < depth_end));
+    else if constexpr (kByDepth)
+      copy_chunk(to, from, line.at < lines ? depth_end - depth : 0, alignment);
     else
-      copy_chunk(to, moved(data + line.at, std::int64_t{depth} * pitch_bytes),
-                 depth < depth_end ? lines - line.at : 0, alignment);
+      copy_chunk(to, from, depth < depth_end ? lines - line.at : 0, alignment);
   }
 };
 
@@ -152,8 +158,8 @@ struct MatrixStore {
 };
 
 // C of plain matrices.
-template <class S, bool kByDepthA, bool kByDepthB, class T>
-using MatrixProduct =
-    GemmProduct<MatrixLoader<S, kByDepthA>, MatrixLoader<S, kByDepthB>, MatrixStore<T>>;
+template <class S, bool kByDepthA, bool kByDepthB, class T, bool kAligned = false>
+using MatrixProduct = GemmProduct<MatrixLoader<S, kByDepthA, kAligned>,
+                                  MatrixLoader<S, kByDepthB, kAligned>, MatrixStore<T>>;
 
 }  // namespace engine::ops::cuda

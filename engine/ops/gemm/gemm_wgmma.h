@@ -11,18 +11,46 @@ namespace engine::ops::cuda {
 
 // As launch_gemm() with a plan of tile 128 whose split_depth is a multiple of 64. Defined for bf16
 // and f16 and the three pairs of layouts of the dense layer.
-template <class S, bool kByDepthA, bool kByDepthB, class T>
+template <class S, bool kByDepthA, bool kByDepthB, class T, bool kAligned>
 void launch_wgmma(KernelContext& context, const GemmPlan& plan,
-                  const MatrixProduct<S, kByDepthA, kByDepthB, T>& product);
+                  const MatrixProduct<S, kByDepthA, kByDepthB, T, kAligned>& product);
 
-// Whichever of the two the plan says.
-template <Products kProducts, class S, bool kByDepthA, bool kByDepthB, class T>
+// A product of plain matrices, as the dense layer has them: m, n, k, and the operands' pitches.
+template <class S, class T>
+struct MatrixOperands {
+  const char* name;  // of the kernel, in errors
+  std::int64_t m, n, k;
+  const S* a;
+  std::int64_t a_pitch;
+  const S* b;
+  std::int64_t b_pitch;
+  MatrixStore<T> store;
+};
+
+// By whichever instructions the plan says, with one kernel for operands that are both aligned to 16
+// bytes, and another for all else.
+template <Products kProducts, bool kByDepthA, bool kByDepthB, class S, class T>
 void launch_matrix_product(KernelContext& context, const GemmPlan& plan,
-                           const MatrixProduct<S, kByDepthA, kByDepthB, T>& product) {
-  if constexpr (sizeof(S) == 2) {
-    if (plan.warpgroup) return launch_wgmma(context, plan, product);
-  }
-  launch_gemm<kProducts>(context, plan, product);
+                           const MatrixOperands<S, T>& x) {
+  const auto start = [&](auto aligned) {
+    using Product = MatrixProduct<S, kByDepthA, kByDepthB, T, aligned()>;
+    const Product product{.name = x.name,
+                          .m = x.m,
+                          .n = x.n,
+                          .k = x.k,
+                          .a = Product::LoaderA::of(x.a, x.m, x.a_pitch),
+                          .b = Product::LoaderB::of(x.b, x.n, x.b_pitch),
+                          .store = x.store};
+    if constexpr (sizeof(S) == 2) {
+      if (plan.warpgroup)
+        return launch_wgmma<S, kByDepthA, kByDepthB, T, aligned()>(context, plan, product);
+    }
+    launch_gemm<kProducts>(context, plan, product);
+  };
+  if (alignment_of(x.a, x.a_pitch) == 16 && alignment_of(x.b, x.b_pitch) == 16)
+    start(std::true_type{});
+  else
+    start(std::false_type{});
 }
 
 }  // namespace engine::ops::cuda

@@ -103,21 +103,23 @@ GemmPlan plan_matrix_product(const GemmShape& shape, DType storage, Products pro
              : plan;
 }
 
-template <class S, bool kByDepthA, bool kByDepthB, class T>
+template <class S, bool kByDepthA, bool kByDepthB, class T, bool kAligned>
 void launch_wgmma(KernelContext& context, const GemmPlan& plan,
-                  const MatrixProduct<S, kByDepthA, kByDepthB, T>& product) {
+                  const MatrixProduct<S, kByDepthA, kByDepthB, T, kAligned>& product) {
   if (product.m == 0 || product.n == 0) return;
   const GemmCut cut = gemm_cut(context, plan, product);
   const Grid grid{static_cast<unsigned>(gemm_tiles(product.m, product.n, plan)), 1,
                   static_cast<unsigned>(plan.splits)};
-  launch(product.name, gemm_wgmma<MatrixProduct<S, kByDepthA, kByDepthB, T>>, grid, kThreads,
-         sizeof(RawShared), context.stream, product, cut);
+  launch(product.name, gemm_wgmma<MatrixProduct<S, kByDepthA, kByDepthB, T, kAligned>>, grid,
+         kThreads, sizeof(RawShared), context.stream, product, cut);
   launch_sum_parts(context, plan.splits, product, cut);
 }
 
-#define ENGINE_WGMMA(S, A, B, T)                                          \
-  template void launch_wgmma<S, A, B, T>(KernelContext&, const GemmPlan&, \
-                                         const MatrixProduct<S, A, B, T>&)
+#define ENGINE_WGMMA(S, A, B, T)                                                        \
+  template void launch_wgmma<S, A, B, T, true>(KernelContext&, const GemmPlan&,         \
+                                               const MatrixProduct<S, A, B, T, true>&); \
+  template void launch_wgmma<S, A, B, T, false>(KernelContext&, const GemmPlan&,        \
+                                                const MatrixProduct<S, A, B, T, false>&)
 ENGINE_WGMMA(bf16, true, true, bf16);
 ENGINE_WGMMA(bf16, true, false, bf16);
 ENGINE_WGMMA(bf16, false, false, float);
