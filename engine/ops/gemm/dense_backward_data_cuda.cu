@@ -2,23 +2,27 @@
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/ops/gemm/gemm_wgmma.h"
+#include "engine/ops/gemm/padded_rows_cuda.h"
 
 namespace engine::ops::cuda {
 
 void dense_backward_data(KernelContext& context, const DenseBackwardData& o, GemmPlan plan) {
   const std::int64_t n = o.dx.shape[0], in = o.dx.shape[1], out = o.dy.shape[1];
   if (plan.tile == 0) plan = plan_matrix_product({n, in, out}, o.dx.dtype, context.products);
+  const PaddedRows dy = padded_rows(context, o.dy);
+  KernelContext rest = context;
+  rest.scratch = dy.scratch_left;
   with_storage(o.dx.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products(), true, false>(
-          context, plan,
+          rest, plan,
           MatrixOperands<S, S>{
               .name = "dense_backward_data",
               .m = n,
               .n = in,
               .k = out,
-              .a = o.dy.as<S>(),
-              .a_pitch = out,
+              .a = static_cast<const S*>(dy.data),
+              .a_pitch = dy.pitch,
               .b = o.weight.as<S>(),
               .b_pitch = in,
               .store = MatrixStore<S>::of(o.dx.as<S>(), in, o.write == Write::kAdd)});

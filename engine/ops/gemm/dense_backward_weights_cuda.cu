@@ -4,6 +4,7 @@
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/ops/gemm/gemm_wgmma.h"
+#include "engine/ops/gemm/padded_rows_cuda.h"
 
 namespace engine::ops::cuda {
 
@@ -11,17 +12,20 @@ void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& 
   const std::int64_t n = o.x.shape[0], in = o.x.shape[1], out = o.dy.shape[1];
   if (o.dbias) column_sums(context, o.dy.data, o.dy.dtype, n, out, o.dbias.as<float>(), o.write);
   if (plan.tile == 0) plan = plan_matrix_product({out, in, n}, o.x.dtype, context.products);
+  const PaddedRows dy = padded_rows(context, o.dy);
+  KernelContext rest = context;
+  rest.scratch = dy.scratch_left;
   with_storage(o.x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products(), false, false>(
-          context, plan,
+          rest, plan,
           MatrixOperands<S, float>{
               .name = "dense_backward_weights",
               .m = out,
               .n = in,
               .k = n,
-              .a = o.dy.as<S>(),
-              .a_pitch = out,
+              .a = static_cast<const S*>(dy.data),
+              .a_pitch = dy.pitch,
               .b = o.x.as<S>(),
               .b_pitch = in,
               .store = MatrixStore<float>::of(o.dweight.as<float>(), in, o.write == Write::kAdd)});

@@ -6,6 +6,7 @@
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/ops/gemm/gemm_wgmma.h"
+#include "engine/ops/gemm/padded_rows_cuda.h"
 
 namespace engine::ops::cuda {
 
@@ -14,7 +15,8 @@ std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t ou
   const std::int64_t most = std::max({most_gemm_workspace_bytes({n, out, in}, depth, processors),
                                       most_gemm_workspace_bytes({n, in, out}, depth, processors),
                                       most_gemm_workspace_bytes({out, in, n}, depth, processors)});
-  return std::max(static_cast<std::size_t>(most), column_sums_scratch_bytes(n, out));
+  return std::max(padded_rows_bytes(n, out, dtype) + static_cast<std::size_t>(most),
+                  column_sums_scratch_bytes(n, out));
 }
 
 void dense_forward(KernelContext& context, const DenseForward& o, GemmPlan plan) {

@@ -69,9 +69,10 @@ __device__ __forceinline__ const S* moved(const S* from, std::int64_t bytes) {
 }
 
 // A matrix whose element (line, depth) lies at line * pitch + depth (kByDepth) or at depth * pitch
-// + line, without gaps: `pitch` is k or `lines`. kAligned: its data and rows are aligned to 16
-// bytes, as is known where it is launched; a main loop that had to ask would carry the code for all
-// alignments.
+// + line. kAligned: its data and rows are aligned to 16 bytes, as is known where it is launched; a
+// main loop that had to ask would carry the code for all alignments. Chunks of an aligned matrix
+// are whole: where rows are longer than what is multiplied, numbers behind it must be finite, and
+// those along k must be zeros (padded_rows_cuda.h).
 template <class S, bool kByDepth_, bool kAligned = false>
 struct MatrixLoader {
   using Storage = S;

@@ -166,6 +166,13 @@ TYPED_TEST(DenseCuda, ModelSizes) {
   expect_near<TypeParam>({256, 64, 257, false});
 }
 
+// Gradients of so many values in rows that are not aligned are copied to rows that are; k ends amid
+// the 16 bytes of a copy.
+TYPED_TEST(DenseCuda, LongUnalignedRowsOfGradients) {
+  expect_near<TypeParam>({520, 16, 2049});
+  expect_near<TypeParam>({33, 24, 32003, false, false, Write::kAdd});
+}
+
 TYPED_TEST(DenseCuda, EveryTileAndSplit) {
   for (const int tile : {32, 64, 128})
     for (const int splits : {1, 3}) {
