@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "engine/core/cuda.h"
 #include "engine/core/random.h"
@@ -43,11 +44,13 @@ struct Executor::Impl {
   ModelState& state;
   Arena arena, scratch;
   Arena unwanted;  // where layers in the middle write gradients of frozen parameters
+  Arena rank_memory;
   KernelContext context;
   std::vector<Step> steps;
   std::vector<Binding> bindings;
   TensorView samples, labels, logits, loss,
       loss_gradient;                      // samples: the caller's, f32; or tokens, i32
+  TensorView ranks;                       // LayerRun::ranks of the step that gives the loss
   TensorView cast_samples, cast_targets;  // the arena's, where the plan is not f32; else absent
   TensorView image_table;                 // absent: batches carry samples
   std::int64_t sample_items = 0, label_items = 0;  // elements of one sample
@@ -79,6 +82,15 @@ struct Executor::Impl {
     logits = view(plan.logits);
     loss = view(plan.loss);
     if (plan.options.training) loss_gradient = gradient(plan.loss);
+    if (on_cuda(context) && !has_targets()) make_ranks();
+  }
+
+  void make_ranks() {
+    rank_memory =
+        Arena(static_cast<std::size_t>(loss.count()) * size_of(DType::kI32), context.device);
+    ranks = {rank_memory.data(), DType::kI32, loss.shape, context.device};
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      if (plan.steps[i].output == plan.loss) steps[i].run.ranks = ranks;
   }
 
   const PlanTensor& tensor(int i) const { return plan.tensors[static_cast<std::size_t>(i)]; }
@@ -255,10 +267,10 @@ struct Executor::Impl {
       for (TensorView& view_of_gradient : step.input_gradients) set_batch(view_of_gradient, count);
       LayerRun& run = step.run;
       for (TensorView* each :
-           {&run.output, &run.output_gradient, &run.residual, &run.residual_gradient})
+           {&run.output, &run.output_gradient, &run.residual, &run.residual_gradient, &run.ranks})
         set_batch(*each, count);
     }
-    for (TensorView* each : {&logits, &loss, &loss_gradient, &cast_samples, &cast_targets})
+    for (TensorView* each : {&logits, &loss, &loss_gradient, &ranks, &cast_samples, &cast_targets})
       set_batch(*each, count);
   }
 
@@ -313,31 +325,30 @@ struct Executor::Impl {
     backward_allowed = training;
     if (has_targets())  // nothing to be right or wrong about
       return {.loss_sum = ops::sum_f64(loss), .rows = loss.count()};
+    if (on_cuda(context)) {
+      leave_totals(!training);
+      return {};
+    }
     TensorView rows = logits, row_labels = labels;
     rows.shape = {loss.count(), logits.shape[logits.shape.rank() - 1]};
     row_labels.shape = {loss.count()};
-    if (on_cuda(context)) {
-      leave_totals(rows, row_labels, !training);
-      return {};
-    }
     return {.loss_sum = ops::sum_f64(loss),
             .correct = ops::count_correct(rows, row_labels),
             .rows = loss.count(),
             .top5 = training ? 0 : ops::count_among_largest(rows, row_labels, 5)};
   }
 
-  void leave_totals(const TensorView& rows, const TensorView& row_labels, bool top5) {
-    TensorView row_losses = loss;
-    row_losses.shape = {loss.count()};
+  void leave_totals(bool top5) {
+    TensorView row_losses = loss, row_ranks = ranks;
+    row_losses.shape = row_ranks.shape = {loss.count()};
     if (device_step.last != nullptr && !device_step.continues)
       cuda::set_bytes_async(device_step.last, 0, sizeof *device_step.last, context.stream);
-    for (ops::BatchTotals* totals : {device_step.last, device_step.total})
-      if (totals != nullptr)
-        ops::add_batch_totals(context, {.logits = rows,
-                                        .labels = row_labels,
-                                        .loss = row_losses,
-                                        .top5 = top5,
-                                        .totals = totals});
+    ops::BatchTotals *last = device_step.last, *total = device_step.total;
+    if (last == nullptr) std::swap(last, total);
+    if (last == nullptr) return;
+    ops::add_batch_totals(
+        context,
+        {.ranks = row_ranks, .loss = row_losses, .top5 = top5, .totals = last, .more = total});
   }
 
   void backward(double scale, Write parameter_write,

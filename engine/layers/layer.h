@@ -86,6 +86,10 @@ struct LayerRun {
   // What this batch counts for in running statistics; below 0: what the layer's momentum says.
   double statistics_weight = -1;
 
+  // On a CUDA device, for the layer whose output is the loss of class labels: i32, one for each
+  // loss, which it writes: how many classes come before the label's. For the batch's totals.
+  TensorView ranks{};
+
   // Backward only.
   TensorView output_gradient{};  // nobody reads it afterwards: backward may overwrite it
   std::span<const TensorView> input_gradients{};  // absent where not needed

@@ -36,18 +36,14 @@ class SoftmaxCrossEntropy final : public Layer {
                           DType dtype) const override {
     return static_cast<std::size_t>(inputs[0].count() * batch) * size_of(dtype);
   }
-  std::size_t scratch_bytes(std::span<const Shape>, std::int64_t, DType, int,
-                            Device::Kind device) const override {
-    return ops::batch_totals_scratch_bytes(device);  // for whoever counts what forward gave
-  }
-
   void forward(const LayerRun& run) const override {
     ops::softmax_cross_entropy_forward(run.kernels,
                                        {.logits = by_rows(run.inputs[0]),
                                         .labels = by_rows(run.inputs[1], run),
                                         .loss = by_rows(run.output, run),
                                         .gradient = run.training ? saved(run) : TensorView{},
-                                        .label_smoothing = run.training ? label_smoothing_ : 0});
+                                        .label_smoothing = run.training ? label_smoothing_ : 0,
+                                        .ranks = by_rows(run.ranks, run)});
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])

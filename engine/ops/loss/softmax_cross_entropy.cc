@@ -48,6 +48,11 @@ void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEnt
   check_dtype(kName, "loss", o.loss, wide_dtype(o.logits.dtype));
   check_shape(kName, "loss", o.loss, {sizes.rows});
   if (o.gradient) check_like(kName, "gradient", o.gradient, o.logits);
+  if (o.ranks) {
+    require(on_cuda(context), "ranks of labels are for CUDA devices");
+    check_dtype(kName, "ranks", o.ranks, DType::kI32);
+    check_shape(kName, "ranks", o.ranks, {sizes.rows});
+  }
   check_context(kName, context);
   if (!on_cuda(context)) check_label_range(labels, sizes);  // there the kernel does
   dispatch(
@@ -109,27 +114,34 @@ double sum_f64(TensorView values) {
       values.dtype, [&] { return sum_of(double{}); }, [&] { return sum_of(float{}); });
 }
 
-std::size_t batch_totals_scratch_bytes(Device::Kind device) {
-  return dispatch_device(
-      device, [] { return std::size_t{0}; }, [] { return cuda::batch_totals_scratch_bytes(); });
-}
-
 void add_batch_totals(KernelContext& context, const AddBatchTotals& o) {
   constexpr std::string_view kName = "add_batch_totals";
-  const RowSizes sizes = check_matrix(kName, "logits", o.logits);
-  check_labels(kName, o.labels, sizes);
-  check_dtype(kName, "loss", o.loss, wide_dtype(o.logits.dtype));
-  check_shape(kName, "loss", o.loss, {sizes.rows});
-  check_context(kName, context, batch_totals_scratch_bytes(context.device.kind));
+  check_context(kName, context);
   dispatch_device(
       context.device.kind,
       [&] {
-        o.totals->loss_sum += sum_f64(o.loss);
-        o.totals->correct += count_correct(o.logits, o.labels);
-        o.totals->rows += sizes.rows;
-        if (o.top5) o.totals->top5 += count_among_largest(o.logits, o.labels, 5);
+        const RowSizes sizes = check_matrix(kName, "logits", o.logits);
+        check_labels(kName, o.labels, sizes);
+        check_dtype(kName, "loss", o.loss, wide_dtype(o.logits.dtype));
+        check_shape(kName, "loss", o.loss, {sizes.rows});
+        const BatchTotals batch{.loss_sum = sum_f64(o.loss),
+                                .correct = count_correct(o.logits, o.labels),
+                                .rows = sizes.rows,
+                                .top5 = o.top5 ? count_among_largest(o.logits, o.labels, 5) : 0};
+        for (BatchTotals* totals : {o.totals, o.more}) {
+          if (totals == nullptr) continue;
+          totals->loss_sum += batch.loss_sum;
+          totals->correct += batch.correct;
+          totals->rows += batch.rows;
+          totals->top5 += batch.top5;
+        }
       },
-      [&] { cuda::add_batch_totals(context, o); });
+      [&] {
+        check_dtype(kName, "ranks", o.ranks, DType::kI32);
+        check_dtype(kName, "loss", o.loss, DType::kF32);
+        check_shape(kName, "loss", o.loss, o.ranks.shape);
+        cuda::add_batch_totals(context, o);
+      });
 }
 
 }  // namespace engine::ops

@@ -17,6 +17,9 @@ struct SoftmaxCrossEntropyForward {
   TensorView logits, labels, loss;
   TensorView gradient{};  // kept for backward; absent in inference
   double label_smoothing = 0;
+  // On a CUDA device only, of i32 [rows], or absent: how many logits come before the label's as in
+  // count_among_largest(), from 8 on where the row has a NaN. For add_batch_totals().
+  TensorView ranks{};
 };
 void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o);
 
@@ -43,16 +46,16 @@ struct BatchTotals {
   std::int64_t correct = 0, rows = 0, top5 = 0;
 };
 
-// Scratch of add_batch_totals().
-std::size_t batch_totals_scratch_bytes(Device::Kind device);
-
 // Adds sum_f64(loss), count_correct(), the rows, and, where `top5` is set, count_among_largest(5)
-// to *totals, which lies in the memory of the context's device. On a CUDA device labels outside [0,
-// classes) count as 0.
+// to *totals, and to *more unless it is null; both lie in the memory of the context's device. In
+// host memory the logits and labels say which rows are correct, on a CUDA device the ranks that the
+// forward pass has left.
 struct AddBatchTotals {
-  TensorView logits, labels, loss;
+  TensorView logits{}, labels{}, ranks{};
+  TensorView loss;
   bool top5;
   BatchTotals* totals;
+  BatchTotals* more = nullptr;
 };
 void add_batch_totals(KernelContext& context, const AddBatchTotals& o);
 

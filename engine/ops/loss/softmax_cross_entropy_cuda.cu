@@ -1,11 +1,14 @@
 // A warp a row where the row fits into its registers (up to 1024 classes: the logits are read
-// once), else a block a row, which reads it twice, 16 bytes at a time where rows allow it.
-// Exponentials are relative to finite numbers or to +inf, so that rows with infinite logits come
-// out as in the reference. Totals go through sums of each block in scratch. Bound: bytes.
+// once), else a block a row, 16 bytes at a time wherever the row begins: one pass for the loss and
+// the rank of the label, and, for the gradient, one more over a row that is still in the cache.
+// Totals of a batch come from what rows left, not from the logits. Exponentials are relative to
+// finite numbers or to +inf, so that rows with infinite logits come out as in the reference. Bound:
+// bytes.
 #include "engine/ops/loss/softmax_cross_entropy_cuda.h"
 
 #include "engine/ops/device/device_code.h"
 #include "engine/ops/device/float_access.h"
+#include "engine/ops/device/packs.h"
 #include "engine/ops/device/range_check_cuda.h"
 #include "engine/ops/device/storage_dispatch.h"
 
@@ -13,7 +16,13 @@ namespace engine::ops::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr int kTotalsBlocks = 256;
+// Of a long row: so many that the rows that a device reads at a time stay in its L2 until they are
+// read again for the gradient.
+constexpr int kLongRowThreads = 512;
+constexpr int kTotalsThreads = 1024;
+constexpr std::size_t kLongRow = 40 * 1024;
+// What a NaN adds to a rank: more than any rank that counts.
+constexpr int kBehindAll = 8;
 constexpr float kLowest = -3.402823466e38f;
 
 __device__ __forceinline__ int safe_label(std::int32_t label, int classes) {
@@ -34,6 +43,11 @@ __device__ __forceinline__ float row_loss(float sum, float all, float own, int c
          target.share * (static_cast<float>(classes) * log_sum - all);
 }
 
+// Whether the label's class comes after class c: of equal logits the first come first.
+__device__ __forceinline__ int rank_part(float value, int c, float own, int label) {
+  return value != value ? kBehindAll : value > own || (value == own && c < label) ? 1 : 0;
+}
+
 __device__ __forceinline__ float target_at(int c, int label, Target target) {
   return (c == label ? 1 - target.smoothing : 0.0f) + target.share;
 }
@@ -41,34 +55,39 @@ __device__ __forceinline__ float target_at(int c, int label, Target target) {
 template <class T, int kEach>
 __global__ void __launch_bounds__(kThreads)
     forward_by_warps(const T* logits, const std::int32_t* labels, std::int64_t rows, int classes,
-                     Target target, float* loss, T* gradient) {
+                     Target target, float* loss, T* gradient, std::int32_t* ranks) {
   const std::int64_t r = std::int64_t{blockIdx.x} * kWarps + warp_index();
   if (r >= rows) return;
   const T* row = logits + r * classes;
   const int lane = lane_index(), label = safe_label(labels[r], classes);
+  const float label_logit = to_float(row[label]);
   float value[kEach], largest = kLowest;
+  int rank = 0;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const int c = i * kWarp + lane;
     value[i] = c < classes ? to_float(row[c]) : kLowest;
     largest = value[i] > largest ? value[i] : largest;
+    if (c < classes) rank += rank_part(value[i], c, label_logit, label);
   }
   largest = warp_max(largest);
-  float sum = 0, all = 0, own = 0;
+  rank = warp_sum(rank);
+  float sum = 0, all = 0;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const int c = i * kWarp + lane;
     if (c >= classes) continue;
     const float above = value[i] - largest;
-    if (c == label) own = above;
     all += above;
     value[i] = expf(above);
     sum += value[i];
   }
   sum = warp_sum(sum);
   all = warp_sum(all);
-  own = shuffle_from(own, label % kWarp);
-  if (lane == 0) loss[r] = row_loss(sum, all, own, classes, target);
+  if (lane == 0) {
+    loss[r] = row_loss(sum, all, label_logit - largest, classes, target);
+    if (ranks != nullptr) ranks[r] = rank;
+  }
   if (gradient == nullptr) return;
   const float inverse = 1 / sum;
 #pragma unroll
@@ -85,49 +104,87 @@ __device__ __forceinline__ float block_max(float value, float* partial) {
   __syncthreads();
   if (lane_index() == 0) partial[warp_index()] = value;
   __syncthreads();
-  for (int w = 0; w < kWarps; ++w) value = partial[w] > value ? partial[w] : value;
+  for (int w = 0; w < static_cast<int>(blockDim.x) / kWarp; ++w)
+    value = partial[w] > value ? partial[w] : value;
   return value;
 }
 
+template <int kCount>
+using Count = std::integral_constant<int, kCount>;
+
+// part(c, n) for a thread's share of a row of `classes`: c is the first of n neighbours. Runs of
+// kVector elements begin at multiples of 16 bytes; what a row has before the first and after the
+// last, fewer than kVector each, goes one by one. Whatever else part() reads or writes by these
+// places is aligned as `row` is.
+template <int kVector, int kRowThreads, class T, class Part>
+__device__ __forceinline__ void for_runs(const T* row, int classes, int thread, Part part) {
+  if constexpr (kVector == 1) {
+#pragma unroll 2
+    for (int c = thread; c < classes; c += kRowThreads) part(c, Count<1>{});
+  } else {
+    const auto beyond = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(row) % 16);
+    const int before = static_cast<int>((16 - beyond) % 16 / sizeof(T)),
+              head = before < classes ? before : classes,
+              runs_end = head + (classes - head) / kVector * kVector;
+    if (thread < head) part(thread, Count<1>{});
+#pragma unroll 2
+    for (int c = head + thread * kVector; c < runs_end; c += kRowThreads * kVector)
+      part(c, Count<kVector>{});
+    if (runs_end + thread < classes) part(runs_end + thread, Count<1>{});
+  }
+}
+
+struct BlockParts {
+  float floats[kLongRowThreads / kWarp];
+  int ints[kLongRowThreads / kWarp];
+};
+
 // One pass for the largest logit and the sum of exponentials relative to the largest so far
 // (Milakov and Gimelshein, 2018).
-template <class T, int kVector>
-__global__ void __launch_bounds__(kThreads)
+template <class T, int kVector, int kRowThreads>
+__global__ void __launch_bounds__(kRowThreads)
     forward_by_blocks(const T* logits, const std::int32_t* labels, int classes, Target target,
-                      float* loss, T* gradient) {
-  float* partial = block_shared<float[kWarps]>();
+                      float* loss, T* gradient, std::int32_t* ranks) {
+  BlockParts& parts = block_shared<BlockParts>();
   const std::int64_t r = blockIdx.x;
   const T* row = logits + r * classes;
   const int thread = static_cast<int>(threadIdx.x), label = safe_label(labels[r], classes);
-  float largest = kLowest, sum = 0, all = 0, value[kVector];
-#pragma unroll 2
-  for (int c = thread * kVector; c < classes; c += kThreads * kVector) {
-    load_floats<kVector>(row + c, value);
-    float top = largest;
+  const float own = to_float(row[label]);
+  float largest = kLowest, sum = 0, all = 0;
+  int rank = 0;
+  for_runs<kVector, kRowThreads>(row, classes, thread, [&]<int kCount>(int c, Count<kCount>) {
+    float value[kCount], top = largest;
+    load_floats<kCount>(row + c, value);
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) top = value[i] > top ? value[i] : top;
+    for (int i = 0; i < kCount; ++i) top = value[i] > top ? value[i] : top;
     sum *= expf(largest - top);
     largest = top;
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       sum += expf(value[i] - largest);
       all += value[i];
+      rank += rank_part(value[i], c + i, own, label);
     }
+  });
+  const float top = block_max(largest, parts.floats);
+  sum = block_sum(sum * expf(largest - top), parts.floats);
+  all = block_sum(all, parts.floats) - static_cast<float>(classes) * top;
+  rank = block_sum(rank, parts.ints);
+  if (thread == 0) {
+    loss[r] = row_loss(sum, all, own - top, classes, target);
+    if (ranks != nullptr) ranks[r] = rank;
   }
-  const float top = block_max(largest, partial);
-  sum = block_sum(sum * expf(largest - top), partial);
-  all = block_sum(all, partial) - static_cast<float>(classes) * top;
-  if (thread == 0) loss[r] = row_loss(sum, all, to_float(row[label]) - top, classes, target);
   if (gradient == nullptr) return;
   const float inverse = 1 / sum;
-#pragma unroll 2
-  for (int c = thread * kVector; c < classes; c += kThreads * kVector) {
-    load_floats<kVector>(row + c, value);
+  T* to = gradient + r * classes;
+  for_runs<kVector, kRowThreads>(row, classes, thread, [&]<int kCount>(int c, Count<kCount>) {
+    float value[kCount];
+    load_floats<kCount>(row + c, value);
 #pragma unroll
-    for (int i = 0; i < kVector; ++i)
+    for (int i = 0; i < kCount; ++i)
       value[i] = expf(value[i] - top) * inverse - target_at(c + i, label, target);
-    store_floats<kVector>(gradient + r * classes + c, value);
-  }
+    store_floats<kCount>(to + c, value);
+  });
 }
 
 // kRowThreads threads a row.
@@ -139,67 +196,50 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t r = std::int64_t{blockIdx.x} * (kThreads / kRowThreads) + thread / kRowThreads;
   if (r >= rows) return;
   const float factor = dloss[r];
-  for (int c = thread % kRowThreads * kVector; c < classes; c += kRowThreads * kVector) {
-    float value[kVector], before[kVector] = {};
-    load_floats<kVector>(gradient + r * classes + c, value);
-    if (add) load_floats<kVector>(dlogits + r * classes + c, before);
+  const T* from = gradient + r * classes;
+  T* to = dlogits + r * classes;
+  for_runs<kVector, kRowThreads>(from, classes, thread % kRowThreads,
+                                 [&]<int kCount>(int c, Count<kCount>) {
+                                   float value[kCount], before[kCount] = {};
+                                   load_floats<kCount>(from + c, value);
+                                   if (add) load_floats<kCount>(to + c, before);
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) value[i] = before[i] + value[i] * factor;
-    store_floats<kVector>(dlogits + r * classes + c, value);
-  }
+                                   for (int i = 0; i < kCount; ++i)
+                                     value[i] = before[i] + value[i] * factor;
+                                   store_floats<kCount>(to + c, value);
+                                 });
 }
 
-// Rows are dealt to warps by number, so that every sum has one order. Totals of block b go to
-// parts[b].
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    totals_of_blocks(const T* logits, const std::int32_t* labels, const float* loss,
-                     std::int64_t rows, int classes, BatchTotals* parts) {
-  BatchTotals* partial = block_shared<BatchTotals[kWarps]>();
+// One block: row i is thread i % kTotalsThreads's, so that every sum has one order.
+__global__ void __launch_bounds__(kTotalsThreads)
+    add_totals(const std::int32_t* ranks, const float* loss, std::int64_t rows, bool top5,
+               BatchTotals* totals, BatchTotals* more) {
+  BatchTotals* partial = block_shared<BatchTotals[kTotalsThreads / kWarp]>();
   BatchTotals sum{};
-  for (std::int64_t r = std::int64_t{blockIdx.x} * kWarps + warp_index(); r < rows;
-       r += std::int64_t{gridDim.x} * kWarps) {
-    const T* row = logits + r * classes;
-    const int label = safe_label(labels[r], classes);
-    const float own = to_float(row[label]);
-    int before = 0;  // classes that come before the label's; a NaN puts the label behind all
-    for (int c = lane_index(); c < classes; c += kWarp) {
-      const float value = to_float(row[c]);
-      if (value > own || (value == own && c < label)) ++before;
-      if (value != value) before += 8;
-    }
-    before = warp_sum(before);
+#pragma unroll 4
+  for (std::int64_t r = threadIdx.x; r < rows; r += kTotalsThreads) {
     sum.loss_sum += static_cast<double>(loss[r]);
-    sum.correct += before < 1;
-    sum.top5 += before < 5;
-  }
-  if (lane_index() == 0) partial[warp_index()] = sum;
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (int w = 1; w < kWarps; ++w) {
-    sum.loss_sum += partial[w].loss_sum;
-    sum.correct += partial[w].correct;
-    sum.top5 += partial[w].top5;
-  }
-  parts[blockIdx.x] = sum;
-}
-
-__global__ void add_totals(const BatchTotals* parts, int count, std::int64_t rows, bool top5,
-                           BatchTotals* totals) {
-  BatchTotals sum{};
-  for (int i = lane_index(); i < count; i += kWarp) {
-    sum.loss_sum += parts[i].loss_sum;
-    sum.correct += parts[i].correct;
-    sum.top5 += parts[i].top5;
+    sum.correct += ranks[r] < 1;
+    sum.top5 += ranks[r] < 5;
   }
   sum.loss_sum = warp_sum(sum.loss_sum);
   sum.correct = warp_sum(sum.correct);
   sum.top5 = warp_sum(sum.top5);
-  if (lane_index() != 0) return;
-  totals->loss_sum += sum.loss_sum;
-  totals->correct += sum.correct;
-  totals->rows += rows;
-  if (top5) totals->top5 += sum.top5;
+  if (lane_index() == 0) partial[warp_index()] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int w = 1; w < kTotalsThreads / kWarp; ++w) {
+    sum.loss_sum += partial[w].loss_sum;
+    sum.correct += partial[w].correct;
+    sum.top5 += partial[w].top5;
+  }
+  for (BatchTotals* to : {totals, more}) {
+    if (to == nullptr) continue;
+    to->loss_sum += sum.loss_sum;
+    to->correct += sum.correct;
+    to->rows += rows;
+    if (top5) to->top5 += sum.top5;
+  }
 }
 
 template <class T>
@@ -210,25 +250,29 @@ void start_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o, 
   const auto* labels = o.labels.as<std::int32_t>();
   auto* loss = o.loss.as<float>();
   T* gradient = o.gradient.as<T>();
+  auto* ranks = o.ranks.as<std::int32_t>();
   const Grid grid{static_cast<unsigned>(divide_up(rows, kWarps))};
   const auto by_warps = [&](auto kernel) {
     launch("softmax_cross_entropy_forward", kernel, grid, kThreads, 0, context.stream, logits,
-           labels, rows, classes, target, loss, gradient);
+           labels, rows, classes, target, loss, gradient, ranks);
   };
   if (classes <= 4 * kWarp) return by_warps(forward_by_warps<T, 4>);
   if (classes <= 32 * kWarp) return by_warps(forward_by_warps<T, 32>);
-  const auto by_blocks = [&](auto kernel) {
-    launch("softmax_cross_entropy_forward", kernel, {static_cast<unsigned>(rows)}, kThreads,
-           kWarps * sizeof(float), context.stream, logits, labels, classes, target, loss, gradient);
+  const auto by_blocks = [&](auto kernel, int threads) {
+    launch("softmax_cross_entropy_forward", kernel, {static_cast<unsigned>(rows)}, threads,
+           sizeof(BlockParts), context.stream, logits, labels, classes, target, loss, gradient,
+           ranks);
   };
-  rows_are_aligned<T>(classes, logits, gradient)
-      ? by_blocks(forward_by_blocks<T, Packed<T>::kCount>)
-      : by_blocks(forward_by_blocks<T, 1>);
+  const bool is_long = static_cast<std::size_t>(classes) * sizeof(T) > kLongRow;
+  const auto with_vector = [&]<int kVector>(Count<kVector>) {
+    is_long ? by_blocks(forward_by_blocks<T, kVector, kLongRowThreads>, kLongRowThreads)
+            : by_blocks(forward_by_blocks<T, kVector, kThreads>, kThreads);
+  };
+  aligned_to_16({logits, gradient}) ? with_vector(Count<Packed<T>::kCount>{})
+                                    : with_vector(Count<1>{});
 }
 
 }  // namespace
-
-std::size_t batch_totals_scratch_bytes() { return kTotalsBlocks * sizeof(BatchTotals); }
 
 void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o) {
   const std::int64_t rows = o.logits.shape[0], classes = o.logits.shape[1];
@@ -250,30 +294,21 @@ void softmax_cross_entropy_backward(KernelContext& context, const SoftmaxCrossEn
              context.stream, o.gradient.as<T>(), o.dloss.as<float>(), rows, classes,
              o.write == Write::kAdd, o.dlogits.as<T>());
     };
-    const auto with_vector = [&]<int kVector>(std::integral_constant<int, kVector>) {
+    const auto with_vector = [&]<int kVector>(Count<kVector>) {
       classes <= 512 * kVector ? start(scale_rows<T, kWarp, kVector>, kWarp)
                                : start(scale_rows<T, kThreads, kVector>, kThreads);
     };
-    rows_are_aligned<T>(classes, o.gradient.as<T>(), o.dlogits.as<T>())
-        ? with_vector(std::integral_constant<int, Packed<T>::kCount>{})
-        : with_vector(std::integral_constant<int, 1>{});
+    aligned_to_16({o.gradient.data, o.dlogits.data}) ? with_vector(Count<Packed<T>::kCount>{})
+                                                     : with_vector(Count<1>{});
   });
 }
 
 void add_batch_totals(KernelContext& context, const AddBatchTotals& o) {
-  const std::int64_t rows = o.logits.shape[0];
+  const std::int64_t rows = o.loss.shape[0];
   if (rows == 0) return;
-  const std::int64_t needed = divide_up(rows, kWarps);
-  const int blocks = static_cast<int>(needed < kTotalsBlocks ? needed : kTotalsBlocks);
-  auto* parts = reinterpret_cast<BatchTotals*>(context.scratch.data());
-  with_storage(o.logits.dtype, [&]<class T>(T) {
-    launch("batch_totals", totals_of_blocks<T>, {static_cast<unsigned>(blocks)}, kThreads,
-           kWarps * sizeof(BatchTotals), context.stream, o.logits.as<T>(),
-           o.labels.as<std::int32_t>(), o.loss.as<float>(), rows,
-           static_cast<int>(o.logits.shape[1]), parts);
-  });
-  launch("add_batch_totals", add_totals, {1}, kWarp, 0, context.stream, parts, blocks, rows, o.top5,
-         o.totals);
+  launch("add_batch_totals", add_totals, {1}, kTotalsThreads,
+         kTotalsThreads / kWarp * sizeof(BatchTotals), context.stream, o.ranks.as<std::int32_t>(),
+         o.loss.as<float>(), rows, o.top5, o.totals, o.more);
 }
 
 }  // namespace engine::ops::cuda

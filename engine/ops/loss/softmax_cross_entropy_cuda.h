@@ -6,8 +6,6 @@
 
 namespace engine::ops::cuda {
 
-std::size_t batch_totals_scratch_bytes();
-
 // Labels outside [0, classes) are reported to context.fault and count as 0.
 void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o);
 void softmax_cross_entropy_backward(KernelContext& context, const SoftmaxCrossEntropyBackward& o);

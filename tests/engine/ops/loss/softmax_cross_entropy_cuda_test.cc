@@ -2,6 +2,7 @@
 // labels out of range; totals.
 #include "engine/ops/loss/softmax_cross_entropy.h"
 
+#include <array>
 #include <limits>
 #include <random>
 
@@ -31,8 +32,9 @@ Operand<float> some_logits(const Shape& shape) {
 }
 
 TYPED_TEST(SoftmaxCrossEntropyCuda, AgreesWithTheReference) {
-  for (const Shape& shape : {Shape{0, 10}, Shape{1, 1}, Shape{37, 10}, Shape{70, 65}, Shape{5, 129},
-                             Shape{9, 1000}, Shape{3, 2503}, Shape{3, 5008}})
+  for (const Shape& shape :
+       {Shape{0, 10}, Shape{1, 1}, Shape{37, 10}, Shape{70, 65}, Shape{5, 129}, Shape{9, 1000},
+        Shape{3, 2503}, Shape{3, 5008}, Shape{2, 20608}, Shape{2, 21001}})
     for (const double smoothing : {0.0, 0.1})
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         SCOPED_TRACE(shape.to_string() + " " + std::to_string(smoothing));
@@ -86,9 +88,51 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, AgreesWithTheReference) {
       }
 }
 
+TYPED_TEST(SoftmaxCrossEntropyCuda, OperandsMayBeginAnywhere) {
+  const std::int64_t rows = 3, classes = 2504;
+  const Shape shape{rows, classes};
+  const Operand<float> logits = some_logits(shape);
+  const DeviceOperand<std::int32_t> labels({rows}, some_labels(rows, classes));
+  const auto dloss = to_device<float>({rows}, {1, 2, 3});
+  std::vector<std::vector<float>> results[2];
+  for (const std::int64_t skipped : {0, 1}) {  // elements before the first
+    DeviceContext c;
+    std::vector<float> moved(static_cast<std::size_t>(skipped), NAN);
+    moved.insert(moved.end(), logits.values.begin(), logits.values.end());
+    const Shape all{rows * classes + skipped};
+    const auto from = to_device<TypeParam>(all, moved), gradient = to_device<TypeParam>(all, moved),
+               dlogits = to_device<TypeParam>(all, moved);
+    const auto loss = to_device<float>({rows}, {NAN, NAN, NAN});
+    const auto view = [&](const auto& operand) {
+      TensorView made = operand.view();
+      made.shape = shape;
+      made.data = made.template as<TypeParam>() + skipped;
+      return made;
+    };
+    softmax_cross_entropy_forward(c.context, {.logits = view(from),
+                                              .labels = labels.view(),
+                                              .loss = loss.view(),
+                                              .gradient = view(gradient)});
+    softmax_cross_entropy_backward(
+        c.context, {.gradient = view(gradient), .dloss = dloss.view(), .dlogits = view(dlogits)});
+    c.finish();
+    results[skipped] = {loss.values(), as_floats(gradient.values()), as_floats(dlogits.values())};
+    for (std::size_t i : {1, 2}) {
+      std::vector<float>& each = results[skipped][i];
+      each.erase(each.begin(), each.begin() + skipped);
+    }
+  }
+  for (const std::size_t i : {0, 1, 2}) {
+    const std::vector<double> expected(results[0][i].begin(), results[0][i].end());
+    EXPECT_LE(relative_error(results[1][i], expected), i == 0 ? 1e-6 : storage_error<TypeParam>());
+  }
+}
+
+// By warps, by blocks, and by blocks of long rows, 16 bytes at a time and one element at a time.
 TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
   for (const Shape& shape :
-       {Shape{0, 10}, Shape{3, 3}, Shape{41, 10}, Shape{2100, 7}, Shape{9, 1000}}) {
+       {Shape{0, 10}, Shape{3, 3}, Shape{41, 10}, Shape{2100, 7}, Shape{9, 1000}, Shape{7, 2503},
+        Shape{7, 5008}, Shape{5, 20608}, Shape{5, 21001}}) {
     SCOPED_TRACE(shape.to_string());
     const std::int64_t rows = shape[0];
     Operand<float> logits = some_logits(shape);
@@ -101,37 +145,49 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
       labels.values[1] = 0;
     }
     Operand<float> loss = random_operand({rows}, 2);
-    BatchTotals expected{1.5, 2, 3, 4};
+    BatchTotals expected{1.5, 2, 3, 4}, expected_more{};
     Context host(1, 0);
     add_batch_totals(host.context, {.logits = logits.view(),
                                     .labels = labels.view(),
                                     .loss = loss.view(),
                                     .top5 = true,
-                                    .totals = &expected});
+                                    .totals = &expected,
+                                    .more = &expected_more});
     EXPECT_EQ(expected.rows, rows + 3);
+    EXPECT_EQ(expected_more.rows, rows);
     EXPECT_EQ(expected.correct, count_correct(logits.view(), labels.view()) + 2);
     EXPECT_EQ(expected.top5, count_among_largest(logits.view(), labels.view(), 5) + 4);
+    EXPECT_EQ(expected_more.top5, expected.top5 - 4);
 
-    DeviceContext c(batch_totals_scratch_bytes(Device::Kind::kCuda));
+    DeviceContext c;
     const auto device_logits = to_device<TypeParam>(shape, logits.values);
-    const DeviceOperand<std::int32_t> device_labels({rows}, labels.values);
-    const auto device_loss = to_device<float>({rows}, loss.values);
+    const DeviceOperand<std::int32_t> device_labels({rows}, labels.values),
+        ranks({rows}, std::vector<std::int32_t>(static_cast<std::size_t>(rows), -1));
+    const auto device_loss = to_device<float>({rows}, loss.values),
+               own_loss = to_device<float>({rows}, loss.values);
+    softmax_cross_entropy_forward(c.context, {.logits = device_logits.view(),
+                                              .labels = device_labels.view(),
+                                              .loss = own_loss.view(),
+                                              .ranks = ranks.view()});
     for (const bool top5 : {true, false}) {
-      BatchTotals found{1.5, 2, 3, 4};
+      std::array<BatchTotals, 2> found{BatchTotals{1.5, 2, 3, 4}, BatchTotals{}};
       const Arena memory(sizeof found, kDevice);
       auto* totals = reinterpret_cast<BatchTotals*>(memory.data());
       engine::cuda::copy_async(totals, &found, sizeof found, c.context.stream);
-      add_batch_totals(c.context, {.logits = device_logits.view(),
-                                   .labels = device_labels.view(),
+      add_batch_totals(c.context, {.ranks = ranks.view(),
                                    .loss = device_loss.view(),
                                    .top5 = top5,
-                                   .totals = totals});
+                                   .totals = totals,
+                                   .more = top5 ? totals + 1 : nullptr});
       engine::cuda::copy_async(&found, totals, sizeof found, c.context.stream);
       c.finish();
-      EXPECT_NEAR(found.loss_sum, expected.loss_sum, 1e-12 * static_cast<double>(rows));
-      EXPECT_EQ(found.correct, expected.correct);
-      EXPECT_EQ(found.rows, expected.rows);
-      EXPECT_EQ(found.top5, top5 ? expected.top5 : 4);
+      EXPECT_NEAR(found[0].loss_sum, expected.loss_sum, 1e-12 * static_cast<double>(rows));
+      EXPECT_EQ(found[0].correct, expected.correct);
+      EXPECT_EQ(found[0].rows, expected.rows);
+      EXPECT_EQ(found[0].top5, top5 ? expected.top5 : 4);
+      EXPECT_EQ(found[1].correct, top5 ? expected_more.correct : 0);
+      EXPECT_EQ(found[1].rows, top5 ? rows : 0);
+      EXPECT_EQ(found[1].top5, top5 ? expected_more.top5 : 0);
     }
   }
 }
