@@ -17,7 +17,7 @@ constexpr std::int64_t divide_up(std::int64_t count, std::int64_t each) {
 // enough to fill any device, never more than needed, at least one.
 inline unsigned loop_blocks(std::int64_t count, int threads) {
   const std::int64_t needed = divide_up(count, threads);
-  constexpr std::int64_t kMost = 132 * 16;
+  constexpr std::int64_t kMost = std::int64_t{132} * 16;
   return static_cast<unsigned>(needed < 1 ? 1 : needed < kMost ? needed : kMost);
 }
 

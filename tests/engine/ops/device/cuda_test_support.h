@@ -87,12 +87,14 @@ class DeviceOperand {
 template <class T>
 std::vector<T> stored(const std::vector<float>& values) {
   std::vector<T> result;
+  result.reserve(values.size());
   for (const float value : values) result.push_back(engine::from_float<T>(value));
   return result;
 }
 template <class T>
 std::vector<float> as_floats(const std::vector<T>& values) {
   std::vector<float> result;
+  result.reserve(values.size());
   for (const T value : values) result.push_back(engine::to_float(value));
   return result;
 }

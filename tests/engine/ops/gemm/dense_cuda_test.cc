@@ -258,7 +258,7 @@ TEST_F(DenseCudaChecks, TheSameBitsEveryTime) {
              dy = to_device<float>(y_shape, random_operand(y_shape, 2).values);
   std::vector<float> first;
   for (int run = 0; run < 2; ++run) {
-    const auto dw = to_device<float>({9, 33}, std::vector<float>(9 * 33, NAN)),
+    const auto dw = to_device<float>({9, 33}, std::vector<float>(std::size_t{9} * 33, NAN)),
                db = to_device<float>({9}, std::vector<float>(9));
     DeviceContext context(dense_scratch_bytes(700, 33, 9, kF32, 0, Device::Kind::kCuda),
                           Products::kTf32);
