@@ -37,7 +37,7 @@ TOLERANCE = 0.05
 FEW = {"instructions": 4, "moves": 4, "loop": 4, "loop_moves": 4}  # so many more or less are no change
 COUNTS = ["threads", "registers", "spilled", "warps", "instructions", "tensor", "moves", "global_16", "shared_16",
           "copies_16", "global_2", "loop", "loop_math", "loop_moves"]
-FIELDS = ["file", "sources", "kernel", *COUNTS]
+FIELDS = ["file", "kernel", *COUNTS]
 
 
 def sources_of(root, file):
@@ -153,7 +153,7 @@ def count_instructions(listing):
     return counts | {"instructions": len(places), "loop": len(loop), "loop_math": most, "loop_moves": kinds(loop)["moves"]}
 
 
-def rows_of(nvdisasm, file, sources, compiled, log):
+def rows_of(nvdisasm, file, compiled, log):
     usage = {}
     for part in log.split("Compiling entry function '")[1:]:
         name = part.split("'")[0]
@@ -174,7 +174,7 @@ def rows_of(nvdisasm, file, sources, compiled, log):
         block = threads[name] or 1024
         a_warp = -(-registers * 32 // 256) * 256  # given out by 256
         warps = min(WARPS, REGISTERS // (a_warp * (block // 32)) * (block // 32)) if block <= 1024 else 0
-        rows.append({"file": file, "sources": sources, "kernel": plain[name], "threads": threads[name],
+        rows.append({"file": file, "kernel": plain[name], "threads": threads[name],
                      "registers": registers, "spilled": spilled, "warps": warps, **count_instructions(listings.get(name, []))})
     return sorted(rows, key=lambda row: row["kernel"])
 
@@ -212,18 +212,28 @@ def differences(before, now):
             yield field, old, new
 
 
+def sources_file(table):
+    """Apart, so that a table's difference shows kernels that have changed, and nothing else."""
+    return table.with_name(table.stem + "_sources.csv")
+
+
 def read_table(table):
-    lines = table.read_text().splitlines() if table.exists() else []
-    version = lines[0].removeprefix("# ") if lines else None
-    return version, list(csv.DictReader(lines[1:]))
+    """(nvcc, rows, the hash of each file's sources)"""
+    if not table.exists():
+        return None, [], {}
+    lines = table.read_text().splitlines()
+    known = sources_file(table)
+    sources = [line.split(",") for line in known.read_text().splitlines()] if known.exists() else []
+    return lines[0].removeprefix("# "), list(csv.DictReader(lines[1:])), dict(sources)
 
 
-def write_table(table, version, rows):
+def write_table(table, version, rows, hashes):
     with open(table, "w", newline="") as out:
         out.write(f"# {version}\n")
         writer = csv.DictWriter(out, FIELDS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(sorted(rows, key=lambda row: (row["file"], row["kernel"])))
+    sources_file(table).write_text("".join(f"{file},{hashes[file]}\n" for file in sorted(hashes)))
 
 
 def show(rows, text):
@@ -256,25 +266,26 @@ def main():
     if not nvcc or not nvdisasm:
         return skip(f"there is no {'nvdisasm' if nvcc else 'nvcc'}")
     version = f"nvcc {re.search(r'V([0-9.]+)', run(nvcc, '--version'))[1]} {ARCHITECTURE}"
-    made_by, before = read_table(table)
+    made_by, before, known = read_table(table)
     if made_by and made_by != version and not o.update and o.show is None:
         return skip(f"the table was made by {made_by}, and this is {version}: --update makes a new one")
 
     files = sorted(str(f.relative_to(o.root)) for f in o.root.glob("engine/ops/*/*.cu"))
     hashes = {file: hash_of(o.root, file) for file in files}
-    known = {row["file"]: row["sources"] for row in before}
     every = o.all or o.show is not None or made_by != version
     chosen = [f for f in files if o.match in f and (every or known.get(f) != hashes[f])]
     if o.show is not None:
         chosen = [f for f in chosen if o.show in f] or chosen
     with ThreadPoolExecutor(o.jobs) as pool:
-        made = pool.map(lambda f: rows_of(nvdisasm, f, hashes[f], *compile_file(nvcc, version, o.root, build, f, hashes[f])), chosen)
+        made = pool.map(lambda f: rows_of(nvdisasm, f, *compile_file(nvcc, version, o.root, build, f, hashes[f])), chosen)
         now = [row for rows in made for row in rows]
     if o.show is not None:
         show(now, o.show)
         return 0
     if o.update:
-        write_table(table, version, now + [r for r in before if r["file"] not in chosen and r["file"] in files])
+        kept = [r for r in before if r["file"] not in chosen and r["file"] in files]
+        known |= {f: hashes[f] for f in chosen}
+        write_table(table, version, now + kept, {f: known[f] for f in files if f in known})
         print(f"{table.name}: {len(now)} kernels of {len(chosen)} files written")
         return 0
 
