@@ -18,6 +18,17 @@ sleep 1.1  # a time of today in the archive would be another one
 "$root/tools/scripts/bundle.sh" "${options[@]}" --output "$work/two.tar.gz" >/dev/null
 cmp "$work/one.tar.gz" "$work/two.tar.gz" || fail "two bundles of one build differ"
 
+# It has to reach machines that take 64 MiB: with kernels of one architecture and zstd.
+if command -v zstd >/dev/null; then
+  "$root/tools/scripts/bundle.sh" "${options[@]}" --output "$work/one.tar.zst" >/dev/null
+  size=$(stat -c %s "$work/one.tar.zst")
+  echo "bundle_test: $size bytes by zstd, $(stat -c %s "$work/one.tar.gz") by gzip"
+  architectures=$(sed -n 's/^ENGINE_CUDA_ARCHITECTURES:STRING=//p' "$build/CMakeCache.txt")
+  case $architectures in *';'*) most=200 ;; *) most=60 ;; esac
+  [ "$size" -le $((most * 1024 * 1024)) ] || fail "the bundle is larger than $most MiB"
+  zstd -dc --long=28 "$work/one.tar.zst" | cmp - <(gzip -dc "$work/one.tar.gz") || fail "zstd packs something else"
+fi
+
 mkdir "$work/else where"
 tar -C "$work/else where" -xzf "$work/one.tar.gz"
 bundle=$(echo "$work/else where"/engine-*)

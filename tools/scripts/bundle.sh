@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs a build into one .tar.gz that runs where it is unpacked, on machines that can install nothing: the program, the shared
+# Packs a build into one archive that runs where it is unpacked, on machines that can install nothing: the program, the shared
 # libraries it needs beside the C library with their licences, the tests of label gpu, tests/gpu/run.sh, examples,
 # manual pages, completion.
 #
@@ -7,19 +7,22 @@
 #   --preset NAME    what to build: release (default), emulated, ...
 #   --from DIR       pack this build as it is, instead of building one
 #   --program-only   without tests
-#   --output FILE    where to write (default: build/engine-VERSION-linux-x86_64[-cuda].tar.gz)
+#   --arch A         kernels for these architectures alone (90a), built in build/PRESET-A: smaller, and sooner compiled
+#   --output FILE    where to write (default: build/engine-VERSION-linux-x86_64[-cuda].tar.gz). A name that ends with .tar.zst
+#                    packs with zstd: each test carries all kernels, and zstd writes them once: a third of the size
 #   --no-install     take the packages as they are
 # The machine that runs it needs a C library as new as the building machine's, no CUDA, and for GPUs a driver. The same build
 # gives the same bytes: SOURCE_DATE_EPOCH is the date of all files, by default that of the last commit.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-preset=release build="" output="" tests=yes install=yes
+preset=release arch="" build="" output="" tests=yes install=yes
 while [ $# -gt 0 ]; do
   case $1 in
-    --preset | --from | --output) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --preset | --from | --output | --arch) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
     --preset) preset=$2; shift ;;
     --from) build=$2; shift ;;
+    --arch) arch=$2; shift ;;
     --output) output=$2; shift ;;
     --program-only) tests=no ;;
     --no-install) install=no ;;
@@ -33,12 +36,15 @@ if [ -z "$build" ]; then
     step "Packages"
     "$root/tools/scripts/install_dependencies.sh" $([ "$tests" = no ] || echo --tests)
   fi
+  options=()
+  folder="$root/build/$preset${arch:+-${arch//[^a-z0-9-]/_}}"
+  [ -z "$arch" ] || options=("-DENGINE_CUDA_ARCHITECTURES=$arch")
   if [ "$tests" = yes ]; then
-    configure_and_build "$preset" gpu_tests -DENGINE_BUILD_TESTS=ON
+    build_folder="$folder" configure_and_build "$preset" gpu_tests -DENGINE_BUILD_TESTS=ON "${options[@]}"
   else
-    configure_and_build "$preset" engine
+    build_folder="$folder" configure_and_build "$preset" engine "${options[@]}"
   fi
-  build="$root/build/$preset"
+  build="$folder"
 fi
 program="$build/tools/engine"
 [ -x "$program" ] || fail "no program in $build: build it first (cmake --build $build)"
@@ -118,6 +124,9 @@ step "Archive"
 find "$bundle" -type d -exec chmod 755 {} + -o -type f -perm -u+x -exec chmod 755 {} + -o -type f -exec chmod 644 {} +
 mkdir -p "$(dirname "$output")"
 tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" |
-  gzip -9n >"$output.part"
+  case $output in
+    *.zst) zstd -q -12 --long=28 -T1 ;;  # a window of 256 MiB, over all programs
+    *) gzip -9n ;;
+  esac >"$output.part"
 mv "$output.part" "$output"
 echo "$output: $(du -h --apparent-size "$output" | cut -f1), unpacked $(du -sh --apparent-size "$bundle" | cut -f1)"

@@ -23,19 +23,19 @@ usage() { awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0";
 # Put before what runs programs of the build (also the build itself: it lists each test program's cases).
 runner=()
 
-# configure_and_build PRESET TARGETS [CMAKE OPTION...]: into build/PRESET; target "all" is everything.
+# configure_and_build PRESET TARGETS [CMAKE OPTION...]: into build/PRESET, or into $build_folder; target "all" is everything.
 configure_and_build() {
-  local preset=$1 log targets
+  local preset=$1 log targets folder="${build_folder:-$root/build/$1}"
   read -r -a targets <<<"$2"
   shift 2
-  mkdir -p "$root/build/$preset"
-  log="$root/build/$preset/configure.log"
-  step "Configuring build/$preset"
-  if ! (cd "$root" && cmake --preset "$preset" "$@") >"$log" 2>&1; then
+  mkdir -p "$folder"
+  log="$folder/configure.log"
+  step "Configuring build/${folder##*/}"
+  if ! (cd "$root" && cmake --preset "$preset" -B "$folder" "$@") >"$log" 2>&1; then
     cat "$log" >&2
     fail "CMake could not configure the build (see above); tools/scripts/install_dependencies.sh --tests installs what it needs"
   fi
   grep '^-- engine:' "$log" || true
-  step "Building build/$preset (${targets[*]})"
-  "${runner[@]}" cmake --build "$root/build/$preset" --target "${targets[@]}" --parallel "$(build_jobs)" || fail "the build in build/$preset failed"
+  step "Building build/${folder##*/} (${targets[*]})"
+  "${runner[@]}" cmake --build "$folder" --target "${targets[@]}" --parallel "$(build_jobs)" || fail "the build in build/${folder##*/} failed"
 }
