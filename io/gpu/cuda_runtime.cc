@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "io/base/environment.h"
+
 namespace base::cuda {
 namespace {
 
@@ -34,6 +36,17 @@ void check(int code, const char* call, const char* what) {
   cudaGetLastError();  // else the next call that asks reports this one again
   throw CudaError(std::string(call) + (what == nullptr ? "" : " of " + std::string(what)) + ": " +
                   cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")");
+}
+
+bool waits_for_kernels() {
+  static const bool wanted = base::environment("ENGINE_CUDA_SYNC") == "1";
+  return wanted;
+}
+
+void check_launch(int code, const char* kernel, void* stream) {
+  check(code, "launch", kernel);
+  if (waits_for_kernels() && !is_capturing(stream))
+    check(static_cast<int>(cudaStreamSynchronize(stream_of(stream))), "execution", kernel);
 }
 
 std::string missing() {

@@ -31,6 +31,13 @@ class CudaError : public std::runtime_error {
 // be null.
 void check(int code, const char* call, const char* what = nullptr);
 
+// After the launch of a kernel. With ENGINE_CUDA_SYNC=1 it waits for the kernel, but within a
+// capture: else an error within one kernel is reported by whatever call comes next.
+void check_launch(int code, const char* kernel, void* stream);
+// Whether ENGINE_CUDA_SYNC=1 is set: a step is not captured then, so that its kernels are waited
+// for, too.
+bool waits_for_kernels();
+
 struct DeviceInfo {
   std::string name;  // "NVIDIA H200"
   std::size_t memory_bytes = 0;

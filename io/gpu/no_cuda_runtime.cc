@@ -11,6 +11,8 @@ constexpr const char* kNone =
 }  // namespace
 
 void check(int, const char*, const char*) { refuse(); }
+void check_launch(int, const char*, void*) { refuse(); }
+bool waits_for_kernels() { return false; }
 std::string missing() { return "this build has no CUDA"; }
 int device_count() { return 0; }
 DeviceInfo device_info(int) { refuse(); }

@@ -24,8 +24,10 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_CUPTI_LIBRARY",       // and as CUPTI
     "ENGINE_ALLOW_SHARED_GPU",    // several ranks on a GPU, for tests
     "ENGINE_WARPGROUP_PRODUCTS",  // sm_90a's instructions
+    "ENGINE_CUDA_SYNC",           // wait for each kernel
     "ENGINE_EMULATED_GPUS",       // devices of the emulated GPU
     "ENGINE_EMULATED_ORDER",      // and the order of its threads
+    "ENGINE_EMULATED_CAPTURE",    // off: captures fail
     "ENGINE_BINARY",              // of tests and scripts: the program
     "ENGINE_PEERS",               // scripts that compare with PyTorch
     "ENGINE_PEER_DEVICE",

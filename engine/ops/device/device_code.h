@@ -45,13 +45,15 @@ void launch(const char* name, void (*kernel)(Parameters...), Grid grid, int thre
         "cudaFuncSetAttribute", name);
   kernel<<<dim3(grid.x, grid.y, grid.z), dim3(static_cast<unsigned>(threads)), shared_bytes,
            static_cast<cudaStream_t>(stream)>>>(static_cast<Parameters>(arguments)...);
-  engine::cuda::check(static_cast<int>(cudaGetLastError()), "launch", name);
+  const auto code = static_cast<int>(cudaGetLastError());
 #else
   simt::enqueue(stream, [=] {
     simt::run_grid({grid.x, grid.y, grid.z}, {static_cast<unsigned>(threads), 1, 1}, shared_bytes,
                    name, [=] { kernel(static_cast<Parameters>(arguments)...); });
   });
+  constexpr int code = 0;
 #endif
+  engine::cuda::check_launch(code, name, stream);
 }
 
 // The block's dynamic shared memory, as T.

@@ -195,6 +195,7 @@ class Work final : public StepWork, private StateHome {
 
   std::string find_obstacle(const Plan& plan) const {
     if (!options_.graph) return "--cuda-graph off";
+    if (cuda::waits_for_kernels()) return "ENGINE_CUDA_SYNC=1";
     if (options_.micro_batches > 1) return "--grad-accum " + std::to_string(options_.micro_batches);
     if (options_.agreement != nullptr) return "ranks agree on skipped steps in host memory";
     if (sum_ != nullptr && !sum_->capturable()) return "gradients pass through host memory";
@@ -285,7 +286,10 @@ class Work final : public StepWork, private StateHome {
       straight_steps_ = std::min(straight_steps_ + 1, kStepsBeforeCapture);
     } else {
       if (batch.count > captured.count) capture(captured, batch.count, issue);
-      captured.graph.launch(stream_.handle());
+      if (why_straight_.empty())
+        captured.graph.launch(stream_.handle());
+      else
+        issue();
     }
     timer.lap(phases.forward);
     if (waits_for_sums()) {
@@ -306,8 +310,13 @@ class Work final : public StepWork, private StateHome {
       cuda::StepGraph::drop_capture(stream_.handle());
       throw;
     }
-    captured.graph = cuda::StepGraph::end_capture(stream_.handle());
-    captured.count = count;
+    try {
+      captured.graph = cuda::StepGraph::end_capture(stream_.handle());
+      captured.count = count;
+    } catch (const cuda::CudaError& failed) {
+      if (sum_ != nullptr) throw;  // the other ranks' graphs hold a call of this one's
+      why_straight_ = std::string("the capture failed, ") + failed.what();
+    }
   }
 
   void micro_batch(const StepRequest& request, std::int64_t m, PhaseTimer& timer,

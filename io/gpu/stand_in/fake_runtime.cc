@@ -3,7 +3,8 @@
 // Work on a stream is put off until something waits for it; then it runs in the order of the
 // stream, and other streams only as far as events ask for. Device memory is unreadable outside
 // device work, freshly allocated memory is all ones (NaN), and pages around each allocation are
-// never mapped. ENGINE_EMULATED_GPUS sets the number of devices, 1 by default, each of 4 GiB.
+// never mapped. ENGINE_EMULATED_GPUS sets the number of devices, 1 by default, each of 4 GiB. With
+// ENGINE_EMULATED_CAPTURE=off every capture fails at its end.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -527,6 +528,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   for (EmulatedStream* each : made->streams) each->capture = nullptr;
   s.captures_itself = false;
   --captures;
+  if (const char* text = std::getenv("ENGINE_EMULATED_CAPTURE"); text && text == std::string("off"))
+    return fail(cudaErrorStreamCaptureUnsupported);
   *graph = new EmulatedGraph{made->work, {}};
   return cudaSuccess;
 }

@@ -99,6 +99,18 @@ Trained steps(const Case& c, bool bytes) {
   return result;
 }
 
+TEST_F(CudaAugment, WhereACaptureFailsKernelsAreLaunchedOneByOne) {
+  const Trained captured = steps(Case{}, false);
+  setenv("ENGINE_EMULATED_CAPTURE", "off", 1);
+  const Trained straight = steps(Case{}, false);
+  unsetenv("ENGINE_EMULATED_CAPTURE");
+  EXPECT_EQ(captured.losses, straight.losses);
+  EXPECT_EQ(captured.parameters, straight.parameters);
+  EXPECT_TRUE(captured.graph.starts_with("captured")) << captured.graph;
+  if (engine::cuda::device_info(0).name.starts_with("emulated"))
+    EXPECT_TRUE(straight.graph.starts_with("not captured: the capture failed, ")) << straight.graph;
+}
+
 TEST_F(CudaAugment, BytesTrainAsNumbersDo) {
   for (const Case& c : {Case{}, Case{.graph = false}, Case{.storage = DType::kBF16},
                         Case{.storage = DType::kF16}, Case{.micro_batches = 3},

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "engine/ops/device/device_code.h"
@@ -130,6 +131,35 @@ TEST(StandIn, CapturedWorkRunsAtEachReplay) {
   EXPECT_EQ(device.values(stream)[3], 0) << "a capture ran";
   for (int i = 0; i < 3; ++i) graph.launch(stream.handle());
   EXPECT_EQ(device.values(stream)[3], 6);
+}
+
+// In a process of its own, for the variable is read once.
+TEST(StandInDeathTest, WithCudaSyncALaunchWaitsForItsKernel) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto waits = [](const char* value) {
+    setenv("ENGINE_CUDA_SYNC", value, 1);
+    const engine::cuda::Stream stream;
+    const DeviceInts device(kThreads);
+    // The stand-in goes on by one piece of work when it is asked whether a stream is idle.
+    for (int i = 0; i < 3; ++i) run(write_index, stream, device.data());
+    const bool waited = stream.idle();
+    engine::cuda::StepGraph::begin_capture(stream.handle());
+    run(add_one, stream, device.data());  // a wait would end the capture
+    const bool captured = engine::cuda::StepGraph::end_capture(stream.handle()).nodes() == 1;
+    std::exit(!captured ? 2 : waited ? 1 : 0);
+  };
+  EXPECT_EXIT(waits("1"), testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(waits("0"), testing::ExitedWithCode(0), "");
+}
+
+TEST(StandIn, AFailedLaunchNamesTheKernel) {
+  const engine::cuda::Stream stream;
+  try {
+    engine::cuda::check_launch(1, "a_kernel", stream.handle());
+    FAIL() << "no error";
+  } catch (const engine::cuda::CudaError& failed) {
+    EXPECT_NE(std::string(failed.what()).find("launch of a_kernel: "), std::string::npos);
+  }
 }
 
 TEST(StandIn, BarriersAreBarriersInEveryOrder) {
