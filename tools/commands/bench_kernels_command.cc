@@ -18,7 +18,7 @@ struct KernelFlags {
   std::vector<std::int64_t> sides{512, 1024, 2048, 4096, 8192};
   int threads = 0, batch = 0;
   double seconds = 0.2;
-  bool list = false;
+  bool list = false, cuts = false;
 };
 
 bool named(const std::string& list, const std::string& option, const std::string& name) {
@@ -67,6 +67,16 @@ std::vector<KernelCase> cases_of(const KernelFlags& flags, std::int64_t images) 
   return flags.set == "conv" ? resnet_convolution_cases(sizes) : kernel_cases(sizes);
 }
 
+// Each product's lines as soon as they are measured: a run that is cut off has those before.
+void print_cuts(KernelBench& bench, const std::vector<KernelCase>& cases,
+                const std::vector<std::size_t>& chosen, const std::string& type) {
+  std::fputs(cuts_text(nullptr, type, {}).c_str(), stdout);
+  for (const std::size_t i : chosen) {
+    std::fputs(cuts_text(&cases[i], type, bench.cut_times(cases[i])).c_str(), stdout);
+    std::fflush(stdout);
+  }
+}
+
 void add_options(CLI::App& app, KernelFlags& flags) {
   app.add_option("--set", flags.set,
                  "models: operators at the models' shapes; gemm: square products; conv: ResNet's "
@@ -82,6 +92,9 @@ void add_options(CLI::App& app, KernelFlags& flags) {
   app.add_option("--model", flags.models, "only shapes of these models: convnet,gpt-nano");
   app.add_option("--shape", flags.shape, "only shapes whose text contains this: 32x32x64");
   app.add_flag("--list", flags.list, "list what would be measured and exit");
+  app.add_flag("--cuts", flags.cuts,
+               "on a CUDA device: dense layers and convolutions with each tile and number of "
+               "parts, as CSV");
   app.add_option("--device", flags.device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--amp", flags.amp,
                  "on a CUDA device: off, tf32, O1 (products in f16), O2 (f16), bf16")
@@ -141,7 +154,12 @@ int bench_kernels_command(const Arguments& arguments) {
     return kExitOk;
   }
   const BenchHeading heading = bench_heading();
+  if (flags.cuts && !cuda) throw UsageError("--cuts is for CUDA devices: add --device cuda");
   KernelBench bench(options);
+  if (flags.cuts) {
+    print_cuts(bench, cases, chosen, flags.amp == "off" ? "f32" : flags.amp);
+    return kExitOk;
+  }
   const Ceilings ceilings = bench.ceilings();
   const std::string type = cuda && flags.amp != "off" ? flags.amp : "f32";
   std::vector<KernelRow> rows;

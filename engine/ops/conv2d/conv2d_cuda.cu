@@ -15,7 +15,7 @@ void conv2d_forward(KernelContext& context, const Conv2dForward& o, GemmPlan pla
   const GemmKind kind(o.x.dtype, context.products);
   const Window window = forward_window(g, o.x.shape[0], kind.stage_depth);
   const GemmShape shape{window.places, g.out_channels, window.depth};
-  if (plan.tile == 0) plan = plan_gemm(shape, kind, engine::cuda::processor_count(), 1);
+  if (plan.tile == 0) plan = plan_on_device(shape, kind, 1);
   with_storage(o.x.dtype, [&]<class S>(S) {
     using Product = GemmProduct<PlaceLoader<S, 1>, MatrixLoader<S, false>, MatrixStore<S>>;
     const Product product{

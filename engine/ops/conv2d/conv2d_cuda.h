@@ -11,8 +11,8 @@ namespace engine::ops::cuda {
 // Never less for a larger n.
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype);
 
-// Without a plan (tile 0) each is cut by plan_gemm(), forward and data into no parts of k; with
-// one, scratch is what that plan needs.
+// Without a plan (tile 0) each is cut by plan_on_device(), forward and data into no parts of k;
+// with one, scratch is what that plan needs.
 void conv2d_forward(KernelContext& context, const Conv2dForward& o, GemmPlan plan = {});
 void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o, GemmPlan plan = {});
 void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o,

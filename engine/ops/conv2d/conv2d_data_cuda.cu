@@ -99,8 +99,7 @@ void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o, G
   for (std::int64_t first = 0; first < g.stride * g.stride; first += kClasses) {
     const ClassGroup classes = group_of(g, n, first, kind.stage_depth);
     const GemmShape shape{classes.places, g.in_channels, classes.depth / classes.count};
-    const GemmPlan cut =
-        plan.tile == 0 ? plan_gemm(shape, kind, engine::cuda::processor_count(), 1) : plan;
+    const GemmPlan cut = plan.tile == 0 ? plan_on_device(shape, kind, 1) : plan;
     with_storage(o.dx.dtype, [&]<class S>(S) {
       using Product = GemmProduct<PlaceLoader<S, -1>, WeightLoader<S>, PixelStore<S>>;
       GemmGroup<Product, kClasses> group{{}, classes.count};

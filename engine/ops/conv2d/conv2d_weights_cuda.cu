@@ -27,7 +27,7 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
   const GemmKind kind(o.x.dtype, context.products);
   const Window window = forward_window(g, o.x.shape[0], kind.stage_depth);
   const GemmShape shape{window.depth, g.out_channels, window.places};
-  if (plan.tile == 0) plan = plan_gemm(shape, kind, engine::cuda::processor_count());
+  if (plan.tile == 0) plan = plan_on_device(shape, kind);
   with_storage(o.x.dtype, [&]<class S>(S) {
     using Product = GemmProduct<TapLoader<S>, MatrixLoader<S, false>, MatrixStore<float>>;
     const Product product{

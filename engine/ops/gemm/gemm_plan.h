@@ -124,15 +124,27 @@ constexpr std::int64_t most_part_floats(int processors) {
   return std::int64_t{8} * 128 * 128 * processors;
 }
 
+// A tile and a number of parts to be measured, instead of those that the model would choose.
+struct GemmCutWish {
+  int rows = 0, columns = 0;  // of one of kGemmTiles; 0: no wish
+  std::int64_t splits = 0;    // as near to it as k and the workspace allow
+};
+
 // `most_splits`: 1 where there is no workspace. REQUIRES: processors > 0.
 inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, int processors,
-                          std::int64_t most_splits = 512) {
+                          std::int64_t most_splits = 512, const GemmCutWish& wish = {}) {
   const std::int64_t part = std::max<std::int64_t>(shape.m * divide_up(shape.n, 8) * 8, 1);
   most_splits = std::min({most_splits, most_gemm_splits(shape.k, kind.stage_depth),
                           most_part_floats(processors) / part});
   GemmPlan best;
   double best_time = -1;
   for (const GemmTileFacts& tile : kGemmTiles) {
+    if (wish.rows > 0) {
+      if (tile.rows != wish.rows || tile.columns != wish.columns) continue;
+      const std::int64_t splits =
+          std::clamp(wish.splits, std::int64_t{1}, std::max<std::int64_t>(most_splits, 1));
+      return gemm_plan_of(shape.k, kind.stage_depth, tile.rows, splits, tile.columns);
+    }
     for (std::int64_t splits = 1; splits == 1 || splits <= most_splits;
          splits += splits < 8 ? 1 : splits / 8) {
       const double time = gemm_time(shape, kind, tile, splits, processors);
@@ -143,6 +155,14 @@ inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, int proc
   }
   return best;
 }
+
+// plan_gemm() for the calling thread's device, by the calling thread's wish (`engine bench kernels
+// --cuts`).
+GemmPlan plan_on_device(const GemmShape& shape, const GemmKind& kind,
+                        std::int64_t most_splits = 512);
+void wish_for_cut(const GemmCutWish& wish);
+// What the calling thread's last product was cut into; tile 0 after wish_for_cut().
+GemmPlan last_cut();
 
 // Bytes of f32 workspace for the parts' sums.
 constexpr std::int64_t gemm_workspace_bytes(const GemmPlan& plan, std::int64_t m, std::int64_t n) {

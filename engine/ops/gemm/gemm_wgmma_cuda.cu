@@ -86,6 +86,8 @@ __global__ void __launch_bounds__(kThreads, 2)
 }
 
 std::atomic<bool> allowed{false};
+thread_local GemmCutWish wish_of_thread;
+thread_local GemmPlan last_of_thread;
 
 }  // namespace
 
@@ -95,12 +97,24 @@ void allow_warpgroup_products(bool on) {
   allowed = on;
 }
 
+GemmPlan plan_on_device(const GemmShape& shape, const GemmKind& kind, std::int64_t most_splits) {
+  last_of_thread =
+      plan_gemm(shape, kind, engine::cuda::processor_count(), most_splits, wish_of_thread);
+  return last_of_thread;
+}
+
+void wish_for_cut(const GemmCutWish& wish) {
+  wish_of_thread = wish;
+  last_of_thread = {};
+}
+
+GemmPlan last_cut() { return last_of_thread; }
+
 GemmPlan plan_matrix_product(const GemmShape& shape, DType storage, Products products) {
-  const GemmPlan plan =
-      plan_gemm(shape, GemmKind(storage, products), engine::cuda::processor_count());
-  return allowed && size_of(storage) == 2 && plan.columns == kTile
-             ? warpgroup_plan_of(shape.k, plan.splits)
-             : plan;
+  const GemmPlan plan = plan_on_device(shape, GemmKind(storage, products));
+  if (allowed && size_of(storage) == 2 && plan.columns == kTile)
+    last_of_thread = warpgroup_plan_of(shape.k, plan.splits);
+  return last_of_thread;
 }
 
 template <class S, bool kByDepthA, bool kByDepthB, class T, bool kAligned>

@@ -119,6 +119,7 @@ TEST(BenchKernels, FormatsAndErrors) {
   EXPECT_EQ(bench({"--op", "no_such"}).exit_code, kExitUsage);
   EXPECT_EQ(bench({"--amp", "bf16"}).exit_code, kExitUsage);
   EXPECT_EQ(bench({"--device", "tpu"}).exit_code, kExitUsage);
+  EXPECT_EQ(bench({"--cuts"}).exit_code, kExitUsage);
   EXPECT_NE(bench({"--device", "cuda:77"}).err.find("cuda:77"), std::string::npos);
   const CommandResult list = bench({"--list", "--shape", "32x32x64"});
   EXPECT_NE(list.out.find("conv2d_forward resnet18-cifar 2x32x32x64->64 k3 s1"), std::string::npos)
@@ -187,6 +188,36 @@ TEST(BenchKernels, SquaresOnADevice) {
     KernelBench bench({.device = {engine::Device::Kind::kCuda, 0}, .amp = amp, .seconds = 0.001});
     EXPECT_LE(bench.error(square_cases({72})[0]), limit) << amp;
   }
+}
+
+TEST(BenchKernels, ProductsWithEveryCutOnADevice) {
+  if (const std::string missing = engine::cuda::missing(); !missing.empty())
+    GTEST_SKIP() << missing;
+  KernelCase narrow = square_cases({8})[0];  // [8, 1024] times [8, 1024]: its depth can be split
+  narrow.operands[0].shape = narrow.operands[1].shape = {8, 1024};
+  narrow.scratch_bytes = [](engine::DType, int, engine::Device::Kind) {
+    return std::size_t{1} << 20;
+  };
+  KernelBench bench({.device = {engine::Device::Kind::kCuda, 0}, .seconds = 0.001});
+  std::set<std::pair<int, int>> tiles;
+  int chosen = 0, most = 0;
+  for (const CutTime& each : bench.cut_times(narrow)) {
+    tiles.insert({each.rows, each.columns});
+    chosen += each.chosen;
+    most = std::max(most, each.splits);
+    EXPECT_GT(each.seconds, 0);
+  }
+  EXPECT_EQ(tiles.size(), 4u);
+  EXPECT_EQ(chosen, 1);
+  EXPECT_EQ(most, 4);
+
+  const CommandResult result =
+      ::bench({"--set", "gemm", "--sizes", "32", "--device", "cuda", "--amp", "bf16", "--cuts"});
+  EXPECT_TRUE(
+      result.out.starts_with("op,model,shape,type,rows,columns,splits,warpgroup,chosen,us,gflops\n"
+                             "gemm,gemm,32x32x32,bf16,128,128,1,0,"))
+      << result.out << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 5) << result.out;
 }
 
 TEST(BenchKernels, TheProgramOnADevice) {

@@ -9,6 +9,7 @@
 
 #include "engine/core/dtype.h"
 #include "engine/ops/device/ceiling_probes_cuda.h"
+#include "engine/ops/gemm/gemm_plan.h"
 
 namespace tools {
 namespace {
@@ -278,6 +279,49 @@ double KernelBench::median_seconds(const KernelCase& test) {
   KernelContext c = context(scratch);
   operands.prepare(c);
   return time([&] { operands.call(c); });
+}
+
+std::vector<CutTime> KernelBench::cut_times(const KernelCase& test) {
+  std::vector<CutTime> times;
+  if constexpr (engine::cuda::kBuilt) {
+    namespace kernels = engine::ops::cuda;
+    const Operands operands(test, options_.device, stored_, DType::kF32, stored_);
+    const Arena scratch(test.scratch_bytes
+                            ? test.scratch_bytes(stored_, options_.threads, options_.device.kind)
+                            : 0,
+                        options_.device);
+    KernelContext c = context(scratch);
+    operands.prepare(c);
+    const auto made = [&](const kernels::GemmCutWish& wish) {
+      kernels::wish_for_cut(wish);
+      operands.call(c);
+      return kernels::last_cut();
+    };
+    const kernels::GemmPlan own = made({});
+    if (own.tile == 0) return times;
+    for (const kernels::GemmTileFacts& tile : kernels::kGemmTiles) {
+      int last = 0;
+      for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128}) {
+        const kernels::GemmPlan plan = made({tile.rows, tile.columns, splits});
+        if (plan.splits <= last) continue;
+        last = plan.splits;
+        times.push_back({.rows = plan.tile,
+                         .columns = plan.columns,
+                         .splits = plan.splits,
+                         .warpgroup = plan.warpgroup,
+                         .chosen = plan.tile == own.tile && plan.columns == own.columns &&
+                                   plan.splits == own.splits,
+                         .seconds = time([&] { operands.call(c); })});
+      }
+    }
+    if (std::none_of(times.begin(), times.end(), [](const CutTime& t) { return t.chosen; })) {
+      made({});
+      times.push_back({own.tile, own.columns, own.splits, own.warpgroup, true,
+                       time([&] { operands.call(c); })});
+    }
+    kernels::wish_for_cut({});
+  }
+  return times;
 }
 
 double KernelBench::error(const KernelCase& test) {

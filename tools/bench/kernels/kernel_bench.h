@@ -28,6 +28,14 @@ struct Ceilings {
   double bytes_per_second = 0;  // read and written, of a copy much larger than the caches
 };
 
+// How a product can be cut, and the time of it.
+struct CutTime {
+  int rows = 0, columns = 0, splits = 0;  // the tile; parts of k
+  bool warpgroup = false;
+  bool chosen = false;  // by the planner
+  double seconds = 0;
+};
+
 class KernelBench {
  public:
   explicit KernelBench(const KernelBenchOptions& options);
@@ -35,6 +43,8 @@ class KernelBench {
 
   Ceilings ceilings();
   double median_seconds(const KernelCase& test);  // of a call
+  // Of a product on a CUDA device with each tile and number of parts; nothing for other operators.
+  std::vector<CutTime> cut_times(const KernelCase& test);
   // The largest difference of an output from float64 on the CPU, relative to the output's largest
   // magnitude; inf where a value is not finite. 0 for operators without floating outputs.
   double error(const KernelCase& test);
@@ -65,6 +75,9 @@ struct KernelRow {
 };
 KernelRow make_row(const KernelCase& test, engine::DType stored, const std::string& type,
                    const Ceilings& ceilings);
+// A line of CSV for each, for planners to be fitted to; the heading where `test` is null.
+std::string cuts_text(const KernelCase* test, const std::string& type,
+                      const std::vector<CutTime>& times);
 std::string kernels_text(const BenchHeading& heading, const std::string& device,
                          const Ceilings& ceilings, const std::vector<KernelRow>& rows,
                          const std::string& format);

@@ -45,6 +45,20 @@ KernelRow make_row(const KernelCase& test, engine::DType stored, const std::stri
   return row;
 }
 
+std::string cuts_text(const KernelCase* test, const std::string& type,
+                      const std::vector<CutTime>& times) {
+  if (test == nullptr)
+    return csv_text({{"op", "model", "shape", "type", "rows", "columns", "splits", "warpgroup",
+                      "chosen", "us", "gflops"}});
+  std::vector<Cells> lines;
+  for (const CutTime& each : times)
+    lines.push_back({test->op, test->model, test->shape, type, std::to_string(each.rows),
+                     std::to_string(each.columns), std::to_string(each.splits),
+                     each.warpgroup ? "1" : "0", each.chosen ? "1" : "0",
+                     fixed(each.seconds * 1e6, 2), fixed(test->flops / each.seconds / 1e9, 1)});
+  return csv_text(lines);
+}
+
 std::string kernels_text(const BenchHeading& heading, const std::string& device,
                          const Ceilings& ceilings, const std::vector<KernelRow>& rows,
                          const std::string& format) {

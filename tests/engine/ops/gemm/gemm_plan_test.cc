@@ -36,6 +36,21 @@ TEST(GemmPlan, LargeProductsGetTheLargeTileAndNoSplit) {
   }
 }
 
+TEST(GemmPlan, AWishIsKeptAsFarAsTheWorkspaceGoes) {
+  const GemmShape shape{512, 512, 50000};
+  for (const GemmTileFacts& tile : kGemmTiles) {
+    const GemmCutWish wish{tile.rows, tile.columns, 4};
+    const GemmPlan plan = plan_gemm(shape, kHalf, kH100, 512, wish);
+    EXPECT_EQ(plan.tile, tile.rows);
+    EXPECT_EQ(plan.columns, tile.columns);
+    EXPECT_EQ(plan.splits, 4);
+    EXPECT_EQ(plan_gemm(shape, kHalf, kH100, 1, wish).splits, 1);
+    const GemmPlan most = plan_gemm(shape, kHalf, kH100, 512, {tile.rows, tile.columns, 512});
+    EXPECT_LE(gemm_workspace_bytes(most, shape.m, shape.n),
+              most_gemm_workspace_bytes(shape, kHalf.stage_depth, kH100));
+  }
+}
+
 TEST(GemmPlan, FewTilesAreSplitWhereKIsLong) {
   const GemmPlan plan = plan_gemm({512, 512, 50000}, kHalf, kH100);
   EXPECT_EQ(plan.tile, 128);
