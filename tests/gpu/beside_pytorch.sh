@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # Part of run.sh: training steps and single operators beside PyTorch's, in turns, and the tables of them.
 # It needs run.sh's functions. Without PyTorch the engine is measured alone.
-# shellcheck disable=SC2154  # run.sh sets these: output scratch engine device emulated here
+# shellcheck disable=SC2154  # run.sh sets these: logs pytorch scratch engine device emulated here
 
 peer_python=${PEER_PYTHON:-python3} peer_device=${ENGINE_PEER_DEVICE:-cuda}
 [ "$emulated" = no ] || peer_device=${ENGINE_PEER_DEVICE:-none}
 has_peer() {  # asks once
-  [ "$peer_device" != none ] || return 1
+  [ "$peer_device" != none ] && [ "$pytorch" = yes ] || return 1
   if [ ! -e "$scratch/peer" ]; then
     "$peer_python" -c "import sys, torch; sys.exit('$peer_device' == 'cuda' and not torch.cuda.is_available())" >/dev/null 2>&1
     echo $? >"$scratch/peer"
@@ -47,7 +47,7 @@ peer_variants() {  # MODEL
 beside_step() {  # MODEL BATCH AMP
   local name="$1-b$2-$3" peers="${ENGINE_PEERS:-$here/../shared/peers}" round ms best_ms="" best=""
   local option found theirs="-" ratio="-"
-  local ours="$output/step-$name-ours.jsonl" peer="$output/step-$name-peer.jsonl"
+  local ours="$logs/step-$name-ours.jsonl" peer="$logs/step-$name-peer.jsonl"
   rm -f "$ours" "$peer"
   for ((round = 1; round <= $(choose 3 1 1); ++round)); do
     our_step "$1" "$2" "$3" "$ours" || return 1
@@ -76,7 +76,7 @@ beside_step() {  # MODEL BATCH AMP
     best=${best:-eager}
   fi
   awk -v m="$1" -v b="$2" -v a="$3" -v o="$found" -v t="$theirs" -v r="$ratio" -v v="$best" 'BEGIN {
-    printf "| %s | %d | %s | %.3f | %.4g | %s | %s | %s |\n", m, b, a, o, 1000 * b / o, t, v, r }' >"$output/step-$name.row"
+    printf "| %s | %d | %s | %.3f | %.4g | %s | %s | %s |\n", m, b, a, o, 1000 * b / o, t, v, r }' >"$logs/step-$name.row"
   found="$(awk "BEGIN { printf \"%.3f\", $found }") ms"
   if [ "$ratio" != - ]; then found+="; PyTorch's best $theirs ms ($best): ratio $ratio"; fi
   note "$found"
@@ -154,8 +154,8 @@ ratio_note() {  # TABLE: the geometric mean of a column's ratios
     }' "$1"
 }
 beside_operators() {  # SET AMP BATCH
-  local base="$output/$1-$2" type=$2 round limit warp=0 peer=0
-  [ "$1" = gemm ] || base="$output/$1-b$3-$2"
+  local base="$logs/$1-$2" type=$2 round limit warp=0 peer=0
+  [ "$1" = gemm ] || base="$logs/$1-b$3-$2"
   case $2 in off) type=f32 limit=1e-5 ;; tf32) limit=5e-3 ;; *) limit=3e-2 ;; esac
   rm -f "$base".{ours.csv,warpgroup.csv,peer.jsonl}
   for ((round = 1; round <= $(choose 3 1 1); ++round)); do
@@ -202,14 +202,14 @@ beside_steps() {  # all of them
 beside_summary() {
   local file name steps=()
   shopt -s nullglob
-  steps=("$output"/step-*.row)
+  steps=("$logs"/step-*.row)
   if [ ${#steps[@]} -gt 0 ]; then
     printf '\n## Training steps beside PyTorch\n\nMedians of rounds in turns; ratio: the time of the best PyTorch over ours.\n\n'
     echo "| model | batch | amp | ms | samples/s | PyTorch ms | its best | ratio |"
     echo "|---|---:|---|---:|---:|---:|---|---:|"
     cat "${steps[@]}"
   fi
-  for file in "$output"/gemm-*.md "$output"/conv-*.md; do
+  for file in "$logs"/gemm-*.md "$logs"/conv-*.md; do
     name=$(basename "$file" .md)
     printf '\n## %s beside PyTorch\n\n' "${name//-/ }"
     cat "$file"

@@ -10,7 +10,7 @@ has() { grep -qF -- "$1" "$2" || { cat "$2" >&2; fail "not in $2: $1"; }; }
 
 # ---- The table of operators.
 cat >"$work/join.sh" <<'END'
-emulated=yes list=yes
+emulated=yes list=yes pytorch=yes logs=none
 . "$1/tests/gpu/beside_pytorch.sh"
 shift
 "$@"
