@@ -8,9 +8,13 @@
 #include <cstring>
 
 #include "io/base/environment.h"
+#include "io/gpu/usable_devices.h"
 
 namespace base::cuda {
 namespace {
+
+// Of the compute capability; kernels copy asynchronously into shared memory, which is new in 8.0.
+constexpr int kLowestMajor = 8;
 
 cudaStream_t stream_of(void* handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
@@ -26,6 +30,12 @@ int processors_of(int index) {
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string unused_name(int index) {
+  const DeviceInfo info = device_info(index);
+  return "GPU " + std::to_string(index) + " (" + info.name + ", compute capability " +
+         std::to_string(info.major) + "." + std::to_string(info.minor) + ")";
 }
 
 }  // namespace
@@ -52,7 +62,10 @@ void check_launch(int code, const char* kernel, void* stream) {
 std::string missing() {
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
-  if (code == cudaSuccess && count > 0) return "";
+  if (code == cudaSuccess && count > 0) {
+    const std::map<int, std::string> unused = unused_devices();
+    return static_cast<int>(unused.size()) < count ? "" : unused_text(unused);
+  }
   cudaGetLastError();
   int driver = 0;
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
@@ -61,13 +74,31 @@ std::string missing() {
          (code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code)) + ")";
 }
 
-int device_count() {
+int listed_devices() {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {
     cudaGetLastError();
     return 0;
   }
   return count;
+}
+
+std::map<int, std::string> unused_devices() {
+  std::map<int, std::string> unused;
+  for (int i = 0; i < listed_devices(); ++i) {
+    int major = 0;
+    // One that does not even answer is left to the call that fails on it, which says why.
+    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) != cudaSuccess)
+      cudaGetLastError();
+    else if (major < kLowestMajor)
+      unused[i] = unused_name(i);
+  }
+  return unused;
+}
+
+int device_count() {
+  const int listed = listed_devices();
+  return static_cast<int>(unused_devices().size()) < listed ? listed : 0;
 }
 
 DeviceInfo device_info(int index) {

@@ -1,5 +1,6 @@
 // What stands in for CUDA's runtime in a build without it.
 #include "io/gpu/cuda_runtime.h"
+#include "io/gpu/usable_devices.h"
 
 namespace base::cuda {
 namespace {
@@ -15,6 +16,8 @@ void check_launch(int, const char*, void*) { refuse(); }
 bool waits_for_kernels() { return false; }
 std::string missing() { return "this build has no CUDA"; }
 int device_count() { return 0; }
+int listed_devices() { return 0; }
+std::map<int, std::string> unused_devices() { return {}; }
 DeviceInfo device_info(int) { refuse(); }
 std::string versions() { return "none"; }
 void use_device(int) { refuse(); }

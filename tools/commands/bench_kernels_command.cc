@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "engine/core/error.h"
+#include "io/gpu/usable_devices.h"
 #include "tools/bench/kernels/kernel_bench.h"
 #include "tools/commands/command.h"
 #include "tools/machine/thread_choice.h"
@@ -50,6 +51,9 @@ engine::Device choose_device(const KernelFlags& flags) {
   if (device.index >= engine::cuda::device_count())
     throw UsageError("--device " + flags.device + ": there are " +
                      std::to_string(engine::cuda::device_count()));
+  if (const auto unused = base::cuda::unused_devices(); unused.contains(device.index))
+    throw UsageError("--device " + flags.device + ": " +
+                     base::cuda::unused_text({*unused.find(device.index)}));
   return device;
 }
 

@@ -10,6 +10,7 @@
 
 #include "engine/core/cuda.h"
 #include "io/base/io_error.h"
+#include "io/gpu/usable_devices.h"
 
 namespace tools {
 namespace {
@@ -44,26 +45,42 @@ std::string variable_of_one(const backends::Environment& environment) {
 
 void require(const std::string& name, const std::string& option, const VisibleDevices& visible) {
   const Device device = engine::parse_device(name);
-  if (device.kind == Device::Kind::kCuda && device.index >= visible.count)
+  if (device.kind != Device::Kind::kCuda) return;
+  if (device.index >= visible.count)
     throw io::ConfigError(option + ": there is no " + name + ", " + visible_text(visible));
+  if (const auto found = visible.unused.find(device.index); found != visible.unused.end())
+    throw io::ConfigError(option + " " + name + ": " + base::cuda::unused_text({*found}));
+}
+
+std::string joined(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
 }
 
 DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environment& environment,
                            const VisibleDevices& visible) {
   const std::string one = visible.count == 1 ? variable_of_one(environment) : "";
   if (!one.empty()) return {{Device::Kind::kCuda, 0}, "the one that " + one + " shows"};
+  const std::vector<int> devices = base::cuda::used_devices(visible.count, visible.unused);
+  const int count = static_cast<int>(devices.size());
+  const std::string unused = base::cuda::unused_text(visible.unused);
   const std::string ranks = "local rank " + std::to_string(request.local_rank) + " of " +
                             std::to_string(request.local_world);
-  if (request.local_world > visible.count && !may_share(environment))
+  if (request.local_world > count && !may_share(environment))
     throw io::ConfigError(
         "--device " + request.device + ": " + std::to_string(request.local_world) +
         " ranks are on this host, but " + visible_text(visible) +
+        (unused.empty() ? "" : ", and " + unused) +
         "; start fewer ranks, have the scheduler assign each its own, or give --device cpu");
   std::string reason = ranks + ", " + devices_text(visible.count) + " visible";
-  if (request.local_world > visible.count) reason += ", shared";
-  if (request.local_world == 1 && visible.count > 1)
-    reason += "; --gpu-devices 0-" + std::to_string(visible.count - 1) + " uses all";
-  return {{Device::Kind::kCuda, request.local_rank % visible.count}, reason};
+  if (!unused.empty()) reason += "; " + unused;
+  if (request.local_world > count) reason += ", shared";
+  if (request.local_world == 1 && count > 1)
+    reason += "; --gpu-devices " +
+              (unused.empty() ? "0-" + std::to_string(count - 1) : joined(devices)) + " uses all";
+  return {{Device::Kind::kCuda, devices[static_cast<std::size_t>(request.local_rank % count)]},
+          reason};
 }
 
 std::string uuid_of(Device device) {
@@ -72,7 +89,9 @@ std::string uuid_of(Device device) {
 
 }  // namespace
 
-VisibleDevices visible_devices() { return {engine::cuda::device_count(), engine::cuda::missing()}; }
+VisibleDevices visible_devices() {
+  return {engine::cuda::device_count(), engine::cuda::missing(), base::cuda::unused_devices()};
+}
 
 namespace {
 
@@ -218,7 +237,8 @@ Device place_array(const io::DeviceMap& map, const std::string& saved, Device ow
 
 std::vector<std::string> gpu_lines() {
   std::vector<std::string> lines;
-  const int count = engine::cuda::device_count();
+  const int count = base::cuda::listed_devices();
+  const std::map<int, std::string> unused = base::cuda::unused_devices();
   for (int i = 0; i < count; ++i) {
     lines.push_back("cuda:" + std::to_string(i) + " ");
     try {
@@ -227,7 +247,7 @@ std::vector<std::string> gpu_lines() {
       std::snprintf(numbers, sizeof numbers, ", %.1f GiB, compute capability %d.%d, %d processors",
                     static_cast<double>(info.memory_bytes) / (1 << 30), info.major, info.minor,
                     info.processors);
-      lines.back() += info.name + numbers;
+      lines.back() += info.name + numbers + (unused.contains(i) ? ", not used" : "");
     } catch (const engine::cuda::CudaError&
                  error) {  // a list of what is there shall not end at what is broken
       lines.back() += error.what();

@@ -3,8 +3,9 @@
 // Work on a stream is put off until something waits for it; then it runs in the order of the
 // stream, and other streams only as far as events ask for. Device memory is unreadable outside
 // device work, freshly allocated memory is all ones (NaN), and pages around each allocation are
-// never mapped. ENGINE_EMULATED_GPUS sets the number of devices, 1 by default, each of 4 GiB. With
-// ENGINE_EMULATED_CAPTURE=off every capture fails at its end.
+// never mapped. ENGINE_EMULATED_GPUS sets the number of devices, 1 by default, each of 4 GiB;
+// ENGINE_EMULATED_COMPUTE their compute capabilities, 8.0 by default: "7.5,9.0", the last of
+// which holds for all that follow. With ENGINE_EMULATED_CAPTURE=off every capture fails at its end.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -93,6 +94,17 @@ cudaError_t fail(cudaError_t code) {
 int device_count() {
   const char* text = std::getenv("ENGINE_EMULATED_GPUS");
   return text == nullptr ? 1 : std::atoi(text);
+}
+
+// Ten times the compute capability.
+int capability_of(int device) {
+  const char* text = std::getenv("ENGINE_EMULATED_COMPUTE");
+  if (text == nullptr) return 80;
+  for (const char* comma = std::strchr(text, ','); device > 0 && comma != nullptr; --device) {
+    text = comma + 1;
+    comma = std::strchr(text, ',');
+  }
+  return static_cast<int>(std::strtod(text, nullptr) * 10 + 0.5);
 }
 
 void set_access(int protection) {
@@ -307,13 +319,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->uuid.bytes[15] = static_cast<char>(device);
   properties->totalGlobalMem = kDeviceBytes;
   properties->multiProcessorCount = 4;
-  properties->major = 8;
+  properties->major = capability_of(device) / 10;
+  properties->minor = capability_of(device) % 10;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
   *value = attribute == cudaDevAttrMultiProcessorCount      ? 4
-           : attribute == cudaDevAttrComputeCapabilityMajor ? 8
+           : attribute == cudaDevAttrComputeCapabilityMajor ? capability_of(device) / 10
+           : attribute == cudaDevAttrComputeCapabilityMinor ? capability_of(device) % 10
                                                             : 0;
   return cudaSuccess;
 }

@@ -12,6 +12,7 @@
 
 #include "engine/core/cuda.h"
 #include "io/base/io_error.h"
+#include "io/gpu/usable_devices.h"
 #include "tests/support/test_support.h"
 #include "tools/workers/worker_threads.h"
 
@@ -21,7 +22,13 @@ using engine::Device;
 using tools::DeviceRequest;
 using Variables = std::map<std::string, std::string>;
 
-tools::DeviceChoice choose(const DeviceRequest& request, int visible,
+struct Visible : tools::VisibleDevices {
+  Visible(int number) : VisibleDevices{number, number > 0 ? "" : "no CUDA device (none)"} {}
+  Visible(int number, std::map<int, std::string> too_old)
+      : VisibleDevices{number, "", std::move(too_old)} {}
+};
+
+tools::DeviceChoice choose(const DeviceRequest& request, const Visible& visible,
                            const Variables& variables = {}) {
   return tools::choose_device(
       request,
@@ -29,16 +36,16 @@ tools::DeviceChoice choose(const DeviceRequest& request, int visible,
         const auto found = variables.find(name);
         return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
       },
-      [&] {
-        return tools::VisibleDevices{visible, visible > 0 ? "" : "no CUDA device (none)"};
-      });
+      [&] { return visible; });
 }
 
-std::string chosen(const DeviceRequest& request, int visible, const Variables& variables = {}) {
+std::string chosen(const DeviceRequest& request, const Visible& visible,
+                   const Variables& variables = {}) {
   return engine::to_string(choose(request, visible, variables).device);
 }
 
-std::string refusal(const DeviceRequest& request, int visible, const Variables& variables = {}) {
+std::string refusal(const DeviceRequest& request, const Visible& visible,
+                    const Variables& variables = {}) {
   try {
     return "chose " + chosen(request, visible, variables);
   } catch (const io::ConfigError& error) {
@@ -163,6 +170,34 @@ TEST(DeviceChoice, TheCpuIsChosenWithoutAskingForDevices) {
   const auto nothing = [](const std::string&) { return std::optional<std::string>(); };
   EXPECT_EQ(tools::choose_device({.device = "cpu"}, nothing, never).device, Device{});
   EXPECT_EQ(tools::choose_device({.devices = {"cpu:0"}}, nothing, never).device, Device{});
+}
+
+TEST(DeviceChoice, DevicesThatAreTooOldArePassedOver) {
+  const std::string said = "GPU 0 (Tesla T4, compute capability 7.5) is not used: kernels need 8.0";
+  const std::map<int, std::string> first{{0, "GPU 0 (Tesla T4, compute capability 7.5)"}};
+  const Visible both(2, first);
+  for (const char* device : {"auto", "cuda"}) EXPECT_EQ(chosen({.device = device}, both), "cuda:1");
+  EXPECT_EQ(choose({}, both).reason, "auto: local rank 0 of 1, 2 CUDA devices visible; " + said);
+  EXPECT_EQ(chosen({.device = "cuda:1"}, both), "cuda:1");
+  EXPECT_EQ(refusal({.device = "cuda:0"}, both), "--device cuda:0: " + said);
+  EXPECT_EQ(refusal({.devices = {"cuda:1", "cuda:0"}}, both), "--gpu-devices cuda:0: " + said);
+  EXPECT_EQ(refusal({.device = "cuda", .local_rank = 1, .local_world = 2}, both),
+            "--device cuda: 2 ranks are on this host, but 2 CUDA devices are visible to this "
+            "process, and " +
+                said +
+                "; start fewer ranks, have the scheduler assign each its own, or give --device "
+                "cpu");
+  EXPECT_EQ(chosen({.device = "cuda", .local_rank = 1, .local_world = 2}, both,
+                   {{"ENGINE_ALLOW_SHARED_GPU", "1"}}),
+            "cuda:1");
+  const Visible middle(3, {{1, "GPU 1 (Tesla T4, compute capability 7.5)"}});
+  EXPECT_EQ(chosen({.device = "cuda", .local_rank = 1, .local_world = 2}, middle), "cuda:2");
+  EXPECT_EQ(choose({}, middle).reason,
+            "auto: local rank 0 of 1, 3 CUDA devices visible; GPU 1 (Tesla T4, compute capability "
+            "7.5) is not used: kernels need 8.0; --gpu-devices 0,2 uses all");
+  EXPECT_EQ(base::cuda::unused_text({{0, "GPU 0 (a)"}, {2, "GPU 2 (b)"}}),
+            "GPU 0 (a), GPU 2 (b) are not used: kernels need 8.0");
+  EXPECT_EQ(base::cuda::unused_text({}), "");
 }
 
 // --- ranks that would share a device
@@ -315,6 +350,53 @@ TEST(Programs, ListTheDevicesOrSayWhyThereIsNone) {
     EXPECT_NE(some.out.find("cuda:1 emulated GPU"), std::string::npos) << some.out;
     EXPECT_EQ(some.out.find("cuda:2"), std::string::npos) << some.out;
   }
+}
+
+// The device of a run of one step, or why there is none.
+test_support::CommandResult step_on(const std::string& device, const std::string& capabilities) {
+  return test_support::run_command(
+      {test_support::engine_binary(), "train", "--model", "mlp", "--dataset", "synthetic",
+       "--synthetic-size", "16", "--batch-size", "8", "--steps", "1", "--device", device},
+      {{"ENGINE_EMULATED_GPUS", "2"}, {"ENGINE_EMULATED_COMPUTE", capabilities}}, 60'000);
+}
+
+TEST(Programs, UseNoDeviceThatIsTooOld) {
+  if (!engine::cuda::missing().empty() ||
+      !engine::cuda::device_info(0).name.starts_with("emulated"))
+    GTEST_SKIP() << "no stand-in for a GPU";
+  const auto expect_said = [](const test_support::CommandResult& result, int exit_code,
+                              const std::string& text) {
+    EXPECT_EQ(result.exit_code, exit_code) << result.out << result.err;
+    EXPECT_NE((result.out + result.err).find(text), std::string::npos) << result.out << result.err;
+  };
+  const std::string first =
+                        "GPU 0 (emulated GPU, compute capability 7.5) is not used: kernels need "
+                        "8.0",
+                    none =
+                        "GPU 0 (emulated GPU, compute capability 7.5), GPU 1 (emulated GPU, "
+                        "compute capability 7.5) are not used: kernels need 8.0";
+  expect_said(step_on("auto", "7.5"), 0, "on cpu (");
+  expect_said(step_on("auto", "7.5"), 0, "auto: " + none);
+  expect_said(step_on("cuda", "7.5"), 78, "--device cuda: " + none + "; give --device cpu\n");
+  expect_said(step_on("cuda:0", "7.5"), 78, "--device cuda:0: " + none + "; give --device cpu\n");
+  expect_said(step_on("auto", "7.5,8.0"), 0, "cuda:1 (emulated GPU, sm_80; auto: ");
+  expect_said(step_on("auto", "7.5,8.0"), 0, "2 CUDA devices visible; " + first);
+  expect_said(step_on("cuda", "7.5,8.0"), 0, "cuda:1 (emulated GPU, sm_80");
+  expect_said(step_on("cuda:0", "7.5,8.0"), 78, "--device cuda:0: " + first + "\n");
+
+  const auto with = [](const std::string& capabilities, std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), test_support::engine_binary());
+    return test_support::run_command(
+        arguments, {{"ENGINE_EMULATED_GPUS", "2"}, {"ENGINE_EMULATED_COMPUTE", capabilities}},
+        60'000);
+  };
+  expect_said(with("7.5", {"env"}), 0, none);
+  expect_said(with("7.5,8.0", {"env"}), 0,
+              "cuda:0 emulated GPU, 4.0 GiB, compute capability 7.5, 4 processors, not used\n");
+  const std::vector<std::string> bench{"bench",        "kernels",  "--op",
+                                       "relu_forward", "--device", "cuda:0"};
+  expect_said(with("7.5", bench), 2, "--device cuda:0: " + none);
+  expect_said(with("7.5,8.0", bench), 2, "--device cuda:0: " + first);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "tools/bench/comm/bench_comm_device.h"
 
 #include "backends/backend_error.h"
+#include "io/gpu/usable_devices.h"
 
 namespace tools {
 namespace {
@@ -35,7 +36,10 @@ std::unique_ptr<backends::DeviceCommunicator> make_device_lane(backends::Group& 
     why = missing.empty() ? "rank " + std::to_string(lacking) + " has no CUDA device" : missing;
     return nullptr;
   }
-  engine::cuda::use_device(place_on_host(group) % engine::cuda::device_count());
+  const std::vector<int> devices =
+      base::cuda::used_devices(engine::cuda::device_count(), base::cuda::unused_devices());
+  engine::cuda::use_device(
+      devices[static_cast<std::size_t>(place_on_host(group)) % devices.size()]);
   try {
     return group.make_device_communicator({.backend = backend, .members = members});
   } catch (const backends::ConfigurationError& error) {
