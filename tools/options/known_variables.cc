@@ -27,7 +27,7 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_CUDA_SYNC",           // wait for each kernel
     "ENGINE_EMULATED_GPUS",       // devices of the emulated GPU
     "ENGINE_EMULATED_ORDER",      // and the order of its threads
-    "ENGINE_EMULATED_CAPTURE",    // off: captures fail
+    "ENGINE_EMULATED_CAPTURE",    // off, no-fills: captures fail
     "ENGINE_EMULATED_COMPUTE",    // compute capabilities of these devices
     "ENGINE_BINARY",              // of tests and scripts: the program
     "ENGINE_PEERS",               // scripts that compare with PyTorch

@@ -306,16 +306,15 @@ class Work final : public StepWork, private StateHome {
     cuda::StepGraph::begin_capture(stream_.handle());
     try {
       issue();
+      captured.graph = cuda::StepGraph::end_capture(stream_.handle());
+      captured.count = count;
+    } catch (const cuda::CudaError& failed) {  // at a call or at the end: nothing has run yet
+      cuda::StepGraph::drop_capture(stream_.handle());
+      if (sum_ != nullptr) throw;  // the other ranks' graphs hold a call of this one's
+      why_straight_ = std::string("the capture failed, ") + failed.what();
     } catch (...) {
       cuda::StepGraph::drop_capture(stream_.handle());
       throw;
-    }
-    try {
-      captured.graph = cuda::StepGraph::end_capture(stream_.handle());
-      captured.count = count;
-    } catch (const cuda::CudaError& failed) {
-      if (sum_ != nullptr) throw;  // the other ranks' graphs hold a call of this one's
-      why_straight_ = std::string("the capture failed, ") + failed.what();
     }
   }
 

@@ -5,7 +5,8 @@
 // device work, freshly allocated memory is all ones (NaN), and pages around each allocation are
 // never mapped. ENGINE_EMULATED_GPUS sets the number of devices, 1 by default, each of 4 GiB;
 // ENGINE_EMULATED_COMPUTE their compute capabilities, 8.0 by default: "7.5,9.0", the last of
-// which holds for all that follow. With ENGINE_EMULATED_CAPTURE=off every capture fails at its end.
+// which holds for all that follow. With ENGINE_EMULATED_CAPTURE=off every capture fails at its end,
+// with ENGINE_EMULATED_CAPTURE=no-fills at a fill (cudaMemsetAsync) in it.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -36,6 +37,7 @@ using Work = std::function<bool()>;
 struct EmulatedGraph {
   std::vector<Work> work;
   std::vector<EmulatedStream*> streams;  // that take part in the capture
+  bool valid = true;                     // until a call in the capture fails
 };
 
 struct EmulatedStream {
@@ -94,6 +96,11 @@ cudaError_t fail(cudaError_t code) {
 int device_count() {
   const char* text = std::getenv("ENGINE_EMULATED_GPUS");
   return text == nullptr ? 1 : std::atoi(text);
+}
+
+std::string capture_mode() {
+  const char* text = std::getenv("ENGINE_EMULATED_CAPTURE");
+  return text == nullptr ? "" : text;
 }
 
 // Ten times the compute capability.
@@ -436,6 +443,10 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  if (stream_of(stream).capture && capture_mode() == "no-fills") {
+    stream_of(stream).capture->valid = false;
+    return fail(cudaErrorStreamCaptureUnsupported);
+  }
   issue(stream_of(stream), [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
@@ -542,9 +553,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   for (EmulatedStream* each : made->streams) each->capture = nullptr;
   s.captures_itself = false;
   --captures;
-  if (const char* text = std::getenv("ENGINE_EMULATED_CAPTURE"); text && text == std::string("off"))
-    return fail(cudaErrorStreamCaptureUnsupported);
-  *graph = new EmulatedGraph{made->work, {}};
+  if (!made->valid) return fail(cudaErrorStreamCaptureInvalidated);
+  if (capture_mode() == "off") return fail(cudaErrorStreamCaptureUnsupported);
+  *graph = new EmulatedGraph{made->work, {}, true};
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {

@@ -82,6 +82,42 @@ TEST_F(CudaProgram, RanksOverNcclEndBitIdentical) {
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
 }
 
+TEST_F(CudaProgram, AFailedCaptureIsSaidAndTheSameStepsAreLaunched) {
+  if (!engine::cuda::device_info(0).name.starts_with("emulated"))
+    GTEST_SKIP() << "captures of a GPU do not fail on demand";
+  const TemporaryDirectory folder;
+  const auto run = [&](const std::string& name, const char* capture,
+                       const std::vector<std::string>& more) {
+    setenv("ENGINE_EMULATED_CAPTURE", capture, 1);
+    std::vector<std::string> options{"--device", "cuda"};
+    options.insert(options.end(), more.begin(), more.end());
+    const CommandResult result = train(folder / name, options);
+    unsetenv("ENGINE_EMULATED_CAPTURE");
+    return result;
+  };
+  const CommandResult captured = run("captured", "on", {});
+  ASSERT_EQ(captured.exit_code, 0) << captured.out << captured.err;
+  EXPECT_NE(captured.out.find("Steps on the device: captured"), std::string::npos) << captured.out;
+  for (const auto& [mode, call] : {std::pair{"off", "cudaStreamEndCapture"},  // at its end
+                                   {"no-fills", "cudaMemsetAsync"}}) {        // within it
+    const CommandResult failed = run(mode, mode, {});
+    ASSERT_EQ(failed.exit_code, 0) << failed.out << failed.err;
+    EXPECT_NE(failed.out.find("Steps on the device: not captured: the capture failed, " +
+                              std::string(call) + ": "),
+              std::string::npos)
+        << failed.out;
+    const CommandResult same =
+        verify(rank_model(folder / "captured", 0), rank_model(folder / mode, 0));
+    EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
+  }
+
+  // Where ranks are joined by NCCL the others' graphs hold a call of this one's.
+  const CommandResult joined =
+      run("joined", "off", {"--backend", "nccl", "--spawn", "2", "--timeout", "20"});
+  EXPECT_NE(joined.exit_code, 0) << joined.out;
+  EXPECT_NE(joined.err.find("cudaStreamEndCapture: "), std::string::npos) << joined.err;
+}
+
 // Of 13 samples one rank has 5 and two have 4, each in its turn: no step may be a graph on some
 // ranks only.
 TEST_F(CudaProgram, RanksWithUnequalSharesAverageOverNccl) {
