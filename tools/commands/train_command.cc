@@ -157,6 +157,24 @@ class OutputWatch : public engine::TrainObserver {
   bool told_ = false;
 };
 
+// The line that a run starts with says that steps will be captured; whether they can be is seen
+// some steps later.
+class CaptureWatch : public engine::TrainObserver {
+ public:
+  explicit CaptureWatch(const TrainSession& session) : session_(session) {}
+  void on_step(const engine::TrainProgress&) override {
+    if (told_) return;
+    const std::string line = session_.graph_line();
+    if (!line.starts_with("not captured: the capture failed")) return;
+    told_ = true;
+    print_notice("warning: steps on the device are " + line);
+  }
+
+ private:
+  const TrainSession& session_;
+  bool told_ = false;
+};
+
 bool prints_lines(const tools::RunConfig& config, int rank) {
   return config.log_all_ranks ||
          std::ranges::find(config.log_ranks, rank) != config.log_ranks.end();
@@ -206,6 +224,8 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
   if (root) {
     session.add_observer(std::make_unique<OutputWatch>(run.folder()));
     session.add_observer(std::make_unique<FolderWatch>(run));
+    if (!session.graph_line().empty())
+      session.add_observer(std::make_unique<CaptureWatch>(session));
   }
   if (root || speaks)
     session.add_observer(make_console_observer(
