@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks README.md and docs/: links lead somewhere, docs/index.md has every page, and README.md shows what quickstart.sh runs.
+"""Checks README.md and docs/: links lead somewhere, docs/index.md has every page, README.md shows what quickstart.sh runs, and the
+version of names to be typed (packages, images) is that of project().
 
 Usage: tests/scripts/doc_pages_test.py [ROOT]     prints one line a fault; exits with 1 if there is any
 """
@@ -56,5 +57,15 @@ else:
     if shown + "\n" not in (root / "README.md").read_text():
         faults.append(f"README.md: does not show what tools/quickstart.sh runs: {shown}")
 
-print("\n".join(faults) if faults else f"{len(pages)} pages, {links} links")
+version = re.search(r"^project\(engine VERSION ([0-9.]+)", (root / "CMakeLists.txt").read_text(), flags=re.M)[1]
+versions = 0
+for page in [root / "docs/installing.md", *sorted(root.glob("docs/examples/kubernetes/*.yaml"))]:
+    typed = re.findall(r"(\bengine[\w-]*[:_-]|\*_)(\d+\.\d+\.\d+)", page.read_text())
+    versions += len(typed)
+    name = page.relative_to(root)
+    faults += [f"{name}: {before}{found}, but project() has {version}" for before, found in typed if found != version]
+    if not typed:
+        faults.append(f"{name}: no version found: this test reads it wrongly")
+
+print("\n".join(faults) if faults else f"{len(pages)} pages, {links} links, {versions} versions")
 sys.exit(1 if faults else 0)
