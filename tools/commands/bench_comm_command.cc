@@ -185,8 +185,11 @@ void add_flags(CLI::App& app, CommFlags& flags) {
       ->check(CLI::IsMember(ops))
       ->capture_default_str();
   app.add_option("--sizes", flags.sizes, "bytes: MIN:MAX:FACTOR, or a list as 8,4K,1M")
+      ->type_name("LIST")
       ->capture_default_str();
-  app.add_option("--dtype", flags.dtype, "f32, f64, f16, bf16, i64 or u8")->capture_default_str();
+  app.add_option("--dtype", flags.dtype, "f32, f64, f16, bf16, i64 or u8")
+      ->type_name("NAME")
+      ->capture_default_str();
   app.add_option(
          "--backends", flags.backends,
          "comma-separated, measured in turn; all: those that can connect the ranks; nccl, staged, "

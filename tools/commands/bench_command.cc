@@ -128,8 +128,7 @@ int bench_command(const Arguments& arguments) {
       "numbers of ranks and backends), demos (one "
       "process, several devices, several processes, both), comm (collectives), kernels (single "
       "operators), save (snapshots), io (data and snapshots, beside the disk), verify (comparing "
-      "files). engine bench WHAT "
-      "--help",
+      "files). The options of each: engine bench WHAT --help.",
       "engine bench");
   std::string word;
   app.add_option("WHAT", word, "what to measure")

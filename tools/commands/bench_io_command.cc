@@ -164,6 +164,7 @@ int bench_io_command(const Arguments& arguments) {
        "crop-padding", "cutout-size", "batch-size", "workers", "prefetch", "seed"});
   app.add_option("--dir", flags.directory,
                  "where snapshots are written, in a folder that is removed afterwards")
+      ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--rounds", flags.rounds, "of one measurement each")
       ->check(CLI::Range(1, 10'000))

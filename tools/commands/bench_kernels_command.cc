@@ -88,18 +88,24 @@ void add_options(CLI::App& app, KernelFlags& flags) {
       ->check(CLI::IsMember({"models", "gemm", "conv"}))
       ->capture_default_str();
   app.add_option("--sizes", flags.sides, "sides of the squares of --set gemm: 512,1024")
+      ->type_name("LIST")
       ->delimiter(',')
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--op", flags.ops,
-                 "only operators whose name contains one of these: dense,conv2d_forward");
-  app.add_option("--model", flags.models, "only shapes of these models: convnet,gpt-nano");
-  app.add_option("--shape", flags.shape, "only shapes whose text contains this: 32x32x64");
+                 "only operators whose name contains one of these: dense,conv2d_forward")
+      ->type_name("LIST");
+  app.add_option("--model", flags.models, "only shapes of these models: convnet,gpt-nano")
+      ->type_name("LIST");
+  app.add_option("--shape", flags.shape, "only shapes whose text contains this: 32x32x64")
+      ->type_name("PART");
   app.add_flag("--list", flags.list, "list what would be measured and exit");
   app.add_flag("--cuts", flags.cuts,
                "on a CUDA device: dense layers and convolutions with each tile and number of "
                "parts, as CSV");
-  app.add_option("--device", flags.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app.add_option("--device", flags.device, "where to compute")
+      ->type_name("cpu|cuda|cuda:N")
+      ->capture_default_str();
   app.add_option("--amp", flags.amp,
                  "on a CUDA device: off, tf32, O1 (products in f16), O2 (f16), bf16")
       ->check(CLI::IsMember({"off", "tf32", "O1", "O2", "bf16"}))

@@ -61,8 +61,11 @@ int bench_save_command(const Arguments& arguments) {
       "write and fsync of the same bytes.",
       "engine bench save");
   SaveFlags flags;
-  app.add_option("--model", flags.model, "a built-in model")->capture_default_str();
+  app.add_option("--model", flags.model, "a built-in model")
+      ->type_name("NAME")
+      ->capture_default_str();
   app.add_option("--dir", flags.directory, "where to write, in a folder that is removed afterwards")
+      ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--rounds", flags.rounds, "of one measurement each")
       ->check(CLI::PositiveNumber)

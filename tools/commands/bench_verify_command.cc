@@ -132,6 +132,7 @@ int bench_verify_command(const Arguments& arguments) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--dir", flags.directory, "where to write, in a folder that is removed afterwards")
+      ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--rounds", flags.rounds, "of one measurement each")
       ->check(CLI::Range(1, 10'000))

@@ -248,7 +248,7 @@ int export_command(const Arguments& arguments) {
       "Integer buffers (num_batches_tracked) keep their type. An existing file is replaced "
       "atomically.\n"
       "ONNX (operator set 17, f32): images are [batch, channels, height, width], tokens int64 "
-      "[batch, positions]; the\nresult is `logits`. --model, --dataset and the options below "
+      "[batch, positions]; the result is `logits`. --model, --dataset and the options below "
       "are for ONNX, where a file does not say them.");
   if (!parse(app, arguments)) return kExitOk;
   o.format = format_of(o);

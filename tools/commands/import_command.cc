@@ -86,7 +86,7 @@ int import_command(const Arguments& arguments) {
   add_table_options(app, values, saved_options());
   app.footer(
       "--model is required. Names, shapes and number of the arrays must match the model, with its "
-      "default input size or,\nwith --dataset, that of the data set. Buffers may be missing; f16, "
+      "default input size or, with --dataset, that of the data set. Buffers may be missing; f16, "
       "bf16, f32 and f64 are converted.");
   if (!parse(app, arguments)) return kExitOk;
   const auto model = values.find("model");

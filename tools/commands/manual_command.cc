@@ -33,7 +33,7 @@ int manual_command(const Arguments& arguments) {
   app.add_flag("--layers", layers,
                "instead: print the table of the layers of TOML models, as docs/toml.md has it")
       ->excludes(dir);
-  app.add_option("--date", date, "the date in the pages [today]")->type_name("YYYY-MM-DD");
+  app.add_option("--date", date, "the date in the pages (default: today)")->type_name("YYYY-MM-DD");
   if (!parse(app, arguments)) return kExitOk;
   if (layers) {
     std::fputs(models::layer_kinds_table().c_str(), stdout);

@@ -207,7 +207,7 @@ int report_command(const Arguments& arguments) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1000}))
       ->capture_default_str();
   add_table_options(app, o.values, {"data-dir", "annotations", "device", "threads"});
-  app.footer("Example: engine report runs/a runs/b -o report.html");
+  app.footer("Example:\n  engine report runs/a runs/b -o report.html");
   if (!parse(app, arguments)) return kExitOk;
   if (o.watch) {
     serve(o);

@@ -95,7 +95,7 @@ int sample_command(const Arguments& arguments) {
   app.add_option("--prompt", o.prompt,
                  "the text to continue; its characters must occur in the training text")
       ->required()
-      ->type_name("TEXT");
+      ->type_name("PROMPT");
   app.add_option("-n,--count", o.count, "characters to add")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))

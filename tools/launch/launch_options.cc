@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kExamples =
     "COMMAND is a command of this program (train ...) or any other program. Options may also be "
-    "set as ENGINE_NAME or PET_NAME in the\nenvironment, and be spelled with _.\n"
+    "set as ENGINE_NAME or PET_NAME in the environment, and be spelled with _.\n"
     "Examples:\n"
     "  engine launch --nproc-per-node 2 train --model convnet --dataset glyphs --save-dir run\n"
     "  engine launch --nproc-per-node 4 --max-restarts 3 train --model mlp --dataset mnist "
@@ -45,23 +45,24 @@ struct TextOption {
 };
 constexpr TextOption kTextOptions[] = {
     {"nnodes", "--nnodes", "N|MIN:MAX", "job",
-     "nodes of the job; MIN:MAX: nodes and ranks may come and go [1]"},
+     "nodes of the job; MIN:MAX: nodes and ranks may come and go (default: 1)"},
     {"nproc-per-node", "--nproc-per-node", "N|gpu|cpu|auto", "job",
      "workers per node; gpu, cpu: one per visible GPU or core; auto: gpu if there is one, "
-     "else cpu [1]"},
+     "else cpu (default: 1)"},
     {"node-rank", "--node-rank", "R", "job", "number of this node, from 0"},
     {"max-restarts", "--max-restarts", "K", "job",
-     "restart all workers after a failure, at most K times [0]; train then goes on from its "
-     "snapshots"},
+     "restart all workers after a failure, at most K times; train then goes on from its "
+     "snapshots (default: 0)"},
     {"respawn-pause", "--respawn-pause", "S", "job",
-     "the longest pause of --respawn in seconds; the first is 0.25 [32]"},
+     "the longest pause of --respawn in seconds; the first is 0.25 (default: 32)"},
     {"hosts", "--hosts", "A,B", "job",
      "start the launcher on each of these hosts over ssh; node ranks follow this order"},
     {"hostfile", "--hostfile", "FILE", "job",
      "the same from a file: one host per line, as 'name' or 'name slots=N'"},
-    {"master-addr", "--master-addr", "A", "rendezvous", "host of rank 0 [127.0.0.1 with one node]"},
+    {"master-addr", "--master-addr", "A", "rendezvous",
+     "host of rank 0 (default: 127.0.0.1 with one node)"},
     {"master-port", "--master-port", "P", "rendezvous",
-     "port of rank 0; 0: any free one [0 with one node, else 29500]"},
+     "port of rank 0; 0: any free one (default: 0 with one node, else 29500)"},
     {"rdzv-id", "--rdzv-id", "ID", "rendezvous", "name of the job, the same on all nodes"},
     {"rdzv-endpoint", "--rdzv-endpoint", "H:P|file:///P", "rendezvous",
      "rendezvous address: host and port, or a shared file"},
@@ -71,11 +72,11 @@ constexpr TextOption kTextOptions[] = {
      "streams written to files only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:1,1:3"},
     {"tee", "-t,--tee", "S", "output", "streams written to files and shown"},
     {"log-dir", "--log-dir", "DIR", "output",
-     "files DIR/ID/ATTEMPT/RANK/{stdout,stderr,error.json} [launch-logs]; alone: -t 3"},
+     "files DIR/ID/ATTEMPT/RANK/{stdout,stderr,error.json}; alone: -t 3 (default: launch-logs)"},
     {"local-ranks-filter", "--local-ranks-filter", "LIST", "output",
      "show only these local ranks: 0,2-3"},
     {"monitor-interval", "--monitor-interval", "S", "output",
-     "accepted for torchrun's sake: exits are noticed immediately [0.1]"},
+     "accepted for torchrun's sake: exits are noticed immediately (default: 0.1)"},
     {"directory", "--directory", "DIR", "", ""},  // hidden: from a launch to those on other hosts
 };
 
@@ -89,7 +90,7 @@ constexpr std::pair<const char*, const char*> kForeignOptions[] = {
     {"--start-method", "workers are always separate processes"},
     {"--local-addr", "use --master-addr, or the command's --iface"},
     {"--event-log-handler", "events are printed on stderr"},
-    {"--numa-binding", "workers are not bound to cores"},
+    {"--numa-binding", "use the command's own --bind"},
 };
 
 std::string hyphens(std::string name) {

@@ -21,12 +21,12 @@ namespace {
 
 constexpr std::size_t kMostShownAtOnce = 40;  // options of a command
 
+// Of the table of options; what is a command's own is always shown.
 constexpr std::string_view kCommon[] = {
-    "config",  "dry-run",    "lr-find",   "model",    "dataset",     "data-dir",
-    "epochs",  "batch-size", "optimizer", "lr",       "lr-schedule", "weight-decay",
-    "augment", "seed",       "spawn",     "backend",  "sync",        "sync-every",
-    "elastic", "device",     "amp",       "threads",  "save-dir",    "save-every",
-    "resume",  "eval-every", "log-every", "keep-best"};
+    "model",       "dataset",      "data-dir",  "epochs",   "batch-size", "optimizer", "lr",
+    "lr-schedule", "weight-decay", "augment",   "seed",     "spawn",      "backend",   "sync",
+    "sync-every",  "elastic",      "device",    "amp",      "threads",    "save-dir",  "save-every",
+    "resume",      "eval-every",   "log-every", "keep-best"};
 
 struct Heading {
   std::string_view group, text;
@@ -41,7 +41,10 @@ constexpr Heading kHeadings[] = {{"config", "Configuration file"},
                                  {"optimizer", "Optimizer and learning rate"},
                                  {"state", "Saving and resuming"},
                                  {"report", "Evaluation and reports"},
-                                 {"preempt", "Preemption"}};
+                                 {"preempt", "Preemption"},
+                                 {"job", "Nodes and workers"},
+                                 {"rendezvous", "How the nodes meet"},
+                                 {"output", "Output of the workers"}};
 
 std::string heading_of(const std::string& group) {
   const auto found = std::ranges::find(kHeadings, group, &Heading::group);
@@ -226,6 +229,19 @@ const OptionSpec* row_of(const OptionShape& option) {
   return row != nullptr && option.group == row->group ? row : nullptr;
 }
 
+std::string value_of(const OptionShape& option) {
+  const OptionSpec* row = row_of(option);
+  return row != nullptr ? row->metavar : option.value;
+}
+
+// A long list of choices is told with the description.
+bool has_long_list(const OptionShape& option) {
+  const OptionSpec* row = row_of(option);
+  const bool is_choice =
+      row != nullptr ? row->type == OptionSpec::Type::kChoice : !option.choices.empty();
+  return is_choice && value_of(option).size() > 24;
+}
+
 // "-n, --lines N", "--[no-]shuffle", "--elastic [MIN:MAX]", "FILE..."
 std::string synopsis(const OptionShape& option) {
   if (option.positional) return option.names.front();
@@ -235,22 +251,19 @@ std::string synopsis(const OptionShape& option) {
     if (!name.starts_with("--")) text += name + ", ";
   if (row != nullptr && row->type == OptionSpec::Type::kFlag) return text + "--[no-]" + row->name;
   text += "--" + name_of(option);
-  std::string value = row != nullptr ? row->metavar : option.value;
-  // A long list of choices is told with the description.
-  if (row != nullptr && row->type == OptionSpec::Type::kChoice && value.size() > 24) value = "NAME";
+  const std::string value = has_long_list(option) ? "NAME" : value_of(option);
   return value.empty() ? text : text + " " + value;
 }
 
 std::string description(const OptionShape& option) {
   const OptionSpec* row = row_of(option);
-  std::string text = option.help;
+  std::string text = row != nullptr ? row->help : option.help;
+  if (has_long_list(option))
+    text += "; one of " + base::join_text(base::split_text(value_of(option), '|'));
   if (row == nullptr) {
     if (!option.default_value.empty()) text += " (default: " + option.default_value + ")";
     return text;
   }
-  text = row->help;
-  if (row->type == OptionSpec::Type::kChoice && std::string_view(row->metavar).size() > 24)
-    text += "; one of " + base::join_text(base::split_text(row->metavar, '|'));
   const std::string_view unset = row->default_value;
   const bool is_told = text.find("(default") != std::string::npos;
   if (is_told || unset.empty()) return text;
@@ -264,7 +277,7 @@ std::string wrapped(std::string head, const std::string& text, std::size_t inden
                     std::size_t width) {
   std::string out, line = std::move(head);
   bool is_empty = true;
-  if (line.size() + 2 > indent) {
+  if (!line.empty() && line.size() + 2 > indent) {
     out += line + "\n";
     line.assign(indent, ' ');
   } else {
@@ -282,16 +295,25 @@ std::string wrapped(std::string head, const std::string& text, std::size_t inden
   return out + line + "\n";
 }
 
-constexpr std::size_t kColumn = 28;  // where descriptions begin
-
-std::string line_of(const OptionShape& option, std::size_t width) {
-  return wrapped("  " + synopsis(option), description(option), kColumn, width);
+// Where descriptions begin: beside the options, or below them where that leaves no room.
+std::size_t column(std::size_t width) {
+  constexpr std::size_t kBeside = 28, kBelow = 6, kRoom = 32;
+  return width < kBeside + kRoom ? kBelow : kBeside;
 }
 
+std::string line_of(const OptionShape& option, std::size_t width) {
+  return wrapped("  " + synopsis(option), description(option), column(width), width);
+}
+
+bool is_own(const OptionShape& option) { return row_of(option) == nullptr; }
+
+// The command's own, then those that it shares with others.
 std::vector<std::string> groups_of(const CommandShape& command) {
   std::vector<std::string> groups;
-  for (const OptionShape& option : command.options)
-    if (std::ranges::find(groups, option.group) == groups.end()) groups.push_back(option.group);
+  for (const bool own : {true, false})
+    for (const OptionShape& option : command.options)
+      if (is_own(option) == own && std::ranges::find(groups, option.group) == groups.end())
+        groups.push_back(option.group);
   return groups;
 }
 
@@ -307,12 +329,12 @@ std::string grouped(const CommandShape& command, const std::vector<std::string>&
   return text;
 }
 
-std::string usage(const CommandShape& command) {
+std::string usage(const CommandShape& command, std::size_t width) {
   std::string line = "Usage: " + command.name;
   if (!command.options.empty()) line += " [OPTIONS]";
   for (const OptionShape& option : command.options)
     if (option.positional) line += " " + option.names.front();
-  return line + "\n";
+  return wrapped("", line, 0, width);
 }
 
 std::string example_line(const std::string& example) {
@@ -327,34 +349,41 @@ std::string details(const OptionShape& option, std::size_t width) {
   const OptionSpec* row = row_of(option);
   if (row == nullptr) return text;
   const std::string name = row->name;
+  const std::size_t indent = std::min<std::size_t>(column(width), 17);
   if (row->type == OptionSpec::Type::kChoice)
-    text +=
-        wrapped("    choices:", base::join_text(base::split_text(row->metavar, '|')), 17, width);
+    text += wrapped("    choices:", base::join_text(base::split_text(row->metavar, '|')), indent,
+                    width);
   text += wrapped("    elsewhere:",
                   environment_name(name) + " in the environment, " + name + " in table [" +
                       row->group + "] of a configuration file",
-                  17, width);
+                  indent, width);
   if (row->agreement == OptionSpec::Agreement::kEqual)
-    text += wrapped("    ranks:", "must have the same value", 17, width);
+    text += wrapped("    ranks:", "must have the same value", indent, width);
   if (const std::string example = option_example(name); !example.empty())
     text += "    example:     " + example_line(example) + "\n";  // to be copied
   if (const std::vector<std::string> more = options_requiring(name); !more.empty())
-    text += wrapped("    with it:", "--" + base::join_text(more, ", --"), 17, width);
+    text += wrapped("    with it:", "--" + base::join_text(more, ", --"), indent, width);
   return text;
 }
 
 std::string common(const CommandShape& command, std::size_t width) {
-  std::string text = "\nThe options that are used most\n";
+  std::vector<std::string> own = groups_of(command);
+  std::erase_if(own, [&](const std::string& group) {
+    return std::ranges::none_of(command.options, [&](const OptionShape& option) {
+      return option.group == group && is_own(option);
+    });
+  });
+  std::string text = grouped(command, own, width) + "\nThe most used of the others\n";
   for (const std::string_view name : kCommon)
     for (const OptionShape& option : command.options)
-      if (name_of(option) == name) text += line_of(option, width);
-  const std::string help = command.name + " --help ";
+      if (name_of(option) == name && !is_own(option)) text += line_of(option, width);
+  const std::string help = "  " + command.name + " --help ";
+  const std::size_t indent = column(width) + 10;
   text += "\nMore\n";
-  text += wrapped("  " + help + "all", "all " + std::to_string(command.options.size()) + " options",
-                  kColumn + 10, width);
-  text += wrapped("  " + help + "GROUP", "one of " + base::join_text(groups_of(command)),
-                  kColumn + 10, width);
-  return text + wrapped("  " + help + "OPTION", "one option, with an example", kColumn + 10, width);
+  text += wrapped(help + "all", "all " + std::to_string(command.options.size()) + " options",
+                  indent, width);
+  text += wrapped(help + "GROUP", "one of " + base::join_text(groups_of(command)), indent, width);
+  return text + wrapped(help + "OPTION", "one option, with an example", indent, width);
 }
 
 }  // namespace
@@ -380,7 +409,7 @@ std::string help_text(const CommandShape& command, const std::string& topic, int
     throw UsageError("no help for '" + topic + "'" + base::did_you_mean(wanted, known) + " (" +
                      command.name + " --help lists options and groups)");
   }
-  std::string text = wrapped("", command.description, 0, width) + "\n" + usage(command);
+  std::string text = wrapped("", command.description, 0, width) + "\n" + usage(command, width);
   const bool at_once = command.options.size() <= kMostShownAtOnce;
   text += at_once || wanted == "all" ? grouped(command, groups, width) : common(command, width);
   if (command.footer.empty()) return text;
@@ -391,7 +420,7 @@ std::string help_text(const CommandShape& command, const std::string& topic, int
 }
 
 int help_width() {
-  constexpr int kUsual = 80, kLeast = 60, kMost = 110;
+  constexpr int kUsual = 80, kLeast = 40, kMost = 110;
   winsize size{};
   int width = kUsual;
   if (const char* columns = std::getenv("COLUMNS"); columns != nullptr && std::atoi(columns) > 0)

@@ -1,5 +1,4 @@
-// The text of --help: wrapped to the terminal, the most used
-// options first.
+// The text of --help: wrapped to the terminal, what is the command's own first.
 #pragma once
 
 #include <string>
@@ -8,8 +7,9 @@
 
 namespace tools {
 
-// `topic`: "" for the options that are used most and a list of the rest, "all", a group's name, or
-// an option's ("lr" or "--lr"). Commands with few options show all of them at once. Lines have at
+// `topic`: "" for the command's own options, those that are used most of the others and a list of
+// the rest, "all", a group's name, or an option's ("lr" or "--lr"). Commands with few options show
+// all of them at once. Lines have at
 // most `width` columns. Throws UsageError for another topic, with the nearest.
 std::string help_text(const CommandShape& command, const std::string& topic, int width);
 
