@@ -7,11 +7,11 @@
 #include <iostream>
 #include <optional>
 #include <regex>
-#include <string_view>
 
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
 #include "tools/options/command_shape.h"
+#include "tools/options/foreign_options.h"
 #include "tools/options/help_text.h"
 #include "tools/report/exit_codes.h"
 
@@ -35,92 +35,13 @@ std::string with_hyphens(const std::string& argument) {
   return result;
 }
 
-// What the same thing is called in torchrun, in PyTorch's examples, Lightning, Keras and Hugging
-// Face's Trainer.
-struct Foreign {
-  std::string_view theirs, ours;
-};
-constexpr Foreign kForeign[] = {
-    {"accelerator", "--device"},
-    {"accum-grad-batches", "--grad-accum"},
-    {"accumulate-grad-batches", "--grad-accum"},
-    {"arch", "--model"},
-    {"architecture", "--model"},
-    {"bf16", "--amp bf16"},
-    {"checkpoint-dir", "--save-dir"},
-    {"ckpt-path", "--resume"},
-    {"data", "--data-dir"},
-    {"data-path", "--data-dir"},
-    {"dataset-path", "--data-dir"},
-    {"default-root-dir", "--save-dir"},
-    {"dist-backend", "--backend"},
-    {"dist-url", "--init-method"},
-    {"eval-steps", "--eval-every Ns, as --eval-every 500s"},
-    {"fp16", "--amp O1"},
-    {"gpu", "--gpu-devices"},
-    {"gpus", "--gpu-devices"},
-    {"gradient-accumulation-steps", "--grad-accum"},
-    {"gradient-clip-val", "--clip-grad"},
-    {"grad-clip", "--clip-grad"},
-    {"init-lr", "--lr"},
-    {"initial-lr", "--lr"},
-    {"learning-rate", "--lr"},
-    {"log-interval", "--log-every"},
-    {"logging-steps", "--log-every"},
-    {"logdir", "--save-dir"},
-    {"lr-scheduler", "--lr-schedule"},
-    {"lr-scheduler-type", "--lr-schedule"},
-    {"lr-step-size", "--lr-step-epochs, with --lr-schedule step"},
-    {"max-epochs", "--epochs"},
-    {"max-grad-norm", "--clip-grad"},
-    {"max-steps", "--steps"},
-    {"milestones", "--lr-step-epochs, with --lr-schedule step"},
-    {"num-epochs", "--epochs"},
-    {"num-train-epochs", "--epochs"},
-    {"num-workers", "--workers"},
-    {"numa-binding", "--bind"},
-    {"out-dir", "--save-dir"},
-    {"output-dir", "--save-dir"},
-    {"patience", "--early-stop"},
-    {"per-device-train-batch-size", "--batch-size-per-device"},
-    {"precision", "--amp"},
-    {"pretrained", "--init-from"},
-    {"print-freq", "--log-every"},
-    {"random-seed", "--seed"},
-    {"resume-from-checkpoint", "--resume"},
-    {"save-steps", "--save-every Ns, as --save-every 500s"},
-    {"save-total-limit", "--keep-last"},
-    {"sync-batchnorm", "--sync-bn"},
-    {"train-batch-size", "--batch-size"},
-    {"val-check-interval", "--eval-every"},
-    {"val-freq", "--eval-every"},
-    {"warmup-steps", "--lr-warmup-steps"},
-    {"wd", "--weight-decay"},
-    {"world", "--world-size"},
-    {"workers-per-gpu", "--workers"},
-    {"nproc-per-node", "--spawn, or engine launch --nproc-per-node"},
-    {"nnodes", "--world-size, or engine launch --nnodes"},
-    {"node-rank", "--rank, or engine launch --node-rank"},
-    {"master-addr", "--init-method tcp://ADDR:PORT, or engine launch --master-addr"},
-    {"master-port", "--init-method tcp://ADDR:PORT, or engine launch --master-port"},
-    {"max-restarts", "an option of engine launch, which starts engine train again"}};
-
-// Whether the option that `text` begins with is one of `app`.
-bool has_option(const CLI::App& app, std::string_view text) {
-  if (!text.starts_with("--")) return true;
-  return app.get_option_no_throw(std::string(text.substr(0, text.find_first_of(" ,")))) != nullptr;
-}
-
 void check_known(const CLI::App& app, const std::string& argument) {
   const std::string name = argument.substr(0, argument.find('='));
   std::vector<std::string> known{"help"};
   for (const CLI::Option* option : app.get_options())
     for (const std::string& l : option->get_lnames()) known.push_back(l);
   if (std::find(known.begin(), known.end(), name.substr(2)) != known.end()) return;
-  std::string hint;
-  const auto foreign = std::ranges::find(kForeign, name.substr(2), &Foreign::theirs);
-  if (foreign != std::end(kForeign) && has_option(app, foreign->ours))
-    hint = ": here it is " + std::string(foreign->ours);
+  std::string hint = foreign_hint(name.substr(2), known);
   if (hint.empty()) hint = base::did_you_mean(name.substr(2), known, "--");
   throw UsageError("unknown option '" + name + "'" + hint + " (" + app.get_name() +
                    " --help all lists all)");
@@ -265,7 +186,7 @@ void add_table_options(CLI::App& app, tools::ConfigValues& values,
           [&values, spec, flag] {
             values[spec.name] = {"true", flag};
           },
-          spec.help + (on ? " [default: on; --no-" + std::string(spec.name) + ": off]" : ""));
+          spec.help + (on ? " (default: on; --no-" + std::string(spec.name) + ": off)" : ""));
       app.add_flag_callback("--no-" + std::string(spec.name),
                             [&values, spec] {
                               values[spec.name] = {"false", "--no-" + std::string(spec.name)};

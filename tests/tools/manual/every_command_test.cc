@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <regex>
+#include <set>
 
 #include "io/base/text_parts.h"
 #include "tools/commands/command.h"
 #include "tools/options/command_shape.h"
+#include "tools/options/foreign_options.h"
 #include "tools/options/help_text.h"
 #include "tools/options/option_table.h"
 
@@ -125,6 +127,50 @@ TEST(EveryHelp, TypesAndDefaultsAreWrittenInOneWay) {
       heading = line;
     }
   }
+}
+
+std::vector<std::string> names_of(const tools::CommandShape& command) {
+  std::vector<std::string> names;
+  for (const tools::OptionShape& option : command.options)
+    for (const std::string& name : option.names)
+      if (name.starts_with("--")) names.push_back(name.substr(2));
+  return names;
+}
+
+const tools::CommandShape& shape_named(const std::vector<tools::CommandShape>& shapes,
+                                       const std::string& name) {
+  return *std::ranges::find(shapes, name, &tools::CommandShape::name);
+}
+
+TEST(ForeignOptions, EachIsAnsweredWithOptionsThatExist) {
+  const std::vector<tools::CommandShape> shapes = all_shapes();
+  const std::vector<std::string> train = names_of(shape_named(shapes, "engine train")),
+                                 launch = names_of(shape_named(shapes, "engine launch"));
+  std::set<std::string_view> seen;
+  for (const tools::ForeignOption& row : tools::foreign_options()) {
+    SCOPED_TRACE(row.theirs);
+    EXPECT_TRUE(seen.insert(row.theirs).second) << "twice";
+    EXPECT_EQ(std::ranges::count(train, row.theirs), 0) << "is an option here";
+    EXPECT_NE(row.instead.empty(), row.ours.empty() && row.launch.empty());
+    EXPECT_TRUE(row.ours.empty() || row.ours.starts_with("--"));
+    static const std::regex option("--([a-z][a-z0-9-]*)");
+    const std::string answer = std::string(row.ours) + " " + std::string(row.instead);
+    for (std::sregex_iterator it(answer.begin(), answer.end(), option), end; it != end; ++it)
+      EXPECT_EQ(std::ranges::count(train, it->str(1)), 1) << it->str();
+    if (!row.launch.empty()) {
+      EXPECT_EQ(std::ranges::count(launch, row.launch.substr(2)), 1) << row.launch;
+    }
+  }
+}
+
+TEST(ForeignOptions, AreAnsweredByEveryCommand) {
+  for (const tools::CommandShape& command : all_shapes())
+    for (const tools::ForeignOption& row : tools::foreign_options()) {
+      const std::string hint = tools::foreign_hint(row.theirs, names_of(command));
+      EXPECT_TRUE(hint.starts_with(": here it is --") || hint.starts_with(": there is none; ") ||
+                  hint.starts_with(": it is an option of engine launch, --"))
+          << command.name << " --" << row.theirs << hint;
+    }
 }
 
 }  // namespace
