@@ -253,7 +253,11 @@ int export_command(const Arguments& arguments) {
   if (!parse(app, arguments)) return kExitOk;
   o.format = format_of(o);
   check_format(o);
-  o.path = snapshot_of(o.path, snapshot_with(o.weights));
+  const std::string given = o.path;
+  const Snapshot wanted = snapshot_with(o.weights);
+  o.path = snapshot_of(given, wanted);
+  if (const std::string taken = taken_snapshot(given, wanted, o.path); !taken.empty())
+    std::fprintf(stderr, "export: %s\n", base::visible_text(taken).c_str());
   if (o.format == "onnx")
     export_onnx(o);
   else

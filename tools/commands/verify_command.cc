@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "io/base/visible_text.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/compare_arrays.h"
 #include "tools/commands/command.h"
@@ -117,6 +118,15 @@ std::vector<std::string> expanded(const std::vector<std::string>& paths) {
   return files;
 }
 
+// Of a run the newest, which is said.
+std::string snapshot_to_compare(const std::string& path, bool quiet) {
+  std::string file = snapshot_of(path, Snapshot::kNewest);
+  if (const std::string taken = taken_snapshot(path, Snapshot::kNewest, file);
+      !taken.empty() && !quiet)
+    std::fprintf(stderr, "verify: %s\n", base::visible_text(taken).c_str());
+  return file;
+}
+
 io::Comparison compare(const std::vector<std::string>& paths, const io::CompareOptions& options) {
   std::vector<std::unique_ptr<io::ArraySource>> files;
   std::vector<io::ArraySource*> views;
@@ -144,7 +154,7 @@ int verify_command(const Arguments& arguments) {
   io::Comparison comparison;
   try {
     o.paths = expanded(o.paths);
-    for (std::string& path : o.paths) path = snapshot_of(path, Snapshot::kNewest);
+    for (std::string& path : o.paths) path = snapshot_to_compare(path, o.quiet);
     comparison = compare(o.paths, o.compare);
   } catch (const std::exception& error) {  // whatever it is: no verdict
     if (!o.quiet) std::fprintf(stderr, "engine: error: %s\n", text_of(error).c_str());

@@ -133,6 +133,13 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
   return newest;
 }
 
+std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::string& file) {
+  if (file == path) return "";
+  const bool best = wanted == Snapshot::kBest && io::find_best_checkpoint(path) == file;
+  return path + ": its " + (best ? "best" : "newest") + " snapshot, " +
+         fs::path(file).filename().string();
+}
+
 void refuse_import(const io::Checkpoint& snapshot, const std::string& path) {
   if (snapshot.global_step == 0 && snapshot.run_id.empty())
     throw io::ConfigError(path + " is an import, which has weights but no run to go on with: " +

@@ -15,6 +15,10 @@ enum class Snapshot { kBest, kNewest };
 // snapshots.
 std::string snapshot_of(const std::string& path, Snapshot wanted);
 
+// "runs/a: its best snapshot, step-00000938.ckpt" where `file` is what snapshot_of() took of a
+// folder; "" where it is `path` itself.
+std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::string& file);
+
 // Throws io::ConfigError for what `engine import` wrote: it is not a run's. `path` stands for it.
 void refuse_import(const io::Checkpoint& snapshot, const std::string& path);
 

@@ -173,8 +173,17 @@ TEST_F(RunFolderCli, AConfigurationReadsBackWhatItPrints) {
 TEST_F(RunFolderCli, CommandsTakeAFolder) {
   ASSERT_EQ(engine(quick_train({"--save-dir", dir()})).exit_code, 0);
   ASSERT_EQ(engine(quick_train({"--save-dir", dir() + "2"})).exit_code, 0);
-  EXPECT_EQ(engine({"verify", dir(), dir() + "2"}).exit_code, 0);
-  EXPECT_EQ(engine({"export", dir(), "-o", folder_ / "a.safetensors"}).exit_code, 0);
+  const CommandResult same = engine({"verify", dir(), dir() + "2"});
+  EXPECT_EQ(same.exit_code, 0);
+  const std::string file = fs::path(io::find_newest_checkpoint(dir(), nullptr)).filename().string();
+  EXPECT_TRUE(same.err.starts_with("verify: " + dir() + ": its newest snapshot, " + file +
+                                   "\nverify: " + dir() + "2: its newest snapshot, " + file + "\n"))
+      << same.err;
+  EXPECT_EQ(engine({"verify", dir(), dir() + "2", "--quiet"}).err, "");
+  const CommandResult exported = engine({"export", dir(), "-o", folder_ / "a.safetensors"});
+  EXPECT_EQ(exported.exit_code, 0);
+  EXPECT_EQ(exported.err, "export: " + dir() + ": its best snapshot, " + file + "\n");
+  EXPECT_EQ(engine({"export", dir() + "/" + file, "-o", folder_ / "a.safetensors"}).err, "");
   const CommandResult shown = engine({"inspect", dir()});
   EXPECT_NE(shown.out.find("started  "), std::string::npos) << shown.out;
   EXPECT_EQ(engine(quick_train({"--init-from", dir()})).exit_code, 0);
