@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -199,6 +200,21 @@ TEST(TraceProgram, HasAllRanksOnOneAxis) {
   for (const auto& [place, list] : spans) expect_nested(list);
   EXPECT_GT(expect_overlap(spans), 6);
   EXPECT_GE(expect_arrows(trace, spans), expect_overlap(spans));
+}
+
+// By check_trace.py, and by Perfetto's trace_processor where PEER_PYTHON (python3) has it.
+TEST(TraceProgram, FollowsTheTraceEventFormat) {
+  const TemporaryDirectory folder;
+  const std::string path = folder / "t.json";
+  const CommandResult run =
+      test_support::engine(two_ranks({"--trace", path, "--eval-every", "3s"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const char* python = std::getenv("PEER_PYTHON");
+  const CommandResult checked = test_support::run_command(
+      {"/usr/bin/env", python == nullptr ? "python3" : python,
+       test_support::source_directory() + "/tests/tools/trace/check_trace.py", path});
+  if (checked.exit_code == 77) GTEST_SKIP() << checked.out;
+  EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
 }
 
 TEST(TraceProgram, OfSomeStepsIsCompressedAndThere) {
