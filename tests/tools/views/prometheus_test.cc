@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -120,6 +121,25 @@ TEST_F(PrometheusTest, ServesWhatTheRunReports) {
   if (checked.exit_code == 77) GTEST_SKIP() << "no promtool (Debian's package prometheus)";
   EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
   EXPECT_EQ(checked.out + checked.err, "");
+}
+
+// By check_openmetrics.py, and by the parser of prometheus_client where PEER_PYTHON (python3) has
+// it.
+TEST_F(PrometheusTest, OpenMetricsFollowTheirRules) {
+  Running running(command({"--prometheus", "0", "--clip-grad", "1"}));
+  const int port = port_of(running);
+  ASSERT_GT(port, 0);
+  page_with(port, "engine_evaluation_loss{split=\"test\",weights=\"model\"}");
+  test_support::write_text(folder_ / "page", get(port, "application/openmetrics-text"));
+  kill(running.pid(), SIGTERM);
+  EXPECT_EQ(running.wait(), 128 + SIGTERM) << running.err();
+  const char* python = std::getenv("PEER_PYTHON");
+  const CommandResult checked = test_support::run_command(
+      {"/usr/bin/env", python == nullptr ? "python3" : python,
+       test_support::source_directory() + "/tests/tools/views/check_openmetrics.py",
+       folder_ / "page"});
+  if (checked.exit_code == 77) GTEST_SKIP() << checked.out;
+  EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
 }
 
 // A scanner that sends garbage, and clients that neither speak nor read: steps go on and the page
