@@ -267,6 +267,7 @@ INSTANTIATE_TEST_SUITE_P(
                     OnnxFamily{"resnet20-cifar", {32, 31, 3}, 10, {1, 3, 8}},
                     OnnxFamily{"resnet56-cifar", {32, 32, 3}, 100, {1, 3}},
                     OnnxFamily{"pyramidnet110", {15, 16, 3}, 10, {1, 3}},
+                    OnnxFamily{"mingpt", {64}, 65, {1, 3}},
                     OnnxFamily{"gpt-nano", {64}, 65, {1, 3}},
                     OnnxFamily{"gpt-mini", {32}, 50, {1, 2}}, OnnxFamily{"gpt2", {16}, 40, {1}},
                     OnnxFamily{"image.toml", {26, 29, 3}, 7, {1, 2, 5}},
