@@ -16,4 +16,5 @@ target_include_directories(engine_mpi PRIVATE "${PROJECT_SOURCE_DIR}")
 target_compile_features(engine_mpi PRIVATE cxx_std_20)
 target_link_libraries(engine_mpi PRIVATE MPI::MPI_CXX)
 set_target_properties(engine_mpi PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tools")
+add_dependencies(engine engine_mpi)  # who builds the program gets it too
 install(TARGETS engine_mpi LIBRARY DESTINATION lib/engine COMPONENT mpi)  # where the program looks

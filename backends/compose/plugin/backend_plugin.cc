@@ -21,6 +21,13 @@ std::vector<std::string> plugin_places(const std::string& name) {
   return {folder / library, folder.parent_path() / "lib" / "engine" / library};
 }
 
+std::string find_plugin(const std::string& name) {
+  std::error_code failure;
+  for (const std::string& place : plugin_places(name))
+    if (std::filesystem::exists(place, failure)) return place;
+  return "";
+}
+
 const Backend& load_backend_plugin(const std::string& path) {
   static std::mutex mutex;
   static std::map<std::string, const Backend*> loaded;

@@ -21,6 +21,7 @@ using BackendPluginEntry = const Backend* (*)(const char* abi);
 // Where a plug-in of this name, libengine_NAME.so, is looked for: beside the program, where a build
 // puts it, and in ../lib/engine, where it is installed.
 std::vector<std::string> plugin_places(const std::string& name);
+std::string find_plugin(const std::string& name);  // the first of them that exists, else ""
 
 // Loads the library on first use and keeps it. Thread-safe. Throws ConfigurationError with the
 // loader's reason.

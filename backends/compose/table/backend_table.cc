@@ -2,12 +2,11 @@
 #include "backends/compose/table/backend_table.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
-#include <system_error>
 
 #include "backends/backend_error.h"
 #include "backends/compose/plugin/backend_plugin.h"
+#include "backends/plugin_info.h"
 #include "backends/transport/gloo/gloo_backend.h"
 #include "backends/transport/nccl/nccl_backend.h"
 #include "backends/transport/shm/shm_backend.h"
@@ -57,13 +56,10 @@ const Backend& find_backend(const std::string& name) {
           " connects threads of one process, not the processes that --spawn N starts");
     return b;
   }
-  const std::vector<std::string> places = plugin_places(name);
-  for (const std::string& place : places) {
-    std::error_code failure;
-    if (std::filesystem::exists(place, failure)) return load_backend_plugin(place);
-  }
+  const BackendInfo plugin = plugin_info(name);
+  if (plugin.usable) return load_backend_plugin(plugin.note);
   throw ConfigurationError("unknown backend \"" + name + "\"; this build has " + usable_names() +
-                           ", and there is no plug-in " + base::join_text(places, " or "));
+                           ", and there is no plug-in " + plugin.note);
 }
 
 const Backend& first_between_hosts() {
@@ -128,6 +124,13 @@ std::vector<BackendInfo> list_backends() {
     list.push_back({b.name, usable, b.reach == Reach::kHosts, note, b.device_memory});
   }
   return list;
+}
+
+BackendInfo plugin_info(const std::string& name) {
+  const std::string file = find_plugin(name);
+  return {.name = name,
+          .usable = !file.empty(),
+          .note = file.empty() ? base::join_text(plugin_places(name), " or ") : file};
 }
 
 void check_backend(const std::string& backend, const std::string& local_stage) {

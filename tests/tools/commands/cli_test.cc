@@ -248,7 +248,7 @@ TEST(Help, ExplainsOneOption) {
 }
 
 TEST(Help, FitsTheTerminal) {
-  for (const int columns : {60, 80, 100}) {
+  for (const int columns : {40, 80, 100}) {
     const CommandResult help =
         engine({"train", "--help", "all"}, {{"COLUMNS", std::to_string(columns)}});
     for (const std::string& line : base::split_text(help.out, '\n')) {
@@ -285,6 +285,13 @@ TEST(Usage, OptionsOfOtherProgramsAreAnsweredWithOurs) {
   expect_last_error(engine(logged_train({"--nproc_per_node", "2"})), 2,
                     {"here it is --spawn, or engine launch --nproc-per-node"});
   expect_last_error(engine(logged_train({"--output-dir", "x"})), 2, {"here it is --save-dir"});
+  expect_last_error(engine(logged_train({"--test-batch-size", "9"})), 2,
+                    {"'--test-batch-size': there is none; evaluation takes 64 samples"});
+  for (const char* command : {"predict", "eval", "launch"})
+    expect_last_error(engine({command, "--learning-rate", "0.1"}), 2,
+                      {"unknown option '--learning-rate': here it is --lr, of engine train"});
+  expect_last_error(engine({"launch", "--num-nodes", "2", "train"}), 2,
+                    {"unknown option '--num-nodes': here it is --nnodes ("});
 }
 
 TEST(Usage, MistakesAreSaidAsSentences) {
@@ -981,6 +988,26 @@ TEST(Env, ASlurmStepInEveryFormat) {
   EXPECT_NE(engine({"env", "--format", "json"}, {{"ENGINE_RANK", "0"}, {"ENGINE_WORLD_SIZE", "1"}})
                 .out.find("\"source\":\"ENGINE_RANK\""),
             std::string::npos);
+}
+
+TEST(Env, SaysWhereTheMpiPluginIsOrWasLookedFor) {
+  const test_support::TemporaryDirectory folder;
+  std::filesystem::create_directories(folder / "bin");
+  std::filesystem::create_directories(folder / "lib/engine");
+  const std::string program = folder / "bin/engine",
+                    place =
+                        std::filesystem::canonical(folder.path()) / "lib/engine/libengine_mpi.so";
+  std::filesystem::copy_file(test_support::engine_binary(), program);
+  const CommandResult none = run_command({program, "env"});
+  EXPECT_NE(none.out.find("backend mpi       plug-in, not found   no /"), std::string::npos)
+      << none.out;
+  EXPECT_NE(none.out.find("bin/libengine_mpi.so or " + place + "\n"), std::string::npos)
+      << none.out;
+  test_support::write_text(place, "");
+  const CommandResult found = run_command({program, "env"});
+  EXPECT_NE(found.out.find("backend mpi       plug-in, found       " + place + "\n"),
+            std::string::npos)
+      << found.out;
 }
 
 TEST(Env, ExpandsHostLists) {
