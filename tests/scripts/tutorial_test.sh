@@ -40,7 +40,7 @@ awk -v elsewhere="$(has onnxruntime, && echo yes)" \
   sed "s/29500/$(port)/g; s/9400/$(port)/g" >commands
 has curl || sed -i '/^until curl/d' commands
 count=$(grep -c '^engine ' commands)
-[ "$count" -ge 19 ] || fail "only $count commands found in docs/tutorial.md"
+[ "$count" -ge 20 ] || fail "only $count commands found in docs/tutorial.md"
 
 # In a process group of its own, so that nothing stays behind; the deadline is that of a machine that does much else.
 set -m
@@ -62,6 +62,7 @@ grep -q '^unnamed.csv,3,' output || fail "no prediction for the third flower"
 [ "$(grep -c '^verify: 0 of [1-9][0-9]* tensors differ$' output)" -eq 2 ] || fail "verify has not found equal models twice"
 grep -q '"event":"end","step":400' runs/stories/metrics.jsonl || fail "runs/stories has not gone on to step 400"
 [ "$(grep -A 1 '^+ engine sample' output | grep -c '^The cat ')" -eq 2 ] || fail "sample has not begun two texts with the prompt"
+grep -q '^beginning.txt,1,t,' output || fail "predict does not complete 'The ca': $(grep '^beginning.txt' output)"
 grep -q 'runs/shapes' report.html || fail "report.html does not name runs/shapes"
 for file in shapes.onnx shapes.safetensors; do
   [ "$(stat -c %s "$file")" -gt 1000000 ] || fail "$file is too small for 269,267 parameters"
