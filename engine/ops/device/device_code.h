@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
+#include <tuple>
 
 #include "engine/core/cuda.h"
 #include "engine/core/dtype.h"
@@ -48,8 +49,20 @@ void launch(const char* name, void (*kernel)(Parameters...), Grid grid, int thre
   const auto code = static_cast<int>(cudaGetLastError());
 #else
   simt::enqueue(stream, [=] {
-    simt::run_grid({grid.x, grid.y, grid.z}, {static_cast<unsigned>(threads), 1, 1}, shared_bytes,
-                   name, [=] { kernel(static_cast<Parameters>(arguments)...); });
+    const simt::Index blocks{grid.x, grid.y, grid.z}, block{static_cast<unsigned>(threads), 1, 1};
+    if (simt::runs_ptx()) {
+      const std::tuple<Parameters...> given(static_cast<Parameters>(arguments)...);
+      std::apply(
+          [&](const Parameters&... each) {
+            simt::run_ptx(reinterpret_cast<const void*>(kernel),
+                          {{&each, sizeof each, alignof(Parameters)}...}, blocks, block,
+                          shared_bytes, name);
+          },
+          given);
+      return;
+    }
+    simt::run_grid(blocks, block, shared_bytes, name,
+                   [=] { kernel(static_cast<Parameters>(arguments)...); });
   });
   constexpr int code = 0;
 #endif

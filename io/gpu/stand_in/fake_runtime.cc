@@ -263,6 +263,12 @@ namespace simt {
 void enqueue(void* stream, std::function<void()> work) {
   issue(stream_of(static_cast<cudaStream_t>(stream)), std::move(work));
 }
+DeviceRange device_range(std::uintptr_t address) {
+  const std::lock_guard lock(machine().mutex);
+  const auto& blocks = machine().device_blocks;
+  const auto found = find_block(blocks, reinterpret_cast<const void*>(address));
+  return found == blocks.end() ? DeviceRange{} : DeviceRange{found->first, found->second.bytes};
+}
 void enqueue_until_done(void* stream, std::function<bool()> work) {
   issue_work(stream_of(static_cast<cudaStream_t>(stream)), std::move(work));
 }

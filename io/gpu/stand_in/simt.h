@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <initializer_list>
 
 namespace simt {
 
@@ -44,6 +46,25 @@ void wait_copies(int pending_groups);
 // barrier that can't be met.
 void run_grid(Index grid, Index block, std::size_t shared_bytes, const char* name,
               const std::function<void()>& thread);
+
+// Whether kernels run as the PTX that nvcc made of them: ENGINE_TEST_PTX names a folder of it
+// (ptx/interpreter.h). The functions above are then not called.
+bool runs_ptx();
+struct Parameter {
+  const void* value;
+  std::size_t bytes, alignment;
+};
+// As run_grid(), with the kernel's entry in the PTX. `kernel` is the address of the same kernel
+// compiled as C++. A kernel that the folder lacks is an error.
+void run_ptx(const void* kernel, std::initializer_list<Parameter> parameters, Index grid,
+             Index block, std::size_t shared_bytes, const char* name);
+
+// The allocation of device memory around an address; no bytes: there is none.
+struct DeviceRange {
+  std::uintptr_t start = 0;
+  std::size_t bytes = 0;
+};
+DeviceRange device_range(std::uintptr_t address);
 
 // Puts work on a stream of the stand-in's (fake_runtime.cc); `stream` is a cudaStream_t.
 void enqueue(void* stream, std::function<void()> work);

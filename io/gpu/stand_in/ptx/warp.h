@@ -1,0 +1,141 @@
+// What runs: a block's warps, each with a register file; and the helpers that instructions are
+// written with.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <random>
+
+#include "io/gpu/stand_in/ptx/program.h"
+#include "io/gpu/stand_in/simt.h"
+
+// A warp's lanes are vectors of the processor's, and fma an instruction. Only what is defined from
+// here on is compiled for it (can_run() asks for it), none of the library's functions, which the
+// linker may merge with those of other files.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC target("avx2,fma")
+#define PTX_NEEDS_AVX2 1
+#endif
+
+namespace ptx {
+
+struct Block;
+
+// Lanes at the same place. Waiting: at an instruction that needs lanes which are elsewhere.
+struct Group {
+  std::uint32_t at;
+  Mask lanes;
+  bool waiting;
+};
+
+// cp.async of a warp: for each lane the copy, and the number of the group that it belongs to.
+struct PendingCopy {
+  Mask lanes;
+  std::uint32_t bytes, instruction;
+  std::uint32_t to[kLanes];  // from the start of shared memory
+  const std::byte* from[kLanes];
+  std::uint8_t valid[kLanes];
+  std::uint32_t group[kLanes];
+};
+
+struct PendingProduct {
+  const Instruction* instruction;
+  std::uint64_t a, b;
+  bool add;
+  std::uint32_t group;
+  std::vector<float> result;                     // as it was when it was issued
+  void (*check)(Warp&, const PendingProduct&);  // that it still is
+};
+
+struct Warp {
+  std::byte* registers = nullptr;
+  Mask mask = 0;  // the lanes that the current instruction is run for
+  Block* block = nullptr;
+  unsigned number = 0;
+
+  Mask alive = 0, active = 0;  // active: of the group that runs
+  std::uint32_t at = 0;        // its place
+  std::vector<Group> others;
+  bool at_barrier = false;
+
+  std::vector<std::unique_ptr<PendingCopy>> copies, spare_copies;
+  std::uint32_t committed[kLanes] = {};
+
+  // wgmma
+  std::vector<PendingProduct> products;
+  std::vector<float> sums;  // what the accumulators of products under way really hold
+  std::uint32_t product_groups = 0;
+  std::uint64_t products_issued = 0;
+  bool fenced = false;
+
+  template <class T>
+  T* reg(std::uint32_t slot) {
+    return reinterpret_cast<T*>(registers + slot);
+  }
+};
+
+struct Block {
+  const Program* program = nullptr;
+  const std::byte* parameters = nullptr;
+  std::byte* shared = nullptr;
+  std::uint32_t shared_bytes = 0;
+  std::vector<simt::DeviceRange>* ranges = nullptr;  // by instruction: where it found its memory
+  std::mt19937 random;
+  bool eager = false;  // copies and products may arrive before they are waited for
+  std::vector<Warp> warps;
+
+  // Shared memory by 16 bytes: the warp (+ 1) that wrote there without a proxy fence since.
+  std::vector<std::uint8_t> unfenced;
+  struct Product {
+    std::uint32_t instruction;
+    std::uint64_t a, b;
+  };
+  std::vector<std::vector<Product>> products;  // by warpgroup, in order of issue
+
+  // Who touched shared memory since the last barrier, by byte: 0 nobody, warp + 1, kMany.
+  static constexpr std::uint8_t kMany = 255;
+  std::vector<std::uint8_t> readers, writers;
+};
+
+// Results of the masked lanes.
+template <class T>
+inline void put(Warp& w, std::uint32_t slot, const T* result) {
+  T* to = w.reg<T>(slot);
+  if (w.mask == kAllLanes) {
+    std::memcpy(to, result, kLanes * sizeof(T));
+    return;
+  }
+  const Mask mask = w.mask;
+  for (unsigned l = 0; l < kLanes; ++l) to[l] = (mask >> l & 1) != 0 ? result[l] : to[l];
+}
+template <class T, class F>
+inline void each_lane(Warp& w, std::uint32_t slot, F f) {
+  alignas(64) T result[kLanes];
+  for (unsigned l = 0; l < kLanes; ++l) result[l] = f(l);
+  put(w, slot, result);
+}
+
+// The bits of a predicate's 32 bytes.
+inline Mask mask_of(const std::uint8_t* predicate) {
+  Mask mask = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    std::uint64_t eight;
+    std::memcpy(&eight, predicate + 8 * i, 8);
+    mask |= static_cast<Mask>((eight * 0x0102040810204080u) >> 56) << (8 * i);
+  }
+  return mask;
+}
+
+// Of `bytes` of shared memory at an address of its space; faults where it is beyond or unaligned.
+std::uint32_t shared_offset(const Block& block, std::uint64_t address, unsigned bytes);
+// The same of global memory.
+std::byte* global_pointer(Warp& w, const Instruction& i, std::uint64_t address, unsigned bytes);
+// Notes accesses of shared memory, and faults where another warp's access is not ordered by a
+// barrier.
+void note_read(Warp& w, std::uint32_t offset, unsigned bytes);
+void note_write(Warp& w, std::uint32_t offset, unsigned bytes);
+
+}  // namespace ptx

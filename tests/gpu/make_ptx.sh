@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Compiles every .cu file to PTX, with the flags of engine/ops/CMakeLists.txt, for tests with ENGINE_TEST_PTX.
+#
+# Usage: tests/gpu/make_ptx.sh ARCHITECTURE FOLDER [FILE.cu ...]
+#   ARCHITECTURE  80 or 90a
+#   FILE.cu       only these
+# A file whose PTX is newer than all of engine/ and io/ is left as it is. nvcc: ENGINE_NVCC, else from the PATH or CUDA_HOME.
+set -euo pipefail
+if [ $# -lt 2 ]; then
+  sed -n '2,/^set /p' "$0" | sed -n 's/^# \{0,1\}//p' >&2
+  exit 2
+fi
+architecture=$1
+mkdir -p "$2"
+folder=$(cd "$2" && pwd)
+shift 2
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+nvcc=${ENGINE_NVCC:-$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nvcc)} || {
+  echo "make_ptx.sh: there is no nvcc" >&2
+  exit 1
+}
+if [ $# -eq 0 ]; then
+  # This test has kernels of its own.
+  set -- engine/ops/*/*_cuda.cu tests/engine/ops/device/tensor_core_cuda_test.cc
+fi
+newest=$(find engine/ops engine/core io/gpu io/base -name '*.h' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2-)
+
+make_one() {
+  local source=$1 to flags=()
+  to=$folder/$(basename "${source%.*}").ptx
+  [ "$to" -nt "$source" ] && [ "$to" -nt "$newest" ] && return
+  case $source in
+    *optimizer_step_cuda.cu) flags+=(--fmad=false) ;;
+    *.cc) flags+=(-x cu) ;;
+  esac
+  # -lineinfo: faults name the line of the source. To another name first: what was interrupted is no PTX.
+  "$nvcc" -std=c++20 -O3 -DNDEBUG -I. -lineinfo --expt-relaxed-constexpr -ptx -arch="compute_$architecture" \
+    "${flags[@]}" -o "$to.part" "$source"
+  mv "$to.part" "$to"
+}
+export -f make_one
+export folder architecture nvcc newest
+printf '%s\n' "$@" | xargs -P "$(nproc)" -I{} bash -c 'make_one "$1"' _ {}
