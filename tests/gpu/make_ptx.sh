@@ -26,17 +26,18 @@ fi
 newest=$(find engine/ops engine/core io/gpu io/base -name '*.h' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2-)
 
 make_one() {
-  local source=$1 to flags=()
+  local source=$1 to to_part flags=()
   to=$folder/$(basename "${source%.*}").ptx
+  to_part=${to%.ptx}.part
   [ "$to" -nt "$source" ] && [ "$to" -nt "$newest" ] && return
   case $source in
     *optimizer_step_cuda.cu) flags+=(--fmad=false) ;;
-    *.cc) flags+=(-x cu) ;;
+    *.cc) flags+=(-x cu -DENGINE_HAS_CUDA=1 -DENGINE_HAS_AVX512=0) ;;
   esac
   # -lineinfo: faults name the line of the source. To another name first: what was interrupted is no PTX.
   "$nvcc" -std=c++20 -O3 -DNDEBUG -I. -lineinfo --expt-relaxed-constexpr -ptx -arch="compute_$architecture" \
-    "${flags[@]}" -o "$to.part" "$source"
-  mv "$to.part" "$to"
+    "${flags[@]}" -o "$to_part" "$source"
+  mv "$to_part" "$to"
 }
 export -f make_one
 export folder architecture nvcc newest

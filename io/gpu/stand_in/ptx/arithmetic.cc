@@ -71,7 +71,9 @@ constexpr auto mul = [](auto a, auto b) {
 constexpr auto mad = [](auto a, auto b, auto c) { return add(mul(a, b), c); };
 constexpr auto wide_s32 = [](s32 a, s32 b) { return s64{a} * s64{b}; };
 constexpr auto wide_u32 = [](u32 a, u32 b) { return u64{a} * u64{b}; };
-constexpr auto wide_add_s32 = [](s32 a, s32 b, u64 c) { return static_cast<u64>(s64{a} * s64{b}) + c; };
+constexpr auto wide_add_s32 = [](s32 a, s32 b, u64 c) {
+  return static_cast<u64>(s64{a} * s64{b}) + c;
+};
 constexpr auto wide_add_u32 = [](u32 a, u32 b, u64 c) { return u64{a} * u64{b} + c; };
 constexpr auto high_u32 = [](u32 a, u32 b) { return static_cast<u32>(u64{a} * u64{b} >> 32); };
 constexpr auto high_s32 = [](s32 a, s32 b) { return static_cast<s32>(s64{a} * s64{b} >> 32); };
@@ -130,8 +132,10 @@ constexpr auto shift_left = [](auto a, u32 by) {
 constexpr auto shift_right = [](auto a, u32 by) {
   using T = decltype(a);
   constexpr u32 kWidth = 8 * sizeof(T);
-  if constexpr (std::is_signed_v<T>) return static_cast<T>(a >> std::min(by, kWidth - 1));
-  else return by < kWidth ? static_cast<T>(a >> by) : T{0};
+  if constexpr (std::is_signed_v<T>)
+    return static_cast<T>(a >> std::min(by, kWidth - 1));
+  else
+    return by < kWidth ? static_cast<T>(a >> by) : T{0};
 };
 constexpr auto choose = [](auto a, auto b, u8 p) { return p != 0 ? a : b; };
 
@@ -152,8 +156,10 @@ constexpr auto permute = [](u32 a, u32 b, u32 how) {
 // Comparisons. The ones with u are also true where an operand is NaN.
 constexpr auto eq = [](auto a, auto b) { return a == b; };
 constexpr auto ne = [](auto a, auto b) {
-  if constexpr (std::is_floating_point_v<decltype(a)>) return a < b || a > b;
-  else return a != b;
+  if constexpr (std::is_floating_point_v<decltype(a)>)
+    return a < b || a > b;
+  else
+    return a != b;
 };
 constexpr auto lt = [](auto a, auto b) { return a < b; };
 constexpr auto le = [](auto a, auto b) { return a <= b; };
@@ -231,7 +237,9 @@ constexpr auto of_bf16 = [](u16 a) { return from_bf16(a); };
 constexpr auto two_bf16 = [](f32 high, f32 low) {
   return u32{to_bf16(high)} << 16 | u32{to_bf16(low)};
 };
-constexpr auto two_f16 = [](f32 high, f32 low) { return u32{to_f16(high)} << 16 | u32{to_f16(low)}; };
+constexpr auto two_f16 = [](f32 high, f32 low) {
+  return u32{to_f16(high)} << 16 | u32{to_f16(low)};
+};
 
 // Between lanes. The second result, whether the source was within range, is always true in the
 // forms that are known here: the whole warp, sources within it.
@@ -262,49 +270,67 @@ Forms make_forms() {
   Forms f;
 #define BINARY(name, type, letters, function) \
   f[name "." #type] = {binary<type, type, function>, letters}
-#define INTEGERS(MACRO)                                                              \
-  MACRO(u16, "h=hh"); MACRO(s16, "h=hh"); MACRO(u32, "w=ww"); MACRO(s32, "w=ww");    \
-  MACRO(u64, "d=dd"); MACRO(s64, "d=dd")
-#define OF_INTEGERS(type, letters)                                  \
-  BINARY("add", type, letters, add);                                \
-  BINARY("sub", type, letters, sub);                                \
-  BINARY("mul.lo", type, letters, mul);                             \
-  BINARY("div", type, letters, divide);                             \
-  BINARY("rem", type, letters, remainder_of);                       \
-  BINARY("min", type, letters, smaller);                            \
+#define INTEGERS(MACRO) \
+  MACRO(u16, "h=hh");   \
+  MACRO(s16, "h=hh");   \
+  MACRO(u32, "w=ww");   \
+  MACRO(s32, "w=ww");   \
+  MACRO(u64, "d=dd");   \
+  MACRO(s64, "d=dd")
+#define OF_INTEGERS(type, letters)            \
+  BINARY("add", type, letters, add);          \
+  BINARY("sub", type, letters, sub);          \
+  BINARY("mul.lo", type, letters, mul);       \
+  BINARY("div", type, letters, divide);       \
+  BINARY("rem", type, letters, remainder_of); \
+  BINARY("min", type, letters, smaller);      \
   BINARY("max", type, letters, larger)
   INTEGERS(OF_INTEGERS);
-#define COMPARE(test, type, letters) \
-  f["setp." #test "." #type] = {binary<u8, type, test>, letters}
-#define COMPARE_ORDER(type, letters)                                                      \
-  COMPARE(eq, type, letters); COMPARE(ne, type, letters); COMPARE(lt, type, letters);     \
-  COMPARE(le, type, letters); COMPARE(gt, type, letters); COMPARE(ge, type, letters)
-  COMPARE_ORDER(u16, "p=hh"); COMPARE_ORDER(s16, "p=hh"); COMPARE_ORDER(u32, "p=ww");
-  COMPARE_ORDER(s32, "p=ww"); COMPARE_ORDER(u64, "p=dd"); COMPARE_ORDER(s64, "p=dd");
-  f["setp.eq.b16"] = f["setp.eq.u16"]; f["setp.ne.b16"] = f["setp.ne.u16"];
-  f["setp.eq.b32"] = f["setp.eq.u32"]; f["setp.ne.b32"] = f["setp.ne.u32"];
-  f["setp.eq.b64"] = f["setp.eq.u64"]; f["setp.ne.b64"] = f["setp.ne.u64"];
-#define OF_FLOATS(type, letter, three)                                                        \
-  COMPARE_ORDER(type, "p=" letter letter);                                                    \
-  COMPARE(equ, type, "p=" letter letter); COMPARE(neu, type, "p=" letter letter);             \
-  COMPARE(ltu, type, "p=" letter letter); COMPARE(leu, type, "p=" letter letter);             \
-  COMPARE(gtu, type, "p=" letter letter); COMPARE(geu, type, "p=" letter letter);             \
-  COMPARE(num, type, "p=" letter letter); COMPARE(nan, type, "p=" letter letter);             \
-  BINARY("add", type, letter "=" letter letter, add);                                         \
-  BINARY("sub", type, letter "=" letter letter, sub);                                         \
-  BINARY("mul", type, letter "=" letter letter, mul);                                         \
-  BINARY("add.rn", type, letter "=" letter letter, add);                                      \
-  BINARY("sub.rn", type, letter "=" letter letter, sub);                                      \
-  BINARY("mul.rn", type, letter "=" letter letter, mul);                                      \
-  BINARY("div.rn", type, letter "=" letter letter, divide_float);                             \
-  BINARY("min", type, letter "=" letter letter, smaller);                                     \
-  BINARY("max", type, letter "=" letter letter, larger);                                      \
-  BINARY("copysign", type, letter "=" letter letter, with_sign);                              \
-  f["fma.rn." #type] = {ternary<type, type, fused>, letter "=" letter letter letter};         \
-  f["neg." #type] = {unary<type, type, negate>, letter "=" letter};                           \
-  f["abs." #type] = {unary<type, type, magnitude>, letter "=" letter};                        \
-  f["rcp.rn." #type] = {unary<type, type, reciprocal>, letter "=" letter};                    \
-  f["sqrt.rn." #type] = {unary<type, type, root>, letter "=" letter};                         \
+#define COMPARE(test, type, letters) f["setp." #test "." #type] = {binary<u8, type, test>, letters}
+#define COMPARE_ORDER(type, letters) \
+  COMPARE(eq, type, letters);        \
+  COMPARE(ne, type, letters);        \
+  COMPARE(lt, type, letters);        \
+  COMPARE(le, type, letters);        \
+  COMPARE(gt, type, letters);        \
+  COMPARE(ge, type, letters)
+  COMPARE_ORDER(u16, "p=hh");
+  COMPARE_ORDER(s16, "p=hh");
+  COMPARE_ORDER(u32, "p=ww");
+  COMPARE_ORDER(s32, "p=ww");
+  COMPARE_ORDER(u64, "p=dd");
+  COMPARE_ORDER(s64, "p=dd");
+  f["setp.eq.b16"] = f["setp.eq.u16"];
+  f["setp.ne.b16"] = f["setp.ne.u16"];
+  f["setp.eq.b32"] = f["setp.eq.u32"];
+  f["setp.ne.b32"] = f["setp.ne.u32"];
+  f["setp.eq.b64"] = f["setp.eq.u64"];
+  f["setp.ne.b64"] = f["setp.ne.u64"];
+#define OF_FLOATS(type, letter, three)                                                \
+  COMPARE_ORDER(type, "p=" letter letter);                                            \
+  COMPARE(equ, type, "p=" letter letter);                                             \
+  COMPARE(neu, type, "p=" letter letter);                                             \
+  COMPARE(ltu, type, "p=" letter letter);                                             \
+  COMPARE(leu, type, "p=" letter letter);                                             \
+  COMPARE(gtu, type, "p=" letter letter);                                             \
+  COMPARE(geu, type, "p=" letter letter);                                             \
+  COMPARE(num, type, "p=" letter letter);                                             \
+  COMPARE(nan, type, "p=" letter letter);                                             \
+  BINARY("add", type, letter "=" letter letter, add);                                 \
+  BINARY("sub", type, letter "=" letter letter, sub);                                 \
+  BINARY("mul", type, letter "=" letter letter, mul);                                 \
+  BINARY("add.rn", type, letter "=" letter letter, add);                              \
+  BINARY("sub.rn", type, letter "=" letter letter, sub);                              \
+  BINARY("mul.rn", type, letter "=" letter letter, mul);                              \
+  BINARY("div.rn", type, letter "=" letter letter, divide_float);                     \
+  BINARY("min", type, letter "=" letter letter, smaller);                             \
+  BINARY("max", type, letter "=" letter letter, larger);                              \
+  BINARY("copysign", type, letter "=" letter letter, with_sign);                      \
+  f["fma.rn." #type] = {ternary<type, type, fused>, letter "=" letter letter letter}; \
+  f["neg." #type] = {unary<type, type, negate>, letter "=" letter};                   \
+  f["abs." #type] = {unary<type, type, magnitude>, letter "=" letter};                \
+  f["rcp.rn." #type] = {unary<type, type, reciprocal>, letter "=" letter};            \
+  f["sqrt.rn." #type] = {unary<type, type, root>, letter "=" letter};                 \
   f["selp." #type] = {ternary<type, type, choose, type, u8>, letter "=" letter letter "p"}
   OF_FLOATS(f32, "w", );
   OF_FLOATS(f64, "d", );
@@ -323,10 +349,10 @@ Forms make_forms() {
   f["mul.hi.u32"] = {binary<u32, u32, high_u32>, "w=ww"};
   f["mul.hi.s32"] = {binary<s32, s32, high_s32>, "w=ww"};
 
-#define LOGIC(name, function)                              \
-  f[name ".b16"] = {binary<u16, u16, function>, "h=hh"};   \
-  f[name ".b32"] = {binary<u32, u32, function>, "w=ww"};   \
-  f[name ".b64"] = {binary<u64, u64, function>, "d=dd"};   \
+#define LOGIC(name, function)                            \
+  f[name ".b16"] = {binary<u16, u16, function>, "h=hh"}; \
+  f[name ".b32"] = {binary<u32, u32, function>, "w=ww"}; \
+  f[name ".b64"] = {binary<u64, u64, function>, "d=dd"}; \
   f[name ".pred"] = {binary<u8, u8, function>, "p=pp"}
   LOGIC("and", bits_and);
   LOGIC("or", bits_or);
@@ -401,13 +427,20 @@ Forms make_forms() {
   f["ret"] = f["exit"] = {nothing, "=", Kind::kExit};
   f["cp.async.commit_group"] = {commit_copies, "="};
   f["cp.async.wait_group"] = {wait_copies, "=n"};
-  f["ldmatrix.sync.aligned.m8n8.x4.shared.b16"] = {load_matrices<4, false>, "wwww=a", Kind::kWholeWarp};
-  f["ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"] = {load_matrices<4, true>, "wwww=a", Kind::kWholeWarp};
-  f["ldmatrix.sync.aligned.m8n8.x2.shared.b16"] = {load_matrices<2, false>, "ww=a", Kind::kWholeWarp};
-  f["ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16"] = {load_matrices<2, true>, "ww=a", Kind::kWholeWarp};
-  f["mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"] = {multiply<Element::kTf32>, "wwww=wwwwwwwwww", Kind::kWholeWarp};
-  f["mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"] = {multiply<Element::kBf16>, "wwww=wwwwwwwwww", Kind::kWholeWarp};
-  f["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"] = {multiply<Element::kF16>, "wwww=wwwwwwwwww", Kind::kWholeWarp};
+  f["ldmatrix.sync.aligned.m8n8.x4.shared.b16"] = {load_matrices<4, false>, "wwww=a",
+                                                   Kind::kWholeWarp};
+  f["ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"] = {load_matrices<4, true>, "wwww=a",
+                                                         Kind::kWholeWarp};
+  f["ldmatrix.sync.aligned.m8n8.x2.shared.b16"] = {load_matrices<2, false>, "ww=a",
+                                                   Kind::kWholeWarp};
+  f["ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16"] = {load_matrices<2, true>, "ww=a",
+                                                         Kind::kWholeWarp};
+  f["mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"] = {multiply<Element::kTf32>,
+                                                             "wwww=wwwwwwwwww", Kind::kWholeWarp};
+  f["mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"] = {multiply<Element::kBf16>,
+                                                              "wwww=wwwwwwwwww", Kind::kWholeWarp};
+  f["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"] = {multiply<Element::kF16>,
+                                                            "wwww=wwwwwwwwww", Kind::kWholeWarp};
   f["fence.proxy.async.shared::cta"] = {fence_proxy, "="};
   f["wgmma.fence.sync.aligned"] = {fence_products, "=", Kind::kWholeWarp};
   f["wgmma.commit_group.sync.aligned"] = {commit_products, "=", Kind::kWholeWarp};

@@ -48,8 +48,7 @@ class Folder {
   // and is the same in each file that has it.
   std::unique_ptr<Program> find(const void* kernel, const char* name) {
     const Symbol symbol = symbol_of(kernel);
-    if (symbol.name.empty())
-      throw Fault(std::string(name) + ": no symbol at the kernel's address");
+    if (symbol.name.empty()) throw Fault(std::string(name) + ": no symbol at the kernel's address");
     const std::string wanted = comparable(symbol.name);
     const std::string stem = std::filesystem::path(symbol.source).stem().string();
     if (files_.count(stem) != 0) {

@@ -1,7 +1,7 @@
 // Runs kernels as the PTX that nvcc made of them, behind the stand-in for the GPU: with
-// ENGINE_TEST_PTX=FOLDER each launch looks for its kernel there (interpreter.cc), decodes it when it
-// is first launched (module.h), and runs it a warp at a time (run.h). ENGINE_TEST_PTX_SEED=N changes
-// the order in which warps run and when asynchronous copies arrive.
+// ENGINE_TEST_PTX=FOLDER each launch looks for its kernel there (interpreter.cc), decodes it when
+// it is first launched (module.h), and runs it a warp at a time (run.h). ENGINE_TEST_PTX_SEED=N
+// changes the order in which warps run and when asynchronous copies arrive.
 //
 // What it finds: wrong numbers, as the tests see them; accesses beyond an allocation or unaligned;
 // accesses of shared memory by several warps that no barrier orders; copies and products that are

@@ -36,13 +36,11 @@ struct Halves {
     for (std::uint32_t bits = 0; bits < 65536; ++bits) {
       const std::uint32_t exponent = bits >> 10 & 31, fraction = bits & 1023;
       const float sign = (bits & 0x8000u) != 0 ? -1.0f : 1.0f;
-      of[bits] =
-          exponent == 31
-              ? (fraction != 0 ? std::numeric_limits<float>::quiet_NaN()
-                               : sign * std::numeric_limits<float>::infinity())
-          : exponent == 0 ? sign * std::ldexp(static_cast<float>(fraction), -24)
-                          : sign * std::ldexp(static_cast<float>(1024 + fraction),
-                                              static_cast<int>(exponent) - 25);
+      of[bits] = exponent == 31  ? (fraction != 0 ? std::numeric_limits<float>::quiet_NaN()
+                                                  : sign * std::numeric_limits<float>::infinity())
+                 : exponent == 0 ? sign * std::ldexp(static_cast<float>(fraction), -24)
+                                 : sign * std::ldexp(static_cast<float>(1024 + fraction),
+                                                     static_cast<int>(exponent) - 25);
     }
   }
 };
@@ -52,9 +50,8 @@ const float* halves() {
 }
 
 const std::uint32_t* operand(Warp& w, const Instruction& i, unsigned k) {
-  return w.reg<std::uint32_t>(k < i.slot.size()
-                                  ? i.slot[k]
-                                  : w.block->program->more[i.target + k - i.slot.size()]);
+  return w.reg<std::uint32_t>(
+      k < i.slot.size() ? i.slot[k] : w.block->program->more[i.target + k - i.slot.size()]);
 }
 
 template <Element kElement>
@@ -67,9 +64,9 @@ float half_of(std::uint32_t both, unsigned which, const float* table) {
 
 float from_f16(std::uint16_t bits) { return halves()[bits]; }
 
-// Slots: D (4 registers), A (4), B (2), C (4). With g = lane / 4 and t = lane % 4, C and D have rows
-// g and g + 8 and columns 2 t and 2 t + 1; A's registers are rows g, g + 8, g, g + 8, its first two
-// the lower half of k; B's the lower and the upper half of k of column g.
+// Slots: D (4 registers), A (4), B (2), C (4). With g = lane / 4 and t = lane % 4, C and D have
+// rows g and g + 8 and columns 2 t and 2 t + 1; A's registers are rows g, g + 8, g, g + 8, its
+// first two the lower half of k; B's the lower and the upper half of k of column g.
 template <Element kElement>
 void multiply(Warp& w, const Instruction& i) {
   constexpr unsigned kDepth = kElement == Element::kTf32 ? 8 : 16, kHalf = kDepth / 2,
@@ -98,8 +95,7 @@ void multiply(Warp& w, const Instruction& i) {
   }
   for (unsigned row = 0; row < 16; ++row)
     for (unsigned k = 0; k < kDepth; ++k)
-      for (unsigned column = 0; column < 8; ++column)
-        c[row][column] += a[row][k] * b[k][column];
+      for (unsigned column = 0; column < 8; ++column) c[row][column] += a[row][k] * b[k][column];
   for (unsigned r = 0; r < 4; ++r)
     each_lane<float>(w, i.slot[r],
                      [&](unsigned l) { return c[l / 4 + r / 2 * 8][l % 4 * 2 + r % 2]; });
@@ -221,7 +217,12 @@ void issue_product(Warp& w, const Instruction& i) {
     throw Fault("wgmma into other registers while one is under way: not known here");
   }
   const Sums now = product_of<kElement, kAcrossA, kAcrossB>(w, a, b, true);
-  w.products.push_back({&i, a, b, add != 0, w.product_groups, {now.begin(), now.end()},
+  w.products.push_back({&i,
+                        a,
+                        b,
+                        add != 0,
+                        w.product_groups,
+                        {now.begin(), now.end()},
                         [](Warp& warp, const PendingProduct& one) {
                           const Sums then =
                               product_of<kElement, kAcrossA, kAcrossB>(warp, one.a, one.b, false);
@@ -232,7 +233,8 @@ void issue_product(Warp& w, const Instruction& i) {
 
 template <Element kElement>
 Handler product_handler(bool across_a, bool across_b) {
-  if (across_a) return across_b ? issue_product<kElement, true, true> : issue_product<kElement, true, false>;
+  if (across_a)
+    return across_b ? issue_product<kElement, true, true> : issue_product<kElement, true, false>;
   return across_b ? issue_product<kElement, false, true> : issue_product<kElement, false, false>;
 }
 
@@ -264,7 +266,8 @@ void wait_products(Warp& w, const Instruction& i) {
   for (unsigned n = 0; n < kSums; ++n) {
     std::uint32_t* at = accumulator(w, last, n);
     for (unsigned l = 0; l < kLanes; ++l) {
-      if (at[l] != kUnreadable) throw Fault("a register of wgmma was written before it was waited for");
+      if (at[l] != kUnreadable)
+        throw Fault("a register of wgmma was written before it was waited for");
       at[l] = std::bit_cast<std::uint32_t>(w.sums[place_of_sum(n, l)]);
     }
   }

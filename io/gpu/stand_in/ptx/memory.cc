@@ -319,11 +319,11 @@ namespace {
 
 [[noreturn]] void race(unsigned me, const char* does, std::uint32_t at, std::uint8_t other,
                        const char* did) {
-  throw Fault("a race: warp " + std::to_string(me - 1) + " " + does + " byte " +
-              std::to_string(at) + " of shared memory, which " +
-              (other == Block::kMany ? std::string("other warps")
-                                     : "warp " + std::to_string(other - 1)) +
-              " " + did + " without a barrier in between");
+  throw Fault(
+      "a race: warp " + std::to_string(me - 1) + " " + does + " byte " + std::to_string(at) +
+      " of shared memory, which " +
+      (other == Block::kMany ? std::string("other warps") : "warp " + std::to_string(other - 1)) +
+      " " + did + " without a barrier in between");
 }
 
 // Chunk: as many bytes as an unsigned number has. Nearly always all of them are nobody's or this
@@ -421,13 +421,9 @@ Handler copy_async_of(unsigned bytes, char form) {
            : form == 's' ? copy_async<16, 's'>
                          : copy_async<16, 'i'>;
   if (bytes == 8)
-    return form == 'n'   ? copy_async<8, 'n'>
-           : form == 's' ? copy_async<8, 's'>
-                         : copy_async<8, 'i'>;
+    return form == 'n' ? copy_async<8, 'n'> : form == 's' ? copy_async<8, 's'> : copy_async<8, 'i'>;
   if (bytes == 4)
-    return form == 'n'   ? copy_async<4, 'n'>
-           : form == 's' ? copy_async<4, 's'>
-                         : copy_async<4, 'i'>;
+    return form == 'n' ? copy_async<4, 'n'> : form == 's' ? copy_async<4, 's'> : copy_async<4, 'i'>;
   return nullptr;
 }
 

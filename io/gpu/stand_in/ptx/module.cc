@@ -91,7 +91,8 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 
 std::uint64_t number_of(std::string_view digits, int base) {
   std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
   if (error != std::errc() || end != digits.data() + digits.size())
     throw Fault("not a number: " + std::string(digits));
   return value;
@@ -259,7 +260,8 @@ class Decoder {
       const std::string_view word = reader_.word();
       if (word == ".maxntid" || word == ".reqntid") {
         program_->most_threads = static_cast<unsigned>(number_of(reader_.word(), 10));
-        while (reader_.take_if(',')) program_->most_threads *= static_cast<unsigned>(number_of(reader_.word(), 10));
+        while (reader_.take_if(','))
+          program_->most_threads *= static_cast<unsigned>(number_of(reader_.word(), 10));
       } else if (word == ".minnctapersm") {
         reader_.word();
       } else {
@@ -436,8 +438,8 @@ class Decoder {
         o.bits = number_of(word.substr(2), 16);
       } else {
         o.what = Operand::kNumber;
-        o.bits = word.size() > 2 && word[1] == 'x' ? number_of(word.substr(2), 16)
-                                                   : number_of(word, 10);
+        o.bits =
+            word.size() > 2 && word[1] == 'x' ? number_of(word.substr(2), 16) : number_of(word, 10);
       }
     } else if (const auto reg = find_register(word)) {
       o.what = Operand::kRegister;
@@ -480,8 +482,8 @@ class Decoder {
       return;
     }
     std::vector<Operand> operands;
-    if (reader_.peek() != ';')
-      do operands.push_back(operand());
+    if (reader_.peek() != ';') do
+        operands.push_back(operand());
       while (reader_.take_if(','));
     reader_.expect(';');
     const std::vector<std::string_view> words = split(opcode, '.');
@@ -713,8 +715,10 @@ class Decoder {
           throw Fault(unknown(words));
         i.run = copy_of(bytes);
         i.results = 1;
-        set_slots(i, load ? std::vector{result(data, bytes), *reg}
-                          : std::vector{*reg, value(data, bytes)}, 0);
+        set_slots(
+            i,
+            load ? std::vector{result(data, bytes), *reg} : std::vector{*reg, value(data, bytes)},
+            0);
         return add(i);
       }
     }
@@ -740,7 +744,8 @@ class Decoder {
 
   static std::string unknown(const std::vector<std::string_view>& words) {
     std::string text = "unknown instruction ";
-    for (std::size_t n = 0; n < words.size(); ++n) text += (n > 0 ? "." : "") + std::string(words[n]);
+    for (std::size_t n = 0; n < words.size(); ++n)
+      text += (n > 0 ? "." : "") + std::string(words[n]);
     return text;
   }
 
@@ -843,8 +848,8 @@ class Decoder {
 // Kernels have thousands of registers, each of which is written in one or two places and needed
 // for a few instructions. Those that are never needed at the same time share a place, so that a
 // block's registers stay in the processor's caches. A register is needed from the first to the last
-// instruction that names it; where it is named inside and outside of a loop, or read in it before it
-// is written, in all of the loop.
+// instruction that names it; where it is named inside and outside of a loop, or read in it before
+// it is written, in all of the loop.
 void Decoder::place_registers() {
   Program& program = *program_;
   constexpr std::uint32_t kNever = ~0u;
@@ -965,8 +970,8 @@ std::string Program::where(std::uint32_t instruction) const {
     if (const std::size_t at = line.find(wanted); at != std::string::npos) {
       const std::size_t open = line.find('"', at), close = line.find('"', open + 1);
       if (close != std::string::npos)
-        text += " (" + line.substr(open + 1, close - open - 1) + ":" + std::to_string(place.line) +
-                ")";
+        text +=
+            " (" + line.substr(open + 1, close - open - 1) + ":" + std::to_string(place.line) + ")";
       break;
     }
   return text;

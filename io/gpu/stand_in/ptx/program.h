@@ -1,5 +1,5 @@
-// A kernel's PTX in the form in which it is run: one Instruction a statement, with its function, and
-// places of registers instead of names. How the parts fit together: interpreter.h.
+// A kernel's PTX in the form in which it is run: one Instruction a statement, with its function,
+// and places of registers instead of names. How the parts fit together: interpreter.h.
 #pragma once
 
 #include <array>
@@ -29,11 +29,11 @@ using Handler = void (*)(Warp&, const Instruction&);
 
 enum class Kind : std::uint8_t {
   kPlain,
-  kBranch,       // to `target`
-  kExit,         // of the guarded lanes
-  kBarrier,      // bar.sync: all lanes of the warp that have not ended, then all warps
-  kWholeWarp,    // all 32 lanes together (.aligned)
-  kMemberMask,   // the lanes that operand `mask_slot` names, together
+  kBranch,      // to `target`
+  kExit,        // of the guarded lanes
+  kBarrier,     // bar.sync: all lanes of the warp that have not ended, then all warps
+  kWholeWarp,   // all 32 lanes together (.aligned)
+  kMemberMask,  // the lanes that operand `mask_slot` names, together
 };
 
 // Operands are places in a warp's register file: bytes from its start. A register of b bytes is an
@@ -49,7 +49,7 @@ struct Instruction {
   bool guarded = false, negated = false;
   std::uint8_t results = 0, slots = 0;  // how many of `slot`; of results
   std::uint8_t more = 0, more_results = 0;
-  std::uint8_t width = 0;  // bytes of the register that a conversion reads or an address is in
+  std::uint8_t width = 0;       // bytes of the register that a conversion reads or an address is in
   std::uint8_t data_width = 0;  // bytes of the registers that a load fills or a store reads
   std::uint8_t mask_slot = 0;
 };
@@ -108,9 +108,9 @@ Handler find_load(std::string_view space, unsigned bytes, unsigned parts, bool i
 Handler find_store(std::string_view space, unsigned bytes, unsigned parts);
 // cvt between integers: a register of `width` bytes whose lowest `from_bytes` are extended.
 Handler find_integer_conversion(unsigned to_bytes, unsigned from_bytes, bool is_signed);
-Handler copy_of(unsigned bytes);                             // mov
-Handler join_of(unsigned part_bytes, unsigned parts);        // mov d, {a, b}
-Handler split_of(unsigned part_bytes, unsigned parts);       // mov {a, b}, d
+Handler copy_of(unsigned bytes);                        // mov
+Handler join_of(unsigned part_bytes, unsigned parts);   // mov d, {a, b}
+Handler split_of(unsigned part_bytes, unsigned parts);  // mov {a, b}, d
 Handler copy_async_of(unsigned bytes, char form);  // 'n': no fourth operand, 's': size, 'i': ignore
 Handler warpgroup_product_of(std::string_view opcode, bool across_a, bool across_b);
 

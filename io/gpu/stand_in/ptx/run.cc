@@ -1,6 +1,6 @@
-// A warp's lanes run together as long as they are at the same place. Where they part, the group that
-// is furthest back runs first, so that groups meet again where their ways do; an instruction that
-// needs lanes of another group waits for them.
+// A warp's lanes run together as long as they are at the same place. Where they part, the group
+// that is furthest back runs first, so that groups meet again where their ways do; an instruction
+// that needs lanes of another group waits for them.
 #include "io/gpu/stand_in/ptx/run.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class Room {
  public:
   std::byte* of(std::size_t bytes) {
     if (bytes > bytes_) {
-      memory_.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64})));
+      memory_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
       bytes_ = bytes;
     }
     return memory_.get();
@@ -30,7 +30,7 @@ class Room {
 
  private:
   struct Free {
-    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t{64}); }
+    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
   };
   std::unique_ptr<std::byte, Free> memory_;
   std::size_t bytes_ = 0;
@@ -112,7 +112,8 @@ Stop Runner::run(Warp& w, std::uint64_t fuel) {
     if (i.guarded) {
       const Mask guard = mask_of(w.reg<std::uint8_t>(i.guard));
       mask &= i.negated ? ~guard : guard;
-      if (mask == 0 && (i.kind == Kind::kPlain || i.kind == Kind::kBranch || i.kind == Kind::kExit)) {
+      if (mask == 0 &&
+          (i.kind == Kind::kPlain || i.kind == Kind::kBranch || i.kind == Kind::kExit)) {
         ++w.at;
         continue;
       }
@@ -161,8 +162,7 @@ Stop Runner::run(Warp& w, std::uint64_t fuel) {
               throw Fault("member masks that differ between lanes");
           if ((w.active & ~needed) != 0) throw Fault("a lane that its own member mask lacks");
         }
-        if ((needed & ~w.alive) != 0)
-          throw Fault("lanes that have ended are waited for");
+        if ((needed & ~w.alive) != 0) throw Fault("lanes that have ended are waited for");
         if (w.active != needed) {
           park(true);
           limit = limit_of(w);

@@ -10,8 +10,8 @@ namespace ptx {
 
 struct Schedule {
   // 0: warps take turns in their order, and copies and products arrive when they are waited for.
-  // Else: warps in an order by chance, now and then after a few instructions only; copies may arrive
-  // at once.
+  // Else: warps in an order by chance, now and then after a few instructions only; copies may
+  // arrive at once.
   std::uint32_t seed = 0;
 };
 

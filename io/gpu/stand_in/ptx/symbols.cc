@@ -84,7 +84,8 @@ std::string comparable(const std::string& mangled) {
   static const std::string mark = "_GLOBAL__N_";
   std::string result;
   std::size_t done = 0;
-  for (std::size_t at = mangled.find(mark); at != std::string::npos; at = mangled.find(mark, done)) {
+  for (std::size_t at = mangled.find(mark); at != std::string::npos;
+       at = mangled.find(mark, done)) {
     std::size_t digits = at;
     while (digits > done && std::isdigit(static_cast<unsigned char>(mangled[digits - 1])) != 0)
       --digits;

@@ -46,7 +46,7 @@ struct PendingProduct {
   std::uint64_t a, b;
   bool add;
   std::uint32_t group;
-  std::vector<float> result;                     // as it was when it was issued
+  std::vector<float> result;                    // as it was when it was issued
   void (*check)(Warp&, const PendingProduct&);  // that it still is
 };
 
