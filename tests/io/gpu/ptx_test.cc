@@ -17,6 +17,8 @@
 namespace ptx {
 namespace {
 
+std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
+
 // Runs kernels of one parameter, an array of 32-bit numbers in device memory.
 class Ptx : public ::testing::Test {
  protected:
@@ -79,8 +81,6 @@ class Ptx : public ::testing::Test {
 
   std::vector<std::uint32_t> values = std::vector<std::uint32_t>(32);
 };
-
-std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 
 TEST_F(Ptx, IntegersWrapAndShiftsEndAtTheWidth) {
   expect_result(2, "mov.u32 %r2, -1; add.s32 %r1, %r2, 3;");
@@ -238,6 +238,61 @@ TEST_F(Ptx, MatricesAreMultiplied) {
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f2,%f3,%f4,%f5}, {%r2,%r2,%r2,%r2}, "
       "{%r2,%r2}, {%f1,%f1,%f1,%f1}; mov.b32 %r1, %f5;");
   for (const std::uint32_t each : r) EXPECT_EQ(each, bits(18.0f));
+}
+
+// A warpgroup multiplies ones: A [64, 16], B [16, 128] in shared memory from address 2048 on.
+struct WarpgroupKernel {
+  std::string fill = "st.shared.u32 [%r12], %r2;", publish = "fence.proxy.async.shared::cta;",
+              barrier = "bar.sync 0;", fence = "wgmma.fence.sync.aligned;",
+              commit = "wgmma.commit_group.sync.aligned;", between,
+              wait = "wgmma.wait_group.sync.aligned 0;", end;
+  std::string text() const {
+    std::string registers;
+    for (int n = 0; n < 64; ++n) registers += (n > 0 ? ", %a" : "%a") + std::to_string(n);
+    std::string zeros;
+    for (int n = 0; n < 64; ++n) zeros += "mov.f32 %a" + std::to_string(n) + ", 0f3F800000; ";
+    return ".reg .f32 %a<64>; " + zeros +
+           "mov.u32 %r2, 0x3f803f80; shl.b32 %r11, %r0, 2; add.s32 %r12, %r11, 2048; "
+           "mov.u32 %r3, 0;\nFILL: " +
+           fill +
+           " add.s32 %r12, %r12, 512; add.s32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 48; "
+           "@%p1 bra FILL;\n" +
+           publish + "\n" + barrier + "\n" + fence +
+           "\nmov.u64 %rd2, 4611686293305360512; mov.u64 %rd3, 4611686293305361024; "
+           "setp.eq.u32 %p2, 0, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" +
+           registers + "}, %rd2, %rd3, %p2, 1, 1, 0, 0;\n" + commit + "\n" + between + "\n" + wait +
+           "\nst.global.f32 [%rd1], %a63;\n" + end;
+  }
+};
+
+TEST_F(Ptx, WarpgroupsMultiply) {
+  constexpr std::size_t kShared = 896 + 3 * 8192;
+  values.assign(128, 0);
+  for (std::uint32_t seed = 0; seed < 3; ++seed) {
+    EXPECT_EQ(run(WarpgroupKernel{}.text(), 128, kShared, seed), "");
+    for (const std::uint32_t each : values) EXPECT_EQ(each, bits(17.0f));
+  }
+  const auto fault = [&](const std::string& part, auto&& change) {
+    WarpgroupKernel kernel;
+    change(kernel);
+    expect_fault(part, kernel.text(), 128, kShared);
+  };
+  fault("without wgmma.fence", [](auto& k) { k.fence = ""; });
+  fault("without fence.proxy.async", [](auto& k) { k.publish = ""; });
+  fault("a race", [](auto& k) { k.barrier = ""; });
+  fault("ends without waiting for its wgmma", [](auto& k) { k.wait = ""; });
+  fault("ends without waiting for its wgmma", [](auto& k) { k.commit = ""; });
+  fault("changed while it was read", [](auto& k) {
+    k.between =
+        "bar.sync 0; shl.b32 %r11, %r0, 2; add.s32 %r12, %r11, 2048; mov.u32 %r2, 0; "
+        "st.shared.u32 [%r12], %r2;";
+  });
+  fault("written before it was waited for", [](auto& k) {
+    k.between =
+        "mov.f32 %a5, %a6;"
+        "mov.f32 %a5, 0f00000000;";
+  });
+  expect_fault("beyond", WarpgroupKernel{}.text(), 128, kShared - 64);
 }
 
 TEST_F(Ptx, FaultsNameTheLine) {
