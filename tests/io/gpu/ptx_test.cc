@@ -313,6 +313,24 @@ TEST_F(Ptx, AccessesAreChecked) {
                32, 1024);
 }
 
+// As nvcc makes of a structure of 28 bytes: two loads of 16.
+TEST_F(Ptx, OfAWidenedLoadTheUsedBytesCount) {
+  const std::string load =
+      "mov.u32 %r2, engine_block_shared; "
+      "ld.shared.v4.f32 {%f1, %f2, %f3, %f4}, [%r2+16];";
+  expect_fault("beyond the block's 28 bytes", load, 32, 28);
+  EXPECT_EQ(run(".pragma \"used_bytes_mask 4095\"; " + load, 32, 28), "");
+  expect_fault("beyond the block's 24 bytes", ".pragma \"used_bytes_mask 4095\"; " + load, 32, 24);
+}
+
+TEST_F(Ptx, PredicatesOfLanesThatNeverWroteThem) {
+  const auto r = results(
+      "mov.u32 %r1, 0; setp.gt.u32 %p1, %r0, 0; @%p1 bra END; setp.eq.u32 %p2, %r0, 1; "
+      "@%p2 bra END; mov.u32 %r1, 3;\nEND:");
+  EXPECT_EQ(r[0], 3u);
+  EXPECT_EQ(r[1], 0u);
+}
+
 TEST_F(Ptx, LanesThatNeverMeetAreAFault) {
   const std::string some = "setp.lt.u32 %p1, %r0, 7; @%p1 bra AWAY; ";
   expect_fault("wait for others that never come",

@@ -33,11 +33,11 @@ void addresses(Warp& w, const Instruction& i, std::uint32_t slot, std::uint64_t*
   }
 }
 
-// Where each lane's memory is; faults unless `bytes` from there on are one allocation's and
-// aligned.
+// Where each lane's memory is; faults unless it is aligned to `size` and its `bytes` first ones are
+// one allocation's.
 template <Space kSpace>
-void places(Warp& w, const Instruction& i, const std::uint64_t* address, unsigned bytes,
-            std::byte** to) {
+void places(Warp& w, const Instruction& i, const std::uint64_t* address, unsigned size,
+            unsigned bytes, std::byte** to) {
   const unsigned first = static_cast<unsigned>(std::countr_zero(w.mask));
   std::uint64_t low = address[first], high = low, bits = low;
   for (unsigned l = 0; l < kLanes; ++l) {
@@ -46,8 +46,8 @@ void places(Warp& w, const Instruction& i, const std::uint64_t* address, unsigne
     high = std::max(high, a);
     bits |= a;
   }
-  if ((bits & (bytes - 1)) != 0)
-    throw Fault("an address that is not aligned to " + std::to_string(bytes) + " bytes");
+  if ((bits & (size - 1)) != 0)
+    throw Fault("an address that is not aligned to " + std::to_string(size) + " bytes");
   std::byte* base = nullptr;
   if constexpr (kSpace == Space::kShared) {
     shared_offset(*w.block, low, bytes);
@@ -103,11 +103,12 @@ void load(Warp& w, const Instruction& i) {
     }
   } else {
     std::byte* from[kLanes];
-    places<kSpace>(w, i, address, kParts * sizeof(T), from);
+    const unsigned bytes = i.used_bytes != 0 ? i.used_bytes : kParts * sizeof(T);
+    places<kSpace>(w, i, address, kParts * sizeof(T), bytes, from);
     if constexpr (kSpace == Space::kShared)
       for (unsigned l = 0; l < kLanes; ++l)
         if ((w.mask >> l & 1) != 0)
-          note_read(w, static_cast<std::uint32_t>(address[l] - kSharedStart), kParts * sizeof(T));
+          note_read(w, static_cast<std::uint32_t>(address[l] - kSharedStart), bytes);
     for (unsigned l = 0; l < kLanes; ++l)
       for (unsigned p = 0; p < kParts; ++p)
         std::memcpy(&values[p][l], from[l] + p * sizeof(T), sizeof(T));
@@ -122,7 +123,7 @@ void store(Warp& w, const Instruction& i) {
   std::uint64_t address[kLanes];
   std::byte* to[kLanes];
   addresses<kSpace>(w, i, i.slot[0], address);
-  places<kSpace>(w, i, address, kParts * sizeof(T), to);
+  places<kSpace>(w, i, address, kParts * sizeof(T), kParts * sizeof(T), to);
   if constexpr (kSpace == Space::kShared)
     for (unsigned l = 0; l < kLanes; ++l)
       if ((w.mask >> l & 1) != 0)
@@ -292,7 +293,7 @@ template void load_matrices<4, false>(Warp&, const Instruction&);
 template void load_matrices<4, true>(Warp&, const Instruction&);
 
 std::uint32_t shared_offset(const Block& block, std::uint64_t address, unsigned bytes) {
-  if (address % bytes != 0)
+  if (std::has_single_bit(bytes) && address % bytes != 0)
     throw Fault("address " + hex(address) + " of shared memory is not aligned to " +
                 std::to_string(bytes) + " bytes");
   if (address < kSharedStart || address + bytes > kSharedStart + std::uint64_t{block.shared_bytes})
@@ -368,17 +369,11 @@ void note_chunk_write(Block& block, std::uint8_t me, std::uint32_t at) {
 
 void note_read(Warp& w, std::uint32_t offset, unsigned bytes) {
   const auto me = static_cast<std::uint8_t>(w.number + 1);
-  switch (bytes) {
-    case 1:
-      return note_chunk_read<std::uint8_t>(*w.block, me, offset);
-    case 2:
-      return note_chunk_read<std::uint16_t>(*w.block, me, offset);
-    case 4:
-      return note_chunk_read<std::uint32_t>(*w.block, me, offset);
-    default:
-      for (unsigned b = 0; b < bytes; b += 8)
-        note_chunk_read<std::uint64_t>(*w.block, me, offset + b);
-  }
+  const std::uint32_t end = offset + bytes;
+  for (; offset + 8 <= end; offset += 8) note_chunk_read<std::uint64_t>(*w.block, me, offset);
+  for (; offset + 4 <= end; offset += 4) note_chunk_read<std::uint32_t>(*w.block, me, offset);
+  for (; offset + 2 <= end; offset += 2) note_chunk_read<std::uint16_t>(*w.block, me, offset);
+  for (; offset < end; ++offset) note_chunk_read<std::uint8_t>(*w.block, me, offset);
 }
 
 void note_write(Warp& w, std::uint32_t offset, unsigned bytes) {

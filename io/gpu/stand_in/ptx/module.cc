@@ -1,12 +1,14 @@
 #include "io/gpu/stand_in/ptx/module.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 namespace ptx {
 namespace {
@@ -357,8 +359,7 @@ class Decoder {
       if (line != 0)
         program_->places.push_back({static_cast<std::uint32_t>(program_->code.size()), file, line});
     } else if (word == ".pragma") {
-      while (reader_.take() != ';') {
-      }
+      pragma();
     } else if (word == ".reg") {
       const std::string_view type = reader_.word();
       const unsigned bytes = bytes_of_type(type.substr(1));
@@ -384,6 +385,21 @@ class Decoder {
     } else {
       throw Fault("unknown directive " + std::string(word));
     }
+  }
+
+  // "nounroll" is for ptxas. "used_bytes_mask M" says which bytes of the next load the program
+  // needs, of a load that nvcc has made wider: the others may be beyond what there is.
+  void pragma() {
+    reader_.expect('"');
+    const std::string_view word = reader_.word();
+    if (word == "used_bytes_mask") {
+      const std::uint64_t mask = number_of(reader_.word(), 10);
+      used_bytes_ = static_cast<std::uint8_t>(std::bit_width(mask));
+    } else if (word != "nounroll") {
+      throw Fault("unknown pragma " + std::string(word));
+    }
+    reader_.expect('"');
+    reader_.expect(';');
   }
 
   Operand operand() {
@@ -698,7 +714,6 @@ class Decoder {
 
   void access(Instruction i, bool load, const std::vector<std::string_view>& words,
               const std::vector<Operand>& given) {
-    const std::string opcode = "an access";
     std::size_t n = 1;
     const std::string_view space = n < words.size() ? words[n++] : "";
     unsigned parts = 1;
@@ -735,6 +750,7 @@ class Decoder {
       i.data_width = static_cast<std::uint8_t>(width);
       slots.push_back(load ? result(o, width) : value(o, width));
     }
+    if (load) i.used_bytes = std::exchange(used_bytes_, std::uint8_t{0});
     const std::uint32_t place = address(i, where, space == "shared");
     slots.insert(load ? slots.end() : slots.begin(), place);
     i.results = static_cast<std::uint8_t>(load ? parts : 0);
@@ -744,8 +760,10 @@ class Decoder {
 
   static std::string unknown(const std::vector<std::string_view>& words) {
     std::string text = "unknown instruction ";
-    for (std::size_t n = 0; n < words.size(); ++n)
-      text += (n > 0 ? "." : "") + std::string(words[n]);
+    for (std::size_t n = 0; n < words.size(); ++n) {
+      if (n > 0) text += '.';
+      text += words[n];
+    }
     return text;
   }
 
@@ -841,6 +859,7 @@ class Decoder {
   std::unordered_map<std::string, std::uint32_t> labels_;
   std::string instance_;  // of an inlined function: makes its labels its own
   unsigned calls_ = 0, depth_ = 0;
+  std::uint8_t used_bytes_ = 0;
   std::uint32_t line_ = 1, statement_line_ = 1;
   std::size_t line_at_ = 0;
 };

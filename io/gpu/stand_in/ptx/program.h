@@ -52,6 +52,7 @@ struct Instruction {
   std::uint8_t width = 0;       // bytes of the register that a conversion reads or an address is in
   std::uint8_t data_width = 0;  // bytes of the registers that a load fills or a store reads
   std::uint8_t mask_slot = 0;
+  std::uint8_t used_bytes = 0;  // of a load, where these first ones alone are the program's
 };
 
 // What a register holds that no instruction writes.
