@@ -496,7 +496,7 @@ class History:
             lines = (self.folder / "run" / "metrics.jsonl").read_text().splitlines()
         except OSError:
             return changes, times
-        begun = False
+        begun, late = False, None
         for number, text in enumerate(lines, 1):
             try:
                 line = json.loads(text)
@@ -512,11 +512,15 @@ class History:
                 if line["generation"] <= changes[-1][0]:
                     self.bad.append(f"metrics.jsonl:{number}: generation {line['generation']} after {changes[-1][0]}")
                 changes.append((line["generation"], line["ranks"]))
-                # The step under way may have been completed without a report.
+                # The step under way may have been completed without a report, or be reported behind this line, by the one who
+                # was first before and is only slow to write.
+                late = step if step == last + 1 else None
                 if not last <= step <= last + 1:
                     self.bad.append(f"metrics.jsonl:{number}: generation {line['generation']} goes on from step {step}; "
                                     f"{last} was reported last")
                 next_step = step + 1
+            elif line["event"] == "step" and step == late:
+                late = None
             elif line["event"] == "step":
                 expected = next_step if next_step is not None else last + 1
                 if step <= last:
