@@ -1,3 +1,4 @@
+// Which kernel a launch means, and its blocks, one after the other.
 #include "io/gpu/stand_in/ptx/interpreter.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "io/gpu/stand_in/ptx/program.h"
+#include "io/gpu/stand_in/ptx/ptx_program.h"
 
 namespace ptx {
 

@@ -1,3 +1,4 @@
+// Reads the text of PTX: kernels, registers, labels, and a decoded statement for each instruction.
 #include "io/gpu/stand_in/ptx/module.h"
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/gpu/stand_in/ptx/program.h"
+#include "io/gpu/stand_in/ptx/ptx_program.h"
 
 namespace ptx {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "io/gpu/stand_in/ptx/program.h"
+#include "io/gpu/stand_in/ptx/ptx_program.h"
 #include "io/gpu/stand_in/simt.h"
 
 namespace ptx {

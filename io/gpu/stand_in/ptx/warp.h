@@ -9,7 +9,7 @@
 #include <memory>
 #include <random>
 
-#include "io/gpu/stand_in/ptx/program.h"
+#include "io/gpu/stand_in/ptx/ptx_program.h"
 #include "io/gpu/stand_in/simt.h"
 
 // A warp's lanes are vectors of the processor's, and fma an instruction. Only what is defined from
