@@ -38,7 +38,7 @@ class Room {
 
 class Runner {
  public:
-  Runner(const Program& program, Block& block) : program_(program), block_(block) {}
+  explicit Runner(const Program& program) : program_(program) {}
 
   // Runs the warp for at most `fuel` instructions.
   Stop run(Warp& w, std::uint64_t fuel);
@@ -61,7 +61,6 @@ class Runner {
   }
 
   const Program& program_;
-  Block& block_;
 };
 
 // Takes in the groups that are where the running one is.
@@ -253,7 +252,7 @@ void run(const Program& program, const std::byte* parameters, simt::Index grid, 
       }
     }
   }
-  Runner runner(program, b);
+  Runner runner(program);
   std::vector<unsigned> order(warps);
   for (runner.here.z = 0; runner.here.z < grid.z; ++runner.here.z)
     for (runner.here.y = 0; runner.here.y < grid.y; ++runner.here.y)
