@@ -1,7 +1,7 @@
 // mma.sync and wgmma. Source: PTX ISA 9.0, "Warp Level Matrix Instructions" and "Asynchronous
-// Warpgroup Level Matrix Instructions"; written from there, not from the kernels' own helpers, so
-// that agreement says something. Products of 16-bit and TF32 numbers are exact as floats; sums are
-// rounded one by one.
+// Warpgroup Level Matrix Instructions"; written with knowledge of the kernels' own helpers, so an
+// error of reading may be in both. Products of 16-bit and TF32 numbers are exact as floats; sums
+// are rounded one by one.
 #include "io/gpu/stand_in/ptx/matrix.h"
 
 #include <algorithm>
