@@ -256,12 +256,12 @@ int export_command(const Arguments& arguments) {
   const std::string given = o.path;
   const Snapshot wanted = snapshot_with(o.weights);
   o.path = snapshot_of(given, wanted);
-  if (const std::string taken = taken_snapshot(given, wanted, o.path); !taken.empty())
-    std::fprintf(stderr, "export: %s\n", base::visible_text(taken).c_str());
   if (o.format == "onnx")
     export_onnx(o);
   else
     export_arrays(o);
+  if (const std::string taken = taken_snapshot(given, wanted, o.path); !taken.empty())
+    std::fprintf(stderr, "export: %s\n", base::visible_text(taken).c_str());
   return kExitOk;
 }
 
