@@ -36,8 +36,9 @@ std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
 std::unique_ptr<engine::AveragingPolicy> make_gradients(const AveragingOptions& options,
                                                         backends::Communicator& wire,
                                                         const AveragingParts& parts) {
-  engine::BucketOptions buckets = options.buckets;
-  if (parts.shares != nullptr) buckets.multiple = engine::elements_dealt_at_once(wire.world_size());
+  const engine::BucketOptions buckets =
+      parts.shares != nullptr ? engine::dealt_buckets(options.buckets, wire.world_size())
+                              : options.buckets;
   return engine::make_gradient_averaging(make_sum(options, wire, parts),
                                          parts.model.parameters.gradients, buckets);
 }

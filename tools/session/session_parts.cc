@@ -180,11 +180,11 @@ std::unique_ptr<SharedUpdate> make_shared_update(const SessionOptions& options,
                                                  const engine::ParameterBuffer& parameters) {
   const int world = group.world_size();
   if (!options.averaging.shard_optimizer || world == 1) return nullptr;
-  engine::BucketOptions buckets = options.averaging.buckets;
-  buckets.multiple = engine::elements_dealt_at_once(world);
   const engine::UpdateShares shares =
       options.update.optimizer->by_ranges
-          ? engine::deal_elements(parameters, buckets, group.rank(), world)
+          ? engine::deal_elements(parameters,
+                                  engine::dealt_buckets(options.averaging.buckets, world),
+                                  group.rank(), world)
           : engine::deal_tensors(parameters.values, group.rank(), world);
   return std::unique_ptr<SharedUpdate>(new SharedUpdate{
       shares, engine::ValueGather(shares, parameters.gradients.size(), parameters.values.dtype())});

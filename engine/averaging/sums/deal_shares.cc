@@ -22,6 +22,11 @@ void append(std::vector<Elements>& parts, const Elements& part) {
 
 std::int64_t elements_dealt_at_once(int world) { return ops::kSquaresBlock * world; }
 
+BucketOptions dealt_buckets(BucketOptions buckets, int world) {
+  buckets.multiple = elements_dealt_at_once(world);
+  return buckets;
+}
+
 UpdateShares deal_elements(const ParameterBuffer& parameters, const BucketOptions& buckets,
                            int rank, int world) {
   const std::int64_t unit = elements_dealt_at_once(world), trained = parameters.gradients.size();
@@ -62,17 +67,20 @@ std::vector<int> deal_sizes(const std::vector<std::int64_t>& sizes, int world) {
   return owners;
 }
 
+Elements slot_with_gap(const FlatBuffer& buffer, std::size_t slot) {
+  const auto slots = buffer.slots();
+  const std::int64_t first = slots[slot].offset;
+  return {first, (slot + 1 < slots.size() ? slots[slot + 1].offset : buffer.size()) - first};
+}
+
 UpdateShares deal_tensors(const FlatBuffer& values, int rank, int world) {
   const auto slots = values.slots();
   std::vector<std::int64_t> sizes;
   for (const FlatBuffer::Slot& slot : slots) sizes.push_back(slot.count);
   const std::vector<int> owners = deal_sizes(sizes, world);
   UpdateShares shares{rank, std::vector<std::vector<Elements>>(static_cast<std::size_t>(world))};
-  for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-    const std::int64_t end = slot + 1 < slots.size() ? slots[slot + 1].offset : values.size();
-    append(shares.of_rank[static_cast<std::size_t>(owners[slot])],
-           {slots[slot].offset, end - slots[slot].offset});
-  }
+  for (std::size_t slot = 0; slot < slots.size(); ++slot)
+    append(shares.of_rank[static_cast<std::size_t>(owners[slot])], slot_with_gap(values, slot));
   return shares;
 }
 

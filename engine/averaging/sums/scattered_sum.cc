@@ -9,6 +9,10 @@
 namespace engine {
 namespace {
 
+std::size_t blocks_of(std::int64_t elements) {
+  return static_cast<std::size_t>((elements + ops::kSquaresBlock - 1) / ops::kSquaresBlock);
+}
+
 class ScatteredSum final : public GradientSum {
  public:
   ScatteredSum(backends::Communicator& communicator, FlatBuffer& gradients,
@@ -17,8 +21,7 @@ class ScatteredSum final : public GradientSum {
         gradients_(gradients),
         shares_(shares),
         unit_(elements_dealt_at_once(communicator.world_size())),
-        squares_(static_cast<std::size_t>((gradients.size() + ops::kSquaresBlock - 1) /
-                                          ops::kSquaresBlock)) {}
+        squares_(blocks_of(gradients.size())) {}
 
   std::string note() const override { return ""; }
 
@@ -40,11 +43,9 @@ class ScatteredSum final : public GradientSum {
     for (const Elements& own : shares_.own()) {
       const std::int64_t count = std::min(own.count, gradients.size() - own.first);
       if (count <= 0) continue;
-      const auto block = static_cast<std::size_t>(own.first / ops::kSquaresBlock),
-                 blocks = static_cast<std::size_t>((count + ops::kSquaresBlock - 1) /
-                                                   ops::kSquaresBlock);
+      const auto block = static_cast<std::size_t>(own.first / ops::kSquaresBlock);
       ops::sums_of_squares(context, gradients.part(own.first, count),
-                           std::span(squares_).subspan(block, blocks));
+                           std::span(squares_).subspan(block, blocks_of(count)));
     }
     communicator_.all_reduce(squares_.data(), squares_.size(), DType::kF64,
                              backends::ReduceOp::kSum);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "engine/averaging/sums/deal_shares.h"
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/averaging/sums/share_gather.h"
 #include "engine/optim/loss_scale.h"
@@ -71,16 +72,14 @@ FlatBuffer whole_of(const TrainState& state, const Optimizer::State& s) {
 std::vector<std::vector<Elements>> parts_of(const TrainState& state, const Optimizer::State& s,
                                             const FlatBuffer& whole) {
   if (s.slots == nullptr) return state.shares->of_rank;
-  const auto slots = whole.slots();
   std::vector<std::vector<Elements>> parts(state.shares->of_rank.size());
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    const std::int64_t end = i + 1 < slots.size() ? slots[i + 1].offset : whole.size(),
-                       value = state.model.parameters.values.slots()[(*s.slots)[i]].offset;
+  for (std::size_t i = 0; i < s.slots->size(); ++i) {
+    const std::int64_t value = state.model.parameters.values.slots()[(*s.slots)[i]].offset;
     for (std::size_t rank = 0; rank < parts.size(); ++rank)
       if (std::ranges::any_of(state.shares->of_rank[rank], [value](const Elements& e) {
             return e.first <= value && value < e.first + e.count;
           }))
-        parts[rank].push_back({slots[i].offset, end - slots[i].offset});
+        parts[rank].push_back(slot_with_gap(whole, i));
   }
   return parts;
 }
