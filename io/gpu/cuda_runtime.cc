@@ -13,9 +13,6 @@
 namespace base::cuda {
 namespace {
 
-// Of the compute capability; kernels copy asynchronously into shared memory, which is new in 8.0.
-constexpr int kLowestMajor = 8;
-
 cudaStream_t stream_of(void* handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
 
@@ -90,7 +87,7 @@ std::map<int, std::string> unused_devices() {
     // One that does not even answer is left to the call that fails on it, which says why.
     if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) != cudaSuccess)
       cudaGetLastError();
-    else if (major < kLowestMajor)
+    else if (major < kLowestCapability)
       unused[i] = unused_name(i);
   }
   return unused;

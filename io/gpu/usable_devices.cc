@@ -14,7 +14,8 @@ std::string unused_text(const std::map<int, std::string>& unused) {
   std::string text;
   for (const auto& [index, name] : unused) text += (text.empty() ? "" : ", ") + name;
   if (text.empty()) return text;
-  return text + (unused.size() == 1 ? " is" : " are") + " not used: kernels need 8.0";
+  return text + (unused.size() == 1 ? " is" : " are") + " not used: kernels need " +
+         std::to_string(kLowestCapability) + ".0";
 }
 
 }  // namespace base::cuda

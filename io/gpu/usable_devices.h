@@ -8,6 +8,9 @@
 
 namespace base::cuda {
 
+// The major number; kernels copy asynchronously into shared memory, which is new in 8.0.
+inline constexpr int kLowestCapability = 8;
+
 int listed_devices();  // by the driver; device_count() is 0 where kernels run on none of them
 
 // Those that are too old, by index: "GPU 0 (Tesla T4, compute capability 7.5)". Makes no context.

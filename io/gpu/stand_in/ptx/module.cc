@@ -403,24 +403,24 @@ class Decoder {
     reader_.expect(';');
   }
 
+  Operand list(char end) {
+    reader_.take();
+    Operand o{};
+    o.what = Operand::kList;
+    if (end == ')' && reader_.take_if(end)) return o;  // only a list of parameters may be empty
+    do o.parts.push_back(operand());
+    while (reader_.take_if(','));
+    reader_.expect(end);
+    return o;
+  }
+
   Operand operand() {
     Operand o{};
     switch (reader_.peek()) {
       case '{':
-        reader_.take();
-        o.what = Operand::kList;
-        do o.parts.push_back(operand());
-        while (reader_.take_if(','));
-        reader_.expect('}');
-        return o;
+        return list('}');
       case '(':
-        reader_.take();
-        o.what = Operand::kList;
-        if (reader_.take_if(')')) return o;
-        do o.parts.push_back(operand());
-        while (reader_.take_if(','));
-        reader_.expect(')');
-        return o;
+        return list(')');
       case '[':
         reader_.take();
         o = operand();
