@@ -1,5 +1,6 @@
 # What `cmake --install` copies, and the Debian packages that CPack makes of the same (tools/scripts/deb.sh). Component `program`:
-# what users run; `mpi`: the plug-in of --backend mpi, where there is one (MpiBackend.cmake); `library` and `development`: libengine.so for programs that use it, and what it takes to compile these;
+# what users run; `mpi`: the plug-in of --backend mpi, where there is one (MpiBackend.cmake); `library` and `development`:
+# libengine.so for programs that use it, and what it takes to compile these;
 # `debian` and debian_...: what only packages need.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

@@ -9,8 +9,8 @@ namespace tools {
 
 // `topic`: "" for the command's own options, those that are used most of the others and a list of
 // the rest, "all", a group's name, or an option's ("lr" or "--lr"). Commands with few options show
-// all of them at once. Lines have at
-// most `width` columns. Throws UsageError for another topic, with the nearest.
+// all of them at once. Lines have at most `width` columns. Throws UsageError for another topic,
+// with the nearest.
 std::string help_text(const CommandShape& command, const std::string& topic, int width);
 
 // Of the terminal at standard output, COLUMNS or 80, within what can be read well.
