@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Measures training steps side by side with PyTorch on this machine and prints a Markdown table (docs/benchmarks.md).
 #
-# Usage: PEER_PYTHON=python3 ENGINE_PEERS=DIR tools/scripts/bench_vs_peer.sh [--rounds N] [--seconds S] [--only MODEL] [--peer-only] [--uncompiled]
+# Usage: PEER_PYTHON=python3 ENGINE_PEERS=DIR tools/scripts/bench_vs_peer.sh [--rounds N] [--seconds S] [--only MODELS] [--amp bf16] [--peer-only] [--uncompiled]
 #   PEER_PYTHON   a Python with torch and numpy (default: python3)
 #   ENGINE_PEERS  the folder of torch_peer.py (default: ../shared/peers beside the source tree)
 #   ENGINE_BINARY the program to measure (default: the Release build, made first)
 #   --rounds N    alternating rounds (default 5); --seconds S: measuring time of one run (default 5)
-#   --only MODEL  mlp, convnet or resnet18-cifar
+#   --only MODELS some of mlp,convnet,resnet18-cifar,resnet50-cifar,gpt-nano
+#   --amp bf16    beside PyTorch's autocast
 #   --peer-only   without our own program; --uncompiled: without torch.compile, which takes minutes to start
 # Both sides: the same model, batch a rank, ranks and threads; a batch in memory, no loading. PyTorch's variants (as it is,
 # channels-last, compiled, both) are tried first, twice each, and the best of each case is what every round measures.
