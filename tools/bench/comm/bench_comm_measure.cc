@@ -1,6 +1,7 @@
 // The measuring loop of `engine bench comm`.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 
 #include "io/base/deadline.h"
@@ -15,6 +16,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kBlocks = 5, kFewestInBlock = 4;  // of iterations
+// How long a lane runs uncounted after another one: until the scheduler has the ranks on cores of
+// their own again, on which waits are spun. Microseconds at 8 bytes, where 40 calls take 20.
+constexpr double kSettleSeconds = 5e-3;
+constexpr int kSettledFrom = 20;  // iterations; of fewer, only means over all are of use
 
 // The communicators of one backend. Where they take device memory, `device_all` and `device_pair`
 // are the same ones.
@@ -26,6 +31,7 @@ struct Lane {
   std::unique_ptr<engine::cuda::Stream> stream;  // of a lane on a device
   std::vector<double> times;
   double wrong = 0;
+  int settling = 0;  // calls that take kSettleSeconds
 };
 
 // One operation of one size: buffers, the call, and whether its result is right.
@@ -171,6 +177,15 @@ void run_once(Job& job, Lane& lane, std::size_t round) {
   if (!job.right(round)) lane.wrong += 1;
 }
 
+// Rank 0's clock decides for all how many calls of each lane settle it. Each lane has been called.
+void agree_on_settling(backends::Communicator& control, std::vector<Lane>& lanes) {
+  std::vector<double> calls;
+  for (const Lane& lane : lanes)
+    calls.push_back(std::ceil(kSettleSeconds / std::max(lane.times.back(), 1e-6)));
+  control.broadcast(calls.data(), calls.size() * sizeof(double), 0);
+  for (std::size_t l = 0; l < lanes.size(); ++l) lanes[l].settling = static_cast<int>(calls[l]);
+}
+
 // Rank 0's clock decides for all how many iterations fit.
 int agreed_iterations(backends::Communicator& control, const CommBench& bench, double round_seconds,
                       std::size_t lanes) {
@@ -186,10 +201,12 @@ void run_lanes(Job& job, std::vector<Lane>& lanes, int iterations, std::size_t& 
   const int blocks = std::clamp(iterations / kFewestInBlock, 1, kBlocks);
   for (int b = 0; b < blocks; ++b) {
     const int counted = iterations * (b + 1) / blocks - iterations * b / blocks;
-    const int uncounted = lanes.size() > 1 && iterations > 1 ? std::max(2, counted / 4) : 0;
+    const int fewest = lanes.size() > 1 && iterations > 1 ? std::max(2, counted / 4) : 0;
     for (std::size_t l = 0; l < lanes.size(); ++l) {
       Lane& lane =
           lanes[(l + static_cast<std::size_t>(b)) % lanes.size()];  // another one first each time
+      const int uncounted =
+          iterations < kSettledFrom ? fewest : std::max(fewest, lane.settling);
       const std::size_t before = lane.times.size();
       for (int i = 0; i < uncounted; ++i) run_once(job, lane, round++);
       lane.times.resize(before);
@@ -281,6 +298,7 @@ std::vector<CommRow> measure_collectives(const CommBench& bench, backends::Group
       run_lanes(job, lanes, 1, round);
       const int iterations =
           agreed_iterations(*control, bench, base::seconds_since(start), lanes.size());
+      agree_on_settling(*control, lanes);
       run_lanes(job, lanes, std::clamp(bench.warmup - 2, 0, iterations), round);
       for (Lane& lane : lanes) lane.times.clear();
       run_lanes(job, lanes, iterations, round);
