@@ -27,6 +27,7 @@ struct Run {
 
 FlatBuffer buffer_of(const FlatBuffer& values, const std::vector<std::size_t>& slots) {
   std::vector<NamedLayout> layouts;
+  layouts.reserve(slots.size());
   for (const std::size_t slot : slots)
     layouts.push_back({values.slots()[slot].name, values.slots()[slot].layout, values.dtype()});
   return {values.dtype(), layouts, values.device()};

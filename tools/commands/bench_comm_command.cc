@@ -152,7 +152,7 @@ int measure_all(const CommFlags& flags, const tools::RunConfig& config,
   return kExitOk;
 }
 
-int report(const CommFlags& flags, const std::vector<CommRow>& baseline, CommReport result) {
+int report(const CommFlags& flags, const std::vector<CommRow>& baseline, const CommReport& result) {
   const std::string text = flags.format == "json"  ? to_json(result)
                            : flags.format == "csv" ? to_csv(result)
                                                    : to_table(result, flags.format == "md");

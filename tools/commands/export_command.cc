@@ -45,7 +45,7 @@ bool leaves_data_alone(const std::string& name) {
 
 std::string format_of(const ExportOptions& o) {
   if (!o.format.empty()) return o.format;
-  for (const std::string format : kFormats)
+  for (std::string format : kFormats)
     if (o.out.ends_with("." + format)) return format;
   if (o.out.ends_with(".pt")) return "pth";
   throw UsageError("-o '" + o.out +

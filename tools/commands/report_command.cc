@@ -38,6 +38,7 @@ struct ReportOptions {
 
 std::vector<RunHistory> read_runs(const std::vector<std::string>& folders) {
   std::vector<RunHistory> runs;
+  runs.reserve(folders.size());
   for (const std::string& folder : folders) runs.push_back(read_run_history(folder));
   return runs;
 }

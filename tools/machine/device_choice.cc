@@ -178,10 +178,10 @@ int place_on_host(std::optional<int> held, const backends::Group& group,
   }
   std::set<std::int32_t> taken;
   for (std::size_t r = 0; r < peers.size(); ++r)
-    if (peers[r].host_id != peers[own].host_id)
+    // Who was left out for a while may find its place taken.
+    if (peers[r].host_id != peers[own].host_id ||
+        (places[r] != kNone && !taken.insert(places[r]).second))
       places[r] = kNone;
-    else if (places[r] != kNone && !taken.insert(places[r]).second)
-      places[r] = kNone;  // who was left out for a while may find its place taken
   for (std::size_t r = 0; places[own] == kNone; ++r) {
     if (peers[r].host_id != peers[own].host_id || places[r] != kNone) continue;
     std::int32_t lowest = 0;

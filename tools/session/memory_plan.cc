@@ -113,10 +113,11 @@ void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
   if (budget.bytes == 0) return;
   const MemoryNeed need = memory_need(graph, plan, plan.max_batch, options);
   const auto ranks = static_cast<std::uint64_t>(std::max(1, budget.ranks));
-  if (need.total() <= budget.bytes / ranks) return;
+  const std::uint64_t share = budget.bytes / ranks;
+  if (need.total() <= share) return;
   const std::int64_t fits =
       options.shards * largest_batch(memory_need(graph, plan, 1, options), need, plan.max_batch,
-                                     static_cast<double>(budget.bytes / ranks));
+                                     static_cast<double>(share));
   const std::string of_ranks =
       ranks == 1 ? "" : " for each of " + std::to_string(ranks) + " ranks of this host";
   throw engine::MemoryError(

@@ -71,7 +71,7 @@ class PrometheusTest : public testing::Test {
   }
   static std::string page_with(int port, const std::string& name) {
     std::string page;
-    EXPECT_TRUE(eventually([&] { return value_of(page = get(port), name) != ""; })) << page;
+    EXPECT_TRUE(eventually([&] { return !value_of(page = get(port), name).empty(); })) << page;
     return page;
   }
 

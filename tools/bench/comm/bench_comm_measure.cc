@@ -180,6 +180,7 @@ void run_once(Job& job, Lane& lane, std::size_t round) {
 // Rank 0's clock decides for all how many calls of each lane settle it. Each lane has been called.
 void agree_on_settling(backends::Communicator& control, std::vector<Lane>& lanes) {
   std::vector<double> calls;
+  calls.reserve(lanes.size());
   for (const Lane& lane : lanes)
     calls.push_back(std::ceil(kSettleSeconds / std::max(lane.times.back(), 1e-6)));
   control.broadcast(calls.data(), calls.size() * sizeof(double), 0);
@@ -205,8 +206,7 @@ void run_lanes(Job& job, std::vector<Lane>& lanes, int iterations, std::size_t& 
     for (std::size_t l = 0; l < lanes.size(); ++l) {
       Lane& lane =
           lanes[(l + static_cast<std::size_t>(b)) % lanes.size()];  // another one first each time
-      const int uncounted =
-          iterations < kSettledFrom ? fewest : std::max(fewest, lane.settling);
+      const int uncounted = iterations < kSettledFrom ? fewest : std::max(fewest, lane.settling);
       const std::size_t before = lane.times.size();
       for (int i = 0; i < uncounted; ++i) run_once(job, lane, round++);
       lane.times.resize(before);
