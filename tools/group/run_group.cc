@@ -228,6 +228,8 @@ class ElasticRank {
       }
       try {
         view = membership_.next_view();
+      } catch (const backends::JobEnded&) {
+        throw;
       } catch (const backends::PeerError& error) {
         throw backends::PeerError(error.what() + write_last_record());
       }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "backends/backend_error.h"
@@ -68,6 +69,23 @@ TEST(ElasticRank, WhoFindsItsFolderTakenWasLeftOutAndComesBack) {
                     return std::nullopt;
                   });
   EXPECT_EQ(code, 0);
+}
+
+// Cut off in the moment in which all say farewell: the others have gone, and it knows nothing of
+// it.
+TEST(ElasticRank, WhoMissesTheEndOfAFinishedJobHasFinishedToo) {
+  testing::internal::CaptureStderr();
+  const int code = run_elastic(two_ranks(),
+                               [](backends::Group& group, const backends::View& view,
+                                  const std::function<bool()>&) -> std::optional<int> {
+                                 meet(group);
+                                 if (view.rank == 0) return 0;
+                                 group.leave([] { return false; });
+                                 throw backends::PeerError("the last answer did not come");
+                               });
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(said, "engine: the job has ended: its ranks have finished and left\n");
 }
 
 }  // namespace
