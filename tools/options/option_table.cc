@@ -63,11 +63,11 @@ constexpr OptionSpec kTrainOptions[] = {
     {"test-share", kReal, "0.2", "F", "run", "csv: fraction of each class's rows used for testing",
      kEqual},
     {"synthetic-shape", kString, "28x28x1", "HxWxC", "run",
-     "sample shape of the synthetic data set", kEqual},
+     "sample shape of the synthetic data set; one number: texts of so many tokens", kEqual},
     {"synthetic-size", kInteger, "10000", "N", "run", "number of samples in the synthetic data set",
      kEqual},
-    {"synthetic-classes", kInteger, "10", "N", "run", "number of classes in the synthetic data set",
-     kEqual},
+    {"synthetic-classes", kInteger, "10", "N", "run",
+     "number of classes in the synthetic data set, or size of the vocabulary", kEqual},
 
     {"device", kString, "auto", "auto|cpu|cuda|cuda:N", "compute",
      "where to compute; cuda: the GPU with this process's local rank as index; auto: cuda if there "

@@ -68,10 +68,17 @@ void read_run(const ValueReader& read, RunConfig& config) {
       read.integer("synthetic-classes", 2, 1'000'000, config.synthetic_classes);
   if (read.text("synthetic-shape").empty()) return;
   const std::vector<std::string> parts = base::split_text(read.text("synthetic-shape"), 'x');
+  if (parts.size() == 1) {
+    const auto tokens = parse_integer(parts[0]);
+    if (tokens && *tokens >= 1 && *tokens <= 1'000'000) {
+      config.synthetic_context = *tokens;
+      return;
+    }
+  }
   for (std::size_t i = 0; i < 3; ++i) {
     const auto size = parts.size() == 3 ? parse_integer(parts[i]) : std::nullopt;
     if (!size || *size < 1 || *size > 16384)
-      read.refuse("synthetic-shape", "HEIGHTxWIDTHxCHANNELS, each from 1 to 16384, as 28x28x1");
+      read.refuse("synthetic-shape", "HEIGHTxWIDTHxCHANNELS, each from 1 to 16384, as 28x28x1, or TOKENS, as 64");
     config.synthetic_shape[i] = *size;
   }
 }

@@ -42,6 +42,7 @@ io::DatasetOptions set_of(const RunConfig& config) {
           .seed = config.seed,
           .limit = config.limit,
           .synthetic_shape = config.synthetic_shape,
+          .synthetic_context = config.synthetic_context,
           .synthetic_size = config.synthetic_size,
           .synthetic_classes = config.synthetic_classes,
           .context = config.context,

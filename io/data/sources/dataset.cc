@@ -37,6 +37,15 @@ DatasetSplits make_synthetic(const DatasetOptions& options) {
   check_positive("the number of synthetic classes", options.synthetic_classes,
                  std::numeric_limits<std::int32_t>::max());
   const std::int64_t test_size = (options.synthetic_size + 9) / 10;
+  if (options.synthetic_context > 0) {
+    check_positive("the number of tokens in a synthetic text", options.synthetic_context,
+                   kMaxBytes / 4 / options.synthetic_size);
+    const auto draw = [&options](std::int64_t count, std::uint64_t stream) {
+      return draw_synthetic_tokens(options.synthetic_context, options.synthetic_classes, count,
+                                   options.seed, stream);
+    };
+    return {draw(options.synthetic_size, 0), draw(test_size, 1)};
+  }
   return {draw_synthetic(options.synthetic_shape, options.synthetic_classes, options.synthetic_size,
                          options.seed, 0),
           draw_synthetic(options.synthetic_shape, options.synthetic_classes, test_size,

@@ -86,6 +86,7 @@ struct DatasetOptions {
   std::int64_t limit = 0;  // > 0: only so many training samples, of each class its share; of tokens
                            // the first windows (mean and deviation stay those of all)
   std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};
+  std::int64_t synthetic_context = 0;  // > 0: texts of so many tokens instead of images
   std::int64_t synthetic_size = 10'000,
                synthetic_classes = 10;  // training samples; the test split has a tenth of them
   std::int64_t context = 64,

@@ -26,4 +26,19 @@ Dataset draw_synthetic(const std::array<std::int64_t, 3>& shape, std::int64_t cl
   return set;
 }
 
+Dataset draw_synthetic_tokens(std::int64_t context, std::int64_t vocabulary, std::int64_t count,
+                              std::uint64_t seed, std::uint64_t stream) {
+  Dataset set;
+  set.kind = SampleKind::kTokens;
+  set.name = "synthetic";
+  set.shape = {context, 1, 1};
+  set.classes = vocabulary;
+  set.stride = context;
+  set.tokens.resize(static_cast<std::size_t>(count * context + 1));
+  SplitMix ids(seed, 2 * stream);
+  for (std::int32_t& token : set.tokens)
+    token = static_cast<std::int32_t>(ids.below(static_cast<std::uint32_t>(vocabulary)));
+  return set;
+}
+
 }  // namespace io

@@ -1,4 +1,4 @@
-// Random images with random labels, of any shape, for benchmarks.
+// Random images with random labels, or random tokens, of any shape, for benchmarks.
 #pragma once
 
 #include <array>
@@ -12,5 +12,9 @@ namespace io {
 // and deviation. REQUIRES: positive shape, count and classes whose product fits in memory.
 Dataset draw_synthetic(const std::array<std::int64_t, 3>& shape, std::int64_t classes,
                        std::int64_t count, std::uint64_t seed, std::uint64_t stream);
+
+// The same of `count` texts of `context` tokens each, one behind the other, ids below `vocabulary`.
+Dataset draw_synthetic_tokens(std::int64_t context, std::int64_t vocabulary, std::int64_t count,
+                              std::uint64_t seed, std::uint64_t stream);
 
 }  // namespace io

@@ -107,8 +107,9 @@ TEST_F(CudaAugment, WhereACaptureFailsKernelsAreLaunchedOneByOne) {
   EXPECT_EQ(captured.losses, straight.losses);
   EXPECT_EQ(captured.parameters, straight.parameters);
   EXPECT_TRUE(captured.graph.starts_with("captured")) << captured.graph;
-  if (engine::cuda::device_info(0).name.starts_with("emulated"))
+  if (engine::cuda::device_info(0).name.starts_with("emulated")) {
     EXPECT_TRUE(straight.graph.starts_with("not captured: the capture failed, ")) << straight.graph;
+  }
 }
 
 TEST_F(CudaAugment, BytesTrainAsNumbersDo) {

@@ -50,6 +50,13 @@ TEST(BenchStep, StatisticsOfEachRankAndPhase) {
   EXPECT_NEAR(times.rate(), 60 / 0.04, 1e-6);
 }
 
+TEST(BenchStep, AModelOfTextsGetsSyntheticTokens) {
+  const CommandResult result = engine({"bench", "step", "--model", "gpt-nano", "--batch", "2",
+                                       "--steps", "3", "--format", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_GT(Json::parse(result.out)["samples_per_s"].get<double>(), 0);
+}
+
 TEST(BenchStep, TheProgramMeasuresEveryPhaseOfEveryRank) {
   const CommandResult result =
       engine({"bench", "step", "--model", "mlp", "--batch", "10", "--ranks", "2", "--steps", "7",

@@ -199,7 +199,7 @@ TEST(RunConfig, RefusesValuesOutOfTypeOrRange) {
     EXPECT_THROW(tools::resolve_run_config(flags({{name, value}})), ConfigError)
         << name << "=" << value;
   }
-  for (const char* shape : {"28", "28x28", "28x28x0", "28x28x1x1", "axbxc", "x28x1", "99999x1x1"})
+  for (const char* shape : {"0", "28x", "1000001", "28x28", "28x28x0", "28x28x1x1", "axbxc", "x28x1", "99999x1x1"})
     EXPECT_THROW(
         tools::resolve_run_config(flags({{"dataset", "synthetic"}, {"synthetic-shape", shape}})),
         ConfigError)

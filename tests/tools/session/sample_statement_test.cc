@@ -12,6 +12,13 @@ namespace {
 using tools::read_sample_statement;
 using tools::sample_statement;
 
+io::DatasetOptions csv_options(const std::string& path) {
+  io::DatasetOptions options;
+  options.name = "csv";
+  options.annotations = path;
+  return options;
+}
+
 TEST(SampleStatement, OfImagesHasClassesAndNormalization) {
   io::DatasetSplits splits;
   io::Dataset& set = splits.train;
@@ -59,7 +66,7 @@ TEST(SampleStatement, OfATableReadsOtherTablesAlike) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "t.csv";
   test_support::write_text(path, table(200));
-  const io::DatasetSplits splits = io::load_dataset({.name = "csv", .annotations = path});
+  const io::DatasetSplits splits = io::load_dataset(csv_options(path));
   const tools::StatedSamples stated =
       read_sample_statement(sample_statement(splits, io::Normalization::kUnit), "x");
   EXPECT_EQ(stated.normalization, "");
@@ -75,8 +82,10 @@ TEST(SampleStatement, OfARegressionHasTheTarget) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "t.csv";
   test_support::write_text(path, "a,price\n1,10.5\n2,30\n4,20\n5,25.25\n");
-  const io::DatasetSplits splits = io::load_dataset(
-      {.name = "csv", .annotations = path, .test_share = 0.25, .regression = true});
+  io::DatasetOptions options = csv_options(path);
+  options.test_share = 0.25;
+  options.regression = true;
+  const io::DatasetSplits splits = io::load_dataset(options);
   const std::string text = sample_statement(splits, io::Normalization::kUnit);
   EXPECT_TRUE(text.starts_with("{\"schema\":2,")) << text;
   const io::Dataset read = read_sample_statement(text, "x").splits.train;

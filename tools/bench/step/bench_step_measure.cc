@@ -35,14 +35,12 @@ std::int64_t world_of(const tools::RunConfig& config) {
 void invent_data(tools::ConfigValues& values, const std::string& model,
                  std::int64_t synthetic_size) {
   const models::ModelOptions wanted = models::default_options(model);
-  if (wanted.sample_shape.rank() != 3)
-    throw UsageError("--model " + model +
-                     " reads tokens, for which there is no synthetic data: give --dataset");
   const auto set = [&values](const char* name, const std::string& value) {
     values.emplace(name, tools::ConfigValue{value, "bench:default"});
   };
   std::string shape;
-  for (int d = 0; d < 3; ++d) shape += (d ? "x" : "") + std::to_string(wanted.sample_shape[d]);
+  for (std::size_t d = 0; d < wanted.sample_shape.rank(); ++d)
+    shape += (d ? "x" : "") + std::to_string(wanted.sample_shape[d]);
   set("dataset", "synthetic");
   set("synthetic-shape", shape);
   set("synthetic-size", std::to_string(synthetic_size));

@@ -73,6 +73,25 @@ TEST(Synthetic, IsRandomSeededAndOfTheShapeAskedFor) {
   for (const float deviation : first.train.deviation) EXPECT_NEAR(deviation, 0.2898, 0.005);
 }
 
+TEST(Synthetic, TextsAreOfTokensBelowTheNumberOfClasses) {
+  DatasetOptions options = synthetic(500, 3);
+  options.synthetic_context = 16;
+  const DatasetSplits first = load_dataset(options), again = load_dataset(options);
+  EXPECT_EQ(first.train.kind, SampleKind::kTokens);
+  EXPECT_EQ(first.train.size(), 500);
+  EXPECT_EQ(first.test.size(), 50);
+  EXPECT_EQ(first.train.positions(), 16);
+  EXPECT_EQ(first.train.classes, 7);
+  EXPECT_EQ(first.train.tokens, again.train.tokens);
+  std::vector<int> counts(7);
+  for (const std::int32_t token : first.train.tokens) ++counts.at(static_cast<std::size_t>(token));
+  for (const int count : counts) EXPECT_NEAR(count, 8000. / 7, 160);
+  options.seed = 4;
+  EXPECT_NE(load_dataset(options).train.tokens, first.train.tokens);
+  options.synthetic_context = std::int64_t{1} << 40;
+  EXPECT_NE(refusal(options), "accepted");
+}
+
 TEST(Synthetic, ImpossibleShapesAreRefused) {
   DatasetOptions options = synthetic(100);
   options.synthetic_shape = {0, 4, 3};
