@@ -199,8 +199,11 @@ void ServerMachine::on_lost(Link& l) {
       declare_failure(l, silence_text(options_.heartbeat_ms));
       tell_silent(l);
     } else if (!l.acknowledged_start) {
+      // No longer than if it were silent, for as soon as the connection broke it may be: the others
+      // wait for a verdict for a heartbeat more, and then end, and would be blamed themselves.
       const auto limit = std::chrono::milliseconds(3 * options_.heartbeat_ms);
-      disconnected_[l.hello.rank] = {l.hello, l.activity, "died: " + l.end, now_ + limit};
+      disconnected_[l.hello.rank] = {l.hello, l.activity, "died: " + l.end,
+                                     l.last_received + limit};
     } else {
       declare_failure(l, "died: " + l.end);
     }
@@ -336,9 +339,9 @@ void ServerMachine::sweep(bool paused) {
   const auto silence = std::chrono::milliseconds(3 * options_.heartbeat_ms);
   for (auto& [id, l] : links_) {
     if (l.is_joining() && now_ >= l.hello_deadline && l.alive()) l.end = "too slow";
-    if (!l.is_member() || !l.alive()) continue;
+    if (!l.is_member()) continue;
     if (paused) l.last_received = now_;
-    if (now_ - l.last_received > silence) l.end = "silence";
+    if (l.alive() && now_ - l.last_received > silence) l.end = "silence";
   }
   expire_disconnected(paused);
   for (auto it = links_.begin(); it != links_.end();) {

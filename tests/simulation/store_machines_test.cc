@@ -1,0 +1,556 @@
+// The store's machines by hand: orders of events that random histories hardly ever bring about, and
+// what only a forger says.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/store/protocol/member_machine.h"
+#include "backends/store/protocol/server_machine.h"
+#include "backends/store/protocol/session_machine.h"
+#include "backends/store/protocol/stall_watch.h"
+
+namespace {
+
+using backends::Frame;
+using backends::FrameType;
+using backends::FrameWriter;
+using backends::Hello;
+using backends::LinkId;
+using backends::MemberMachine;
+using backends::RankProgress;
+using backends::RefusalKind;
+using backends::Seals;
+using backends::Secret;
+using backends::ServerMachine;
+using backends::SessionMachine;
+using backends::StallWatch;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kHeartbeat(1000);
+const Secret kSecret{std::string(32, 's'), "a test"};
+
+// A store, and clients that hear of it, and are heard, when they are told to.
+class StoreByHand : public testing::Test {
+ protected:
+  struct Client {
+    LinkId link = 0;
+    std::unique_ptr<SessionMachine> session;
+    std::unique_ptr<MemberMachine> member;
+    std::string unread;  // what the store has sent
+    bool is_closed = false;
+
+    SessionMachine::State state() const { return session->state(); }
+    std::string refusal() const { return session->refusal().second; }
+  };
+
+  void begin(int world_size) {
+    world_size_ = world_size;
+    server_ = std::make_unique<ServerMachine>(
+        ServerMachine::Options{
+            .secret = kSecret,
+            .job = hello(0),
+            .heartbeat_ms = static_cast<int>(kHeartbeat.count()),
+            .random =
+                [this](std::size_t n) { return std::string(n, static_cast<char>(++drawn_)); }},
+        now_);
+  }
+
+  Hello hello(int rank, std::uint32_t attempt = 1) const {
+    Hello h;
+    h.rank = rank;
+    h.world_size = world_size_;
+    h.pid = 100 + rank;
+    h.process = "process " + std::to_string(rank);
+    h.attempt = attempt;
+    h.job = "job";
+    h.host = "n" + std::to_string(rank);
+    h.settings = {{"--lr", "0.1"}};
+    h.settings_digest = backends::settings_digest(h.settings);
+    return h;
+  }
+
+  // A connection on which nothing has been said yet.
+  Client& open() {
+    Client& c = clients_.emplace_back();
+    c.link = clients_.size();
+    server_->opened(c.link, "somewhere", now_);
+    return c;
+  }
+  Client& call(const Hello& hello) {
+    Client& c = open();
+    c.session = std::make_unique<SessionMachine>(
+        kSecret, hello, std::string(backends::kNonceBytes, static_cast<char>(c.link)), "rank 0");
+    return c;
+  }
+  Client& come(const Hello& hello) {
+    Client& c = call(hello);
+    for (int i = 0; i < 3; ++i) talk(c);
+    return c;
+  }
+  // It is a member, and has not heard of it yet.
+  Client& join_unheard(int rank) {
+    Client& c = call(hello(rank));
+    talk(c);
+    return c;
+  }
+  Client& join(int rank, std::uint32_t attempt = 1) { return come(hello(rank, attempt)); }
+
+  // The store hears what this client has to say, and the client the answer; without a turn.
+  void talk(Client& c) {
+    say(c);
+    hear(c);
+    say(c);
+  }
+  void say(Client& c) {
+    const std::string bytes = c.member ? c.member->take_output() : c.session->take_output();
+    if (!bytes.empty()) server_->received(c.link, bytes, now_);
+    if (c.member) c.member->sent();
+    take_output();
+  }
+  void hear(Client& c) {
+    const std::string bytes = std::exchange(c.unread, "");
+    if (c.member) return c.member->received(bytes, now_);
+    c.session->received(bytes);
+    if (c.state() != SessionMachine::State::kWelcome || session_only_) return;
+    c.member = std::make_unique<MemberMachine>(std::move(c.session->parser()),
+                                               std::move(c.session->seals()),
+                                               static_cast<int>(kHeartbeat.count()), now_);
+    c.member->received("", now_);
+  }
+  void turn() {
+    server_->tick(now_);
+    take_output();
+  }
+  // Time passes; those of the clients that are given live on.
+  void wait(milliseconds time, const std::vector<Client*>& alive) {
+    constexpr milliseconds kStep(100);
+    for (const auto end = now_ + time; now_ < end;) {
+      now_ += kStep;
+      for (Client* c : alive) {
+        c->member->tick(now_);
+        if (c->member->heartbeat_due(now_)) c->member->heartbeat({}, now_);
+        say(*c);
+      }
+      turn();
+      for (Client* c : alive) hear(*c);
+    }
+  }
+  void take_output() {
+    for (const ServerMachine::Output& out : server_->take_output()) {
+      if (out.kind == ServerMachine::Output::Kind::kNotice) {
+        notices_.push_back(out.text);
+        continue;
+      }
+      Client& c = clients_[out.link - 1];
+      if (out.kind == ServerMachine::Output::Kind::kSend) c.unread += out.text;
+      if (out.kind == ServerMachine::Output::Kind::kClose) c.is_closed = true;
+    }
+  }
+  void break_off(Client& c) { server_->closed(c.link, "its connection closed"); }
+
+  std::unique_ptr<ServerMachine> server_;
+  std::deque<Client> clients_;
+  std::vector<std::string> notices_;
+  bool session_only_ = false;  // frames behind the welcome are left to the test
+  base::Deadline now_{base::Deadline::duration(std::chrono::hours(1))};
+
+ private:
+  int world_size_ = 1;
+  unsigned char drawn_ = 0;
+};
+
+// A rank waits for four heartbeats to be told why a connection to another one broke.
+TEST_F(StoreByHand, TheVerdictOnWhoHasGoneComesBeforeTheOthersGiveUp) {
+  begin(2);
+  Client &root = join(0), &gone = join_unheard(1);
+  ASSERT_TRUE(server_->has_started());
+  // Its answer to the start is lost with its connection, which rank 0 notices later.
+  wait(milliseconds(2200), {&root});
+  break_off(gone);
+  wait(milliseconds(1600), {&root});
+  ASSERT_TRUE(root.member->failure());
+  EXPECT_EQ(root.member->failure()->rank, 1);
+}
+
+TEST_F(StoreByHand, AfterAPauseOfRank0WhoHasGoneMayStillComeBack) {
+  begin(2);
+  Client &root = join(0), &gone = join_unheard(1);
+  turn();
+  now_ += std::chrono::seconds(10);
+  break_off(gone);
+  turn();
+  wait(milliseconds(1000), {&root});
+  Client& again = join(1, 2);
+  ASSERT_EQ(again.state(), SessionMachine::State::kWelcome);
+  wait(milliseconds(1000), {&root, &again});
+  EXPECT_FALSE(root.member->failure());
+  EXPECT_TRUE(again.member->has_started());
+}
+
+TEST_F(StoreByHand, WhoComesBackIsToldOfTheFailure) {
+  begin(3);
+  Client& gone = join(1);
+  Client& dies = join(2);
+  Client& root = join(0);
+  talk(dies);
+  break_off(gone);
+  turn();
+  break_off(dies);
+  turn();
+  talk(root);
+  ASSERT_TRUE(root.member->failure());
+  Client& again = join(1, 2);
+  talk(again);
+  EXPECT_TRUE(again.member->has_started());
+  ASSERT_TRUE(again.member->failure());
+  EXPECT_EQ(again.member->failure()->rank, 2);
+}
+
+TEST_F(StoreByHand, NobodyIsWaitedForOnceItIsGivenUp) {
+  begin(2);
+  Client &root = join(0), &gone = join_unheard(1);
+  break_off(gone);
+  wait(milliseconds(4000), {&root});
+  ASSERT_TRUE(root.member->failure());
+  Client& again = join(1, 2);
+  EXPECT_EQ(again.state(), SessionMachine::State::kRefused);
+  EXPECT_NE(again.refusal().find("reconnected too late"), std::string::npos) << again.refusal();
+  break_off(root);
+  turn();
+  EXPECT_TRUE(server_->may_end());
+}
+
+TEST_F(StoreByHand, WhoHasGoneInTheSameTurnIsMissing) {
+  begin(3);
+  join(0);
+  Client& gone = join(1);
+  turn();
+  break_off(gone);
+  join(2);
+  EXPECT_FALSE(server_->has_started());
+}
+
+TEST_F(StoreByHand, TheStartTakesEffectWhenItsAnswerHasBeenSent) {
+  begin(2);
+  Client& root = join(0);
+  join(1);
+  hear(root);
+  root.member->sent();  // of what came before
+  EXPECT_FALSE(root.member->has_started());
+  say(root);
+  EXPECT_TRUE(root.member->has_started());
+}
+
+TEST_F(StoreByHand, TheEndOfRank0IsNoFailureForWhoLeaves) {
+  begin(2);
+  Client &root = join(0), &other = join(1);
+  talk(root);
+  talk(other);
+  other.member->leave();
+  other.member->closed("its connection closed");
+  EXPECT_TRUE(other.member->lost());
+  EXPECT_FALSE(other.member->failure());
+}
+
+TEST_F(StoreByHand, AnEarlierConnectionOfAProcessThatComesLateIsClosed) {
+  begin(3);
+  Client& late = call(hello(1, 1));
+  Client& newest = join(1, 2);
+  for (int i = 0; i < 3; ++i) talk(late);
+  turn();
+  EXPECT_TRUE(late.is_closed);
+  EXPECT_FALSE(newest.is_closed);
+}
+
+TEST_F(StoreByHand, UnknownProcessesAreNotTheSame) {
+  begin(3);
+  Hello unknown = hello(1);
+  unknown.process = "";
+  come(unknown);
+  EXPECT_EQ(come(unknown).state(), SessionMachine::State::kRefused);
+}
+
+TEST_F(StoreByHand, AMessageOfDifferingCallsIsToldAsSuch) {
+  begin(3);
+  Client &root = join(0), &one = join(1), &two = join(2);
+  for (Client* c : {&root, &one, &two}) talk(*c);
+  one.member->abandon({"calls differ", true});
+  say(one);
+  talk(two);
+  ASSERT_TRUE(two.member->failure());
+  EXPECT_TRUE(two.member->failure()->what.mismatch);
+  EXPECT_EQ(two.member->failure()->what.text, "calls differ");
+}
+
+TEST_F(StoreByHand, AChangedActivityIsSentSoon) {
+  begin(2);
+  Client& root = join(0);
+  root.member->heartbeat({}, now_);
+  EXPECT_FALSE(root.member->heartbeat_due(now_));
+  root.member->set_activity("step 1");
+  EXPECT_TRUE(root.member->heartbeat_due(now_));
+}
+
+TEST_F(StoreByHand, TellsWhoIsConnected) {
+  begin(3);
+  join(0);
+  Client& gone = join(1);
+  break_off(gone);
+  const std::vector<backends::RankStatus> statuses = server_->statuses();
+  EXPECT_TRUE(statuses[0].connected);
+  EXPECT_FALSE(statuses[1].connected);
+  EXPECT_FALSE(statuses[2].connected);
+}
+
+TEST_F(StoreByHand, AfterAMismatchOnlyThoseAreAwaitedThatHaveNotBeenTold) {
+  begin(4);
+  Client& root = join(0);
+  Hello other = hello(1);
+  other.build = "another";
+  come(other);
+  hear(root);
+  ASSERT_TRUE(root.member->fatal());
+  break_off(root);
+  turn();
+  EXPECT_FALSE(server_->may_end());
+  EXPECT_EQ(join(2).state(), SessionMachine::State::kRefused);
+  other.rank = 3;
+  EXPECT_EQ(come(other).state(), SessionMachine::State::kRefused);
+  turn();
+  EXPECT_TRUE(server_->may_end());
+}
+
+TEST_F(StoreByHand, RefusalsAreToldOnceASecond) {
+  begin(2);
+  Hello other = hello(1);
+  for (const char* job : {"one", "two", "three"}) {
+    other.job = job;
+    come(other);
+  }
+  EXPECT_EQ(notices_.size(), 1u);
+  now_ += std::chrono::seconds(2);
+  come(other);  // no news
+  EXPECT_EQ(notices_.size(), 1u);
+  other.job = "four";
+  come(other);
+  EXPECT_EQ(notices_.size(), 2u);
+}
+
+// ---- Those that are no members.
+
+TEST_F(StoreByHand, TheOldestOfTooManyStrangersGivesWay) {
+  begin(2);
+  for (std::size_t i = 0; i <= backends::kMaxUnauthenticated; ++i) open();
+  turn();
+  for (std::size_t i = 0; i < clients_.size(); ++i) EXPECT_EQ(clients_[i].is_closed, i == 0) << i;
+}
+
+TEST_F(StoreByHand, TheOldestOfTooManyObserversGivesWay) {
+  begin(2);
+  session_only_ = true;
+  for (std::size_t i = 0; i <= backends::kMaxObservers; ++i) come(hello(backends::kObserverRank));
+  turn();
+  for (std::size_t i = 0; i < clients_.size(); ++i) EXPECT_EQ(clients_[i].is_closed, i == 0) << i;
+}
+
+TEST_F(StoreByHand, AnObserverIsToldAtOnceHowThingsStand) {
+  begin(2);
+  session_only_ = true;
+  server_->set_status("step 7");
+  Client& c = come(hello(backends::kObserverRank));
+  std::vector<std::string> told;
+  while (std::optional<Frame> frame = c.session->parser().next(backends::kFrameBytes)) {
+    c.session->seals().to_client.open(*frame);
+    if (frame->type != FrameType::kStatus) continue;
+    backends::FrameReader in(frame->payload);
+    told.push_back(in.text());
+  }
+  EXPECT_EQ(told, std::vector<std::string>{"step 7"});
+}
+
+// ---- Forgers.
+
+// The frames in `bytes`, each with its length.
+std::vector<std::string> frames_of(const std::string& bytes) {
+  std::vector<std::string> frames;
+  for (std::size_t at = 0; at + 4 <= bytes.size();) {
+    const std::uint32_t length = backends::FrameReader(bytes.substr(at, 4)).u32();
+    frames.push_back(bytes.substr(at, 4 + length));
+    at += 4 + length;
+  }
+  return frames;
+}
+
+TEST_F(StoreByHand, AnOldProofProvesNothing) {
+  begin(2);
+  Client& c = call(hello(1));
+  const std::string said = c.session->take_output();
+  server_->received(c.link, said, now_);
+  take_output();
+  hear(c);
+  const std::string proof = c.session->take_output();
+  Client& forger = open();
+  server_->received(forger.link, said, now_);
+  server_->received(forger.link, proof, now_);
+  turn();
+  EXPECT_TRUE(forger.is_closed);
+}
+
+TEST_F(StoreByHand, WhatRank0ProvesProvesNothingOfOthers) {
+  begin(2);
+  Client& forger = call(hello(1));
+  say(forger);
+  const std::string challenge = frames_of(forger.unread).at(0).substr(5);
+  server_->received(
+      forger.link,
+      FrameWriter(FrameType::kProof).bytes(challenge.substr(backends::kNonceBytes)).finish(), now_);
+  turn();
+  EXPECT_TRUE(forger.is_closed);
+}
+
+TEST_F(StoreByHand, EachChallengeIsNew) {
+  begin(2);
+  Client &one = call(hello(1)), &two = call(hello(1));
+  say(one);
+  say(two);
+  EXPECT_NE(one.unread.substr(5, backends::kNonceBytes),
+            two.unread.substr(5, backends::kNonceBytes));
+}
+
+TEST_F(StoreByHand, FramesThatAreForgedEndTheConnection) {
+  begin(3);
+  Client& root = join(0);
+  const auto is_taken = [&](int rank, const auto& forge) {
+    Client& c = join(rank);
+    c.member->heartbeat({}, now_);
+    server_->received(c.link, forge(c, c.member->take_output()), now_);
+    turn();
+    const bool is_taken = !c.is_closed;
+    if (is_taken) break_off(c);
+    turn();
+    return is_taken;
+  };
+  EXPECT_TRUE(is_taken(1, [](Client&, std::string said) { return said; }));
+  // A heartbeat as a farewell.
+  EXPECT_FALSE(is_taken(1, [](Client&, std::string said) {
+    said[4] = static_cast<char>(FrameType::kLeave);
+    return said;
+  }));
+  // Too short for a seal.
+  EXPECT_FALSE(is_taken(
+      1, [](Client&, const std::string&) { return FrameWriter(FrameType::kLeave).finish(); }));
+  // What the store has said itself: a heartbeat, its second frame to this client.
+  now_ += kHeartbeat;
+  EXPECT_FALSE(is_taken(1, [&](Client& c, const std::string&) {
+    c.unread.clear();
+    now_ += kHeartbeat;
+    turn();
+    return frames_of(c.unread).at(0);
+  }));
+  EXPECT_FALSE(root.is_closed);
+}
+
+TEST_F(StoreByHand, SealsAreOfOneConnection) {
+  const std::string frame = FrameWriter(FrameType::kLeave).finish();
+  Seals one = backends::make_seals(kSecret, "hello", "nonce"),
+        other_nonce = backends::make_seals(kSecret, "hello", "another"),
+        other_hello = backends::make_seals(kSecret, "another", "nonce"),
+        way_back = backends::make_seals(kSecret, "hello", "nonce");
+  const std::string sealed = one.to_server.close(frame);
+  EXPECT_NE(other_nonce.to_server.close(frame), sealed);
+  EXPECT_NE(other_hello.to_server.close(frame), sealed);
+  EXPECT_NE(way_back.to_client.close(frame), sealed);
+}
+
+TEST_F(StoreByHand, SettingsThatAreNotThoseOfTheDigestEndTheConnection) {
+  begin(2);
+  Hello other = hello(1);
+  other.settings_digest = "another";
+  Client& c = come(other);
+  turn();
+  EXPECT_TRUE(c.is_closed);
+  EXPECT_NE(c.state(), SessionMachine::State::kRefused);
+}
+
+TEST_F(StoreByHand, AnotherProgramsHelloEndsTheConnection) {
+  begin(2);
+  Hello other = hello(1);
+  other.magic ^= 1;
+  Client& c = call(other);
+  say(c);
+  turn();
+  EXPECT_TRUE(c.is_closed);
+  EXPECT_EQ(c.unread, "");
+  Client& empty = open();
+  server_->received(empty.link, std::string(4, '\0'), now_);
+  turn();
+  EXPECT_TRUE(empty.is_closed);
+}
+
+TEST_F(StoreByHand, AnotherProgramsAnswerIsNotThatOfAStore) {
+  begin(2);
+  for (const std::string& answer :
+       {FrameWriter(FrameType::kChallenge).bytes("short").finish(),
+        FrameWriter(FrameType::kWelcome).finish(), std::string(64, '!')}) {
+    Client& c = call(hello(1));
+    c.session->received(answer);
+    EXPECT_EQ(c.state(), SessionMachine::State::kNoStore);
+  }
+}
+
+// ---- Stalls.
+
+struct Waiting {
+  int rank;
+  RankProgress progress;
+  std::string activity;
+};
+
+std::optional<StallWatch::Stall> check(StallWatch& watch, const std::vector<Waiting>& ranks) {
+  std::vector<StallWatch::Member> members;
+  for (const Waiting& w : ranks) members.push_back({w.rank, w.progress, w.activity});
+  return watch.check(members);
+}
+
+TEST(StallsByHand, WhoIsInAnotherCallThanMostIsWaitedFor) {
+  StallWatch watch(milliseconds(1000));
+  const auto stall = check(watch, {{0, {1100, "b", ""}, ""},
+                                   {1, {1500, "a", ""}, ""},
+                                   {2, {1200, "a", ""}, ""},
+                                   {3, {1300, "a", ""}, ""}});
+  ASSERT_TRUE(stall);
+  EXPECT_EQ(stall->culprit, 0);
+  EXPECT_EQ(stall->concerned, (std::set<int>{0, 1}));
+  EXPECT_EQ(stall->text, "no progress for 1.5 s: rank 1, 2, 3 in a; rank 0 in b");
+}
+
+TEST(StallsByHand, WhereAllAreInOneCallLinksAreTheCause) {
+  StallWatch watch(milliseconds(1000));
+  const auto stall = check(
+      watch, {{0, {1500, "a", ""}, ""}, {1, {1400, "a", ""}, ""}, {2, {1300, "a", "nothing"}, ""}});
+  ASSERT_TRUE(stall);
+  EXPECT_EQ(stall->concerned, (std::set<int>{0, 2}));
+  StallWatch other(milliseconds(1000));
+  const auto silent = check(other, {{0, {1500, "a", ""}, ""}, {1, {1400, "a", ""}, ""}});
+  ASSERT_TRUE(silent);
+  EXPECT_TRUE(silent->text.ends_with("rank 0, 1 in a, and no data arrives")) << silent->text;
+}
+
+TEST(StallsByHand, ASecondOneIsReportedAndNoneWhereTheyAreNotLookedFor) {
+  StallWatch watch(milliseconds(1000)), never(milliseconds(0));
+  const std::vector<Waiting> stalled = {{0, {1500, "a", ""}, ""}},
+                             moving = {{0, {10, "b", ""}, ""}};
+  EXPECT_TRUE(check(watch, stalled));
+  EXPECT_FALSE(check(watch, stalled));
+  EXPECT_FALSE(check(watch, moving));
+  EXPECT_TRUE(check(watch, stalled));
+  EXPECT_FALSE(check(never, stalled));
+}
+
+}  // namespace
