@@ -43,6 +43,7 @@ class ElasticRun {
   ElasticRun(std::uint64_t seed, const std::optional<Death>& death)
       : network_(seed), dice_(network_.dice()), world_(network_), start_(network_.now()) {
     quiet_from_ = start_;
+    if (seed % 4 == 3) network_.come_in_pieces();
     // By the seed's number, so that the other histories stay what they are. In a race all members
     // of several hosts propose at once, over links so slow that their messages overtake each other.
     const bool is_race = seed % 6 == 0;

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 namespace simulation {
@@ -96,6 +98,12 @@ void ElasticWorld::believe(const backends::RosterPtr& roster) {
       wrong.push_back("two rosters of generation " + std::to_string(roster->generation));
     return;
   }
+  // Those that the launcher has started come first, in its order.
+  const auto order = [](const backends::Member& m) {
+    return m.hint < 0 ? std::numeric_limits<int>::max() : m.hint;
+  };
+  if (roster->generation == 1 && !std::ranges::is_sorted(roster->members, {}, order))
+    wrong.push_back("the first roster is not in the launcher's order");
   if (static_cast<int>(roster->members.size()) > most) wrong.push_back("more than MAX members");
   if (static_cast<int>(roster->members.size()) < least) wrong.push_back("fewer than MIN members");
   const bool anew = std::ranges::all_of(
@@ -240,13 +248,8 @@ Time ElasticProcess::wake_at() const {
 
 void ElasticProcess::start() {
   register_ = std::make_unique<HostRegister>(*this);
-  backends::Member self;
+  backends::Member self = description();
   self.id = random_id(network_.dice());
-  self.host = "n" + std::to_string(options_.host);
-  self.pid = 100 + number_;
-  self.port = number_;
-  self.reg = register_->id();
-  self.hint = options_.hint;
   machine_ = std::make_unique<MembershipMachine>(
       MembershipMachine::Options{.self = self,
                                  .least = world_.least,
@@ -264,6 +267,20 @@ void ElasticProcess::start() {
   }
   machine_->want_view(clock());
   phase_ = Phase::kSeeking;
+}
+
+backends::Member ElasticProcess::description() const {
+  const std::string host = std::to_string(options_.host);
+  backends::Member m;
+  m.host = "n" + host;
+  m.host_id = "boot " + host;
+  m.address = "10.0.0." + host;
+  m.pid = 100 + number_;
+  m.port = number_;
+  m.store_port = 20'000 + number_;
+  m.reg = world_.hosts[static_cast<std::size_t>(options_.host)].reg;
+  m.hint = options_.hint;
+  return m;
 }
 
 void ElasticProcess::pass_point() {
@@ -474,6 +491,16 @@ void ElasticProcess::enter() {
     if (r == rank_) continue;
     data_out_[r] = connect(view_->members[r].port, Port::kData);
     if (data_out_[r] == 0) group_broken_ = true;
+  }
+  for (const backends::Member& m : view_->members) {
+    const backends::Member known =
+        world_.processes[static_cast<std::size_t>(m.port)]->description();
+    const auto all_of = [](const backends::Member& member) {
+      return std::tie(member.host, member.host_id, member.address, member.pid, member.store_port,
+                      member.reg, member.hint);
+    };
+    if (all_of(known) != all_of(m))
+      world_.wrong.push_back("process " + std::to_string(m.port) + " is not known as what it is");
   }
   phase_ = Phase::kGathering;
   tell_all(state_text(steps_, has_state_));

@@ -48,6 +48,8 @@ class ElasticProcess final : public Process {
   int number() const { return number_; }
   bool is_alive() const { return world_.network.is_running(number_); }  // maybe paused
   bool has_started() const { return phase_ != Phase::kAway; }
+  // What others have to know of it; without its identity, which it may change.
+  backends::Member description() const;
   bool has_been(const backends::MemberId& id) const;
   bool has_been_member() const { return has_been_member_; }
 

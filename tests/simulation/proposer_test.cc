@@ -289,6 +289,15 @@ TEST_F(Proposer, AnOvertakenReportChangesNothing) {
   EXPECT_NE(last(Kind::kPrepare), nullptr) << "it waits for who is ready already";
 }
 
+TEST_F(Proposer, NumbersItsReports) {
+  begin(1, {1, 2});
+  turn();
+  const MembershipMessage first = *last(Kind::kReport);
+  EXPECT_EQ(first.to, member(2).id);
+  wait(kHeartbeat);
+  EXPECT_GT(last(Kind::kReport)->number, first.number);
+}
+
 TEST_F(Proposer, ProposesWhenTheFirstInOrderDoesNot) {
   begin(2, {1, 2, 3});
   all_are_ready();

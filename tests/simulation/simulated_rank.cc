@@ -3,6 +3,7 @@
 #include "tests/simulation/simulated_rank.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 namespace simulation {
@@ -14,9 +15,13 @@ using backends::MemberMachine;
 using backends::ServerMachine;
 using backends::SessionMachine;
 
+constexpr int kFirstPid = 100;  // of process 0
 constexpr auto kLongestPause = milliseconds(500);
 constexpr auto kLinger = milliseconds(2000), kHurriedLeave = milliseconds(5000),
                kStopTimeout = milliseconds(2000);
+
+std::string host_of(int rank) { return "n" + std::to_string(rank); }
+std::string host_id_of(int rank) { return "boot " + std::to_string(rank); }
 
 }  // namespace
 
@@ -24,22 +29,30 @@ SimulatedRank::SimulatedRank(VirtualNetwork& network, RankOptions options)
     : network_(network),
       options_(options),
       process_(network.dice().bytes(backends::kNonceBytes)),
-      pause_until_(network.now() + options.starts_after),
-      link_to_(static_cast<std::size_t>(options.world_size), 0),
-      received_steps_(static_cast<std::size_t>(options.world_size), 0) {
+      pause_until_(network.now() + options.starts_after) {
   deadline_ = pause_until_ + options.rendezvous_timeout;
 }
 
-backends::Hello SimulatedRank::hello() {
+backends::Hello SimulatedRank::hello_of(int rank, int world_size) {
   backends::Hello h;
-  h.rank = options_.rank;
-  h.world_size = options_.world_size;
-  h.pid = 100 + options_.rank;
+  h.rank = rank;
+  h.world_size = world_size;
+  h.port = rank % 2 == 1 ? kPort : 0;  // some know it
+  h.job = "simulation";
+  h.build = "this one";
+  h.host = host_of(rank);
+  h.host_id = host_id_of(rank);
+  h.settings = {{"--batch-size", "64"}};
+  h.settings_digest = backends::settings_digest(h.settings);
+  return h;
+}
+
+backends::Hello SimulatedRank::hello() {
+  backends::Hello h = hello_of(options_.rank, options_.world_size);
+  h.pid = kFirstPid + options_.number;
   h.process = process_;
   h.attempt = ++attempt_;
-  h.job = "simulation";
-  h.host = "n" + std::to_string(options_.rank);
-  h.settings = {{"--batch-size", std::to_string(options_.batch_size)}};
+  h.settings = options_.settings;
   h.settings_digest = backends::settings_digest(h.settings);
   return h;
 }
@@ -70,7 +83,7 @@ void SimulatedRank::opened(ConnectionId id, int from, Port port) {
     server_->opened(id, "process " + std::to_string(from), network_.now());
   } else {
     links_[id] = from;
-    link_to_[static_cast<std::size_t>(from)] = id;
+    link_to_[from] = id;
   }
 }
 
@@ -79,7 +92,7 @@ void SimulatedRank::received(ConnectionId id, const std::string& bytes) {
     if (session_) session_->received(bytes);
     if (member_) member_->received(bytes, network_.now());
   } else if (const auto link = links_.find(id); link != links_.end()) {
-    ++received_steps_[static_cast<std::size_t>(link->second)];
+    ++received_steps_[link->second];
     if (bytes == "last") stop_agreed_ = true;
   } else if (served_.contains(id)) {
     server_->received(id, bytes, network_.now());
@@ -112,10 +125,10 @@ void SimulatedRank::turn() {
           ServerMachine::Options{
               .secret = secret_,
               .job = hello(),
-              .port = 0,
+              .port = kPort,
               .heartbeat_ms = options_.heartbeat_ms,
               .stall_after_ms = 10'000,
-              .stall_abort = false,
+              .stall_abort = options_.stall_abort,
               .random = [this](std::size_t n) { return network_.dice().bytes(n); }},
           now);
     }
@@ -136,7 +149,7 @@ void SimulatedRank::turn() {
 void SimulatedRank::connect_to_store() {
   const Time now = network_.now();
   if (now >= deadline_) return end(End::kNoGroup, "rank 0 did not appear");
-  store_ = network_.connect(options_.rank, 0, Port::kStore);
+  store_ = network_.connect(options_.number, 0, Port::kStore);
   if (store_ == 0) {
     pause_until_ = now + pause_;
     pause_ = std::min(2 * pause_, kLongestPause);
@@ -177,7 +190,11 @@ void SimulatedRank::on_session() {
 void SimulatedRank::on_member() {
   const Time now = network_.now();
   member_->tick(now);
-  if (member_->heartbeat_due(now)) member_->heartbeat({}, now);
+  if (member_->heartbeat_due(now)) {
+    outcome_.activity = member_->activity();
+    member_->heartbeat(progress(), now);
+  }
+  for (std::string& notice : member_->take_notices()) outcome_.notices.push_back(std::move(notice));
   flush();
   if (phase_ == Phase::kJoining) {
     if (member_->fatal()) return end(End::kNoGroup, member_->fatal()->second);
@@ -217,6 +234,21 @@ void SimulatedRank::use_store() {
   ask_store(FrameType::kGet, next, "", next);
   ask_store(FrameType::kSet, mine, mine, "");
   sum_request_ = member_->request(FrameType::kAdd, "ranks", [](FrameWriter& out) { out.i64(1); });
+  if (!options_.uses_all) return;
+  const std::string own = "counter of " + std::to_string(options_.rank);
+  const auto add = [&](std::int64_t number, const std::string& expected) {
+    const auto request =
+        member_->request(FrameType::kAdd, own, [&](FrameWriter& out) { out.i64(number); });
+    expected_[*request] = expected;
+  };
+  std::string any_bytes;
+  for (int i = 0; i < 300; ++i) any_bytes.push_back(static_cast<char>(i));
+  ask_store(FrameType::kSet, own, any_bytes, "");
+  ask_store(FrameType::kGet, own, "", any_bytes);
+  ask_store(FrameType::kRemove, own, "", "");
+  add(5'000'000'000, "5000000000");
+  add(-5'000'000'007, "-7");
+  ask_store(FrameType::kGet, own, "", "-7");
 }
 
 // REQUIRES: all have left, of which the store tells behind its replies.
@@ -227,45 +259,109 @@ void SimulatedRank::check_replies() {
   };
   for (const auto& [request, expected] : expected_) {
     if (reply(request) != expected)
-      outcome_.wrong_reply = "'" + reply(request) + "' for '" + expected + "'";
+      outcome_.wrong.push_back("'" + reply(request) + "' for '" + expected + "'");
   }
   outcome_.sum = std::strtoll(reply(*sum_request_).c_str(), nullptr, 10);
 }
 
+// Who is in the group, as rank 0 has said.
+void SimulatedRank::check_peers() {
+  const std::vector<backends::PeerInfo>& peers = member_->peers();
+  bool right = std::ssize(peers) == options_.world_size;
+  for (int r = 0; right && r < options_.world_size; ++r) {
+    const backends::PeerInfo& peer = peers[static_cast<std::size_t>(r)];
+    right = peer.rank == r && peer.host == host_of(r) && peer.host_id == host_id_of(r) &&
+            network_.has(peer.pid - kFirstPid);
+  }
+  if (!right) outcome_.wrong.push_back("who is in the group");
+  for (int r = 0; r < options_.world_size; ++r)
+    processes_.push_back(right ? peers[static_cast<std::size_t>(r)].pid - kFirstPid : r);
+}
+
+int SimulatedRank::process_of(int rank) const { return processes_[static_cast<std::size_t>(rank)]; }
+
+int SimulatedRank::rank_of(int process) const {
+  const auto found = std::ranges::find(processes_, process);
+  return found == processes_.end() ? 0 : static_cast<int>(found - processes_.begin());
+}
+
+// Of rank 0, which has just had the others' messages of a step.
+void SimulatedRank::check_statuses() {
+  constexpr int kLate = 3;  // steps that a heartbeat may need
+  const std::vector<backends::RankStatus> statuses = server_->statuses();
+  for (int r = 0; r < std::ssize(statuses); ++r) {
+    const backends::RankStatus& status = statuses[static_cast<std::size_t>(r)];
+    if (status.activity == kStuck) continue;
+    const std::string text = "rank " + std::to_string(r) + " is in '" + status.activity +
+                             "' after step " + std::to_string(step_) +
+                             (status.connected ? "" : ", not connected");
+    if (status.rank != r) outcome_.wrong.push_back(text);
+    int step = -1;
+    std::sscanf(status.activity.c_str(), "step %d", &step);
+    const bool is_one = status.activity == "step " + std::to_string(step);
+    const std::string& call = status.progress.call;
+    if (!status.connected || (step_ > kLate && !is_one) || step < step_ - kLate ||
+        (!call.empty() && !call.starts_with("step ")) ||
+        call.empty() != (status.progress.waiting_ms == 0))
+      outcome_.outdated.push_back(text + ", waits " + std::to_string(status.progress.waiting_ms) +
+                                  " ms in '" + call + "'");
+  }
+}
+
+// Where this rank waits for others.
+backends::RankProgress SimulatedRank::progress() const {
+  if (phase_ != Phase::kTraining || !step_sent_ || network_.now() < stuck_until_) return {};
+  backends::RankProgress progress;
+  progress.waiting_ms = 1 + (network_.now() - step_sent_at_) / milliseconds(1);
+  progress.call = "step " + std::to_string(step_);
+  for (int peer = 0; peer < options_.world_size; ++peer) {
+    const auto received = received_steps_.find(process_of(peer));
+    if (peer == options_.rank || (received != received_steps_.end() && received->second > step_))
+      continue;
+    progress.links = "nothing from rank " + std::to_string(peer);
+    break;
+  }
+  return progress;
+}
+
 void SimulatedRank::start_training() {
   phase_ = Phase::kTraining;
+  check_peers();
   if (options_.mesh) use_store();
   outcome_.group = member_->group_nonce();
   step_done_ = network_.now() + options_.step_time;
   // Each rank connects to those before it.
   for (int peer = 0; options_.mesh && peer < options_.rank; ++peer) {
-    const ConnectionId id = network_.connect(options_.rank, peer, Port::kData);
+    const int process = process_of(peer);
+    const ConnectionId id = network_.connect(options_.number, process, Port::kData);
     if (id == 0) {
-      broken_link_ = peer;
+      broken_link_ = process;
       continue;
     }
-    links_[id] = peer;
-    link_to_[static_cast<std::size_t>(peer)] = id;
+    links_[id] = process;
+    link_to_[process] = id;
   }
 }
 
 bool SimulatedRank::has_all(int step) const {
   for (int peer = 0; peer < options_.world_size; ++peer) {
-    if (peer != options_.rank && received_steps_[static_cast<std::size_t>(peer)] <= step)
-      return false;
+    if (peer == options_.rank) continue;
+    const auto received = received_steps_.find(process_of(peer));
+    if (received == received_steps_.end() || received->second <= step) return false;
   }
   return true;
 }
 
 void SimulatedRank::send_step(int step) {
   step_sent_ = true;
+  step_sent_at_ = network_.now();
   step_deadline_ = network_.now() + options_.step_timeout;
   member_->set_activity("step " + std::to_string(step));
   // The others learn of the wish with this step's message, and all stop after the step.
   stop_agreed_ = stop_agreed_ || stop_wanted_;
   for (int peer = 0; peer < options_.world_size; ++peer) {
     if (peer == options_.rank) continue;
-    network_.send(link_to_[static_cast<std::size_t>(peer)], stop_agreed_ ? "last" : "step");
+    network_.send(link_to_.at(process_of(peer)), stop_agreed_ ? "last" : "step");
   }
 }
 
@@ -278,13 +374,18 @@ void SimulatedRank::train() {
   if (member_->failure()) return end(End::kFailed, member_->failure()->what.text);
   if (gives_no_reason_) return end(End::kStopped, "ended without a word");
   if (options_.steps == 0) return leave();
+  if (now < stuck_until_) return member_->set_activity(kStuck);
   if (stop_wanted_ && stop_until_ == Time::max()) stop_until_ = now + kStopTimeout;
   // Not before all links stand: a rank that connects later has not been heard of.
-  const bool connected = std::ranges::count(link_to_, ConnectionId{0}) == 1;
+  const bool connected = std::ssize(link_to_) == options_.world_size - 1;
   if (connected && !step_sent_ && now >= step_done_) send_step(step_);
   if (step_sent_ && has_all(step_)) {
     ++step_;
     outcome_.steps = step_;
+    if (server_) {
+      check_statuses();
+      server_->set_status("step " + std::to_string(step_));
+    }
     // What has been kept is still there.
     if (step_ == options_.steps / 2) {
       const std::string mine = "value of " + std::to_string(options_.rank);
@@ -300,8 +401,8 @@ void SimulatedRank::train() {
     // The store knows more: its verdict is waited for.
     if (verdict_until_ == Time{}) verdict_until_ = now + milliseconds(4 * options_.heartbeat_ms);
     if (now >= verdict_until_) {
-      outcome_.culprit = broken_link_;
-      return end(End::kFailed, "lost the connection to rank " + std::to_string(*broken_link_));
+      outcome_.culprit = rank_of(*broken_link_);
+      return end(End::kFailed, "lost the connection to rank " + std::to_string(*outcome_.culprit));
     }
   }
   if (step_sent_ && now >= step_deadline_) return end(End::kTimedOut, "a step took too long");
@@ -319,7 +420,10 @@ void SimulatedRank::end(End how, const std::string& text) {
   outcome_.text = text;
   outcome_.at = network_.now();
   if (how == End::kFinished && member_->has_left()) check_replies();
-  if (how == End::kNoGroup && member_) outcome_.left = member_->absent().left;
+  if (how == End::kNoGroup && member_) {
+    outcome_.missing = member_->absent().missing;
+    outcome_.left = member_->absent().left;
+  }
   if (how == End::kFailed && !outcome_.culprit) outcome_.culprit = member_->failure()->rank;
   if (member_) member_->end();
   flush();
@@ -343,7 +447,7 @@ void SimulatedRank::leave_network() {
     flush_server();
   }
   phase_ = Phase::kGone;
-  network_.exit(options_.rank);
+  network_.exit(options_.number);
 }
 
 void SimulatedRank::flush() {
@@ -358,6 +462,8 @@ void SimulatedRank::flush_server() {
   for (const ServerMachine::Output& output : server_->take_output()) {
     if (output.kind == ServerMachine::Output::Kind::kSend) {
       network_.send(output.link, output.text);
+    } else if (output.kind == ServerMachine::Output::Kind::kNotice) {
+      outcome_.of_server.push_back(output.text);
     } else if (output.kind == ServerMachine::Output::Kind::kClose &&
                served_.erase(output.link) > 0) {
       network_.close(output.link);

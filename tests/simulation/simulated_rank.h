@@ -18,13 +18,16 @@ namespace simulation {
 
 struct RankOptions {
   int rank = 0, world_size = 1;
+  int number = rank;  // of its process in the network; another one where it was started again
   int heartbeat_ms = 1000;
   milliseconds rendezvous_timeout{60'000}, step_timeout{600'000};
   int steps = 20;
-  int batch_size = 64;  // a setting that has to be equal
-  bool mesh = true;     // false: no connections for data, and so no end of the first step
+  backends::Settings settings = {{"--batch-size", "64"}};  // have to be equal
+  bool mesh = true;  // false: no connections for data, and so no end of the first step
   milliseconds step_time{500};
   milliseconds starts_after{0};
+  bool stall_abort = false;
+  bool uses_all = false;  // each kind of request
 };
 
 class SimulatedRank final : public Process {
@@ -47,7 +50,12 @@ class SimulatedRank final : public Process {
   void give_up(bool says_why);
   static constexpr const char* kReason = "out of memory";
 
-  // How it ended. Ranks are processes 0 to world_size - 1 of the network.
+  // It lives, and says so, but does nothing, which it calls kStuck: the others wait for it.
+  void get_stuck(Time until) { stuck_until_ = until; }
+  static constexpr const char* kStuck = "stuck";
+
+  // How it ended. Ranks are processes 0 to world_size - 1 of the network, but for those that were
+  // started again.
   enum class End { kRunning, kFinished, kFailed, kNoGroup, kTimedOut, kStopped };
   struct Outcome {
     End end = End::kRunning;
@@ -57,11 +65,21 @@ class SimulatedRank final : public Process {
     int steps = 0;               // that it has taken
     std::string group;           // nonce; "" if it was in none
     bool gave_up = false;        // and could say so
-    std::vector<int> left;       // of kNoGroup: those that had joined and left again, it believes
-    std::int64_t sum = 0;     // of kFinished: what it was told, when it added 1 to the others' sum
-    std::string wrong_reply;  // of the store, to a question of this rank; "": none
+    // Of kNoGroup: those that have not joined, and those that had and left again, it believes.
+    std::vector<int> missing, left;
+    std::int64_t sum = 0;  // of kFinished: what it was told, when it added 1 to the others' sum
+    std::string activity;  // that it has told rank 0
+    std::vector<std::string> notices;    // that it was told of the group's getting on
+    std::vector<std::string> wrong;      // what it was told: replies, who is in the group
+    std::vector<std::string> outdated;   // what rank 0 knew of others: no fault where they are late
+    std::vector<std::string> of_server;  // of rank 0: the notices of its store
   };
   const Outcome& outcome() const { return outcome_; }
+  bool has_trained() const { return !outcome_.group.empty(); }
+  // As which such a rank comes to the store; and what its store is like.
+  static backends::Hello hello_of(int rank, int world_size);
+  static inline const std::string kSecret = std::string(32, 's');
+  static constexpr int kPort = 29'500;
   bool has_started_group() const { return server_ && server_->has_started(); }  // of rank 0
 
  private:
@@ -79,6 +97,11 @@ class SimulatedRank final : public Process {
   void leave();
   void send_step(int step);
   bool has_all(int step) const;
+  void check_peers();
+  void check_statuses();
+  int process_of(int rank) const;
+  int rank_of(int process) const;
+  backends::RankProgress progress() const;
   void end(End how, const std::string& text);
   void leave_network();
   void flush();
@@ -87,22 +110,24 @@ class SimulatedRank final : public Process {
 
   VirtualNetwork& network_;
   const RankOptions options_;
-  const backends::Secret secret_{std::string(32, 's'), "the simulation"};
+  const backends::Secret secret_{kSecret, "the simulation"};
   const std::string process_;
   Phase phase_ = Phase::kAway;
   Time deadline_{}, pause_until_{}, handshake_until_{}, step_done_{}, step_deadline_{},
-      verdict_until_{}, leave_until_{}, linger_until_{}, stop_until_ = Time::max();
+      verdict_until_{}, leave_until_{}, linger_until_{}, stop_until_ = Time::max(), stuck_until_{},
+                                                         step_sent_at_{};
   milliseconds pause_{20};
   std::uint32_t attempt_ = 0;
   ConnectionId store_ = 0;
   std::unique_ptr<backends::ServerMachine> server_;  // of rank 0
   std::unique_ptr<backends::SessionMachine> session_;
   std::unique_ptr<backends::MemberMachine> member_;
-  std::set<ConnectionId> served_;      // connections to server_
-  std::map<ConnectionId, int> links_;  // to other ranks, for data
-  std::vector<ConnectionId> link_to_;  // by rank; 0: none
-  std::vector<int> received_steps_;    // by rank: how many it has sent
-  std::optional<int> broken_link_;     // the rank to which a data connection broke
+  std::set<ConnectionId> served_;        // connections to server_
+  std::map<ConnectionId, int> links_;    // to processes of other ranks, for data
+  std::map<int, ConnectionId> link_to_;  // by process
+  std::map<int, int> received_steps_;    // by process: how many it has sent
+  std::optional<int> broken_link_;       // the process to which a data connection broke
+  std::vector<int> processes_;           // by rank, once the group has started
   int step_ = 0;
   std::optional<std::uint32_t> sum_request_;
   std::map<std::uint32_t, std::string> expected_;  // replies, by request

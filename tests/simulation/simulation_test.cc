@@ -23,6 +23,7 @@ std::vector<SimulatedRank*> large_world(VirtualNetwork& network, RankOptions opt
   std::vector<SimulatedRank*> ranks;
   options.world_size = kWorld;
   for (options.rank = 0; options.rank < kWorld; ++options.rank) {
+    options.number = options.rank;
     options.starts_after = milliseconds(network.dice().between(0, spread.count()));
     auto rank = std::make_unique<SimulatedRank>(network, options);
     ranks.push_back(rank.get());

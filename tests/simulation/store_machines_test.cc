@@ -522,12 +522,13 @@ TEST(StallsByHand, WhoIsInAnotherCallThanMostIsWaitedFor) {
   StallWatch watch(milliseconds(1000));
   const auto stall = check(watch, {{0, {1100, "b", ""}, ""},
                                    {1, {1500, "a", ""}, ""},
-                                   {2, {1200, "a", ""}, ""},
+                                   {2, {1200, "a", "nothing"}, ""},
                                    {3, {1300, "a", ""}, ""}});
   ASSERT_TRUE(stall);
   EXPECT_EQ(stall->culprit, 0);
   EXPECT_EQ(stall->concerned, (std::set<int>{0, 1}));
-  EXPECT_EQ(stall->text, "no progress for 1.5 s: rank 1, 2, 3 in a; rank 0 in b");
+  EXPECT_EQ(stall->text,
+            "no progress for 1.5 s: rank 1, 2, 3 in a; rank 0 in b; rank 2 has nothing");
 }
 
 TEST(StallsByHand, WhereAllAreInOneCallLinksAreTheCause) {

@@ -62,6 +62,15 @@ void VirtualNetwork::send(ConnectionId id, std::string bytes) {
   ++messages_;
   bytes_ += static_cast<std::int64_t>(bytes.size());
   const Connection& c = connection(id);
+  if (damage_ && c.port == Port::kStore && c.process[side(id)] == damage_->from &&
+      c.process[1 - side(id)] == damage_->to) {
+    const Damage how = damage_->how;
+    damage_.reset();
+    damaged_at_ = now_;
+    if (how == Damage::kLost) return;
+    if (how == Damage::kChanged) bytes.back() ^= 1;
+    if (how == Damage::kTwice) bytes += bytes;
+  }
   if (repeats_.percent > 0 && c.port == repeats_.port && side(id) == 0 &&
       dice_.chance(repeats_.percent)) {
     const auto later = milliseconds(dice_.between(0, repeats_.longest.count()));
@@ -207,8 +216,14 @@ void VirtualNetwork::hand_over(Slot& slot, const Arrival& arrival) {
       const Connection& c = connection(arrival.id);
       return slot.process->opened(arrival.id, c.process[0], c.port);
     }
-    case Arrival::Kind::kBytes:
-      return slot.process->received(arrival.id, arrival.text);
+    case Arrival::Kind::kBytes: {
+      const std::string& text = arrival.text;
+      if (!in_pieces_ || text.size() < 2 || connection(arrival.id).port == Port::kData)
+        return slot.process->received(arrival.id, text);
+      const std::size_t at = 1 + 7 * ++pieces_ % (text.size() - 1);
+      slot.process->received(arrival.id, text.substr(0, at));
+      return slot.process->received(arrival.id, text.substr(at));
+    }
     case Arrival::Kind::kClosed:
       return slot.process->closed(arrival.id, arrival.text);
   }

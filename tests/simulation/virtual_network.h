@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <random>
 #include <set>
@@ -81,9 +82,16 @@ class VirtualNetwork {
   // From now on each message to this port comes again with this chance, up to so much later, by the
   // newest connection from its sender: maybe behind messages that were sent after it.
   void repeat(Port port, int percent, milliseconds longest);
+  // What `from` sends next to the store of `to` is changed, comes twice, or does not come.
+  enum class Damage { kChanged, kTwice, kLost };
+  void damage(int from, int to, Damage how) { damage_ = {from, to, how}; }
+  // From now on what is sent to a store or an agent comes in two pieces.
+  void come_in_pieces() { in_pieces_ = true; }
+  Time damaged_at() const { return damaged_at_; }  // Time{}: nothing was
   void slow_down(milliseconds longest) { longest_delay_ = longest; }
   void slow_down(int from, int to, milliseconds longest) { slow_links_[{from, to}] = longest; }
 
+  bool has(int process) const { return process >= 0 && process < std::ssize(slots_); }
   bool is_running(int process) const;
   void wake(int process) { take_turn(process); }  // its own clock says that it is time
   // Until nothing runs any more or `end`.
@@ -154,6 +162,14 @@ class VirtualNetwork {
     int percent = 0;
     milliseconds longest{0};
   } repeats_;
+  struct Planned {
+    int from, to;
+    Damage how;
+  };
+  std::optional<Planned> damage_;
+  Time damaged_at_{};
+  bool in_pieces_ = false;
+  std::size_t pieces_ = 0;
   std::int64_t messages_ = 0, bytes_ = 0;
 };
 
