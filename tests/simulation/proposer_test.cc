@@ -91,6 +91,23 @@ class Proposer : public testing::Test {
     if (has_state) machine_->took_step(1, now_);
   }
 
+  // Process 2 of two that may found a job, and share its door.
+  void begin_at_the_door() {
+    reg_ = std::make_unique<OneRegister>(member(2));
+    machine_ = std::make_unique<MembershipMachine>(
+        MembershipMachine::Options{.self = member(2),
+                                   .least = 1,
+                                   .most = 2,
+                                   .reg = reg_.get(),
+                                   .random =
+                                       [this] {
+                                         return MemberId{3, ++drawn_};
+                                       }},
+        now_);
+    machine_->set_door(true, now_);
+    machine_->want_view(now_);
+  }
+
   // All want the next generation.
   void all_are_ready() {
     machine_->want_view(now_);
@@ -102,7 +119,8 @@ class Proposer : public testing::Test {
   void turn() {
     machine_->tick(now_);
     for (MembershipMachine::Output& out : machine_->take_output()) {
-      if (out.kind == MembershipMachine::Output::Kind::kSend) sent_.push_back(over_the_wire(out));
+      if (out.kind == MembershipMachine::Output::Kind::kSend)
+        sent_.push_back(over_the_wire(out.message));
       if (out.kind == MembershipMachine::Output::Kind::kSendToDoor) ++calls_at_door_;
     }
   }
@@ -114,7 +132,7 @@ class Proposer : public testing::Test {
   void receive(MembershipMessage m, std::uint64_t from) {
     m.from = member(from).id;
     m.to = machine_->self().id;
-    machine_->received(m, now_);
+    machine_->received(over_the_wire(m), now_);
   }
   void report(std::uint64_t from, Stage stage, bool has_state = true) {
     report(from, stage, has_state, ++reports_);
@@ -154,9 +172,9 @@ class Proposer : public testing::Test {
   base::Deadline now_{base::Deadline::duration(std::chrono::hours(1))};
 
  private:
-  static MembershipMessage over_the_wire(const MembershipMachine::Output& out) {
+  static MembershipMessage over_the_wire(const MembershipMessage& message) {
     backends::FrameParser parser;
-    const std::string bytes = backends::membership_frame(out.message);
+    const std::string bytes = backends::membership_frame(message);
     parser.append(bytes.data(), bytes.size());
     return backends::read_membership_frame(parser.next(backends::kFrameBytes).value());
   }
@@ -287,6 +305,26 @@ TEST_F(Proposer, AnOvertakenReportChangesNothing) {
   report(3, Stage::kReady);
   turn();
   EXPECT_NE(last(Kind::kPrepare), nullptr) << "it waits for who is ready already";
+}
+
+TEST_F(Proposer, LeavesTheFoundingToTheFirstOfThoseAtTheDoor) {
+  begin_at_the_door();
+  MembershipMessage first;
+  first.members = {member(1)};
+  first.hears_others = {member(2).id};
+  first.has_door = true;
+  for (int i = 0; i < 10; ++i) {
+    ++first.number;
+    receive(first, 1);
+    wait(kHeartbeat);
+  }
+  EXPECT_EQ(machine_->roster(), nullptr);
+  first.has_door = false;
+  ++first.number;
+  receive(first, 1);
+  wait(kHeartbeat);
+  ASSERT_NE(machine_->roster(), nullptr);
+  EXPECT_EQ(machine_->roster()->members.size(), 2u);
 }
 
 TEST_F(Proposer, NumbersItsReports) {
