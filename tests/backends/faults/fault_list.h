@@ -26,6 +26,7 @@ struct Fault {
   // After inject(), or after the start if there is none; scaled (tests/support/time_limits.h).
   std::chrono::milliseconds within = std::chrono::seconds(5);
   std::vector<std::string> backends = {};  // to which it applies; empty: all
+  bool holds_port = false;                 // of the store, until all processes have ended
 };
 
 // Rank 1 of three is the faulty one.

@@ -80,7 +80,7 @@ TEST_P(FaultMatrix, IsNoticedAndNamed) {
   const auto& [fault, backend] = GetParam();
   for (const std::string& b : process_backends()) matrix[fault.name].try_emplace(b, "-");
   auto start = Clock::now();
-  RankProcesses ranks(backend, 3, fault.processes, fault.body);
+  RankProcesses ranks(backend, 3, fault.processes, fault.body, fault.holds_port);
   if (fault.inject) {
     ASSERT_TRUE(ranks.all_ready());
     test_support::pause(300ms);  // until they work and their heartbeats have carried the activity

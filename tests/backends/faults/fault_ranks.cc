@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "backends/store/tcp_socket.h"
 
 namespace fault_ranks {
 namespace {
@@ -108,7 +107,7 @@ std::vector<int> Rank::data_connections() const {
 }
 
 RankProcesses::RankProcesses(const std::string& backend, int world_size, int count,
-                             const std::function<void(Rank&)>& body)
+                             const std::function<void(Rank&)>& body, bool holds_port)
     : listener_(group_harness::open_listener()) {
   const auto lifetime =
       std::chrono::ceil<std::chrono::seconds>(test_support::deadline(kLifetime)).count();
@@ -131,7 +130,10 @@ RankProcesses::RankProcesses(const std::string& backend, int world_size, int cou
     close(ends[1]);
     processes_.push_back({pid, ends[0], "", false});
   }
-  close(listener_.fd);
+  if (holds_port)
+    held_ = backends::Socket(listener_.fd);
+  else
+    close(listener_.fd);
 }
 
 RankProcesses::~RankProcesses() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/group.h"
+#include "backends/store/tcp_socket.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/time_limits.h"
 
@@ -58,10 +59,12 @@ class Rank {
 class RankProcesses {
  public:
   // Process `who` of `count` runs body. Its last line is "done", or what it threw, after the kind:
-  // "peer: ...", "mismatch: ...", "authentication: ...", "configuration: ...", "other: ...".
-  // REQUIRES: no other thread runs in this process.
+  // "peer: ...", "mismatch: ...", "authentication: ...", "configuration: ...", "other: ...". With
+  // `holds_port` the port of the store stays taken when rank 0 has ended, by a socket that listens
+  // here and never answers; else another process may take it then, and answer. REQUIRES: no other
+  // thread runs in this process.
   RankProcesses(const std::string& backend, int world_size, int count,
-                const std::function<void(Rank&)>& body);
+                const std::function<void(Rank&)>& body, bool holds_port = false);
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
@@ -87,6 +90,7 @@ class RankProcesses {
   bool read_more(Process& process, std::chrono::steady_clock::time_point start,
                  std::chrono::milliseconds within);
   group_harness::Listener listener_;
+  backends::Socket held_;  // the listener's, where this process holds the port
   std::vector<Process> processes_;
 };
 

@@ -121,12 +121,14 @@ std::vector<Fault> faults_of_rendezvous() {
        [](Rank& rank) {
          GroupOptions o = rank.options(rank.who());
          o.rendezvous_timeout_ms = test_support::deadline_ms(3000);
-         o.listen_fd = -1;  // rank 0 binds the port itself, which its process already holds
+         o.listen_fd = -1;  // rank 0 binds the port itself, which this test holds
          rank.join(o);
        },
        {},
        {{"peer: ", "the port is taken"}, {"peer: ", "rank 0"}, {"peer: ", "rank 0"}},
-       8s},
+       8s,
+       {},
+       true},
       {"stale rendezvous file",
        3,
        [](Rank& rank) {
