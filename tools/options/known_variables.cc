@@ -14,23 +14,29 @@ namespace {
 constexpr std::string_view kPrefix = "ENGINE_";
 
 constexpr const char* kFurtherVariables[] = {
-    "ENGINE_SECRET",              // the job's secret (backends/store/secret.h)
-    "ENGINE_SECRET_FILE",         // a file with it
-    "ENGINE_LISTEN_FD",           // from `engine launch` to rank 0: a socket
-    "ENGINE_RESTART_COUNT",       // from `engine launch` to all ranks
-    "ENGINE_ISA",                 // kernels of an older instruction set
-    "ENGINE_NCCL_LIBRARY",        // the file to load as NCCL
-    "ENGINE_NVML_LIBRARY",        // as NVML
-    "ENGINE_CUPTI_LIBRARY",       // and as CUPTI
-    "ENGINE_ALLOW_SHARED_GPU",    // several ranks on a GPU, for tests
-    "ENGINE_WARPGROUP_PRODUCTS",  // sm_90a's instructions
-    "ENGINE_CUDA_SYNC",           // wait for each kernel
-    "ENGINE_EMULATED_GPUS",       // devices of the emulated GPU
-    "ENGINE_EMULATED_ORDER",      // and the order of its threads
-    "ENGINE_EMULATED_CAPTURE",    // off, no-fills: captures fail
-    "ENGINE_EMULATED_COMPUTE",    // compute capabilities of these devices
-    "ENGINE_BINARY",              // of tests and scripts: the program
-    "ENGINE_PEERS",               // scripts that compare with PyTorch
+    "ENGINE_SECRET",                  // the job's secret (backends/store/secret.h)
+    "ENGINE_SECRET_FILE",             // a file with it
+    "ENGINE_LISTEN_FD",               // from `engine launch` to rank 0: a socket
+    "ENGINE_RESTART_COUNT",           // from `engine launch` to all ranks
+    "ENGINE_ISA",                     // kernels of an older instruction set
+    "ENGINE_NCCL_LIBRARY",            // the file to load as NCCL
+    "ENGINE_NVML_LIBRARY",            // as NVML
+    "ENGINE_CUPTI_LIBRARY",           // and as CUPTI
+    "ENGINE_ALLOW_SHARED_GPU",        // several ranks on a GPU, for tests
+    "ENGINE_WARPGROUP_PRODUCTS",      // sm_90a's instructions
+    "ENGINE_CUDA_SYNC",               // wait for each kernel
+    "ENGINE_EMULATED_GPUS",           // devices of the emulated GPU
+    "ENGINE_EMULATED_ORDER",          // and the order of its threads
+    "ENGINE_EMULATED_CAPTURE",        // off, no-fills: captures fail
+    "ENGINE_EMULATED_COMPUTE",        // compute capabilities of these devices
+    "ENGINE_EMULATED_MEMORY",         // bytes of each
+    "ENGINE_EMULATED_ARCHITECTURES",  // what kernels count as compiled for
+    "ENGINE_EMULATED_GRAPH_SEED",     // decides the order of a graph's nodes
+    "ENGINE_EMULATED_CALLS",          // a file that calls of the runtime are noted in
+    "ENGINE_EMULATED_FAIL",           // the call that fails
+    "ENGINE_EMULATED_FAIL_FOR_GOOD",  // and so do all after it
+    "ENGINE_BINARY",                  // of tests and scripts: the program
+    "ENGINE_PEERS",                   // scripts that compare with PyTorch
     "ENGINE_PEER_DEVICE",
 };
 

@@ -3,10 +3,20 @@
 // Work on a stream is put off until something waits for it; then it runs in the order of the
 // stream, and other streams only as far as events ask for. Device memory is unreadable outside
 // device work, freshly allocated memory is all ones (NaN), and pages around each allocation are
-// never mapped. ENGINE_EMULATED_GPUS sets the number of devices, 1 by default, each of 4 GiB;
-// ENGINE_EMULATED_COMPUTE their compute capabilities, 8.0 by default: "7.5,9.0", the last of
-// which holds for all that follow. With ENGINE_EMULATED_CAPTURE=off every capture fails at its end,
-// with ENGINE_EMULATED_CAPTURE=no-fills at a fill (cudaMemsetAsync) in it.
+// never mapped. A captured graph knows which of its nodes wait for which, and a replay runs them in
+// the order in which they were issued, or, with ENGINE_EMULATED_GRAPH_SEED=N, in any order that
+// these edges allow, another one at each replay.
+//
+// ENGINE_EMULATED_GPUS sets the number of devices, 1 by default; ENGINE_EMULATED_MEMORY the bytes
+// of each, 4 GiB by default; ENGINE_EMULATED_COMPUTE their compute capabilities, 8.0 by default:
+// "7.5,9.0", the last of which holds for all that follow. With ENGINE_EMULATED_CAPTURE=off every
+// capture fails at its end, with ENGINE_EMULATED_CAPTURE=no-fills at a fill (cudaMemsetAsync) in
+// it.
+//
+// ENGINE_EMULATED_CALLS=FILE appends the name of every call that may fail to a file, and of every
+// launch. ENGINE_EMULATED_FAIL=N lets the N-th of a process fail, ENGINE_EMULATED_FAIL=NAME:N the
+// N-th call of this function. A launch that fails, or with ENGINE_EMULATED_FAIL_FOR_GOOD=1 any
+// call, is of a device that is lost: every later call fails, too.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,6 +33,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -34,10 +45,17 @@
 // waits for another process.
 using Work = std::function<bool()>;
 
+struct EmulatedNode {
+  Work work;
+  std::vector<std::size_t> after;  // nodes that come before it
+};
+
 struct EmulatedGraph {
-  std::vector<Work> work;
+  std::vector<EmulatedNode> nodes;
   std::vector<EmulatedStream*> streams;  // that take part in the capture
   bool valid = true;                     // until a call in the capture fails
+  bool ended = false;                    // the capture
+  std::uint64_t replays = 0;
 };
 
 struct EmulatedStream {
@@ -47,19 +65,20 @@ struct EmulatedStream {
   std::deque<Work> queue;
   std::atomic<std::uint64_t> issued{0}, done{0};
   std::shared_ptr<EmulatedGraph> capture;
-  bool captures_itself = false;  // EndCapture is called on this one
+  std::vector<std::size_t> ends;  // nodes of the capture that the next one on this stream is after
+  bool captures_itself = false;   // EndCapture is called on this one
 };
 
 struct EmulatedEvent {
   EmulatedStream* stream = nullptr;  // null: never recorded
   std::uint64_t position = 0;
   std::shared_ptr<EmulatedGraph> capture;  // recorded within this capture
+  std::vector<std::size_t> ends;           // EmulatedStream::ends at the record
   std::shared_ptr<double> seconds = std::make_shared<double>(0);
 };
 
 namespace {
 
-constexpr std::size_t kDeviceBytes = std::size_t{4} << 30;
 constexpr auto kPause = std::chrono::microseconds(20);
 
 struct Block {
@@ -77,6 +96,10 @@ struct Machine {
   std::vector<EmulatedStream*> streams;
   std::vector<EmulatedStream*>
       ended;  // kept: another thread's synchronisation may still look at them
+  std::mutex calls_mutex;
+  std::uint64_t calls = 0;  // that may fail
+  std::map<std::string, std::uint64_t> calls_by_name;
+  std::atomic<cudaError_t> lost{cudaSuccess};  // what every call says from now on
 };
 
 Machine& machine() {
@@ -93,15 +116,51 @@ cudaError_t fail(cudaError_t code) {
   return code;
 }
 
+std::string variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+// Whether this call of the function is the one that shall fail.
+bool is_chosen(const char* function) {
+  static const std::string chosen = variable("ENGINE_EMULATED_FAIL"),
+                           file = variable("ENGINE_EMULATED_CALLS");
+  if (chosen.empty() && file.empty()) return false;
+  Machine& m = machine();
+  const std::lock_guard lock(m.calls_mutex);
+  const std::uint64_t number = ++m.calls, own = ++m.calls_by_name[function];
+  if (!file.empty())
+    if (std::FILE* out = std::fopen(file.c_str(), "ae"); out != nullptr) {
+      std::fprintf(out, "%s\n", function);
+      std::fclose(out);
+    }
+  const auto colon = chosen.find(':');
+  return colon == std::string::npos ? chosen == std::to_string(number)
+                                    : chosen == std::string(function) + ":" + std::to_string(own);
+}
+
+// What a call of the function says instead of doing anything; success: it does what it is for.
+// `code`: how such a call fails.
+cudaError_t failing(const char* function, cudaError_t code) {
+  Machine& m = machine();
+  if (m.lost != cudaSuccess) return fail(m.lost);
+  if (!is_chosen(function)) return cudaSuccess;
+  static const bool for_good = variable("ENGINE_EMULATED_FAIL_FOR_GOOD") == "1";
+  if (for_good) m.lost = code;
+  return fail(code);
+}
+
+std::size_t device_bytes() {
+  const std::string text = variable("ENGINE_EMULATED_MEMORY");
+  return text.empty() ? std::size_t{4} << 30 : std::strtoull(text.c_str(), nullptr, 10);
+}
+
 int device_count() {
   const char* text = std::getenv("ENGINE_EMULATED_GPUS");
   return text == nullptr ? 1 : std::atoi(text);
 }
 
-std::string capture_mode() {
-  const char* text = std::getenv("ENGINE_EMULATED_CAPTURE");
-  return text == nullptr ? "" : text;
-}
+std::string capture_mode() { return variable("ENGINE_EMULATED_CAPTURE"); }
 
 // Ten times the compute capability.
 int capability_of(int device) {
@@ -205,7 +264,9 @@ EmulatedStream& stream_of(cudaStream_t stream) {
 
 void issue_work(EmulatedStream& stream, Work work) {
   if (stream.capture) {
-    stream.capture->work.push_back(std::move(work));
+    std::vector<EmulatedNode>& nodes = stream.capture->nodes;
+    nodes.push_back({std::move(work), std::move(stream.ends)});
+    stream.ends = {nodes.size() - 1};
     return;
   }
   const std::lock_guard lock(stream.queue_mutex);
@@ -253,14 +314,99 @@ cudaError_t release(std::map<std::uintptr_t, Block>& blocks, void* pointer) {
   return cudaSuccess;
 }
 
+void add_ends(std::vector<std::size_t>& ends, const std::vector<std::size_t>& more) {
+  for (const std::size_t node : more)
+    if (std::ranges::find(ends, node) == ends.end()) ends.push_back(node);
+}
+
+// Whether all that was captured comes before the end of the capturing stream.
+bool is_joined(const EmulatedGraph& graph, const std::vector<std::size_t>& ends) {
+  std::vector<bool> is_followed(graph.nodes.size(), false);
+  for (const EmulatedNode& node : graph.nodes)
+    for (const std::size_t before : node.after) is_followed[before] = true;
+  for (const std::size_t node : ends) is_followed[node] = true;
+  return std::ranges::find(is_followed, false) == is_followed.end();
+}
+
+// The nodes in an order in which a device might come to them.
+std::vector<std::size_t> replay_order(EmulatedGraph& graph) {
+  const std::string seed = variable("ENGINE_EMULATED_GRAPH_SEED");
+  std::vector<std::size_t> order, ready;
+  std::vector<std::size_t> missing(graph.nodes.size());
+  std::vector<std::vector<std::size_t>> next(graph.nodes.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (seed.empty()) order.push_back(i);
+    missing[i] = graph.nodes[i].after.size();
+    if (missing[i] == 0) ready.push_back(i);
+    for (const std::size_t before : graph.nodes[i].after) next[before].push_back(i);
+  }
+  if (!seed.empty()) {
+    std::mt19937_64 random(std::strtoull(seed.c_str(), nullptr, 10) * 1'000'003 + graph.replays++);
+    while (!ready.empty()) {
+      std::swap(ready[random() % ready.size()], ready.back());
+      const std::size_t node = ready.back();
+      ready.pop_back();
+      order.push_back(node);
+      for (const std::size_t after : next[node])
+        if (--missing[after] == 0) ready.push_back(after);
+    }
+  }
+  return order;
+}
+
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+cudaPointerAttributes attributes_of(const void* pointer) {
+  const std::lock_guard lock(machine().mutex);
+  cudaPointerAttributes attributes{};
+  const auto device = find_block(machine().device_blocks, pointer);
+  if (device != machine().device_blocks.end()) {
+    attributes.type = cudaMemoryTypeDevice;
+    attributes.device = device->second.device;
+    attributes.devicePointer = const_cast<void*>(pointer);
+  } else if (find_block(machine().host_blocks, pointer) != machine().host_blocks.end()) {
+    attributes.type = cudaMemoryTypeHost;
+    attributes.hostPointer = const_cast<void*>(pointer);
+  }
+  return attributes;
+}
+
+void synchronize_current_device() {
+  std::vector<EmulatedStream*> streams;
+  {
+    const std::lock_guard lock(machine().streams_mutex);
+    for (EmulatedStream* stream : machine().streams)
+      if (stream->device == current_device) streams.push_back(stream);
+  }
+  for (EmulatedStream* stream : streams) drain(*stream, stream->issued);
+}
+
+void copy_on(EmulatedStream& stream, void* to, const void* from, std::size_t bytes) {
+  // From memory that is not pinned the real copy takes its bytes before it returns; here, too.
+  const cudaPointerAttributes source = attributes_of(from), target = attributes_of(to);
+  if (bytes == 0) return;
+  if (source.type == cudaMemoryTypeUnregistered) {
+    auto kept = std::make_shared<std::vector<std::byte>>(
+        static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes);
+    issue(stream, [=] { std::memcpy(to, kept->data(), bytes); });
+  } else {
+    issue(stream, [=] { std::memcpy(to, from, bytes); });
+    if (target.type == cudaMemoryTypeUnregistered && !stream.capture) drain(stream, stream.issued);
+  }
+}
+
 }  // namespace
+
+// The first line of each call below that may fail.
+#define ENGINE_MAY_FAIL(how) \
+  if (const cudaError_t failed = failing(__func__, how); failed != cudaSuccess) return failed
 
 namespace simt {
 void enqueue(void* stream, std::function<void()> work) {
+  if (is_chosen("launch")) machine().lost = cudaErrorLaunchFailure;
+  if (machine().lost != cudaSuccess) return;
   issue(stream_of(static_cast<cudaStream_t>(stream)), std::move(work));
 }
 DeviceRange device_range(std::uintptr_t address) {
@@ -290,8 +436,14 @@ const char* cudaGetErrorName(cudaError_t code) {
       return "cudaErrorInvalidDevice";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
     case cudaErrorStreamCaptureUnsupported:
       return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureUnjoined:
+      return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorCapturedEvent:
+      return "cudaErrorCapturedEvent";
     default:
       return "another CUDA error";
   }
@@ -306,6 +458,12 @@ const char* cudaGetErrorString(cudaError_t code) {
       return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
+    case cudaErrorLaunchFailure:
+      return "unspecified launch failure";
+    case cudaErrorStreamCaptureUnjoined:
+      return "capturing stream has unjoined work";
+    case cudaErrorCapturedEvent:
+      return "operation not permitted on an event last recorded in a capturing stream";
     default:
       return cudaGetErrorName(code);
   }
@@ -316,27 +474,34 @@ cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaS
 cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  ENGINE_MAY_FAIL(cudaErrorNoDevice);
   *count = device_count();
   return *count > 0 ? cudaSuccess : fail(cudaErrorNoDevice);
 }
 cudaError_t cudaSetDevice(int device) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
   current_device = device;
   return cudaSuccess;
 }
-cudaError_t cudaGetDevice(int* device) { return *device = current_device, cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  return *device = current_device, cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated GPU");
   properties->uuid.bytes[15] = static_cast<char>(device);
-  properties->totalGlobalMem = kDeviceBytes;
+  properties->totalGlobalMem = device_bytes();
   properties->multiProcessorCount = 4;
   properties->major = capability_of(device) / 10;
   properties->minor = capability_of(device) % 10;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
   *value = attribute == cudaDevAttrMultiProcessorCount      ? 4
            : attribute == cudaDevAttrComputeCapabilityMajor ? capability_of(device) / 10
@@ -345,40 +510,40 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (captures > 0) return fail(cudaErrorStreamCaptureUnsupported);
-  std::vector<EmulatedStream*> streams;
-  {
-    const std::lock_guard lock(machine().streams_mutex);
-    for (EmulatedStream* stream : machine().streams)
-      if (stream->device == current_device) streams.push_back(stream);
-  }
-  for (EmulatedStream* stream : streams) drain(*stream, stream->issued);
+  synchronize_current_device();
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   const std::lock_guard lock(machine().mutex);
-  *total_bytes = kDeviceBytes;
-  *free_bytes = kDeviceBytes - machine().used[current_device];
+  *total_bytes = device_bytes();
+  *free_bytes = *total_bytes - machine().used[current_device];
   return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+  ENGINE_MAY_FAIL(cudaErrorMemoryAllocation);
   if (captures > 0) return fail(cudaErrorStreamCaptureUnsupported);
   if (current_device >= device_count()) return fail(cudaErrorNoDevice);
   if (bytes == 0) return *pointer = nullptr, cudaSuccess;
   const std::lock_guard lock(machine().mutex);
-  if (machine().used[current_device] + bytes > kDeviceBytes) return fail(cudaErrorMemoryAllocation);
+  if (machine().used[current_device] + bytes > device_bytes())
+    return fail(cudaErrorMemoryAllocation);
   machine().used[current_device] += bytes;
   return allocate(machine().device_blocks, pointer, bytes, current_device,
                   machine().open > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 cudaError_t cudaFree(void* pointer) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (pointer == nullptr) return cudaSuccess;
-  cudaDeviceSynchronize();
+  synchronize_current_device();
   const std::lock_guard lock(machine().mutex);
   const auto found = machine().device_blocks.find(reinterpret_cast<std::uintptr_t>(pointer));
   if (found != machine().device_blocks.end())
@@ -386,23 +551,27 @@ cudaError_t cudaFree(void* pointer) {
   return release(machine().device_blocks, pointer);
 }
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
+  ENGINE_MAY_FAIL(cudaErrorMemoryAllocation);
   if (bytes == 0) return *pointer = nullptr, cudaSuccess;
   const std::lock_guard lock(machine().mutex);
   return allocate(machine().host_blocks, pointer, bytes, 0, PROT_READ | PROT_WRITE);
 }
 cudaError_t cudaFreeHost(void* pointer) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (pointer == nullptr) return cudaSuccess;
-  cudaDeviceSynchronize();
+  synchronize_current_device();
   const std::lock_guard lock(machine().mutex);
   return release(machine().host_blocks, pointer);
 }
 cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
+  ENGINE_MAY_FAIL(cudaErrorMemoryAllocation);
   const std::lock_guard lock(machine().mutex);
   machine().host_blocks[reinterpret_cast<std::uintptr_t>(pointer)] = {nullptr, 0, bytes, 0};
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void* pointer) {
-  cudaDeviceSynchronize();
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  synchronize_current_device();
   const std::lock_guard lock(machine().mutex);
   const auto found = machine().host_blocks.find(reinterpret_cast<std::uintptr_t>(pointer));
   if (found == machine().host_blocks.end()) return fail(cudaErrorInvalidValue);
@@ -410,45 +579,26 @@ cudaError_t cudaHostUnregister(void* pointer) {
   return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
-  const std::lock_guard lock(machine().mutex);
-  *attributes = {};
-  const auto device = find_block(machine().device_blocks, pointer);
-  if (device != machine().device_blocks.end()) {
-    attributes->type = cudaMemoryTypeDevice;
-    attributes->device = device->second.device;
-    attributes->devicePointer = const_cast<void*>(pointer);
-  } else if (find_block(machine().host_blocks, pointer) != machine().host_blocks.end()) {
-    attributes->type = cudaMemoryTypeHost;
-    attributes->hostPointer = const_cast<void*>(pointer);
-  }
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  *attributes = attributes_of(pointer);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  // From memory that is not pinned the real copy takes its bytes before it returns; here, too.
-  cudaPointerAttributes source, target;
-  cudaPointerGetAttributes(&source, from);
-  cudaPointerGetAttributes(&target, to);
-  if (bytes == 0) return cudaSuccess;
-  if (source.type == cudaMemoryTypeUnregistered) {
-    auto kept = std::make_shared<std::vector<std::byte>>(
-        static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes);
-    issue(stream_of(stream), [=] { std::memcpy(to, kept->data(), bytes); });
-  } else {
-    issue(stream_of(stream), [=] { std::memcpy(to, from, bytes); });
-    if (target.type == cudaMemoryTypeUnregistered && !stream_of(stream).capture)
-      drain(stream_of(stream), stream_of(stream).issued);
-  }
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  copy_on(stream_of(stream), to, from, bytes);
   return cudaSuccess;
 }
-cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (captures > 0) return fail(cudaErrorStreamCaptureUnsupported);
-  cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+  copy_on(default_stream(), to, from, bytes);
   drain(default_stream(), default_stream().issued);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (stream_of(stream).capture && capture_mode() == "no-fills") {
     stream_of(stream).capture->valid = false;
     return fail(cudaErrorStreamCaptureUnsupported);
@@ -457,12 +607,14 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
-  cudaMemsetAsync(to, value, bytes, nullptr);
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  issue(default_stream(), [=] { std::memset(to, value, bytes); });
   drain(default_stream(), default_stream().issued);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   *stream = new EmulatedStream;
   (*stream)->device = current_device;
   const std::lock_guard lock(machine().streams_mutex);
@@ -470,6 +622,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   drain(*stream, stream->issued);
   const std::lock_guard lock(machine().streams_mutex);
   std::erase(machine().streams, stream);
@@ -477,12 +630,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   EmulatedStream& s = stream_of(stream);
   if (s.capture) return fail(cudaErrorStreamCaptureUnsupported);
   drain(s, s.issued);
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   EmulatedStream& s = stream_of(stream);
   if (s.capture) return fail(cudaErrorStreamCaptureUnsupported);
   if (s.done == s.issued) return cudaSuccess;
@@ -490,15 +645,18 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return s.done == s.issued ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   EmulatedStream& s = stream_of(stream);
   if (event->stream == nullptr) return cudaSuccess;
-  if (event->capture) {  // the waiting stream joins the capture, whose work is kept in the order of
-                         // issue
+  if (event->capture) {  // the waiting stream joins the capture
+    if (event->capture->ended) return fail(cudaErrorCapturedEvent);
     if (s.capture && s.capture != event->capture) return fail(cudaErrorStreamCaptureInvalidated);
     if (!s.capture) {
       s.capture = event->capture;
       s.capture->streams.push_back(&s);
+      s.ends.clear();
     }
+    add_ends(s.ends, event->ends);
     return cudaSuccess;
   }
   if (s.capture) return fail(cudaErrorStreamCaptureUnsupported);
@@ -507,17 +665,24 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   issue(stream_of(stream), [=] { function(data); });
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   return *event = new EmulatedEvent, cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  return delete event, cudaSuccess;
+}
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   EmulatedStream& s = stream_of(stream);
   event->capture = s.capture;
+  event->ends = s.ends;
   event->stream = &s;
   if (!s.capture) {
     issue(s, [seconds = event->seconds] { *seconds = now(); });
@@ -526,6 +691,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (event->stream == nullptr) return cudaSuccess;
   if (event->capture) return fail(cudaErrorStreamCaptureUnsupported);
   if (event->stream->done >= event->position) return cudaSuccess;
@@ -533,54 +699,71 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return event->stream->done >= event->position ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (event->stream == nullptr) return cudaSuccess;
   if (event->capture) return fail(cudaErrorStreamCaptureUnsupported);
   drain(*event->stream, event->position);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   *milliseconds = static_cast<float>((*end->seconds - *start->seconds) * 1e3);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   EmulatedStream& s = stream_of(stream);
   if (stream == nullptr || s.capture) return fail(cudaErrorStreamCaptureUnsupported);
   s.capture = std::make_shared<EmulatedGraph>();
   s.capture->streams.push_back(&s);
+  s.ends.clear();
   s.captures_itself = true;
   ++captures;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   EmulatedStream& s = stream_of(stream);
   if (!s.capture || !s.captures_itself) return fail(cudaErrorInvalidValue);
   const std::shared_ptr<EmulatedGraph> made = s.capture;
   for (EmulatedStream* each : made->streams) each->capture = nullptr;
   s.captures_itself = false;
+  made->ended = true;
   --captures;
   if (!made->valid) return fail(cudaErrorStreamCaptureInvalidated);
   if (capture_mode() == "off") return fail(cudaErrorStreamCaptureUnsupported);
-  *graph = new EmulatedGraph{made->work, {}, true};
+  if (!is_joined(*made, s.ends)) return fail(cudaErrorStreamCaptureUnjoined);
+  *graph = new EmulatedGraph;
+  (*graph)->nodes = made->nodes;
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   *status = stream_of(stream).capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {
+  ENGINE_MAY_FAIL(cudaErrorMemoryAllocation);
   return *executable = new EmulatedGraph(*graph), cudaSuccess;
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void*, std::size_t* count) {
-  return *count = graph->work.size(), cudaSuccess;
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  return *count = graph->nodes.size(), cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  for (const Work& each : executable->work) issue_work(stream_of(stream), each);
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  for (const std::size_t node : replay_order(*executable))
+    issue_work(stream_of(stream), executable->nodes[node].work);
   return cudaSuccess;
 }
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  return delete graph, cudaSuccess;
+}
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   return delete executable, cudaSuccess;
 }
 

@@ -1,7 +1,10 @@
 // The stand-in for a GPU does what it is there for: it shows mistakes that a real device may hide.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -131,6 +134,100 @@ TEST(StandIn, CapturedWorkRunsAtEachReplay) {
   EXPECT_EQ(device.values(stream)[3], 0) << "a capture ran";
   for (int i = 0; i < 3; ++i) graph.launch(stream.handle());
   EXPECT_EQ(device.values(stream)[3], 6);
+}
+
+std::string refusal_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const engine::cuda::CudaError& refused) {
+    return refused.what();
+  }
+  return "";
+}
+
+TEST(StandIn, AForkThatIsNotJoinedEndsACapture) {
+  const engine::cuda::Stream stream, side;
+  const DeviceInts device(kThreads);
+  engine::cuda::Event fork, join;
+  const auto capture = [&](bool works, bool joins, bool works_after) {
+    return refusal_of([&] {
+      engine::cuda::StepGraph::begin_capture(stream.handle());
+      run(add_one, stream, device.data());
+      fork.record(stream.handle());
+      fork.make_wait(side.handle());
+      if (works) run(add_one, side, device.data());
+      join.record(side.handle());
+      if (joins) join.make_wait(stream.handle());
+      if (works_after) run(add_one, side, device.data());
+      engine::cuda::StepGraph::end_capture(stream.handle());
+    });
+  };
+  EXPECT_EQ(capture(true, true, false), "");
+  EXPECT_EQ(capture(false, false, false), "") << "nothing of the other stream is captured";
+  for (const std::string& refused : {capture(true, false, false), capture(true, true, true)})
+    EXPECT_NE(refused.find("cudaErrorStreamCaptureUnjoined"), std::string::npos) << refused;
+  const std::string late = refusal_of([&] { join.make_wait(side.handle()); });
+  EXPECT_NE(late.find("cudaErrorCapturedEvent"), std::string::npos) << late;
+}
+
+// What is at [0] after a replay of two fills, the second of which waits for the first or does not.
+std::set<int> ends_of_replays(bool ordered) {
+  const engine::cuda::Stream stream, side;
+  const DeviceInts device(1);
+  engine::cuda::Event fork, first, join;
+  engine::cuda::StepGraph::begin_capture(stream.handle());
+  fork.record(stream.handle());
+  fork.make_wait(side.handle());
+  engine::cuda::set_bytes_async(device.data(), 0, sizeof(int), stream.handle());
+  first.record(stream.handle());
+  if (ordered) first.make_wait(side.handle());
+  engine::cuda::set_bytes_async(device.data(), 1, sizeof(int), side.handle());
+  join.record(side.handle());
+  join.make_wait(stream.handle());
+  const engine::cuda::StepGraph graph = engine::cuda::StepGraph::end_capture(stream.handle());
+  std::set<int> found;
+  for (int i = 0; i < 32; ++i) {
+    graph.launch(stream.handle());
+    found.insert(device.values(stream).front());
+  }
+  return found;
+}
+
+TEST(StandIn, AReplayMayTakeAnyOrderThatItsEdgesAllow) {
+  constexpr int kSecond = 0x01010101;
+  EXPECT_EQ(ends_of_replays(false), std::set<int>{kSecond}) << "as issued";
+  setenv("ENGINE_EMULATED_GRAPH_SEED", "1", 1);
+  EXPECT_EQ(ends_of_replays(false), (std::set<int>{0, kSecond}));
+  EXPECT_EQ(ends_of_replays(true), std::set<int>{kSecond});
+  unsetenv("ENGINE_EMULATED_GRAPH_SEED");
+}
+
+// In processes of their own, for the variables are read once.
+TEST(StandInDeathTest, ACallFailsOnDemand) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto text_with = [](const char* fail, const char* for_good) {
+    setenv("ENGINE_EMULATED_FAIL", fail, 1);
+    setenv("ENGINE_EMULATED_FAIL_FOR_GOOD", for_good, 1);
+    std::string text;
+    for (int i = 0; i < 2; ++i)
+      text += refusal_of([] {
+                const engine::cuda::Stream stream;
+                const DeviceInts device(kThreads);
+                run(write_index, stream, device.data());
+                stream.synchronize();
+              }) +
+              "|";
+    std::fprintf(stderr, "%s\n", text.c_str());
+    std::exit(0);
+  };
+  const auto exits = testing::ExitedWithCode(0);
+  EXPECT_EXIT(text_with("cudaMalloc:1", ""), exits, "^out of memory on cuda:0: [^|]*[|][|]\n$");
+  EXPECT_EXIT(text_with("1", ""), exits, "^cudaStreamCreateWithFlags: [^|]*[|][|]\n$");
+  EXPECT_EXIT(text_with("cudaMalloc:3", ""), exits, "^[|][|]\n$");
+  EXPECT_EXIT(text_with("1", "1"), exits,
+              "^cudaStreamCreateWithFlags: [^|]*[|]cudaStreamCreateWithFlags: [^|]*[|]\n$");
+  EXPECT_EXIT(text_with("launch:1", ""), exits,
+              "^[^|]*cudaErrorLaunchFailure[^|]*[|]cudaStreamCreateWithFlags: [^|]*[|]\n$");
 }
 
 // In a process of its own, for the variable is read once.

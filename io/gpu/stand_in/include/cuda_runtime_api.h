@@ -18,6 +18,7 @@ enum cudaError_t {
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
   cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorCapturedEvent = 907,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost,
