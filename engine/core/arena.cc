@@ -5,11 +5,13 @@
 #include <sys/mman.h>
 
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
+#include "io/gpu/device_memory.h"
 
 namespace engine {
 namespace {
@@ -22,9 +24,12 @@ std::string gib_text(std::size_t bytes) {
 
 }  // namespace
 
-Arena::Arena(std::size_t bytes, Device device) : bytes_(bytes), device_(device) {
+Arena::Arena(std::size_t bytes, Device device, const char* purpose)
+    : bytes_(bytes), device_(device) {
   if (bytes == 0) return;
   if (device.kind == Device::Kind::kCuda) {
+    std::optional<cuda::MemoryPurpose> said;
+    if (purpose != nullptr) said.emplace(purpose);
     cuda::use_device(device.index);
     data_ = static_cast<std::byte*>(cuda::allocate(bytes));
     cuda::set_bytes_async(data_, 0, bytes, nullptr);

@@ -16,8 +16,10 @@ constexpr std::size_t align_up(std::size_t bytes) {
 class Arena {
  public:
   Arena() = default;
-  // Throws MemoryError when the memory cannot be had, with the size in the text. `bytes` may be 0.
-  explicit Arena(std::size_t bytes, Device device = {});
+  // Throws MemoryError when the memory cannot be had, with the size in the text; of a CUDA device
+  // cuda::DeviceMemoryError, which says what for: `purpose`, "activations", or what else the thread
+  // says (io/gpu/device_memory.h). `bytes` may be 0.
+  explicit Arena(std::size_t bytes, Device device = {}, const char* purpose = nullptr);
   ~Arena();
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;

@@ -40,7 +40,7 @@ struct SlotLayout {
 
 struct Slot {
   Slot(const SlotLayout& layout, bool pinned, Device device)
-      : host(layout.bytes, pinned), device_memory(layout.bytes, device) {}
+      : host(layout.bytes, pinned), device_memory(layout.bytes, device, "batches") {}
   HostBlock host;
   Arena device_memory;
   cuda::Event arrived, used;
@@ -77,7 +77,7 @@ struct DeviceExecutor::Impl {
        const DeviceExecutorOptions& the_options)
       : options(the_options),
         stream(context.stream),
-        report(sizeof(Report), context.device),
+        report(sizeof(Report), context.device, "workspace"),
         host_report(sizeof(Report), true),
         executor(plan, state, with_fault(context, report), the_options.seed) {
     const auto item = [&](int input) {
@@ -104,7 +104,7 @@ struct DeviceExecutor::Impl {
 
   void set_image_table(const Plan& plan, std::size_t elements) {
     const std::size_t bytes = options.image_table.size() * sizeof(float);
-    image_table = Arena(bytes, report.device());
+    image_table = Arena(bytes, report.device(), "batches");
     cuda::copy_async(image_table.data(), options.image_table.data(), bytes, stream);
     cuda::synchronize_stream(stream);
     executor.set_image_table(
@@ -115,7 +115,7 @@ struct DeviceExecutor::Impl {
          report.device()});
     // Prepared and read by the compute stream alone: one for all slots.
     if (plan.options.dtype == DType::kF32)
-      prepared = Arena(elements * sizeof(float), report.device());
+      prepared = Arena(elements * sizeof(float), report.device(), "batches");
   }
 
   Slot& slot(int index) { return *slots[static_cast<std::size_t>(index)]; }

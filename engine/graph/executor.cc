@@ -62,9 +62,9 @@ struct Executor::Impl {
        std::uint64_t seed)
       : plan(the_plan),
         state(the_state),
-        arena(plan.arena_bytes, the_context.device),
-        scratch(plan.scratch_bytes, the_context.device),
-        unwanted(unwanted_bytes(), the_context.device),
+        arena(plan.arena_bytes, the_context.device, "activations"),
+        scratch(plan.scratch_bytes, the_context.device, "workspace"),
+        unwanted(unwanted_bytes(), the_context.device, "workspace"),
         context(the_context) {
     require(state.parameters.values.dtype() == state_dtype(plan.options.dtype),
             "plan and state have different dtypes");
@@ -86,8 +86,8 @@ struct Executor::Impl {
   }
 
   void make_ranks() {
-    rank_memory =
-        Arena(static_cast<std::size_t>(loss.count()) * size_of(DType::kI32), context.device);
+    rank_memory = Arena(static_cast<std::size_t>(loss.count()) * size_of(DType::kI32),
+                        context.device, "activations");
     ranks = {rank_memory.data(), DType::kI32, loss.shape, context.device};
     for (std::size_t i = 0; i < steps.size(); ++i)
       if (plan.steps[i].output == plan.loss) steps[i].run.ranks = ranks;

@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "engine/core/random.h"
+#include "io/gpu/device_memory.h"
 
 namespace engine {
 namespace {
@@ -112,7 +113,14 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
                       spec.counter ? DType::kI64 : dtype});
     }
   }
-  state.parameters = ParameterBuffer(dtype, parameters, device, frozen);
+  {
+    const base::cuda::MemoryPurpose purpose("gradients");
+    state.parameters.gradients = FlatBuffer(
+        dtype, {parameters.begin(), parameters.end() - static_cast<std::ptrdiff_t>(frozen)},
+        device);
+  }
+  const base::cuda::MemoryPurpose purpose("parameters");
+  state.parameters.values = FlatBuffer(dtype, parameters, device);
   state.running = FlatBuffer(dtype, running, device);
   state.counters = FlatBuffer(DType::kI64, counters, device);
   if (is_half(compute)) {

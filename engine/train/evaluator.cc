@@ -18,11 +18,6 @@ namespace {
 constexpr std::int64_t kMostLogits =
     1 << 22;  // of a chunk: text with a large vocabulary goes in small ones
 
-std::int64_t chunk_size(const io::Dataset& dataset, std::int64_t most) {
-  return std::clamp<std::int64_t>(
-      kMostLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes), 1, most);
-}
-
 // Step c of it is chunk c, on every rank.
 io::SamplerOptions chunks(const io::Dataset& dataset, std::int64_t chunk) {
   return {.size = dataset.size(),
@@ -74,7 +69,7 @@ struct Evaluator::Impl {
         training(s),
         set(dataset),
         text(dataset.kind == io::SampleKind::kTokens),
-        sampler(chunks(dataset, chunk_size(dataset, options.batch))),
+        sampler(chunks(dataset, evaluation_batch(dataset, options.batch))),
         own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype) : ModelState{}),
         model(graph, state(), threads,
               {.batch = sampler.max_local_count(),
@@ -82,7 +77,7 @@ struct Evaluator::Impl {
                .device = options.device,
                .products = options.products,
                .image_table = image_table(dataset, options.normalization, options.device)}),
-        loader(dataset, chunks(dataset, chunk_size(dataset, options.batch)),
+        loader(dataset, chunks(dataset, evaluation_batch(dataset, options.batch)),
                {.normalization = options.normalization,
                 .workers = 0,
                 .prefetch = 1,
@@ -121,6 +116,11 @@ struct Evaluator::Impl {
   std::vector<ChunkSums> own_sums, sums;  // by chunk: this rank's, all ranks'
   std::optional<ClassCounts> by_class;
 };
+
+std::int64_t evaluation_batch(const io::Dataset& dataset, std::int64_t most) {
+  return std::clamp<std::int64_t>(
+      kMostLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes), 1, most);
+}
 
 Evaluator::Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state,
                      ThreadPool& threads, const io::Dataset& dataset,

@@ -21,6 +21,10 @@ struct EvaluatorOptions {
   bool by_class = false;  // counts by class as well: run() then copies and allocates
 };
 
+// Samples of a forward pass over this set, of `most`: fewer where their outputs are many.
+std::int64_t evaluation_batch(const io::Dataset& dataset,
+                              std::int64_t most = EvaluatorOptions{}.batch);
+
 class Evaluator {
  public:
   // Everything given outlives the evaluator. Allocates a copy of the state when the world has

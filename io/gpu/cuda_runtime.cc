@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include "io/base/environment.h"
+#include "io/base/text_parts.h"
+#include "io/gpu/device_memory.h"
 #include "io/gpu/usable_devices.h"
 
 namespace base::cuda {
@@ -167,24 +169,33 @@ void synchronize_device() { expect(cudaDeviceSynchronize(), "cudaDeviceSynchroni
 void* allocate(std::size_t bytes) {
   void* memory = nullptr;
   const cudaError_t code = cudaMalloc(&memory, bytes);
+  const int device = current_device();
   if (code == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     const auto [left, total] = free_and_total_memory();
-    throw CudaError("out of device memory: " + std::to_string(bytes) + " bytes requested, " +
-                    std::to_string(left) + " of " + std::to_string(total) +
-                    " free on cuda:" + std::to_string(current_device()));
+    throw DeviceMemoryError({.device = device, .wanted = bytes, .free = left, .total = total});
   }
   expect(code, "cudaMalloc");
+  if (memory != nullptr) note_allocated(memory, bytes, device);
   return memory;
 }
 
 void release(void* memory) noexcept {
-  if (memory != nullptr) cudaFree(memory);
+  if (memory == nullptr) return;
+  note_released(memory);
+  cudaFree(memory);
 }
 
 void* allocate_pinned(std::size_t bytes) {
   void* memory = nullptr;
-  expect(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), "cudaHostAlloc");
+  const cudaError_t code = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw CudaError(
+        "out of memory: " + number_text("%.2f GiB", static_cast<double>(bytes) / (1 << 30)) +
+        " of pinned memory of the host wanted (cudaHostAlloc)");
+  }
+  expect(code, "cudaHostAlloc");
   if (bytes > 0) std::memset(memory, 0, bytes);
   return memory;
 }

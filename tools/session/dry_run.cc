@@ -1,6 +1,8 @@
 // Tables of the graph, of memory and of options.
 #include "tools/session/dry_run.h"
 
+#include <algorithm>
+
 #include "io/base/visible_text.h"
 #include "tools/report/progress_line.h"
 #include "tools/report/text_table.h"
@@ -63,14 +65,19 @@ std::string model_table(const engine::Graph& graph) {
 }
 
 std::string memory_table(const std::vector<RankMemory>& ranks) {
+  const bool evaluation =
+      std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.need.evaluation > 0; });
   std::vector<Cells> lines{{"rank", "host", "device", "parameters", "gradients", "optimizer",
-                            "activations", "batches", "data", "total"}};
+                            "activations", "batches", "data"}};
+  if (evaluation) lines.back().emplace_back("evaluation");
+  lines.back().emplace_back("total");
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const MemoryNeed& need = ranks[r].need;
     lines.push_back({std::to_string(r), ranks[r].host, ranks[r].device, mebibytes(need.parameters),
                      mebibytes(need.gradients), mebibytes(need.optimizer),
-                     mebibytes(need.activations), mebibytes(need.batches), mebibytes(need.data),
-                     mebibytes(need.total())});
+                     mebibytes(need.activations), mebibytes(need.batches), mebibytes(need.data)});
+    if (evaluation) lines.back().push_back(mebibytes(need.evaluation));
+    lines.back().push_back(mebibytes(need.total()));
   }
   return table_text(lines, {1, 2}, false);
 }

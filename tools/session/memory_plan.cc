@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/averaging/sums/deal_shares.h"
+#include "engine/core/cuda.h"
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
 #include "tools/machine/memory_info.h"
@@ -68,8 +69,38 @@ std::string parts_text(const MemoryNeed& need) {
   add("optimizer", need.optimizer);
   add("batches", need.batches);
   add("data", need.data);
+  add("evaluation", need.evaluation);
   return text;
 }
+
+// Its model, and the activations of its batches, which are short of gradients.
+std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOptions& plan,
+                               const MemoryPlanOptions& options, const MemoryNeed& training) {
+  if (options.evaluation == 0) return 0;
+  engine::PlanOptions inference = plan;
+  inference.max_batch = options.evaluation;
+  inference.training = false;
+  const engine::Plan compiled = engine::Plan::compile(graph, inference);
+  return training.parameters + training.gradients + compiled.arena_bytes + compiled.scratch_bytes +
+         static_cast<std::uint64_t>(options.evaluation * options.batches * options.sample_bytes);
+}
+
+// Of the option --batch-size-per-device, within `bytes`.
+std::int64_t largest_batch_of_device(const engine::Graph& graph, const engine::PlanOptions& plan,
+                                     const MemoryPlanOptions& options, const MemoryNeed& need,
+                                     std::uint64_t bytes) {
+  return options.micro_batches * options.shards *
+         largest_batch(memory_need(graph, plan, 1, options), need, plan.max_batch,
+                       static_cast<double>(bytes));
+}
+
+std::string at_most_text(std::int64_t batch) {
+  return "at most --batch-size-per-device " + std::to_string(batch) + " would fit";
+}
+
+constexpr const char* kDeviceTooSmall =
+    "not even batches of one sample fit: use a smaller model, --amp bf16, or a device with more "
+    "memory";
 
 }  // namespace
 
@@ -78,7 +109,12 @@ MemoryBudget memory_budget(const backends::Group& group) {
   const std::string& host = peers.at(static_cast<std::size_t>(group.rank())).host_id;
   const auto here =
       std::ranges::count_if(peers, [&](const backends::PeerInfo& p) { return p.host_id == host; });
-  return {available_memory().value_or(0), static_cast<int>(here)};
+  return {.bytes = available_memory().value_or(0), .ranks = static_cast<int>(here)};
+}
+
+MemoryBudget device_memory_budget(int device) {
+  engine::cuda::use_device(device);
+  return {.bytes = engine::cuda::free_and_total_memory().first, .ranks = 1, .device = device};
 }
 
 std::uint64_t data_bytes(const io::DatasetSplits& splits) {
@@ -98,13 +134,15 @@ MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& pl
   MemoryNeed need;
   need.activations = shards * (compiled.arena_bytes + compiled.scratch_bytes);
   const std::uint64_t parameters = parameter_bytes(graph, options.state, true);
-  need.parameters = shards * parameters;
+  const std::uint64_t copies = parameters / engine::size_of(options.state) * options.short_weights;
+  need.parameters = shards * (parameters + copies);
   need.gradients = shards * parameter_bytes(graph, options.state, false);
   need.optimizer =
       options.optimizer_states * share_bytes(graph, options) + options.averages * parameters;
   need.batches =
       shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);
   need.data = options.data;
+  need.evaluation = evaluation_bytes(graph, plan, options, need);
   return need;
 }
 
@@ -115,18 +153,31 @@ void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
   const auto ranks = static_cast<std::uint64_t>(std::max(1, budget.ranks));
   const std::uint64_t share = budget.bytes / ranks;
   if (need.total() <= share) return;
-  const std::int64_t fits =
-      options.shards * largest_batch(memory_need(graph, plan, 1, options), need, plan.max_batch,
-                                     static_cast<double>(share));
+  const std::int64_t fits = largest_batch_of_device(graph, plan, options, need, share);
   const std::string of_ranks =
       ranks == 1 ? "" : " for each of " + std::to_string(ranks) + " ranks of this host";
+  const bool on_device = budget.device >= 0;
   throw engine::MemoryError(
-      "out of memory: batches of " + std::to_string(options.shards * plan.max_batch) +
-      " samples need " + gib_text(need.total()) + " (" + parts_text(need) + ")" + of_ranks +
-      ", but " + gib_text(budget.bytes) + " are available; " +
-      (fits > 0 ? "at most --batch-size-per-device " + std::to_string(fits) + " would fit"
-                : "not even batches of one sample fit: use a smaller model, fewer ranks on this "
-                  "host, or a host with more memory"));
+      "out of memory" + (on_device ? " on cuda:" + std::to_string(budget.device) : "") + ": " +
+      (options.micro_batches > 1 ? "micro-batches of " : "batches of ") +
+      std::to_string(options.shards * plan.max_batch) + " samples need " + gib_text(need.total()) +
+      " (" + parts_text(need) + ")" + of_ranks + ", but " + gib_text(budget.bytes) +
+      (on_device ? " are free; " : " are available; ") +
+      (fits > 0    ? at_most_text(fits)
+       : on_device ? kDeviceTooSmall
+                   : "not even batches of one sample fit: use a smaller model, fewer ranks on this "
+                     "host, or a host with more memory"));
+}
+
+std::string batch_advice(const engine::Graph& graph, const engine::PlanOptions& plan,
+                         const MemoryPlanOptions& options, std::uint64_t bytes) {
+  const MemoryNeed need = memory_need(graph, plan, plan.max_batch, options);
+  const std::int64_t fits = largest_batch_of_device(graph, plan, options, need, bytes),
+                     tried = options.micro_batches * options.shards * plan.max_batch;
+  if (fits <= 0 || tried == 1) return kDeviceTooSmall;
+  if (fits < tried) return at_most_text(fits);
+  return "by the plan there was room: give a --batch-size-per-device below " +
+         std::to_string(tried);
 }
 
 }  // namespace tools

@@ -7,6 +7,8 @@
 #include "engine/train/statistics_pass.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/base/text_parts.h"
+#include "io/gpu/device_memory.h"
+#include "io/gpu/usable_devices.h"
 #include "io/interchange/array_files.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/device_choice.h"
@@ -83,7 +85,7 @@ struct TrainSession::Impl {
         model(*own_model),
         machines(gather_machines(*control, compute, model.pool.physical_threads())),
         wires(o, compute, g, model.graph),
-        work(make_work(o, compute, g, data, model, wires, *control)),
+        work(make_step_work()),
         policy(make_policy(o, g, model, wires)),
         state(make_state()),
         loader(data.train(), data.sampling(), loader_options(o.data, data, compute.device)),
@@ -127,6 +129,14 @@ struct TrainSession::Impl {
         made = std::make_shared<SessionModel>(options, compute, group, data, memory);
     });
     if (carried != nullptr) carried->model = made;
+    return made;
+  }
+
+  std::unique_ptr<engine::StepWork> make_step_work() {
+    std::unique_ptr<engine::StepWork> made;
+    allocate_on_device(options, compute, group, data, model, [&] {
+      made = make_work(options, compute, group, data, model, wires, *control);
+    });
     return made;
   }
 
@@ -175,12 +185,17 @@ struct TrainSession::Impl {
 
   std::unique_ptr<engine::Evaluator> make_evaluator() {
     if (options.evaluate.count <= 0 || data.test().size() == 0) return nullptr;
-    return std::make_unique<engine::Evaluator>(
-        *control, model.graph, model.state, model.pool, data.test(),
-        engine::EvaluatorOptions{.normalization = data.normalization(),
-                                 .dtype = compute.storage,
-                                 .device = compute.device,
-                                 .products = compute.products});
+    std::unique_ptr<engine::Evaluator> made;
+    allocate_on_device(options, compute, group, data, model, [&] {
+      const base::cuda::MemoryPurpose purpose("evaluation");
+      made = std::make_unique<engine::Evaluator>(
+          *control, model.graph, model.state, model.pool, data.test(),
+          engine::EvaluatorOptions{.normalization = data.normalization(),
+                                   .dtype = compute.storage,
+                                   .device = compute.device,
+                                   .products = compute.products});
+    });
+    return made;
   }
 
   std::unique_ptr<engine::DesyncCheck> make_desync() const {

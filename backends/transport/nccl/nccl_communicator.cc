@@ -15,6 +15,7 @@
 #include "backends/transport/nccl/nccl_bootstrap.h"
 #include "backends/transport/nccl/nccl_library.h"
 #include "io/base/deadline.h"
+#include "io/gpu/device_memory.h"
 
 namespace backends {
 namespace {
@@ -61,6 +62,7 @@ class NcclCommunicator final : public DeviceCommunicator {
         prefix_(context.prefix),
         progress_(context.timeout),
         words_(static_cast<std::size_t>(size_)) {
+    const cuda::MemoryPurpose purpose("averaging");
     device_words_ =
         static_cast<ControlWord*>(cuda::allocate(sizeof(ControlWord) * (words_.size() + 1)));
   }

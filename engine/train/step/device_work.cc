@@ -17,6 +17,7 @@
 #include "backends/backend_error.h"
 #include "engine/ops/optim_step/device_step.h"
 #include "io/base/trace.h"
+#include "io/gpu/device_memory.h"
 
 namespace engine {
 namespace {
@@ -52,7 +53,7 @@ struct Piece {
 class Kept {
  public:
   Kept(const FlatBuffer& buffer, bool wanted)
-      : buffer_(buffer), copy_(wanted ? buffer.bytes() : 0, buffer.device()) {}
+      : buffer_(buffer), copy_(wanted ? buffer.bytes() : 0, buffer.device(), "parameters") {}
   void keep(void* stream) { copy(copy_.data(), buffer_.data(), stream); }
   void put_back(void* stream) { copy(buffer_.data(), copy_.data(), stream); }
 
@@ -83,11 +84,12 @@ class Work final : public StepWork, private StateHome {
         model_(ModelState::allocate(*plan.graph, plan.options.dtype, options.device)),
         running_(model_.running, options.steps_back),
         counters_(model_.counters, options.steps_back),
-        optimizer_(options.make_optimizer(model_.parameters.values)),
-        control_memory_(sizeof(StepControl), options.device),
-        scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device),
+        optimizer_(make_optimizer()),
+        control_memory_(sizeof(StepControl), options.device, "workspace"),
+        scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device,
+                 "workspace"),
         context_(make_context()),
-        sum_(options.make_sum ? options.make_sum(model_.parameters.gradients) : nullptr),
+        sum_(make_sum()),
         executor_(plan, model_, context_, executor_options()),
         captured_(static_cast<std::size_t>(executor_.slots())),
         pieces_(static_cast<std::size_t>(model_.parameters.gradients.size() / kPiece + 1)) {
@@ -170,6 +172,17 @@ class Work final : public StepWork, private StateHome {
   static const DeviceWorkOptions& on(const DeviceWorkOptions& options) {
     cuda::use_device(options.device.index);
     return options;
+  }
+
+  std::unique_ptr<Optimizer> make_optimizer() const {
+    const cuda::MemoryPurpose purpose("the optimizer");
+    return options_.make_optimizer(model_.parameters.values);
+  }
+
+  std::unique_ptr<DeviceGradientSum> make_sum() const {
+    if (!options_.make_sum) return nullptr;
+    const cuda::MemoryPurpose purpose("averaging");
+    return options_.make_sum(model_.parameters.gradients);
   }
 
   KernelContext make_context() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/ops/device/device_code.h"
+#include "io/gpu/device_memory.h"
 
 namespace engine::ops::cuda {
 namespace {
@@ -382,6 +383,24 @@ TEST(StandInDeathTest, LaunchesThatNoDeviceTakes) {
   EXPECT_DEATH(start({1, 70'000}, kThreads, 0), "a grid that no device takes");
   EXPECT_DEATH(start({1}, 2048, 0), "2048 threads");
   EXPECT_DEATH(start({1}, kThreads, 200 * 1024), "shared memory a block");
+}
+
+TEST(StandIn, MemoryThatIsRefusedSaysWhatItWasFor) {
+  const auto [left, total] = engine::cuda::free_and_total_memory();
+  const DeviceInts held(1 << 20);
+  const engine::cuda::MemoryPurpose outer("evaluation");
+  const engine::cuda::MemoryPurpose purpose("activations");
+  try {
+    engine::cuda::allocate(std::size_t{5} << 30);
+    FAIL() << "5 of 4 GiB";
+  } catch (const engine::cuda::DeviceMemoryError& refused) {
+    EXPECT_STREQ(refused.what(),
+                 "out of memory on cuda:0: 5.00 GiB wanted for activations of evaluation, 4.00 of "
+                 "4.00 GiB are free");
+    EXPECT_EQ(refused.shortage().free + (sizeof(int) << 20), left);
+    EXPECT_GE(refused.shortage().held, sizeof(int) << 20);
+    EXPECT_EQ(refused.shortage().total, total);
+  }
 }
 
 TEST(StandIn, MemoryIsLimited) {

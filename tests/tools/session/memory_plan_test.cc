@@ -89,4 +89,36 @@ TEST_F(MemoryPlan, RanksOfAHostShareItAndAModelMayBeTooLarge) {
   EXPECT_NE(none.find("not even batches of one sample fit"), std::string::npos) << none;
 }
 
+TEST_F(MemoryPlan, OnADeviceWeightsMayHaveShortCopiesAndAnEvaluationAModelOfItsOwn) {
+  const MemoryNeed plain = need(64);
+  EXPECT_EQ(plain.evaluation, 0u);
+  options_.short_weights = 2;
+  EXPECT_EQ(need(64).parameters, plain.parameters / 2 * 3);
+  options_.evaluation = 64;
+  const MemoryNeed both = need(64);
+  EXPECT_GT(both.evaluation, both.parameters + both.gradients);
+  EXPECT_LT(both.evaluation, both.total() - both.evaluation);
+  EXPECT_EQ(need(4096).evaluation, both.evaluation) << "its batches are its own";
+}
+
+TEST_F(MemoryPlan, ADeviceIsNamedAndMicroBatchesAreCounted) {
+  options_.micro_batches = 4;
+  const std::string text = refusal({.bytes = need(100).total(), .device = 1});
+  EXPECT_EQ(text.find("out of memory on cuda:1: micro-batches of 4096 samples need "), 0u) << text;
+  EXPECT_NE(text.find(" are free; at most --batch-size-per-device 4"), std::string::npos) << text;
+  const std::string none = refusal({.bytes = need(1).total() / 2, .device = 0});
+  EXPECT_NE(none.find("a device with more memory"), std::string::npos) << none;
+}
+
+TEST_F(MemoryPlan, MemoryThatWasRefusedLeavesAnAdvice) {
+  const auto advice = [&](std::uint64_t bytes) {
+    return tools::batch_advice(graph_, plan_, options_, bytes);
+  };
+  EXPECT_EQ(advice(need(100).total()).find("at most --batch-size-per-device "), 0u)
+      << advice(need(100).total());
+  EXPECT_EQ(advice(2 * need(4096).total()),
+            "by the plan there was room: give a --batch-size-per-device below 4096");
+  EXPECT_EQ(advice(need(1).total() / 2).find("not even batches of one sample fit"), 0u);
+}
+
 }  // namespace
