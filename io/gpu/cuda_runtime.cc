@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 
 #include "io/base/environment.h"
 #include "io/base/text_parts.h"
+#include "io/gpu/compiled_code.h"
 #include "io/gpu/device_memory.h"
 #include "io/gpu/usable_devices.h"
 
@@ -31,10 +33,21 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-std::string unused_name(int index) {
+std::string name_for_people(int index) {
   const DeviceInfo info = device_info(index);
   return "GPU " + std::to_string(index) + " (" + info.name + ", compute capability " +
          std::to_string(info.major) + "." + std::to_string(info.minor) + ")";
+}
+
+// Its compute capability; nothing for one that does not even answer.
+std::optional<std::pair<int, int>> capability_of(int index) {
+  int major = 0, minor = 0;
+  cudaError_t code = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index);
+  if (code == cudaSuccess)
+    code = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index);
+  if (code == cudaSuccess) return std::pair{major, minor};
+  cudaGetLastError();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -62,7 +75,7 @@ std::string missing() {
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code == cudaSuccess && count > 0) {
-    const std::map<int, std::string> unused = unused_devices();
+    const UnusedDevices unused = unused_devices();
     return static_cast<int>(unused.size()) < count ? "" : unused_text(unused);
   }
   cudaGetLastError();
@@ -82,17 +95,25 @@ int listed_devices() {
   return count;
 }
 
-std::map<int, std::string> unused_devices() {
-  std::map<int, std::string> unused;
-  for (int i = 0; i < listed_devices(); ++i) {
-    int major = 0;
-    // One that does not even answer is left to the call that fails on it, which says why.
-    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) != cudaSuccess)
-      cudaGetLastError();
-    else if (major < kLowestCapability)
-      unused[i] = unused_name(i);
+UnusedDevices unused_devices() {
+  UnusedDevices unused;
+  const int listed = listed_devices();
+  for (int i = 0; i < listed; ++i) {
+    // One that does not answer is left to the call that fails on it, which says why.
+    const auto capability = capability_of(i);
+    if (!capability) continue;
+    const std::string why =
+        why_unused(capability->first, capability->second, compiled_architectures());
+    if (!why.empty()) unused[i] = {name_for_people(i), why};
   }
   return unused;
+}
+
+std::string translation_notice(int device) {
+  const auto capability = capability_of(device);
+  const bool translated = capability && runs_on(compiled_architectures(), capability->first,
+                                                capability->second) == Runs::kTranslated;
+  return translated ? translation_text(name_for_people(device)) : "";
 }
 
 int device_count() {

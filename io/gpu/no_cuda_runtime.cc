@@ -17,7 +17,8 @@ bool waits_for_kernels() { return false; }
 std::string missing() { return "this build has no CUDA"; }
 int device_count() { return 0; }
 int listed_devices() { return 0; }
-std::map<int, std::string> unused_devices() { return {}; }
+UnusedDevices unused_devices() { return {}; }
+std::string translation_notice(int) { return ""; }
 DeviceInfo device_info(int) { refuse(); }
 std::string versions() { return "none"; }
 void use_device(int) { refuse(); }

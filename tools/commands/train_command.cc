@@ -312,6 +312,8 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
     else
       say(base::visible_text(session.start_line() + " | " + start), "start");
     if (root && !session.processors_notice().empty()) print_notice(session.processors_notice());
+    if (root && !session.carried_over() && !session.device_notice().empty())
+      print_notice(session.device_notice());
     check_standard_output();  // better now than after hours
   }
   if (trace && session.on_device()) trace->follow_device(engine::cuda::current_device());

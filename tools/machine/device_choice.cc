@@ -238,7 +238,7 @@ Device place_array(const io::DeviceMap& map, const std::string& saved, Device ow
 std::vector<std::string> gpu_lines() {
   std::vector<std::string> lines;
   const int count = base::cuda::listed_devices();
-  const std::map<int, std::string> unused = base::cuda::unused_devices();
+  const base::cuda::UnusedDevices unused = base::cuda::unused_devices();
   for (int i = 0; i < count; ++i) {
     lines.push_back("cuda:" + std::to_string(i) + " ");
     try {

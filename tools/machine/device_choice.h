@@ -11,6 +11,7 @@
 #include "backends/identity/identity.h"
 #include "engine/core/device.h"
 #include "io/checkpoint/device_map.h"
+#include "io/gpu/usable_devices.h"
 
 namespace tools {
 
@@ -27,8 +28,8 @@ struct DeviceRequest {
 
 struct VisibleDevices {
   int count = 0;
-  std::string missing = {};                // why there is none
-  std::map<int, std::string> unused = {};  // of these, too old for the kernels: their names
+  std::string missing = {};               // why there is none
+  base::cuda::UnusedDevices unused = {};  // of these, those that kernels do not run on
 };
 VisibleDevices visible_devices();  // of this process; makes no context on any
 
@@ -44,11 +45,11 @@ void require_named_devices(const DeviceRequest& request,
 
 // The rank's own device of `devices`; cuda:N; else the device of its local rank, or the only one
 // where the scheduler shows this process just one (CUDA_VISIBLE_DEVICES or SLURM_STEP_GPUS with one
-// entry). Devices that are too old for the kernels are passed over, and named in the reason. `auto`
+// entry). Devices that kernels do not run on are passed over, and named in the reason. `auto`
 // takes the CPU where no device is left, or for `cpu_only`, and says so; nothing else does. Throws
-// io::ConfigError: no such device (with the number that is visible), or one too old, more ranks
-// than devices on this host unless ENGINE_ALLOW_SHARED_GPU=1, --amp on the CPU, `cpu_only` on a
-// CUDA device. Asks `visible` only where it matters.
+// io::ConfigError: no such device (with the number that is visible), or one that kernels do not run
+// on, more ranks than devices on this host unless ENGINE_ALLOW_SHARED_GPU=1, --amp on the CPU,
+// `cpu_only` on a CUDA device. Asks `visible` only where it matters.
 DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
                            const std::function<VisibleDevices()>& visible);
 // The same for this rank of the group, whose places `request` leaves open.

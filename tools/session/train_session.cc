@@ -436,6 +436,10 @@ std::vector<std::string> TrainSession::data_warnings() const {
 
 const std::vector<RunMachine>& TrainSession::machines() const { return impl_->machines; }
 const std::string& TrainSession::processors_notice() const { return impl_->processors; }
+std::string TrainSession::device_notice() const {
+  const Compute& compute = impl_->compute;
+  return compute.cuda() ? base::cuda::translation_notice(compute.device.index) : "";
+}
 
 std::string TrainSession::sampler_line() const {
   const SessionData& data = impl_->data;

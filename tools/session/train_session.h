@@ -59,6 +59,8 @@ class TrainSession {
   std::vector<std::string> data_warnings() const;
   // "" where all ranks compute with the same instruction set.
   const std::string& processors_notice() const;
+  // "" unless this rank's device has to translate kernels first.
+  std::string device_notice() const;
   // What each rank computes on, for the run's record; the same on every rank.
   const std::vector<RunMachine>& machines() const;
   // With --check-sampler: what it has proved; else "".

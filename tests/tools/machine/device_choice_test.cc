@@ -12,6 +12,7 @@
 
 #include "engine/core/cuda.h"
 #include "io/base/io_error.h"
+#include "io/gpu/compiled_code.h"
 #include "io/gpu/usable_devices.h"
 #include "tests/support/test_support.h"
 #include "tools/workers/worker_threads.h"
@@ -24,8 +25,13 @@ using Variables = std::map<std::string, std::string>;
 
 struct Visible : tools::VisibleDevices {
   Visible(int number) : VisibleDevices{number, number > 0 ? "" : "no CUDA device (none)"} {}
-  Visible(int number, std::map<int, std::string> too_old)
-      : VisibleDevices{number, "", std::move(too_old)} {}
+  Visible(int number, const std::map<int, std::string>& too_old)
+      : VisibleDevices{number, "", named(too_old)} {}
+  static base::cuda::UnusedDevices named(const std::map<int, std::string>& too_old) {
+    base::cuda::UnusedDevices unused;
+    for (const auto& [index, name] : too_old) unused[index] = {name, "kernels need 8.0"};
+    return unused;
+  }
 };
 
 tools::DeviceChoice choose(const DeviceRequest& request, const Visible& visible,
@@ -195,9 +201,52 @@ TEST(DeviceChoice, DevicesThatAreTooOldArePassedOver) {
   EXPECT_EQ(choose({}, middle).reason,
             "auto: local rank 0 of 1, 3 CUDA devices visible; GPU 1 (Tesla T4, compute capability "
             "7.5) is not used: kernels need 8.0; --gpu-devices 0,2 uses all");
-  EXPECT_EQ(base::cuda::unused_text({{0, "GPU 0 (a)"}, {2, "GPU 2 (b)"}}),
+  const std::string old = "kernels need 8.0", other = "kernels were compiled for sm_90a";
+  EXPECT_EQ(base::cuda::unused_text({{0, {"GPU 0 (a)", old}}, {2, {"GPU 2 (b)", old}}}),
             "GPU 0 (a), GPU 2 (b) are not used: kernels need 8.0");
+  EXPECT_EQ(base::cuda::unused_text({{0, {"GPU 0 (a)", other}}, {2, {"GPU 2 (b)", old}}}),
+            "GPU 2 (b) is not used: kernels need 8.0; GPU 0 (a) is not used: kernels were "
+            "compiled for sm_90a");
   EXPECT_EQ(base::cuda::unused_text({}), "");
+}
+
+// --- which devices code runs on
+
+TEST(CompiledCode, RunsWhereNvidiasRulesSay) {
+  using base::cuda::Runs;
+  struct Case {
+    const char* architectures;
+    int major, minor;
+    Runs expected;
+  };
+  for (const Case& c : {Case{"80-real;90a-real;80-virtual", 8, 0, Runs::kCompiled},
+                        {"80-real;90a-real;80-virtual", 8, 9, Runs::kCompiled},
+                        {"80-real;90a-real;80-virtual", 9, 0, Runs::kCompiled},
+                        {"80-real;90a-real;80-virtual", 10, 0, Runs::kTranslated},
+                        {"80-real;90a-real;80-virtual", 12, 1, Runs::kTranslated},
+                        {"80-real 80-virtual", 9, 0, Runs::kTranslated},
+                        {"80-real", 9, 0, Runs::kNo},
+                        {"86-real", 8, 0, Runs::kNo},
+                        {"86", 8, 0, Runs::kNo},
+                        {"86", 8, 6, Runs::kCompiled},
+                        {"86", 12, 0, Runs::kTranslated},
+                        {"90a", 8, 0, Runs::kNo},
+                        {"90a", 9, 0, Runs::kCompiled},
+                        {"90a", 10, 0, Runs::kNo},
+                        {"90-virtual", 10, 0, Runs::kTranslated},
+                        {"100f-real", 10, 3, Runs::kCompiled},
+                        {"100f", 12, 0, Runs::kNo},
+                        {"100-real 120-real", 10, 3, Runs::kCompiled},
+                        {"100-real 120-real", 12, 1, Runs::kCompiled},
+                        {"100-real 120-real", 11, 0, Runs::kNo},
+                        {"native", 8, 0, Runs::kCompiled}})
+    EXPECT_EQ(base::cuda::runs_on(c.architectures, c.major, c.minor), c.expected)
+        << c.architectures << " on " << c.major << "." << c.minor;
+  EXPECT_EQ(base::cuda::architectures_text("80-real;90a;80-virtual"),
+            "sm_80, sm_90a, compute_90a, compute_80");
+  EXPECT_EQ(base::cuda::why_unused(7, 5, "75"), "kernels need 8.0");
+  EXPECT_EQ(base::cuda::why_unused(8, 0, "90a-real"), "kernels were compiled for sm_90a");
+  EXPECT_EQ(base::cuda::why_unused(8, 0, "80"), "");
 }
 
 // --- ranks that would share a device
@@ -383,6 +432,32 @@ TEST(Programs, UseNoDeviceThatIsTooOld) {
   expect_said(step_on("auto", "7.5,8.0"), 0, "2 CUDA devices visible; " + first);
   expect_said(step_on("cuda", "7.5,8.0"), 0, "cuda:1 (emulated GPU, sm_80");
   expect_said(step_on("cuda:0", "7.5,8.0"), 78, "--device cuda:0: " + first + "\n");
+
+  // A bundle for another architecture.
+  const auto hopper_on = [](const std::string& device, const std::string& capabilities) {
+    return test_support::run_command(
+        {test_support::engine_binary(), "train", "--model", "mlp", "--dataset", "synthetic",
+         "--synthetic-size", "16", "--batch-size", "8", "--steps", "1", "--device", device},
+        {{"ENGINE_EMULATED_GPUS", "2"},
+         {"ENGINE_EMULATED_COMPUTE", capabilities},
+         {"ENGINE_EMULATED_ARCHITECTURES", "90a-real"}},
+        60'000);
+  };
+  const std::string ampere =
+      "GPU 0 (emulated GPU, compute capability 8.0) is not used: kernels were compiled for sm_90a";
+  expect_said(hopper_on("auto", "8.0,9.0"), 0, "cuda:1 (emulated GPU, sm_90; auto: ");
+  expect_said(hopper_on("auto", "8.0,9.0"), 0, ampere);
+  expect_said(hopper_on("cuda:0", "8.0,9.0"), 78, "--device cuda:0: " + ampere + "\n");
+  expect_said(hopper_on("cuda", "8.0"), 78,
+              "--device cuda: GPU 0 (emulated GPU, compute capability 8.0), GPU 1 (emulated GPU, "
+              "compute capability 8.0) are not used: kernels were compiled for sm_90a; give "
+              "--device cpu\n");
+  // Newer than the machine code, but there is PTX.
+  const std::string translated =
+      "GPU 0 (emulated GPU, compute capability 12.0) is newer than the kernels' machine code "
+      "(sm_80, sm_90a, compute_80): at its first start the driver translates each kernel";
+  expect_said(step_on("cuda", "12.0"), 0, translated);
+  EXPECT_EQ(step_on("cuda", "9.0").err.find("translates"), std::string::npos);
 
   const auto with = [](const std::string& capabilities, std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), test_support::engine_binary());
