@@ -29,6 +29,7 @@ int launch_command(const Arguments& arguments) {
     control->receive_setup();
   }
   const LaunchPlan plan = make_launch_plan(*options);
+  if (!plan.unused_gpus.empty()) print_notice(plan.unused_gpus);
   check_hosts(*options, plan);
   if (options->dry_run) {
     std::cout << plan_table(plan, *options) << std::flush;

@@ -65,14 +65,17 @@ std::string settle_spawn(tools::ConfigValues& values) {
   if (!is("gpu-devices", "") || !is("devices", ""))
     throw io::ConfigError("--spawn beside several devices of a rank: expected --spawn N");
   const bool on_cpu = is("device", "cpu");
-  const int gpus = on_cpu ? 0 : visible_gpus();
+  const UsableGpus usable = on_cpu ? UsableGpus{} : usable_gpus();
+  const int gpus = static_cast<int>(usable.indices.size());
   const int ranks = gpus > 0 ? gpus : default_threads(1);
   spawn->second.value = std::to_string(ranks);
   return "--spawn starts " + spawn->second.value +
          (ranks == 1 ? " rank, for the " : " ranks, one for each ") +
-         (gpus > 0 ? "GPU that is visible"
-          : on_cpu ? "core that this process may use (--device cpu)"
-                   : "core that this process may use: no GPU is visible");
+         (gpus > 0                     ? usable.passed_over.empty() ? "GPU that is visible"
+                                                                    : "GPU that can be used; " + usable.passed_over
+          : on_cpu                     ? "core that this process may use (--device cpu)"
+          : usable.passed_over.empty() ? "core that this process may use: no GPU is visible"
+                                       : "core that this process may use; " + usable.passed_over);
 }
 
 bool in_launched_group(const tools::RunConfig& config) {

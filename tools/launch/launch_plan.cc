@@ -24,14 +24,26 @@ namespace {
 constexpr int kDefaultPort = 29500;
 constexpr int kMaxWorkers = 4096;
 
-int count_workers(const std::string& text, bool& gpus) {
+// Another program than this one may know what to do with a GPU that is passed over here.
+UsableGpus gpus_for(bool own_command) {
+  if (own_command) return usable_gpus();
+  UsableGpus all;
+  for (int i = 0; i < visible_gpus(); ++i) all.indices.push_back(i);
+  return all;
+}
+
+int count_workers(const std::string& text, LaunchPlan& plan) {
   if (text.empty()) return 1;
   if (text == "cpu") return default_threads(1);
   if (text == "gpu" || text == "auto") {
-    const int found = visible_gpus();
-    gpus = found > 0;
-    if (found > 0) return found;
+    const UsableGpus found = gpus_for(plan.own_command);
+    plan.gpus = found.indices;
+    plan.unused_gpus = found.passed_over;
+    if (!found.indices.empty()) return static_cast<int>(found.indices.size());
     if (text == "auto") return default_threads(1);
+    if (!found.passed_over.empty())
+      throw io::ConfigError("--nproc-per-node gpu: " + found.passed_over +
+                            "; give cpu or a number");
     throw io::ConfigError(
         "--nproc-per-node gpu: no GPU is visible (CUDA_VISIBLE_DEVICES, /dev/nvidia0); expected "
         "one or more, or give "
@@ -123,7 +135,9 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
   // The devices of other hosts are counted there.
   const bool elsewhere = !options.hosts.empty() && !options.dry_run;
   const bool number = options.nproc_per_node.find_first_not_of("0123456789") == std::string::npos;
-  plan.nproc = elsewhere && !number ? 1 : count_workers(options.nproc_per_node, plan.gpus);
+  plan.own_command = std::find(options.own_commands.begin(), options.own_commands.end(),
+                               options.command.front()) != options.own_commands.end();
+  plan.nproc = elsewhere && !number ? 1 : count_workers(options.nproc_per_node, plan);
   if (plan.world_size() > 65536)
     throw io::ConfigError(std::to_string(plan.nnodes) + " nodes x " + std::to_string(plan.nproc) +
                           " workers: expected at most 65536 ranks");
@@ -137,8 +151,6 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
   if (!options.rdzv_id.empty()) check_run_id(options.rdzv_id);
   plan.run_id = options.rdzv_id.empty() ? fresh_run_id() : options.rdzv_id;
   plan.common_run_id = plan.nnodes == 1 || !options.rdzv_id.empty();
-  plan.own_command = std::find(options.own_commands.begin(), options.own_commands.end(),
-                               options.command.front()) != options.own_commands.end();
   plan.elastic = plan.own_command ? elastic_of(options.command) : "";
   if (plan.elastic.empty() && options.least_nodes > 0)
     plan.elastic =
@@ -170,9 +182,11 @@ std::string plan_table(const LaunchPlan& plan, const LaunchOptions& options) {
     const std::string name = !options.hosts.empty() ? options.hosts[static_cast<std::size_t>(node)]
                              : node == plan.node_rank ? plan.host
                                                       : "node" + std::to_string(node);
-    table += std::to_string(rank) + "," + name + "," +
-             (plan.gpus ? "cuda:" + std::to_string(local) : "cpu") + "," + threads + "," + address +
-             "\n";
+    table +=
+        std::to_string(rank) + "," + name + "," +
+        (plan.gpus.empty() ? "cpu"
+                           : "cuda:" + std::to_string(plan.gpus[static_cast<std::size_t>(local)])) +
+        "," + threads + "," + address + "\n";
   }
   return table;
 }

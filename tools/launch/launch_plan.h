@@ -11,7 +11,8 @@ namespace tools {
 
 struct LaunchPlan {
   int nnodes = 1, node_rank = 0, nproc = 1;
-  bool gpus = false;            // one GPU for each worker
+  std::vector<int> gpus;        // one for each worker: N of cuda:N; empty: none is theirs
+  std::string unused_gpus;      // what is to be said of those that are passed over, or ""
   int threads = 1;              // of each worker, for OMP_NUM_THREADS
   bool threads_chosen = false;  // the user has not set OMP_NUM_THREADS
   std::string host;             // this one, for messages

@@ -2,6 +2,11 @@
 // snapshots that change devices.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <sstream>
+
 #include "tests/support/test_support.h"
 #include "tools/machine/device_choice.h"
 
@@ -51,6 +56,102 @@ class DevicePrograms : public ::testing::Test {
     EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
   }
 };
+
+TEST_F(DevicePrograms, LaunchersCountTheDevicesThatCanBeUsed) {
+  const std::map<std::string, std::string> three{{"ENGINE_EMULATED_GPUS", "3"},
+                                                 {"ENGINE_EMULATED_COMPUTE", "8.0,7.5,9.0"},
+                                                 {"CUDA_VISIBLE_DEVICES", "0,1,2"}};
+  const std::string second =
+      "GPU 1 (emulated GPU, compute capability 7.5) is not used: kernels need 8.0";
+  const CommandResult launched = test_support::engine(
+      {"launch", "--nproc-per-node", "gpu", "--dry-run", "train", "--model", "mlp"}, three);
+  EXPECT_EQ(launched.exit_code, 0) << launched.err;
+  for (const char* device : {",cuda:0,", ",cuda:2,"})
+    EXPECT_NE(launched.out.find(device), std::string::npos) << launched.out;
+  EXPECT_EQ(launched.out.find(",cuda:1,"), std::string::npos) << launched.out;
+  EXPECT_NE(launched.err.find(second), std::string::npos) << launched.err;
+  // Another program may know what to do with it.
+  const CommandResult other = test_support::engine(
+      {"launch", "--nproc-per-node", "gpu", "--dry-run", "--", "/bin/true"}, three);
+  EXPECT_NE(other.out.find(",cuda:1,"), std::string::npos) << other.out << other.err;
+  EXPECT_EQ(other.err.find("not used"), std::string::npos) << other.err;
+
+  const CommandResult spawned =
+      train("3", {"--spawn", "--dry-run"}, {{"ENGINE_EMULATED_COMPUTE", "8.0,7.5,9.0"}});
+  EXPECT_EQ(spawned.exit_code, 0) << spawned.err;
+  EXPECT_NE(
+      spawned.err.find("--spawn starts 2 ranks, one for each GPU that can be used; " + second),
+      std::string::npos)
+      << spawned.err;
+
+  const std::map<std::string, std::string> none{{"ENGINE_EMULATED_GPUS", "1"},
+                                                {"ENGINE_EMULATED_COMPUTE", "7.5"}};
+  const CommandResult refused =
+      test_support::engine({"launch", "--nproc-per-node", "gpu", "--dry-run", "train"}, none);
+  EXPECT_EQ(refused.exit_code, 78) << refused.out << refused.err;
+  EXPECT_NE(refused.err.find("--nproc-per-node gpu: GPU 0 (emulated GPU, compute capability 7.5) "
+                             "is not used: kernels need 8.0; give cpu or a number"),
+            std::string::npos)
+      << refused.err;
+}
+
+// Of the row of rank 0 in --dry-run's table of memory, in bytes: rounded by at most 5 KiB.
+std::int64_t planned_bytes(const std::string& out) {
+  std::istringstream lines(out.substr(out.find("Memory (MiB)")));
+  std::string line, cell, last;
+  for (int i = 0; i < 3; ++i) std::getline(lines, line);
+  for (std::istringstream cells(line); cells >> cell;) last = cell;
+  return static_cast<std::int64_t>(std::stod(last) * (1 << 20));
+}
+
+// One error, which says all of it.
+void expect_out_of_memory(const CommandResult& result, const std::vector<std::string>& parts) {
+  EXPECT_EQ(result.exit_code, 69) << result.out << result.err;
+  for (const std::string& part : parts)
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+}
+
+TEST_F(DevicePrograms, WhatDoesNotFitIsRefusedByThePlanBeforeItIsAllocated) {
+  const auto with = [](std::int64_t bytes) {
+    return train("1",
+                 {"--device", "cuda", "--model", "convnet", "--synthetic-shape", "28x28x1",
+                  "--synthetic-size", "256", "--batch-size", "256", "--eval-every", "1",
+                  "--momentum", "0.9", "--dry-run"},
+                 {{"ENGINE_EMULATED_MEMORY", std::to_string(bytes)}});
+  };
+  const CommandResult roomy = with(std::int64_t{1} << 30);
+  ASSERT_EQ(roomy.exit_code, 0) << roomy.out << roomy.err;
+  EXPECT_NE(roomy.out.find("evaluation"), std::string::npos) << roomy.out;
+  const std::int64_t planned = planned_bytes(roomy.out);
+  ASSERT_GT(planned, 1 << 20) << roomy.out;
+  // A few tables and counters are in no plan.
+  EXPECT_EQ(with(planned + (std::int64_t{1} << 18)).exit_code, 0) << roomy.out;
+  expect_out_of_memory(with(planned - (1 << 14)),
+                       {"out of memory on cuda:0: batches of 256 samples need ", " activations",
+                        " evaluation", " are free; at most --batch-size-per-device 25"});
+  expect_out_of_memory(with(planned / 2), {"at most --batch-size-per-device "});
+  expect_out_of_memory(with(1 << 16), {"not even batches of one sample fit"});
+}
+
+TEST_F(DevicePrograms, MemoryThatIsRefusedAllTheSameNamesWhatItWasFor) {
+  std::set<std::string> purposes;
+  for (int call = 1; call <= 40; ++call) {
+    const CommandResult result =
+        train("1", {"--device", "cuda", "--momentum", "0.9", "--eval-every", "1"},
+              {{"ENGINE_EMULATED_FAIL", "cudaMalloc:" + std::to_string(call)}});
+    if (result.exit_code == 0) break;
+    expect_out_of_memory(result, {"out of memory on cuda:0: ", " GiB wanted for ",
+                                  " of 4.00 GiB are free; by the plan there was room: give a "
+                                  "--batch-size-per-device below 10"});
+    const auto first = result.err.find(" for ") + 5;
+    purposes.insert(result.err.substr(first, result.err.find(',') - first));
+  }
+  for (const char* purpose :
+       {"parameters", "gradients", "the optimizer", "activations", "workspace", "batches",
+        "parameters of evaluation", "activations of evaluation"})
+    EXPECT_TRUE(purposes.contains(purpose)) << purpose;
+}
 
 // Not after --rdzv-timeout.
 TEST_F(DevicePrograms, ADeviceThatIsNotThereIsSaidBeforeTheOthersAreWaitedFor) {
