@@ -6,13 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <optional>
 
 #include "io/base/environment.h"
 #include "io/base/text_parts.h"
-#include "io/gpu/compiled_code.h"
 #include "io/gpu/device_memory.h"
-#include "io/gpu/usable_devices.h"
 
 namespace base::cuda {
 namespace {
@@ -33,21 +30,17 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-std::string name_for_people(int index) {
-  const DeviceInfo info = device_info(index);
-  return "GPU " + std::to_string(index) + " (" + info.name + ", compute capability " +
-         std::to_string(info.major) + "." + std::to_string(info.minor) + ")";
-}
-
-// Its compute capability; nothing for one that does not even answer.
-std::optional<std::pair<int, int>> capability_of(int index) {
-  int major = 0, minor = 0;
-  cudaError_t code = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index);
-  if (code == cudaSuccess)
-    code = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index);
-  if (code == cudaSuccess) return std::pair{major, minor};
-  cudaGetLastError();
-  return std::nullopt;
+// Also what loads kernels or makes a graph takes memory of the device.
+std::string free_memory_text() {
+  std::size_t free_bytes = 0, total = 0;
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) {
+    cudaGetLastError();
+    return "";
+  }
+  return number_text(", %.2f", static_cast<double>(free_bytes) / (1 << 30)) +
+         number_text(" of %.2f GiB are free", static_cast<double>(total) / (1 << 30)) +
+         " on cuda:" + std::to_string(device);
 }
 
 }  // namespace
@@ -57,7 +50,8 @@ void check(int code, const char* call, const char* what) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // else the next call that asks reports this one again
   throw CudaError(std::string(call) + (what == nullptr ? "" : " of " + std::string(what)) + ": " +
-                  cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")");
+                  cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")" +
+                  (error == cudaErrorMemoryAllocation ? free_memory_text() : ""));
 }
 
 bool waits_for_kernels() {
@@ -69,56 +63,6 @@ void check_launch(int code, const char* kernel, void* stream) {
   check(code, "launch", kernel);
   if (waits_for_kernels() && !is_capturing(stream))
     check(static_cast<int>(cudaStreamSynchronize(stream_of(stream))), "execution", kernel);
-}
-
-std::string missing() {
-  int count = 0;
-  const cudaError_t code = cudaGetDeviceCount(&count);
-  if (code == cudaSuccess && count > 0) {
-    const UnusedDevices unused = unused_devices();
-    return static_cast<int>(unused.size()) < count ? "" : unused_text(unused);
-  }
-  cudaGetLastError();
-  int driver = 0;
-  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
-    return "no CUDA device (no NVIDIA driver is installed)";
-  return std::string("no CUDA device (") +
-         (code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code)) + ")";
-}
-
-int listed_devices() {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess) {
-    cudaGetLastError();
-    return 0;
-  }
-  return count;
-}
-
-UnusedDevices unused_devices() {
-  UnusedDevices unused;
-  const int listed = listed_devices();
-  for (int i = 0; i < listed; ++i) {
-    // One that does not answer is left to the call that fails on it, which says why.
-    const auto capability = capability_of(i);
-    if (!capability) continue;
-    const std::string why =
-        why_unused(capability->first, capability->second, compiled_architectures());
-    if (!why.empty()) unused[i] = {name_for_people(i), why};
-  }
-  return unused;
-}
-
-std::string translation_notice(int device) {
-  const auto capability = capability_of(device);
-  const bool translated = capability && runs_on(compiled_architectures(), capability->first,
-                                                capability->second) == Runs::kTranslated;
-  return translated ? translation_text(name_for_people(device)) : "";
-}
-
-int device_count() {
-  const int listed = listed_devices();
-  return static_cast<int>(unused_devices().size()) < listed ? listed : 0;
 }
 
 DeviceInfo device_info(int index) {
@@ -305,10 +249,13 @@ StepGraph StepGraph::end_capture(void* stream) {
   expect(cudaStreamEndCapture(stream_of(stream), &graph), "cudaStreamEndCapture");
   StepGraph made;
   cudaGraphExec_t executable = nullptr;
-  cudaError_t code = cudaGraphGetNodes(graph, nullptr, &made.nodes_);
-  if (code == cudaSuccess) code = cudaGraphInstantiate(&executable, graph, 0);
+  const cudaError_t counted = cudaGraphGetNodes(graph, nullptr, &made.nodes_),
+                    instantiated = counted == cudaSuccess
+                                       ? cudaGraphInstantiate(&executable, graph, 0)
+                                       : counted;
   cudaGraphDestroy(graph);
-  expect(code, "cudaGraphInstantiate");
+  expect(counted, "cudaGraphGetNodes");
+  expect(instantiated, "cudaGraphInstantiate");
   made.handle_ = executable;
   return made;
 }
