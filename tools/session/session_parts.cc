@@ -9,20 +9,18 @@
 #include "engine/averaging/sums/replica_statistics.h"
 #include "engine/core/cuda.h"
 #include "engine/graph/parameter_kinds.h"
-#include "engine/ops/images/prepare_images.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/optim/moving_average.h"
 #include "engine/optim/optimizer.h"
-#include "engine/train/evaluator.h"
 #include "engine/train/step/device_work.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
-#include "io/gpu/device_memory.h"
 #include "io/interchange/compare_arrays.h"
 #include "models/model_catalog.h"
 #include "tools/session/averaging_choice.h"
+#include "tools/session/session_memory.h"
 
 namespace tools {
 
@@ -67,79 +65,6 @@ engine::Graph build_graph(const ModelOptions& options, const io::Dataset& datase
   if (options.synchronized_statistics) graph.synchronize_statistics();
   freeze(options, graph);
   return graph;
-}
-
-// For the most samples that one pass computes: a micro-batch, of a rank or of a shard. A rank may
-// have none at all.
-engine::PlanOptions plan_options(const SessionOptions& options, const Compute& compute,
-                                 const SessionData& data, const engine::ThreadPool& pool) {
-  const std::int64_t most = std::max<std::int64_t>(1, data.sampler().max_part_count());
-  return {.max_batch = (most - 1) / options.compute.micro_batches + 1,
-          .dtype = compute.storage,
-          .threads = options.averaging.canonical ? 1 : pool.threads(),
-          .device = compute.device.kind,
-          .convolutions = options.compute.convolutions};
-}
-
-// In canonical order.
-engine::TreeCut shards_of(const SessionOptions& options, const backends::Group& group) {
-  return {options.averaging.shards, group.world_size()};
-}
-
-// Of a sample that is on its way to the device, or there, in both places of DeviceExecutor.
-std::int64_t device_sample_bytes(const Compute& compute, const io::Dataset& dataset) {
-  constexpr std::int64_t kNumber = sizeof(float);  // labels and tokens have the same
-  const std::int64_t values = dataset.sample_count();
-  const bool bytes = engine::sends_bytes(dataset, compute.device);
-  const std::int64_t sent =
-      (bytes ? values + static_cast<std::int64_t>(sizeof(engine::ops::ImageDraw))
-             : kNumber * values) +
-      kNumber * dataset.positions() + static_cast<std::int64_t>(sizeof(std::int64_t));
-  const bool prepared = bytes && compute.storage == engine::DType::kF32;
-  return engine::DeviceExecutorOptions{}.slots * sent + (prepared ? kNumber * values : 0);
-}
-
-// What the steps take of the memory of a CUDA device.
-MemoryPlanOptions device_memory_options(const SessionOptions& options, const Compute& compute,
-                                        const SessionData& data) {
-  const bool evaluates = options.evaluate.count > 0 && data.test().size() > 0;
-  return {.state = engine::state_dtype(compute.storage),
-          .optimizer_states =
-              engine::states_of(*options.update.optimizer, options.update.settings).size(),
-          .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
-          .short_weights = engine::is_half(compute.storage) ? engine::size_of(compute.storage) : 0,
-          .micro_batches = options.compute.micro_batches,
-          .evaluation = evaluates ? engine::evaluation_batch(data.test()) : 0,
-          .sample_bytes = device_sample_bytes(compute, data.train())};
-}
-
-MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& compute,
-                                 const backends::Group& group, const SessionData& data) {
-  if (compute.cuda()) return device_memory_options(options, compute, data);
-  const bool shares = options.averaging.shard_optimizer && group.world_size() > 1;
-  return {.state = engine::state_dtype(compute.storage),
-          .optimizer_states =
-              engine::states_of(*options.update.optimizer, options.update.settings).size(),
-          .optimizer_ranks = shares ? group.world_size() : 1,
-          .optimizer_rank = shares ? group.rank() : 0,
-          .whole_tensors = shares && !options.update.optimizer->by_ranges,
-          .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
-          .shards = options.averaging.canonical ? shards_of(options, group).count(group.rank()) : 1,
-          .micro_batches = options.compute.micro_batches,
-          .batches = options.compute.micro_batches *
-                     (options.data.workers == 0 ? 1 : options.data.prefetch + 1),
-          .sample_bytes = data.train().sample_count() * 4,
-          .data = data_bytes(data.splits())};
-}
-
-// `memory`: of the host. For steps on a device its memory counts, which nothing has been taken of.
-void check_own_memory(const SessionOptions& options, const Compute& compute,
-                      const backends::Group& group, const SessionData& data,
-                      const engine::Graph& graph, const engine::ThreadPool& pool,
-                      const MemoryBudget& memory) {
-  check_memory(graph, plan_options(options, compute, data, pool),
-               memory_options(options, compute, group, data),
-               compute.cuda() ? device_memory_budget(compute.device.index) : memory);
 }
 
 engine::ModelState allocate_state(const SessionOptions& options, const Compute& compute,
@@ -268,27 +193,6 @@ void SessionModel::refit(const SessionOptions& options, const Compute& compute,
   pool_threads = compute.threads;
   check_own_memory(options, compute, group, data, graph, pool, with_own);
   plan = engine::Plan::compile(graph, plan_options(options, compute, data, pool));
-}
-
-MemoryNeed memory_need(const SessionOptions& options, const Compute& compute,
-                       const backends::Group& group, const SessionData& data,
-                       const SessionModel& model) {
-  return memory_need(model.graph, model.plan.options, model.plan.options.max_batch,
-                     memory_options(options, compute, group, data));
-}
-
-void allocate_on_device(const SessionOptions& options, const Compute& compute,
-                        const backends::Group& group, const SessionData& data,
-                        const SessionModel& model, const std::function<void()>& make) {
-  try {
-    make();
-  } catch (const base::cuda::DeviceMemoryError& refused) {
-    const base::cuda::MemoryShortage& shortage = refused.shortage();
-    throw engine::MemoryError(std::string(refused.what()) + "; " +
-                              batch_advice(model.graph, model.plan.options,
-                                           memory_options(options, compute, group, data),
-                                           shortage.held + shortage.free));
-  }
 }
 
 SessionWires::SessionWires(const SessionOptions& options, const Compute& compute,

@@ -1,7 +1,6 @@
 // What a training is put together from, in the order in which one part needs the others.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,17 +47,6 @@ struct SessionModel {
   engine::Plan plan;
   engine::KernelContext context;  // of the pool
 };
-
-// What this rank needs, of the memory of the device that it computes on.
-MemoryNeed memory_need(const SessionOptions& options, const Compute& compute,
-                       const backends::Group& group, const SessionData& data,
-                       const SessionModel& model);
-
-// How a rank of a training computes on a CUDA device is made by `make`, which allocates: memory
-// that is refused is an engine::MemoryError that also says which batch would fit.
-void allocate_on_device(const SessionOptions& options, const Compute& compute,
-                        const backends::Group& group, const SessionData& data,
-                        const SessionModel& model, const std::function<void()>& make);
 
 // One communicator for each thread or stream of calls that may be under way with others.
 struct SessionWires {

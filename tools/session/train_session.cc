@@ -22,6 +22,7 @@
 #include "tools/session/dry_run.h"
 #include "tools/session/machine_facts.h"
 #include "tools/session/sample_statement.h"
+#include "tools/session/session_memory.h"
 #include "tools/session/session_parts.h"
 #include "tools/session/shown_samples.h"
 
