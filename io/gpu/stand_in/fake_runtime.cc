@@ -4,19 +4,8 @@
 // stream, and other streams only as far as events ask for. Device memory is unreadable outside
 // device work, freshly allocated memory is all ones (NaN), and pages around each allocation are
 // never mapped. A captured graph knows which of its nodes wait for which, and a replay runs them in
-// the order in which they were issued, or, with ENGINE_EMULATED_GRAPH_SEED=N, in any order that
-// these edges allow, another one at each replay.
-//
-// ENGINE_EMULATED_GPUS sets the number of devices, 1 by default; ENGINE_EMULATED_MEMORY the bytes
-// of each, 4 GiB by default; ENGINE_EMULATED_COMPUTE their compute capabilities, 8.0 by default:
-// "7.5,9.0", the last of which holds for all that follow. With ENGINE_EMULATED_CAPTURE=off every
-// capture fails at its end, with ENGINE_EMULATED_CAPTURE=no-fills at a fill (cudaMemsetAsync) in
-// it.
-//
-// ENGINE_EMULATED_CALLS=FILE appends the name of every call that may fail to a file, and of every
-// launch. ENGINE_EMULATED_FAIL=N lets the N-th of a process fail, ENGINE_EMULATED_FAIL=NAME:N the
-// N-th call of this function. A launch that fails, or with ENGINE_EMULATED_FAIL_FOR_GOOD=1 any
-// call, is of a device that is lost: every later call fails, too.
+// the order in which they were issued, or in any other that these edges allow (graph_order.h).
+// What the devices are and which calls fail is set by variables: fake_settings.h.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,32 +15,28 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "io/gpu/stand_in/fake_settings.h"
+#include "io/gpu/stand_in/graph_order.h"
 #include "io/gpu/stand_in/simt.h"
 
 // A piece of device work; false: not yet, ask again. So a query never waits for work that itself
 // waits for another process.
 using Work = std::function<bool()>;
 
-struct EmulatedNode {
-  Work work;
-  std::vector<std::size_t> after;  // nodes that come before it
-};
-
 struct EmulatedGraph {
-  std::vector<EmulatedNode> nodes;
+  std::vector<Work> work;                // of each node
+  fake::GraphEdges after;                // the nodes that come before each
   std::vector<EmulatedStream*> streams;  // that take part in the capture
   bool valid = true;                     // until a call in the capture fails
   bool ended = false;                    // the capture
@@ -77,6 +62,8 @@ struct EmulatedEvent {
   std::shared_ptr<double> seconds = std::make_shared<double>(0);
 };
 
+using namespace fake;
+
 namespace {
 
 constexpr auto kPause = std::chrono::microseconds(20);
@@ -96,9 +83,6 @@ struct Machine {
   std::vector<EmulatedStream*> streams;
   std::vector<EmulatedStream*>
       ended;  // kept: another thread's synchronisation may still look at them
-  std::mutex calls_mutex;
-  std::uint64_t calls = 0;  // that may fail
-  std::map<std::string, std::uint64_t> calls_by_name;
   std::atomic<cudaError_t> lost{cudaSuccess};  // what every call says from now on
 };
 
@@ -116,61 +100,14 @@ cudaError_t fail(cudaError_t code) {
   return code;
 }
 
-std::string variable(const char* name) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? "" : text;
-}
-
-// Whether this call of the function is the one that shall fail.
-bool is_chosen(const char* function) {
-  static const std::string chosen = variable("ENGINE_EMULATED_FAIL"),
-                           file = variable("ENGINE_EMULATED_CALLS");
-  if (chosen.empty() && file.empty()) return false;
-  Machine& m = machine();
-  const std::lock_guard lock(m.calls_mutex);
-  const std::uint64_t number = ++m.calls, own = ++m.calls_by_name[function];
-  if (!file.empty())
-    if (std::FILE* out = std::fopen(file.c_str(), "ae"); out != nullptr) {
-      std::fprintf(out, "%s\n", function);
-      std::fclose(out);
-    }
-  const auto colon = chosen.find(':');
-  return colon == std::string::npos ? chosen == std::to_string(number)
-                                    : chosen == std::string(function) + ":" + std::to_string(own);
-}
-
 // What a call of the function says instead of doing anything; success: it does what it is for.
 // `code`: how such a call fails.
 cudaError_t failing(const char* function, cudaError_t code) {
   Machine& m = machine();
   if (m.lost != cudaSuccess) return fail(m.lost);
   if (!is_chosen(function)) return cudaSuccess;
-  static const bool for_good = variable("ENGINE_EMULATED_FAIL_FOR_GOOD") == "1";
-  if (for_good) m.lost = code;
+  if (fails_for_good()) m.lost = code;
   return fail(code);
-}
-
-std::size_t device_bytes() {
-  const std::string text = variable("ENGINE_EMULATED_MEMORY");
-  return text.empty() ? std::size_t{4} << 30 : std::strtoull(text.c_str(), nullptr, 10);
-}
-
-int device_count() {
-  const char* text = std::getenv("ENGINE_EMULATED_GPUS");
-  return text == nullptr ? 1 : std::atoi(text);
-}
-
-std::string capture_mode() { return variable("ENGINE_EMULATED_CAPTURE"); }
-
-// Ten times the compute capability.
-int capability_of(int device) {
-  const char* text = std::getenv("ENGINE_EMULATED_COMPUTE");
-  if (text == nullptr) return 80;
-  for (const char* comma = std::strchr(text, ','); device > 0 && comma != nullptr; --device) {
-    text = comma + 1;
-    comma = std::strchr(text, ',');
-  }
-  return static_cast<int>(std::strtod(text, nullptr) * 10 + 0.5);
 }
 
 void set_access(int protection) {
@@ -264,9 +201,10 @@ EmulatedStream& stream_of(cudaStream_t stream) {
 
 void issue_work(EmulatedStream& stream, Work work) {
   if (stream.capture) {
-    std::vector<EmulatedNode>& nodes = stream.capture->nodes;
-    nodes.push_back({std::move(work), std::move(stream.ends)});
-    stream.ends = {nodes.size() - 1};
+    EmulatedGraph& graph = *stream.capture;
+    graph.work.push_back(std::move(work));
+    graph.after.push_back(std::move(stream.ends));
+    stream.ends = {graph.work.size() - 1};
     return;
   }
   const std::lock_guard lock(stream.queue_mutex);
@@ -317,41 +255,6 @@ cudaError_t release(std::map<std::uintptr_t, Block>& blocks, void* pointer) {
 void add_ends(std::vector<std::size_t>& ends, const std::vector<std::size_t>& more) {
   for (const std::size_t node : more)
     if (std::ranges::find(ends, node) == ends.end()) ends.push_back(node);
-}
-
-// Whether all that was captured comes before the end of the capturing stream.
-bool is_joined(const EmulatedGraph& graph, const std::vector<std::size_t>& ends) {
-  std::vector<bool> is_followed(graph.nodes.size(), false);
-  for (const EmulatedNode& node : graph.nodes)
-    for (const std::size_t before : node.after) is_followed[before] = true;
-  for (const std::size_t node : ends) is_followed[node] = true;
-  return std::ranges::find(is_followed, false) == is_followed.end();
-}
-
-// The nodes in an order in which a device might come to them.
-std::vector<std::size_t> replay_order(EmulatedGraph& graph) {
-  const std::string seed = variable("ENGINE_EMULATED_GRAPH_SEED");
-  std::vector<std::size_t> order, ready;
-  std::vector<std::size_t> missing(graph.nodes.size());
-  std::vector<std::vector<std::size_t>> next(graph.nodes.size());
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (seed.empty()) order.push_back(i);
-    missing[i] = graph.nodes[i].after.size();
-    if (missing[i] == 0) ready.push_back(i);
-    for (const std::size_t before : graph.nodes[i].after) next[before].push_back(i);
-  }
-  if (!seed.empty()) {
-    std::mt19937_64 random(std::strtoull(seed.c_str(), nullptr, 10) * 1'000'003 + graph.replays++);
-    while (!ready.empty()) {
-      std::swap(ready[random() % ready.size()], ready.back());
-      const std::size_t node = ready.back();
-      ready.pop_back();
-      order.push_back(node);
-      for (const std::size_t after : next[node])
-        if (--missing[after] == 0) ready.push_back(after);
-    }
-  }
-  return order;
 }
 
 double now() {
@@ -733,9 +636,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   --captures;
   if (!made->valid) return fail(cudaErrorStreamCaptureInvalidated);
   if (capture_mode() == "off") return fail(cudaErrorStreamCaptureUnsupported);
-  if (!is_joined(*made, s.ends)) return fail(cudaErrorStreamCaptureUnjoined);
+  if (!is_joined(made->after, s.ends)) return fail(cudaErrorStreamCaptureUnjoined);
   *graph = new EmulatedGraph;
-  (*graph)->nodes = made->nodes;
+  (*graph)->work = made->work;
+  (*graph)->after = made->after;
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
@@ -750,12 +654,12 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void*, std::size_t* count) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
-  return *count = graph->nodes.size(), cudaSuccess;
+  return *count = graph->work.size(), cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
-  for (const std::size_t node : replay_order(*executable))
-    issue_work(stream_of(stream), executable->nodes[node].work);
+  for (const std::size_t node : replay_order(executable->after, executable->replays++))
+    issue_work(stream_of(stream), executable->work[node]);
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
