@@ -18,7 +18,7 @@ Device chosen(Device device) {
 DeviceInference::DeviceInference(const Plan& plan, Device device, Products products,
                                  std::vector<float> image_table)
     : device_(chosen(device)),
-      state_(ModelState::allocate(*plan.graph, plan.options.dtype, device)),
+      state_(ModelState::allocate(*plan.graph, plan.options.dtype, device, /*gradients=*/false)),
       context_(make_context(products)),
       executor_(plan, state_, context_, {.image_table = std::move(image_table)}) {}
 

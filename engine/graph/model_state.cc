@@ -85,7 +85,7 @@ std::vector<OrderedParameter> completion_order(const Graph& graph, DType dtype) 
   return order;
 }
 
-ModelState ModelState::allocate(const Graph& graph, DType compute, Device device) {
+ModelState ModelState::allocate(const Graph& graph, DType compute, Device device, bool gradients) {
   const DType dtype = state_dtype(compute);
   require(dtype == DType::kF32 || dtype == DType::kF64, "a model's state is f32 or f64");
   ModelState state;
@@ -113,7 +113,7 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
                       spec.counter ? DType::kI64 : dtype});
     }
   }
-  {
+  if (gradients) {
     const base::cuda::MemoryPurpose purpose("gradients");
     state.parameters.gradients = FlatBuffer(
         dtype, {parameters.begin(), parameters.end() - static_cast<std::ptrdiff_t>(frozen)},

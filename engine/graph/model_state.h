@@ -42,7 +42,9 @@ struct ModelState {
 
   // Zero-filled memory for the graph's state. Allocates.
   // `compute` as PlanOptions::dtype has it; the state itself is in state_dtype(compute).
-  static ModelState allocate(const Graph& graph, DType compute, Device device = {});
+  // For inference alone it needs no gradients.
+  static ModelState allocate(const Graph& graph, DType compute, Device device = {},
+                             bool gradients = true);
   // Initial values by each parameter's own stream; buffers to their initial values. Depends on
   // (graph, seed) only: f64 holds exactly the f32 values.
   void initialize(const Graph& graph, std::uint64_t seed);

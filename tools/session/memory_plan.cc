@@ -73,7 +73,7 @@ std::string parts_text(const MemoryNeed& need) {
   return text;
 }
 
-// Its model, and the activations of its batches, which are short of gradients.
+// Its model, and the activations of its batches; without gradients.
 std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOptions& plan,
                                const MemoryPlanOptions& options, const MemoryNeed& training) {
   if (options.evaluation == 0) return 0;
@@ -81,7 +81,7 @@ std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOpt
   inference.max_batch = options.evaluation;
   inference.training = false;
   const engine::Plan compiled = engine::Plan::compile(graph, inference);
-  return training.parameters + training.gradients + compiled.arena_bytes + compiled.scratch_bytes +
+  return training.parameters + compiled.arena_bytes + compiled.scratch_bytes +
          static_cast<std::uint64_t>(options.evaluation * options.batches * options.sample_bytes);
 }
 
