@@ -9,7 +9,7 @@ notes its calls and launches. Then each fails in turn, in an order that --seed d
 once alone, and once with all that come after it (a device that is lost). Afterwards
 
 - the program has ended in time, not by a signal nor as "an error inside the program": with 0, or with 69 and one line
-  "engine: error: ..." that names the call or says that memory is missing;
+  "engine: error: ..." that names the call or says that memory is missing, or with 78 and one that says why no device is there;
 - what was reported as saved is there and loads, and the same command with --resume auto ends with the same model as the
   undisturbed run, bit by bit; so does a run that went on in spite of the fault.
 
@@ -98,6 +98,8 @@ class Driver:
         wrong, errors = [], outcome.errors()
         if outcome.code is None:
             wrong.append(f"no end after {DEADLINE} s")
+        elif outcome.code == 78 and any("no CUDA device (" in e and "--device cpu" in e for e in errors):
+            pass  # it was lost while devices were counted
         elif outcome.code not in (0, 69):
             wrong.append(f"exit code {outcome.code}")
         elif outcome.code == 69 and not errors:

@@ -58,8 +58,13 @@ std::string joined(const std::vector<int>& numbers) {
   return text;
 }
 
+[[noreturn]] void refuse_without_devices(const std::string& named, const VisibleDevices& visible) {
+  throw io::ConfigError("--device " + named + ": " + visible.missing + "; give --device cpu");
+}
+
 DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environment& environment,
                            const VisibleDevices& visible) {
+  if (visible.count == 0) refuse_without_devices(request.device, visible);  // lost just now
   const std::string one = visible.count == 1 ? variable_of_one(environment) : "";
   if (!one.empty()) return {{Device::Kind::kCuda, 0}, "the one that " + one + " shows"};
   const std::vector<int> devices = base::cuda::used_devices(visible.count, visible.unused);
@@ -115,8 +120,7 @@ void require_named_devices(const DeviceRequest& request,
   for (const std::string& name : request.devices)
     require(name, cuda ? "--gpu-devices" : "--devices", seen);
   if (!request.devices.empty() || !cuda) return;
-  if (seen.count == 0)
-    throw io::ConfigError("--device " + named + ": " + seen.missing + "; give --device cpu");
+  if (seen.count == 0) refuse_without_devices(named, seen);
   if (named != "cuda") require(named, "--device", seen);
 }
 
