@@ -11,7 +11,7 @@
 
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
-#include "io/gpu/device_memory.h"
+#include "engine/core/memory_purpose.h"
 
 namespace engine {
 namespace {

@@ -9,8 +9,8 @@
 #include <map>
 #include <numbers>
 
+#include "engine/core/memory_purpose.h"
 #include "engine/core/random.h"
-#include "io/gpu/device_memory.h"
 
 namespace engine {
 namespace {
@@ -114,12 +114,12 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
     }
   }
   if (gradients) {
-    const base::cuda::MemoryPurpose purpose("gradients");
+    const cuda::MemoryPurpose purpose("gradients");
     state.parameters.gradients = FlatBuffer(
         dtype, {parameters.begin(), parameters.end() - static_cast<std::ptrdiff_t>(frozen)},
         device);
   }
-  const base::cuda::MemoryPurpose purpose("parameters");
+  const cuda::MemoryPurpose purpose("parameters");
   state.parameters.values = FlatBuffer(dtype, parameters, device);
   state.running = FlatBuffer(dtype, running, device);
   state.counters = FlatBuffer(DType::kI64, counters, device);

@@ -69,13 +69,14 @@ std::string settle_spawn(tools::ConfigValues& values) {
   const int gpus = static_cast<int>(usable.indices.size());
   const int ranks = gpus > 0 ? gpus : default_threads(1);
   spawn->second.value = std::to_string(ranks);
+  const std::string& unused = usable.passed_over;
+  const std::string of = gpus > 0 ? "GPU" : "core that this process may use",
+                    why = on_cpu            ? " (--device cpu)"
+                          : !unused.empty() ? (gpus > 0 ? " that can be used; " : "; ") + unused
+                          : gpus > 0        ? " that is visible"
+                                            : ": no GPU is visible";
   return "--spawn starts " + spawn->second.value +
-         (ranks == 1 ? " rank, for the " : " ranks, one for each ") +
-         (gpus > 0                     ? usable.passed_over.empty() ? "GPU that is visible"
-                                                                    : "GPU that can be used; " + usable.passed_over
-          : on_cpu                     ? "core that this process may use (--device cpu)"
-          : usable.passed_over.empty() ? "core that this process may use: no GPU is visible"
-                                       : "core that this process may use; " + usable.passed_over);
+         (ranks == 1 ? " rank, for the " : " ranks, one for each ") + of + why;
 }
 
 bool in_launched_group(const tools::RunConfig& config) {

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "engine/core/memory_purpose.h"
 #include "engine/ops/optim_step/device_step.h"
 #include "io/base/trace.h"
-#include "io/gpu/device_memory.h"
 
 namespace engine {
 namespace {
