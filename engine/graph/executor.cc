@@ -377,8 +377,10 @@ struct Executor::Impl {
 
 Executor::Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed)
     : Executor(plan, state,
-               KernelContext{
-                   .device = {}, .threads = &threads, .convolutions = plan.options.convolutions},
+               KernelContext{.device = {},
+                             .threads = &threads,
+                             .convolutions = plan.options.convolutions,
+                             .products = plan.options.products},
                seed) {}
 
 Executor::Executor(const Plan& plan, ModelState& state, const KernelContext& context,

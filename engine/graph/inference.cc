@@ -30,6 +30,7 @@ Inference::Inference(const Graph& graph, ModelState& state, ThreadPool& threads,
                                   .threads = threads.threads(),
                                   .device = options.device.kind,
                                   .training = false,
+                                  .products = options.products,
                                   .watched = options.watched})) {
   if (options.device.kind == Device::Kind::kCuda)
     on_device_ = std::make_unique<DeviceInference>(plan_, options.device, options.products,

@@ -32,6 +32,7 @@
 #include "engine/graph/fusion.h"
 #include "engine/graph/memory_layout.h"
 #include "engine/graph/model_state.h"
+#include "engine/ops/common/bf16_dispatch.h"
 
 namespace engine {
 namespace {
@@ -178,9 +179,10 @@ class Compiler {
       const std::vector<Shape> shapes = graph_.input_shapes(s.node);
       if (training())
         s.saved_bytes = s.layer->saved_bytes(shapes, options.max_batch, options.dtype);
-      plan_.scratch_bytes = std::max(
-          plan_.scratch_bytes, s.layer->scratch_bytes(shapes, options.max_batch, options.dtype,
-                                                      options.threads, options.device));
+      plan_.scratch_bytes =
+          std::max(plan_.scratch_bytes,
+                   s.layer->scratch_bytes(shapes, options.max_batch, options.dtype, options.threads,
+                                          options.device, options.products));
     }
   }
 
@@ -312,6 +314,8 @@ void check_options(const Graph& graph, const PlanOptions& options) {
   require(options.dtype == DType::kF32 || options.dtype == (cuda ? DType::kBF16 : DType::kF64) ||
               (cuda && options.dtype == DType::kF16),
           "a plan computes in f32 or f64, on a CUDA device in f32, bf16 or f16");
+  if (!cuda && ops::in_bf16(options.products))
+    require(options.dtype == DType::kF32, "what is rounded to bf16 is f32");
 }
 
 }  // namespace

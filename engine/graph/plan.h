@@ -16,6 +16,7 @@ struct PlanOptions {
   bool training = true;  // false: no gradients, activations are dropped as soon as they are read
   bool fuse = true;      // fold ReLU and additions into the layers that offer it
   Convolutions convolutions = Convolutions::kAuto;  // on the CPU
+  Products products = Products::kF32;  // on the CPU: kF32 or kBF16; a device's come with a context
   NodeId watched = -1;  // its output is neither folded away nor written over; -1: no one's
 };
 

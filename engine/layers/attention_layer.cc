@@ -37,9 +37,9 @@ class CausalSelfAttention final : public Layer {
            size_of(ops::wide_dtype(dtype));
   }
   std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
-                            int threads, Device::Kind device) const override {
+                            int threads, Device::Kind device, Products products) const override {
     return ops::attention_scratch_bytes(batch, inputs[0][0], inputs[0][1] / 3, heads_, dtype,
-                                        threads, device);
+                                        threads, device, products);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true, .output = true}; }
 

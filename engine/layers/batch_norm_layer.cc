@@ -58,7 +58,7 @@ class BatchNorm2d final : public Layer {
     return 2 * statistic_bytes(inputs[0][2], dtype);
   }
   std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
-                            int threads, Device::Kind device) const override {
+                            int threads, Device::Kind device, Products) const override {
     const std::int64_t channels = inputs[0][2], rows = batch * inputs[0][0] * inputs[0][1];
     return align_up(static_cast<std::size_t>(2 * channels) * sizeof(double)) +
            2 * statistic_bytes(channels, dtype) +

@@ -48,8 +48,8 @@ class Conv2d final : public Layer {
   }
 
   std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
-                            int threads, Device::Kind device) const override {
-    return ops::conv2d_scratch_bytes(geometry(inputs[0]), batch, dtype, threads, device);
+                            int threads, Device::Kind device, Products products) const override {
+    return ops::conv2d_scratch_bytes(geometry(inputs[0]), batch, dtype, threads, device, products);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 

@@ -42,10 +42,10 @@ class Dense final : public Layer {
   }
 
   std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
-                            int threads, Device::Kind device) const override {
+                            int threads, Device::Kind device, Products products) const override {
     const std::int64_t in = inputs[0].dims().back();
     return ops::dense_scratch_bytes(batch * (inputs[0].count() / in), in, out_, dtype, threads,
-                                    device);
+                                    device, products);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
   Fusions fusions() const override { return {.relu = true}; }

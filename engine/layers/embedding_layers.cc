@@ -30,7 +30,7 @@ class Embedding final : public Layer {
              {Initializer::Kind::kNormal, deviation_}}};
   }
   std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType, int,
-                            Device::Kind device) const override {
+                            Device::Kind device, Products) const override {
     return ops::embedding_scratch_bytes(batch * inputs[0][0], vocabulary_, device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }

@@ -39,7 +39,7 @@ class GroupNorm final : public Layer {
     return static_cast<std::size_t>(2 * batch * options_.groups) * size_of(ops::wide_dtype(dtype));
   }
   std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int,
-                            Device::Kind device) const override {
+                            Device::Kind device, Products) const override {
     return ops::group_norm_scratch_bytes(inputs[0].with_batch(batch), dtype, device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }

@@ -122,7 +122,7 @@ class Layer {
     return 0;
   }
   virtual std::size_t scratch_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType,
-                                    int /*threads*/, Device::Kind) const {
+                                    int /*threads*/, Device::Kind, Products) const {
     return 0;
   }
   virtual BackwardNeeds backward_needs() const { return {}; }

@@ -35,7 +35,7 @@ class LayerNorm final : public Layer {
            size_of(ops::wide_dtype(dtype));
   }
   std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t, DType, int,
-                            Device::Kind device) const override {
+                            Device::Kind device, Products) const override {
     return ops::layer_norm_scratch_bytes(inputs[0].dims().back(), device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "engine/core/error.h"
+#include "engine/ops/common/bf16_dispatch.h"
 #include "io/gpu/usable_devices.h"
 #include "tools/bench/kernels/kernel_bench.h"
 #include "tools/commands/command.h"
@@ -43,7 +44,10 @@ engine::Device choose_device(const KernelFlags& flags) {
     throw UsageError("--device '" + flags.device + "': expected cpu, cuda or cuda:N");
   }
   if (device.kind == engine::Device::Kind::kCpu) {
-    if (flags.amp != "off") throw UsageError("--amp is for CUDA devices: add --device cuda");
+    if (flags.amp != "off" && flags.amp != "bf16")
+      throw UsageError("--amp " + flags.amp + " is for CUDA devices: add --device cuda");
+    const std::string missing = flags.amp == "bf16" ? engine::ops::missing_bf16_products() : "";
+    if (!missing.empty()) throw UsageError("--amp bf16 on the CPU: " + missing);
     return device;
   }
   if (const std::string missing = engine::cuda::missing(); !missing.empty())
@@ -60,7 +64,8 @@ engine::Device choose_device(const KernelFlags& flags) {
 std::string device_text(const KernelBenchOptions& options) {
   if (options.device.kind == engine::Device::Kind::kCpu)
     return "cpu, " + std::to_string(options.threads) +
-           (options.threads == 1 ? " thread" : " threads");
+           (options.threads == 1 ? " thread" : " threads") +
+           (options.amp == "bf16" ? ", --amp bf16 (products)" : "");
   return to_string(options.device) + ", " + engine::cuda::device_info(options.device.index).name +
          ", " + engine::cuda::versions() + ", --amp " + options.amp;
 }
@@ -107,7 +112,8 @@ void add_options(CLI::App& app, KernelFlags& flags) {
       ->type_name("cpu|cuda|cuda:N")
       ->capture_default_str();
   app.add_option("--amp", flags.amp,
-                 "on a CUDA device: off, tf32, O1 (products in f16), O2 (f16), bf16")
+                 "on a CUDA device: off, tf32, O1 (products in f16), O2 (f16), bf16; on the CPU: "
+                 "off, bf16 (products of f32 that is rounded)")
       ->check(CLI::IsMember({"off", "tf32", "O1", "O2", "bf16"}))
       ->capture_default_str();
   app.add_option("--conv", flags.conv, "convolutions on the CPU, as engine train has it")
@@ -171,7 +177,7 @@ int bench_kernels_command(const Arguments& arguments) {
     return kExitOk;
   }
   const Ceilings ceilings = bench.ceilings();
-  const std::string type = cuda && flags.amp != "off" ? flags.amp : "f32";
+  const std::string type = flags.amp == "off" ? "f32" : flags.amp;
   std::vector<KernelRow> rows;
   for (const std::size_t i : chosen) {
     rows.push_back(make_row(cases[i], bench.stored(), type, ceilings));

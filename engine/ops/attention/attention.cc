@@ -13,7 +13,9 @@
 namespace engine::ops {
 namespace {
 
-const AttentionTable& fast() { return isa_table_of_attention_table(); }
+const AttentionTable& fast(Products products) {
+  return in_bf16(products) ? bf16_table_of_attention_table() : isa_table_of_attention_table();
+}
 float* scratch_floats(const KernelContext& context) {
   return reinterpret_cast<float*>(context.scratch.data());
 }
@@ -32,7 +34,7 @@ AttentionSizes check(const char* kernel, const KernelContext& context, const Ten
   check_context(kernel, context,
                 attention_scratch_bytes(n, t, width, heads, qkv.dtype,
                                         on_cuda(context) ? 1 : context.threads->threads(),
-                                        context.device.kind));
+                                        context.device.kind, context.products));
   if (on_cuda(context) && width / heads > cuda::kMostHeadSize)
     throw ShapeError(std::string(kernel) + ": heads of " + std::to_string(width / heads) +
                      ", expected at most " + std::to_string(cuda::kMostHeadSize) +
@@ -96,12 +98,12 @@ void backward_reference(KernelContext& context, const AttentionSizes& s,
 
 std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t width,
                                     std::int64_t heads, DType dtype, int threads,
-                                    Device::Kind device) {
+                                    Device::Kind device, Products products) {
   return dispatch_device(
       device,
       [&]() -> std::size_t {
         if (dtype != DType::kF32) return 0;
-        return static_cast<std::size_t>(fast().scratch_floats(t, width / heads, threads)) *
+        return static_cast<std::size_t>(fast(products).scratch_floats(t, width / heads, threads)) *
                sizeof(float);
       },
       [&] { return cuda::attention_scratch_bytes(n, t, heads); });
@@ -116,7 +118,7 @@ void causal_attention_forward(KernelContext& context, const CausalAttentionForwa
   }
   dispatch(
       context, o.qkv.dtype, [&] { forward_reference(context, s, o); },
-      [&] { fast().forward(o, s, *context.threads, scratch_floats(context)); },
+      [&] { fast(context.products).forward(o, s, *context.threads, scratch_floats(context)); },
       [&] { cuda::causal_attention_forward(context, o); });
 }
 
@@ -129,7 +131,7 @@ void causal_attention_backward(KernelContext& context, const CausalAttentionBack
   check_like(kName, "dqkv", o.dqkv, o.qkv);
   dispatch(
       context, o.qkv.dtype, [&] { backward_reference(context, s, o); },
-      [&] { fast().backward(o, s, *context.threads, scratch_floats(context)); },
+      [&] { fast(context.products).backward(o, s, *context.threads, scratch_floats(context)); },
       [&] { cuda::causal_attention_backward(context, o); });
 }
 

@@ -27,10 +27,11 @@ struct AttentionDropout {
   std::span<const std::int64_t> sample_ids{};  // [n]; in the memory of the context's device
 };
 
-// Scratch for the calls below, for at most n samples.
+// Scratch for the calls below, for at most n samples. `products`: on the CPU, those of the context.
 std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t width,
                                     std::int64_t heads, DType dtype, int threads,
-                                    Device::Kind device = Device::Kind::kCpu);
+                                    Device::Kind device = Device::Kind::kCpu,
+                                    Products products = Products::kF32);
 
 struct CausalAttentionForward {
   TensorView qkv;

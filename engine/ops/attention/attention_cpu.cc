@@ -28,17 +28,24 @@ constexpr float kLog2E = 0x1.715476p+0f, kLog2 = 0x1.62e43p-1f;
 
 ENGINE_INLINE std::int64_t padded(std::int64_t columns) { return panel_count(columns) * kPanel; }
 
-// Packed panels and tiles of one thread.
+// Packed panels and tiles of one thread; panels have steps_of() what they sum over.
 struct Buffers {
-  float *scores, *gradients;  // [kKeys][kQueries]
-  float* kept;                // the same: factors of dropout
-  float *across, *dy_across;  // queries, dy: [panels of kQueries][size][panel]
-  float *down, *dy_down;      // queries, dy: [panels of size][kQueries][panel]
-  float* all_down;            // values (forward) or keys (backward): [panels of size][t][panel]
+  float *scores, *gradients;    // [kKeys][kQueries]
+  float* kept;                  // the same: factors of dropout
+  float *across, *dy_across;    // queries, dy: [panels of kQueries][size][panel]
+  float *down, *dy_down;        // queries, dy: [panels of size][kQueries][panel]
+  float* all_down;              // values (forward) or keys (backward): [panels of size][t][panel]
+  float *keys, *values, *tile;  // where what tiles read in place is rounded, in bf16
 };
 
+ENGINE_INLINE std::int64_t rounded_floats(std::int64_t t, std::int64_t size) {
+  if (!kPairs) return 0;
+  return 2 * t * steps_of(size) + kTile / 2;
+}
+
 std::int64_t thread_floats(std::int64_t t, std::int64_t size) {
-  return 3 * kTile + 2 * kQueries * size + padded(size) * (2 * kQueries + t) + 16;
+  return 3 * kTile + 2 * kQueries * steps_of(size) +
+         padded(size) * (2 * steps_of(kQueries) + steps_of(t)) + rounded_floats(t, size) + 16;
 }
 
 std::int64_t scratch_floats(std::int64_t t, std::int64_t size, int threads) {
@@ -54,9 +61,13 @@ ENGINE_INLINE Buffers buffers_of(float* scratch, std::int64_t t, std::int64_t si
   };
   Buffers b{};
   b.scores = take(kTile), b.gradients = take(kTile), b.kept = take(kTile);
-  b.across = take(kQueries * size), b.dy_across = take(kQueries * size);
-  b.down = take(padded(size) * kQueries), b.dy_down = take(padded(size) * kQueries);
-  b.all_down = take(padded(size) * t);
+  b.across = take(kQueries * steps_of(size)), b.dy_across = take(kQueries * steps_of(size));
+  b.down = take(padded(size) * steps_of(kQueries));
+  b.dy_down = take(padded(size) * steps_of(kQueries));
+  b.all_down = take(padded(size) * steps_of(t));
+  if (!kPairs) return b;
+  b.keys = take(t * steps_of(size)), b.values = take(t * steps_of(size));
+  b.tile = take(kTile / 2);
   return b;
 }
 
@@ -151,8 +162,8 @@ ENGINE_INLINE float score_scale(const Head& head) {
 }
 
 // A block of queries over all the keys that it sees.
-void forward_block(const AttentionSizes& s, const Head& head, const Buffers& b, std::int64_t block,
-                   Target y, float* lse) {
+void forward_block(const AttentionSizes& s, const Head& head, const Buffers& b, Source keys,
+                   std::int64_t block, Target y, float* lse) {
   const float factor = score_scale(head) * kLog2E;
   const std::int64_t rows = smaller(head.t - block, kQueries);
   RunningSoftmax running[kQueryVectors];
@@ -161,7 +172,7 @@ void forward_block(const AttentionSizes& s, const Head& head, const Buffers& b, 
   pack_across(head.q.from(block), rows, head.size, b.across);
   for (std::int64_t first = 0; first < block + rows; first += kKeys) {
     const Chunk chunk(head, block, first);
-    multiply_across(head, head.k.from(first), chunk, b.across, b.scores);
+    multiply_across(steps_of(head.size), keys.from(first), chunk, b.across, b.scores);
     for (std::int64_t r = 0; r < rows; r += kWidth)
       store(factors + r, softmax_column(chunk, r, factor, b.scores + r, running[r / kWidth]));
     if (first > 0) scale_rows(y, rows, head.size, factors);
@@ -171,7 +182,7 @@ void forward_block(const AttentionSizes& s, const Head& head, const Buffers& b, 
         for (std::int64_t j = r; j < chunk.some_see(r) * kQueries; j += kQueries)
           store(b.scores + j, load(b.scores + j) * load(b.kept + j));
     }
-    multiply_down(head, b.scores, chunk, b.all_down, y, first > 0);
+    multiply_down(head, b.scores, chunk, b.all_down, y, first > 0, b.tile);
   }
   for (std::int64_t r = 0; r < rows; r += kWidth) {
     const RunningSoftmax& at = running[r / kWidth];
@@ -193,16 +204,18 @@ void forward(const CausalAttentionForward& o, const AttentionSizes& s, ThreadPoo
       const Head head(s, qkv, i);
       const Target rows{y + head.y_offset, head.width};
       pack_down(head.v, head.t, head.size, b.all_down);
+      const Source keys = read_across(head.k, head.t, head.size, b.keys);
       for (std::int64_t block = 0; block < head.t; block += kQueries)
-        forward_block(s, head, b, block, rows.from(block),
+        forward_block(s, head, b, keys, block, rows.from(block),
                       lse == nullptr ? nullptr : lse + i * s.t + block);
     }
   });
 }
 
-// What one block's part of backward reads; `lse` and y's rows begin with the block's.
+// What one block's part of backward reads: all keys and values; `lse` and y's rows begin with the
+// block's.
 struct BlockInputs {
-  Source y, dy;
+  Source keys, values, y, dy;
   const float* lse;
 };
 
@@ -268,14 +281,14 @@ void backward_block(const AttentionSizes& s, const Head& head, const Buffers& b,
   pack_down(in.dy, rows, head.size, b.dy_down);
   for (std::int64_t first = 0; first < block + rows; first += kKeys) {
     const Chunk chunk(head, block, first);
-    multiply_across(head, head.k.from(first), chunk, b.across, b.scores);
-    multiply_across(head, head.v.from(first), chunk, b.dy_across, b.gradients);
+    multiply_across(steps_of(head.size), in.keys.from(first), chunk, b.across, b.scores);
+    multiply_across(steps_of(head.size), in.values.from(first), chunk, b.dy_across, b.gradients);
     if (s.sample_ids != nullptr) draw_factors(s, head, chunk, b.kept);
     for (std::int64_t r = 0; r < rows; r += kWidth)
       backward_column(chunk, r, b, numbers, s.sample_ids != nullptr, scale);
-    multiply_down(head, b.gradients, chunk, b.all_down, dq, add || first > 0);
-    multiply_keys(head, b.gradients, chunk, b.down, dk, add);
-    multiply_keys(head, b.scores, chunk, b.dy_down, dv, add);
+    multiply_down(head, b.gradients, chunk, b.all_down, dq, add || first > 0, b.tile);
+    multiply_keys(head, b.gradients, chunk, b.down, dk, add, b.tile);
+    multiply_keys(head, b.scores, chunk, b.dy_down, dv, add, b.tile);
   }
 }
 
@@ -291,10 +304,13 @@ void backward(const CausalAttentionBackward& o, const AttentionSizes& s, ThreadP
       const Source y_rows{y + head.y_offset, head.width}, dy_rows{dy + head.y_offset, head.width};
       const Target gradient{dqkv + head.qkv_offset, head.q.stride};
       pack_down(head.k, head.t, head.size, b.all_down);
+      const Source keys = read_across(head.k, head.t, head.size, b.keys),
+                   values = read_across(head.v, head.t, head.size, b.values);
       for (std::int64_t block = 0; block < head.t; block += kQueries)
-        backward_block(s, head, b, block,
-                       {y_rows.from(block), dy_rows.from(block), lse + i * s.t + block}, gradient,
-                       add);
+        backward_block(
+            s, head, b, block,
+            {keys, values, y_rows.from(block), dy_rows.from(block), lse + i * s.t + block},
+            gradient, add);
     }
   });
 }

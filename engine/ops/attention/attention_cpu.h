@@ -6,7 +6,7 @@
 
 #include "engine/core/thread_pool.h"
 #include "engine/ops/attention/attention.h"
-#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/bf16_dispatch.h"
 
 namespace engine::ops {
 
@@ -30,5 +30,8 @@ struct AttentionTable {
 };
 
 ENGINE_ISA_TABLE(AttentionTable, attention_table)
+
+// Operands of all products are rounded to bf16; sums, the softmax and what is stored are f32.
+ENGINE_BF16_TABLE(AttentionTable, attention_table)
 
 }  // namespace engine::ops

@@ -1,6 +1,7 @@
 // What attention_cpu.cc multiplies: a head's rows, the blocks of queries and chunks of keys that
 // they are cut into, and the products of these tiles, of which only what lies up to the diagonal is
-// computed. Only for sources compiled once per instruction set.
+// computed. Where products are in bf16, operands are rounded and paired on the way into them
+// (gemm_tiles.h). Only for sources compiled once per instruction set.
 #pragma once
 
 #include "engine/ops/attention/attention_cpu.h"
@@ -37,19 +38,42 @@ struct Head {
   }
 };
 
+// `count` rows of which tiles sum over the neighbours in place: in bf16 rounded, into `room`,
+// steps_of(size) each.
+ENGINE_INLINE Source read_across(Source rows, std::int64_t count, std::int64_t size, float* room) {
+  if constexpr (!kPairs) return rows;
+  for (std::int64_t row = 0; row < count; ++row)
+    copy_steps(rows.from(row).start, size, room + row * steps_of(size));
+  return {room, steps_of(size)};
+}
+
+// `count` rows that tiles sum over in place, kQueries columns each: in bf16 pairs of them, in
+// `room`.
+ENGINE_INLINE const float* read_down(const float* tile, [[maybe_unused]] std::int64_t count,
+                                     [[maybe_unused]] float* room) {
+#if defined(ENGINE_BF16_PAIRS)
+  for (std::int64_t row = 0; row < count; row += 2)
+    pair_rows(tile + row * kQueries, row + 1 < count ? tile + (row + 1) * kQueries : nullptr,
+              kQueries, room + row / 2 * kQueries);
+  return room;
+#else
+  return tile;
+#endif
+}
+
 // `count` rows as columns: panel p holds rows [p * kPanel, ..) at every step of size.
 inline void pack_across(Source rows, std::int64_t count, std::int64_t size, float* to) {
   for (std::int64_t p = 0; p < panel_count(count); ++p)
     pack_columns(rows.from(p * kPanel).start, rows.stride, size,
                  smaller(count - p * kPanel, kPanel), panel_width(count, p),
-                 to + p * kPanel * size);
+                 to + p * kPanel * steps_of(size));
 }
 
-// `count` rows as steps: panel p holds columns [p * kPanel, ..) of each.
+// `count` rows as terms of a sum: panel p holds columns [p * kPanel, ..) of each.
 inline void pack_down(Source rows, std::int64_t count, std::int64_t size, float* to) {
   for (std::int64_t p = 0; p < panel_count(size); ++p)
     pack_rows(rows.start + p * kPanel, rows.stride, count, smaller(size - p * kPanel, kPanel),
-              to + p * kPanel * count);
+              to + p * kPanel * steps_of(count));
 }
 
 // The block of queries [query, query + rows) and the chunk of keys [first, first + count) of which
@@ -70,8 +94,9 @@ struct Chunk {
 };
 
 // to [key][query] = row of the key . column of the query, for every vector that sees the key.
-inline void multiply_across(const Head& head, Source keys, const Chunk& chunk, const float* packed,
-                            float* to) {
+// `keys` are those of read_across(), `packed` those of pack_across(); both have `steps`.
+inline void multiply_across(std::int64_t steps, Source keys, const Chunk& chunk,
+                            const float* packed, float* to) {
   std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
   for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * keys.stride, c_row[i] = i * kQueries;
   const auto run = [&](std::int64_t first, std::int64_t last, auto tile_for, const float* panel,
@@ -79,13 +104,13 @@ inline void multiply_across(const Head& head, Source keys, const Chunk& chunk, c
     const EvenCut tiles(last - first, kMaxPointerRows);
     for (std::int64_t i = 0; first < last && i < tiles.pieces; ++i) {
       const std::int64_t key = first + tiles.start(i);
-      tile_for(tiles.size(i))({keys.from(key).start, a_row, nullptr, head.size, c_row}, panel,
+      tile_for(tiles.size(i))({keys.from(key).start, a_row, nullptr, steps, c_row}, panel,
                               {column + key * kQueries, columns, false, nullptr, false});
     }
   };
   for (std::int64_t p = 0; p < panel_count(chunk.rows); ++p) {
     const std::int64_t r = p * kPanel, width = panel_width(chunk.rows, p);
-    const float* panel = packed + r * head.size;
+    const float* panel = packed + r * steps;
     const std::int64_t seen = chunk.some_see(r);
     run(
         0, seen, [=](std::int64_t rows) { return pointer_tile_for<false>(rows, width); }, panel,
@@ -97,28 +122,34 @@ inline void multiply_across(const Head& head, Source keys, const Chunk& chunk, c
   }
 }
 
-// to [queries, size] = (or +=) tile [key][query], transposed, * keys (or values) packed down.
+// to [queries, size] = (or +=) tile [key][query], transposed, * keys (or values) packed down. Zeros
+// stand in the tile where a query does not see a key. `room` for a pair's tile.
 inline void multiply_down(const Head& head, const float* tile, const Chunk& chunk,
-                          const float* packed, Target to, bool add) {
+                          const float* packed, Target to, bool add, float* room) {
+  const float* read = read_down(tile, chunk.count, room);
   const EvenCut tiles(chunk.rows, kMaxPointerRows);  // more rows would see less of the diagonal
   for (std::int64_t p = 0; p < panel_count(head.size); ++p) {
     const std::int64_t columns = smaller(head.size - p * kPanel, kPanel);
-    const float* panel = packed + p * kPanel * head.t + chunk.first * panel_width(head.size, p);
+    const float* panel =
+        packed + p * kPanel * steps_of(head.t) + steps_of(chunk.first) * panel_width(head.size, p);
     for (std::int64_t i = 0; i < tiles.pieces; ++i) {
       const std::int64_t r = tiles.start(i), keys = chunk.up_to(tiles.start(i + 1) - 1);
       adjacent_tile_for<false>(tiles.size(i), columns)(
-          {tile + r, nullptr, kQueries, keys, to.stride}, panel,
+          {read + r, nullptr, kQueries, steps_of(keys), to.stride}, panel,
           {to.from(r).start + p * kPanel, columns, add, nullptr, false});
     }
   }
 }
 
 // to [keys, size] += tile [key][query] * queries (or dy) packed down. The first block that sees a
-// key, which has it as a query, overwrites unless `add`.
+// key, which has it as a query, overwrites unless `add`. The tile and `room` as multiply_down()
+// has them.
 inline void multiply_keys(const Head& head, const float* tile, const Chunk& chunk,
-                          const float* packed, Target to, bool add) {
+                          const float* packed, Target to, bool add, float* room) {
+  const Source read = read_across({tile, kQueries}, chunk.count, kQueries, room);
+  const std::int64_t steps = steps_of(chunk.rows);
   std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
-  for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * kQueries, c_row[i] = i * to.stride;
+  for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * read.stride, c_row[i] = i * to.stride;
   const std::int64_t before = smaller(larger(chunk.query - chunk.first, 0), chunk.count);
   const auto run = [&](std::int64_t first, std::int64_t last, bool diagonal) {
     const EvenCut tiles(last - first, kMaxPointerRows);
@@ -127,11 +158,11 @@ inline void multiply_keys(const Head& head, const float* tile, const Chunk& chun
                          width = panel_width(head.size, p);
       for (std::int64_t i = 0; i < tiles.pieces; ++i) {
         const std::int64_t key = first + tiles.start(i);
-        const std::int64_t r =
-            diagonal ? chunk.first + key - chunk.query : 0;  // the first to see it
+        const std::int64_t seen = diagonal ? chunk.first + key - chunk.query : 0,
+                           r = kPairs ? seen / 2 : seen;  // the step of the first to see it
         pointer_tile_for<false>(tiles.size(i), columns)(
-            {tile + key * kQueries + r, a_row, nullptr, chunk.rows - r, c_row},
-            packed + p * kPanel * chunk.rows + r * width,
+            {read.from(key).start + r, a_row, nullptr, steps - r, c_row},
+            packed + p * kPanel * steps + r * width,
             {to.from(chunk.first + key).start + p * kPanel, columns, add || !diagonal, nullptr,
              false});
       }

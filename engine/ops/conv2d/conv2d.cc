@@ -71,7 +71,8 @@ void check_scratch(const char* kernel, const KernelContext& context, const Conv2
                    std::int64_t n, DType dtype) {
   check_context(kernel, context);
   const int threads = on_cuda(context) ? 1 : context.threads->threads();
-  check_context(kernel, context, conv2d_scratch_bytes(g, n, dtype, threads, context.device.kind));
+  check_context(kernel, context,
+                conv2d_scratch_bytes(g, n, dtype, threads, context.device.kind, context.products));
 }
 
 ConvSizes sizes_of(const Conv2dGeometry& g, std::int64_t n) {
@@ -85,11 +86,22 @@ bool has_fast_kernel(const Conv2dGeometry& g, DType dtype) {
 }
 
 bool use_winograd(const KernelContext& context, const Conv2dGeometry& g, std::int64_t n) {
-  return context.convolutions == Convolutions::kAuto && suits_winograd(g, n);
+  return context.convolutions == Convolutions::kAuto &&
+         suits_winograd(g, n, in_bf16(context.products));
 }
 bool use_winograd_for_weights(const KernelContext& context, const Conv2dGeometry& g,
                               std::int64_t n) {
-  return context.convolutions == Convolutions::kAuto && weights_suit_winograd(g, n);
+  return context.convolutions == Convolutions::kAuto &&
+         weights_suit_winograd(g, n, in_bf16(context.products));
+}
+
+// The direct kernels.
+const Conv2dTable& table_for(Products products) {
+  return in_bf16(products) ? bf16_table_of_conv2d_table() : isa_table_of_conv2d_table();
+}
+const Conv2dWeightsTable& weights_table_for(Products products) {
+  return in_bf16(products) ? bf16_table_of_conv2d_weights_table()
+                           : isa_table_of_conv2d_weights_table();
 }
 
 float* scratch_floats(const KernelContext& context) {
@@ -123,22 +135,22 @@ void backward_weights_reference(KernelContext& context, const Conv2dBackwardWeig
 }  // namespace
 
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype,
-                                 int threads, Device::Kind device) {
+                                 int threads, Device::Kind device, Products products) {
   const auto on_cpu = [&]() -> std::size_t {
     const ConvSizes sizes = sizes_of(geometry, n);
     if (dtype == DType::kF64)
       return static_cast<std::size_t>(f64().scratch(sizes, threads)) * sizeof(double);
     if (!has_fast_kernel(geometry, dtype)) return 0;
-    std::int64_t floats =
-        std::max({isa_table_of_conv2d_table().forward_scratch(sizes, threads),
-                  isa_table_of_conv2d_table().backward_data_scratch(sizes, threads),
-                  isa_table_of_conv2d_weights_table().scratch(sizes, threads)});
-    if (suits_winograd(geometry, kForwardBatch))
+    std::int64_t floats = std::max({table_for(products).forward_scratch(sizes, threads),
+                                    table_for(products).backward_data_scratch(sizes, threads),
+                                    weights_table_for(products).scratch(sizes, threads)});
+    const bool bf16 = in_bf16(products);
+    if (suits_winograd(geometry, kForwardBatch, bf16))
       floats = std::max(floats, isa_table_of_winograd_table().forward_scratch(sizes, threads));
-    if (suits_winograd(geometry, n))
+    if (suits_winograd(geometry, n, bf16))
       floats =
           std::max(floats, isa_table_of_winograd_table().backward_data_scratch(sizes, threads));
-    if (weights_suit_winograd(geometry, n))
+    if (weights_suit_winograd(geometry, n, bf16))
       floats = std::max(floats, isa_table_of_winograd_weights_table().scratch(sizes, threads));
     return static_cast<std::size_t>(floats) * sizeof(float);
   };
@@ -160,7 +172,7 @@ void conv2d_forward(KernelContext& context, const Conv2dForward& o) {
         if (!has_fast_kernel(g, o.x.dtype)) return forward_reference(context, o);
         const Conv2dTable& table = use_winograd(context, g, kForwardBatch)
                                        ? isa_table_of_winograd_table()
-                                       : isa_table_of_conv2d_table();
+                                       : table_for(context.products);
         table.forward(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_forward(context, o); });
@@ -178,7 +190,7 @@ void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o) {
       [&] {
         if (!has_fast_kernel(g, o.dx.dtype)) return backward_data_reference(context, o);
         const Conv2dTable& table = use_winograd(context, g, n) ? isa_table_of_winograd_table()
-                                                               : isa_table_of_conv2d_table();
+                                                               : table_for(context.products);
         table.backward_data(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_backward_data(context, o); });
@@ -202,7 +214,7 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
         if (!has_fast_kernel(g, o.x.dtype)) return backward_weights_reference(context, o);
         const Conv2dWeightsTable& table = use_winograd_for_weights(context, g, n)
                                               ? isa_table_of_winograd_weights_table()
-                                              : isa_table_of_conv2d_weights_table();
+                                              : weights_table_for(context.products);
         table.run(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_backward_weights(context, o); });

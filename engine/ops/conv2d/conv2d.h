@@ -16,8 +16,10 @@ struct Conv2dGeometry {
   std::int64_t out_w() const { return (in_w + 2 * padding - kernel_w) / stride + 1; }
 };
 
+// `products`: on the CPU, those of the context.
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype,
-                                 int threads, Device::Kind device = Device::Kind::kCpu);
+                                 int threads, Device::Kind device = Device::Kind::kCpu,
+                                 Products products = Products::kF32);
 
 struct Conv2dForward {
   Conv2dGeometry geometry;

@@ -7,7 +7,8 @@
 // (AVX-512: 8) pixels x 2 vectors of output channels; the pixels may lie on any rows, of any
 // images. Backward to the input is the same product over dy: for stride s, the pixels of dx fall
 // into s * s classes of equal (pixel + padding) mod s, and for each class the taps that reach it
-// form a kernel of its own, rotated and transposed. The bound is the FMA rate.
+// form a kernel of its own, rotated and transposed. The bound is the FMA rate. In bf16
+// (gemm_tiles.h) a step is of two neighbouring channels; where they are odd, of the last one and 0.
 #include "engine/ops/conv2d/conv2d_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -117,12 +118,12 @@ void fill_steps(std::int64_t rows, std::int64_t run, std::int64_t pitch, std::in
 // ---- forward
 
 Maps forward_maps(const ConvSizes& s, const float* x) {
-  return {x, s.in_h, s.in_w, s.in, s.padding, s.padding, s.padding, s.padding};
+  return {x, s.in_h, s.in_w, steps_of(s.in), s.in, s.padding, s.padding, s.padding, s.padding};
 }
 
 std::int64_t forward_scratch(const ConvSizes& s, int threads) {
   const std::int64_t places = s.out_h * s.out_w, group = group_images(places, s.n);
-  const std::int64_t steps = s.kernel_h * s.kernel_w * s.in;
+  const std::int64_t steps = s.kernel_h * s.kernel_w * steps_of(s.in);
   return packed_floats(steps, s.out) + table_floats(steps) + 2 * table_floats(group * places) +
          threads * forward_maps(s, nullptr).buffer_floats(group);
 }
@@ -131,18 +132,18 @@ void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, fl
   const Maps maps = forward_maps(s, floats(o.x));
   const float* weight = floats(o.weight);
   const std::int64_t places = s.out_h * s.out_w, group = group_images(places, s.n);
-  Product product{places, s.kernel_h * s.kernel_w * s.in, s.out, nullptr, nullptr, nullptr,
-                  nullptr};
+  const std::int64_t taps = s.kernel_h * s.kernel_w;
+  Product product{places, taps * maps.channels, s.out, nullptr, nullptr, nullptr, nullptr};
   product.packed = take(scratch, packed_floats(product.steps, s.out));
   product.step = take_table(scratch, product.steps);
   product.a_row = take_table(scratch, group * places);
   product.c_row = take_table(scratch, group * places);
-  fill_steps(s.kernel_h, s.kernel_w * s.in, maps.pitch(), product.step);
+  fill_steps(s.kernel_h, s.kernel_w * maps.channels, maps.pitch(), product.step);
   for (std::int64_t image = 0, i = 0; image < group; ++image) {
     for (std::int64_t oy = 0; oy < s.out_h; ++oy) {
       for (std::int64_t ox = 0; ox < s.out_w; ++ox, ++i) {
         product.a_row[i] =
-            image * maps.padded_floats() + oy * s.stride * maps.pitch() + ox * s.stride * s.in;
+            image * maps.padded_floats() + (oy * maps.pitch() + ox * maps.channels) * s.stride;
         product.c_row[i] = i * s.out;
       }
     }
@@ -150,8 +151,11 @@ void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, fl
   threads.run(panel_count(s.out), [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t panel = first; panel < last; ++panel) {
       const std::int64_t column = panel * kPanel;
-      pack_rows(weight + column, s.out, product.steps, smaller(s.out - column, kPanel),
-                product.packed + column * product.steps);
+      float* to = product.packed + column * product.steps;
+      for (std::int64_t tap = 0; tap < taps; ++tap)
+        pack_rows(weight + tap * s.in * s.out + column, s.out, s.in,
+                  smaller(s.out - column, kPanel),
+                  to + tap * maps.channels * panel_width(s.out, panel));
     }
   });
   const Work work{&product, 1, maps, group, floats(o.y), places * s.out, floats(o.bias), false};
@@ -184,7 +188,7 @@ Phase phase_of(std::int64_t phase, std::int64_t in, std::int64_t kernel, std::in
 }
 
 Maps backward_maps(const ConvSizes& s, const float* dy) {
-  Maps maps{dy, s.out_h, s.out_w, s.out, 0, 0, 0, 0};
+  Maps maps{dy, s.out_h, s.out_w, steps_of(s.out), s.out, 0, 0, 0, 0};
   for (std::int64_t phase = 0; phase < s.stride; ++phase) {
     const Phase y = phase_of(phase, s.in_h, s.kernel_h, s.stride, s.padding);
     const Phase x = phase_of(phase, s.in_w, s.kernel_w, s.stride, s.padding);
@@ -208,7 +212,7 @@ std::int64_t backward_group(const ConvSizes& s) {
 
 std::int64_t backward_data_scratch(const ConvSizes& s, int threads) {
   const std::int64_t group = backward_group(s), classes = s.stride * s.stride;
-  const std::int64_t steps = s.kernel_h * s.kernel_w * s.out;
+  const std::int64_t steps = s.kernel_h * s.kernel_w * steps_of(s.out);
   return packed_floats(steps, s.in) + table_floats(steps) +
          2 * table_floats(group * s.in_h * s.in_w) + 3 * 16 * classes +
          threads * backward_maps(s, nullptr).buffer_floats(group);
@@ -220,7 +224,7 @@ void fill_tables(const ConvSizes& s, const Maps& maps, std::int64_t group, const
     for (std::int64_t v = 0; v < y.count; ++v) {
       for (std::int64_t u = 0; u < x.count; ++u, ++i) {
         product.a_row[i] = image * maps.padded_floats() + (y.origin + v + maps.top) * maps.pitch() +
-                           (x.origin + u + maps.left) * s.out;
+                           (x.origin + u + maps.left) * maps.channels;
         product.c_row[i] =
             ((image * s.in_h + y.first + v * s.stride) * s.in_w + x.first + u * s.stride) * s.in;
       }
@@ -234,7 +238,7 @@ void pack_class(const ConvSizes& s, const Phase& y, const Phase& x, const float*
   const std::int64_t column = panel * kPanel, width = panel_width(s.in, panel);
   float* to = product.packed + column * product.steps;
   for (std::int64_t j = y.taps - 1; j >= 0; --j) {
-    for (std::int64_t i = x.taps - 1; i >= 0; --i, to += s.out * width) {
+    for (std::int64_t i = x.taps - 1; i >= 0; --i, to += steps_of(s.out) * width) {
       const std::int64_t tap = (y.phase + j * s.stride) * s.kernel_w + x.phase + i * s.stride;
       pack_columns(weight + (tap * s.in + column) * s.out, s.out, s.out,
                    smaller(s.in - column, kPanel), width, to);
@@ -252,13 +256,18 @@ void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& 
     const Phase y = phase_of(c / s.stride, s.in_h, s.kernel_h, s.stride, s.padding);
     const Phase x = phase_of(c % s.stride, s.in_w, s.kernel_w, s.stride, s.padding);
     Product& product = products[c];
-    product = {
-        y.count * x.count, y.taps * x.taps * s.out, s.in, nullptr, nullptr, nullptr, nullptr};
+    product = {y.count * x.count,
+               y.taps * x.taps * maps.channels,
+               s.in,
+               nullptr,
+               nullptr,
+               nullptr,
+               nullptr};
     product.packed = take(scratch, packed_floats(product.steps, s.in));
     product.step = take_table(scratch, product.steps);
     product.a_row = take_table(scratch, group * product.places);
     product.c_row = take_table(scratch, group * product.places);
-    fill_steps(y.taps, x.taps * s.out, maps.pitch(), product.step);
+    fill_steps(y.taps, x.taps * maps.channels, maps.pitch(), product.step);
     fill_tables(s, maps, group, y, x, product);
   }
   threads.run(panel_count(s.in), [&](std::int64_t first, std::int64_t last, int) {

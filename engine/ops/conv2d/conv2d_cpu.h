@@ -1,10 +1,10 @@
-// Convolution in float32 on the CPU: what conv2d.cc calls for the chosen instruction set.
+// Convolution of float32 on the CPU: what conv2d.cc calls for the chosen instruction set.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/core/thread_pool.h"
-#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/bf16_dispatch.h"
 #include "engine/ops/conv2d/conv2d.h"
 
 namespace engine::ops {
@@ -33,5 +33,9 @@ struct Conv2dWeightsTable {
 
 ENGINE_ISA_TABLE(Conv2dTable, conv2d_table)
 ENGINE_ISA_TABLE(Conv2dWeightsTable, conv2d_weights_table)
+
+// Operands of products are rounded to bf16; sums, bias and its gradient are not.
+ENGINE_BF16_TABLE(Conv2dTable, conv2d_table)
+ENGINE_BF16_TABLE(Conv2dWeightsTable, conv2d_weights_table)
 
 }  // namespace engine::ops

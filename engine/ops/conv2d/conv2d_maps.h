@@ -1,6 +1,6 @@
 // How the convolution kernels see images: maps with a rim of zeros, so that the loops over taps
-// know no edges, worked off in groups of whole images. Only for sources compiled once per
-// instruction set.
+// know no edges, worked off in groups of whole images. In bf16 (gemm_tiles.h) maps are rounded and
+// paired on the way into a buffer, rim or not. Only for sources compiled once per instruction set.
 #pragma once
 
 #include "engine/ops/gemm/gemm_tiles.h"
@@ -14,18 +14,32 @@ inline constexpr std::int64_t kPlaceBlock = 256;
 
 ENGINE_INLINE std::int64_t round_up_16(std::int64_t floats) { return (floats + 15) / 16 * 16; }
 
-// Images [h, w, channels] read through a rim of zeros. Without a rim they are read where they lie.
+// `pixels` pixels side by side, as steps of their channels.
+ENGINE_INLINE void copy_pixels(const float* from, std::int64_t pixels, std::int64_t channels,
+                               float* to) {
+#if defined(ENGINE_BF16_PAIRS)
+  if (channels % 2 == 0) return pair_neighbours(from, pixels * channels, to);
+  if (channels == 1) return pair_rows(from, nullptr, pixels, to);
+  for (std::int64_t pixel = 0; pixel < pixels; ++pixel)
+    pair_neighbours(from + pixel * channels, channels, to + pixel * steps_of(channels));
+#else
+  copy_steps(from, pixels * channels, to);
+#endif
+}
+
+// Images [h, w, terms], of which pixels have `channels` steps or, in pairs of images, floats; read
+// through a rim of zeros. Without a rim they are read where they lie.
 struct Maps {
   const float* data;
-  std::int64_t h, w, channels;
+  std::int64_t h, w, channels, terms;
   std::int64_t top, left, bottom, right;
 
-  ENGINE_INLINE bool rimless() const { return (top | left | bottom | right) == 0; }
+  ENGINE_INLINE bool in_place() const { return !kPairs && (top | left | bottom | right) == 0; }
   ENGINE_INLINE std::int64_t pitch() const { return (left + w + right) * channels; }
   ENGINE_INLINE std::int64_t padded_floats() const { return (top + h + bottom) * pitch(); }
   // Floats of a buffer for `images` of them.
   ENGINE_INLINE std::int64_t buffer_floats(std::int64_t images) const {
-    return rimless() ? 0 : round_up_16(images * padded_floats());
+    return in_place() ? 0 : round_up_16(images * padded_floats());
   }
 
   // To be called once per buffer: the rims stay zero ever after.
@@ -33,17 +47,41 @@ struct Maps {
     __builtin_memset(buffer, 0, static_cast<unsigned long>(buffer_floats(images)) * sizeof(float));
   }
 
-  // Images [first, first + count), padded_floats() apart; copied into `buffer` when there is a rim.
+  // The first pixel of image `image` of the buffer.
+  ENGINE_INLINE float* start(float* buffer, std::int64_t image) const {
+    return buffer + image * padded_floats() + top * pitch() + left * channels;
+  }
+
+  // Images [first, first + count), padded_floats() apart; in `buffer` unless they are in place.
   const float* padded(std::int64_t first, std::int64_t count, float* buffer) const {
-    const float* from = data + first * h * w * channels;
-    if (rimless()) return from;
-    const unsigned long row_bytes = static_cast<unsigned long>(w * channels) * sizeof(float);
+    const float* from = data + first * h * w * terms;
+    if (in_place()) return from;
     for (std::int64_t image = 0; image < count; ++image) {
-      float* to = buffer + image * padded_floats() + top * pitch() + left * channels;
-      for (std::int64_t y = 0; y < h; ++y, from += w * channels)
-        __builtin_memcpy(to + y * pitch(), from, row_bytes);
+      float* to = start(buffer, image);
+      for (std::int64_t y = 0; y < h; ++y, from += w * terms)
+        copy_pixels(from, w, terms, to + y * pitch());
     }
     return buffer;
+  }
+
+  // Steps of neighbouring images, [first, first + count) of them, of `images` images; where those
+  // are odd, the last one is alone.
+  const float* padded_images(std::int64_t first, std::int64_t count,
+                             [[maybe_unused]] std::int64_t images, float* buffer) const {
+#if defined(ENGINE_BF16_PAIRS)
+    for (std::int64_t pair = 0; pair < count; ++pair) {
+      const std::int64_t image = 2 * (first + pair);
+      const float* from = data + image * h * w * terms;
+      const float* second = image + 1 < images ? from + h * w * terms : nullptr;
+      float* to = start(buffer, pair);
+      for (std::int64_t y = 0; y < h; ++y)
+        pair_rows(from + y * w * terms, second == nullptr ? nullptr : second + y * w * terms,
+                  w * terms, to + y * pitch());
+    }
+    return buffer;
+#else
+    return padded(first, count, buffer);
+#endif
   }
 };
 

@@ -8,7 +8,8 @@
 // a pixel apart, which for many channels means that few of them fit into L1 together. Threads:
 // small dweight: each thread takes images and sums into a dweight of its own, added in thread order
 // at the end. Large dweight: each thread takes some panels of it and all images, nothing to add up.
-// The bound is the FMA rate.
+// The bound is the FMA rate. In bf16 (gemm_tiles.h) a step is of the same pixel in two neighbouring
+// images, and what is called an image below is two of them.
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/conv2d/conv2d_cpu.h"
 #include "engine/ops/conv2d/conv2d_maps.h"
@@ -27,6 +28,7 @@ constexpr std::int64_t kTileFloats =
 
 struct Plan {
   Maps maps;
+  std::int64_t images;
   std::int64_t places, group, block;  // of one image; images and places worked on together
   std::int64_t weight_floats,
       private_floats;  // dweight; dweight and dbias of one thread, rounded up
@@ -37,9 +39,10 @@ struct Plan {
 
 Plan make_plan(const ConvSizes& s, const float* x, int threads) {
   Plan p{};
-  p.maps = {x, s.in_h, s.in_w, s.in, s.padding, s.padding, s.padding, s.padding};
+  p.maps = {x, s.in_h, s.in_w, s.in, s.in, s.padding, s.padding, s.padding, s.padding};
+  p.images = steps_of(s.n);
   p.places = s.out_h * s.out_w;
-  p.group = group_images(p.places, s.n);
+  p.group = group_images(p.places, p.images);
   p.block = smaller(larger(64, smaller(kPlaceBlock, kBlockFloats / s.out)), p.group * p.places);
   p.weight_floats = s.kernel_h * s.kernel_w * s.in * s.out;
   p.private_floats = round_up_16(p.weight_floats) + round_up_16(s.out);
@@ -58,6 +61,48 @@ struct Target {
   bool add;
 };
 
+// A block of places: their images, padded; dy; and where in the images the places lie.
+struct Block {
+  const float *padded, *dy;
+  const std::int64_t* table;
+  std::int64_t places;
+  float* buffer;
+  std::int64_t first;  // place, counted over all images; dy is that of image 0
+};
+
+#if defined(ENGINE_BF16_PAIRS)
+// Panels of dy, rounded, for the block's places of two images each; and the sums of what is not
+// rounded.
+const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first, std::int64_t last,
+                     const Target& target) {
+  const std::int64_t places = s.out_h * s.out_w, whole = places * s.out;
+  for (std::int64_t panel = first; panel < last; ++panel) {
+    const std::int64_t column = panel * kPanel, columns = smaller(s.out - column, kPanel),
+                       width = panel_width(s.out, panel);
+    float* packed = block.buffer + column * block.places;
+    Floats sums[4] = {zero(), zero(), zero(), zero()};  // of both vectors of both images
+    std::int64_t image = 2 * (block.first / places), place = block.first % places;
+    for (std::int64_t i = 0; i < block.places; ++i, packed += width) {
+      const float* row = block.dy + image * whole + place * s.out + column;
+      for (std::int64_t v = 0; v * kWidth < width; ++v) {
+        const std::int64_t left = smaller(columns - v * kWidth, kWidth);
+        const Floats one = load_partial(row + v * kWidth, left),
+                     two = image + 1 < s.n ? load_partial(row + whole + v * kWidth, left) : zero();
+        sums[2 * v] += one, sums[2 * v + 1] += two;
+        store(packed + v * kWidth, paired(one, two));
+      }
+      if (++place == places) place = 0, image += 2;
+    }
+    for (std::int64_t v = 0; target.dbias != nullptr && v * kWidth < columns; ++v) {
+      const std::int64_t left = smaller(columns - v * kWidth, kWidth);
+      float* to = target.dbias + column + v * kWidth;
+      const Floats sum = sums[2 * v] + sums[2 * v + 1];
+      store_partial(to, target.add ? load_partial(to, left) + sum : sum, left);
+    }
+  }
+  return block.buffer;
+}
+#else
 // Sums of a panel over the places of a block, into dbias.
 void sum_panel(const float* panel, std::int64_t width, std::int64_t places, std::int64_t columns,
                float* dbias, bool add) {
@@ -75,30 +120,24 @@ void sum_panel(const float* panel, std::int64_t width, std::int64_t places, std:
   }
 }
 
-// A block of places: their images, padded; dy; and where in the images the places lie.
-struct Block {
-  const float *padded, *dy;
-  const std::int64_t* table;
-  std::int64_t places;
-  float* buffer;
-};
-
 // Packs panels [first, last) of dy and adds their sums to dbias. A single whole panel is used where
 // it lies.
 const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first, std::int64_t last,
                      const Target& target) {
   const bool in_place = s.out == kPanel;
+  const float* dy = block.dy + block.first * s.out;
   for (std::int64_t panel = first; panel < last; ++panel) {
     const std::int64_t column = panel * kPanel, columns = smaller(s.out - column, kPanel);
     float* packed = block.buffer + column * block.places;
-    if (!in_place) pack_rows(block.dy + column, s.out, block.places, columns, packed);
+    if (!in_place) pack_rows(dy + column, s.out, block.places, columns, packed);
     if (target.dbias != nullptr) {
-      sum_panel(in_place ? block.dy : packed, panel_width(s.out, panel), block.places, columns,
+      sum_panel(in_place ? dy : packed, panel_width(s.out, panel), block.places, columns,
                 target.dbias + column, target.add);
     }
   }
-  return in_place ? block.dy : block.buffer;
+  return in_place ? dy : block.buffer;
 }
+#endif
 
 // Tiles [first, last) of kernel row `row`: their neighbours at every place, each tile's side by
 // side.
@@ -159,12 +198,15 @@ void run_images(const ConvSizes& s, const Plan& p, const float* dy, const std::i
   p.maps.clear(buffer, p.group);
   for (std::int64_t image = share.first_image; image < share.last_image; image += p.group) {
     const std::int64_t images = smaller(p.group, share.last_image - image);
-    const float* padded = p.maps.padded(image, images, buffer);
+    const float* padded = p.maps.padded_images(image, images, s.n, buffer);
     const EvenCut blocks(images * p.places, p.block);
     for (std::int64_t b = 0; b < blocks.pieces; ++b) {
-      const Block block{padded, dy + (image * p.places + blocks.start(b)) * s.out,
-                        table + blocks.start(b), blocks.size(b),
-                        buffer + p.maps.buffer_floats(p.group)};
+      const Block block{padded,
+                        dy,
+                        table + blocks.start(b),
+                        blocks.size(b),
+                        buffer + p.maps.buffer_floats(p.group),
+                        image * p.places + blocks.start(b)};
       run_block(s, p, block, share.first_panel, share.last_panel, target);
       target.add = true;
     }
@@ -230,21 +272,21 @@ void run(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& pool, f
   if (!p.by_images) {
     pool.run(panels, [&](std::int64_t first, std::int64_t last, int thread) {
       run_images(s, p, dy, table,
-                 {0, s.n, first, last, buffers + thread * p.buffer_floats, result});
+                 {0, p.images, first, last, buffers + thread * p.buffer_floats, result});
     });
     return;
   }
   float* privates = buffers + threads * p.buffer_floats;
   const std::int64_t bias_offset = round_up_16(p.weight_floats);
-  pool.run(s.n, [&](std::int64_t first, std::int64_t last, int thread) {
+  pool.run(p.images, [&](std::int64_t first, std::int64_t last, int thread) {
     float* own = privates + (thread - 1) * p.private_floats;
     const Target target =
         first == 0 ? result : Target{own, dbias == nullptr ? nullptr : own + bias_offset, false};
     run_images(s, p, dy, table,
                {first, last, 0, panels, buffers + thread * p.buffer_floats, target});
   });
-  if (threads == 1 || s.n == 1) return;
-  const Privates all{privates, p.private_floats, s.n, threads};
+  if (threads == 1 || p.images == 1) return;
+  const Privates all{privates, p.private_floats, p.images, threads};
   pool.run(p.weight_floats, [&](std::int64_t first, std::int64_t last, int) {
     add_private(all, 0, dweight, first, last);
   });

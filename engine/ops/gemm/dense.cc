@@ -52,8 +52,13 @@ Sizes check_operands(const char* kernel, const Named& input, const Named& output
 void check_scratch(const char* kernel, const KernelContext& context, const Sizes& s, DType dtype) {
   check_context(kernel, context);
   const int threads = on_cuda(context) ? 0 : context.threads->threads();
-  check_context(kernel, context,
-                dense_scratch_bytes(s.n, s.in, s.out, dtype, threads, context.device.kind));
+  check_context(
+      kernel, context,
+      dense_scratch_bytes(s.n, s.in, s.out, dtype, threads, context.device.kind, context.products));
+}
+
+const GemmTable& gemm_table_for(Products products) {
+  return in_bf16(products) ? bf16_table_of_gemm_table() : isa_table_of_gemm_table();
 }
 
 float* scratch_floats(const KernelContext& context) {
@@ -89,12 +94,12 @@ void add_columns_f64(KernelContext& context, const Sizes& s, const DenseBackward
 }  // namespace
 
 std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype,
-                                int threads, Device::Kind device) {
+                                int threads, Device::Kind device, Products products) {
   return dispatch_device(
       device,
       [&]() -> std::size_t {
         if (dtype != DType::kF32) return 0;
-        const GemmTable& gemm = isa_table_of_gemm_table();
+        const GemmTable& gemm = gemm_table_for(products);
         const std::int64_t floats = std::max({gemm.rows_scratch(n, out, in, threads),
                                               gemm.rows_scratch(n, in, out, threads),
                                               gemm.outer_scratch(out, in, n, threads)});
@@ -127,7 +132,7 @@ void dense_forward(KernelContext& context, const DenseForward& o) {
                             .add = false,
                             .bias = o.bias.as<float>(),
                             .relu = o.relu};
-        isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
+        gemm_table_for(context.products).rows(gemm, *context.threads, scratch_floats(context));
       },
       [&] { cuda::dense_forward(context, o); });
 }
@@ -159,7 +164,7 @@ void dense_backward_data(KernelContext& context, const DenseBackwardData& o) {
                             .add = add,
                             .bias = nullptr,
                             .relu = false};
-        isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
+        gemm_table_for(context.products).rows(gemm, *context.threads, scratch_floats(context));
       },
       [&] { cuda::dense_backward_data(context, o); });
 }
@@ -194,7 +199,7 @@ void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& 
                              .c_stride = s.in,
                              .add = add,
                              .a_sums = o.dbias.as<float>()};
-        isa_table_of_gemm_table().outer(gemm, *context.threads, scratch_floats(context));
+        gemm_table_for(context.products).outer(gemm, *context.threads, scratch_floats(context));
       },
       [&] { cuda::dense_backward_weights(context, o); });
 }

@@ -7,9 +7,11 @@
 
 namespace engine::ops {
 
-// Scratch for any of the calls below with up to `n` rows.
+// Scratch for any of the calls below with up to `n` rows. `products`: on the CPU, those of the
+// context.
 std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype,
-                                int threads, Device::Kind device = Device::Kind::kCpu);
+                                int threads, Device::Kind device = Device::Kind::kCpu,
+                                Products products = Products::kF32);
 
 struct DenseForward {
   TensorView x, weight;

@@ -4,7 +4,8 @@
 // columns x chunk) stays in L1 while all row tiles of a block run over it; a block of 192 rows x
 // chunk of A stays in L2. A small m makes one block: then a panel is packed just before its only
 // use and never leaves L1. Otherwise all of B is packed first, once. The bound is the FMA rate:
-// packing moves m * k + k * n elements against 2 * m * n * k operations.
+// packing moves m * k + k * n elements against 2 * m * n * k operations. In bf16 (gemm_tiles.h) the
+// rows of A, which tiles read in place, are rounded and paired first.
 #include "engine/ops/gemm/gemm_cpu.h"
 
 #include "engine/ops/gemm/gemm_tiles.h"
@@ -21,12 +22,13 @@ struct Range {
 
 void pack_b(const GemmRows& g, std::int64_t panel, std::int64_t first_step, std::int64_t steps,
             float* to) {
-  const std::int64_t column = panel * kPanel, columns = smaller(g.n - column, kPanel);
+  const std::int64_t column = panel * kPanel, columns = smaller(g.n - column, kPanel),
+                     first = first_step * kTerms, terms = smaller(steps * kTerms, g.k - first);
   if (g.b_transposed) {
-    pack_columns(g.b + column * g.b_stride + first_step, g.b_stride, steps, columns,
+    pack_columns(g.b + column * g.b_stride + first, g.b_stride, terms, columns,
                  panel_width(g.n, panel), to);
   } else {
-    pack_rows(g.b + first_step * g.b_stride + column, g.b_stride, steps, columns, to);
+    pack_rows(g.b + first * g.b_stride + column, g.b_stride, terms, columns, to);
   }
 }
 
@@ -40,7 +42,7 @@ void run_panel(const GemmRows& g, Range rows, std::int64_t panel, std::int64_t f
   out.columns = smaller(g.n - column, kPanel);
   out.add = g.add || first_step > 0;
   out.bias = out.add || g.bias == nullptr ? nullptr : g.bias + column;
-  out.relu = g.relu && first_step + steps == g.k;
+  out.relu = g.relu && first_step + steps == steps_of(g.k);
   const EvenCut tiles(rows.last - rows.first, kMaxPointerRows);
   for (std::int64_t t = 0; t < tiles.pieces; ++t) {
     const std::int64_t row = rows.first + tiles.start(t);
@@ -54,7 +56,7 @@ void run_panel(const GemmRows& g, Range rows, std::int64_t panel, std::int64_t f
 // into `buffer` as they come.
 void run_block(const GemmRows& g, Range rows, Range panels, const float* packed, float* buffer) {
   if (rows.first == rows.last) return;
-  const EvenCut chunks(g.k, kStepsInCache);
+  const EvenCut chunks(steps_of(g.k), kStepsInCache);
   const EvenCut blocks(rows.last - rows.first, kRowBlock);
   for (std::int64_t block = 0; block < blocks.pieces; ++block) {
     const Range block_rows{rows.first + blocks.start(block), rows.first + blocks.start(block + 1)};
@@ -62,7 +64,8 @@ void run_block(const GemmRows& g, Range rows, Range panels, const float* packed,
       for (std::int64_t panel = panels.first; panel < panels.last; ++panel) {
         const float* b = buffer;
         if (packed != nullptr) {
-          b = packed + panel * kPanel * g.k + chunks.start(chunk) * panel_width(g.n, panel);
+          b = packed + panel * kPanel * steps_of(g.k) +
+              chunks.start(chunk) * panel_width(g.n, panel);
         } else {
           pack_b(g, panel, chunks.start(chunk), chunks.size(chunk), buffer);
         }
@@ -72,13 +75,28 @@ void run_block(const GemmRows& g, Range rows, Range panels, const float* packed,
   }
 }
 
-std::int64_t rows_scratch(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
-  const std::int64_t buffers = threads * kChunkFloats;
-  return m <= kRowBlock ? buffers : larger(buffers, panel_count(n) * kPanel * k);
+std::int64_t packed_a_floats(std::int64_t m, std::int64_t steps) {
+  return (m * steps + 15) / 16 * 16;
 }
 
-void rows(const GemmRows& g, ThreadPool& threads, float* scratch) {
-  const std::int64_t panels = panel_count(g.n);
+std::int64_t rows_scratch(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
+  const std::int64_t buffers = threads * kChunkFloats, steps = steps_of(k);
+  return (kPairs ? packed_a_floats(m, steps) : 0) +
+         (m <= kRowBlock ? buffers : larger(buffers, panel_count(n) * kPanel * steps));
+}
+
+void rows(const GemmRows& given, ThreadPool& threads, float* scratch) {
+  GemmRows g = given;
+  const std::int64_t panels = panel_count(g.n), steps = steps_of(g.k);
+  if constexpr (kPairs) {
+    float* a = scratch;
+    scratch += packed_a_floats(g.m, steps);
+    threads.run(g.m, [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t row = first; row < last; ++row)
+        copy_steps(given.a + row * given.a_stride, given.k, a + row * steps);
+    });
+    g.a = a, g.a_stride = steps;
+  }
   if (g.m <= kRowBlock && panels >= threads.threads()) {
     threads.run(panels, [&](std::int64_t first, std::int64_t last, int thread) {
       run_block(g, {0, g.m}, {first, last}, nullptr, scratch + thread * kChunkFloats);
@@ -90,7 +108,7 @@ void rows(const GemmRows& g, ThreadPool& threads, float* scratch) {
   } else {
     threads.run(panels, [&](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t panel = first; panel < last; ++panel)
-        pack_b(g, panel, 0, g.k, scratch + panel * kPanel * g.k);
+        pack_b(g, panel, 0, steps, scratch + panel * kPanel * steps);
     });
     threads.run(g.m, [&](std::int64_t first, std::int64_t last, int) {
       run_block(g, {first, last}, {0, panels}, scratch, nullptr);
@@ -98,7 +116,8 @@ void rows(const GemmRows& g, ThreadPool& threads, float* scratch) {
   }
 }
 
-// Columns of one tile, as [k][columns of the tile], and their sums, which cost nothing beside that.
+// Columns of one tile, as [steps][columns of the tile], and their sums, which cost nothing beside
+// that.
 template <int kVectors>
 void pack_tile(const GemmOuter& g, std::int64_t column, std::int64_t width, float* to) {
   const float* from = g.a + column;
@@ -108,15 +127,21 @@ void pack_tile(const GemmOuter& g, std::int64_t column, std::int64_t width, floa
     sums[v] = g.add && g.a_sums != nullptr ? load_partial(g.a_sums + column + v * kWidth, left(v))
                                            : zero();
   // The last steps must not touch what is behind the tile, which may be another thread's.
-  const std::int64_t free_steps = larger(0, g.k - kWidth);
-  for (std::int64_t k = 0; k < g.k; ++k, from += g.a_stride, to += width)
+  const std::int64_t steps = steps_of(g.k), free_steps = larger(0, steps - kWidth);
+  for (std::int64_t step = 0; step < steps; ++step, from += kTerms * g.a_stride, to += width)
     for (int v = 0; v < kVectors; ++v) {
       const Floats values = load_partial(from + v * kWidth, left(v));
       sums[v] += values;
-      if (k < free_steps) {
-        store(to + v * kWidth, values);
+      Floats second = zero();
+      if (kPairs && step * kTerms + 1 < g.k) {
+        second = load_partial(from + g.a_stride + v * kWidth, left(v));
+        sums[v] += second;
+      }
+      const Floats packed = step_of_rows(values, second);
+      if (step < free_steps) {
+        store(to + v * kWidth, packed);
       } else {
-        store_partial(to + v * kWidth, values, left(v));
+        store_partial(to + v * kWidth, packed, left(v));
       }
     }
   for (int v = 0; v < kVectors && g.a_sums != nullptr; ++v)
@@ -129,39 +154,38 @@ void pack_a(const GemmOuter& g, const EvenCut& tiles, std::int64_t first, std::i
   static_assert(kMaxStridedRows <= 2 * kWidth);
   for (std::int64_t t = first; t < last; ++t)
     (tiles.size(t) > kWidth ? pack_tile<2> : pack_tile<1>)(g, tiles.start(t), tiles.size(t),
-                                                           packed + tiles.start(t) * g.k);
+                                                           packed + tiles.start(t) * steps_of(g.k));
 }
 
 void run_outer(const GemmOuter& g, const EvenCut& tiles, Range tile_range, Range panels,
                const float* packed, float* buffer) {
-  const EvenCut chunks(g.k, kStepsInCache);
+  const EvenCut chunks(steps_of(g.k), kStepsInCache);
   for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
-    const std::int64_t first_step = chunks.start(chunk), steps = chunks.size(chunk);
+    const std::int64_t first_step = chunks.start(chunk), steps = chunks.size(chunk),
+                       first = first_step * kTerms, terms = smaller(steps * kTerms, g.k - first);
     for (std::int64_t panel = panels.first; panel < panels.last; ++panel) {
       const std::int64_t column = panel * kPanel;
       TileOutput out{nullptr, smaller(g.n - column, kPanel), g.add || chunk > 0, nullptr, false};
-      pack_rows(g.b + first_step * g.b_stride + column, g.b_stride, steps, out.columns, buffer);
+      pack_rows(g.b + first * g.b_stride + column, g.b_stride, terms, out.columns, buffer);
       for (std::int64_t t = tile_range.first; t < tile_range.last; ++t) {
         const std::int64_t width = tiles.size(t);
         out.c = g.c + tiles.start(t) * g.c_stride + column;
-        const AdjacentRows tile{packed + tiles.start(t) * g.k + first_step * width, nullptr, width,
-                                steps, g.c_stride};
+        const AdjacentRows tile{packed + tiles.start(t) * steps_of(g.k) + first_step * width,
+                                nullptr, width, steps, g.c_stride};
         adjacent_tile_for<false>(width, out.columns)(tile, buffer, out);
       }
     }
   }
 }
 
-std::int64_t packed_a_floats(std::int64_t m, std::int64_t k) { return (m * k + 15) / 16 * 16; }
-
 std::int64_t outer_scratch(std::int64_t m, std::int64_t, std::int64_t k, int threads) {
-  return packed_a_floats(m, k) + threads * kChunkFloats;
+  return packed_a_floats(m, steps_of(k)) + threads * kChunkFloats;
 }
 
 void outer(const GemmOuter& g, ThreadPool& threads, float* scratch) {
   const EvenCut tiles(g.m, kMaxStridedRows);
   const std::int64_t panels = panel_count(g.n);
-  float* buffers = scratch + packed_a_floats(g.m, g.k);
+  float* buffers = scratch + packed_a_floats(g.m, steps_of(g.k));
   threads.run(tiles.pieces, [&](std::int64_t first, std::int64_t last, int) {
     pack_a(g, tiles, first, last, scratch);
   });

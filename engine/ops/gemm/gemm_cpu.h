@@ -1,10 +1,10 @@
-// Matrix products in float32 on the CPU, row-major, for the dense layer.
+// Matrix products of float32 on the CPU, row-major, for the dense layer.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/core/thread_pool.h"
-#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/bf16_dispatch.h"
 
 namespace engine::ops {
 
@@ -50,5 +50,8 @@ struct GemmTable {
 };
 
 ENGINE_ISA_TABLE(GemmTable, gemm_table)
+
+// Operands are rounded to bf16; c, bias and a_sums, which are those of the floats, are not.
+ENGINE_BF16_TABLE(GemmTable, gemm_table)
 
 }  // namespace engine::ops

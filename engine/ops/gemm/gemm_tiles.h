@@ -14,6 +14,9 @@
 #pragma once
 
 #include "engine/ops/common/simd.h"
+#if defined(ENGINE_BF16_PAIRS)
+#include "engine/ops/common/bf16_pairs.h"
+#endif
 
 #if defined(__clang__)
 #define ENGINE_UNROLL _Pragma("clang loop unroll(full)")
@@ -29,6 +32,42 @@ inline constexpr int kMaxStridedRows = kVectorBytes == 64 ? 14 : 6;
 // Summed steps per pass: a panel of so many fills 24 KB (AVX-512: 32 KB, in L1 caches of 48 KB) of
 // L1.
 inline constexpr std::int64_t kStepsInCache = kVectorBytes == 64 ? 256 : 384;
+
+// What a step of a tile adds to its sums. Where ENGINE_BF16_PAIRS is set, a float of A or B is a
+// pair of bf16, two neighbouring terms of the sum (common/bf16_dispatch.h), and both products are
+// added. What packs rounds and pairs its floats, and what a tile reads in place has been rounded
+// and paired before; everything between only moves these bits. Sums, c and bias are floats.
+#if defined(ENGINE_BF16_PAIRS)
+inline constexpr bool kPairs = true;
+ENGINE_INLINE Floats add_products(Floats sum, Floats a, Floats b) {
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+}
+#else
+inline constexpr bool kPairs = false;
+ENGINE_INLINE Floats add_products(Floats sum, Floats a, Floats b) { return sum + a * b; }
+#endif
+
+// Terms of a step, and the steps that `terms` take.
+inline constexpr std::int64_t kTerms = kPairs ? 2 : 1;
+ENGINE_INLINE std::int64_t steps_of(std::int64_t terms) { return (terms + kTerms - 1) / kTerms; }
+
+// A step of neighbouring rows; of one row alone where there is no second.
+ENGINE_INLINE Floats step_of_rows([[maybe_unused]] Floats first, [[maybe_unused]] Floats second) {
+#if defined(ENGINE_BF16_PAIRS)
+  return paired(first, second);
+#else
+  return first;
+#endif
+}
+
+// Steps of `count` neighbours, as tiles read them in place.
+ENGINE_INLINE void copy_steps(const float* from, std::int64_t count, float* to) {
+#if defined(ENGINE_BF16_PAIRS)
+  pair_neighbours(from, count, to);
+#else
+  __builtin_memcpy(to, from, static_cast<unsigned long>(count) * sizeof(float));
+#endif
+}
 
 // What happens to a tile's sums besides being stored: c or bias is added, and they pass through
 // relu.
@@ -107,7 +146,7 @@ void pointer_tile(const PointerRows& rows, const float* b, const TileOutput& out
     for (int i = 0; i < kRows; ++i) {
       const Floats element = broadcast(a[i][place]);
       ENGINE_UNROLL
-      for (int v = 0; v < kVectors; ++v) sum[i][v] += element * column[v];
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = add_products(sum[i][v], element, column[v]);
     }
     b += kStored * kWidth;
   }
@@ -130,7 +169,7 @@ void adjacent_tile(const AdjacentRows& rows, const float* b, const TileOutput& o
     for (int i = 0; i < kRows; ++i) {
       const Floats element = broadcast(a[i]);
       ENGINE_UNROLL
-      for (int v = 0; v < kVectors; ++v) sum[i][v] += element * column[v];
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = add_products(sum[i][v], element, column[v]);
     }
     b += kVectors * kWidth;
     if constexpr (!kTable) a += rows.stride;
@@ -190,34 +229,39 @@ ENGINE_INLINE std::int64_t panel_width(std::int64_t columns, std::int64_t panel)
 inline constexpr std::int64_t kRowsAhead = 12;
 
 template <int kVectors>
-ENGINE_INLINE void pack_rows_of(const float* b, std::int64_t stride, std::int64_t steps,
+ENGINE_INLINE void pack_rows_of(const float* b, std::int64_t stride, std::int64_t terms,
                                 std::int64_t columns, float* panel) {
   const bool whole = columns == kVectors * kWidth;
-  for (std::int64_t k = 0; k < steps; ++k) {
-    __builtin_prefetch(b + smaller(kRowsAhead, steps - 1 - k) * stride);
+  for (std::int64_t k = 0; k < terms; k += kTerms) {
+    ENGINE_UNROLL
+    for (int i = 0; i < kTerms; ++i)
+      __builtin_prefetch(b + smaller(kRowsAhead + i, terms - 1 - k) * stride);
+    const bool pair = kPairs && k + 1 < terms;
     ENGINE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t left = smaller(larger(columns - v * kWidth, 0), kWidth);
-      store(panel + v * kWidth, whole ? load(b + v * kWidth) : load_partial(b + v * kWidth, left));
+      const auto row = [=](const float* p) { return whole ? load(p) : load_partial(p, left); };
+      store(panel + v * kWidth,
+            step_of_rows(row(b + v * kWidth), pair ? row(b + stride + v * kWidth) : zero()));
     }
-    panel += kVectors * kWidth, b += stride;
+    panel += kVectors * kWidth, b += kTerms * stride;
   }
 }
 
-// Packs `steps` rows of `columns` floats, `stride` apart, into a panel.
-ENGINE_INLINE void pack_rows(const float* b, std::int64_t stride, std::int64_t steps,
+// Packs `terms` rows of `columns` floats, `stride` apart, into a panel of steps_of(terms).
+ENGINE_INLINE void pack_rows(const float* b, std::int64_t stride, std::int64_t terms,
                              std::int64_t columns, float* panel) {
   if (columns > kWidth) {
-    pack_rows_of<2>(b, stride, steps, columns, panel);
+    pack_rows_of<2>(b, stride, terms, columns, panel);
   } else {
-    pack_rows_of<1>(b, stride, steps, columns, panel);
+    pack_rows_of<1>(b, stride, terms, columns, panel);
   }
 }
 
-// The same from columns that lie contiguous: column j at step k is b[j * stride + k]. `width` is
+// From columns of steps that lie contiguous: column j at step k is b[j * stride + k]. `width` is
 // the panel's.
-inline void pack_columns(const float* b, std::int64_t stride, std::int64_t steps,
-                         std::int64_t columns, std::int64_t width, float* panel) {
+inline void pack_steps(const float* b, std::int64_t stride, std::int64_t steps,
+                       std::int64_t columns, std::int64_t width, float* panel) {
   for (std::int64_t j = 0; j < width; j += kWidth) {
     const float* from = b + j * stride;
     float* to = panel + j;
@@ -232,6 +276,20 @@ inline void pack_columns(const float* b, std::int64_t stride, std::int64_t steps
     }
     for (; k < steps; ++k, ++from, to += width)
       for (int i = 0; i < kWidth; ++i) to[i] = j + i < columns ? from[i * stride] : 0.f;
+  }
+}
+
+// The same as pack_rows from columns that lie contiguous: term k of column j is b[j * stride + k].
+inline void pack_columns(const float* b, std::int64_t stride, std::int64_t terms,
+                         std::int64_t columns, std::int64_t width, float* panel) {
+  if constexpr (!kPairs) return pack_steps(b, stride, terms, columns, width, panel);
+  constexpr std::int64_t kBlock = 64;  // steps that are rounded together: 8 KB, which stay in L1
+  alignas(64) float block[kPanel * kBlock];
+  for (std::int64_t first = 0; first < terms; first += kTerms * kBlock) {
+    const std::int64_t count = smaller(terms - first, kTerms * kBlock);
+    for (std::int64_t j = 0; j < columns; ++j)
+      copy_steps(b + j * stride + first, count, block + j * kBlock);
+    pack_steps(block, kBlock, steps_of(count), columns, width, panel + first / kTerms * width);
   }
 }
 

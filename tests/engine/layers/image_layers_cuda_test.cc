@@ -154,7 +154,8 @@ std::vector<std::vector<double>> expected_results(const Layer& layer, std::span<
         return view;
       });
   if (counts) t.buffers.push_back({&counter, DType::kI64, {}, {}});
-  Context host(1, layer.scratch_bytes(items, batch, DType::kF64, 1, Device::Kind::kCpu));
+  Context host(
+      1, layer.scratch_bytes(items, batch, DType::kF64, 1, Device::Kind::kCpu, Products::kF32));
   const Arena saved(layer.saved_bytes(items, batch, DType::kF64) + 1);
   LayerRun run = make_run(host.context, t, o, {saved.data(), saved.bytes()});
   run.epoch = kEpoch;
@@ -194,7 +195,8 @@ void compare(const Layer& layer, const std::vector<Shape>& items, std::int64_t b
       });
   const DeviceOperand<std::int64_t> counter({}, {6}), ids({5}, kIds), epoch({1}, {kEpoch});
   if (counts) t.buffers.push_back(counter.view());
-  DeviceContext c(layer.scratch_bytes(items, batch, DTypeOf<T>::value, 1, Device::Kind::kCuda));
+  DeviceContext c(
+      layer.scratch_bytes(items, batch, DTypeOf<T>::value, 1, Device::Kind::kCuda, Products::kF32));
   c.context.epoch = reinterpret_cast<const std::uint64_t*>(epoch.view().data);
   const Arena saved(layer.saved_bytes(items, batch, DTypeOf<T>::value) + 1, kDevice);
   LayerRun run = make_run(c.context, t, o, {saved.data(), saved.bytes()});

@@ -151,10 +151,11 @@ class TextLayersCuda : public CudaTest {
  protected:
   static void compare(const LayerPtr& layer, std::vector<Shape> items, bool dropout = false) {
     SCOPED_TRACE(std::string(layer->kind()) + " " + items[0].to_string());
-    Context host(2, layer->scratch_bytes(items, kBatch, DType::kF64, 2, Device::Kind::kCpu));
+    Context host(
+        2, layer->scratch_bytes(items, kBatch, DType::kF64, 2, Device::Kind::kCpu, Products::kF32));
     const Outcome expected = run(*layer, items, DType::kF64, host.context);
-    DeviceContext device(
-        layer->scratch_bytes(items, kBatch, DTypeOf<T>::value, 1, Device::Kind::kCuda));
+    DeviceContext device(layer->scratch_bytes(items, kBatch, DTypeOf<T>::value, 1,
+                                              Device::Kind::kCuda, Products::kF32));
     const Arena epoch(sizeof(std::uint64_t), kDevice);  // 0
     if (dropout) device.context.epoch = reinterpret_cast<const std::uint64_t*>(epoch.data());
     const Outcome found = run(*layer, items, DTypeOf<T>::value, device.context);

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "engine/ops/common/bf16_dispatch.h"
 #include "tests/support/test_support.h"
 #include "tools/bench/kernels/kernel_bench.h"
 #include "tools/report/exit_codes.h"
@@ -50,6 +51,16 @@ TEST(BenchKernels, EveryOperatorAgreesWithFloat64) {
     EXPECT_LE(bench.error(test), 2e-6) << test.op << " " << test.shape;
   }
   EXPECT_GE(seen.size(), 37u);
+}
+
+TEST(BenchKernels, ProductsInBf16OnTheCpu) {
+  if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
+    GTEST_SKIP() << missing;
+  KernelBench bench({.amp = "bf16", .threads = 2, .seconds = 0.001});
+  for (const KernelCase& test : kernel_cases({.images = 2, .texts = 1})) {
+    if (!small(test) || (!test.op.starts_with("dense") && !test.op.starts_with("conv2d"))) continue;
+    EXPECT_LE(bench.error(test), 3e-2) << test.op << " " << test.shape;
+  }
 }
 
 TEST(BenchKernels, OperatorsOnADevice) {
@@ -130,7 +141,7 @@ TEST(BenchKernels, FormatsAndErrors) {
       << with("md").out;
   EXPECT_NE(with("table").out.find("GB/s of copying"), std::string::npos);
   EXPECT_EQ(bench({"--op", "no_such"}).exit_code, kExitUsage);
-  EXPECT_EQ(bench({"--amp", "bf16"}).exit_code, kExitUsage);
+  EXPECT_EQ(bench({"--amp", "O2"}).exit_code, kExitUsage);
   EXPECT_EQ(bench({"--device", "tpu"}).exit_code, kExitUsage);
   EXPECT_EQ(bench({"--cuts"}).exit_code, kExitUsage);
   EXPECT_NE(bench({"--device", "cuda:77"}).err.find("cuda:77"), std::string::npos);
@@ -208,7 +219,7 @@ TEST(BenchKernels, ProductsWithEveryCutOnADevice) {
     GTEST_SKIP() << missing;
   KernelCase narrow = square_cases({8})[0];  // [8, 1024] times [8, 1024]: its depth can be split
   narrow.operands[0].shape = narrow.operands[1].shape = {8, 1024};
-  narrow.scratch_bytes = [](engine::DType, int, engine::Device::Kind) {
+  narrow.scratch_bytes = [](engine::DType, int, engine::Device::Kind, engine::Products) {
     return std::size_t{1} << 20;
   };
   KernelBench bench({.device = {engine::Device::Kind::kCuda, 0}, .seconds = 0.001});

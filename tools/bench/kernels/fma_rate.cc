@@ -1,12 +1,12 @@
 // Multiply-adds on the widest registers of the processor.
 #include <time.h>
 
-#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/bf16_dispatch.h"
 #include "tools/bench/kernels/kernel_bench.h"
 
 namespace tools {
 
-double fma_rate([[maybe_unused]] bool cpu_time) {
+double fma_rate([[maybe_unused]] bool cpu_time, [[maybe_unused]] engine::Products products) {
 #if ENGINE_X86_ISAS
   const auto now = [cpu_time] {
     timespec time{};
@@ -23,7 +23,18 @@ double fma_rate([[maybe_unused]] bool cpu_time) {
       ENGINE_CHAIN(r, "3") ENGINE_CHAIN(r, "4") ENGINE_CHAIN(r, "5") ENGINE_CHAIN(r, "6")      \
           ENGINE_CHAIN(r, "7") ENGINE_CHAIN(r, "8") ENGINE_CHAIN(r, "9") ENGINE_CHAIN(r, "10") \
               ENGINE_CHAIN(r, "11") "dec %%rcx\njnz 1b\nvzeroupper\n"
+#define ENGINE_PAIR_CHAIN(i) "vdpbf16ps %%zmm14,%%zmm15,%%zmm" i "\n"
   // Twelve independent chains.
+  if (engine::ops::in_bf16(products)) {
+    asm volatile("mov %0,%%rcx\n1: " ENGINE_PAIR_CHAIN("0") ENGINE_PAIR_CHAIN(
+                     "1") ENGINE_PAIR_CHAIN("2") ENGINE_PAIR_CHAIN("3") ENGINE_PAIR_CHAIN("4")
+                     ENGINE_PAIR_CHAIN("5") ENGINE_PAIR_CHAIN("6") ENGINE_PAIR_CHAIN("7")
+                         ENGINE_PAIR_CHAIN("8") ENGINE_PAIR_CHAIN("9") ENGINE_PAIR_CHAIN("10")
+                             ENGINE_PAIR_CHAIN("11") "dec %%rcx\njnz 1b\nvzeroupper\n" ::"r"(steps)
+                 : "rcx", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+                   "xmm9", "xmm10", "xmm11", "cc");
+    return static_cast<double>(steps) * 12 * 64 / (now() - start);
+  }
   if (isa == engine::ops::CpuIsa::kAvx512) {
     asm volatile(ENGINE_CHAINS("z")::"r"(steps)
                  : "rcx", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",

@@ -194,12 +194,15 @@ class KernelBench::Operands {
 
 KernelBench::KernelBench(const KernelBenchOptions& options)
     : options_(options), pool_(options.threads) {
-  if (!is_cuda(options.device)) return;
+  using engine::Products;
+  if (!is_cuda(options.device)) {
+    if (options.amp == "bf16") products_ = Products::kBF16;
+    return;
+  }
   engine::cuda::use_device(options.device.index);
   apply_warpgroup_switch();
   stream_ = std::make_unique<engine::cuda::Stream>();
   numbers_ = Arena(256, options.device);
-  using engine::Products;
   if (options.amp == "tf32") products_ = Products::kTf32;
   if (options.amp == "O1") products_ = Products::kF16;
   if (options.amp == "O2") stored_ = DType::kF16, products_ = Products::kF16;
@@ -215,6 +218,7 @@ KernelContext KernelBench::context(const Arena& scratch) {
   if (!is_cuda(options_.device)) {
     made.threads = &pool_;
     made.convolutions = options_.convolutions;
+    made.products = products_;
     return made;
   }
   made.stream = stream_->handle();
@@ -222,6 +226,12 @@ KernelContext KernelBench::context(const Arena& scratch) {
   made.epoch = reinterpret_cast<const std::uint64_t*>(numbers_.data());
   made.fault = reinterpret_cast<engine::DeviceFault*>(numbers_.data() + 64);
   return made;
+}
+
+std::size_t KernelBench::scratch_bytes(const KernelCase& test) const {
+  return test.scratch_bytes
+             ? test.scratch_bytes(stored_, options_.threads, options_.device.kind, products_)
+             : 0;
 }
 
 // The median of rounds of several calls each. On a CUDA device a round is one captured graph, as a
@@ -273,9 +283,7 @@ double KernelBench::time(const std::function<void()>& call) {
 
 double KernelBench::median_seconds(const KernelCase& test) {
   const Operands operands(test, options_.device, stored_, DType::kF32, stored_);
-  const Arena scratch(
-      test.scratch_bytes ? test.scratch_bytes(stored_, options_.threads, options_.device.kind) : 0,
-      options_.device);
+  const Arena scratch(scratch_bytes(test), options_.device);
   KernelContext c = context(scratch);
   operands.prepare(c);
   return time([&] { operands.call(c); });
@@ -286,10 +294,7 @@ std::vector<CutTime> KernelBench::cut_times(const KernelCase& test) {
   if constexpr (engine::cuda::kBuilt) {
     namespace kernels = engine::ops::cuda;
     const Operands operands(test, options_.device, stored_, DType::kF32, stored_);
-    const Arena scratch(test.scratch_bytes
-                            ? test.scratch_bytes(stored_, options_.threads, options_.device.kind)
-                            : 0,
-                        options_.device);
+    const Arena scratch(scratch_bytes(test), options_.device);
     KernelContext c = context(scratch);
     operands.prepare(c);
     const auto made = [&](const kernels::GemmCutWish& wish) {
@@ -326,9 +331,7 @@ std::vector<CutTime> KernelBench::cut_times(const KernelCase& test) {
 
 double KernelBench::error(const KernelCase& test) {
   const Operands operands(test, options_.device, stored_, DType::kF32, stored_);
-  const Arena scratch(
-      test.scratch_bytes ? test.scratch_bytes(stored_, options_.threads, options_.device.kind) : 0,
-      options_.device);
+  const Arena scratch(scratch_bytes(test), options_.device);
   KernelContext c = context(scratch);
   operands.prepare(c);
   operands.call(c);
@@ -336,7 +339,8 @@ double KernelBench::error(const KernelCase& test) {
 
   const Operands reference(test, kHost, DType::kF64, DType::kF64, stored_);
   const Arena wide(test.scratch_bytes
-                       ? test.scratch_bytes(DType::kF64, options_.threads, Device::Kind::kCpu)
+                       ? test.scratch_bytes(DType::kF64, options_.threads, Device::Kind::kCpu,
+                                            engine::Products::kF32)
                        : 0);
   KernelContext exact;
   exact.threads = &pool_;
@@ -375,7 +379,8 @@ Ceilings KernelBench::ceilings() {
   }
   std::vector<double> rates(static_cast<std::size_t>(options_.threads));
   pool_.run(options_.threads, [&](std::int64_t first, std::int64_t last, int) {
-    for (; first < last; ++first) rates[static_cast<std::size_t>(first)] = fma_rate(false);
+    for (; first < last; ++first)
+      rates[static_cast<std::size_t>(first)] = fma_rate(false, products_);
   });
   for (const double rate : rates) found.flops += rate;
   const std::int64_t each = std::int64_t{64} << 20;

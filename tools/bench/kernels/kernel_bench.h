@@ -16,7 +16,9 @@ namespace tools {
 
 struct KernelBenchOptions {
   engine::Device device{};
-  std::string amp = "off";  // off, tf32, O1, O2, bf16: what a CUDA device stores and multiplies in
+  // off, tf32, O1, O2, bf16: what a CUDA device stores and multiplies in. On the CPU: off, or bf16,
+  // for products of f32 that is rounded.
+  std::string amp = "off";
   engine::Convolutions convolutions = engine::Convolutions::kAuto;  // on the CPU
   int threads = 1;
   double seconds = 0.2;  // measuring time of a case
@@ -53,6 +55,7 @@ class KernelBench {
  private:
   class Operands;
   double time(const std::function<void()>& call);
+  std::size_t scratch_bytes(const KernelCase& test) const;
   engine::KernelContext context(const engine::Arena& scratch);
 
   const KernelBenchOptions options_;
@@ -82,8 +85,9 @@ std::string kernels_text(const BenchHeading& heading, const std::string& device,
                          const Ceilings& ceilings, const std::vector<KernelRow>& rows,
                          const std::string& format);
 
-// The rate of independent multiply-adds of float32 on the calling thread, flop/s: by its CPU time,
-// or by the clock. 0 where the processor is none that this is written for.
-double fma_rate(bool cpu_time);
+// The rate of independent multiply-adds on the calling thread, flop/s: by its CPU time, or by the
+// clock; of float32, or of bf16 with sums in float32. 0 where the processor is none that this is
+// written for.
+double fma_rate(bool cpu_time, engine::Products products = engine::Products::kF32);
 
 }  // namespace tools

@@ -53,7 +53,8 @@ struct KernelCase {
   std::vector<OperandSpec> operands;
   Call call;
   Call prepare = nullptr;  // once, before: what backward needs from forward
-  std::function<std::size_t(engine::DType dtype, int threads, engine::Device::Kind device)>
+  std::function<std::size_t(engine::DType dtype, int threads, engine::Device::Kind device,
+                            engine::Products products)>
       scratch_bytes = nullptr;
   Sampler sample = nullptr;  // instead of the whole result in float64, where that takes too long
 };

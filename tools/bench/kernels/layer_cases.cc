@@ -29,7 +29,8 @@ void add_batch_norm(std::vector<KernelCase>& cases, const char* model, const Sha
   const OperandSpec sums{{2, channels}, Storage::kSums};
   const OperandSpec deviation = vector(channels, Use::kIn, 0.5);
   const auto add = [&](KernelCase made) {
-    made.scratch_bytes = [=](engine::DType dtype, int threads, engine::Device::Kind device) {
+    made.scratch_bytes = [=](engine::DType dtype, int threads, engine::Device::Kind device,
+                             engine::Products) {
       return k::batch_norm_scratch_bytes(rows, channels, dtype, threads, device);
     };
     cases.push_back(std::move(made));
@@ -77,7 +78,8 @@ void add_group_norm(std::vector<KernelCase>& cases, const char* model, const Sha
       known{{2, x[0], groups}, Storage::kVector, Use::kIn, 0.5};
   const auto add = [&](KernelCase made) {
     made.shape += " g" + std::to_string(groups);
-    made.scratch_bytes = [x](engine::DType dtype, int, engine::Device::Kind device) {
+    made.scratch_bytes = [x](engine::DType dtype, int, engine::Device::Kind device,
+                             engine::Products) {
       return k::group_norm_scratch_bytes(x, dtype, device);
     };
     cases.push_back(std::move(made));
@@ -141,8 +143,9 @@ void add_attention(std::vector<KernelCase>& cases, const char* model, std::int64
     made.shape = extents_text(y) + " h" + std::to_string(heads);
     // Half of each t x t product: what causal attention needs.
     made.flops = products * static_cast<double>(n * t * t * width);
-    made.scratch_bytes = [=](engine::DType dtype, int threads, engine::Device::Kind device) {
-      return k::attention_scratch_bytes(n, t, width, heads, dtype, threads, device);
+    made.scratch_bytes = [=](engine::DType dtype, int threads, engine::Device::Kind device,
+                             engine::Products type) {
+      return k::attention_scratch_bytes(n, t, width, heads, dtype, threads, device, type);
     };
     cases.push_back(std::move(made));
   };
@@ -218,7 +221,8 @@ void add_text(std::vector<KernelCase>& cases, const char* model, std::int64_t n,
                                                Write::kOverwrite);
                             }));
   for (std::size_t i = first; i < cases.size(); ++i)
-    cases[i].scratch_bytes = [=](engine::DType, int, engine::Device::Kind device) {
+    cases[i].scratch_bytes = [=](engine::DType, int, engine::Device::Kind device,
+                                 engine::Products) {
       return std::max(k::embedding_scratch_bytes(n * t, vocabulary, device),
                       k::layer_norm_scratch_bytes(width, device));
     };

@@ -23,8 +23,9 @@ void add_dense(std::vector<KernelCase>& cases, const char* model, std::int64_t n
   base.shape = std::to_string(n) + "x" + std::to_string(in) + "->" + std::to_string(out);
   base.cuda = kDenseOnCuda;
   base.flops = 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out);
-  base.scratch_bytes = [=](engine::DType dtype, int threads, engine::Device::Kind device) {
-    return engine::ops::dense_scratch_bytes(n, in, out, dtype, threads, device);
+  base.scratch_bytes = [=](engine::DType dtype, int threads, engine::Device::Kind device,
+                           engine::Products products) {
+    return engine::ops::dense_scratch_bytes(n, in, out, dtype, threads, device, products);
   };
   const Shape x{n, in}, y{n, out}, weight{out, in}, bias{out};
 
@@ -74,8 +75,9 @@ void add_convolution(std::vector<KernelCase>& cases, const Convolution& k, std::
   base.cuda = kConvolutionOnCuda;
   base.flops =
       2.0 * static_cast<double>(y.count()) * static_cast<double>(k.kernel * k.kernel * k.in);
-  base.scratch_bytes = [g, n](engine::DType dtype, int threads, engine::Device::Kind device) {
-    return engine::ops::conv2d_scratch_bytes(g, n, dtype, threads, device);
+  base.scratch_bytes = [g, n](engine::DType dtype, int threads, engine::Device::Kind device,
+                              engine::Products products) {
+    return engine::ops::conv2d_scratch_bytes(g, n, dtype, threads, device, products);
   };
   KernelCase forward = base, data = base, weights = base;
   forward.op = "conv2d_forward";
@@ -135,8 +137,9 @@ std::vector<KernelCase> square_cases(const std::vector<std::int64_t>& sides) {
     test.call = [](KernelContext& c, const Views& v) {
       engine::ops::dense_forward(c, {.x = v[0], .weight = v[1], .y = v[2]});
     };
-    test.scratch_bytes = [side](engine::DType dtype, int threads, engine::Device::Kind device) {
-      return engine::ops::dense_scratch_bytes(side, side, side, dtype, threads, device);
+    test.scratch_bytes = [side](engine::DType dtype, int threads, engine::Device::Kind device,
+                                engine::Products products) {
+      return engine::ops::dense_scratch_bytes(side, side, side, dtype, threads, device, products);
     };
     test.sample = [side](const auto& at) { return square_samples(side, at); };
     cases.push_back(std::move(test));

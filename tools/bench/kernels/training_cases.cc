@@ -91,7 +91,7 @@ void add_muon(std::vector<KernelCase>& cases, const char* model, std::int64_t ro
   const double narrow = static_cast<double>(std::min(rows, columns)),
                wide = static_cast<double>(std::max(rows, columns));
   made.flops = kSteps * 2 * narrow * narrow * (2 * wide + narrow);
-  made.scratch_bytes = [=](engine::DType dtype, int, engine::Device::Kind) {
+  made.scratch_bytes = [=](engine::DType dtype, int, engine::Device::Kind, engine::Products) {
     return direction_bytes(dtype) + k::orthogonalize_scratch_bytes(rows, columns, dtype);
   };
   cases.push_back(std::move(made));

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "engine/core/random.h"
-#include "tests/engine/ops/common/kernel_test_support.h"
+#include "tests/engine/ops/common/bf16_test_support.h"
 
 namespace engine::ops {
 namespace {
@@ -93,12 +93,13 @@ struct Fused {
   Operand<T> y, lse, dqkv;
 
   Fused(const AttentionSizes& s, Operand<T> qkv, Operand<T> dy, const AttentionDropout& dropout,
-        int threads, Operand<T> dqkv_start, Write write)
+        int threads, Operand<T> dqkv_start, Write write, Products products = Products::kF32)
       : y({s.n, s.t, s.width()}, std::numeric_limits<T>::quiet_NaN()),
         lse({s.n, s.heads, s.t}, 9),
         dqkv(std::move(dqkv_start)) {
-    Context c(threads,
-              attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DTypeOf<T>::value, threads));
+    Context c(threads, attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DTypeOf<T>::value,
+                                               threads, Device::Kind::kCpu, products));
+    c.context.products = products;
     causal_attention_forward(c.context, {.qkv = qkv.view(),
                                          .heads = s.heads,
                                          .dropout = dropout,
@@ -158,26 +159,111 @@ TEST(CausalAttention, IsTheSoftmaxOverWhatCameBefore) {
   }
 }
 
-TEST(CausalAttention, DropoutIsThatOfPhiloxWhateverTheBlocks) {
-  for (const AttentionSizes& s :
-       {AttentionSizes{2, 7, 3, 5}, AttentionSizes{1, 66, 2, 8}, AttentionSizes{1, 131, 1, 16}}) {
-    std::vector<std::int64_t> ids;
-    for (std::int64_t i = 0; i < s.n; ++i) ids.push_back(77 + (std::int64_t{1} << 33) * i);
-    const AttentionDropout dropout{0.25, 0xabcdef0123456789, 3, ids};
-    std::vector<double> keep;
-    for (std::int64_t row = 0; row < s.n * s.heads * s.t; ++row) {
-      const std::int64_t sample = row / (s.heads * s.t), rest = row % (s.heads * s.t);
-      for (std::int64_t j = 0; j < s.t; ++j) {
-        const std::int64_t low =
-            (ids[static_cast<std::size_t>(sample)] * s.heads * s.t + rest) * ((s.t + 3) / 4) +
-            j / 4;
-        const auto word = philox(dropout.key, 3,
-                                 static_cast<std::uint64_t>(low))[static_cast<std::size_t>(j % 4)];
-        keep.push_back(uniform_float(word) >= 0.25 ? 1 / 0.75 : 0.0);
-      }
+constexpr AttentionSizes kDroppedSizes[] = {{2, 7, 3, 5}, {1, 66, 2, 8}, {1, 131, 1, 16}};
+
+std::vector<std::int64_t> ids_of(const AttentionSizes& s) {
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < s.n; ++i) ids.push_back(77 + (std::int64_t{1} << 33) * i);
+  return ids;
+}
+
+std::vector<double> kept_by(const AttentionSizes& s, const AttentionDropout& dropout) {
+  std::vector<double> keep;
+  for (std::int64_t row = 0; row < s.n * s.heads * s.t; ++row) {
+    const std::int64_t sample = row / (s.heads * s.t), rest = row % (s.heads * s.t);
+    for (std::int64_t j = 0; j < s.t; ++j) {
+      const std::int64_t low =
+          (dropout.sample_ids[static_cast<std::size_t>(sample)] * s.heads * s.t + rest) *
+              ((s.t + 3) / 4) +
+          j / 4;
+      const auto word = philox(dropout.key, dropout.epoch,
+                               static_cast<std::uint64_t>(low))[static_cast<std::size_t>(j % 4)];
+      keep.push_back(uniform_float(word) >= 0.25 ? 1 / 0.75 : 0.0);
     }
-    compare(s, dropout, keep);
   }
+  return keep;
+}
+
+TEST(CausalAttention, DropoutIsThatOfPhiloxWhateverTheBlocks) {
+  for (const AttentionSizes& s : kDroppedSizes) {
+    const std::vector<std::int64_t> ids = ids_of(s);
+    const AttentionDropout dropout{0.25, 0xabcdef0123456789, 3, ids};
+    compare(s, dropout, kept_by(s, dropout));
+  }
+}
+
+// ---- products in bf16
+
+double mean_distance(const std::vector<float>& found, const std::vector<double>& expected) {
+  double sum = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) sum += std::fabs(found[i] - expected[i]);
+  return found.empty() ? 0 : sum / static_cast<double>(found.size());
+}
+
+// Scores are sums over rounded queries and keys, which the log-sum-exps show. Probabilities and
+// gradients of scores are rounded, too, before they are multiplied.
+void compare_bf16(const AttentionSizes& s, const AttentionDropout& dropout,
+                  const std::vector<double>& keep) {
+  SCOPED_TRACE("t " + std::to_string(s.t) + ", heads " + std::to_string(s.heads) + " of " +
+               std::to_string(s.size));
+  const Operand<float> qkv = random_qkv(s), dy = random_operand({s.n, s.t, s.width()}, 2);
+  const Naive naive(s, widen_rounded(qkv).values, widen_rounded(dy).values, keep);
+  for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+    const Operand<float> start = output(qkv.shape, write);
+    std::vector<double> dqkv = naive.dqkv;
+    if (write == Write::kAdd)
+      for (std::size_t i = 0; i < dqkv.size(); ++i) dqkv[i] += start.values[i];
+    const auto run = [&](int threads) {
+      return Fused<float>(s, qkv, dy, dropout, threads, start, write, Products::kBF16);
+    };
+    const Fused<float> one = run(1);
+    EXPECT_EQ(far_apart(one.lse.values, naive.lse, 1e-5, 1e-5), "");
+    EXPECT_EQ(far_apart(one.y.values, naive.y, 0x1p-7, 1e-2), "");
+    EXPECT_EQ(far_apart(one.dqkv.values, dqkv, 0x1p-6, 4e-2), "");
+    EXPECT_LT(mean_distance(one.y.values, naive.y), 2e-3);
+    EXPECT_LT(mean_distance(one.dqkv.values, dqkv), 4e-3);
+    for (const int threads : {2, 3}) {
+      const Fused<float> more = run(threads);
+      EXPECT_EQ(more.y.values, one.y.values);
+      EXPECT_EQ(more.dqkv.values, one.dqkv.values);
+    }
+  }
+}
+
+class CausalAttentionBf16 : public Bf16Test {};
+
+TEST_F(CausalAttentionBf16, IsNearTheSoftmaxOverWhatCameBefore) {
+  for (const AttentionSizes& s : kAttentionSizes) compare_bf16(s, {}, {});
+}
+
+TEST_F(CausalAttentionBf16, DropsWhatF32Drops) {
+  for (const AttentionSizes& s : kDroppedSizes) {
+    const std::vector<std::int64_t> ids = ids_of(s);
+    const AttentionDropout dropout{0.25, 0xabcdef0123456789, 3, ids};
+    compare_bf16(s, dropout, kept_by(s, dropout));
+  }
+}
+
+TEST_F(CausalAttentionBf16, NeverLooksAheadAndDoesNotDependOnAlignment) {
+  const AttentionSizes s{1, 71, 2, 9};
+  Bf16Context c(2, attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DType::kF32, 2,
+                                           Device::Kind::kCpu, Products::kBF16));
+  const auto y_of = [&](const Operand<float>& qkv) {
+    Operand<float> from = qkv, y({1, s.t, s.width()}, 0);
+    causal_attention_forward(c.context, {.qkv = from.view(), .heads = s.heads, .y = y.view()});
+    return y.values;
+  };
+  Operand<float> qkv = random_qkv(s);
+  const std::vector<float> before = y_of(qkv);
+  Misplaced moved(qkv), y(Operand<float>({1, s.t, s.width()}, 0));
+  causal_attention_forward(c.context, {.qkv = moved.view(), .heads = s.heads, .y = y.view()});
+  EXPECT_EQ(y.values(), before);
+  for (std::size_t i = static_cast<std::size_t>(41 * 3 * s.width()); i < qkv.values.size(); ++i)
+    qkv.values[i] += 3;
+  const std::vector<float> after = y_of(qkv);
+  const std::ptrdiff_t seen = 41 * s.width();
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + seen, after.begin()));
+  EXPECT_NE(before[static_cast<std::size_t>(seen)], after[static_cast<std::size_t>(seen)]);
 }
 
 TEST(CausalAttention, LargeScoresStayFiniteAndTheLargestWins) {

@@ -230,6 +230,15 @@ TEST(WinogradRule, ChoosesByShape) {
   EXPECT_FALSE(suits(32, 64, 64, 32, 3, 2));
 }
 
+TEST(WinogradRule, LeavesMoreToProductsInBf16) {
+  const auto suits = [](std::int64_t side, std::int64_t channels, bool bf16) {
+    return suits_winograd({side, side, channels, channels, 3, 3, 1, 1}, 32, bf16);
+  };
+  EXPECT_TRUE(suits(28, 16, false) && suits(16, 32, false));
+  EXPECT_FALSE(suits(28, 16, true) || suits(16, 32, true));
+  EXPECT_TRUE(suits(32, 64, true) && suits(16, 128, true) && suits(4, 512, true));
+}
+
 TEST(WinogradRule, LeavesNarrowLayersGradientOfTheWeightsAlone) {
   const auto suits = [](std::int64_t side, std::int64_t in, std::int64_t out) {
     return weights_suit_winograd({side, side, in, out, 3, 3, 1, 1}, 32);

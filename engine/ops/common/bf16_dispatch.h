@@ -1,0 +1,44 @@
+// Matrix products in bf16 on the CPU: whether they can be computed, and the tables of their
+// kernels, which exist for one instruction set alone (AVX512_BF16 above AVX-512).
+//
+// The sources that multiply are compiled once more for it, as cpu_dispatch.h says, with
+// ENGINE_BF16_PAIRS=1: their packing then rounds operands and puts neighbouring terms of a sum
+// together, and a step of their tiles adds the products of two (gemm_tiles.h).
+#pragma once
+
+#include <string>
+
+#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops {
+
+// Why this process cannot multiply in bf16 on the CPU, "this CPU has no AVX512_BF16"; "" where it
+// can.
+std::string missing_bf16_products();
+
+// Whether products on the CPU are to be in bf16. Throws ModelError where that cannot be.
+bool in_bf16(Products products);
+
+}  // namespace engine::ops
+
+// ENGINE_BF16_TABLE(Type, name), inside namespace engine::ops: declares the table, and
+// bf16_table_of_name(), which returns it. REQUIRES: missing_bf16_products() is "".
+#if defined(ENGINE_ISA_NAMESPACE)
+#define ENGINE_BF16_TABLE(Type, name) \
+  namespace ENGINE_ISA_NAMESPACE {    \
+  extern const Type name;             \
+  }
+#elif ENGINE_X86_ISAS && ENGINE_HAS_AVX512
+#define ENGINE_BF16_TABLE(Type, name) \
+  namespace isa_avx512bf16 {          \
+  extern const Type name;             \
+  }                                   \
+  inline const Type& bf16_table_of_##name() { return isa_avx512bf16::name; }
+#else
+namespace engine::ops {
+[[noreturn]] void no_bf16_products();
+}
+#define ENGINE_BF16_TABLE(Type, name) \
+  inline const Type& bf16_table_of_##name() { no_bf16_products(); }
+#endif

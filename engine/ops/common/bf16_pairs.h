@@ -1,0 +1,51 @@
+// Floats rounded to bf16, to the nearest and ties to even, and put together as pairs: what a
+// product in bf16 sums over two at a time. A pair takes the place of a float; the first of the two
+// is in its lower half. Where a count is odd, 0 stands for what is missing. Numbers below 2^-126
+// become 0, as in the products. Only for sources compiled for AVX512_BF16.
+#pragma once
+
+#include "engine/ops/common/simd.h"
+
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
+
+// The lanes of `low`, then those of `high`.
+ENGINE_INLINE __m512i rounded(Floats low, Floats high) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+}
+
+// Pair i is lane i of both.
+ENGINE_INLINE Floats paired(Floats first, Floats second) {
+  alignas(64) static constexpr std::uint16_t kOrder[32] = {
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return reinterpret_cast<Floats>(
+      _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), rounded(first, second)));
+}
+
+// Neighbours of one row: pair i is from[2 i], from[2 i + 1].
+ENGINE_INLINE void pair_neighbours(const float* from, std::int64_t count, float* to) {
+  std::int64_t i = 0;
+  for (; i + 2 * kWidth <= count; i += 2 * kWidth)
+    store(to + i / 2, reinterpret_cast<Floats>(rounded(load(from + i), load(from + i + kWidth))));
+  if (i == count) return;
+  const std::int64_t left = count - i;
+  const Floats low = load_partial(from + i, smaller(left, kWidth)),
+               high = left > kWidth ? load_partial(from + i + kWidth, left - kWidth) : zero();
+  store_partial(to + i / 2, reinterpret_cast<Floats>(rounded(low, high)), (left + 1) / 2);
+}
+
+// Two rows: pair i is first[i], second[i]; nullptr: zeros.
+ENGINE_INLINE void pair_rows(const float* first, const float* second, std::int64_t count,
+                             float* to) {
+  std::int64_t i = 0;
+  for (; i + kWidth <= count; i += kWidth)
+    store(to + i, paired(load(first + i), second == nullptr ? zero() : load(second + i)));
+  if (i == count) return;
+  const std::int64_t left = count - i;
+  store_partial(to + i,
+                paired(load_partial(first + i, left),
+                       second == nullptr ? zero() : load_partial(second + i, left)),
+                left);
+}
+
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE
