@@ -149,7 +149,7 @@ DeviceChoice choose_device(const DeviceRequest& request, const backends::Environ
   }
   const std::string why =
       request.cpu_only.empty() ? seen.missing : request.cpu_only + " is computed on the CPU";
-  if (request.amp != "off")
+  if (request.amp != "off" && request.amp != "bf16")
     throw io::ConfigError("--amp " + request.amp + " is for CUDA devices: " + why);
   return {{}, "auto: " + why};
 }

@@ -45,8 +45,9 @@ void read_precision(const ValueReader& read, RunConfig& config) {
   config.amp = read.text("amp");
   const bool amp = config.amp != "off";
   const std::string first = config.devices.empty() ? config.device : config.devices.front();
-  if (amp && first.starts_with("cpu"))
-    read.refuse("amp", "off on the CPU: lower precision is for CUDA devices (--device cuda)");
+  const bool cpu = first.starts_with("cpu");
+  if (amp && cpu && config.amp != "bf16")
+    read.refuse("amp", "off or bf16 on the CPU: the others are for CUDA devices (--device cuda)");
   if (config.dtype == "f64" && first.starts_with("cuda"))
     read.refuse("dtype", "f32 on CUDA devices: f64 is computed on the CPU (--device cpu)");
   if (config.regression && first.starts_with("cuda"))
@@ -55,6 +56,8 @@ void read_precision(const ValueReader& read, RunConfig& config) {
   if (config.dtype == "f64" && amp) read.refuse("dtype", "f32 beside --amp " + config.amp);
 
   config.loss_scale = read.text("loss-scale");
+  if (!config.loss_scale.empty() && cpu)
+    read.refuse("loss-scale", "nothing on the CPU: it is for CUDA devices (--device cuda)");
   if (config.loss_scale.empty()) {
     config.loss_scale = config.amp == "O1" || config.amp == "O2" ? "dynamic" : "off";
   } else if (config.loss_scale != "dynamic") {

@@ -89,10 +89,11 @@ constexpr OptionSpec kTrainOptions[] = {
      "floating-point type; f64 is for comparisons and gradient checks", kEqual},
     {"amp", kChoice, "off", "off|tf32|bf16|O1|O2", "compute",
      "lower precision on a CUDA device. tf32: products in TF32; O1: products in f16; bf16, O2: "
-     "activations and weights stored as bf16, f16 (master weights stay f32)",
+     "activations and weights stored as bf16, f16 (master weights stay f32). On CPUs with "
+     "AVX512_BF16, bf16: operands of products rounded to bf16, all else in f32",
      kEqual},
     {"conv", kChoice, "auto", "auto|direct", "compute",
-     "3 x 3 convolutions in f32 on the CPU. auto: by Winograd's method at shapes where it is "
+     "3 x 3 convolutions on the CPU. auto: by Winograd's method at shapes where it is "
      "faster; "
      "direct: as plain sums",
      kEqual},

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/core/cuda.h"
-#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/bf16_dispatch.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/optim/loss_scale.h"
 #include "tools/machine/device_choice.h"
@@ -24,8 +24,20 @@ std::string precision_text(const Compute& compute) {
     text += ", " + std::string(base::to_string(compute.storage));
   if (compute.products == Products::kTf32) text += ", tf32 products";
   if (compute.products == Products::kF16) text += ", f16 products";
+  if (compute.products == Products::kBF16) text += ", bf16 products";
   if (compute.loss_scale.on()) text += ", loss scale " + engine::to_string(compute.loss_scale);
   return text;
+}
+
+// What --amp and --loss-scale ask for, of the CPU. Throws io::ConfigError for what it cannot do.
+void check_on_cpu(const ComputeOptions& options, const std::string& reason) {
+  const std::string why = reason.starts_with("auto") ? " (" + reason + ")" : "";
+  if (options.loss_scale.on())
+    throw io::ConfigError("--loss-scale is for CUDA devices, but this rank computes on the CPU" +
+                          why);
+  if (options.half != engine::DType::kBF16) return;
+  if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
+    throw io::ConfigError("--amp bf16 on the CPU: " + missing + "; give --amp off" + why);
 }
 
 }  // namespace
@@ -57,6 +69,7 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
   do_together(group, control, [&] {
     choice = choose_device(options.device, group);
     static_cast<void>(engine::ops::cpu_isa());  // what ENGINE_ISA asks for may not be there
+    if (choice.device.kind == engine::Device::Kind::kCpu) check_on_cpu(options, choice.reason);
   });
   if (engine::cuda::kBuilt && group.world_size() > 1) check_devices_apart(choice, group, control);
   int threads = options.threads > 0 ? options.threads : default_threads(group);
@@ -71,9 +84,10 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
                 [&] { binding = std::make_shared<const RankBinding>(options.bind, needs); });
     threads = binding->threads();
   }
+  const bool cpu = choice.device.kind == engine::Device::Kind::kCpu;
   return {.device = choice.device,
-          .storage = options.half.value_or(options.dtype),
-          .products = options.products,
+          .storage = cpu ? options.dtype : options.half.value_or(options.dtype),
+          .products = cpu && options.half ? engine::Products::kBF16 : options.products,
           .loss_scale = options.loss_scale,
           .graph = options.graph,
           .pinned = options.pinned,
@@ -87,7 +101,8 @@ std::string compute_text(const Compute& compute, int threads) {
   const std::string reason = compute.reason.empty() ? "" : "; " + compute.reason;
   if (!compute.cuda())
     return std::to_string(threads) + (threads == 1 ? " thread" : " threads") + " on cpu (" +
-           std::string(engine::ops::to_string(engine::ops::cpu_isa())) + reason + ")";
+           std::string(engine::ops::to_string(engine::ops::cpu_isa())) + reason + ")" +
+           precision_text(compute);
   const engine::cuda::DeviceInfo info = engine::cuda::device_info(compute.device.index);
   return engine::to_string(compute.device) + " (" + info.name + ", sm_" +
          std::to_string(info.major) + std::to_string(info.minor) + reason + ")" +

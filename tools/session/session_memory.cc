@@ -70,7 +70,8 @@ engine::PlanOptions plan_options(const SessionOptions& options, const Compute& c
           .dtype = compute.storage,
           .threads = options.averaging.canonical ? 1 : pool.threads(),
           .device = compute.device.kind,
-          .convolutions = options.compute.convolutions};
+          .convolutions = options.compute.convolutions,
+          .products = compute.products};
 }
 
 engine::TreeCut shards_of(const SessionOptions& options, const backends::Group& group) {

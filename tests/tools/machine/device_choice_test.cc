@@ -167,7 +167,8 @@ TEST(DeviceChoice, OnlyAutoFallsToTheCpuAndSaysSo) {
             "--device cuda: no CUDA device (none); give --device cpu");
   EXPECT_EQ(refusal({.device = "cuda:0"}, 0),
             "--device cuda:0: no CUDA device (none); give --device cpu");
-  EXPECT_EQ(refusal({.amp = "bf16"}, 0), "--amp bf16 is for CUDA devices: no CUDA device (none)");
+  EXPECT_EQ(refusal({.amp = "O2"}, 0), "--amp O2 is for CUDA devices: no CUDA device (none)");
+  EXPECT_EQ(choose({.amp = "bf16"}, 0).device, Device{});
   EXPECT_EQ(chosen({.amp = "bf16"}, 1), "cuda:0");
 }
 

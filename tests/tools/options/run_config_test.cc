@@ -430,9 +430,13 @@ TEST(RunConfig, Precision) {
 
   for (const ConfigValues& cpu : {flags({{"amp", "O1"}, {"device", "cpu"}}),
                                   flags({{"amp", "tf32"}, {"gpu-devices", "none"}}),
-                                  flags({{"amp", "bf16"}, {"devices", "cpu:0,cpu:1"}})})
-    EXPECT_NE(fault(cpu).find("expected off on the CPU: lower precision is for CUDA devices"),
+                                  flags({{"amp", "O2"}, {"devices", "cpu:0,cpu:1"}})})
+    EXPECT_NE(fault(cpu).find("expected off or bf16 on the CPU: the others are for CUDA devices"),
               std::string::npos);
+  EXPECT_EQ(tools::resolve_run_config(flags({{"amp", "bf16"}, {"device", "cpu"}})).amp, "bf16");
+  EXPECT_NE(fault(flags({{"amp", "bf16"}, {"device", "cpu"}, {"loss-scale", "128"}}))
+                .find("nothing on the CPU: it is for CUDA devices"),
+            std::string::npos);
   for (const ConfigValues& cuda : {flags({{"dtype", "f64"}, {"device", "cuda:0"}}),
                                    flags({{"dtype", "f64"}, {"gpu-devices", "0"}})})
     EXPECT_NE(fault(cuda).find("f64 is computed on the CPU"), std::string::npos);

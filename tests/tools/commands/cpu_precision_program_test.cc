@@ -1,0 +1,77 @@
+// --amp of the real program on the CPU: what is said, and what is refused in one line.
+#include <gtest/gtest.h>
+
+#include "engine/ops/common/bf16_dispatch.h"
+#include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
+
+namespace {
+
+using program::expect_error;
+using program::expect_words;
+using program::quick_train;
+using test_support::CommandResult;
+using test_support::engine;
+using test_support::TemporaryDirectory;
+
+std::vector<std::string> train_on_cpu(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{"--device", "cpu", "--steps", "3", "--eval-every", "0"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return quick_train(arguments);
+}
+
+TEST(CpuPrecisionProgram, WhatTheCpuCannotComputeIsRefusedInOneLine) {
+  expect_error(engine(train_on_cpu({"--amp", "O1"})), 78, "expected off or bf16 on the CPU");
+  expect_error(engine(train_on_cpu({"--amp", "O2"})), 78, "expected off or bf16 on the CPU");
+  expect_error(engine(train_on_cpu({"--amp", "tf32"})), 78, "expected off or bf16 on the CPU");
+  expect_error(engine(train_on_cpu({"--amp", "bf16", "--loss-scale", "128"})), 78,
+               "it is for CUDA devices");
+  expect_error(engine(train_on_cpu({"--amp", "bf16", "--dtype", "f64"})), 78,
+               "expected f32 beside --amp bf16");
+  // A CPU that has less than this one.
+  expect_error(engine(train_on_cpu({"--amp", "bf16"}), {{"ENGINE_ISA", "baseline"}}), 78,
+               "--amp bf16 on the CPU: ");
+  EXPECT_NE(
+      engine(train_on_cpu({"--amp", "bf16"}), {{"ENGINE_ISA", "baseline"}}).err.find("AVX512_BF16"),
+      std::string::npos);
+  const CommandResult bench =
+      engine({"bench", "kernels", "--op", "dense", "--amp", "bf16"}, {{"ENGINE_ISA", "baseline"}});
+  expect_error(bench, 2, "AVX512_BF16");
+}
+
+TEST(CpuPrecisionProgram, SaysWhatItComputesAndWhatAResumedRunChanges) {
+  if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
+    GTEST_SKIP() << missing;
+  const TemporaryDirectory folder;
+  const CommandResult run = engine(train_on_cpu({"--amp", "bf16", "--save-dir", folder / "run"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  expect_words(run.out, {"1 thread on cpu (avx512", "), bf16 products | "});
+  const CommandResult plain = engine(train_on_cpu({}));
+  EXPECT_EQ(plain.out.find("bf16"), std::string::npos) << plain.out;
+
+  const CommandResult same = engine({"train", "--resume", folder / "run", "--steps", "4"});
+  ASSERT_EQ(same.exit_code, 0) << same.err;
+  expect_words(same.out, {"), bf16 products | "});
+  const CommandResult changed =
+      engine({"train", "--resume", folder / "run", "--steps", "5", "--amp", "off"});
+  ASSERT_EQ(changed.exit_code, 0) << changed.err;
+  expect_words(changed.out + changed.err, {"amp bf16 -> off"});
+  const CommandResult eval =
+      engine({"eval", folder / "run", "--device", "cpu", "--threads", "1", "--amp", "bf16"});
+  EXPECT_EQ(eval.exit_code, 0) << eval.err;
+  const CommandResult dry = engine(train_on_cpu({"--amp", "bf16", "--dry-run"}));
+  EXPECT_EQ(dry.exit_code, 0) << dry.err;
+  EXPECT_NE(dry.out, engine(train_on_cpu({"--dry-run"})).out);
+}
+
+TEST(CpuPrecisionProgram, RatesOfKernelsAreShown) {
+  if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
+    GTEST_SKIP() << missing;
+  const CommandResult table =
+      engine({"bench", "kernels", "--amp", "bf16", "--set", "gemm", "--sizes", "32,65", "--threads",
+              "1", "--seconds", "0.01", "--format", "csv"});
+  ASSERT_EQ(table.exit_code, 0) << table.err;
+  expect_words(table.out, {"gemm,gemm,32x32x32,bf16,", "gemm,gemm,65x65x65,bf16,"});
+}
+
+}  // namespace
