@@ -26,13 +26,13 @@
 
 namespace engine {
 
-// How matrix products of f32 operands are computed on a CUDA device. Operands of bf16 and f16 are
-// multiplied as they are. Sums are f32 in any case.
+// How matrix products of f32 operands are computed. Operands of bf16 and f16 are multiplied as they
+// are. Sums are f32 in any case.
 enum class Products : std::uint8_t {
   kF32,   // float32 arithmetic
   kTf32,  // tensor cores, operands rounded to 10 bits of fraction
   kF16,   // tensor cores, operands rounded to binary16
-  kBF16,  // tensor cores, operands rounded to bfloat16
+  kBF16,  // operands rounded to bfloat16: tensor cores; on the CPU AVX512_BF16
 };
 
 // How convolutions of f32 are computed on the CPU.
@@ -56,10 +56,10 @@ struct KernelContext {
                                    // x_scratch_bytes() asked for
 
   Convolutions convolutions = Convolutions::kAuto;
+  Products products = Products::kF32;  // on the CPU kF32 or kBF16
 
   // On a CUDA device only.
-  void* stream = nullptr;  // cudaStream_t that all work goes to
-  Products products = Products::kF32;
+  void* stream = nullptr;                // cudaStream_t that all work goes to
   const std::uint64_t* epoch = nullptr;  // device memory: stands for the `epoch` of dropout
   DeviceFault* fault = nullptr;          // device memory
 };
