@@ -20,6 +20,7 @@ using End = SimulatedRank::End;
 // How long a rank may take to end after its peers know, or after it could know.
 constexpr auto kTimeToEnd = std::chrono::seconds(15);
 constexpr std::int64_t kHeartbeat = 1000;
+constexpr auto kTimeToTell = milliseconds(1'000);  // who is missing
 
 std::string seconds_text(Time::duration d) {
   char text[32];
@@ -68,7 +69,7 @@ class Run {
       harmless_ = false;
       note(start_, name(*other_settings_) + " has other settings");
     }
-    const bool stalls_abort = kind_ == 9 && more_dice_.chance(50);
+    const bool stalls_abort = kind_ == 9 && number % 3 != 0 && more_dice_.chance(50);
     for (int r = 0; r < world_; ++r) {
       const milliseconds after(dice_.chance(80) ? dice_.between(0, 500) : dice_.between(0, 10'000));
       starts_.push_back(start_ + after);
@@ -93,12 +94,14 @@ class Run {
       note(start_, "slow network");
     }
     if (seed % 4 == 3) network_.come_in_pieces();
-    if (kind_ == 3) add_visitor(number);
+    if (kind_ == 3) add_visitor(static_cast<Visit>(number % kVisits), milliseconds(9'000));
+    if (kind_ == 7 && number % 2 == 0) add_visitor(Visit::kObserver, milliseconds(300));
     if (kind_ == 9) add_standstill(stalls_abort);
     if (kind_ == 13) add_restart();
     if (kind_ == 15) add_damage();
     const bool is_alone = kind_ == 3 || kind_ == 9 || kind_ == 13 || kind_ == 15;
-    if (is_alone && number % 3 != 0) return;
+    // Who contradicts may take the place of a rank that is lost before the start.
+    if (is_alone && (number % 3 != 0 || (visitor_ != nullptr && visitor_->contradicts()))) return;
     for (std::int64_t count = dice_.between(0, 3); count > 0; --count) add_fault();
   }
 
@@ -177,6 +180,7 @@ class Run {
         network_.at(at, [this, r] {
           if (ranks_[static_cast<std::size_t>(r)]->outcome().end == End::kRunning)
             killed_.insert(r);
+          is_rank_0_killed_ = is_rank_0_killed_ || r == 0;  // maybe while it lingers
           network_.exit(r);
         });
         quiet_from_ = std::max(quiet_from_, at);
@@ -232,15 +236,14 @@ class Run {
 
   // One more process, as which something comes to the store. Those that are no ranks of this job do
   // no harm.
-  void add_visitor(std::uint64_t number) {
-    const auto what = static_cast<Visit>(number % kVisits);
+  void add_visitor(Visit what, milliseconds latest) {
     const int r = what == Visit::kTwin ? some_other_rank() : 0;
     const Time there = std::max(starts_[0], starts_[static_cast<std::size_t>(r)]);
-    milliseconds after(more_dice_.between(0, 9'000));
+    milliseconds after(more_dice_.between(0, latest.count()));
     // Behind its twin, which is the one that all know.
     if (what == Visit::kTwin)
       after = std::chrono::ceil<milliseconds>(there - start_) +
-              milliseconds(more_dice_.between(1'000, 9'000));
+              milliseconds(more_dice_.between(1'000, latest.count()));
     auto visitor = std::make_unique<StoreVisitor>(network_, VisitOptions{.what = what,
                                                                          .number = processes_++,
                                                                          .rank = r,
@@ -271,7 +274,7 @@ class Run {
     network_.at(standstill_->from, [this, r, until] { rank(r).get_stuck(until); });
     quiet_from_ = std::max(quiet_from_, until);
     faulty_.insert(r);
-    harmless_ = harmless_ && (!aborts || kind == 0);
+    harmless_ = harmless_ && (!aborts || (kind == 0 && !slow_));
   }
 
   // Before the start a rank may be ended, or killed, and come again as another process.
@@ -291,7 +294,8 @@ class Run {
       if (rank(r).outcome().end == End::kRunning) killed_.insert(r);
       network_.exit(r);
     });
-    network_.at(at + later, [this, r] {
+    network_.at(at + later, [this, r, later] {
+      if (later >= kTimeToTell) who_waits_knows_of_the_absence_of(r);
       if (network_.is_running(r) || rank(r).has_trained() || ranks_[0]->has_started_group()) return;
       is_again_there_ = true;
       auto again = std::make_unique<SimulatedRank>(
@@ -305,6 +309,17 @@ class Run {
     quiet_from_ = std::max(quiet_from_, at + later);
     faulty_.insert(r);
     harmless_ = harmless_ && !slow_;
+  }
+
+  void who_waits_knows_of_the_absence_of(int r) {
+    if (history_.faults != 1 || slow_ || network_.is_running(r)) return;
+    const Time then = network_.now() - kTimeToTell;
+    for (int other = 0; other < world_; ++other) {
+      const bool has_been_there =
+          other != r && starts_[0] < then && starts_[static_cast<std::size_t>(other)] < then;
+      if (has_been_there && rank(other).takes_for_there(r))
+        wrong(name(other) + " believes that " + name(r) + " is there");
+    }
   }
 
   // Something of what a rank and the store say to each other is not what it was.
@@ -446,7 +461,7 @@ class Run {
 
   // Of a single rank that is killed, or stops, before the group has started.
   void who_is_missing_is_known() {
-    if (history_.faults != 1 || faulty_.size() != 1 || slow_) return;
+    if (history_.faults != 1 || faulty_.size() != 1 || faulty_.contains(0) || slow_) return;
     constexpr auto kSoon = std::chrono::seconds(2);
     for (int r = 0; r < world_; ++r) {
       const auto& o = rank(r).outcome();
@@ -459,7 +474,7 @@ class Run {
           wrong(name(r) + " does not know that " + name(k) + " is missing");
       for (const int other : away) {
         const auto& theirs = rank(other).outcome();
-        if (!killed_.contains(other) && theirs.at > o.at + kSoon &&
+        if (!faulty_.contains(other) && theirs.at > o.at + kSoon &&
             starts_[static_cast<std::size_t>(other)] + kSoon < o.at)
           wrong(name(r) + " takes " + name(other) + " for missing");
       }
@@ -538,12 +553,11 @@ class Run {
     const StoreVisitor& v = *visitor_;
     const auto& root = rank(0).outcome();
     if (!v.understands()) wrong("the observer was told what it does not understand");
-    if (v.state() == StoreVisitor::State::kWelcome && !killed_.contains(0) && v.goodbye().empty())
+    if (v.state() == StoreVisitor::State::kWelcome && !is_rank_0_killed_ && v.goodbye().empty())
       wrong("the observer does not know that the job has ended");
     const Time came = v.connected_at();
-    if (!v.goodbye().empty() && (root.end == End::kNoGroup || root.end == End::kStopped) &&
-        !rank(0).has_trained() && v.goodbye() != root.text)
-      wrong("the observer believes that the job has ended by '" + v.goodbye() + "'");
+    if (v.goodbye() == "left" && root.end == End::kNoGroup)
+      wrong("the observer believes that the job has ended in order");
     if (!is_quiet() || came == Time{} || root.at < came + std::chrono::seconds(1)) return;
     if (v.state() != StoreVisitor::State::kWelcome || v.status() != "step 20" ||
         v.goodbye() != "left" || !v.knows_of_start() || !v.missing()) {
@@ -623,7 +637,7 @@ class Run {
   Contradiction contradiction_ = contradiction(0);
   std::optional<Standstill> standstill_;
   StoreVisitor* visitor_ = nullptr;
-  bool is_group_damaged_ = false, is_again_there_ = false;
+  bool is_group_damaged_ = false, is_again_there_ = false, is_rank_0_killed_ = false;
   bool harmless_ = true, slow_ = false;
   milliseconds silence_{0};  // of all that rank 0 may notice
   History history_;

@@ -245,6 +245,7 @@ void SimulatedRank::use_store() {
   for (int i = 0; i < 300; ++i) any_bytes.push_back(static_cast<char>(i));
   ask_store(FrameType::kSet, own, any_bytes, "");
   ask_store(FrameType::kGet, own, "", any_bytes);
+  ask_store(FrameType::kSet, own, "7", "");
   ask_store(FrameType::kRemove, own, "", "");
   add(5'000'000'000, "5000000000");
   add(-5'000'000'007, "-7");
@@ -262,6 +263,15 @@ void SimulatedRank::check_replies() {
       outcome_.wrong.push_back("'" + reply(request) + "' for '" + expected + "'");
   }
   outcome_.sum = std::strtoll(reply(*sum_request_).c_str(), nullptr, 10);
+  if (outcome_.sum < 1 || outcome_.sum > options_.world_size)
+    outcome_.wrong.push_back("the sum " + std::to_string(outcome_.sum));
+}
+
+bool SimulatedRank::takes_for_there(int rank) const {
+  if (phase_ != Phase::kJoining) return false;
+  const MemberMachine::Absent& absent = member_->absent();
+  return std::ranges::find(absent.missing, rank) == absent.missing.end() &&
+         std::ranges::find(absent.left, rank) == absent.left.end();
 }
 
 // Who is in the group, as rank 0 has said.

@@ -75,6 +75,7 @@ class SimulatedRank final : public Process {
     std::vector<std::string> of_server;  // of rank 0: the notices of its store
   };
   const Outcome& outcome() const { return outcome_; }
+  bool takes_for_there(int rank) const;  // while it waits for the start
   bool has_trained() const { return !outcome_.group.empty(); }
   // As which such a rank comes to the store; and what its store is like.
   static backends::Hello hello_of(int rank, int world_size);
