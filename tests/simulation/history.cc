@@ -314,6 +314,7 @@ class Run {
   void who_waits_knows_of_the_absence_of(int r) {
     if (history_.faults != 1 || slow_ || network_.is_running(r)) return;
     const Time then = network_.now() - kTimeToTell;
+    if (rank(r).outcome().at > then) return;  // it came, and was told to stop, only now
     for (int other = 0; other < world_; ++other) {
       const bool has_been_there =
           other != r && starts_[0] < then && starts_[static_cast<std::size_t>(other)] < then;
