@@ -431,10 +431,10 @@ TEST_F(StoreByHand, FramesThatAreForgedEndTheConnection) {
     c.member->heartbeat({}, now_);
     server_->received(c.link, forge(c.member->take_output()), now_);
     turn();
-    const bool is_taken = !c.is_closed;
-    if (is_taken) break_off(c);
+    const bool is_open = !c.is_closed;
+    if (is_open) break_off(c);
     turn();
-    return is_taken;
+    return is_open;
   };
   EXPECT_TRUE(is_taken([](std::string said) { return said; }));
   // A heartbeat as something else, which means nothing before the start.
