@@ -70,7 +70,8 @@ struct Evaluator::Impl {
         set(dataset),
         text(dataset.kind == io::SampleKind::kTokens),
         sampler(chunks(dataset, evaluation_batch(dataset, options.batch))),
-        own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype) : ModelState{}),
+        own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype, {}, /*gradients=*/false)
+                               : ModelState{}),
         model(graph, state(), threads,
               {.batch = sampler.max_local_count(),
                .dtype = options.dtype,
@@ -118,8 +119,9 @@ struct Evaluator::Impl {
 };
 
 std::int64_t evaluation_batch(const io::Dataset& dataset, std::int64_t most) {
+  const std::int64_t samples = std::max<std::int64_t>(1, std::min(most, dataset.size()));
   return std::clamp<std::int64_t>(
-      kMostLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes), 1, most);
+      kMostLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes), 1, samples);
 }
 
 Evaluator::Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state,

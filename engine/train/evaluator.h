@@ -21,7 +21,8 @@ struct EvaluatorOptions {
   bool by_class = false;  // counts by class as well: run() then copies and allocates
 };
 
-// Samples of a forward pass over this set, of `most`: fewer where their outputs are many.
+// Samples of a forward pass over this set, of `most`: fewer where their outputs are many, or where
+// the set has no more.
 std::int64_t evaluation_batch(const io::Dataset& dataset,
                               std::int64_t most = EvaluatorOptions{}.batch);
 

@@ -89,9 +89,8 @@ std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOpt
 std::int64_t largest_batch_of_device(const engine::Graph& graph, const engine::PlanOptions& plan,
                                      const MemoryPlanOptions& options, const MemoryNeed& need,
                                      std::uint64_t bytes) {
-  return options.micro_batches * options.shards *
-         largest_batch(memory_need(graph, plan, 1, options), need, plan.max_batch,
-                       static_cast<double>(bytes));
+  return options.shards * largest_batch(memory_need(graph, plan, 1, options), need, plan.max_batch,
+                                        static_cast<double>(bytes));
 }
 
 std::string at_most_text(std::int64_t batch) {
@@ -148,7 +147,7 @@ MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& pl
 
 void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
                   const MemoryPlanOptions& options, const MemoryBudget& budget) {
-  if (budget.bytes == 0) return;
+  if (budget.bytes == 0 && budget.device < 0) return;  // the host's is not known
   const MemoryNeed need = memory_need(graph, plan, plan.max_batch, options);
   const auto ranks = static_cast<std::uint64_t>(std::max(1, budget.ranks));
   const std::uint64_t share = budget.bytes / ranks;
@@ -173,10 +172,11 @@ std::string batch_advice(const engine::Graph& graph, const engine::PlanOptions& 
                          const MemoryPlanOptions& options, std::uint64_t bytes) {
   const MemoryNeed need = memory_need(graph, plan, plan.max_batch, options);
   const std::int64_t fits = largest_batch_of_device(graph, plan, options, need, bytes),
-                     tried = options.micro_batches * options.shards * plan.max_batch;
+                     tried = options.shards * plan.max_batch;
   if (fits <= 0 || tried == 1) return kDeviceTooSmall;
   if (fits < tried) return at_most_text(fits);
-  return "by the plan there was room: give a --batch-size-per-device below " +
+  return "the plan would have fitted, so something else takes memory: try a "
+         "--batch-size-per-device below " +
          std::to_string(tried);
 }
 

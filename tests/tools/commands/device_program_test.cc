@@ -142,8 +142,8 @@ TEST_F(DevicePrograms, MemoryThatIsRefusedAllTheSameNamesWhatItWasFor) {
               {{"ENGINE_EMULATED_FAIL", "cudaMalloc:" + std::to_string(call)}});
     if (result.exit_code == 0) break;
     expect_out_of_memory(result, {"out of memory on cuda:0: ", " GiB wanted for ",
-                                  " of 4.00 GiB are free; by the plan there was room: give a "
-                                  "--batch-size-per-device below 10"});
+                                  " of 4.00 GiB are free; the plan would have fitted, so something "
+                                  "else takes memory: try a --batch-size-per-device below 10"});
     const auto first = result.err.find(" for ") + 5;
     purposes.insert(result.err.substr(first, result.err.find(',') - first));
   }

@@ -101,11 +101,11 @@ TEST_F(MemoryPlan, OnADeviceWeightsMayHaveShortCopiesAndAnEvaluationAModelOfItsO
   EXPECT_EQ(need(4096).evaluation, both.evaluation) << "its batches are its own";
 }
 
-TEST_F(MemoryPlan, ADeviceIsNamedAndMicroBatchesAreCounted) {
+TEST_F(MemoryPlan, ADeviceIsNamedAndTheBatchIsThatOfAMicroBatch) {
   options_.micro_batches = 4;
   const std::string text = refusal({.bytes = need(100).total(), .device = 1});
   EXPECT_EQ(text.find("out of memory on cuda:1: micro-batches of 4096 samples need "), 0u) << text;
-  EXPECT_NE(text.find(" are free; at most --batch-size-per-device 39"), std::string::npos) << text;
+  EXPECT_NE(text.find(" are free; at most --batch-size-per-device 99 "), std::string::npos) << text;
   const std::string none = refusal({.bytes = need(1).total() / 2, .device = 0});
   EXPECT_NE(none.find("a device with more memory"), std::string::npos) << none;
 }
@@ -117,7 +117,8 @@ TEST_F(MemoryPlan, MemoryThatWasRefusedLeavesAnAdvice) {
   EXPECT_EQ(advice(need(100).total()).find("at most --batch-size-per-device "), 0u)
       << advice(need(100).total());
   EXPECT_EQ(advice(2 * need(4096).total()),
-            "by the plan there was room: give a --batch-size-per-device below 4096");
+            "the plan would have fitted, so something else takes memory: try a "
+            "--batch-size-per-device below 4096");
   EXPECT_EQ(advice(need(1).total() / 2).find("not even batches of one sample fit"), 0u);
 }
 
