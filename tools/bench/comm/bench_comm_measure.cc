@@ -1,7 +1,6 @@
 // The measuring loop of `engine bench comm`.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <memory>
 
 #include "io/base/deadline.h"
@@ -31,7 +30,6 @@ struct Lane {
   std::unique_ptr<engine::cuda::Stream> stream;  // of a lane on a device
   std::vector<double> times;
   double wrong = 0;
-  int settling = 0;  // calls that take kSettleSeconds
 };
 
 // One operation of one size: buffers, the call, and whether its result is right.
@@ -177,14 +175,14 @@ void run_once(Job& job, Lane& lane, std::size_t round) {
   if (!job.right(round)) lane.wrong += 1;
 }
 
-// Rank 0's clock decides for all how many calls of each lane settle it. Each lane has been called.
-void agree_on_settling(backends::Communicator& control, std::vector<Lane>& lanes) {
-  std::vector<double> calls;
-  calls.reserve(lanes.size());
-  for (const Lane& lane : lanes)
-    calls.push_back(std::ceil(kSettleSeconds / std::max(lane.times.back(), 1e-6)));
-  control.broadcast(calls.data(), calls.size() * sizeof(double), 0);
-  for (std::size_t l = 0; l < lanes.size(); ++l) lanes[l].settling = static_cast<int>(calls[l]);
+// Uncounted calls, until rank 0's clock says that they have taken kSettleSeconds.
+void settle(Job& job, Lane& lane, backends::Communicator& control, std::size_t& round) {
+  const auto start = Clock::now();
+  for (int calls = 1, done = 0; done == 0; calls *= 2) {
+    for (int i = 0; i < calls; ++i) run_once(job, lane, round++);
+    done = base::seconds_since(start) >= kSettleSeconds ? 1 : 0;
+    control.broadcast(&done, sizeof done, 0);
+  }
 }
 
 // Rank 0's clock decides for all how many iterations fit.
@@ -198,16 +196,18 @@ int agreed_iterations(backends::Communicator& control, const CommBench& bench, d
 
 // Backends take turns in blocks: a backend that follows another finds its threads on other cores,
 // so each block begins with iterations that are not counted.
-void run_lanes(Job& job, std::vector<Lane>& lanes, int iterations, std::size_t& round) {
+void run_lanes(Job& job, std::vector<Lane>& lanes, int iterations, backends::Communicator& control,
+               std::size_t& round) {
   const int blocks = std::clamp(iterations / kFewestInBlock, 1, kBlocks);
   for (int b = 0; b < blocks; ++b) {
     const int counted = iterations * (b + 1) / blocks - iterations * b / blocks;
-    const int fewest = lanes.size() > 1 && iterations > 1 ? std::max(2, counted / 4) : 0;
+    const bool switched = lanes.size() > 1;
+    const int uncounted = switched && iterations > 1 ? std::max(2, counted / 4) : 0;
     for (std::size_t l = 0; l < lanes.size(); ++l) {
       Lane& lane =
           lanes[(l + static_cast<std::size_t>(b)) % lanes.size()];  // another one first each time
-      const int uncounted = iterations < kSettledFrom ? fewest : std::max(fewest, lane.settling);
       const std::size_t before = lane.times.size();
+      if (switched && iterations >= kSettledFrom) settle(job, lane, control, round);
       for (int i = 0; i < uncounted; ++i) run_once(job, lane, round++);
       lane.times.resize(before);
       for (int i = 0; i < counted; ++i) run_once(job, lane, round++);
@@ -293,15 +293,14 @@ std::vector<CommRow> measure_collectives(const CommBench& bench, backends::Group
       std::size_t round = 0;
       // The first iteration pays for buffers and connections, the second tells how long the others
       // will take.
-      run_lanes(job, lanes, 1, round);
+      run_lanes(job, lanes, 1, *control, round);
       const auto start = Clock::now();
-      run_lanes(job, lanes, 1, round);
+      run_lanes(job, lanes, 1, *control, round);
       const int iterations =
           agreed_iterations(*control, bench, base::seconds_since(start), lanes.size());
-      agree_on_settling(*control, lanes);
-      run_lanes(job, lanes, std::clamp(bench.warmup - 2, 0, iterations), round);
+      run_lanes(job, lanes, std::clamp(bench.warmup - 2, 0, iterations), *control, round);
       for (Lane& lane : lanes) lane.times.clear();
-      run_lanes(job, lanes, iterations, round);
+      run_lanes(job, lanes, iterations, *control, round);
       CommRow row;
       row.op = to_string(op);
       row.dtype = op == CommOp::kBarrier ? "-" : std::string(base::to_string(bench.type));
