@@ -54,7 +54,8 @@ engine::Graph build_preset(const GptSize& size, const ModelOptions& options) {
   if (options.sample_shape.rank() != 1)
     throw engine::ModelError("this model reads token ids, [context], not samples of shape " +
                              options.sample_shape.to_string() +
-                             ": use a data set of text or tokens");
+                             ": use a data set of text or tokens, or --dataset synthetic "
+                             "--synthetic-shape N");
   return build_gpt({.size = size,
                     .vocabulary = options.classes,
                     .context = options.sample_shape[0],

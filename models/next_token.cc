@@ -22,11 +22,12 @@ const engine::Graph& checked(const engine::Graph& graph) {
 }  // namespace
 
 NextToken::NextToken(const engine::Graph& graph, engine::ModelState& state,
-                     engine::ThreadPool& threads)
+                     engine::ThreadPool& threads, engine::Products products)
     : plan_(engine::Plan::compile(checked(graph), {.max_batch = 1,
                                                    .dtype = state.parameters.values.dtype(),
                                                    .threads = threads.threads(),
-                                                   .training = false})),
+                                                   .training = false,
+                                                   .products = products})),
       executor_(plan_, state, threads, 0),
       tokens_(static_cast<std::size_t>(graph.nodes()[0].shape[0])),
       labels_(tokens_.size()),

@@ -16,7 +16,8 @@ class NextToken {
   // `graph` reads token ids [context] and gives logits [context, vocabulary]; throws
   // engine::ModelError for another. Graph, state (of that graph, f32 or f64) and threads outlive
   // this. Allocates here only.
-  NextToken(const engine::Graph& graph, engine::ModelState& state, engine::ThreadPool& threads);
+  NextToken(const engine::Graph& graph, engine::ModelState& state, engine::ThreadPool& threads,
+            engine::Products products = engine::Products::kF32);
 
   std::int64_t context() const { return static_cast<std::int64_t>(tokens_.size()); }
   std::int64_t vocabulary() const { return static_cast<std::int64_t>(logits_.size()); }

@@ -15,7 +15,8 @@ Plan make_plan(const StatisticsPass& pass) {
   const std::int64_t most = std::max<std::int64_t>(1, pass.sampler.max_local_count());
   return Plan::compile(pass.graph, {.max_batch = (most - 1) / pass.micro_batches + 1,
                                     .dtype = pass.model.parameters.values.dtype(),
-                                    .threads = pass.threads.threads()});
+                                    .threads = pass.threads.threads(),
+                                    .products = pass.products});
 }
 
 // How many batches were forwarded. With statistics of all ranks every rank forwards all of them,

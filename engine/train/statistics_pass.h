@@ -7,6 +7,7 @@
 #include "engine/core/replica_exchange.h"
 #include "engine/core/thread_pool.h"
 #include "engine/graph/model_state.h"
+#include "engine/ops/common/kernel_context.h"
 #include "io/data/loader/batch_loader.h"
 
 namespace engine {
@@ -19,6 +20,7 @@ struct StatisticsPass {
   io::BatchLoader& loader;
   backends::Communicator& communicator;
   std::int64_t micro_batches = 1;
+  Products products = Products::kF32;
   std::uint64_t seed = 0;               // of dropout
   ReplicaExchange* replicas = nullptr;  // as AccumulatedWorkOptions have it
 };

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "engine/ops/common/bf16_dispatch.h"
 #include "engine/optim/optimizer.h"
 #include "models/model_catalog.h"
 #include "models/next_token.h"
@@ -299,6 +300,22 @@ TEST(NextToken, IsThatOfTheWholeSampleAtItsLastPosition) {
     const auto of_longer = next.logits_after(longer);
     EXPECT_EQ(std::vector<double>(of_longer.begin(), of_longer.end()), last);
   }
+}
+
+TEST(NextToken, MayMultiplyInBf16) {
+  if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
+    GTEST_SKIP() << missing;
+  Setting s(DType::kF32, nano());
+  models::NextToken exact(s.graph, s.state, s.threads),
+      rounded(s.graph, s.state, s.threads, engine::Products::kBF16);
+  const auto expected = exact.logits_after(s.tokens), found = rounded.logits_after(s.tokens);
+  double largest = 0, difference = 0;
+  for (std::size_t token = 0; token < expected.size(); ++token) {
+    largest = std::max(largest, std::abs(expected[token]));
+    difference = std::max(difference, std::abs(expected[token] - found[token]));
+  }
+  EXPECT_GT(difference, 1e-5 * largest);
+  EXPECT_LT(difference, 3e-2 * largest);
 }
 
 TEST(NextToken, RefusesWhatItCannotRead) {

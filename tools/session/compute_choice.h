@@ -28,6 +28,8 @@ struct Compute {
   std::string reason;  // why `auto` took this device; "" where it was named
 
   bool cuda() const { return device.kind == engine::Device::Kind::kCuda; }
+  // Of what is computed on the host, whatever the device.
+  engine::Products host_products() const { return cuda() ? engine::Products::kF32 : products; }
   engine::ThreadPool make_pool(int shares = 0) const;  // `shares` as the pool has them
   // For a base::BoundThread of the rank's thread while it computes, which comes after all that
   // starts threads; empty where it is not bound.

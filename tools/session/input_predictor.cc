@@ -51,7 +51,7 @@ class Texts : public InputPredictor {
   Texts(const PredictorRequest& request, TrainedModel& model)
       : inputs_(request.inputs),
         vocabulary_(model.data().train.vocabulary),
-        next_(model.graph(), model.state(), model.pool()) {}
+        next_(model.graph(), model.state(), model.pool(), model.compute().host_products()) {}
 
   BlockSizes sizes() const override {
     return {.samples = 1, .logits = static_cast<std::size_t>(next_.vocabulary())};

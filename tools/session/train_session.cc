@@ -221,6 +221,7 @@ struct TrainSession::Impl {
                                   .loader = loader,
                                   .communicator = *control,
                                   .micro_batches = options.compute.micro_batches,
+                                  .products = compute.host_products(),
                                   .seed = options.seed,
                                   .replicas = wires.replicas.get()},
                                  epoch);
