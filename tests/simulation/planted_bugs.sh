@@ -29,7 +29,7 @@ simulate() {  # PROGRAM KIND
   local tests by_hand='*ByHand.*' histories='*NobodyHangs*:*AWorldOf1000*:*ADeathIn*'
   [ "$2" = store ] || by_hand='Proposer.*' histories='*TheJobGoesOn*:*AProcessMayDie*'
   for tests in "$by_hand" "$histories"; do
-    ENGINE_SIMULATION_FAILURES=1 timeout 600 "$1" --gtest_filter="$tests" --gtest_fail_fast || return 1
+    ENGINE_SIMULATION_FAILURES=1 timeout 600 "$1" --gtest_filter="$tests" --gtest_fail_fast || return
   done
 }
 link() { g++ -o "$@" -lgtest -lgtest_main -lsodium -lxxhash -pthread; }
@@ -46,6 +46,8 @@ try() {
     echo "broken: $what: does not compile: $(grep -m 1 error "$folder/log")"
   elif simulate "$folder/run" "$kind" >"$folder/log" 2>&1; then
     echo "missed: $what"
+  elif [ $? -eq 124 ]; then
+    echo "broken: $what: no end after ten minutes"
   else
     echo "found: $what ($(grep -m 1 -oE '^seed [0-9]+|FAILED  . [A-Za-z]+[.][A-Za-z0-9]+' "$folder/log" || echo 'by its end'))"
   fi
