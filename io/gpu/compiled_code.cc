@@ -93,10 +93,11 @@ std::string compiled_architectures() {
 }
 
 std::string translation_text(const std::string& name) {
-  return name + " is newer than the kernels' machine code (" +
-         architectures_text(compiled_architectures()) +
-         "): at its first start the driver translates each kernel that is used, which may take a "
-         "minute, and keeps the result (CUDA_CACHE_PATH, CUDA_CACHE_MAXSIZE)";
+  return "kernels were compiled for " + architectures_text(compiled_architectures()) +
+         ", not for " + name +
+         ": when the program first runs there, the driver translates the PTX of each kernel that "
+         "is used, which may take a minute, and keeps the result (CUDA_CACHE_PATH, "
+         "CUDA_CACHE_MAXSIZE)";
 }
 
 }  // namespace base::cuda

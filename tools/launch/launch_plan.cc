@@ -28,7 +28,8 @@ constexpr int kMaxWorkers = 4096;
 UsableGpus gpus_for(bool own_command) {
   if (own_command) return usable_gpus();
   UsableGpus all;
-  for (int i = 0; i < visible_gpus(); ++i) all.indices.push_back(i);
+  const int visible = visible_gpus();
+  for (int i = 0; i < visible; ++i) all.indices.push_back(i);
   return all;
 }
 

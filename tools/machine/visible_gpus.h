@@ -14,8 +14,9 @@ struct UsableGpus {
   std::vector<int> indices;  // of cuda:N
   std::string passed_over;   // "GPU 0 (...) is not used: kernels need 8.0"; "" for none
 };
-// Of the visible ones those that kernels of this program run on. A child asks the driver; where it
-// gets no answer within half a minute, or this build has no CUDA, all that are visible count.
+// Of the visible ones those that kernels of this program run on. A child asks the driver; where
+// that lists none or does not answer within half a minute, or this build has no CUDA, all that are
+// visible count: each rank then says what is wrong.
 UsableGpus usable_gpus();
 
 }  // namespace tools

@@ -57,7 +57,8 @@ void read_precision(const ValueReader& read, RunConfig& config) {
 
   config.loss_scale = read.text("loss-scale");
   if (!config.loss_scale.empty() && cpu)
-    read.refuse("loss-scale", "nothing on the CPU: it is for CUDA devices (--device cuda)");
+    read.refuse("loss-scale",
+                "no value on the CPU: losses are scaled on CUDA devices (--device cuda)");
   if (config.loss_scale.empty()) {
     config.loss_scale = config.amp == "O1" || config.amp == "O2" ? "dynamic" : "off";
   } else if (config.loss_scale != "dynamic") {

@@ -62,7 +62,7 @@ constexpr OptionSpec kTrainOptions[] = {
      "csv: what separates fields (auto: , or ; or a tab or |, whichever fits)", kEqual},
     {"test-share", kReal, "0.2", "F", "run", "csv: fraction of each class's rows used for testing",
      kEqual},
-    {"synthetic-shape", kString, "28x28x1", "HxWxC", "run",
+    {"synthetic-shape", kString, "28x28x1", "HxWxC|N", "run",
      "sample shape of the synthetic data set; one number: texts of so many tokens", kEqual},
     {"synthetic-size", kInteger, "10000", "N", "run", "number of samples in the synthetic data set",
      kEqual},

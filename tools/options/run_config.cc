@@ -78,7 +78,8 @@ void read_run(const ValueReader& read, RunConfig& config) {
   for (std::size_t i = 0; i < 3; ++i) {
     const auto size = parts.size() == 3 ? parse_integer(parts[i]) : std::nullopt;
     if (!size || *size < 1 || *size > 16384)
-      read.refuse("synthetic-shape", "HEIGHTxWIDTHxCHANNELS, each from 1 to 16384, as 28x28x1, or TOKENS, as 64");
+      read.refuse("synthetic-shape",
+                  "HEIGHTxWIDTHxCHANNELS, each from 1 to 16384, as 28x28x1, or TOKENS, as 64");
     config.synthetic_shape[i] = *size;
   }
 }

@@ -1,4 +1,4 @@
-// Random images with random labels, or random tokens, of any shape, for benchmarks.
+// Random images with random labels, of any shape, and texts of random tokens, for benchmarks.
 #pragma once
 
 #include <array>

@@ -427,7 +427,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   const std::lock_guard lock(machine().mutex);
   *total_bytes = device_bytes();
-  *free_bytes = *total_bytes - machine().used[current_device];
+  *free_bytes = *total_bytes - std::min(*total_bytes, machine().used[current_device]);
   return cudaSuccess;
 }
 

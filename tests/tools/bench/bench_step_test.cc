@@ -51,8 +51,8 @@ TEST(BenchStep, StatisticsOfEachRankAndPhase) {
 }
 
 TEST(BenchStep, AModelOfTextsGetsSyntheticTokens) {
-  const CommandResult result = engine({"bench", "step", "--model", "gpt-nano", "--batch", "2",
-                                       "--steps", "3", "--format", "json"});
+  const CommandResult result = engine(
+      {"bench", "step", "--model", "gpt-nano", "--batch", "2", "--steps", "3", "--format", "json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_GT(Json::parse(result.out)["samples_per_s"].get<double>(), 0);
 }

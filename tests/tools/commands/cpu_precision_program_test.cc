@@ -25,7 +25,7 @@ TEST(CpuPrecisionProgram, WhatTheCpuCannotComputeIsRefusedInOneLine) {
   expect_error(engine(train_on_cpu({"--amp", "O2"})), 78, "expected off or bf16 on the CPU");
   expect_error(engine(train_on_cpu({"--amp", "tf32"})), 78, "expected off or bf16 on the CPU");
   expect_error(engine(train_on_cpu({"--amp", "bf16", "--loss-scale", "128"})), 78,
-               "it is for CUDA devices");
+               "losses are scaled on CUDA devices");
   expect_error(engine(train_on_cpu({"--amp", "bf16", "--dtype", "f64"})), 78,
                "expected f32 beside --amp bf16");
   // A CPU that has less than this one.

@@ -455,8 +455,8 @@ TEST(Programs, UseNoDeviceThatIsTooOld) {
               "--device cpu\n");
   // Newer than the machine code, but there is PTX.
   const std::string translated =
-      "GPU 0 (emulated GPU, compute capability 12.0) is newer than the kernels' machine code "
-      "(sm_80, sm_90a, compute_80): at its first start the driver translates each kernel";
+      "kernels were compiled for sm_80, sm_90a, compute_80, not for GPU 0 (emulated GPU, compute "
+      "capability 12.0): when the program first runs there, the driver translates the PTX";
   expect_said(step_on("cuda", "12.0"), 0, translated);
   EXPECT_EQ(step_on("cuda", "9.0").err.find("translates"), std::string::npos);
 

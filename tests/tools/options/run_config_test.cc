@@ -199,7 +199,8 @@ TEST(RunConfig, RefusesValuesOutOfTypeOrRange) {
     EXPECT_THROW(tools::resolve_run_config(flags({{name, value}})), ConfigError)
         << name << "=" << value;
   }
-  for (const char* shape : {"0", "28x", "1000001", "28x28", "28x28x0", "28x28x1x1", "axbxc", "x28x1", "99999x1x1"})
+  for (const char* shape :
+       {"0", "28x", "1000001", "28x28", "28x28x0", "28x28x1x1", "axbxc", "x28x1", "99999x1x1"})
     EXPECT_THROW(
         tools::resolve_run_config(flags({{"dataset", "synthetic"}, {"synthetic-shape", shape}})),
         ConfigError)
@@ -435,7 +436,7 @@ TEST(RunConfig, Precision) {
               std::string::npos);
   EXPECT_EQ(tools::resolve_run_config(flags({{"amp", "bf16"}, {"device", "cpu"}})).amp, "bf16");
   EXPECT_NE(fault(flags({{"amp", "bf16"}, {"device", "cpu"}, {"loss-scale", "128"}}))
-                .find("nothing on the CPU: it is for CUDA devices"),
+                .find("no value on the CPU: losses are scaled on CUDA devices"),
             std::string::npos);
   for (const ConfigValues& cuda : {flags({{"dtype", "f64"}, {"device", "cuda:0"}}),
                                    flags({{"dtype", "f64"}, {"gpu-devices", "0"}})})
