@@ -101,7 +101,7 @@ TEST(MinGpt, RefusesImagesAndDropoutOfOtherModels) {
   };
   EXPECT_EQ(error_of("gpt-nano", {.sample_shape = {28, 28, 1}}),
             "this model reads token ids, [context], not samples of shape [28, 28, 1]: use a data "
-            "set of text or tokens");
+            "set of text or tokens, or --dataset synthetic --synthetic-shape N");
   EXPECT_NE(error_of("mlp", {.sample_shape = {28, 28, 1}, .dropout = 0.1}).find("dropout 0.1"),
             std::string::npos);
   EXPECT_EQ(error_of("gpt-nano", {.sample_shape = {16}, .dropout = 0.1}), "no error");

@@ -39,7 +39,7 @@ void invent_data(tools::ConfigValues& values, const std::string& model,
     values.emplace(name, tools::ConfigValue{value, "bench:default"});
   };
   std::string shape;
-  for (std::size_t d = 0; d < wanted.sample_shape.rank(); ++d)
+  for (int d = 0; d < wanted.sample_shape.rank(); ++d)
     shape += (d ? "x" : "") + std::to_string(wanted.sample_shape[d]);
   set("dataset", "synthetic");
   set("synthetic-shape", shape);
