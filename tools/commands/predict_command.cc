@@ -140,7 +140,7 @@ int predict_command(const Arguments& arguments) {
       "not (of an earlier version) needs the run's data set to be there.");
   if (!parse(app, arguments)) return kExitOk;
   o.top_given = top->count() > 0;
-  const RunConfig config = trained_config(o.model, values, /*with_limit=*/true);
+  const RunConfig config = trained_config(o.model, values);
   return run_group(config, [&](backends::Group& group) { return predict_rank(config, o, group); });
 }
 

@@ -134,7 +134,7 @@ std::optional<JudgedRun> judged_run(const ReportOptions& o) {
   try {
     ModelReference reference{.path = o.folders.front()};
     ConfigValues values = o.values;
-    const RunConfig config = trained_config(reference, values, /*with_limit=*/true);
+    const RunConfig config = trained_config(reference, values);
     judged.snapshot = reference.path;
     run_group(config, [&](backends::Group& group) {
       TrainedModel model(config, reference, group);

@@ -111,10 +111,18 @@ int LocalNode::run(EventSource* control) {
       tries = " (after " + std::to_string(attempt_) + (attempt_ == 1 ? " restart)" : " restarts)");
     if (attempt_ < plan_.max_restarts && outcome.stop_signal == 0)
       tries += " (not restarted: a restart cannot fix it)";
-    std::fprintf(stderr, "engine: error: %s%s\n",
-                 base::visible_text(failure_line(*failure_)).c_str(), tries.c_str());
-    return code;
+    const bool too_few = all_are_here() && outcome.too_few_are_left();
+    const std::string what =
+        too_few ? too_few_text(rules().least, plan_.nproc) : failure_line(*failure_);
+    std::fprintf(stderr, "engine: error: %s%s\n", base::visible_text(what).c_str(), tries.c_str());
+    return too_few ? kExitUnavailable : code;
   }
+}
+
+// Of an elastic job. Who is left on other nodes, or comes again, nobody here knows: the ranks
+// themselves wait for others as long as it makes sense.
+bool LocalNode::all_are_here() const {
+  return !plan_.elastic.empty() && plan_.nnodes == 1 && !options_.respawn;
 }
 
 GroupRules LocalNode::rules() const {
@@ -123,10 +131,7 @@ GroupRules LocalNode::rules() const {
   rules.ranks_of_one_run = plan_.own_command;
   const bool elastic = !plan_.elastic.empty();
   if (plan_.own_command && plan_.node_rank == 0 && !elastic) rules.saver = 0;
-  // Who is left on other nodes, or comes again, nobody here knows: the ranks themselves wait for
-  // others as long as it makes sense.
-  const bool all_here = plan_.nnodes == 1 && !options_.respawn;
-  if (elastic) rules.least = all_here ? std::atoi(plan_.elastic.c_str()) : 1;
+  if (elastic) rules.least = all_are_here() ? std::atoi(plan_.elastic.c_str()) : 1;
   rules.longest_wait = std::chrono::milliseconds(options_.monitor_interval_ms);
   return rules;
 }

@@ -27,6 +27,7 @@ class LocalNode {
 
  private:
   GroupOutcome run_attempt(EventSource* control);
+  bool all_are_here() const;
   GroupRules rules() const;
   // Opens the streams of a worker and returns what it runs, which has its ends of them; `err` gets
   // what tells of its stderr.

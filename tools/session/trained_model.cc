@@ -68,7 +68,7 @@ std::vector<std::string> judging_options() {
   return options;
 }
 
-RunConfig trained_config(ModelReference& reference, ConfigValues& values, bool with_limit) {
+RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
   reference.path = snapshot_of(reference.path, snapshot_with(reference.weights));
   std::string definition;
   if (is_snapshot(reference.path)) {
@@ -80,7 +80,7 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values, bool w
     if (!values.contains("model")) definition = snapshot.definition;
     take_saved_options(snapshot, reference.path, values);
     ConfigValues saved;
-    if (with_limit) apply_config_text(snapshot.config, reference.path, saved);
+    apply_config_text(snapshot.config, reference.path, saved);
     if (const auto limit = saved.find("limit"); limit != saved.end())
       values.try_emplace("limit", limit->second);
   }

@@ -27,9 +27,9 @@ struct ModelReference {
 std::vector<std::string> judging_options();
 
 // The configuration of the run whose model it is, with what the command line says otherwise; path
-// becomes the snapshot's. With the limit of a run its training samples are the very ones. Throws
+// becomes the snapshot's. The run's limit holds too: its training samples are the very ones. Throws
 // what reading it throws.
-RunConfig trained_config(ModelReference& reference, ConfigValues& values, bool with_limit = false);
+RunConfig trained_config(ModelReference& reference, ConfigValues& values);
 
 // On one rank.
 class TrainedModel {

@@ -35,6 +35,15 @@ int GroupOutcome::code() const {
   return stop_signal != 0 ? 128 + stop_signal : 0;
 }
 
+bool GroupOutcome::too_few_are_left() const {
+  return !killed && culprit >= 0 && ends[static_cast<std::size_t>(culprit)].signal != 0;
+}
+
+std::string too_few_text(int least, int count) {
+  return "fewer than " + std::to_string(least) + " of " + std::to_string(count) +
+         " ranks are left, and nobody can join";
+}
+
 WorkerGroup::WorkerGroup(GuardProcess& guard, SignalInbox& inbox, GroupRules rules)
     : guard_(guard), inbox_(inbox), rules_(std::move(rules)) {}
 
@@ -208,7 +217,7 @@ void WorkerGroup::look_for_ends() {
         end.code == 128 + SIGUSR1)
       outcome_.stop_signal = SIGUSR1;
     // One rank that is asked to stop stops all of them, in order, and none is started again then.
-    if (rules_.least > 0 && outcome_.stop_signal == 0 && end.signal == 0)
+    if (rules_.least > 0 && outcome_.stop_signal == 0 && end.signal == 0 && !end.by_us)
       for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR2})
         if (end.code == 128 + signal) outcome_.stop_signal = signal;
     if (!end.by_us && is_orderly(end)) orderly_end_ = Clock::now();

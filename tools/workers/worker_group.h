@@ -33,7 +33,13 @@ struct GroupOutcome {
   // The code of the culprit, else 75 where a worker was preempted, 80 where all have left an
   // elastic job, else 128 + the stop signal, else 0.
   int code() const;
+  // Of workers that may come and go: the end of the culprit says nothing of the cause, since it was
+  // killed, as others may have been before.
+  bool too_few_are_left() const;
 };
+
+// "fewer than 2 of 3 ranks are left, and nobody can join"
+std::string too_few_text(int least, int count);
 
 // Something else to poll for while the group runs.
 class EventSource {

@@ -141,10 +141,9 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   listener.close();
   const GroupOutcome outcome = group.wait({});
   const int code = print_failures(outcome, board);
-  if (least > 0 && outcome.culprit >= 0)
-    std::fprintf(stderr, "engine: error: fewer than %d of %d ranks are left, and nobody can join\n",
-                 least, count);
-  return code;
+  if (least == 0 || !outcome.too_few_are_left()) return code;
+  std::fprintf(stderr, "engine: error: %s\n", too_few_text(least, count).c_str());
+  return kExitUnavailable;
 }
 
 }  // namespace tools

@@ -417,4 +417,14 @@ TEST_F(CsvRun, OtherDataAreSaidByCountsAndFiles) {
   EXPECT_NE(eval.out.find("(val): "), std::string::npos) << eval.out;
 }
 
+TEST_F(CsvRun, ALimitIsOfTheRunsDataToo) {
+  write_table("t.csv", 40);
+  ASSERT_EQ(run({"--limit", "20"}).exit_code, 0);
+  const CommandResult eval = engine({"eval", dir()});
+  EXPECT_EQ(eval.exit_code, 0);
+  EXPECT_EQ(eval.err.find("warning"), std::string::npos) << eval.err;
+  const CommandResult training = engine({"eval", dir(), "--split", "train"});
+  EXPECT_NE(training.out.find("/20)"), std::string::npos) << training.out;
+}
+
 }  // namespace

@@ -137,6 +137,31 @@ TEST_F(ElasticProgram, ALauncherGoesOnWithoutAWorkerThatHasLeft) {
   EXPECT_EQ(launcher->wait(), 128 + SIGTERM);
 }
 
+// With --spawn and on one node nobody can come in their place.
+TEST_F(ElasticProgram, WhereTooFewAreLeftTheJobEndsWith69AndSaysSoLast) {
+  for (const bool launched : {false, true}) {
+    Words words = launched ? Words{"launch", "--nproc-per-node", "3"} : Words{};
+    for (const std::string& word : train({"--elastic", "2:3"})) words.push_back(word);
+    if (!launched) words.insert(words.end(), {"--spawn", "3"});
+    const auto job = start(words);
+    ASSERT_TRUE(eventually([&] { return job->out().find("Step [") != std::string::npos; }));
+    const std::vector<pid_t> workers =
+        launched ? workers_of(job->pid()) : test_support::workers_of(job->pid());
+    ASSERT_EQ(workers.size(), 3u);
+    ASSERT_EQ(kill(workers[0], SIGKILL), 0);
+    ASSERT_TRUE(
+        eventually([&] { return job->err().find("the others go on") != std::string::npos; }));
+    ASSERT_EQ(kill(workers[2], SIGKILL), 0);
+    EXPECT_EQ(job->wait(), 69) << job->err();
+    const std::string err = job->err();
+    const auto last = err.rfind("engine: error: ");
+    ASSERT_NE(last, std::string::npos) << err;
+    EXPECT_EQ(err.substr(last),
+              "engine: error: fewer than 2 of 3 ranks are left, and nobody can join\n");
+    EXPECT_EQ(err.find("signal 15"), std::string::npos) << err;
+  }
+}
+
 TEST_F(ElasticProgram, TheFlightRecordOfARankThatIsLeftAloneTellsHowTheOthersWent) {
   // Time to meet, and for the last one to wait.
   const std::string patience = std::to_string(test_support::deadline_ms(3000) / 1000.0);
