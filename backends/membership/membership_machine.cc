@@ -471,7 +471,10 @@ std::string MembershipMachine::waiting_for() const {
   if (!roster_)
     return "waiting for the other ranks: " + std::to_string(here) + " of at least " +
            std::to_string(options_.least) + " are here" +
-           (has_door_ ? "" : ", and nobody answers at the job's address");
+           (here >= options_.least && here < options_.most
+                ? ", and for a moment up to " + std::to_string(options_.most) + " are waited for"
+                : "") +
+           (has_door_ || here > 1 ? "" : ", and nobody answers at the job's address");
   if (std::ranges::none_of(roster_->members, [&](const Member& m) { return hears(m.id); }))
     return "the job's last known ranks do not answer (" + rank_text(*roster_, 0) +
            (roster_->members.size() > 1 ? ", ..." : "") +
