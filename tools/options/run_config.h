@@ -21,7 +21,7 @@ struct RunConfig {
   std::int64_t epochs = 1, steps = 0 /* > 0 wins over epochs */, limit = 0, synthetic_size = 10'000,
                synthetic_classes = 10;
   std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};  // height, width, channels
-  std::int64_t synthetic_context = 0;  // > 0: texts of so many tokens instead
+  std::int64_t synthetic_context = 0;                      // > 0: texts of so many tokens instead
   std::int64_t context = 64, text_stride = 0 /* the context */,
                vocabulary_size = 0 /* of the files */;
   std::int64_t image_size = 224, image_cache_mb = 1024;
