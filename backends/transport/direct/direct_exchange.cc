@@ -27,7 +27,6 @@ DirectExchange::DirectExchange(Links& links, int rank, std::vector<int> members)
       size_(static_cast<int>(members.size())),
       members_(std::move(members)),
       piece_bytes_(Links::piece_bytes(size_)),
-      large_piece_bytes_(links.large_piece_bytes(size_)),
       block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
       parts_(static_cast<std::size_t>(size_)) {}
 
@@ -85,9 +84,7 @@ void DirectExchange::reduce(Operation operation, char* data, std::size_t count, 
 }
 
 void DirectExchange::reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op) {
-  const std::size_t width = size_of(type), ranks = static_cast<std::size_t>(size_);
-  const bool two_blocks = count * width <= 2 * large_piece_bytes_ * ranks;
-  const std::size_t most = (two_blocks ? large_piece_bytes_ : piece_bytes_) * ranks / width;
+  const std::size_t width = size_of(type), most = block_bytes_ / width;
   const auto length = [&](std::size_t at) { return std::min(most, count - at); };
   send_first_shares(data, length(0), width);
   for (std::size_t at = 0; at < count; at += most, ++blocks_) {

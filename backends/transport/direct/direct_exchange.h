@@ -61,7 +61,7 @@ class DirectExchange {
   Links& links_;
   const int rank_, size_;
   const std::vector<int> members_;
-  const std::size_t piece_bytes_, large_piece_bytes_, block_bytes_;
+  const std::size_t piece_bytes_, block_bytes_;
   std::vector<const void*> parts_;  // [rank] what is folded
   ControlWord word_;                // of the current call
   bool heads_received_ = false;     // and all peers' words equal word_

@@ -33,10 +33,6 @@ class Links {
     return std::min<std::size_t>(256 << 10, (2048 << 10) / static_cast<std::size_t>(ranks));
   }
 
-  // The same in a reduction of at most two blocks of pieces of this size: there is little to
-  // overlap, and each message costs a wake-up. At least piece_bytes(ranks).
-  virtual std::size_t large_piece_bytes(int ranks) const { return piece_bytes(ranks); }
-
   virtual ~Links() = default;
 
   // Sends a call's head to one peer; all peers get one, of the same word. `payload`, at most

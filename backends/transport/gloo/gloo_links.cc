@@ -89,7 +89,7 @@ void GlooLinks::install(std::shared_ptr<GlooMesh> mesh) {
 
 void GlooLinks::bind_channels() {
   const std::size_t head = sizeof(ControlWord) + kHeadBytes,
-                    message = large_piece_bytes(mesh_->size) + sizeof(double);
+                    message = piece_bytes(mesh_->size) + sizeof(double);
   const std::size_t inbox[kKinds] = {head, message, message};
   hears_.assign(static_cast<std::size_t>(mesh_->size), false);
   for (auto& peers : heads_)
