@@ -22,19 +22,23 @@ using namespace std::chrono_literals;
 constexpr auto kLifetime = 20s;  // of a process whose parent has died
 
 std::string run(Rank& rank, const std::function<void(Rank&)>& body) {
+  const auto ended = [&](const char* kind, const std::exception& error) {
+    rank.abandon(error.what());
+    return std::string(kind) + ": " + error.what();
+  };
   try {
     body(rank);
     return "done";
   } catch (const backends::PeerError& e) {
-    return std::string("peer: ") + e.what();
+    return ended("peer", e);
   } catch (const backends::MismatchError& e) {
-    return std::string("mismatch: ") + e.what();
+    return ended("mismatch", e);
   } catch (const backends::AuthenticationError& e) {
-    return std::string("authentication: ") + e.what();
+    return ended("authentication", e);
   } catch (const backends::ConfigurationError& e) {
-    return std::string("configuration: ") + e.what();
+    return ended("configuration", e);
   } catch (const std::exception& e) {
-    return std::string("other: ") + e.what();
+    return ended("other", e);
   }
 }
 
@@ -80,6 +84,10 @@ void Rank::leave() {
   communicator_.reset();
   group_->leave();
   group_.reset();
+}
+
+void Rank::abandon(const std::string& why) noexcept {
+  if (group_) group_->abandon(why);
 }
 
 void Rank::print(const std::string& line) const {

@@ -42,6 +42,8 @@ class Rank {
   // Reduces `rounds` times and leaves, or throws the first error. Checks every result.
   void work(int rounds = 1'000'000'000);
   void leave();
+  // What the program does with what has ended it: the others learn it. Nothing before join().
+  void abandon(const std::string& why) noexcept;
   void print(const std::string& line) const;
   // The TCP connections of this process, without those to the store.
   std::vector<int> data_connections() const;
