@@ -251,9 +251,9 @@ const OptimizerSpec kMuonSpec{
                 {"muon-adam-beta1", Kind::kFraction, 0.9, "decay of its first moment"},
                 {"muon-adam-beta2", Kind::kFraction, 0.95, "decay of its second moment"},
                 {"muon-adam-eps", Kind::kPositive, 1e-10, "added to its denominator"}},
-    .states = {{"momentum", StateRole::kFirstMoment},
-               {"exp_avg", StateRole::kFirstMoment},
-               {"exp_avg_sq", StateRole::kSecondMoment}},
+    .states = {{"momentum", StateRole::kFirstMoment, nullptr, OptimizerState::Of::kHiddenMatrices},
+               {"exp_avg", StateRole::kFirstMoment, nullptr, OptimizerState::Of::kOthers},
+               {"exp_avg_sq", StateRole::kSecondMoment, nullptr, OptimizerState::Of::kOthers}},
     .on_cuda = false,
     .by_ranges = false,
     .make = make};

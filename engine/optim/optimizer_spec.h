@@ -36,9 +36,11 @@ struct OptimizerOption {
 };
 
 struct OptimizerState {
+  enum class Of { kAll, kHiddenMatrices, kOthers };
   const char* name;  // in checkpoints: "exp_avg"
   StateRole role;
   const char* needs = nullptr;  // an option without which (0) there is no such state
+  Of of = Of::kAll;             // which parameters have it
 };
 
 // Values of all options of an optimizer by name, and of "lr" and "weight-decay", which all have.

@@ -7,6 +7,7 @@
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
+#include "engine/graph/parameter_kinds.h"
 #include "tools/machine/memory_info.h"
 
 namespace tools {
@@ -23,22 +24,32 @@ std::uint64_t parameter_bytes(const engine::Graph& graph, engine::DType dtype, b
   return bytes;
 }
 
-// What this rank has of each of the optimizer's states.
-std::uint64_t share_bytes(const engine::Graph& graph, const MemoryPlanOptions& options) {
-  if (!options.whole_tensors) {
-    const auto ranks = static_cast<std::uint64_t>(options.optimizer_ranks);
-    return (parameter_bytes(graph, options.state, true) + ranks - 1) / ranks;
-  }
+// What this rank has of the optimizer's states.
+std::uint64_t optimizer_bytes(const engine::Graph& graph, const MemoryPlanOptions& options) {
+  using Of = engine::OptimizerState::Of;
+  const auto ranks = static_cast<std::uint64_t>(options.optimizer_ranks);
+  const std::vector<std::string> matrices = engine::hidden_matrices(graph);
+  const std::vector<engine::OrderedParameter> parameters =
+      engine::completion_order(graph, options.state);
   std::vector<std::int64_t> sizes;
-  for (const engine::OrderedParameter& p : engine::completion_order(graph, options.state))
+  for (const engine::OrderedParameter& p : parameters)
     sizes.push_back(p.layout.layout.memory_shape().count());
   const std::vector<int> owners = engine::deal_sizes(sizes, options.optimizer_ranks);
-  std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < sizes.size(); ++i)
-    if (owners[i] == options.optimizer_rank)
+  std::uint64_t all = 0;
+  for (const engine::OptimizerState& state : options.optimizer_states) {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const Of kind = std::ranges::find(matrices, parameters[i].layout.name) != matrices.end()
+                          ? Of::kHiddenMatrices
+                          : Of::kOthers;
+      if (state.of != Of::kAll && state.of != kind) continue;
+      if (options.whole_tensors && owners[i] != options.optimizer_rank) continue;
       bytes +=
           engine::align_up(static_cast<std::size_t>(sizes[i]) * engine::size_of(options.state));
-  return bytes;
+    }
+    all += options.whole_tensors ? bytes : (bytes + ranks - 1) / ranks;
+  }
+  return all;
 }
 
 template <typename Element>
@@ -136,8 +147,7 @@ MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& pl
   const std::uint64_t copies = parameters / engine::size_of(options.state) * options.short_weights;
   need.parameters = shards * (parameters + copies);
   need.gradients = shards * parameter_bytes(graph, options.state, false);
-  need.optimizer =
-      options.optimizer_states * share_bytes(graph, options) + options.averages * parameters;
+  need.optimizer = optimizer_bytes(graph, options) + options.averages * parameters;
   need.batches =
       shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);
   need.data = options.data;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "backends/group.h"
 #include "engine/graph/plan.h"
@@ -35,7 +36,7 @@ std::uint64_t data_bytes(const io::DatasetSplits& splits);
 
 struct MemoryPlanOptions {
   engine::DType state = engine::DType::kF32;  // of parameters
-  std::size_t optimizer_states = 0;
+  std::vector<engine::OptimizerState> optimizer_states = {};
   int optimizer_ranks = 1;        // of which each has a share of them
   int optimizer_rank = 0;         // this one of these
   bool whole_tensors = false;     // are such a share, and not elements

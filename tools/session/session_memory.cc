@@ -33,8 +33,7 @@ MemoryPlanOptions device_memory_options(const SessionOptions& options, const Com
                                         const SessionData& data) {
   const bool evaluates = options.evaluate.count > 0 && data.test().size() > 0;
   return {.state = engine::state_dtype(compute.storage),
-          .optimizer_states =
-              engine::states_of(*options.update.optimizer, options.update.settings).size(),
+          .optimizer_states = engine::states_of(*options.update.optimizer, options.update.settings),
           .averages = options.update.ema > 0 ? std::size_t{1} : std::size_t{0},
           .short_weights = engine::is_half(compute.storage) ? engine::size_of(compute.storage) : 0,
           .micro_batches = options.compute.micro_batches,
@@ -47,8 +46,7 @@ MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& c
   if (compute.cuda()) return device_memory_options(options, compute, data);
   const bool shares = options.averaging.shard_optimizer && group.world_size() > 1;
   return {.state = engine::state_dtype(compute.storage),
-          .optimizer_states =
-              engine::states_of(*options.update.optimizer, options.update.settings).size(),
+          .optimizer_states = engine::states_of(*options.update.optimizer, options.update.settings),
           .optimizer_ranks = shares ? group.world_size() : 1,
           .optimizer_rank = shares ? group.rank() : 0,
           .whole_tensors = shares && !options.update.optimizer->by_ranges,

@@ -6,6 +6,8 @@
 #include "engine/averaging/sums/deal_shares.h"
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
+#include "engine/graph/parameter_kinds.h"
+#include "engine/optim/optimizer.h"
 #include "models/model_catalog.h"
 
 namespace {
@@ -29,8 +31,10 @@ class MemoryPlan : public testing::Test {
   const engine::Graph graph_ =
       models::build_model("convnet", {.sample_shape = {28, 28, 1}, .classes = 10});
   const engine::PlanOptions plan_{.max_batch = 4096};
-  tools::MemoryPlanOptions options_{
-      .optimizer_states = 2, .batches = 3, .sample_bytes = 4 * 28 * 28, .data = 1 << 20};
+  tools::MemoryPlanOptions options_{.optimizer_states = engine::find_optimizer("adamw")->states,
+                                    .batches = 3,
+                                    .sample_bytes = std::int64_t{4} * 28 * 28,
+                                    .data = 1 << 20};
 };
 
 TEST_F(MemoryPlan, CountsWhatIsAllocated) {
@@ -56,6 +60,29 @@ TEST_F(MemoryPlan, CountsWhatIsAllocated) {
         engine::deal_tensors(state.parameters.values, options_.optimizer_rank, 4).own();
     EXPECT_EQ(need(1024).optimizer,
               2 * sizeof(float) * static_cast<std::uint64_t>(engine::count_of(share)));
+  }
+}
+
+// Of all parameters or of some, on one rank and where tensors are shared out.
+TEST_F(MemoryPlan, CountsWhatEachOptimizerHolds) {
+  const engine::ModelState state = engine::ModelState::allocate(graph_, engine::DType::kF32);
+  const engine::FlatBuffer& values = state.parameters.values;
+  const std::vector<std::string> matrices = engine::hidden_matrices(graph_);
+  for (const engine::OptimizerSpec* spec : engine::optimizers()) {
+    SCOPED_TRACE(spec->name);
+    const engine::OptimizerSettings settings = engine::default_settings(*spec);
+    options_.optimizer_states = engine::states_of(*spec, settings);
+    options_.whole_tensors = !spec->by_ranges;
+    for (const int ranks : {1, 3}) {
+      if (ranks > 1 && spec->by_ranges) continue;  // the same of each state, divided
+      options_.optimizer_ranks = ranks;
+      const engine::UpdateShares shares = engine::deal_tensors(values, 0, ranks);
+      const auto optimizer =
+          spec->make(*spec, {settings, values, matrices, {}, ranks == 1 ? nullptr : &shares.own()});
+      std::uint64_t held = 0;
+      for (const engine::Optimizer::State& s : optimizer->state()) held += s.buffer->bytes();
+      EXPECT_EQ(need(1024).optimizer, held);
+    }
   }
 }
 
