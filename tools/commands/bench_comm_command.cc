@@ -198,7 +198,8 @@ void add_flags(CLI::App& app, CommFlags& flags) {
       ->type_name("LIST");
   app.add_option("--ranks", flags.ranks,
                  "numbers of ranks to start on this host, e.g. 2,4 (default: --spawn, else 2)")
-      ->type_name("LIST");
+      ->type_name("LIST")
+      ->excludes("--spawn");
   app.add_option("--iters", flags.iterations, "measured iterations")
       ->check(positive)
       ->capture_default_str();
@@ -217,6 +218,7 @@ void add_flags(CLI::App& app, CommFlags& flags) {
   app.add_option("--tolerance", flags.tolerance,
                  "--baseline: factor from which a row counts as slower")
       ->check(positive)
+      ->needs("--baseline")
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))
@@ -232,8 +234,8 @@ int bench_comm_command(const Arguments& arguments) {
       "engine bench comm");
   CommFlags flags;
   tools::ConfigValues values;
-  add_flags(app, flags);
   add_group_flags(app, values);
+  add_flags(app, flags);
   app.footer(
       "Under a launcher (srun, mpirun, --rank) its ranks are measured; otherwise ranks are started "
       "on this host.");

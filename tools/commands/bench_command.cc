@@ -74,14 +74,18 @@ int bench_step_command(const Arguments& arguments) {
   app.add_option("--batch", flags.batch,
                  "samples per step and rank (or --batch-size: over all ranks)")
       ->check(CLI::PositiveNumber)
+      ->excludes("--batch-size")
+      ->excludes("--batch-size-per-device")
       ->capture_default_str();
   app.add_option("--ranks", flags.ranks, "ranks to start on this machine, like --spawn")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->excludes("--spawn");
   app.add_option("--seconds", flags.bench.seconds, "how long to measure")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->excludes("--seconds");
   app.add_option("--warmup", flags.bench.warmup, "warm-up steps")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

@@ -123,13 +123,24 @@ void add_options(CLI::App& app, KernelFlags& flags) {
                  "images per batch; texts: a quarter of it (default: 32, on a CUDA device 256)")
       ->check(CLI::PositiveNumber);
   app.add_option("--threads", flags.threads, "CPU threads (default: the allowed cores)")
-      ->check(CLI::PositiveNumber);
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--seconds", flags.seconds, "measuring time per row")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->excludes("--cuts");
+}
+
+// Options that would change nothing.
+void refuse_idle_options(const CLI::App& app, const KernelFlags& flags) {
+  const bool squares = flags.set == "gemm";
+  if (!squares && app.count("--sizes") > 0)
+    throw UsageError("--sizes is for --set gemm, and this is --set " + flags.set);
+  if (squares && app.count("--batch") > 0)
+    throw UsageError("--batch: the products of --set gemm have no images");
 }
 
 }  // namespace
@@ -143,6 +154,7 @@ int bench_kernels_command(const Arguments& arguments) {
   KernelFlags flags;
   add_options(app, flags);
   if (!parse(app, arguments)) return kExitOk;
+  refuse_idle_options(app, flags);
 
   const KernelBenchOptions options{
       .device = choose_device(flags),

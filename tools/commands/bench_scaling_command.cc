@@ -109,7 +109,8 @@ void add_flags(CLI::App& app, ScalingFlags& flags) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->excludes("--seconds");
   app.add_option("--warmup", flags.bench.warmup, "warm-up steps")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

@@ -126,6 +126,9 @@ std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
         return app.get_name() + " needs " + option->get_name() +
                (kind.find('|') == std::string::npos ? "" : ", which is " + kind);
       }
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr)
+    return std::regex_replace(text, std::regex("(\\S+) excludes (\\S+)"),
+                              "$1 and $2 exclude each other; give only one");
   if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr)
     for (const std::string& better : {unknown_choice(text), out_of_range(app, text)})
       if (!better.empty()) return better;

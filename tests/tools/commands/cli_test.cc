@@ -312,20 +312,42 @@ TEST(Usage, MistakesAreSaidAsSentences) {
 }
 
 TEST(Usage, NanIsInNoRange) {
-  for (const std::vector<std::string>& command : {std::vector<std::string>{"top", "r", "--every"},
-                                                  {"verify", "a", "b", "--rtol"},
-                                                  {"verify", "a", "b", "--atol"},
-                                                  {"sample", "r", "--prompt", "a", "--temperature"},
-                                                  {"bench", "step", "--seconds"},
-                                                  {"bench", "scaling", "--seconds"},
-                                                  {"bench", "kernels", "--seconds"},
-                                                  {"bench", "comm", "--seconds"},
-                                                  {"bench", "comm", "--tolerance"}})
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"top", "r", "--every"},
+        {"verify", "a", "b", "--rtol"},
+        {"verify", "a", "b", "--atol"},
+        {"sample", "r", "--prompt", "a", "--temperature"},
+        {"bench", "step", "--seconds"},
+        {"bench", "scaling", "--seconds"},
+        {"bench", "kernels", "--seconds"},
+        {"bench", "comm", "--seconds"},
+        {"bench", "comm", "--baseline", "x", "--tolerance"}})
     for (const char* value : {"nan", "-NaN", "inf"}) {
       std::vector<std::string> arguments = command;
       arguments.emplace_back(value);
       expect_last_error(engine(arguments), 2, {command.back() + " is ", "; expected "});
     }
+}
+
+// A measurement must not be another one than what was asked for.
+TEST(Usage, ABenchmarkDropsNoOption) {
+  const auto refused = [](std::vector<std::string> arguments, const std::string& why) {
+    arguments.insert(arguments.begin(), "bench");
+    expect_last_error(engine(arguments), 2, {why});
+  };
+  refused({"step", "--steps", "5", "--seconds", "2"},
+          "--seconds and --steps exclude each other; give only one");
+  refused({"step", "--ranks", "2", "--spawn", "1"}, "--spawn and --ranks exclude each other");
+  refused({"step", "--batch", "8", "--batch-size", "64"},
+          "--batch-size and --batch exclude each other");
+  refused({"scaling", "--steps", "5", "--seconds", "2"}, "--seconds and --steps exclude");
+  refused({"comm", "--ranks", "2", "--spawn", "4"}, "--spawn and --ranks exclude each other");
+  refused({"comm", "--tolerance", "2"}, "--tolerance requires --baseline");
+  refused({"kernels", "--set", "conv", "--sizes", "512"},
+          "--sizes is for --set gemm, and this is --set conv");
+  refused({"kernels", "--set", "gemm", "--batch", "8"}, "--batch: the products of --set gemm");
+  refused({"kernels", "--cuts", "--format", "json"}, "--cuts and --format exclude each other");
+  refused({"kernels", "--threads", "100000"}, "--threads is 100000; expected 1 to 1024");
 }
 
 TEST(Usage, PastedDashesAreExplained) {
