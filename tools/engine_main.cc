@@ -1,4 +1,6 @@
 // The `engine` program: finds the command, and turns any error into one line and an exit code.
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -80,6 +82,7 @@ int run(Arguments arguments) {
 
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(true);
+  prctl(PR_SET_NAME, "engine");  // workers of `launch` are started as /proc/self/exe: "exe" for ps
   try {
     tools::open_standard_streams();
     tools::warn_of_unknown_variables();

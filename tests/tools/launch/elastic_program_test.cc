@@ -129,6 +129,9 @@ TEST_F(ElasticProgram, ALauncherGoesOnWithoutAWorkerThatHasLeft) {
   ASSERT_TRUE(eventually([&] { return launcher->out().find("Step [") != std::string::npos; }));
   const std::vector<pid_t> workers = workers_of(launcher->pid());
   ASSERT_EQ(workers.size(), 3u);
+  // What `ps`, `top` and `pkill` know it by.
+  for (const pid_t pid : workers)
+    EXPECT_EQ(test_support::read_text("/proc/" + std::to_string(pid) + "/comm"), "engine\n");
   ASSERT_EQ(kill(workers[2], SIGUSR2), 0);
   const std::string left = "process " + std::to_string(workers[2]) + " on ";
   ASSERT_TRUE(eventually([&] { return launcher->out().find(left) != std::string::npos; }));
