@@ -4,9 +4,12 @@
 
 #include <cstdio>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "io/base/io_error.h"
 #include "io/data/sources/images/image_decoder.h"
+#include "io/data/sources/images/plain_png.h"
 
 namespace io {
 namespace {
@@ -76,6 +79,7 @@ struct PngReader {
 bool has_png_decoder() { return true; }
 
 DecodedImage decode_png(std::span<const std::uint8_t> bytes, const std::string& path) {
+  if (std::optional<DecodedImage> plain = decode_plain_png(bytes, path)) return std::move(*plain);
   PngFile file{bytes.data(), bytes.size(), {}};
   PngReader reader(file);
   if (reader.info == nullptr) throw Error(path + ": libpng failed to initialize");

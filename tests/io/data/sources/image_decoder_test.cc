@@ -105,6 +105,74 @@ TEST(PngDecoder, SixteenBitsAreRoundedToEight) {
   EXPECT_EQ(decode(png_bytes(1, 1, test_support::kPngRgb, 16, {row})).pixels, (Bytes{18, 1, 255}));
 }
 
+// A row by a filter of chapter 9 of the PNG specification, byte by byte.
+std::string filtered(int filter, const Bytes& row, const Bytes& before, std::size_t pixel) {
+  std::string stored(1, static_cast<char>(filter));
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const int left = i < pixel ? 0 : row[i - pixel], above = before[i],
+              corner = i < pixel ? 0 : before[i - pixel], sum = left + above - corner;
+    const int to_left = std::abs(sum - left), to_above = std::abs(sum - above),
+              to_corner = std::abs(sum - corner);
+    const int nearest = to_left <= to_above && to_left <= to_corner ? left
+                        : to_above <= to_corner                     ? above
+                                                                    : corner;
+    const int predicted[] = {0, left, above, (left + above) / 2, nearest};
+    stored += static_cast<char>(row[i] - predicted[filter]);
+  }
+  return stored;
+}
+
+// Rows of all filters in turn, and in one chunk or several.
+TEST(PngDecoder, UndoesTheFilterOfEachRow) {
+  using namespace test_support;
+  SplitMix random(7, 1);
+  for (const auto& [colour, samples] : {std::pair{kPngGrey, 1}, std::pair{kPngGreyAlpha, 2},
+                                        std::pair{kPngRgb, 3}, std::pair{kPngRgba, 4}}) {
+    for (const std::uint32_t width : {1u, 2u, 5u, 16u, 41u}) {
+      SCOPED_TRACE(std::to_string(samples) + " samples, width " + std::to_string(width));
+      constexpr std::uint32_t kHeight = 23;
+      const auto pixel = static_cast<std::size_t>(samples);
+      Bytes before(width * pixel), expected;
+      std::string stored;
+      for (std::uint32_t y = 0; y < kHeight; ++y) {
+        Bytes row(before.size());
+        // Steps of all sizes: near neighbours and far ones.
+        for (std::uint8_t& byte : row) byte = static_cast<std::uint8_t>(random.below(1u << y % 9));
+        stored += filtered(static_cast<int>(y % 5), row, before, pixel);
+        for (std::size_t x = 0; x < width; ++x)
+          for (std::size_t c = 0; c < 3; ++c)
+            expected.push_back(row[x * pixel + (samples < 3 ? 0 : c)]);
+        before = row;
+      }
+      for (const std::size_t part : {std::string::npos, std::size_t{7}}) {
+        const DecodedImage image =
+            decode(png_of_stored(width, kHeight, colour, 8, stored, "", part));
+        ASSERT_EQ(image.width, width);
+        ASSERT_EQ(image.height, kHeight);
+        EXPECT_EQ(image.pixels, expected);
+      }
+    }
+  }
+}
+
+TEST(PngDecoder, DamageIsSaidAsLibpngSaysIt) {
+  using namespace test_support;
+  const std::string good = png_bytes(2, 1, kPngRgb, 8, {"abcdef"});
+  std::string sum = good;
+  sum[sum.find("IEND") - 5] ^= 1;
+  EXPECT_EQ(complaint(sum), "dir/x.png: damaged PNG: IDAT: CRC error");
+  EXPECT_EQ(complaint(png_of_stored(2, 1, kPngRgb, 8,
+                                    "\x05"
+                                    "abcdef")),
+            "dir/x.png: damaged PNG: bad adaptive filter value");
+  EXPECT_EQ(complaint(png_of_stored(2, 2, kPngRgb, 8, std::string("\0abcdef", 7))),
+            "dir/x.png: damaged PNG: Not enough image data");
+  EXPECT_EQ(complaint(good.substr(0, good.find("IEND") - 4)),
+            "dir/x.png: damaged PNG: the file is truncated");
+  EXPECT_EQ(complaint(png_bytes(2, 1, kPngRgb, 8, {"abcdef"}, png_chunk("ABCD", "?"))),
+            "dir/x.png: damaged PNG: ABCD: unhandled critical chunk");
+}
+
 TEST(JpegDecoder, GivesRgbNearTheOriginal) {
   for (const int channels : {3, 1}) {
     const Bytes pixels = gradient(37, 21, channels);

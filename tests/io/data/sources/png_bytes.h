@@ -1,6 +1,7 @@
 // Makes PNG files for tests, without the library that reads them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,20 +25,32 @@ inline std::string png_chunk(const std::string& type, const std::string& data) {
 
 enum PngColour { kPngGrey = 0, kPngRgb = 2, kPngPalette = 3, kPngGreyAlpha = 4, kPngRgba = 6 };
 
-// `rows`: each row's packed samples. `extra`: chunks before the pixels (PLTE, tRNS).
-inline std::string png_bytes(std::uint32_t width, std::uint32_t height, PngColour colour, int bits,
-                             const std::vector<std::string>& rows, const std::string& extra = "") {
-  std::string raw;
-  for (const std::string& row : rows) raw += '\0' + row;  // filter 0
-  std::string packed(compressBound(static_cast<uLong>(raw.size())), '\0');
+// `stored`: the rows, each behind the number of its filter. `extra`: chunks before the pixels
+// (PLTE, tRNS). With `part` the packed rows lie in chunks of so many bytes.
+inline std::string png_of_stored(std::uint32_t width, std::uint32_t height, PngColour colour,
+                                 int bits, const std::string& stored, const std::string& extra = "",
+                                 std::size_t part = std::string::npos) {
+  std::string packed(compressBound(static_cast<uLong>(stored.size())), '\0');
   uLongf size = static_cast<uLongf>(packed.size());
   compress(reinterpret_cast<Bytef*>(packed.data()), &size,
-           reinterpret_cast<const Bytef*>(raw.data()), static_cast<uLong>(raw.size()));
+           reinterpret_cast<const Bytef*>(stored.data()), static_cast<uLong>(stored.size()));
   packed.resize(size);
-  const std::string header = png_word(width) + png_word(height) + static_cast<char>(bits) +
-                             static_cast<char>(colour) + std::string(3, '\0');
-  return "\x89PNG\r\n\x1A\n" + png_chunk("IHDR", header) + extra + png_chunk("IDAT", packed) +
-         png_chunk("IEND", "");
+  std::string file =
+      "\x89PNG\r\n\x1A\n" +
+      png_chunk("IHDR", png_word(width) + png_word(height) + static_cast<char>(bits) +
+                            static_cast<char>(colour) + std::string(3, '\0'));
+  file += extra;
+  for (std::size_t at = 0; at < packed.size(); at += std::min(part, packed.size() - at))
+    file += png_chunk("IDAT", packed.substr(at, part));
+  return file + png_chunk("IEND", "");
+}
+
+// `rows`: each row's packed samples.
+inline std::string png_bytes(std::uint32_t width, std::uint32_t height, PngColour colour, int bits,
+                             const std::vector<std::string>& rows, const std::string& extra = "") {
+  std::string stored;
+  for (const std::string& row : rows) stored += '\0' + row;  // filter 0
+  return png_of_stored(width, height, colour, bits, stored, extra);
 }
 
 // An RGB image of one colour.
