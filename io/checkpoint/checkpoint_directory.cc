@@ -174,7 +174,7 @@ std::string find_newest_checkpoint(const std::string& directory, std::vector<std
     try {
       const std::string owner = load_description(path).run_id;
       if (run_id.empty() || owner.empty() || owner == run_id) {
-        static_cast<void>(load_checkpoint(path));  // all of it
+        check_checkpoint(path);
         return path;
       }
       if (skipped != nullptr) skipped->push_back(path + ": written by another run, " + owner);

@@ -140,6 +140,10 @@ Checkpoint load_checkpoint(const std::string& path) {
   return std::move(head.checkpoint);
 }
 
+void check_checkpoint(const std::string& path) {
+  open_checkpoint_arrays(open_bytes(path))->finish();
+}
+
 Checkpoint load_description(const std::string& path) {
   return read_head(*open_bytes(path)).checkpoint;
 }
