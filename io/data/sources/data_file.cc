@@ -11,11 +11,13 @@
 
 #include "io/base/io_error.h"
 #include "io/base/open_file.h"
+#include "io/data/sources/whole_gzip.h"
 
 namespace io {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
+constexpr std::uint64_t kLargestWhole = std::uint64_t{1} << 30;
 constexpr std::uint64_t kGrowthBytes = std::uint64_t{1} << 22;
 constexpr int kGzipOnly = 16;  // added to zlib's window size: a gzip header must follow
 
@@ -34,17 +36,39 @@ DataFile::DataFile(std::string path) : path_(std::move(path)), buffer_(kBufferBy
     throw Error(path_ + ": cannot be read: " + std::strerror(errno));
   }
   refill();
-  packed_ = starts_gzip(unread_);
-  if (packed_ && inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK)
+  if (!starts_gzip(unread_) || unpack_whole()) return;
+  if (inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK)
     throw Error(path_ + ": zlib failed to initialize");
-  stream_open_ = packed_;
+  content_ = Content::kGzipStream;
+  stream_open_ = true;
 }
 
 DataFile::~DataFile() {
-  if (packed_) inflateEnd(&stream_);
+  if (content_ == Content::kGzipStream) inflateEnd(&stream_);
+}
+
+bool DataFile::unpack_whole() {
+  const std::uint64_t most = unpacked_limit(file_bytes_);
+  if (most > kLargestWhole) return false;
+  std::vector<std::uint8_t> file(file_bytes_);
+  for (std::size_t at = 0; at < file.size();) {
+    const ssize_t got =
+        pread(fileno(file_.get()), file.data() + at, file.size() - at, static_cast<off_t>(at));
+    if (got <= 0) return false;  // whatever it is, it comes up again
+    at += static_cast<std::size_t>(got);
+  }
+  whole_ = unpack_whole_gzip(file, most);
+  if (whole_.empty()) return false;
+  content_ = Content::kGzipWhole;
+  unread_ = whole_;
+  return true;
 }
 
 bool DataFile::refill() {
+  if (content_ == Content::kGzipWhole) {
+    unread_ = {};
+    return false;
+  }
   const std::size_t got = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
   if (got < buffer_.size() && std::ferror(file_.get()))
     throw Error(path_ + ": reading failed: " + std::strerror(errno));
@@ -53,7 +77,7 @@ bool DataFile::refill() {
 }
 
 std::size_t DataFile::read(std::span<std::uint8_t> out) {
-  if (packed_) return read_packed(out);
+  if (content_ == Content::kGzipStream) return read_packed(out);
   std::size_t done = 0;
   while (done < out.size() && (!unread_.empty() || refill())) {
     const std::size_t count = std::min(out.size() - done, unread_.size());
@@ -100,7 +124,7 @@ std::size_t DataFile::read_packed(std::span<std::uint8_t> out) {
 
 void DataFile::check_unpacked(std::uint64_t count) const {
   const std::uint64_t most = unpacked_limit(file_bytes_);
-  if (!packed_ || count <= most) return;
+  if (content_ == Content::kPlain || count <= most) return;
   throw DataError(path_ + ": unpacks to more than " + std::to_string(most) +
                   " bytes, the most for a compressed file of " + std::to_string(file_bytes_) +
                   " bytes; unpack it with gunzip if it is meant to");
@@ -109,9 +133,11 @@ void DataFile::check_unpacked(std::uint64_t count) const {
 std::vector<std::uint8_t> DataFile::read_up_to(std::uint64_t count) {
   // One more than there may be: then there are too many. Reserved memory that nothing is written to
   // costs nothing, and a vector that need not grow is never there twice.
-  const std::uint64_t most = packed_ ? unpacked_limit(file_bytes_) + 1 : file_bytes_;
+  const bool packed = content_ != Content::kPlain;
+  const std::uint64_t most = packed ? unpacked_limit(file_bytes_) + 1 : file_bytes_;
   const bool to_the_end = count > most;
-  count = packed_ ? std::min(count, most) : count;
+  count = packed ? std::min(count, most) : count;
+  if (content_ == Content::kGzipWhole && count >= unread_.size()) return take_rest();
   std::vector<std::uint8_t> bytes;
   bytes.reserve(std::min(count, most));
   for (std::uint64_t want = std::min(count, kGrowthBytes); want > 0;
@@ -124,6 +150,14 @@ std::vector<std::uint8_t> DataFile::read_up_to(std::uint64_t count) {
   }
   if (to_the_end) check_unpacked(bytes.size());
   return bytes;
+}
+
+// Not a copy: less to write, and no memory for a second one.
+std::vector<std::uint8_t> DataFile::take_rest() {
+  std::vector<std::uint8_t> rest = std::move(whole_);
+  rest.erase(rest.begin(), rest.end() - static_cast<std::ptrdiff_t>(unread_.size()));
+  unread_ = {};
+  return rest;
 }
 
 std::uint64_t DataFile::skip_to_end() {

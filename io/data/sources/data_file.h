@@ -40,6 +40,8 @@ class DataFile {
 
  private:
   bool refill();
+  bool unpack_whole();
+  std::vector<std::uint8_t> take_rest();
   std::size_t read_packed(std::span<std::uint8_t> out);
 
   struct Closer {
@@ -51,7 +53,10 @@ class DataFile {
   std::vector<std::uint8_t>
       buffer_;  // raw bytes of the file, of which `unread_` are still to be used
   std::span<const std::uint8_t> unread_;
-  bool packed_ = false, stream_open_ = false;  // stream_open_: inside a gzip member
+  enum class Content : std::uint8_t { kPlain, kGzipStream, kGzipWhole };
+  Content content_ = Content::kPlain;
+  std::vector<std::uint8_t> whole_;  // kGzipWhole: unpacked; `unread_` is the rest of it
+  bool stream_open_ = false;         // kGzipStream: inside a gzip member
   z_stream stream_{};
 };
 

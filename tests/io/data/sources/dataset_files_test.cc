@@ -116,6 +116,12 @@ TEST_F(IdxFiles, ReadsDotsInNamesAndGzip) {
   EXPECT_EQ(splits.train.size(), 30);
   EXPECT_EQ(splits.test.size(), 4);
   EXPECT_EQ(splits.test.samples[3 * 784 + 7], 10);
+  // Two that both have something, in one file.
+  const std::string all = images(4);
+  for (const std::size_t cut : {std::size_t{20}, all.size() / 2, all.size() - 5}) {
+    write("t10k-images.idx3-ubyte.gz", gzip(all.substr(0, cut)) + gzip(all.substr(cut)));
+    EXPECT_EQ(load("fashion-mnist").test.samples, splits.test.samples);
+  }
 }
 
 TEST_F(IdxFiles, MissingFileSaysHowToGetIt) {
@@ -221,6 +227,12 @@ TEST_F(IdxFiles, DamagedGzipIsNamed) {
   flipped[flipped.size() - 6] ^= 1;  // in the checksum
   write(name, flipped);
   expect_said(complaint("mnist", name), "damaged");
+  for (const char length : {'\0', '\1', '\x7F'}) {  // in the length behind it
+    std::string lying = whole;
+    lying[lying.size() - 3] = length;
+    write(name, lying);
+    expect_said(complaint("mnist", name), "damaged");
+  }
   write(name, whole + "garbage");
   expect_said(complaint("mnist", name), "follow after the end");
 }
