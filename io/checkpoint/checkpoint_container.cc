@@ -1,9 +1,8 @@
 // The parts around the header: preamble, checksum and padding; and the readers' error messages.
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "io/base/crc32.h"
 #include "io/checkpoint/checkpoint_format.h"
 
 namespace io::format {
@@ -30,11 +29,7 @@ std::uint64_t round_up(std::uint64_t bytes) {
 
 // Over the preamble up to the sum itself, and the header.
 std::uint32_t header_crc(Bytes preamble, Bytes header) {
-  const auto update = [](uLong crc, Bytes part) {
-    return crc32_z(crc, reinterpret_cast<const Bytef*>(part.data()), part.size());
-  };
-  return static_cast<std::uint32_t>(
-      update(update(crc32_z(0, nullptr, 0), preamble.first(kPreambleBytes - 4)), header));
+  return base::add_crc32(base::add_crc32(0, preamble.first(kPreambleBytes - 4)), header);
 }
 
 // The header's length, after all that the preamble can say about it.

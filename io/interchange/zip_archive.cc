@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "io/base/crc32.h"
 #include "io/interchange/zip_format.h"
 
 namespace io {
@@ -18,12 +19,6 @@ constexpr std::size_t kMaxMembers = 0xFFFE;
 constexpr std::uint64_t kPaddingField = 'F' | 'B' << 8;  // as PyTorch calls its own
 constexpr char kPaddingByte = 'Z';
 constexpr std::uint16_t kFirstDay = 1 << 5 | 1;  // 1980-01-01
-
-std::uint32_t add_crc(std::uint32_t crc, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return crc;  // zlib takes a null pointer for a new beginning
-  return static_cast<std::uint32_t>(
-      crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
 
 class Record {  // numbers, little-endian, one after the other
  public:
@@ -139,7 +134,7 @@ ZipReader::~ZipReader() = default;
 void ZipReader::sum(std::size_t member, std::uint64_t offset, std::span<const std::byte> bytes) {
   Progress& p = progress_[member];
   if (offset > p.summed || offset + bytes.size() <= p.summed) return;
-  p.crc = add_crc(p.crc, bytes.subspan(p.summed - offset));
+  p.crc = base::add_crc32(p.crc, bytes.subspan(p.summed - offset));
   p.summed = offset + bytes.size();
   if (p.summed == members_[member].size && p.crc != members_[member].crc)
     throw DataError(file_.name() + ": '" + members_[member].name +
@@ -184,7 +179,7 @@ void ZipWriter::write(std::span<const std::byte> bytes) {
 void ZipWriter::add(const std::string& name, const std::vector<std::span<const std::byte>>& parts) {
   Written member{.name = name, .at = at_};
   for (const auto part : parts) {
-    member.crc = add_crc(member.crc, part);
+    member.crc = base::add_crc32(member.crc, part);
     member.size += part.size();
   }
   const bool large = needs64(member.size, 0);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/base/crc32.h"
 #include "io/base/io_error.h"
 
 namespace io {
@@ -37,7 +38,7 @@ std::uint32_t word(const std::uint8_t* at) {
 
 bool has_its_sum(Bytes chunk) {  // of type and data
   const Bytes summed = chunk.subspan(4, chunk.size() - 8);
-  return libdeflate_crc32(0, summed.data(), summed.size()) == word(chunk.last(4).data());
+  return base::add_crc32(0, std::as_bytes(summed)) == word(chunk.last(4).data());
 }
 
 bool read_header(Bytes data, PlainFile& file) {
