@@ -75,7 +75,8 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::string& path);
 // Validates everything (bounds, digests) before returning. Throws MissingFileError or DataError
 // naming the file and the fault.
 Checkpoint load_checkpoint(const std::string& path);
-// The same checks, and throws the same, in a block of memory: the file is read once, and nothing kept.
+// The same checks, and throws the same, in a block of memory: the file is read once and nothing
+// kept.
 void check_checkpoint(const std::string& path);
 // All but the arrays' data, which is not read and may be damaged: for listings and for choosing
 // among files. Throws the same.
