@@ -218,7 +218,6 @@ void add_flags(CLI::App& app, CommFlags& flags) {
   app.add_option("--tolerance", flags.tolerance,
                  "--baseline: factor from which a row counts as slower")
       ->check(positive)
-      ->needs("--baseline")
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))

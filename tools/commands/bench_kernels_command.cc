@@ -134,15 +134,6 @@ void add_options(CLI::App& app, KernelFlags& flags) {
       ->excludes("--cuts");
 }
 
-// Options that would change nothing.
-void refuse_idle_options(const CLI::App& app, const KernelFlags& flags) {
-  const bool squares = flags.set == "gemm";
-  if (!squares && app.count("--sizes") > 0)
-    throw UsageError("--sizes is for --set gemm, and this is --set " + flags.set);
-  if (squares && app.count("--batch") > 0)
-    throw UsageError("--batch: the products of --set gemm have no images");
-}
-
 }  // namespace
 
 int bench_kernels_command(const Arguments& arguments) {
@@ -154,7 +145,8 @@ int bench_kernels_command(const Arguments& arguments) {
   KernelFlags flags;
   add_options(app, flags);
   if (!parse(app, arguments)) return kExitOk;
-  refuse_idle_options(app, flags);
+  if (flags.set != "gemm" && app.count("--sizes") > 0)
+    throw UsageError("--sizes is for --set gemm, and this is --set " + flags.set);
 
   const KernelBenchOptions options{
       .device = choose_device(flags),
