@@ -82,7 +82,7 @@ struct Executor::Impl {
     logits = view(plan.logits);
     loss = view(plan.loss);
     if (plan.options.training) loss_gradient = gradient(plan.loss);
-    if (on_cuda(context) && !has_targets()) make_ranks();
+    if (!has_targets()) make_ranks();
   }
 
   void make_ranks() {
@@ -329,26 +329,29 @@ struct Executor::Impl {
       leave_totals(!training);
       return {};
     }
-    TensorView rows = logits, row_labels = labels;
-    rows.shape = {loss.count(), logits.shape[logits.shape.rank() - 1]};
-    row_labels.shape = {loss.count()};
-    return {.loss_sum = ops::sum_f64(loss),
-            .correct = ops::count_correct(rows, row_labels),
-            .rows = loss.count(),
-            .top5 = training ? 0 : ops::count_among_largest(rows, row_labels, 5)};
+    ops::BatchTotals totals;
+    add_totals(!training, &totals, nullptr);
+    return {.loss_sum = totals.loss_sum,
+            .correct = totals.correct,
+            .rows = totals.rows,
+            .top5 = totals.top5};
   }
 
   void leave_totals(bool top5) {
-    TensorView row_losses = loss, row_ranks = ranks;
-    row_losses.shape = row_ranks.shape = {loss.count()};
     if (device_step.last != nullptr && !device_step.continues)
       cuda::set_bytes_async(device_step.last, 0, sizeof *device_step.last, context.stream);
     ops::BatchTotals *last = device_step.last, *total = device_step.total;
     if (last == nullptr) std::swap(last, total);
     if (last == nullptr) return;
+    add_totals(top5, last, total);
+  }
+
+  void add_totals(bool top5, ops::BatchTotals* totals, ops::BatchTotals* more) {
+    TensorView row_losses = loss, row_ranks = ranks;
+    row_losses.shape = row_ranks.shape = {loss.count()};
     ops::add_batch_totals(
         context,
-        {.ranks = row_ranks, .loss = row_losses, .top5 = top5, .totals = last, .more = total});
+        {.ranks = row_ranks, .loss = row_losses, .top5 = top5, .totals = totals, .more = more});
   }
 
   void backward(double scale, Write parameter_write,

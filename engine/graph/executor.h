@@ -70,7 +70,9 @@ class Executor {
   void backward(double scale, Write parameter_write,
                 const std::function<void(std::int64_t)>& ready);
 
-  TensorView logits() const;  // [count, classes], valid until the next forward
+  // [count, classes], valid until the next forward; after a forward in training mode only where the
+  // plan watches them (PlanOptions::watched), as the loss may have replaced them.
+  TensorView logits() const;
   // [count, ...] of the plan's watched node, valid as long. Throws ModelError where the plan
   // watches none, or one that only passes on what the caller gave.
   TensorView watched() const;

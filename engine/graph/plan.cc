@@ -15,12 +15,13 @@
 //    tensor, gradient and saved area is a block that lives from its first write to its last read:
 //      tensor     from its step's forward to the last forward that reads it, or the last backward
 //                 that needs it (Layer::backward_needs; a fused ReLU needs the step's output). The
-//                 logits stay to the end.
+//                 loss stays to the end, the logits to the end of forward.
 //      gradient   from the backward of its last reader to the backward of its own step
 //      saved      from its step's forward to its backward
 //    An inference plan has forward times only and no gradients or saved areas.
 // 5. In place: a step that allows it writes over input 0 (and in backward over the gradient of its
-//    output) when nobody reads that memory later; the two blocks then become one.
+//    output) when nobody reads that memory later; the two blocks then become one. Likewise what a
+//    step saves and then the gradient of input 0: logits, softmax - target and dlogits are one.
 // 6. memory_layout.cc places the blocks; blocks of activations, gradients and saved areas share the
 //    arena wherever their times allow it. All of this is known before the first step, which is why
 //    a step needs no allocation.
@@ -208,14 +209,12 @@ class Compiler {
       if (!bound_at_run_time(i))
         value_block_[static_cast<std::size_t>(i)] = new_block(bytes(i), 0, last_read(i));
     for (int i = 0; i < step_count(); ++i) place_values(i);
-    if (training())
-      for (int i = step_count() - 1; i >= 0; --i) place_gradient(i);
     std::vector<int> saved_block;
-    for (int i = 0; i < step_count(); ++i)
-      saved_block.push_back(
-          step(i).saved_bytes == 0
-              ? kNoBlock
-              : new_block(step(i).saved_bytes, i, step(i).backward ? backward_time(i) : i));
+    saved_block.reserve(plan_.steps.size());
+    for (int i = 0; i < step_count(); ++i) saved_block.push_back(place_saved(i));
+    if (training())
+      for (int i = step_count() - 1; i >= 0; --i)
+        place_gradient(i, saved_block[static_cast<std::size_t>(i)]);
     plan_.arena_bytes = place_blocks(blocks_);
     for (int i = 0; i < static_cast<int>(plan_.tensors.size()); ++i) {
       tensor(i).offset = offset_of(value_block_[static_cast<std::size_t>(root(i))]);
@@ -237,9 +236,9 @@ class Compiler {
 
   // The last time at which the value of root `r` is read; -1 when never.
   int last_read(int r) const {
-    if (r == root(plan_.logits) || r == root(plan_.loss)) return end_time();
+    if (r == root(plan_.loss)) return end_time();
     if (plan_.options.watched >= 0 && r == root(plan_.options.watched)) return end_time();
-    int last = -1;
+    int last = r == root(plan_.logits) ? step_count() - 1 : -1;
     for (int i = 0; i < step_count(); ++i) {
       const PlanStep& s = plan_.steps[static_cast<std::size_t>(i)];
       bool reads_input = false;
@@ -269,9 +268,22 @@ class Compiler {
     block = new_block(bytes(s.output), i, last);
   }
 
+  int place_saved(int i) {
+    const PlanStep& s = step(i);
+    if (s.saved_bytes == 0) return kNoBlock;
+    const int last = s.backward ? backward_time(i) : i;
+    const int from = root(s.inputs[0]), block = value_block_[static_cast<std::size_t>(from)];
+    if (s.layer->may_save_in_place() && block != kNoBlock && node(from).layer &&
+        last_read(from) == i && bytes(from) == s.saved_bytes) {
+      blocks_[static_cast<std::size_t>(block)].last = last;
+      return block;
+    }
+    return new_block(s.saved_bytes, i, last);
+  }
+
   // Called from the last step to the first: the gradient of a step's output already has its block,
   // those of what it reads get theirs here, when it is the first to write them.
-  void place_gradient(int i) {
+  void place_gradient(int i, int saved_block) {
     const PlanStep& s = step(i);
     if (!s.backward) return;
     int& own = gradient_block_[static_cast<std::size_t>(s.output)];
@@ -280,8 +292,12 @@ class Compiler {
                       backward_time(i));  // the loss: filled before backward
     blocks_[static_cast<std::size_t>(own)].last = backward_time(i);
     const int own_block = own;
-    if (gradient_in_place(s))
+    if (s.layer->may_run_in_place() && s.output == s.node && writes_gradient_of_first(s) &&
+        bytes(root(s.inputs[0])) == bytes(s.output))
       gradient_block_[static_cast<std::size_t>(root(s.inputs[0]))] = own_block;
+    if (s.layer->may_save_in_place() && writes_gradient_of_first(s) &&
+        bytes(root(s.inputs[0])) == s.saved_bytes)
+      gradient_block_[static_cast<std::size_t>(root(s.inputs[0]))] = saved_block;
     for_each_read(s, [&](int r) {
       int& block = gradient_block_[static_cast<std::size_t>(r)];
       if (has_gradient(r) && block == kNoBlock)
@@ -289,13 +305,13 @@ class Compiler {
     });
   }
 
-  bool gradient_in_place(const PlanStep& s) const {
-    if (!s.layer->may_run_in_place() || s.output != s.node || s.input_writes[0] == Write::kAdd)
-      return false;
+  // Whether input 0 has a gradient that this step alone writes first.
+  bool writes_gradient_of_first(const PlanStep& s) const {
+    if (s.input_writes[0] == Write::kAdd) return false;
     const int to = root(s.inputs[0]);
     for (std::size_t k = 1; k < s.inputs.size(); ++k)
       if (root(s.inputs[k]) == to) return false;
-    return has_gradient(to) && bytes(to) == bytes(s.output);
+    return has_gradient(to);
   }
 
   const Graph& graph_;

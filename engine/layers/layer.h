@@ -86,8 +86,8 @@ struct LayerRun {
   // What this batch counts for in running statistics; below 0: what the layer's momentum says.
   double statistics_weight = -1;
 
-  // On a CUDA device, for the layer whose output is the loss of class labels: i32, one for each
-  // loss, which it writes: how many classes come before the label's. For the batch's totals.
+  // For the layer whose output is the loss of class labels: i32, one for each loss, which it
+  // writes: how many classes come before the label's. For the batch's totals.
   TensorView ranks{};
 
   // Backward only.
@@ -142,6 +142,9 @@ class Layer {
   // The output may be written over input 0 when nobody else needs that input; and in backward the
   // gradient of input 0 over the gradient of the output.
   virtual bool may_run_in_place() const { return false; }
+  // What is saved may be written over input 0 when nobody else needs that input, and in backward
+  // the gradient of input 0 over what is saved. For layers that save as much as input 0 has.
+  virtual bool may_save_in_place() const { return false; }
 
   virtual void forward(const LayerRun& run) const = 0;
   virtual void backward(const LayerRun& run) const = 0;

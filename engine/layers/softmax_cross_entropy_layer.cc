@@ -1,4 +1,5 @@
-// Softmax and cross entropy in one node. Saves softmax(logits) - target in the forward pass.
+// Softmax and cross entropy in one node. Saves softmax(logits) - target in the forward pass, in
+// place of the logits where these are not needed, and makes their gradient of it in the same place.
 #include "engine/ops/loss/softmax_cross_entropy.h"
 
 #include <string>
@@ -36,6 +37,7 @@ class SoftmaxCrossEntropy final : public Layer {
                           DType dtype) const override {
     return static_cast<std::size_t>(inputs[0].count() * batch) * size_of(dtype);
   }
+  bool may_save_in_place() const override { return true; }
   void forward(const LayerRun& run) const override {
     ops::softmax_cross_entropy_forward(run.kernels,
                                        {.logits = by_rows(run.inputs[0]),

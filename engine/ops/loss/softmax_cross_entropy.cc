@@ -49,7 +49,6 @@ void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEnt
   check_shape(kName, "loss", o.loss, {sizes.rows});
   if (o.gradient) check_like(kName, "gradient", o.gradient, o.logits);
   if (o.ranks) {
-    require(on_cuda(context), "ranks of labels are for CUDA devices");
     check_dtype(kName, "ranks", o.ranks, DType::kI32);
     check_shape(kName, "ranks", o.ranks, {sizes.rows});
   }
@@ -83,26 +82,6 @@ void softmax_cross_entropy_backward(KernelContext& context, const SoftmaxCrossEn
       [&] { cuda::softmax_cross_entropy_backward(context, o); });
 }
 
-std::int64_t count_correct(TensorView logits, TensorView labels) {
-  const RowSizes sizes = check_matrix("count_correct", "logits", logits);
-  const std::int32_t* label = check_labels("count_correct", labels, sizes);
-  const auto count = [&]<class T>(T) {
-    return reference::count_correct(logits.as<T>(), label, sizes.rows, sizes.width);
-  };
-  return dispatch_dtype(
-      logits.dtype, [&] { return count(double{}); }, [&] { return count(float{}); });
-}
-
-std::int64_t count_among_largest(TensorView logits, TensorView labels, std::int64_t k) {
-  const RowSizes sizes = check_matrix("count_among_largest", "logits", logits);
-  const std::int32_t* label = check_labels("count_among_largest", labels, sizes);
-  const auto count = [&]<class T>(T) {
-    return reference::count_among_largest(logits.as<T>(), label, sizes.rows, sizes.width, k);
-  };
-  return dispatch_dtype(
-      logits.dtype, [&] { return count(double{}); }, [&] { return count(float{}); });
-}
-
 double sum_f64(TensorView values) {
   check_floating("sum_f64", "values", values);
   const auto sum_of = [&]<class T>(T) {
@@ -117,17 +96,16 @@ double sum_f64(TensorView values) {
 void add_batch_totals(KernelContext& context, const AddBatchTotals& o) {
   constexpr std::string_view kName = "add_batch_totals";
   check_context(kName, context);
+  check_dtype(kName, "ranks", o.ranks, DType::kI32);
+  check_shape(kName, "loss", o.loss, o.ranks.shape);
   dispatch_device(
       context.device.kind,
       [&] {
-        const RowSizes sizes = check_matrix(kName, "logits", o.logits);
-        check_labels(kName, o.labels, sizes);
-        check_dtype(kName, "loss", o.loss, wide_dtype(o.logits.dtype));
-        check_shape(kName, "loss", o.loss, {sizes.rows});
-        const BatchTotals batch{.loss_sum = sum_f64(o.loss),
-                                .correct = count_correct(o.logits, o.labels),
-                                .rows = sizes.rows,
-                                .top5 = o.top5 ? count_among_largest(o.logits, o.labels, 5) : 0};
+        BatchTotals batch{.loss_sum = sum_f64(o.loss), .rows = o.loss.count()};
+        for (const std::int32_t rank : o.ranks.span<std::int32_t>()) {
+          batch.correct += rank < 1;
+          batch.top5 += o.top5 && rank < 5;
+        }
         for (BatchTotals* totals : {o.totals, o.more}) {
           if (totals == nullptr) continue;
           totals->loss_sum += batch.loss_sum;
@@ -137,9 +115,7 @@ void add_batch_totals(KernelContext& context, const AddBatchTotals& o) {
         }
       },
       [&] {
-        check_dtype(kName, "ranks", o.ranks, DType::kI32);
         check_dtype(kName, "loss", o.loss, DType::kF32);
-        check_shape(kName, "loss", o.loss, o.ranks.shape);
         cuda::add_batch_totals(context, o);
       });
 }

@@ -10,49 +10,41 @@
 namespace engine::ops {
 
 // Writes per-row losses and, when `gradient` is present, gradient = softmax(logits) - target for
-// the backward pass. REQUIRES: 0 <= label_smoothing < 1. Throws InputError naming the row and the
-// label when a label is outside [0, classes); on a CUDA device such a label goes to context.fault
-// instead, and counts as 0.
+// the backward pass; it may be `logits` itself. REQUIRES: 0 <= label_smoothing < 1. Throws
+// InputError naming the row and the label when a label is outside [0, classes); on a CUDA device
+// such a label goes to context.fault instead, and counts as 0.
 struct SoftmaxCrossEntropyForward {
   TensorView logits, labels, loss;
   TensorView gradient{};  // kept for backward; absent in inference
   double label_smoothing = 0;
-  // On a CUDA device only, of i32 [rows], or absent: how many logits come before the label's as in
-  // count_among_largest(), from 8 on where the row has a NaN. For add_batch_totals().
+  // Of i32 [rows], or absent: how many logits come before the label's, the larger ones and the
+  // equal ones of lower classes; from 8 on where the row has a NaN. For add_batch_totals().
   TensorView ranks{};
 };
 void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o);
 
-// dlogits_i = gradient_i * dloss_i
+// dlogits_i = gradient_i * dloss_i. Where it overwrites, dlogits may be `gradient` itself.
 struct SoftmaxCrossEntropyBackward {
   TensorView gradient, dloss, dlogits;
   Write write = Write::kOverwrite;
 };
 void softmax_cross_entropy_backward(KernelContext& context, const SoftmaxCrossEntropyBackward& o);
 
-// In host memory only, as are the two sums below: rows whose first largest logit is the label.
-std::int64_t count_correct(TensorView logits, TensorView labels);
-
-// Rows whose label is among the k largest logits; of equal logits the first count as larger, so
-// that k = 1 is count_correct(). A row with a NaN does not count. REQUIRES: k >= 1.
-std::int64_t count_among_largest(TensorView logits, TensorView labels, std::int64_t k);
-
-// Sum of per-row losses in f64, in row order.
+// Sum of per-row losses in f64, in row order; in host memory only.
 double sum_f64(TensorView values);
 
-// What becomes of a batch's rows.
+// What becomes of a batch's rows. correct: those whose label comes before all other classes; top5:
+// whose label is among the first five.
 struct BatchTotals {
   double loss_sum = 0;
   std::int64_t correct = 0, rows = 0, top5 = 0;
 };
 
-// Adds sum_f64(loss), count_correct(), the rows, and, where `top5` is set, count_among_largest(5)
-// to *totals, and to *more unless it is null; both lie in the memory of the context's device. In
-// host memory the logits and labels say which rows are correct, on a CUDA device the ranks that the
-// forward pass has left.
+// Adds sum_f64(loss), the rows, how many of the forward pass's `ranks` are correct and, where
+// `top5` is set, how many are among the first five to *totals, and to *more unless it is null; both
+// lie in the memory of the context's device.
 struct AddBatchTotals {
-  TensorView logits{}, labels{}, ranks{};
-  TensorView loss;
+  TensorView ranks, loss;
   bool top5;
   BatchTotals* totals;
   BatchTotals* more = nullptr;

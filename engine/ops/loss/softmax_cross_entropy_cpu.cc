@@ -3,7 +3,8 @@
 // sums across lanes hide behind the others' arithmetic, and one log serves all. Longer rows go
 // alone, by blocks of which each keeps the largest logit that was known when its exps were taken
 // (the online softmax of Milakov and Gimelshein, arXiv 1805.02867), so that logits come from memory
-// once. Bound: bytes for long rows, for short ones the exps, about ten cycles a vector.
+// once. The gradient may be written over the logits: what else is made of them is taken before.
+// Bound: bytes for long rows, for short ones the exps, about ten cycles a vector.
 #include "engine/ops/loss/softmax_cross_entropy_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -17,6 +18,7 @@ constexpr std::int64_t kGroupFloats = 4096;  // exps of rows that are computed t
 constexpr std::int64_t kBlock = 1024,
                        kMostBlocks = 64;  // of a longer row; a longer one's are longer
 constexpr float kLog2E = 0x1.715476p+0f;
+constexpr int kBehindAll = 8;  // what a NaN adds to a rank: more than any rank that counts
 
 ENGINE_INLINE std::int64_t padded(std::int64_t count) {
   return (count + kWidth - 1) / kWidth * kWidth;
@@ -51,6 +53,25 @@ float sum_of_exp(const float* row, std::int64_t classes, float largest, float* t
   return horizontal_sum(sum);
 }
 
+// How many of classes [first, last) come before the label, whose logit is `own`.
+ENGINE_INLINE std::int32_t rank_part(const float* row, std::int64_t first, std::int64_t last,
+                                     std::int32_t label, float own) {
+  const Floats of_label = broadcast(own), none = broadcast(-__builtin_inff()), one = broadcast(1.f),
+               nan = broadcast(__builtin_nanf(""));
+  Floats before = zero(), nans = zero();
+  for_each_vector(first, last, [&](auto lanes, std::int64_t c) {
+    const Floats v = lanes.choose(lanes.load_from(row + c), none);
+    before += select(v > of_label, one, zero());
+    nans += select(v != v, one, zero());
+  });
+  for_each_vector(first, smaller(last, label), [&](auto lanes, std::int64_t c) {
+    const Floats v = lanes.choose(lanes.load_from(row + c), nan);
+    before += select(v == of_label, one, zero());
+  });
+  return static_cast<std::int32_t>(horizontal_sum(before)) +
+         (horizontal_sum(nans) > 0 ? kBehindAll : 0);
+}
+
 // Sum of row - largest, in float32 within short blocks.
 double sum_below(const float* row, std::int64_t classes, float largest) {
   constexpr std::int64_t kPart = 32 * kWidth;
@@ -72,12 +93,12 @@ struct Row {
   float smoothing;
 };
 
-ENGINE_INLINE float loss_of(const Row& row, float largest, float log_sum) {
-  const float loss = log_sum - (row.logits[row.label] - largest);
+// below: sum_below() of the row; only read where labels are smoothed.
+ENGINE_INLINE float loss_of(const Row& row, float own, float largest, float log_sum, double below) {
+  const float loss = log_sum - (own - largest);
   if (row.smoothing == 0) return loss;
   // What the loss would be with each class as the label, added up.
-  const double all = static_cast<double>(row.classes) * static_cast<double>(log_sum) -
-                     sum_below(row.logits, row.classes, largest);
+  const double all = static_cast<double>(row.classes) * static_cast<double>(log_sum) - below;
   return (1 - row.smoothing) * loss +
          row.smoothing / static_cast<float>(row.classes) * static_cast<float>(all);
 }
@@ -95,7 +116,7 @@ ENGINE_INLINE void put_gradient(const Row& row, const float* exps, float factor,
 // `count` <= kWidth rows from that of `first` on, whose padded lengths add up to at most
 // kGroupFloats.
 void forward_group(const Row& first, const std::int32_t* labels, std::int64_t count, float* loss,
-                   float* gradient) {
+                   float* gradient, std::int32_t* ranks) {
   alignas(64) float exps[kGroupFloats];
   float largest[kWidth], sums[kWidth], logs[kWidth], factors[kWidth];
   const std::int64_t classes = first.classes, length = padded(classes);
@@ -108,7 +129,10 @@ void forward_group(const Row& first, const std::int32_t* labels, std::int64_t co
   store(factors, broadcast(1.f) / load(sums));
   for (std::int64_t r = 0; r < count; ++r) {
     const Row row{first.logits + r * classes, classes, labels[r], first.smoothing};
-    loss[r] = loss_of(row, largest[r], logs[r]);
+    const float own = row.logits[row.label];
+    loss[r] = loss_of(row, own, largest[r], logs[r],
+                      row.smoothing == 0 ? 0 : sum_below(row.logits, classes, largest[r]));
+    if (ranks != nullptr) ranks[r] = rank_part(row.logits, 0, classes, row.label, own);
     if (gradient == nullptr) continue;
     float* to = gradient + r * classes;
     put_gradient(row, exps + r * length, factors[r], to, 0, classes);
@@ -116,23 +140,34 @@ void forward_group(const Row& first, const std::int32_t* labels, std::int64_t co
   }
 }
 
-void forward_long_row(const Row& row, float* loss, float* gradient) {
+void forward_long_row(const Row& row, float* loss, float* gradient, std::int32_t* rank) {
   const std::int64_t block = larger(kBlock, padded((row.classes + kMostBlocks - 1) / kMostBlocks));
   const std::int64_t blocks = (row.classes + block - 1) / block;
   float tops[kMostBlocks], sum = 0;
   float top = -__FLT_MAX__;  // not infinity: the first blocks may be all -infinity
+  const float own = row.logits[row.label];
+  double below[kMostBlocks];
+  std::int32_t before = 0;
   const auto shrink = [&](float from) {
     return horizontal_max(exp2(broadcast(from - top) * broadcast(kLog2E)));
   };
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t first = b * block, count = smaller(row.classes - first, block);
-    const float largest = largest_of(row.logits + first, count), before = top;
-    if (largest > top) top = largest, sum *= shrink(before);
+    const float largest = largest_of(row.logits + first, count), lower = top;
+    if (largest > top) top = largest, sum *= shrink(lower);
     tops[b] = top;
+    if (row.smoothing != 0) below[b] = sum_below(row.logits + first, count, top);
+    if (rank != nullptr) before += rank_part(row.logits, first, first + count, row.label, own);
     sum += sum_of_exp<false>(row.logits + first, count, top,
                              gradient == nullptr ? nullptr : gradient + first);
   }
-  *loss = loss_of(row, top, horizontal_max(log(broadcast(sum))));
+  double all_below = 0;
+  if (row.smoothing != 0)
+    for (std::int64_t b = 0; b < blocks; ++b)
+      all_below += below[b] + (static_cast<double>(tops[b]) - static_cast<double>(top)) *
+                                  static_cast<double>(smaller(row.classes - b * block, block));
+  *loss = loss_of(row, own, top, horizontal_max(log(broadcast(sum))), all_below);
+  if (rank != nullptr) *rank = before;
   if (gradient == nullptr) return;
   for (std::int64_t b = 0; b < blocks; ++b)
     put_gradient(row, gradient, shrink(tops[b]) / sum, gradient, b * block,
@@ -145,15 +180,17 @@ void forward(const SoftmaxCrossEntropyForward& o, const RowSizes& sizes, ThreadP
   const float* logits = floats(o.logits);
   const std::int32_t* labels = integers(o.labels);
   float *loss = floats(o.loss), *gradient = floats(o.gradient);
+  std::int32_t* ranks = integers(o.ranks);
   const float smoothing = static_cast<float>(o.label_smoothing);
   threads.run(sizes.rows, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t r = first; r < last; r += larger(group, 1)) {
       const Row row{logits + r * classes, classes, labels[r], smoothing};
       float* to = gradient == nullptr ? nullptr : gradient + r * classes;
+      std::int32_t* row_ranks = ranks == nullptr ? nullptr : ranks + r;
       if (group > 0) {
-        forward_group(row, labels + r, smaller(last - r, group), loss + r, to);
+        forward_group(row, labels + r, smaller(last - r, group), loss + r, to, row_ranks);
       } else {
-        forward_long_row(row, loss + r, to);
+        forward_long_row(row, loss + r, to, row_ranks);
       }
     }
   });

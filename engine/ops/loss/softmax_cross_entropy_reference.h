@@ -9,6 +9,17 @@
 
 namespace engine::ops::reference {
 
+// How many logits come before the label's; 8 where one is NaN.
+template <class T>
+std::int32_t label_rank(const T* row, std::int64_t classes, std::int32_t label) {
+  std::int32_t before = 0, nans = 0;
+  for (std::int64_t c = 0; c < classes; ++c) {
+    before += row[c] > row[label] || (row[c] == row[label] && c < label);
+    nans += std::isnan(row[c]);
+  }
+  return nans == 0 ? before : 8;
+}
+
 // Rows [first, last). A NaN among the logits makes loss and gradient of its row NaN.
 template <class T>
 void softmax_cross_entropy_forward(const SoftmaxCrossEntropyForward& o, std::int64_t first,
@@ -20,6 +31,7 @@ void softmax_cross_entropy_forward(const SoftmaxCrossEntropyForward& o, std::int
   const T smoothing = static_cast<T>(o.label_smoothing);
   for (std::int64_t r = first; r < last; ++r) {
     const T* row = logits + r * classes;
+    if (o.ranks) o.ranks.as<std::int32_t>()[r] = label_rank(row, classes, labels[r]);
     T largest = row[0];
     for (std::int64_t c = 1; c < classes; ++c) largest = row[c] > largest ? row[c] : largest;
     T sum = 0;
@@ -53,44 +65,6 @@ void softmax_cross_entropy_backward(const SoftmaxCrossEntropyBackward& o, std::i
       to = o.write == Write::kAdd ? to + value : value;
     }
   }
-}
-
-// Rows whose first largest logit is the label; a row with a NaN is never correct.
-template <class T>
-std::int64_t count_correct(const T* logits, const std::int32_t* labels, std::int64_t rows,
-                           std::int64_t classes) {
-  std::int64_t correct = 0;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T* row = logits + r * classes;
-    std::int64_t best = 0;
-    bool number = true;
-    for (std::int64_t c = 0; c < classes; ++c) {
-      if (row[c] > row[best]) best = c;
-      number = number && !std::isnan(row[c]);
-    }
-    if (number && best == labels[r]) ++correct;
-  }
-  return correct;
-}
-
-// Rows in which fewer than k logits come before the label's: larger ones, and equal ones of a lower
-// class.
-template <class T>
-std::int64_t count_among_largest(const T* logits, const std::int32_t* labels, std::int64_t rows,
-                                 std::int64_t classes, std::int64_t k) {
-  std::int64_t among = 0;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T* row = logits + r * classes;
-    const T own = row[labels[r]];
-    std::int64_t before = 0;
-    bool number = true;
-    for (std::int64_t c = 0; c < classes; ++c) {
-      before += row[c] > own || (row[c] == own && c < labels[r]);
-      number = number && !std::isnan(row[c]);
-    }
-    if (number && before < k) ++among;
-  }
-  return among;
 }
 
 }  // namespace engine::ops::reference

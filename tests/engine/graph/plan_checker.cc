@@ -2,6 +2,7 @@
 #include "tests/engine/graph/plan_checker.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "engine/core/arena.h"
@@ -28,14 +29,19 @@ class Checker {
   std::string run() {
     for (const int i : plan_.inputs)
       if (tensor(i).offset != PlanTensor::kNone) write(value(i), "input");
-    for (std::size_t i = 0; i < plan_.steps.size(); ++i) forward(i);
+    const std::vector<int> before = lines_;
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) forward(i, false);
     read(value(plan_.logits), "logits after forward");
     read(value(plan_.loss), "loss after forward");
     if (plan_.options.training) {
+      lines_ = before;
+      for (std::size_t i = 0; i < plan_.steps.size(); ++i) forward(i, true);
       if (tensor(plan_.loss).gradient_offset != PlanTensor::kNone)
         write(gradient(plan_.loss), "gradient of the loss");
       for (std::size_t i = plan_.steps.size(); i-- > 0;) backward(i);
-      read(value(plan_.logits), "logits after backward");
+      read(value(plan_.loss), "loss after backward");
+      if (plan_.options.watched >= 0)
+        read(value(plan_.options.watched), "the watched tensor after backward");
     }
     return problem_;
   }
@@ -74,22 +80,24 @@ class Checker {
     if (r.last > lines_.size()) return wrong(what + " lies outside the arena");
     for (std::size_t l = r.first; l < r.last; ++l) lines_[l] = r.owner;
   }
-  // What one step uses at once must be apart, except one tensor with itself and `output` with
+  // What one step uses at once must be apart, except one tensor with itself and the pairs of
   // `in_place`.
-  void apart(const std::vector<Range>& used, const Range* output, const Range* in_place,
+  void apart(const std::vector<Range>& used, const std::vector<std::pair<Range, Range>>& in_place,
              const std::string& what) {
     for (std::size_t a = 0; a < used.size(); ++a)
       for (std::size_t b = 0; b < a; ++b) {
         const bool overlap = used[a].first < used[b].last && used[b].first < used[a].last;
         if (!overlap || used[a] == used[b]) continue;
-        const bool allowed = output && in_place &&
-                             ((used[a] == *output && used[b] == *in_place) ||
-                              (used[b] == *output && used[a] == *in_place));
+        const bool allowed =
+            std::any_of(in_place.begin(), in_place.end(), [&](const std::pair<Range, Range>& pair) {
+              return (used[a] == pair.first && used[b] == pair.second) ||
+                     (used[b] == pair.first && used[a] == pair.second);
+            });
         if (!allowed || used[a].first != used[b].first) return wrong(what + ": operands overlap");
       }
   }
 
-  void forward(std::size_t i) {
+  void forward(std::size_t i, bool training) {
     const PlanStep& step = plan_.steps[i];
     const std::string what = "forward of step " + std::to_string(i);
     std::vector<int> reads = step.inputs;
@@ -102,13 +110,17 @@ class Checker {
     }
     const Range output = value(step.output);
     used.push_back(output);
-    if (step.saved_bytes > 0) used.push_back(saved(i));
-    Range first;
-    const bool in_place = step.layer->may_run_in_place() && in_arena(step.inputs[0]);
-    if (in_place) first = value(step.inputs[0]);
-    apart(used, &output, in_place ? &first : nullptr, what);
+    const bool saves = training && step.saved_bytes > 0;
+    if (saves) used.push_back(saved(i));
+    std::vector<std::pair<Range, Range>> in_place;
+    if (in_arena(step.inputs[0])) {
+      const Range first = value(step.inputs[0]);
+      if (step.layer->may_run_in_place()) in_place.emplace_back(output, first);
+      if (step.layer->may_save_in_place()) in_place.emplace_back(saved(i), first);
+    }
+    apart(used, in_place, what);
     write(output, what);
-    if (step.saved_bytes > 0) write(saved(i), what);
+    if (saves) write(saved(i), what);
   }
 
   void backward(std::size_t i) {
@@ -142,11 +154,14 @@ class Checker {
     if (step.residual >= 0) writes(step.residual, step.residual_write);
     for (std::size_t k = 0; k < step.inputs.size(); ++k)
       writes(step.inputs[k], step.input_writes[k]);
-    Range first;
-    const bool in_place = step.layer->may_run_in_place() &&
-                          tensor(step.inputs[0]).gradient_offset != PlanTensor::kNone;
-    if (in_place) first = gradient(step.inputs[0]);
-    apart(used, &dy, in_place ? &first : nullptr, what);
+    std::vector<std::pair<Range, Range>> in_place;
+    if (tensor(step.inputs[0]).gradient_offset != PlanTensor::kNone) {
+      const Range first = gradient(step.inputs[0]);
+      if (step.layer->may_run_in_place()) in_place.emplace_back(dy, first);
+      if (step.layer->may_save_in_place() && step.input_writes[0] == Write::kOverwrite)
+        in_place.emplace_back(saved(i), first);
+    }
+    apart(used, in_place, what);
     for (const Range& r : pending_) write(r, what);
     pending_.clear();
   }

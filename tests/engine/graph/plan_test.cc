@@ -154,6 +154,31 @@ TEST(Plan, InferenceKeepsOnlyWhatIsStillRead) {
   EXPECT_LT(Plan::compile(graph, {.max_batch = 10}).arena_bytes, 22 * one + 4096);
 }
 
+// softmax - target replaces the logits, and their gradient replaces that.
+TEST(Plan, TrainingKeepsOneMatrixOfTheSizeOfTheLogits) {
+  constexpr int kClasses = 100'000;
+  const Graph graph = test_support::classifier(
+      {2}, [](Graph& g, NodeId x) { return g.add("fc", layers::dense(kClasses), {x}); });
+  const std::size_t one = kClasses * sizeof(float) * 10;
+  const Plan plan = Plan::compile(graph, {.max_batch = 10});
+  EXPECT_LT(plan.arena_bytes, one + 4096);
+  EXPECT_EQ(test_support::check_plan(plan), "");
+  // Whoever watches the logits finds them after a step.
+  const Plan watching = Plan::compile(graph, {.max_batch = 10, .watched = graph.logits()});
+  EXPECT_GT(watching.arena_bytes, 2 * one);
+  EXPECT_EQ(test_support::check_plan(watching), "");
+}
+
+TEST(Plan, LogitsThatBackwardNeedsAreNotReplaced) {
+  const Graph graph = test_support::classifier({2}, [](Graph& g, NodeId x) {
+    return g.add("", layers::relu(), {g.add("fc", layers::dense(1000), {x})});
+  });
+  const Plan plan = Plan::compile(graph, {.max_batch = 10});
+  const engine::PlanStep& loss = plan.steps.back();
+  EXPECT_NE(loss.saved_offset, plan.tensors[static_cast<std::size_t>(graph.logits())].offset);
+  EXPECT_EQ(test_support::check_plan(plan), "");
+}
+
 TEST(MemoryLayout, RandomBlocksNeverOverlapAndReuseMemory) {
   std::mt19937 random(3);
   for (int round = 0; round < 50; ++round) {

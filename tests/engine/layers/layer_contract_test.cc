@@ -208,8 +208,9 @@ TEST(FileLayout, ConvolutionWeightsAreOutInHeightWidth) {
 
 // logits = the sample itself (4 values), through layers that a case adds.
 std::vector<double> logits_of(Graph graph, bool training, std::int64_t count) {
-  test_support::Harness harness(std::move(graph),
-                                {.max_batch = count, .dtype = engine::DType::kF64});
+  const NodeId logits = graph.logits();
+  test_support::Harness harness(
+      std::move(graph), {.max_batch = count, .dtype = engine::DType::kF64, .watched = logits});
   const test_support::RandomBatch batch(harness.graph, count);
   harness.executor.forward(batch.view(), training);
   return test_support::to_doubles(harness.executor.logits());
@@ -249,8 +250,11 @@ TEST(Dropout, DoesNotDependOnHowTheBatchIsSplit) {
     });
   };
   const auto run = [&](std::int64_t first, std::int64_t count, int threads) {
+    Graph graph = make();
+    const NodeId logits = graph.logits();
     test_support::Harness harness(
-        make(), {.max_batch = 8, .dtype = engine::DType::kF64, .threads = threads});
+        std::move(graph),
+        {.max_batch = 8, .dtype = engine::DType::kF64, .threads = threads, .watched = logits});
     const test_support::RandomBatch batch(harness.graph, 8);
     harness.executor.forward(batch.slice(first, count), true);
     return test_support::to_doubles(harness.executor.logits());
@@ -263,7 +267,8 @@ TEST(Dropout, DoesNotDependOnHowTheBatchIsSplit) {
 TEST(Dropout, DrawsAnewInEachEpoch) {
   Graph graph = test_support::classifier(
       {64}, [](Graph& g, NodeId x) { return g.add("", layers::dropout(0.5), {x}); });
-  test_support::Harness harness(std::move(graph), {.max_batch = 2});
+  const NodeId logits = graph.logits();
+  test_support::Harness harness(std::move(graph), {.max_batch = 2, .watched = logits});
   const test_support::RandomBatch batch(harness.graph, 2);
   engine::BatchView view = batch.view();
   harness.executor.forward(view, true);
@@ -277,7 +282,9 @@ TEST(BatchNorm, KeepsRunningStatisticsAsPyTorchDoes) {
   Graph graph = test_support::classifier({2, 2, 1}, [](Graph& g, NodeId x) {
     return g.add("", layers::flatten(), {g.add("n", layers::batch_norm2d(), {x})});
   });
-  test_support::Harness harness(std::move(graph), {.max_batch = 3, .dtype = engine::DType::kF64});
+  const NodeId logits = graph.logits();
+  test_support::Harness harness(std::move(graph),
+                                {.max_batch = 3, .dtype = engine::DType::kF64, .watched = logits});
   const test_support::RandomBatch batch(harness.graph, 3);
   double mean = 0, squares = 0;
   for (const float value : batch.samples) mean += value / 12.0;

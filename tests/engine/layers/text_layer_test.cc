@@ -267,7 +267,9 @@ TEST(Dropout, OfSequencesDoesNotDependOnHowTheBatchIsSplit) {
                                {g.add("drop", layers::dropout(0.5), {embed(g, tokens)})});
       return text_head(g, g.add("attn", layers::causal_self_attention(2, 0.5), {qkv}));
     });
-    test_support::Harness harness(std::move(graph), {.max_batch = 8, .dtype = engine::DType::kF64});
+    const NodeId logits = graph.logits();
+    test_support::Harness harness(
+        std::move(graph), {.max_batch = 8, .dtype = engine::DType::kF64, .watched = logits});
     const test_support::RandomBatch batch(harness.graph, 8);
     harness.executor.forward(batch.slice(first, count), true);
     return test_support::to_doubles(harness.executor.logits());

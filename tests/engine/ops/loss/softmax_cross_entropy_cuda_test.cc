@@ -7,11 +7,13 @@
 #include <random>
 
 #include "tests/engine/ops/device/cuda_test_support.h"
+#include "tests/engine/ops/loss/among_largest.h"
 
 namespace engine::ops {
 namespace {
 
 using namespace cuda_test;
+using kernel_test::among_largest;
 
 template <class T>
 class SoftmaxCrossEntropyCuda : public CudaTest {};
@@ -147,16 +149,21 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
     Operand<float> loss = random_operand({rows}, 2);
     BatchTotals expected{1.5, 2, 3, 4}, expected_more{};
     Context host(1, 0);
-    add_batch_totals(host.context, {.logits = logits.view(),
-                                    .labels = labels.view(),
+    Operand<std::int32_t> host_ranks({rows}, -1);
+    Operand<float> host_loss({rows}, 0);
+    softmax_cross_entropy_forward(host.context, {.logits = logits.view(),
+                                                 .labels = labels.view(),
+                                                 .loss = host_loss.view(),
+                                                 .ranks = host_ranks.view()});
+    add_batch_totals(host.context, {.ranks = host_ranks.view(),
                                     .loss = loss.view(),
                                     .top5 = true,
                                     .totals = &expected,
                                     .more = &expected_more});
     EXPECT_EQ(expected.rows, rows + 3);
     EXPECT_EQ(expected_more.rows, rows);
-    EXPECT_EQ(expected.correct, count_correct(logits.view(), labels.view()) + 2);
-    EXPECT_EQ(expected.top5, count_among_largest(logits.view(), labels.view(), 5) + 4);
+    EXPECT_EQ(expected.correct, among_largest(logits, labels.values, 1) + 2);
+    EXPECT_EQ(expected.top5, among_largest(logits, labels.values, 5) + 4);
     EXPECT_EQ(expected_more.top5, expected.top5 - 4);
 
     DeviceContext c;
@@ -189,6 +196,44 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
       EXPECT_EQ(found[1].rows, top5 ? rows : 0);
       EXPECT_EQ(found[1].top5, top5 ? expected_more.top5 : 0);
     }
+  }
+}
+
+// The gradient in place of the logits, and the scaled one in place of that: the same bits.
+TYPED_TEST(SoftmaxCrossEntropyCuda, RunsInPlace) {
+  for (const Shape& shape : {Shape{37, 10}, Shape{9, 1000}, Shape{3, 2503}, Shape{3, 5008},
+                             Shape{2, 20608}, Shape{2, 21001}}) {
+    SCOPED_TRACE(shape.to_string());
+    const std::int64_t rows = shape[0];
+    const Operand<float> logits = some_logits(shape);
+    const DeviceOperand<std::int32_t> labels({rows}, some_labels(rows, shape[1]));
+    const auto dloss = to_device<float>({rows}, random_operand({rows}, 2).values);
+    std::vector<std::vector<float>> results[2];
+    for (const bool in_place : {false, true}) {
+      DeviceContext c;
+      const std::vector<float> nothing(logits.values.size(), NAN);
+      const auto from = to_device<TypeParam>(shape, logits.values),
+                 gradient = to_device<TypeParam>(shape, nothing),
+                 dlogits = to_device<TypeParam>(shape, nothing);
+      const auto loss =
+          to_device<float>({rows}, std::vector<float>(static_cast<std::size_t>(rows), NAN));
+      const DeviceOperand<std::int32_t> ranks(
+          {rows}, std::vector<std::int32_t>(static_cast<std::size_t>(rows), -1));
+      const auto& saved = in_place ? from : gradient;
+      const auto& result = in_place ? from : dlogits;
+      softmax_cross_entropy_forward(c.context, {.logits = from.view(),
+                                                .labels = labels.view(),
+                                                .loss = loss.view(),
+                                                .gradient = saved.view(),
+                                                .label_smoothing = 0.1,
+                                                .ranks = ranks.view()});
+      softmax_cross_entropy_backward(
+          c.context, {.gradient = saved.view(), .dloss = dloss.view(), .dlogits = result.view()});
+      c.finish();
+      const std::vector<std::int32_t> found = ranks.values();
+      results[in_place] = {loss.values(), {found.begin(), found.end()}, as_floats(result.values())};
+    }
+    EXPECT_EQ(results[1], results[0]);
   }
 }
 

@@ -1,10 +1,11 @@
-// Softmax with cross entropy: PyTorch's numbers, large logits, NaNs, labels out of range, and the
-// count of correct rows.
+// Softmax with cross entropy: PyTorch's numbers, large logits, NaNs, labels out of range, in place,
+// and the totals of a batch.
 #include "engine/ops/loss/softmax_cross_entropy.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/engine/ops/common/kernel_test_support.h"
+#include "tests/engine/ops/loss/among_largest.h"
 
 namespace engine::ops {
 namespace {
@@ -213,32 +214,111 @@ TEST(SoftmaxCrossEntropy, NamesRowLabelAndClassCountOfALabelOutOfRange) {
   }
 }
 
-TEST(CountCorrect, TakesTheFirstLargestAndNeverARowWithANan) {
-  const float nan = std::nanf("");
-  Operand<float> logits =
-      operand_of<float>({6, 3}, {1, 2, 0, 5, 5, 1, 5, 5, 1, nan, 1, 0, 0, nan, 0, nan, nan, nan});
-  Operand<std::int32_t> labels = operand_of<std::int32_t>({6}, {1, 0, 1, 0, 1, 0});
-  EXPECT_EQ(count_correct(logits.view(), labels.view()), 2);
-  Operand<double> wide = widen(logits);
-  EXPECT_EQ(count_correct(wide.view(), labels.view()), 2);
+template <class T>
+BatchTotals totals_of(int threads, Operand<T> logits, Operand<std::int32_t> labels) {
+  Operand<T> loss({logits.shape[0]}, 0);
+  Operand<std::int32_t> ranks({logits.shape[0]}, -1);
+  Context c(threads, 0);
+  softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
+                                            .labels = labels.view(),
+                                            .loss = loss.view(),
+                                            .ranks = ranks.view()});
+  BatchTotals totals{.loss_sum = 1, .correct = 2, .rows = 3, .top5 = 4}, more;
+  add_batch_totals(
+      c.context,
+      {.ranks = ranks.view(), .loss = loss.view(), .top5 = true, .totals = &totals, .more = &more});
+  EXPECT_EQ(totals.rows, more.rows + 3);
+  EXPECT_EQ(totals.correct, more.correct + 2);
+  EXPECT_EQ(totals.top5, more.top5 + 4);
+  BatchTotals without;
+  add_batch_totals(c.context,
+                   {.ranks = ranks.view(), .loss = loss.view(), .top5 = false, .totals = &without});
+  EXPECT_EQ(without.correct, more.correct);
+  EXPECT_EQ(without.top5, 0);
+  return more;
 }
 
-TEST(CountAmongLargest, IsCountCorrectForOneAndBreaksTiesByTheLowerClass) {
+TEST(BatchTotals, TakeTheFirstLargestAndNeverARowWithANan) {
   const float nan = std::nanf("");
-  Operand<float> logits =
-      operand_of<float>({4, 4}, {1, 2, 3, 0, 5, 5, 5, 5, 9, nan, 1, 0, 0, 0, 0, 1});
-  for (std::int32_t label = 0; label < 4; ++label) {
-    Operand<std::int32_t> labels({4}, label);
-    EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 1),
-              count_correct(logits.view(), labels.view()));
-    EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 4), 3)
-        << "all but the row with a NaN";
-  }
-  Operand<std::int32_t> labels = operand_of<std::int32_t>({4}, {1, 1, 0, 1});
-  EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 2), 2)
-      << "second, second of equals, NaN, third";
-  Operand<double> wide = widen(logits);
-  EXPECT_EQ(count_among_largest(wide.view(), labels.view(), 3), 3);
+  const Operand<float> logits =
+      operand_of<float>({6, 3}, {1, 2, 0, 5, 5, 1, 5, 5, 1, nan, 1, 0, 0, nan, 0, nan, nan, nan});
+  const Operand<std::int32_t> labels = operand_of<std::int32_t>({6}, {1, 0, 1, 0, 1, 0});
+  for_each_setting([&](int threads) {
+    for (const BatchTotals& found :
+         {totals_of(threads, logits, labels), totals_of(threads, widen(logits), labels)}) {
+      EXPECT_EQ(found.rows, 6);
+      EXPECT_EQ(found.correct, 2);
+      EXPECT_EQ(found.top5, 3);
+    }
+  });
+}
+
+// Whole numbers of which many are equal, a NaN and infinities; rows of one vector and of many
+// blocks.
+TEST(BatchTotals, AreThoseOfSortedRows) {
+  for_each_setting([](int threads) {
+    for (const Shape& shape : {Shape{0, 4}, Shape{40, 1}, Shape{40, 7}, Shape{30, 33},
+                               Shape{9, 1000}, Shape{9, 4097}, Shape{7, 70001}}) {
+      SCOPED_TRACE(shape.to_string());
+      Operand<float> logits = random_operand(shape, 1);
+      for (float& value : logits.values) value = std::round(4 * value);
+      Operand<std::int32_t> labels({shape[0]}, 0);
+      for (std::int64_t r = 0; r < shape[0]; ++r) {
+        const std::int64_t classes = shape[1], label = (r * r * 7919) % classes;
+        labels.values[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(label);
+        float* row = logits.values.data() + r * classes;
+        if (r % 3 == 0) row[label] = 4;  // as large as any, and one of many
+        if (r % 4 == 1) row[label] = 5;
+        if (r == 5) row[classes - 1] = std::nanf("");
+        if (r == 6) row[label] = -std::numeric_limits<float>::infinity();
+        if (r == 8) row[0] = std::numeric_limits<float>::infinity();
+      }
+      for (const BatchTotals& found :
+           {totals_of(threads, logits, labels), totals_of(threads, widen(logits), labels)}) {
+        EXPECT_EQ(found.correct, among_largest(logits, labels.values, 1));
+        EXPECT_EQ(found.top5, among_largest(logits, labels.values, 5));
+      }
+    }
+  });
+}
+
+// The gradient in place of the logits, and the scaled one in place of that: the same bits.
+TEST(SoftmaxCrossEntropy, RunsInPlace) {
+  for_each_setting([](int threads) {
+    for (const Shape& shape :
+         {Shape{7, 10}, Shape{9, 65}, Shape{2, 3000}, Shape{2, 4097}, Shape{1, 70001}})
+      for (const double smoothing : {0.0, 0.2}) {
+        SCOPED_TRACE(shape.to_string() + " " + std::to_string(smoothing));
+        const std::int64_t rows = shape[0];
+        Operand<float> logits = random_operand(shape, 1), loss({rows}, 0), own_loss({rows}, 1),
+                       dloss = random_operand({rows}, 2), gradient(shape, 0), dlogits(shape, 0);
+        for (float& value : logits.values) value = 20 * value;
+        Operand<std::int32_t> labels({rows}, 3), ranks({rows}, -1), own_ranks({rows}, -2);
+        Context c(threads, 0);
+        softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
+                                                  .labels = labels.view(),
+                                                  .loss = loss.view(),
+                                                  .gradient = gradient.view(),
+                                                  .label_smoothing = smoothing,
+                                                  .ranks = ranks.view()});
+        softmax_cross_entropy_backward(
+            c.context,
+            {.gradient = gradient.view(), .dloss = dloss.view(), .dlogits = dlogits.view()});
+        softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
+                                                  .labels = labels.view(),
+                                                  .loss = own_loss.view(),
+                                                  .gradient = logits.view(),
+                                                  .label_smoothing = smoothing,
+                                                  .ranks = own_ranks.view()});
+        EXPECT_EQ(own_loss.values, loss.values);
+        EXPECT_EQ(own_ranks.values, ranks.values);
+        EXPECT_EQ(logits.values, gradient.values);
+        softmax_cross_entropy_backward(
+            c.context,
+            {.gradient = logits.view(), .dloss = dloss.view(), .dlogits = logits.view()});
+        EXPECT_EQ(logits.values, dlogits.values);
+      }
+  });
 }
 
 TEST(SumF64, AddsInF64) {
@@ -261,7 +341,12 @@ TEST(SoftmaxCrossEntropy, RefusesShapesThatDoNotFit) {
       softmax_cross_entropy_forward(
           c.context, {.logits = flat.view(), .labels = labels.view(), .loss = loss.view()}),
       ShapeError);
-  EXPECT_THROW(count_correct(logits.view(), loss.view()), ShapeError);
+  EXPECT_THROW(softmax_cross_entropy_forward(
+                   c.context, {.logits = logits.view(),
+                               .labels = labels.view(),
+                               .loss = operand_of<float>({2}, {0, 0}).view(),
+                               .ranks = operand_of<std::int32_t>({3}, {0, 0, 0}).view()}),
+               ShapeError);
 }
 
 }  // namespace
