@@ -7,7 +7,8 @@
 // (AVX-512: 8) pixels x 2 vectors of output channels; the pixels may lie on any rows, of any
 // images. Backward to the input is the same product over dy: for stride s, the pixels of dx fall
 // into s * s classes of equal (pixel + padding) mod s, and for each class the taps that reach it
-// form a kernel of its own, rotated and transposed. The bound is the FMA rate. In bf16
+// form a kernel of its own, rotated and transposed. While tiles compute, what the next ones read is
+// fetched into L2. The bound is the FMA rate. In bf16
 // (gemm_tiles.h) a step is of two neighbouring channels; where they are odd, of the last one and 0.
 #include "engine/ops/conv2d/conv2d_cpu.h"
 
@@ -24,6 +25,7 @@ struct Product {
   std::int64_t steps, columns;
   std::int64_t *a_row, *c_row, *step;
   float* packed;
+  bool neighbours = false;  // all steps of a place lie side by side, in maps read in place
 };
 
 // The part of a panel that tile `i` of `tiles` brings nearer while it computes: all of them, the
@@ -35,14 +37,28 @@ ENGINE_INLINE void prefetch_share(const float* panel, std::int64_t floats, std::
     __builtin_prefetch(panel + f, 0, 2);
 }
 
-// A block of at most kPlaceBlock places: steps in chunks that keep one panel in L1, panels, tiles.
-void run_block(const Product& p, const float* maps, std::int64_t first, std::int64_t count,
-               float* result, const float* bias, bool add) {
-  const EvenCut tiles(count, kMaxPointerRows), chunks(p.steps, kStepsInCache);
+// A block of at most kPlaceBlock places of the maps at `maps`.
+struct Block {
+  const float* maps;
+  std::int64_t first, count;
+};
+
+// Steps in chunks that keep one panel in L1, panels, tiles. `next`: what the block behind reads
+// first.
+void run_block(const Product& p, const Block& block, const Ahead& next, float* result,
+               const float* bias, bool add) {
+  const EvenCut tiles(block.count, kMaxPointerRows), chunks(p.steps, kStepsInCache);
   const std::int64_t panels = panel_count(p.columns);
   for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
     const std::int64_t first_step = chunks.start(chunk);
-    PointerRows tile{maps, nullptr, p.step + first_step, chunks.size(chunk), nullptr};
+    PointerRows tile{block.maps, nullptr, p.step + first_step, chunks.size(chunk), nullptr};
+    Ahead ahead;
+    if (chunk + 1 == chunks.pieces) {
+      ahead = next;
+    } else if (p.neighbours) {
+      ahead = {block.maps + chunks.start(chunk + 1), p.a_row + block.first, block.count,
+               chunks.size(chunk + 1)};
+    }
     for (std::int64_t panel = 0; panel < panels; ++panel) {
       const std::int64_t column = panel * kPanel, width = panel_width(p.columns, panel);
       const float* b = p.packed + column * p.steps + first_step * width;
@@ -50,10 +66,11 @@ void run_block(const Product& p, const float* maps, std::int64_t first, std::int
                      nullptr, false};
       if (bias != nullptr && chunk == 0) out.bias = bias + column;
       for (std::int64_t i = 0; i < tiles.pieces; ++i) {
-        tile.row = p.a_row + first + tiles.start(i);
-        tile.c_row = p.c_row + first + tiles.start(i);
+        tile.row = p.a_row + block.first + tiles.start(i);
+        tile.c_row = p.c_row + block.first + tiles.start(i);
         if (panel + 1 < panels)
           prefetch_share(b + p.steps * kPanel, tile.steps * width, i, tiles.pieces);
+        ahead.fetch(panel * tiles.pieces + i, panels * tiles.pieces);
         pointer_tile_for<true>(tiles.size(i), out.columns)(tile, b, out);
       }
     }
@@ -72,6 +89,21 @@ struct Work {
   bool add;
 };
 
+// What is read behind block `b` of `images` images from `image` on, of which the share ends at
+// `last`.
+Ahead behind_block(const Work& w, const Product& p, const EvenCut& blocks, std::int64_t b,
+                   std::int64_t image, std::int64_t images, std::int64_t last) {
+  const std::int64_t next = image + images, count = smaller(w.group, last - next);
+  if (!w.maps.in_place()) return w.maps.unpadded(next, count, b, blocks.pieces);
+  if (!p.neighbours) return {};
+  const std::int64_t channels = EvenCut(p.steps, kStepsInCache).size(0);
+  const float* maps = w.maps.data + image * w.maps.padded_floats();
+  if (b + 1 < blocks.pieces)
+    return {maps, p.a_row + blocks.start(b + 1), blocks.size(b + 1), channels};
+  return {maps + images * w.maps.padded_floats(), p.a_row,
+          EvenCut(count * p.places, kPlaceBlock).size(0), channels};
+}
+
 // Images [first, last).
 void run_images(const Work& w, std::int64_t first, std::int64_t last, float* buffer) {
   if (first == last) return;
@@ -84,7 +116,8 @@ void run_images(const Work& w, std::int64_t first, std::int64_t last, float* buf
       if (product.places == 0 || (w.add && product.steps == 0)) continue;
       const EvenCut blocks(images * product.places, kPlaceBlock);
       for (std::int64_t b = 0; b < blocks.pieces; ++b) {
-        run_block(product, padded, blocks.start(b), blocks.size(b),
+        run_block(product, {padded, blocks.start(b), blocks.size(b)},
+                  behind_block(w, product, blocks, b, image, images, last),
                   w.result + image * w.result_floats, w.bias, w.add);
       }
     }
@@ -139,6 +172,7 @@ void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, fl
   product.a_row = take_table(scratch, group * places);
   product.c_row = take_table(scratch, group * places);
   fill_steps(s.kernel_h, s.kernel_w * maps.channels, maps.pitch(), product.step);
+  product.neighbours = maps.in_place() && taps == 1;
   for (std::int64_t image = 0, i = 0; image < group; ++image) {
     for (std::int64_t oy = 0; oy < s.out_h; ++oy) {
       for (std::int64_t ox = 0; ox < s.out_w; ++ox, ++i) {
@@ -268,6 +302,7 @@ void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& 
     product.a_row = take_table(scratch, group * product.places);
     product.c_row = take_table(scratch, group * product.places);
     fill_steps(y.taps, x.taps * maps.channels, maps.pitch(), product.step);
+    product.neighbours = maps.in_place() && y.taps * x.taps == 1;
     fill_tables(s, maps, group, y, x, product);
   }
   threads.run(panel_count(s.in), [&](std::int64_t first, std::int64_t last, int) {

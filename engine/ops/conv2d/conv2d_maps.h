@@ -27,6 +27,26 @@ ENGINE_INLINE void copy_pixels(const float* from, std::int64_t pixels, std::int6
 #endif
 }
 
+// Floats that will be read soon, fetched into L2 a share at a time while tiles compute: the
+// hardware does not guess across pages and from row to row.
+struct Ahead {
+  const float* data = nullptr;
+  const std::int64_t* row = nullptr;  // where the rows begin; nullptr: one, at `data`
+  std::int64_t rows = 0, floats = 0;  // of a row
+
+  // Part `i` of `pieces`.
+  ENGINE_INLINE void fetch(std::int64_t i, std::int64_t pieces) const {
+    const std::int64_t lines = (floats + 15) / 16, all = rows * lines;
+    std::int64_t at = all * i / pieces;
+    const std::int64_t last = all * (i + 1) / pieces;
+    if (at == last) return;
+    for (std::int64_t r = at / lines, line = at % lines; at < last; ++r, line = 0) {
+      const float* from = row == nullptr ? data : data + row[r];
+      for (; line < lines && at < last; ++line, ++at) __builtin_prefetch(from + line * 16, 0, 2);
+    }
+  }
+};
+
 // Images [h, w, terms], of which pixels have `channels` steps or, in pairs of images, floats; read
 // through a rim of zeros. Without a rim they are read where they lie.
 struct Maps {
@@ -62,6 +82,14 @@ struct Maps {
         copy_pixels(from, w, terms, to + y * pitch());
     }
     return buffer;
+  }
+
+  // Part `i` of `pieces` of what padded() will read for images [first, first + count) where they
+  // are not in place.
+  ENGINE_INLINE Ahead unpadded(std::int64_t first, std::int64_t count, std::int64_t i,
+                               std::int64_t pieces) const {
+    const std::int64_t floats = count * h * w * terms, start = floats * i / pieces;
+    return {data + first * h * w * terms + start, nullptr, 1, floats * (i + 1) / pieces - start};
   }
 
   // Steps of neighbouring images, [first, first + count) of them, of `images` images; where those

@@ -4,8 +4,9 @@
 // A tile of dweight is 6 (AVX-512: 14) neighbours of one kernel row's run of kernel_w * in values,
 // x 2 vectors of output channels, summed over a block of pixels and then added to dweight. For each
 // pixel the neighbours lie side by side in the padded image (table: where), and dy comes packed in
-// panels. With many panels it pays to pack the neighbours too, a group of tiles at a time: they lie
-// a pixel apart, which for many channels means that few of them fit into L1 together. Threads:
+// panels, a group of them at a time. While tiles compute, what the next block of pixels reads is
+// fetched. With many panels it pays to pack the neighbours too, a group of tiles at a time: they
+// lie a pixel apart, which for many channels means that few of them fit into L1 together. Threads:
 // small dweight: each thread takes images and sums into a dweight of its own, added in thread order
 // at the end. Large dweight: each thread takes some panels of it and all images, nothing to add up.
 // The bound is the FMA rate. In bf16 (gemm_tiles.h) a step is of the same pixel in two neighbouring
@@ -20,9 +21,9 @@ namespace {
 constexpr std::int64_t kLargestPrivate =
     256 * 1024;  // floats of dweight that are worth a copy per thread
 
-constexpr std::int64_t kPanelsWorthPacking = 8;   // for the neighbours
-constexpr std::int64_t kGroupTiles = 16;          // packed together: 16 x 6 x 256 floats are 96 KB
-constexpr std::int64_t kBlockFloats = 64 * 1024;  // of dy in a block: 256 KB stay in L2
+constexpr std::int64_t kPanelsWorthPacking = 8;  // for the neighbours
+constexpr std::int64_t kGroupTiles = 16;         // packed together: 16 x 6 x 256 floats are 96 KB
+constexpr std::int64_t kGroupPanels = 8;         // of dy, packed together: 256 KB stay in L2
 constexpr std::int64_t kTileFloats =
     kPlaceBlock * kMaxStridedRows + 16;  // of one packed tile, with room to write behind
 
@@ -43,13 +44,13 @@ Plan make_plan(const ConvSizes& s, const float* x, int threads) {
   p.images = steps_of(s.n);
   p.places = s.out_h * s.out_w;
   p.group = group_images(p.places, p.images);
-  p.block = smaller(larger(64, smaller(kPlaceBlock, kBlockFloats / s.out)), p.group * p.places);
+  p.block = smaller(kPlaceBlock, p.group * p.places);
   p.weight_floats = s.kernel_h * s.kernel_w * s.in * s.out;
   p.private_floats = round_up_16(p.weight_floats) + round_up_16(s.out);
   const std::int64_t panels = panel_count(s.out);
   p.by_images = threads == 1 || p.weight_floats <= kLargestPrivate || panels < threads;
   p.pack_neighbours = panels >= kPanelsWorthPacking;
-  p.packed_floats = p.block * panels * kPanel;
+  p.packed_floats = p.block * smaller(panels, kGroupPanels) * kPanel;
   p.buffer_floats = p.maps.buffer_floats(p.group) + p.packed_floats +
                     (p.pack_neighbours ? kGroupTiles * kTileFloats : 0);
   return p;
@@ -79,7 +80,7 @@ const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first,
   for (std::int64_t panel = first; panel < last; ++panel) {
     const std::int64_t column = panel * kPanel, columns = smaller(s.out - column, kPanel),
                        width = panel_width(s.out, panel);
-    float* packed = block.buffer + column * block.places;
+    float* packed = block.buffer + (panel - first) * kPanel * block.places;
     Floats sums[4] = {zero(), zero(), zero(), zero()};  // of both vectors of both images
     std::int64_t image = 2 * (block.first / places), place = block.first % places;
     for (std::int64_t i = 0; i < block.places; ++i, packed += width) {
@@ -128,7 +129,7 @@ const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first,
   const float* dy = block.dy + block.first * s.out;
   for (std::int64_t panel = first; panel < last; ++panel) {
     const std::int64_t column = panel * kPanel, columns = smaller(s.out - column, kPanel);
-    float* packed = block.buffer + column * block.places;
+    float* packed = block.buffer + (panel - first) * kPanel * block.places;
     if (!in_place) pack_rows(dy + column, s.out, block.places, columns, packed);
     if (target.dbias != nullptr) {
       sum_panel(in_place ? dy : packed, panel_width(s.out, panel), block.places, columns,
@@ -152,31 +153,47 @@ void pack_tiles(const Plan& p, const Block& block, const EvenCut& tiles, std::in
   }
 }
 
-void run_block(const ConvSizes& s, const Plan& p, const Block& block, std::int64_t first,
-               std::int64_t last, const Target& target) {
+// What the next block reads.
+struct NextBlock {
+  Ahead maps, dy;
+  ENGINE_INLINE void fetch(std::int64_t i, std::int64_t pieces) const {
+    maps.fetch(i, pieces), dy.fetch(i, pieces);
+  }
+};
+
+void run_block(const ConvSizes& s, const Plan& p, const Block& block, const NextBlock& next,
+               std::int64_t first, std::int64_t last, const Target& target) {
   const std::int64_t run = s.kernel_w * s.in;
-  const EvenCut tiles(run, kMaxStridedRows), groups(tiles.pieces, kGroupTiles);
-  const float* dy = pack_dy(s, block, first, last, target);
+  const EvenCut tiles(run, kMaxStridedRows), groups(tiles.pieces, kGroupTiles),
+      panel_groups(last - first, kGroupPanels);
   float* neighbours = block.buffer + p.packed_floats;
-  for (std::int64_t row = 0; row < s.kernel_h; ++row) {
-    for (std::int64_t group = 0; group < groups.pieces; ++group) {
-      const std::int64_t first_tile = groups.start(group), last_tile = groups.start(group + 1);
-      if (p.pack_neighbours) pack_tiles(p, block, tiles, row, first_tile, last_tile, neighbours);
-      for (std::int64_t panel = first; panel < last; ++panel) {
-        const std::int64_t column = panel * kPanel;
-        TileOutput out{nullptr, smaller(s.out - column, kPanel), target.add, nullptr, false};
-        for (std::int64_t t = first_tile; t < last_tile; ++t) {
-          const std::int64_t start = tiles.start(t), width = tiles.size(t);
-          out.c = target.dweight + (row * run + start) * s.out + column;
-          AdjacentRows tile{neighbours + (t - first_tile) * kTileFloats, nullptr, width,
-                            block.places, s.out};
-          if (!p.pack_neighbours)
-            tile = {block.padded + row * p.maps.pitch() + start, block.table, 0, block.places,
-                    s.out};
-          const AdjacentTile run_tile = p.pack_neighbours
-                                            ? adjacent_tile_for<false>(width, out.columns)
-                                            : adjacent_tile_for<true>(width, out.columns);
-          run_tile(tile, dy + column * block.places, out);
+  const std::int64_t all_tiles = s.kernel_h * tiles.pieces * (last - first);
+  std::int64_t done = 0;
+  for (std::int64_t panels = 0; panels < panel_groups.pieces; ++panels) {
+    const std::int64_t first_panel = first + panel_groups.start(panels),
+                       last_panel = first + panel_groups.start(panels + 1);
+    const float* dy = pack_dy(s, block, first_panel, last_panel, target);
+    for (std::int64_t row = 0; row < s.kernel_h; ++row) {
+      for (std::int64_t group = 0; group < groups.pieces; ++group) {
+        const std::int64_t first_tile = groups.start(group), last_tile = groups.start(group + 1);
+        if (p.pack_neighbours) pack_tiles(p, block, tiles, row, first_tile, last_tile, neighbours);
+        for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
+          const std::int64_t column = panel * kPanel;
+          TileOutput out{nullptr, smaller(s.out - column, kPanel), target.add, nullptr, false};
+          for (std::int64_t t = first_tile; t < last_tile; ++t) {
+            const std::int64_t start = tiles.start(t), width = tiles.size(t);
+            out.c = target.dweight + (row * run + start) * s.out + column;
+            AdjacentRows tile{neighbours + (t - first_tile) * kTileFloats, nullptr, width,
+                              block.places, s.out};
+            if (!p.pack_neighbours)
+              tile = {block.padded + row * p.maps.pitch() + start, block.table, 0, block.places,
+                      s.out};
+            const AdjacentTile run_tile = p.pack_neighbours
+                                              ? adjacent_tile_for<false>(width, out.columns)
+                                              : adjacent_tile_for<true>(width, out.columns);
+            next.fetch(done++, all_tiles);
+            run_tile(tile, dy + (panel - first_panel) * kPanel * block.places, out);
+          }
         }
       }
     }
@@ -190,6 +207,34 @@ struct Share {
   Target target;
 };
 
+// Images of a share that are worked on together, and how their places are cut.
+struct Group {
+  std::int64_t first, count, last_of_share;
+  EvenCut blocks;
+};
+
+// What is read behind block `b` of a group: by the next one, or of the next group.
+NextBlock next_block(const ConvSizes& s, const Plan& p, const float* dy, const std::int64_t* table,
+                     const Group& g, std::int64_t b) {
+  NextBlock next;
+  if constexpr (kPairs) return next;
+  const bool inside = b + 1 < g.blocks.pieces;
+  const std::int64_t first = inside ? g.first : g.first + g.count,
+                     count = smaller(p.group, g.last_of_share - first);
+  const std::int64_t place = inside ? g.blocks.start(b + 1) : 0,
+                     places =
+                         inside ? g.blocks.size(b + 1) : EvenCut(count * p.places, p.block).size(0);
+  next.dy = {dy + (first * p.places + place) * s.out, nullptr, 1, places * s.out};
+  if (p.maps.in_place()) {
+    next.maps = {p.maps.data + first * p.maps.padded_floats(), table + place, places, s.in};
+  } else {
+    const std::int64_t behind = g.first + g.count;
+    next.maps =
+        p.maps.unpadded(behind, smaller(p.group, g.last_of_share - behind), b, g.blocks.pieces);
+  }
+  return next;
+}
+
 void run_images(const ConvSizes& s, const Plan& p, const float* dy, const std::int64_t* table,
                 const Share& share) {
   if (share.first_image == share.last_image || share.first_panel == share.last_panel) return;
@@ -199,15 +244,16 @@ void run_images(const ConvSizes& s, const Plan& p, const float* dy, const std::i
   for (std::int64_t image = share.first_image; image < share.last_image; image += p.group) {
     const std::int64_t images = smaller(p.group, share.last_image - image);
     const float* padded = p.maps.padded_images(image, images, s.n, buffer);
-    const EvenCut blocks(images * p.places, p.block);
-    for (std::int64_t b = 0; b < blocks.pieces; ++b) {
+    const Group group{image, images, share.last_image, EvenCut(images * p.places, p.block)};
+    for (std::int64_t b = 0; b < group.blocks.pieces; ++b) {
       const Block block{padded,
                         dy,
-                        table + blocks.start(b),
-                        blocks.size(b),
+                        table + group.blocks.start(b),
+                        group.blocks.size(b),
                         buffer + p.maps.buffer_floats(p.group),
-                        image * p.places + blocks.start(b)};
-      run_block(s, p, block, share.first_panel, share.last_panel, target);
+                        image * p.places + group.blocks.start(b)};
+      run_block(s, p, block, next_block(s, p, dy, table, group, b), share.first_panel,
+                share.last_panel, target);
       target.add = true;
     }
   }

@@ -63,6 +63,11 @@ std::vector<ConvCase> cases() {
   all.push_back({2, {13, 10, 3, 17, 7, 7, 2, 3}});  // the first layer of networks for large images
   all.push_back({2, {7, 6, 5, 9, 3, 2, 2, 1}});     // a kernel that is not square
   all.push_back({2, {9, 9, 3, 4, 5, 5, 5, 2}});     // a stride without a fast kernel
+  // Maps read in place: more places than a block and more columns than panels packed together, with
+  // and without places left out; more channels than a chunk.
+  all.push_back({2, {18, 17, 20, 290, 1, 1, 1, 0}});
+  all.push_back({2, {37, 35, 6, 290, 1, 1, 2, 0}});
+  all.push_back({3, {5, 5, 400, 20, 1, 1, 1, 0}});
   return all;
 }
 
