@@ -133,10 +133,10 @@ class BatchNorm2d final : public Layer {
         exchanges(run) ? run.replicas->add(rows(x), sums, context.stream) : rows(x);
     if (!run.input_gradients[0]) return;
     if (run.still) ops::zero(context, sums);  // statistics that no sample of the batch has changed
-    // The residual's gradient is the masked one: on a device, where this pass is bound by what it
-    // reads, without reading y.
-    const bool masked = on_cuda(context) && run.relu && run.residual_gradient &&
-                        run.residual_write == Write::kOverwrite;
+    // The residual's gradient is the masked one: this pass, which is bound by what it reads, can do
+    // without y.
+    const bool masked =
+        run.relu && run.residual_gradient && run.residual_write == Write::kOverwrite;
     ops::batch_norm_backward_data(context,
                                   {.x = x,
                                    .y = run.relu && !masked ? run.output : TensorView{},
