@@ -84,7 +84,7 @@ beside_step() {  # MODEL BATCH AMP
 
 # ---- Single operators.
 has_warpgroups() {
-  [ "$emulated" = no ] && [ "$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)" = 9.0 ]
+  has_tool nvidia-smi && [ "$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)" = 9.0 ]
 }
 operators() {  # SET AMP BATCH FILE: the engine's, appended as CSV
   local sizes=()

@@ -20,6 +20,7 @@
 #   --device NAME    default: cuda:0
 #   PEER_PYTHON      a Python (python3) whose PyTorch sees the GPU, for steps "beside" it; ENGINE_PEERS: the folder of torch_peer.py
 #   ENGINE_PEER_DEVICE   cuda; cpu, to try these steps without a GPU
+#   ENGINE_GPU_TOOLS     a folder whose nvidia-smi, ncu, compute-sanitizer are taken first; with --emulated no others are
 # A suite of tests is a process, so that an illegal address ends no other; what fails runs again with ENGINE_CUDA_SYNC=1 and under
 # compute-sanitizer. A step that takes longer than its limit is ended. Exits with 0 only if nothing has failed; what the machine lacks is skipped.
 set -uo pipefail
@@ -60,6 +61,13 @@ mkdir -p "$output" || exit 2
 output=$(cd "$output" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+played=${ENGINE_GPU_TOOLS:-}
+unset ENGINE_GPU_TOOLS  # the program does not know it, and would say so
+[ -z "$played" ] || export PATH="$played:$PATH"
+has_tool() {  # NAME: the real ones would look for a real device
+  [ "$emulated" = no ] || [ -x "${played:-/nowhere}/$1" ] || return 1
+  command -v "$1" >/dev/null
+}
 logs=$output
 [ "$pack" = no ] || logs="$scratch/results"
 mkdir -p "$logs" "$scratch/rows"
@@ -186,8 +194,11 @@ choose() { if [ "$emulated" = yes ]; then echo "$3"; elif [ "$quick" = yes ]; th
 show_device() {
   "$engine" version --build
   "$engine" env || return 1
-  [ "$emulated" = yes ] && { note "the stand-in"; return 0; }
-  command -v nvidia-smi >/dev/null || { note "no nvidia-smi: is there a driver?"; return 1; }
+  if ! has_tool nvidia-smi; then
+    [ "$emulated" = yes ] && { note "the stand-in"; return 0; }
+    note "no nvidia-smi: is there a driver?"
+    return 1
+  fi
   nvidia-smi || return 1
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.memory,power.limit --format=csv
   note "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1)"
@@ -226,16 +237,18 @@ run_suites() {
       step_beside "$name shuffled" "$(suite_limit "$limit")" run_suite "$program" "$suite" ENGINE_EMULATED_ORDER=shuffled
   done <"$scratch/suites"
   wait_for_steps
-  # What failed, alone: once with a name for the kernel, once with the address and the line.
+  # What failed, once more: with a name for the kernel, and with the address and the line. Beside others, as what hangs would
+  # leave no time for the rest.
   while read -r limit program suite; do
     name="$(basename "$program") $suite"
     cat "$scratch"/rows/???? 2>/dev/null | grep -qF "| test $name | FAILED |" || continue
-    step "again $name" "$(suite_limit "$limit")" run_suite "$program" "$suite" ENGINE_CUDA_SYNC=1
-    step "memcheck $name" "$((2 * limit))" sanitize memcheck "$program" "$suite"
+    step_beside "again $name" "$(suite_limit "$limit")" run_suite "$program" "$suite" ENGINE_CUDA_SYNC=1
+    step_beside "memcheck $name" "$limit" sanitize memcheck "$program" "$suite"
   done <"$scratch/suites"
+  wait_for_steps
 }
 sanitize() {  # TOOL PROGRAM SUITE
-  command -v compute-sanitizer >/dev/null || skip "no compute-sanitizer"
+  has_tool compute-sanitizer || skip "no compute-sanitizer"
   local tool=$1 extra=()
   [ "$tool" = memcheck ] && extra=(--leak-check full)
   compute-sanitizer --tool "$tool" "${extra[@]}" --error-exitcode 9 --print-limit 20 "$2" --gtest_filter="$3.*" || return 1
@@ -422,10 +435,10 @@ hot() {
   note "$(head -n 1 "$logs/hot-$1.txt")"
 }
 counters() {  # MODEL BATCH: of the kernels that a step launches, by ncu
-  command -v ncu >/dev/null || skip "no ncu"
+  has_tool ncu || skip "no ncu"
   # shellcheck disable=SC2046
   ncu --set basic --section MemoryWorkloadAnalysis --section WarpStateStats --launch-skip 400 --launch-count 200 --csv \
-    "$engine" train --model "$1" $(hot_data "$1" "$2") --steps 6 --device "$device" --amp bf16 --cuda-graph off --eval-every 0s \
+    "$engine" train --model "$1" $(hot_data "$1" "$2") --steps 6 --device "$device" $(choose "--amp bf16" "--amp bf16" "") --cuda-graph off --eval-every 0s \
     >"$logs/counters-$1.csv"
   local status=$?
   ! grep -q ERR_NVGPUCTRPERM "$logs/counters-$1.csv" || skip "the driver keeps its counters to root (ERR_NVGPUCTRPERM)"
@@ -449,7 +462,7 @@ bench_comm() {
 # ---- The summary: written before and after every step, so that a run that is cut off can be read.
 commit=$("$engine" version --build | awk '$1 == "commit" { print $2 }')
 gpu="the stand-in on $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo)" driver=none
-if [ "$emulated" = no ] && command -v nvidia-smi >/dev/null; then
+if has_tool nvidia-smi; then
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1)
 fi
@@ -542,7 +555,7 @@ fi
 if in_call 3; then
   while read -r model batch; do
     step "hot $model" 120 hot "$model" "$batch"
-    [ "$emulated" = yes ] || step "counters $model" 180 counters "$model" "$batch"
+    step "counters $model" 180 counters "$model" "$batch"
   done < <(choose "$(printf '%s\n' "resnet18-cifar 512" "gpt2 8" "resnet50 64")" \
     "$(printf '%s\n' "resnet18-cifar 512" "gpt2 8" "resnet50 64")" "convnet 2")
   beside_steps
@@ -553,20 +566,18 @@ if in_call 4; then
     step "ranks gpt-nano $backend" 120 ranks gpt-nano "$backend"
   done
   step "bench comm" 180 bench_comm
-  if [ "$emulated" = no ]; then
-    step "large relu" 90 large relu_forward 32800 32x32x64
-    step "large convolution" 120 large conv2d_forward 32800 "32x32x64->64"
-    if [ "$list" = yes ]; then begin_step "memcheck, racecheck and synccheck of each suite"; else list_suites >"$scratch/suites"; fi
-    for tool in memcheck racecheck synccheck; do
-      while read -r limit program suite; do
-        # In a part of the whole: the kernels that share memory among warps, and copy asynchronously.
-        [ "$call" = all ] || [[ "$suite" =~ Dense|Gemm|Conv|Attention|Wgmma ]] || continue
-        [ "$tool" = memcheck ] || [ "$quick" = no ] || [ "$call" = 4 ] || continue
-        step_beside "$tool $(basename "$program") $suite" "$((8 * limit))" sanitize "$tool" "$program" "$suite"
-      done < <(cat "$scratch/suites" 2>/dev/null)
-      wait_for_steps
-    done
-  fi
+  step "large relu" 90 large relu_forward "$(choose 32800 32800 1)" 32x32x64
+  step "large convolution" 120 large conv2d_forward "$(choose 32800 32800 1)" "32x32x64->64"
+  if [ "$list" = yes ]; then begin_step "memcheck, racecheck and synccheck of each suite"; else list_suites >"$scratch/suites"; fi
+  for tool in memcheck racecheck synccheck; do
+    while read -r limit program suite; do
+      # In a part of the whole: the kernels that share memory among warps, and copy asynchronously.
+      [ "$call" = all ] || [[ "$suite" =~ Dense|Gemm|Conv|Attention|Wgmma ]] || continue
+      [ "$tool" = memcheck ] || [ "$quick" = no ] || [ "$call" = 4 ] || continue
+      step_beside "$tool $(basename "$program") $suite" "$((8 * limit))" sanitize "$tool" "$program" "$suite"
+    done < <(cat "$scratch/suites" 2>/dev/null)
+    wait_for_steps
+  done
 fi
 [ "$list" = no ] || exit 0
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# An hour with a GPU, rehearsed: tests/gpu/run.sh with suites that fail, hang and crash among good ones, under the limits that it
-# has to keep. With the stand-in (ENGINE_WITH_CUDA=EMULATED) all four parts run; otherwise those that need no device.
+# What tests/gpu/run.sh does with suites that fail, hang and crash among good ones, with a deadline, and when it is killed; the
+# suites are played, and no device is needed. All four parts, with the stand-in: gpu_hour_test.sh.
 #
 # Usage: gpu_run_test.sh SOURCE_DIR ENGINE
 set -euo pipefail
@@ -14,7 +14,6 @@ row() { grep -qE -- "^\| $1 \| $2 \| [0-9]+ \| .*$3" "$summary" || { cat "$summa
 # ---- A build whose suites are played.
 mkdir -p "$work/build/tools"
 ln -s "$program" "$work/build/tools/engine"
-ln -s "$(dirname "$program")/../gpu_stand_in" "$work/build/gpu_stand_in"  # NCCL's
 cat >"$work/build/planted_test" <<'END_OF_PROGRAM'
 #!/usr/bin/env bash
 for argument; do
@@ -93,14 +92,3 @@ kill -KILL "$pid"
 wait "$pid" 2>/dev/null || true
 row 'test planted_test Crashes' FAILED ''
 row 'test planted_test Hangs' unfinished 'was running'
-
-# ---- All of it, with the stand-in.
-"$program" env | grep -qi emulated || { echo "no stand-in in this build: the four parts have not run"; exit 0; }
-echo "2 $work/build/planted_test" >"$work/build/gpu_tests.txt"
-for part in 1 2 3 4; do
-  run --call "$part" --deadline 120 --no-pytorch
-  [ "$took" -le 130 ] || fail "part $part took $took s of 120"
-  grep -q "Part $part of 4" "$summary" || fail "the summary of part $part does not say which it is"
-  ! grep -E '^\| (trace|repeat|times|whole|cuts|hot|ranks|bench) .* FAILED' "$summary" || fail "part $part failed"
-  echo "part $part: $took s, $(du -sk "$work/results" | cut -f1) KiB, $(grep -c '| passed |' "$summary") steps passed"
-done
