@@ -18,7 +18,7 @@ no_row() { ! grep -E -- "^\| $1 \| $2 \|" "$summary" || { cat "$summary" >&2; fa
 # ---- What is sent.
 mkdir -p "$work/sent/tools"
 "$root/tools/scripts/bundle.sh" --from "$build" --output "$work/sent/engine.tar.gz" >"$work/said" 2>&1 || { cat "$work/said" >&2; fail "no bundle"; }
-cp "$build/gpu_stand_in/libnccl_on_cpu.so" "$work/sent/"
+cp "$build"/gpu_stand_in/lib*nccl_on_cpu.so "$work/sent/"  # what an installed NCCL is there
 cat >"$work/sent/planted_test" <<'END_OF_PROGRAM'
 #!/usr/bin/env bash
 for argument; do
@@ -91,6 +91,8 @@ if unshare --mount --net true 2>/dev/null; then
   if [ "${inside:-}" != yes ]; then inside=yes exec unshare --mount --net bash "$0" "$@"; fi
   ip link set lo up 2>/dev/null || true
   for tree in "$build" "$root"; do [ ! -d "$tree" ] || mount -t tmpfs none "$tree"; done
+  mkdir -p "$build/gpu_stand_in"
+  cp "$work"/machine/lib*nccl_on_cpu.so "$build/gpu_stand_in"
 fi
 cd "$work/machine"
 exec timeout -k 5 600 env -i PATH=/usr/local/bin:/usr/bin:/bin HOME="$work/machine" TMPDIR="$work/machine/tmp" OUT="$work/back" bash -c "$command"
@@ -115,7 +117,7 @@ for call; do
   plant=""
   [ "$call" != 1 ] || plant='mv ../planted_test tests/ && echo "5 planted_test" >>tests/gpu_tests.txt && '
   # shellcheck disable=SC2016  # the machine has these
-  on_a_machine 'tar -xzf engine.tar.gz && cd engine-* && '"$plant"'ENGINE_GPU_TOOLS=$PWD/../tools ENGINE_EMULATED_COMPUTE=9.0 ENGINE_NCCL_LIBRARY=$PWD/../libnccl_on_cpu.so \
+  on_a_machine 'tar -xzf engine.tar.gz && cd engine-* && '"$plant"'ENGINE_GPU_TOOLS=$PWD/../tools ENGINE_EMULATED_COMPUTE=9.0 \
     tests/gpu/run.sh --emulated --call '"$call"' --output "$OUT"'
   grep -q "Part $call of 4" "$summary" || fail "the summary does not say that it is of part $call"
   row device passed 'Played GPU'

@@ -36,6 +36,7 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_EMULATED_FAIL",           // the call that fails
     "ENGINE_EMULATED_FAIL_FOR_GOOD",  // and so do all after it
     "ENGINE_BINARY",                  // of tests and scripts: the program
+    "ENGINE_SOURCE_DIR",              // of tests: the tree with their data
     "ENGINE_PEERS",                   // scripts that compare with PyTorch
     "ENGINE_PEER_DEVICE",
 };

@@ -378,7 +378,8 @@ TEST(PlaceOnHost, StaysAndNewcomersTakeTheLowestThatIsFree) {
 test_support::CommandResult engine_with(const std::string& gpus,
                                         std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), test_support::engine_binary());
-  return test_support::run_command(arguments, {{"ENGINE_EMULATED_GPUS", gpus}}, 60'000);
+  return test_support::run_command(
+      arguments, {{"ENGINE_EMULATED_GPUS", gpus}, {"ENGINE_EMULATED_COMPUTE", "8.0"}}, 60'000);
 }
 
 TEST(Programs, ListTheDevicesOrSayWhyThereIsNone) {
