@@ -338,6 +338,7 @@ moves() {  # MODEL: what a device saved goes on on the CPU and the other way
 find_nccl() {
   [ -n "${ENGINE_NCCL_LIBRARY:-}" ] && return 0
   if [ "$emulated" = yes ]; then  # a real one would look for a real device
+    if [ -z "$build" ]; then "$engine" env | grep 'NCCL between GPUs' | grep -q '(/.*nccl_on_cpu'; return; fi
     export ENGINE_NCCL_LIBRARY="$build/gpu_stand_in/libnccl_on_cpu.so"
     [ -n "$build" ] && [ -f "$ENGINE_NCCL_LIBRARY" ]
     return
