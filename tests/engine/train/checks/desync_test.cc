@@ -2,6 +2,7 @@
 // with or repaired.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -22,9 +23,12 @@ using session_runner::same_bits;
 using session_runner::train;
 using session_runner::with;
 
-// Steps that take at least some milliseconds: digests of this small model then cost less than their
-// share in every step.
-void slow_down() { std::this_thread::sleep_for(std::chrono::milliseconds(15)); }
+// Steps that take at least some milliseconds, more where the machine is busy and digests take
+// longer: those of this small model then cost less than their share in every step.
+void slow_down() {
+  const double longer = std::min(test_support::time_scale(), 4.0);
+  std::this_thread::sleep_for(longer * std::chrono::duration<double, std::milli>(15));
+}
 
 void flip_lowest_bit(const engine::TensorView& view) {
   std::uint32_t bits;
