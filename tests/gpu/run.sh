@@ -438,7 +438,7 @@ hot() {
 counters() {  # MODEL BATCH: of the kernels that a step launches, by ncu
   has_tool ncu || skip "no ncu"
   # shellcheck disable=SC2046
-  ncu --set basic --section MemoryWorkloadAnalysis --section WarpStateStats --launch-skip 400 --launch-count 200 --csv \
+  ncu --clock-control none --set basic --section MemoryWorkloadAnalysis --section WarpStateStats --launch-skip 400 --launch-count 200 --csv \
     "$engine" train --model "$1" $(hot_data "$1" "$2") --steps 6 --device "$device" $(choose "--amp bf16" "--amp bf16" "") --cuda-graph off --eval-every 0s \
     >"$logs/counters-$1.csv"
   local status=$?
