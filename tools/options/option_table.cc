@@ -93,9 +93,8 @@ constexpr OptionSpec kTrainOptions[] = {
      "AVX512_BF16, bf16: operands of products rounded to bf16, all else in f32",
      kEqual},
     {"conv", kChoice, "auto", "auto|direct", "compute",
-     "3 x 3 convolutions on the CPU. auto: by Winograd's method at shapes where it is "
-     "faster; "
-     "direct: as plain sums",
+     "3 x 3 and 5 x 5 convolutions on the CPU. auto: by Winograd's method at shapes where it is "
+     "faster; direct: as plain sums",
      kEqual},
     {"loss-scale", kString, "", "dynamic|S", "compute",
      "multiply the loss by S and divide the update by it; dynamic: adjust S to avoid overflow "

@@ -1,11 +1,13 @@
-// Winograd's convolution F(4x4, 3x3), forward and backward to the input, which is a forward pass
-// over dy with the weights packed around and transposed. winograd_tiles.h has the method.
+// Winograd's convolutions F(4x4, 3x3) and F(2x2, 5x5), forward and backward to the input, which is
+// a forward pass over dy with the weights packed around and transposed. winograd_tiles.h has the
+// method.
 //
 // Tiles of the input are transformed to V [36][tiles][in], the weights to U [36][in][out], and M =
 // V U, 36 matrix products, is transformed to tiles of the output. Nothing of this leaves the
 // caches: tiles are worked off in blocks, output channels in panels, and the weights of a panel are
 // transformed a chunk of input channels at a time, right before they are used; a block has tiles
-// enough to pay for that again and again. Threads take blocks of tiles each; where there are too
+// enough to pay for that again and again, and where all weights are one chunk of one panel, they
+// are transformed once. Threads take blocks of tiles each; where there are too
 // few for that, they share the tiles' V and take panels each. The bound is the FMA rate.
 #include "engine/ops/conv2d/winograd_cpu.h"
 #include "engine/ops/common/cpu_operands.h"
@@ -21,6 +23,7 @@ constexpr std::int64_t kFewTiles = 48;       // of a thread: below it, panels ar
 
 // One convolution of stride 1, in whichever direction: `in` and `out` are its own.
 struct Convolution {
+  std::int64_t taps = 0;   // along a side
   TileMap tiles;           // of the output
   std::int64_t count = 0;  // of tiles
   std::int64_t h = 0, w = 0, in = 0, out = 0, padding = 0;
@@ -33,23 +36,24 @@ struct Convolution {
 // ---- the weights of a panel
 
 // Input channels [first, first + count) to u [36][count][width]. They pass through `packed`, tap by
-// tap: where nine taps are read at once, they push each other out of the cache.
+// tap: where all taps are read at once, they push each other out of the cache.
+template <int kTaps>
 void transform_weights(const Convolution& c, std::int64_t first, std::int64_t count,
                        std::int64_t panel, float* packed, float* u) {
   const std::int64_t column = panel * kPanel, width = panel_width(c.out, panel);
   const std::int64_t columns = smaller(c.out - column, kPanel),
                      stride = point_stride(count * width);
-  for (std::int64_t tap = 0; tap < 9; ++tap) {
+  for (std::int64_t tap = 0; tap < kTaps * kTaps; ++tap) {
     float* to = packed + tap * stride;
     if (c.backward) {
-      pack_columns(c.weight + ((8 - tap) * c.out + column) * c.in + first, c.in, count, columns,
-                   width, to);
+      pack_columns(c.weight + ((kTaps * kTaps - 1 - tap) * c.out + column) * c.in + first, c.in,
+                   count, columns, width, to);
     } else {
       pack_rows(c.weight + (tap * c.in + first) * c.out + column, c.out, count, columns, to);
     }
   }
   for (std::int64_t i = 0; i < count * width; i += kWidth) {
-    winograd::transform<winograd::Taps>(
+    winograd::transform<winograd::Evaluate<kTaps, true>>(
         [&](int tap) { return load(packed + tap * stride + i); },
         [&](int point, Floats value) { store(u + point * stride + i, value); });
   }
@@ -72,17 +76,17 @@ void transform_input(const Convolution& c, std::int64_t first, std::int64_t last
   }
 }
 
-template <bool kAdd>
+template <int kOut, bool kAdd>
 void transform_output(const Convolution& c, std::int64_t first, std::int64_t last,
                       std::int64_t panel, float* sink, const float* m, std::int64_t stride) {
   const std::int64_t column = panel * kPanel, width = panel_width(c.out, panel);
   for (std::int64_t tile = first; tile < last; ++tile, m += width) {
-    float* pixel[kTileOut * kTileOut];
-    find_pixels<kTileOut, float>(c.tiles, tile, 0,
-                                 {c.to + column, c.tiles.h, c.tiles.w, c.out, sink}, pixel);
+    float* pixel[kOut * kOut];
+    find_pixels<kOut, float>(c.tiles, tile, 0, {c.to + column, c.tiles.h, c.tiles.w, c.out, sink},
+                             pixel);
     for_each_vector(0, smaller(c.out - column, kPanel), [&](auto lanes, std::int64_t i) {
       const Floats bias = c.bias == nullptr ? zero() : lanes.load_from(c.bias + column + i);
-      winograd::transform<winograd::Output>(
+      winograd::transform<winograd::Interpolate<kOut, false>>(
           [&](int point) { return load(m + point * stride + i); },
           [&](int place, Floats value) { put<kAdd>(lanes, pixel[place] + i, value + bias); });
     });
@@ -117,31 +121,41 @@ void multiply(std::int64_t rows, std::int64_t steps, std::int64_t width, const f
   }
 }
 
-// Tiles [first, last), whose V begins at `v`, and one panel.
+// Tiles [first, last), whose V begins at `v`, and one panel. `weights`: false where buffers.u has
+// them already.
+template <int kTaps>
 void run_panel(const Convolution& c, std::int64_t first, std::int64_t last, std::int64_t panel,
-               const float* v, std::int64_t v_stride, const Buffers& buffers) {
+               const float* v, std::int64_t v_stride, const Buffers& buffers, bool weights = true) {
   const std::int64_t rows = last - first, width = panel_width(c.out, panel);
   const std::int64_t m_stride = point_stride(rows * width);
   const EvenCut chunks(c.in, kChunkChannels);
   for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
-    transform_weights(c, chunks.start(chunk), chunks.size(chunk), panel, buffers.packed, buffers.u);
+    if (weights)
+      transform_weights<kTaps>(c, chunks.start(chunk), chunks.size(chunk), panel, buffers.packed,
+                               buffers.u);
     multiply(rows, chunks.size(chunk), width, v + chunks.start(chunk), tile_floats(c.in), v_stride,
              buffers.u, buffers.m, chunk > 0);
   }
   if (c.add) {
-    transform_output<true>(c, first, last, panel, buffers.sink, buffers.m, m_stride);
+    transform_output<tile_out(kTaps), true>(c, first, last, panel, buffers.sink, buffers.m,
+                                            m_stride);
   } else {
-    transform_output<false>(c, first, last, panel, buffers.sink, buffers.m, m_stride);
+    transform_output<tile_out(kTaps), false>(c, first, last, panel, buffers.sink, buffers.m,
+                                             m_stride);
   }
 }
 
 // ---- the whole
 
 // Of one thread, in floats. V lies apart.
-constexpr std::int64_t kPackedFloats = 9 * point_stride(kChunkChannels * kPanel),
-                       kWeightFloats = kTilePoints * point_stride(kChunkChannels * kPanel),
-                       kProductFloats = kTilePoints * point_stride(kBlockTiles * kPanel),
-                       kBufferFloats = kPackedFloats + kWeightFloats + kProductFloats + kPanel;
+constexpr std::int64_t kWeightFloats = kTilePoints * point_stride(kChunkChannels * kPanel),
+                       kProductFloats = kTilePoints * point_stride(kBlockTiles * kPanel);
+std::int64_t packed_floats(const Convolution& c) {
+  return c.taps * c.taps * point_stride(kChunkChannels * kPanel);
+}
+std::int64_t buffer_floats(const Convolution& c) {
+  return packed_floats(c) + kWeightFloats + kProductFloats + kPanel;
+}
 
 std::int64_t v_stride(const Convolution& c, std::int64_t tiles) {
   return point_stride(tiles * tile_floats(c.in));
@@ -159,25 +173,27 @@ std::int64_t scratch_floats(const Convolution& c, int threads) {
   const std::int64_t together = v_stride(c, smaller(c.count, kBlockTiles));
   const std::int64_t apart =
       by_blocks(c, threads) ? threads * v_stride(c, held_tiles(c, threads)) : 0;
-  return round_up_16(c.in) + threads * kBufferFloats + kTilePoints * larger(together, apart);
+  return round_up_16(c.in) + threads * buffer_floats(c) + kTilePoints * larger(together, apart);
 }
 
-Buffers buffers_of(float* scratch, int thread) {
+Buffers buffers_of(const Convolution& c, float* scratch, int thread) {
   Buffers b{};
-  b.packed = scratch + thread * kBufferFloats;
-  b.u = b.packed + kPackedFloats;
+  b.packed = scratch + thread * buffer_floats(c);
+  b.u = b.packed + packed_floats(c);
   b.m = b.u + kWeightFloats;
   b.sink = b.m + kProductFloats;
   return b;
 }
 
+template <int kTaps>
 void run(const Convolution& c, ThreadPool& pool, float* scratch) {
   const float* zeros = scratch;
   __builtin_memset(scratch, 0, static_cast<unsigned long>(c.in) * sizeof(float));
   float* buffers = scratch + round_up_16(c.in);
-  float* all_v = buffers + pool.threads() * kBufferFloats;
+  float* all_v = buffers + pool.threads() * buffer_floats(c);
   const std::int64_t panels = panel_count(c.out), held = held_tiles(c, pool.threads());
   if (by_blocks(c, pool.threads())) {
+    const bool same_weights = panels == 1 && c.in <= kChunkChannels;
     pool.run(c.count, [&](std::int64_t begin, std::int64_t end, int thread) {
       float* v = all_v + thread * kTilePoints * v_stride(c, held);
       const EvenCut blocks(end - begin, held);
@@ -186,7 +202,8 @@ void run(const Convolution& c, ThreadPool& pool, float* scratch) {
         const std::int64_t stride = v_stride(c, last - first);
         transform_input(c, first, last, zeros, v, stride);
         for (std::int64_t panel = 0; panel < panels; ++panel)
-          run_panel(c, first, last, panel, v, stride, buffers_of(buffers, thread));
+          run_panel<kTaps>(c, first, last, panel, v, stride, buffers_of(c, buffers, thread),
+                           b == 0 || !same_weights);
       }
     });
     return;
@@ -201,26 +218,33 @@ void run(const Convolution& c, ThreadPool& pool, float* scratch) {
     });
     pool.run(panels, [&](std::int64_t first, std::int64_t last, int thread) {
       for (std::int64_t panel = first; panel < last; ++panel)
-        run_panel(c, start, start + size, panel, all_v, stride, buffers_of(buffers, thread));
+        run_panel<kTaps>(c, start, start + size, panel, all_v, stride,
+                         buffers_of(c, buffers, thread));
     });
+  }
+}
+
+void run(const Convolution& c, ThreadPool& pool, float* scratch) {
+  if (c.taps == 3) {
+    run<3>(c, pool, scratch);
+  } else {
+    run<5>(c, pool, scratch);
   }
 }
 
 // Forward; the operands are still to be filled in.
 Convolution forward_convolution(const ConvSizes& s) {
-  const TileMap tiles(s.out_h, s.out_w);
-  Convolution c{tiles};
-  c.count = s.n * tiles.of_image();
+  Convolution c{s.kernel_h, TileMap(s.out_h, s.out_w, tile_out(s.kernel_h))};
+  c.count = s.n * c.tiles.of_image();
   c.h = s.in_h, c.w = s.in_w, c.in = s.in, c.out = s.out, c.padding = s.padding;
   return c;
 }
 
 Convolution backward_convolution(const ConvSizes& s) {
-  const TileMap tiles(s.in_h, s.in_w);
-  Convolution c{tiles};
-  c.count = s.n * tiles.of_image();
+  Convolution c{s.kernel_h, TileMap(s.in_h, s.in_w, tile_out(s.kernel_h))};
+  c.count = s.n * c.tiles.of_image();
   c.h = s.out_h, c.w = s.out_w, c.in = s.out, c.out = s.in;
-  c.padding = kTaps - 1 - s.padding, c.backward = true;
+  c.padding = s.kernel_h - 1 - s.padding, c.backward = true;
   return c;
 }
 

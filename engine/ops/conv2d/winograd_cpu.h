@@ -1,5 +1,6 @@
 // Winograd's convolution in float32 on the CPU: what conv2d.cc calls for the chosen instruction
-// set where winograd_rule.h says so. REQUIRES: a 3 x 3 kernel, stride 1, padding of at most 2.
+// set where winograd_rule.h says so. REQUIRES: a kernel of 3 x 3 or 5 x 5,
+// stride 1, padding of less than a kernel's side.
 #pragma once
 
 #include "engine/ops/conv2d/conv2d_cpu.h"

@@ -11,28 +11,31 @@ namespace engine::ops {
 inline constexpr std::int64_t kForwardBatch = 8;
 
 // Costs are multiply-adds, or as many lanes of other work as take the time of one: 36 for a tile
-// and pair of channels, where the direct kernels take 9 for an output; about 180 to transform a
-// channel of a tile, and at most 300 to transform a pair's weights or their gradient, which is
+// and pair of channels, where the direct kernels take 9 or 25 for an output; about 180 to transform
+// a channel of a tile, and at most 300 to transform a pair's weights or their gradient, which is
 // mostly waiting for memory. The last factor is for products of few channels and few tiles, which
 // run below the direct kernels' rate. In bf16 the direct kernels are twice as fast, and Winograd's
-// method, which stays in f32, was level with them at 64 channels and faster at 512.
+// method, which stays in f32, was level with them at 64 channels of 3 x 3 and faster at 512.
 inline bool suits_winograd(const Conv2dGeometry& g, std::int64_t n, bool bf16 = false) {
   const std::int64_t fewest_channels = bf16 ? 64 : 16;
-  if (g.kernel_h != 3 || g.kernel_w != 3 || g.stride != 1 || g.padding > 2) return false;
+  if (g.kernel_h != g.kernel_w || (g.kernel_h != 3 && g.kernel_h != 5)) return false;
+  if (bf16 && g.kernel_h == 5) return false;
+  if (g.stride != 1 || g.padding >= g.kernel_h) return false;
   if (g.in_channels < fewest_channels || g.out_channels < fewest_channels) return false;
   const std::int64_t products = g.in_channels * g.out_channels;
-  const std::int64_t tiles = n * ((g.out_h() + 3) / 4) * ((g.out_w() + 3) / 4);
-  const std::int64_t direct = n * g.out_h() * g.out_w() * 9 * products;
+  const std::int64_t taps = g.kernel_h * g.kernel_w, side = 7 - g.kernel_h;  // of a tile
+  const std::int64_t tiles = n * ((g.out_h() + side - 1) / side) * ((g.out_w() + side - 1) / side);
+  const std::int64_t direct = n * g.out_h() * g.out_w() * taps * products;
   const std::int64_t winograd =
       tiles * (36 * products + 180 * (g.in_channels + g.out_channels)) + 300 * products;
   return 7 * winograd < 5 * direct;
 }
 
-// The gradient of the weights gains less, since its products are short in both directions: between
-// few channels nothing (14x14, 16 -> 32: equal to 7 % slower with AVX-512).
+// The gradient of the weights gains less, since its products are short in both directions: of 3 x 3
+// between few channels nothing (14x14, 16 -> 32: equal to 7 % slower with AVX-512).
 inline bool weights_suit_winograd(const Conv2dGeometry& g, std::int64_t n, bool bf16 = false) {
-  constexpr std::int64_t kFewestChannels = 32;
-  return g.in_channels >= kFewestChannels && g.out_channels >= kFewestChannels &&
+  const std::int64_t fewest_channels = g.kernel_h == 3 ? 32 : 16;
+  return g.in_channels >= fewest_channels && g.out_channels >= fewest_channels &&
          suits_winograd(g, n, bf16);
 }
 

@@ -1,12 +1,13 @@
-// Winograd's transforms F(4x4, 3x3) of tiles of 6 x 6, vectorised over channels. Only for sources
-// compiled once per instruction set.
+// Winograd's transforms of tiles of 6 x 6, vectorised over channels: F(4x4, 3x3) and F(2x2, 5x5).
+// Only for sources compiled once per instruction set.
 //
 // A convolution of 3 taps along one axis is a product of polynomials: evaluated at 6 points, the
 // tile of 6 inputs and the 3 taps are multiplied point by point, and 4 outputs are interpolated
 // from the 6 products, where the plain sum takes 12 (Winograd 1980; Lavin and Gray, CVPR 2016). In
 // two dimensions the same along rows and columns: 36 products a tile instead of 144, and the
 // products of all channels are 36 matrix products. The gradient of the weights is such a
-// convolution too, of 4 taps (a tile of dy) and 3 outputs.
+// convolution too, of 4 taps (a tile of dy) and 3 outputs. With 5 taps a tile of 6 inputs gives 2
+// outputs, 36 products instead of 100; inputs are evaluated alike.
 //
 // Exactness depends on the points. The usual 0, +-1, +-2, infinity lose 7 times as much as plain
 // sums or more, these 2 to 4 times: 0, +-a, +-b, infinity with a * b near 1 keep the matrices'
@@ -20,8 +21,11 @@
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
 inline constexpr int kTileSide = 6, kTilePoints = 36;  // inputs along a side; products
-inline constexpr int kTileOut = 4;                     // outputs of a convolution, along a side
-inline constexpr int kTaps = 3;
+
+// Outputs of a tile along a side.
+ENGINE_INLINE constexpr int tile_out(std::int64_t taps) {
+  return kTileSide + 1 - static_cast<int>(taps);
+}
 
 // Products are summed over channels (backward to the weights: tiles) so many at a time, then the
 // sums: longer sums lose more than the transforms do.
@@ -30,7 +34,7 @@ inline constexpr std::int64_t kExactSteps = 32;
 namespace winograd {
 
 inline constexpr float kA = 0.6875f, kB = 1.5f;  // the points a and b
-inline constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
+inline constexpr float kA2 = kA * kA, kB2 = kB * kB;
 // 1 / product of a point's distances to the others.
 inline constexpr double kN0 = 1.0 / (double(kA2) * kB2), kNa = 0.5 / (double(kA2) * (kA2 - kB2)),
                         kNb = 0.5 / (double(kB2) * (kB2 - kA2));
@@ -48,57 +52,58 @@ struct Input {
   }
 };
 
-// 3 taps, evaluated and divided by N.
-struct Taps {
-  static constexpr int kIn = 3, kOut = 6;
-  ENGINE_INLINE static void run(const Floats (&g)[3], Floats (&u)[6]) {
-    constexpr float n0 = float(kN0), na = float(kNa), nb = float(kNb);
-    u[0] = n0 * g[0];
-    const Floats even_a = na * (g[0] + kA2 * g[2]), even_b = nb * (g[0] + kB2 * g[2]);
-    constexpr float a = float(kNa * kA), b = float(kNb * kB);
-    u[1] = even_a + a * g[1], u[2] = even_a - a * g[1];
-    u[3] = even_b + b * g[1], u[4] = even_b - b * g[1];
-    u[5] = g[2];
+// x, x^2 .. of a point x, the odd ones times `odd`.
+struct Powers {
+  float of[6];
+};
+consteval Powers powers(double x, double odd) {
+  Powers p{};
+  double value = 1;
+  for (int k = 0; k < 6; ++k, value *= x) p.of[k] = static_cast<float>(k % 2 ? odd * value : value);
+  return p;
+}
+
+// g[kFirst] + g[kFirst + 2] * x2 + g[kFirst + 4] * x2^2 ..
+template <int kFirst, int kTerms>
+ENGINE_INLINE Floats in_squares(const Floats (&g)[kTerms], float x2) {
+  constexpr int kLast = kFirst + (kTerms - 1 - kFirst) / 2 * 2;
+  Floats sum = g[kLast];
+  ENGINE_UNROLL
+  for (int i = kLast - 2; i >= kFirst; i -= 2) sum = g[i] + x2 * sum;
+  return sum;
+}
+
+// A polynomial of kTerms coefficients, evaluated; kDivide: and divided by N.
+template <int kTerms, bool kDivide>
+struct Evaluate {
+  static constexpr int kIn = kTerms, kOut = 6;
+  ENGINE_INLINE static void run(const Floats (&g)[kTerms], Floats (&u)[6]) {
+    constexpr double n0 = kDivide ? kN0 : 1, na = kDivide ? kNa : 1, nb = kDivide ? kNb : 1;
+    u[0] = float(n0) * g[0];
+    const Floats even_a = float(na) * in_squares<0>(g, kA2), odd_a = in_squares<1>(g, kA2);
+    u[1] = even_a + float(na * kA) * odd_a, u[2] = even_a - float(na * kA) * odd_a;
+    const Floats even_b = float(nb) * in_squares<0>(g, kB2), odd_b = in_squares<1>(g, kB2);
+    u[3] = even_b + float(nb * kB) * odd_b, u[4] = even_b - float(nb * kB) * odd_b;
+    u[5] = g[kTerms - 1];
   }
 };
 
-// 6 products to 4 outputs.
-struct Output {
-  static constexpr int kIn = 6, kOut = 4;
-  ENGINE_INLINE static void run(const Floats (&m)[6], Floats (&y)[4]) {
-    const Floats sum_a = m[1] + m[2], difference_a = m[1] - m[2];
-    const Floats sum_b = m[3] + m[4], difference_b = m[3] - m[4];
-    y[0] = m[0] + sum_a + sum_b;
-    y[1] = kA * difference_a + kB * difference_b;
-    y[2] = kA2 * sum_a + kB2 * sum_b;
-    y[3] = m[5] + kA3 * difference_a + kB3 * difference_b;
-  }
-};
-
-// For the gradient of the weights. 4 gradients of outputs, evaluated; not yet divided by N.
-struct Gradient {
-  static constexpr int kIn = 4, kOut = 6;
-  ENGINE_INLINE static void run(const Floats (&g)[4], Floats (&d)[6]) {
-    d[0] = g[0];
-    const Floats even_a = g[0] + kA2 * g[2], odd_a = g[1] + kA2 * g[3];
-    d[1] = even_a + kA * odd_a, d[2] = even_a - kA * odd_a;
-    const Floats even_b = g[0] + kB2 * g[2], odd_b = g[1] + kB2 * g[3];
-    d[3] = even_b + kB * odd_b, d[4] = even_b - kB * odd_b;
-    d[5] = g[3];
-  }
-};
-
-// 6 sums of products to the gradients of 3 taps; divides by N.
-struct TapGradient {
-  static constexpr int kIn = 6, kOut = 3;
-  ENGINE_INLINE static void run(const Floats (&m)[6], Floats (&w)[3]) {
-    constexpr float n0 = float(kN0), na = float(kNa), nb = float(kNb);
-    const Floats sum_a = na * (m[1] + m[2]), difference_a = m[1] - m[2];
-    const Floats sum_b = nb * (m[3] + m[4]), difference_b = m[3] - m[4];
-    constexpr float a = float(kNa * kA), b = float(kNb * kB);
-    w[0] = n0 * m[0] + sum_a + sum_b;
-    w[1] = a * difference_a + b * difference_b;
-    w[2] = m[5] + kA2 * sum_a + kB2 * sum_b;
+// 6 products to kTerms results; kDivide: divided by N.
+template <int kTerms, bool kDivide>
+struct Interpolate {
+  static constexpr int kIn = 6, kOut = kTerms;
+  ENGINE_INLINE static void run(const Floats (&m)[6], Floats (&y)[kTerms]) {
+    constexpr double n0 = kDivide ? kN0 : 1, na = kDivide ? kNa : 1, nb = kDivide ? kNb : 1;
+    const Floats sum_a = float(na) * (m[1] + m[2]), difference_a = m[1] - m[2];
+    const Floats sum_b = float(nb) * (m[3] + m[4]), difference_b = m[3] - m[4];
+    y[0] = float(n0) * m[0] + sum_a + sum_b;
+    constexpr Powers a = powers(kA, na), b = powers(kB, nb);
+    ENGINE_UNROLL
+    for (int k = 1; k < kTerms; ++k) {
+      Floats sum = a.of[k] * (k % 2 ? difference_a : sum_a);
+      if (k == kTerms - 1) sum += m[5];
+      y[k] = sum + b.of[k] * (k % 2 ? difference_b : sum_b);
+    }
   }
 };
 
@@ -140,12 +145,13 @@ ENGINE_INLINE constexpr std::int64_t point_stride(std::int64_t floats) {
 
 // How an output map [h, w] of a batch is cut into tiles: numbered along rows, maps, images.
 struct TileMap {
-  std::int64_t h, w, down, across;
-  ENGINE_INLINE TileMap(std::int64_t map_h, std::int64_t map_w)
+  std::int64_t h, w, side, down, across;  // side: of a tile
+  ENGINE_INLINE TileMap(std::int64_t map_h, std::int64_t map_w, std::int64_t tile_side)
       : h(map_h),
         w(map_w),
-        down((map_h + kTileOut - 1) / kTileOut),
-        across((map_w + kTileOut - 1) / kTileOut) {}
+        side(tile_side),
+        down((map_h + tile_side - 1) / tile_side),
+        across((map_w + tile_side - 1) / tile_side) {}
   ENGINE_INLINE std::int64_t of_image() const { return down * across; }
 };
 
@@ -164,8 +170,8 @@ template <int kSide, class Float>
 ENGINE_INLINE void find_pixels(const TileMap& tiles, std::int64_t tile, std::int64_t padding,
                                const PixelMaps<Float>& maps, Float* (&pixel)[kSide * kSide]) {
   const std::int64_t image = tile / tiles.of_image(), in_image = tile % tiles.of_image();
-  const std::int64_t top = in_image / tiles.across * kTileOut - padding;
-  const std::int64_t left = in_image % tiles.across * kTileOut - padding;
+  const std::int64_t top = in_image / tiles.across * tiles.side - padding;
+  const std::int64_t left = in_image % tiles.across * tiles.side - padding;
   for (int i = 0; i < kSide; ++i) {
     for (int j = 0; j < kSide; ++j) {
       const std::int64_t y = top + i, x = left + j;

@@ -1,6 +1,6 @@
-// Winograd's convolution backward to its weights, F(3x3, 4x4): the gradient of the 3 x 3 taps is a
-// convolution of each tile of 6 x 6 inputs with the 4 x 4 gradients of its outputs, summed over all
-// tiles. winograd_tiles.h has the method.
+// Winograd's convolutions backward to their weights, F(3x3, 4x4) and F(5x5, 2x2): the gradient of
+// the 3 x 3 taps is a convolution of each tile of 6 x 6 inputs with the 4 x 4 gradients of its
+// outputs, summed over all tiles. winograd_tiles.h has the method.
 //
 // Tiles of x are transformed to V [36][tiles][in], those of dy to D [36][tiles][out], the latter in
 // panels; M = the transpose of V times D, 36 matrix products summed over tiles, is transformed to
@@ -16,7 +16,15 @@ namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
 constexpr std::int64_t kGroupFloats = 2 * 1024 * 1024;  // of V and D: 8 MB
-constexpr std::int64_t kRows = 70;                      // of M, worked on together
+// 5 x 5: tiles hold fewer outputs each, so that there are more of them to sum up; as sums of 25
+// gradients, not of 36 products of larger entries, they lose less. Without fused multiply-adds
+// every product is rounded too, and sums have to be shorter.
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+constexpr std::int64_t kExactSteps5 = kExactSteps, kGroupTiles5 = 4 * kExactSteps5;
+#else
+constexpr std::int64_t kExactSteps5 = 8, kGroupTiles5 = 8 * kExactSteps5;
+#endif
+constexpr std::int64_t kRows = 70;  // of M, worked on together
 constexpr std::int64_t kProductFloats = kTilePoints * point_stride(kRows * kPanel);  // of a thread
 constexpr std::int64_t kSumRows = 256;  // of dy, summed before they are added up
 
@@ -29,12 +37,13 @@ struct Plan {
 };
 
 Plan make_plan(const ConvSizes& s) {
-  Plan p{TileMap(s.out_h, s.out_w), 0, 0, 0, 0, 0, 0, 0};
+  Plan p{TileMap(s.out_h, s.out_w, tile_out(s.kernel_h)), 0, 0, 0, 0, 0, 0, 0};
   p.count = s.n * p.tiles.of_image();
   p.pitch = tile_floats(s.in);
   p.panels = panel_count(s.out);
   const std::int64_t floats = kTilePoints * (p.pitch + p.panels * kPanel);
-  p.group = smaller(p.count, larger(kExactSteps, kGroupFloats / floats));
+  const std::int64_t fit = larger(kExactSteps, kGroupFloats / floats);
+  p.group = smaller(p.count, s.kernel_h == 5 ? smaller(kGroupTiles5, fit) : fit);
   p.v_floats = kTilePoints * point_stride(p.group * p.pitch);
   p.d_floats = kTilePoints * point_stride(p.group * p.panels * kPanel);
   p.zeros = round_up_16(larger(s.in, s.out));
@@ -54,8 +63,10 @@ struct Work {
 };
 
 // Tiles [first, last) of the group of `size` that begins at tile `start`.
+template <int kTaps>
 void transform_tiles(const Work& w, std::int64_t start, std::int64_t size, std::int64_t first,
                      std::int64_t last) {
+  constexpr int kOut = tile_out(kTaps);
   const ConvSizes& s = w.s;
   const std::int64_t v_stride = point_stride(size * w.p.pitch);
   const std::int64_t d_stride = point_stride(size * w.p.panels * kPanel);
@@ -69,13 +80,13 @@ void transform_tiles(const Work& w, std::int64_t start, std::int64_t size, std::
           [&](int place) { return lanes.load_from(pixel[place] + i); },
           [&](int point, Floats value) { store(v + point * v_stride + i, value); });
     });
-    const float* gradient[kTileOut * kTileOut];
-    find_pixels<kTileOut, const float>(w.p.tiles, start + tile, 0,
-                                       {w.dy, s.out_h, s.out_w, s.out, w.zeros}, gradient);
+    const float* gradient[kOut * kOut];
+    find_pixels<kOut, const float>(w.p.tiles, start + tile, 0,
+                                   {w.dy, s.out_h, s.out_w, s.out, w.zeros}, gradient);
     for_each_vector(0, s.out, [&](auto lanes, std::int64_t i) {
       const std::int64_t panel = i / kPanel;
       float* d = w.d + panel * kPanel * size + tile * panel_width(s.out, panel) + i % kPanel;
-      winograd::transform<winograd::Gradient>(
+      winograd::transform<winograd::Evaluate<kOut, false>>(
           [&](int place) { return lanes.load_from(gradient[place] + i); },
           [&](int point, Floats value) { store(d + point * d_stride, value); });
     });
@@ -85,7 +96,8 @@ void transform_tiles(const Work& w, std::int64_t start, std::int64_t size, std::
 // Input channels `rows` of one panel: m [36][rows][width].
 void multiply(const Work& w, std::int64_t size, std::int64_t panel, std::int64_t first_row,
               std::int64_t rows, float* m) {
-  const EvenCut tiles(rows, kMaxStridedRows), chunks(size, kExactSteps);
+  const EvenCut tiles(rows, kMaxStridedRows),
+      chunks(size, w.s.kernel_h == 5 ? kExactSteps5 : kExactSteps);
   const std::int64_t width = panel_width(w.s.out, panel);
   for (int point = 0; point < kTilePoints; ++point) {
     const float* v = w.v + point * point_stride(size * w.p.pitch) + first_row;
@@ -104,7 +116,7 @@ void multiply(const Work& w, std::int64_t size, std::int64_t panel, std::int64_t
 }
 
 // m to dweight.
-template <bool kAdd>
+template <int kTaps, bool kAdd>
 void transform_products(const Work& w, std::int64_t panel, std::int64_t first_row,
                         std::int64_t rows, const float* m) {
   const std::int64_t column = panel * kPanel, width = panel_width(w.s.out, panel);
@@ -112,7 +124,7 @@ void transform_products(const Work& w, std::int64_t panel, std::int64_t first_ro
   for (std::int64_t row = 0; row < rows; ++row, m += width) {
     float* to = w.dweight + (first_row + row) * w.s.out + column;
     for_each_vector(0, smaller(w.s.out - column, kPanel), [&](auto lanes, std::int64_t i) {
-      winograd::transform<winograd::TapGradient>(
+      winograd::transform<winograd::Interpolate<kTaps, true>>(
           [&](int point) { return load(m + point * stride + i); },
           [&](int tap, Floats value) { put<kAdd>(lanes, to + tap * w.s.in * w.s.out + i, value); });
     });
@@ -134,7 +146,9 @@ void sum_columns(const float* dy, std::int64_t rows, std::int64_t out, std::int6
   });
 }
 
-void run(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& pool, float* scratch) {
+template <int kTaps>
+void run_taps(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& pool,
+              float* scratch) {
   const Plan p = make_plan(s);
   bool add = o.write == Write::kAdd;
   if (float* dbias = floats(o.dbias); dbias != nullptr) {
@@ -147,7 +161,7 @@ void run(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& pool, f
   if (p.count == 0) {
     if (!add)
       __builtin_memset(floats(o.dweight), 0,
-                       static_cast<unsigned long>(9 * s.in * s.out) * sizeof(float));
+                       static_cast<unsigned long>(kTaps * kTaps * s.in * s.out) * sizeof(float));
     return;
   }
   Work w{s, p, floats(o.x), floats(o.dy), floats(o.dweight), nullptr, nullptr, nullptr, nullptr};
@@ -160,7 +174,7 @@ void run(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& pool, f
   for (std::int64_t group = 0; group < groups.pieces; ++group, add = true) {
     const std::int64_t size = groups.size(group);
     pool.run(size, [&](std::int64_t first, std::int64_t last, int) {
-      transform_tiles(w, groups.start(group), size, first, last);
+      transform_tiles<kTaps>(w, groups.start(group), size, first, last);
     });
     pool.run(p.panels * rows.pieces, [&](std::int64_t first, std::int64_t last, int thread) {
       float* m = w.m + thread * kProductFloats;
@@ -169,12 +183,20 @@ void run(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& pool, f
                            count = rows.size(i % rows.pieces);
         multiply(w, size, panel, row, count, m);
         if (add) {
-          transform_products<true>(w, panel, row, count, m);
+          transform_products<kTaps, true>(w, panel, row, count, m);
         } else {
-          transform_products<false>(w, panel, row, count, m);
+          transform_products<kTaps, false>(w, panel, row, count, m);
         }
       }
     });
+  }
+}
+
+void run(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& pool, float* scratch) {
+  if (s.kernel_h == 3) {
+    run_taps<3>(o, s, pool, scratch);
+  } else {
+    run_taps<5>(o, s, pool, scratch);
   }
 }
 

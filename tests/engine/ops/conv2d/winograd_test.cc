@@ -18,25 +18,28 @@ using gemm_test::nan_operand;
 using gemm_test::wide_magnitudes;
 
 struct WinogradCase {
-  std::int64_t n, h, w, in, out, padding = 1;
+  std::int64_t n, h, w, in, out, padding = 1, kernel = 3;
 
-  Conv2dGeometry g() const { return {h, w, in, out, 3, 3, 1, padding}; }
+  Conv2dGeometry g() const { return {h, w, in, out, kernel, kernel, 1, padding}; }
   Shape x() const { return {n, h, w, in}; }
   Shape y() const { return {n, g().out_h(), g().out_w(), out}; }
-  Shape weight() const { return {3, 3, in, out}; }
+  Shape weight() const { return {kernel, kernel, in, out}; }
   std::string text() const {
     return "n " + std::to_string(n) + " map " + std::to_string(h) + "x" + std::to_string(w) +
            " channels " + std::to_string(in) + " -> " + std::to_string(out) + " padding " +
-           std::to_string(padding);
+           std::to_string(padding) + " kernel " + std::to_string(kernel);
   }
 };
 
 // Whole and cut tiles, channels that fill vectors, panels and chunks and that do not, one tile and
 // more than a block of them.
-const WinogradCase kCases[] = {{4, 8, 8, 16, 16},     {3, 9, 10, 17, 33},   {5, 9, 10, 40, 36, 0},
-                               {2, 8, 13, 33, 50, 2}, {8, 4, 4, 130, 33},   {2, 29, 31, 16, 47},
-                               {8, 4, 4, 16, 140},    {1, 12, 12, 100, 70}, {60, 7, 7, 32, 32, 1},
-                               {2, 33, 34, 20, 18, 1}};
+const WinogradCase kCases[] = {
+    {4, 8, 8, 16, 16},         {3, 9, 10, 17, 33},        {5, 9, 10, 40, 36, 0},
+    {2, 8, 13, 33, 50, 2},     {8, 4, 4, 130, 33},        {2, 29, 31, 16, 47},
+    {8, 4, 4, 16, 140},        {1, 12, 12, 100, 70},      {60, 7, 7, 32, 32, 1},
+    {2, 33, 34, 20, 18, 1},    {4, 8, 8, 16, 16, 2, 5},   {3, 9, 11, 17, 33, 2, 5},
+    {2, 14, 10, 40, 36, 0, 5}, {1, 15, 16, 33, 50, 4, 5}, {9, 6, 6, 130, 33, 3, 5},
+    {70, 14, 14, 16, 32, 2, 5}};
 
 struct Results {
   std::vector<float> y, dx, dweight, dbias;
@@ -108,7 +111,7 @@ WideResults reference(const WinogradCase& c, Wide wide, Write write, float least
                                       .dweight = dweight.view(),
                                       .dbias = dbias.view(),
                                       .write = write};
-  reference::conv2d_backward_weights<double>(weights, 0, 9 * c.in);
+  reference::conv2d_backward_weights<double>(weights, 0, c.kernel * c.kernel * c.in);
   reference::conv2d_backward_bias<double>(weights);
   return {y.values, dx.values, dweight.values, dbias.values};
 }
@@ -146,8 +149,11 @@ Errors errors(const std::vector<float>& found, const std::vector<double>& expect
 
 // The reason why its points and its short sums are what they are (winograd_tiles.h).
 TEST(Winograd, ErrsAtMostFourTimesAsMuchAsTheDirectKernels) {
-  for (const WinogradCase& c :
-       {WinogradCase{4, 16, 16, 64, 64}, {4, 8, 8, 256, 64}, {16, 4, 4, 64, 256}}) {
+  for (const WinogradCase& c : {WinogradCase{4, 16, 16, 64, 64},
+                                {4, 8, 8, 256, 64},
+                                {16, 4, 4, 64, 256},
+                                {32, 14, 14, 16, 32, 2, 5},
+                                {4, 8, 8, 64, 64, 2, 5}}) {
     for (const float least : {-1.f, 0.f}) {  // 0: as after a ReLU
       const WideResults exact = reference(c, widen, Write::kOverwrite, least);
       for (const CpuIsa isa : gemm_test::isas_here()) {
@@ -189,8 +195,10 @@ TEST(Winograd, ThreadsDoNotChangeItsBits) {
 
 // An evaluation gives the same report for any number of ranks, which have batches of other sizes.
 TEST(Winograd, AnImageHasTheSameOutputInAnyBatch) {
-  for (const std::int64_t channels : {16, 64, 160}) {
-    const WinogradCase c{9, 4, 4, channels, 48};
+  for (const WinogradCase c : {WinogradCase{9, 4, 4, 16, 48},
+                               {9, 4, 4, 64, 48},
+                               {9, 4, 4, 160, 48},
+                               {9, 14, 14, 16, 32, 2, 5}}) {
     const std::vector<float> all = run(c, 1, Convolutions::kAuto).y;
     for (const std::int64_t n : {1, 2, 8}) {
       WinogradCase few = c;
@@ -226,8 +234,11 @@ TEST(WinogradRule, ChoosesByShape) {
   EXPECT_FALSE(suits(32, 3, 64) || suits(28, 1, 16));    // first layers
   EXPECT_FALSE(suits(2, 512, 512) || suits(5, 64, 64));  // tiles that are half outside
   EXPECT_FALSE(suits(4, 512, 512, 1));                   // the weights are more than the images
-  EXPECT_FALSE(suits(32, 64, 64, 32, 5) || suits(32, 64, 64, 32, 1));
+  EXPECT_FALSE(suits(32, 64, 64, 32, 7) || suits(32, 64, 64, 32, 1));
   EXPECT_FALSE(suits(32, 64, 64, 32, 3, 2));
+  EXPECT_TRUE(suits(14, 16, 32, kForwardBatch, 5) && suits(14, 32, 16, 32, 5));  // convnet's
+  EXPECT_FALSE(suits(28, 1, 16, 32, 5) || suits(28, 16, 16, 32, 5, 2));
+  EXPECT_FALSE(suits_winograd({14, 14, 16, 32, 5, 3, 1, 1}, 32));  // not square
 }
 
 TEST(WinogradRule, LeavesMoreToProductsInBf16) {
@@ -236,15 +247,18 @@ TEST(WinogradRule, LeavesMoreToProductsInBf16) {
   };
   EXPECT_TRUE(suits(28, 16, false) && suits(16, 32, false));
   EXPECT_FALSE(suits(28, 16, true) || suits(16, 32, true));
+  EXPECT_FALSE(suits_winograd({16, 16, 128, 128, 5, 5, 1, 2}, 32, true));
   EXPECT_TRUE(suits(32, 64, true) && suits(16, 128, true) && suits(4, 512, true));
 }
 
 TEST(WinogradRule, LeavesNarrowLayersGradientOfTheWeightsAlone) {
-  const auto suits = [](std::int64_t side, std::int64_t in, std::int64_t out) {
-    return weights_suit_winograd({side, side, in, out, 3, 3, 1, 1}, 32);
+  const auto suits = [](std::int64_t side, std::int64_t in, std::int64_t out,
+                        std::int64_t kernel = 3) {
+    return weights_suit_winograd({side, side, in, out, kernel, kernel, 1, kernel / 2}, 32);
   };
   EXPECT_TRUE(suits(16, 32, 32) && suits(32, 64, 64) && suits(4, 512, 512));
   EXPECT_FALSE(suits(28, 16, 16) || suits(14, 16, 32) || suits(14, 32, 16) || suits(2, 512, 512));
+  EXPECT_TRUE(suits(14, 16, 32, 5));
 }
 
 }  // namespace
