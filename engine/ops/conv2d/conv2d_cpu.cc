@@ -7,9 +7,11 @@
 // (AVX-512: 8) pixels x 2 vectors of output channels; the pixels may lie on any rows, of any
 // images. Backward to the input is the same product over dy: for stride s, the pixels of dx fall
 // into s * s classes of equal (pixel + padding) mod s, and for each class the taps that reach it
-// form a kernel of its own, rotated and transposed. While tiles compute, what the next ones read is
-// fetched into L2. The bound is the FMA rate. In bf16
-// (gemm_tiles.h) a step is of two neighbouring channels; where they are odd, of the last one and 0.
+// form a kernel of its own, rotated and transposed. First layers (1 or 3 input channels) of one
+// vector of output channels take the pixels of a map row, which lie a constant distance apart, so
+// that tiles can be taller: 8 sums alone wait for loads and for each other. While tiles compute,
+// what the next ones read is fetched into L2. The bound is the FMA rate. In bf16 (gemm_tiles.h) a
+// step is of two neighbouring channels; where they are odd, of the last one and 0.
 #include "engine/ops/conv2d/conv2d_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -26,7 +28,15 @@ struct Product {
   std::int64_t *a_row, *c_row, *step;
   float* packed;
   bool neighbours = false;  // all steps of a place lie side by side, in maps read in place
+  std::int64_t in_row = 0;  // places on a row of the maps, `apart` floats apart, in run_rows()
+  std::int64_t apart = 0;
 };
+
+// Whether run_rows() has tiles for it.
+bool runs_by_rows(const ConvSizes& s, const Maps& maps) {
+  return s.stride == 1 && s.out <= kWidth && (maps.channels == 1 || maps.channels == 3) &&
+         s.kernel_h * s.kernel_w * maps.channels <= kStepsInCache;
+}
 
 // The part of a panel that tile `i` of `tiles` brings nearer while it computes: all of them, the
 // whole panel.
@@ -77,6 +87,20 @@ void run_block(const Product& p, const Block& block, const Ahead& next, float* r
   }
 }
 
+// All places of `images` images, of one vector of columns and one chunk of steps.
+void run_rows(const Product& p, const float* maps, std::int64_t images, float* result,
+              const float* bias) {
+  const EvenCut tiles(p.in_row, kMaxStridedRows);
+  for (std::int64_t row = 0; row < images * p.places; row += p.in_row) {
+    for (std::int64_t i = 0; i < tiles.pieces; ++i) {
+      const std::int64_t first = row + tiles.start(i), count = tiles.size(i);
+      const AdjacentRows tile{maps + p.a_row[first], p.step, 0, p.steps, p.columns};
+      const TileOutput out{result + p.c_row[first], p.columns, false, bias, false};
+      (p.apart == 1 ? narrow_tile_for<1>(count) : narrow_tile_for<3>(count))(tile, p.packed, out);
+    }
+  }
+}
+
 // Products over the same images, in groups of `group`.
 struct Work {
   const Product* products;
@@ -114,6 +138,10 @@ void run_images(const Work& w, std::int64_t first, std::int64_t last, float* buf
     for (std::int64_t i = 0; i < w.count; ++i) {
       const Product& product = w.products[i];
       if (product.places == 0 || (w.add && product.steps == 0)) continue;
+      if (product.in_row > 0) {
+        run_rows(product, padded, images, w.result + image * w.result_floats, w.bias);
+        continue;
+      }
       const EvenCut blocks(images * product.places, kPlaceBlock);
       for (std::int64_t b = 0; b < blocks.pieces; ++b) {
         run_block(product, {padded, blocks.start(b), blocks.size(b)},
@@ -173,6 +201,7 @@ void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, fl
   product.c_row = take_table(scratch, group * places);
   fill_steps(s.kernel_h, s.kernel_w * maps.channels, maps.pitch(), product.step);
   product.neighbours = maps.in_place() && taps == 1;
+  if (runs_by_rows(s, maps)) product.in_row = s.out_w, product.apart = maps.channels;
   for (std::int64_t image = 0, i = 0; image < group; ++image) {
     for (std::int64_t oy = 0; oy < s.out_h; ++oy) {
       for (std::int64_t ox = 0; ox < s.out_w; ++ox, ++i) {

@@ -125,7 +125,7 @@ void sum_panel(const float* panel, std::int64_t width, std::int64_t places, std:
 // it lies.
 const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first, std::int64_t last,
                      const Target& target) {
-  const bool in_place = s.out == kPanel;
+  const bool in_place = s.out == panel_width(s.out, 0);
   const float* dy = block.dy + block.first * s.out;
   for (std::int64_t panel = first; panel < last; ++panel) {
     const std::int64_t column = panel * kPanel, columns = smaller(s.out - column, kPanel);
@@ -200,6 +200,42 @@ void run_block(const ConvSizes& s, const Plan& p, const Block& block, const Next
   }
 }
 
+// All taps of a small kernel over one input channel, kSide runs of kSide neighbours, x one vector
+// of output channels. A tile of one run alone would be so few sums that each waits for itself.
+template <int kSide>
+void kernel_tile(const Maps& maps, const Block& block, const float* dy, const TileOutput& out,
+                 std::int64_t c_stride) {
+  Floats sum[kSide * kSide][1];
+  ENGINE_UNROLL
+  for (int i = 0; i < kSide * kSide; ++i) start_row(sum, i, out.c + i * c_stride);
+  const std::int64_t pitch = maps.pitch();
+  for (std::int64_t k = 0; k < block.places; ++k, dy += kWidth) {
+    const float* run = block.padded + block.table[k];
+    const Floats column = load(dy);
+    ENGINE_UNROLL
+    for (int row = 0; row < kSide; ++row, run += pitch) {
+      ENGINE_UNROLL
+      for (int i = 0; i < kSide; ++i) {
+        Floats& to = sum[row * kSide + i][0];
+        to = add_products(to, broadcast(run[i]), column);
+      }
+    }
+  }
+  finish_tile(sum, out, [=](int i) { return out.c + i * c_stride; });
+}
+
+// Whether the sums of kernel_tile() fit into registers: 25 of AVX-512's 32.
+bool fits_kernel_tile(const ConvSizes& s) {
+  return kVectorBytes == 64 && s.in == 1 && s.out <= kWidth && s.kernel_h == s.kernel_w &&
+         (s.kernel_h == 3 || s.kernel_h == 5);
+}
+
+void run_small_block(const ConvSizes& s, const Plan& p, const Block& block, const Target& target) {
+  const float* dy = pack_dy(s, block, 0, 1, target);
+  const TileOutput out{target.dweight, s.out, target.add, nullptr, false};
+  (s.kernel_h == 3 ? kernel_tile<3> : kernel_tile<5>)(p.maps, block, dy, out, s.out);
+}
+
 // What of the work one thread does.
 struct Share {
   std::int64_t first_image, last_image, first_panel, last_panel;
@@ -252,8 +288,12 @@ void run_images(const ConvSizes& s, const Plan& p, const float* dy, const std::i
                         group.blocks.size(b),
                         buffer + p.maps.buffer_floats(p.group),
                         image * p.places + group.blocks.start(b)};
-      run_block(s, p, block, next_block(s, p, dy, table, group, b), share.first_panel,
-                share.last_panel, target);
+      if (fits_kernel_tile(s)) {
+        run_small_block(s, p, block, target);
+      } else {
+        run_block(s, p, block, next_block(s, p, dy, table, group, b), share.first_panel,
+                  share.last_panel, target);
+      }
       target.add = true;
     }
   }

@@ -89,8 +89,8 @@ struct PointerRows {
   const std::int64_t* c_row;
 };
 
-// Rows of A side by side: row i of the tile at step k is a[place(k) + i], place(k) = table ?
-// table[k] : k * stride. Row i of the result is c + i * c_stride.
+// Rows of A side by side: row i of the tile at step k is a[place(k) + i * kApart], place(k) = table
+// ? table[k] : k * stride. Row i of the result is c + i * c_stride.
 struct AdjacentRows {
   const float* a;
   const std::int64_t* table;
@@ -106,24 +106,37 @@ ENGINE_INLINE void start_row(Floats (&sum)[kRows][kVectors], int i, const float*
   for (int v = 0; v < kVectors; ++v) sum[i][v] = zero();
 }
 
-template <int kRows, int kVectors>
-ENGINE_INLINE void finish_row(const Floats (&sum)[kRows][kVectors], int i, const TileOutput& out,
-                              float* c) {
-  const float* start = out.add ? c : out.bias;
-  const bool whole = out.columns == kVectors * kWidth;
+template <bool kWhole, int kRows, int kVectors, class Row>
+ENGINE_INLINE void store_sums(const Floats (&sum)[kRows][kVectors], const TileOutput& out,
+                              Row row) {
   ENGINE_UNROLL
-  for (int v = 0; v < kVectors; ++v) {
-    const std::int64_t left = smaller(larger(out.columns - v * kWidth, 0), kWidth);
-    Floats value = sum[i][v];
-    if (start != nullptr)
-      value += whole ? load(start + v * kWidth) : load_partial(start + v * kWidth, left);
-    if (out.relu) value = relu(value);
-    if (whole) {
-      store(c + v * kWidth, value);
-    } else {
-      store_partial(c + v * kWidth, value, left);
+  for (int i = 0; i < kRows; ++i) {
+    float* c = row(i);
+    const float* start = out.add ? c : out.bias;
+    ENGINE_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t left = smaller(larger(out.columns - v * kWidth, 0), kWidth);
+      Floats value = sum[i][v];
+      if (start != nullptr)
+        value += kWhole ? load(start + v * kWidth) : load_partial(start + v * kWidth, left);
+      if (out.relu) value = relu(value);
+      if (kWhole) {
+        store(c + v * kWidth, value);
+      } else {
+        store_partial(c + v * kWidth, value, left);
+      }
     }
   }
+}
+
+// row(i): where row i of the result begins. `out` is a copy, because through a reference every
+// store could change it. Short sums feel it, and each branch.
+template <int kRows, int kVectors, class Row>
+ENGINE_INLINE void finish_tile(const Floats (&sum)[kRows][kVectors], TileOutput out, Row row) {
+  if (out.columns != kVectors * kWidth) return store_sums<false>(sum, out, row);
+  if (!out.add && out.bias == nullptr && !out.relu)
+    return store_sums<true>(sum, {out.c, out.columns, false, nullptr, false}, row);
+  store_sums<true>(sum, out, row);
 }
 
 // `kStored`: vectors that the panel has at each step, of which the tile takes kVectors.
@@ -150,11 +163,10 @@ void pointer_tile(const PointerRows& rows, const float* b, const TileOutput& out
     }
     b += kStored * kWidth;
   }
-  ENGINE_UNROLL
-  for (int i = 0; i < kRows; ++i) finish_row<kRows, kVectors>(sum, i, out, out.c + rows.c_row[i]);
+  finish_tile(sum, out, [c = out.c, to = rows.c_row](int i) { return c + to[i]; });
 }
 
-template <int kRows, int kVectors, bool kTable>
+template <int kRows, int kVectors, bool kTable, int kApart = 1>
 void adjacent_tile(const AdjacentRows& rows, const float* b, const TileOutput& out) {
   Floats sum[kRows][kVectors];
   ENGINE_UNROLL
@@ -167,16 +179,14 @@ void adjacent_tile(const AdjacentRows& rows, const float* b, const TileOutput& o
     for (int v = 0; v < kVectors; ++v) column[v] = load(b + v * kWidth);
     ENGINE_UNROLL
     for (int i = 0; i < kRows; ++i) {
-      const Floats element = broadcast(a[i]);
+      const Floats element = broadcast(a[i * kApart]);
       ENGINE_UNROLL
       for (int v = 0; v < kVectors; ++v) sum[i][v] = add_products(sum[i][v], element, column[v]);
     }
     b += kVectors * kWidth;
     if constexpr (!kTable) a += rows.stride;
   }
-  ENGINE_UNROLL
-  for (int i = 0; i < kRows; ++i)
-    finish_row<kRows, kVectors>(sum, i, out, out.c + i * rows.c_stride);
+  finish_tile(sum, out, [c = out.c, stride = rows.c_stride](int i) { return c + i * stride; });
 }
 
 using PointerTile = void (*)(const PointerRows&, const float*, const TileOutput&);
@@ -196,6 +206,14 @@ PointerTile half_tile_for(std::int64_t rows) {
   if constexpr (kRows > 1)
     if (rows < kRows) return half_tile_for<kRows - 1>(rows);
   return pointer_tile<kRows, 1, false, 2>;
+}
+
+// For one vector of columns.
+template <int kApart, int kRows = kMaxStridedRows>
+AdjacentTile narrow_tile_for(std::int64_t rows) {
+  if constexpr (kRows > 1)
+    if (rows < kRows) return narrow_tile_for<kApart, kRows - 1>(rows);
+  return adjacent_tile<kRows, 1, true, kApart>;
 }
 
 template <bool kTable, int kRows = kMaxStridedRows>
