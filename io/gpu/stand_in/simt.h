@@ -66,7 +66,7 @@ struct DeviceRange {
 };
 DeviceRange device_range(std::uintptr_t address);
 
-// Puts work on a stream of the stand-in's (fake_runtime.cc); `stream` is a cudaStream_t.
+// Puts work on a stream of the stand-in's (fake_streams.cc); `stream` is a cudaStream_t.
 void enqueue(void* stream, std::function<void()> work);
 // The same for work that waits for something outside: called again and again until it returns true.
 void enqueue_until_done(void* stream, std::function<bool()> work);
