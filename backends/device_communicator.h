@@ -32,7 +32,9 @@ class DeviceCommunicator : public Communicator {
 
   // Whether the calls above may be captured into a CUDA graph. If not, they block the
   // host and return when the copy of the last piece back to the device is enqueued. Run a step once
-  // before it is captured: NCCL connects on first use.
+  // before it is captured: NCCL connects on first use. Ranks that are threads of one process meet,
+  // by agree({}), between making their graphs and starting the first: to make one a driver may wait
+  // for all devices of the process.
   virtual bool capturable() const = 0;
 
   // Collective, blocking: all ranks compare the calls that a step will make, in order, before its

@@ -43,6 +43,7 @@ class Sum final : public DeviceGradientSum {
     summed_.make_wait(stream);
   }
 
+  void meet() override { communicator_.agree({}); }
   bool capturable() const override { return communicator_.capturable(); }
   void wait(void* stream) override {
     communicator_.wait(stream_.handle());  // a step that failed on the way has not joined the two

@@ -21,6 +21,9 @@ class DeviceGradientSum {
   virtual void finish(void* stream) = 0;
   // Whether its work may be part of a captured graph.
   virtual bool capturable() const = 0;
+  // Collective, of the host alone: returns when every rank has come here. Nothing on a device waits
+  // for it. Throws PeerError as wait() does.
+  virtual void meet() = 0;
   // Waits until the stream is idle; throws PeerError when a rank is lost or the deadline has
   // passed.
   virtual void wait(void* stream) = 0;

@@ -321,6 +321,10 @@ class Work final : public StepWork, private StateHome {
       issue();
       captured.graph = cuda::StepGraph::end_capture(stream_.handle());
       captured.count = count;
+      // To make a graph takes memory of the device, for which a driver may wait until all devices
+      // of the process are idle: for ever, if one of them already runs the graph of another rank,
+      // which waits for this one's.
+      if (sum_ != nullptr) sum_->meet();
     } catch (const cuda::CudaError& failed) {  // at a call or at the end: nothing has run yet
       cuda::StepGraph::drop_capture(stream_.handle());
       if (sum_ != nullptr) throw;  // the other ranks' graphs hold a call of this one's

@@ -44,6 +44,9 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {
   ENGINE_MAY_FAIL(cudaErrorMemoryAllocation);
+  // It takes memory of the device, and to map that a driver may wait until this and other devices
+  // of the process are idle.
+  synchronize_all_devices();
   return *executable = new EmulatedGraph(*graph), cudaSuccess;
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void*, std::size_t* count) {

@@ -104,6 +104,7 @@ void issue(EmulatedStream& stream, std::function<void()> work);
 // Runs the stream's work until `position` of what was issued is done.
 void drain(EmulatedStream& stream, std::uint64_t position);
 void synchronize_current_device();
+void synchronize_all_devices();
 
 }  // namespace fake
 

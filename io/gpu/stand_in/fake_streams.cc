@@ -119,14 +119,23 @@ void issue(EmulatedStream& stream, std::function<void()> work) {
   issue_work(stream, [work = std::move(work)] { return work(), true; });
 }
 
-void synchronize_current_device() {
+namespace {
+void synchronize(const std::function<bool(const EmulatedStream&)>& chosen) {
   std::vector<EmulatedStream*> streams;
   {
     const std::lock_guard lock(machine().streams_mutex);
     for (EmulatedStream* stream : machine().streams)
-      if (stream->device == current_device) streams.push_back(stream);
+      if (chosen(*stream)) streams.push_back(stream);
   }
   for (EmulatedStream* stream : streams) drain(*stream, stream->issued);
+}
+}  // namespace
+
+void synchronize_current_device() {
+  synchronize([](const EmulatedStream& stream) { return stream.device == current_device; });
+}
+void synchronize_all_devices() {
+  synchronize([](const EmulatedStream&) { return true; });
 }
 
 }  // namespace fake

@@ -239,6 +239,7 @@ TEST_P(DeviceConformance, CapturedStep) {
     require(cudaStreamEndCapture(stream.get(), &graph) == cudaSuccess, "end capture");
     cudaGraphExec_t step = nullptr;
     require(cudaGraphInstantiate(&step, graph, 0) == cudaSuccess, "instantiate");
+    c.agree({});  // nobody starts a graph before all are made
     for (int pass = 0; pass < 3; ++pass)
       require(cudaGraphLaunch(step, stream.get()) == cudaSuccess, "launch");
     c.wait(stream.get());
