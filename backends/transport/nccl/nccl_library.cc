@@ -8,6 +8,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/transport/nccl/nccl_backend.h"
+#include "io/base/environment.h"
 #include "io/gpu/cuda_runtime.h"
 
 namespace backends {
@@ -55,8 +56,10 @@ NcclLibrary load() {
   find(nccl, "ncclGetLastError", library.ncclGetLastError);
   find(nccl, "ncclGetUniqueId", library.ncclGetUniqueId);
   find(nccl, "ncclReduceScatter", library.ncclReduceScatter);
-  find_optional(nccl, "ncclCommRegister", library.ncclCommRegister);
-  find_optional(nccl, "ncclCommDeregister", library.ncclCommDeregister);
+  if (base::environment("ENGINE_NCCL_REGISTER") != "0") {
+    find_optional(nccl, "ncclCommRegister", library.ncclCommRegister);
+    find_optional(nccl, "ncclCommDeregister", library.ncclCommDeregister);
+  }
   find_optional(nccl, "ncclMemAlloc", library.ncclMemAlloc);
   find_optional(nccl, "ncclMemFree", library.ncclMemFree);
   decltype(&::ncclGetVersion) version = nullptr;

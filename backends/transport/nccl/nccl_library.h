@@ -1,7 +1,8 @@
 // The functions of libnccl that the nccl backend calls, found at run time.
 //
 // ENGINE_NCCL_LIBRARY names the library; else the system's search path is searched for
-// libnccl.so.2.
+// libnccl.so.2. With ENGINE_NCCL_REGISTER=0 memory is not registered, as with a library that
+// cannot.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -9,6 +9,7 @@
 //
 // NCCL_ON_CPU_FAULT=KIND[:N][@RANK] brings about, on one rank or on all:
 //   refuse_init      the communicator is not made (ncclSystemError)
+//   refuse_register  memory is not registered (ncclInvalidUsage)
 //   async_error:N    the N-th collective to run (from 0) ends in ncclRemoteError, seen by
 //   ncclCommGetAsyncError only never:N          it never comes to its end
 // NCCL_ON_CPU_VERSION=N is what ncclGetVersion says.
@@ -235,6 +236,8 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, std::size_t b
                               void** handle) {
   if (!on_device(memory, comm->state->device))
     return fail(ncclInvalidArgument, "not the device's memory");
+  if (fault_of(comm->state->rank).kind == "refuse_register")
+    return fail(ncclInvalidUsage, "registration refused");
   comm->state->registered[memory] = bytes;
   const std::lock_guard lock(registry().mutex);
   registry().registered.insert(memory);

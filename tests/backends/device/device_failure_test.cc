@@ -77,6 +77,22 @@ TEST_F(NcclLibraryFile, OfAnOlderVersionRegistersNothing) {
   EXPECT_EQ(outcomes, (std::vector<std::string>{"ok", "ok"}));
 }
 
+// Registering can be switched off, should a library or a network not take it.
+TEST_F(NcclLibraryFile, RegistersMemoryUnlessThatIsSwitchedOff) {
+  const Setting refusing("NCCL_ON_CPU_FAULT", "refuse_register");
+  const auto outcomes = [] {
+    return run_forked(2, {}, [](Group& group) {
+      const auto c = group.make_device_communicator({.backend = "nccl"});
+      void* memory = c->allocate(kCount * 4);
+      c->register_memory(memory, kCount * 4);
+      c->all_reduce(memory, kCount, DType::kF32, ReduceOp::kMax);
+    });
+  };
+  for (const std::string& text : outcomes()) expect_has(text, "ncclCommRegister: ");
+  const Setting off("ENGINE_NCCL_REGISTER", "0");
+  EXPECT_EQ(outcomes(), (std::vector<std::string>{"ok", "ok"}));
+}
+
 TEST_F(NcclLibraryFile, ThatDoesNotFitOrIsNotThereIsNamedOnAllRanks) {
   const auto with_setting_on_rank_1 = [](const char* name, const std::string& value) {
     return run_forked(2, {}, [&](Group& group) {
