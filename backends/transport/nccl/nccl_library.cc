@@ -100,7 +100,7 @@ std::string nccl_version_text(int version) {
 const std::string& missing_for_nccl() {
   static const std::string missing = []() -> std::string {
     try {
-      const std::string driver = missing_driver();
+      std::string driver = missing_driver();
       if (driver.empty()) nccl_library();
       return driver;
     } catch (const ConfigurationError& error) {

@@ -14,7 +14,7 @@
 
 namespace nccl_on_cpu {
 
-constexpr std::size_t kPiece = 64 * 1024;
+constexpr std::size_t kPiece = std::size_t{64} * 1024;
 constexpr int kMaxRanks = 16;
 
 enum class Kind : std::uint32_t { kAllReduce = 1, kBroadcast, kAllGather, kReduceScatter };

@@ -129,7 +129,7 @@ class NcclFault : public ::testing::Test {
   // Each of two ranks reduces `calls` times; returns what each threw. Fails if that takes long.
   std::vector<std::string> reduce(int timeout_ms, int calls) {
     const auto start = Clock::now();
-    const auto outcomes = run_threads(2, {.timeout_ms = timeout_ms}, [&](Group& group) {
+    auto outcomes = run_threads(2, {.timeout_ms = timeout_ms}, [&](Group& group) {
       const auto c = group.make_device_communicator({.backend = "nccl"});
       const Stream stream;
       const DeviceBytes data(kCount * 4);
