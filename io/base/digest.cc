@@ -2,6 +2,9 @@
 #include "io/base/digest.h"
 
 #include <xxhash.h>
+#ifdef ENGINE_XXHASH_DISPATCHES
+#include <xxh_x86dispatch.h>  // the same names, for the instruction set that the CPU has
+#endif
 
 #include <cstdio>
 #include <new>
