@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <semaphore>
 
 #include "io/base/background_jobs.h"
 #include "io/checkpoint/array_source.h"
+#include "io/checkpoint/array_target.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/checkpoint_format.h"
@@ -26,14 +29,14 @@ std::uint64_t end_of(const std::vector<Placement>& placements) {
   return placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
 }
 
-// Memory for so many bytes. The system has less work with large pages when it is written first.
-void reserve(std::vector<std::byte>& data, std::uint64_t bytes) {
-  data.reserve(bytes);
+// For memory that is about to be written for the first time: the system has less work with large
+// pages.
+void use_large_pages(std::byte* data, std::uint64_t bytes) {
   static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   // From the first whole page on; advice only.
-  const auto skipped = -reinterpret_cast<std::uintptr_t>(data.data()) % page;
+  const auto skipped = -reinterpret_cast<std::uintptr_t>(data) % page;
   if (bytes >= kLargePageBytes)
-    madvise(data.data() + skipped, (bytes - skipped) / page * page, MADV_HUGEPAGE);
+    madvise(data + skipped, (bytes - skipped) / page * page, MADV_HUGEPAGE);
 }
 
 // Where the arrays lie, without their digests.
@@ -108,36 +111,128 @@ std::vector<std::byte> read_file(const std::string& path) {
   return file->bytes(0, file->size());
 }
 
-// Block by block: what was read is still in the cache when it is digested and copied, and the
-// arrays' memory is touched only once. The digest of the whole is made beside it.
-Checkpoint load_checkpoint(const std::string& path) {
+namespace {
+
+constexpr int kPassing = 2;  // one is read while the other one is put
+
+// Where the arrays that a target wants are while it takes them: two blocks in turns, which stay in
+// the cache where the arrays are small enough, and whose pages are touched for the first time once.
+class PassingArrays {
+ public:
+  explicit PassingArrays(std::uint64_t largest) : largest_(largest) {}
+
+  // Waits until the one before the last is free again.
+  std::span<std::byte> next(std::uint64_t bytes) {
+    free_.acquire();
+    std::unique_ptr<std::byte[]>& block = blocks_[turn_++ % kPassing];
+    if (!block) {
+      block = std::make_unique_for_overwrite<std::byte[]>(largest_);
+      use_large_pages(block.get(), largest_);
+    }
+    return {block.get(), static_cast<std::size_t>(bytes)};
+  }
+  void release() { free_.release(); }
+
+ private:
+  std::uint64_t largest_;
+  std::unique_ptr<std::byte[]> blocks_[kPassing];
+  std::size_t turn_ = 0;
+  std::counting_semaphore<kPassing> free_{kPassing};
+};
+
+std::uint64_t largest_wanted(const Head& head, const ArrayTarget& target) {
+  std::uint64_t largest = 0;
+  for (std::size_t i = 0; i < head.placements.size(); ++i)
+    if (target.wants(head.checkpoint.arrays[i]))
+      largest = std::max(largest, head.placements[i].bytes);
+  return largest;
+}
+
+class Everything final : public ArrayTarget {  // goes into the checkpoint
+ public:
+  void begin(const Checkpoint&) override {}
+  bool wants(const NamedArray&) const override { return false; }
+  void put(const NamedArray&, Bytes) override {}
+};
+
+// Reads so many bytes from `at` on piece by piece to place_of(offset, length), and calls
+// take(piece) after each.
+template <class PlaceOf, class Take>
+void read_pieces(const ByteSource& file, std::uint64_t at, std::uint64_t bytes,
+                 const PlaceOf& place_of, const Take& take) {
+  for (std::uint64_t done = 0; done < bytes;) {
+    const std::uint64_t length = std::min(kBlockBytes, bytes - done);
+    const std::span<std::byte> part = place_of(done, length);
+    file.read(at + done, part);
+    take(part);
+    done += length;
+  }
+}
+
+}  // namespace
+
+// Piece by piece: what was read is still in the cache when it is digested and copied, and memory is
+// touched for the first time only once. Beside it another thread makes the digest of the whole and
+// puts the arrays.
+Checkpoint load_checkpoint(const std::string& path, ArrayTarget& target) {
   const std::unique_ptr<ByteSource> file = open_bytes(path);
   Head head = read_head(*file);  // a foreign file, however large, is told at once
   check_length(end_of(head.placements), file->size() - kTrailerBytes - head.tensors_begin, path);
+  target.begin(head.checkpoint);
   StreamDigest content;
   content.add(file->bytes(0, head.tensors_begin));
-  base::BackgroundJobs digesting;
+  PassingArrays passing(largest_wanted(head, target));
   std::vector<std::byte> block(kBlockBytes);
-  std::uint64_t at = head.tensors_begin;
+  std::exception_ptr refused;  // of the target
+  base::BackgroundJobs beside;
   for (std::size_t i = 0; i < head.placements.size(); ++i) {
     NamedArray& array = head.checkpoint.arrays[i];
     const Placement& placement = head.placements[i];
-    reserve(array.data, placement.bytes);
+    const std::uint64_t at = head.tensors_begin + placement.offset;
     StreamDigest digest;
-    while (array.data.size() < placement.bytes) {
-      const auto part = std::span(block).first(
-          std::min<std::uint64_t>(kBlockBytes, placement.bytes - array.data.size()));
-      file->read(at, part);
-      at += part.size();
-      digest.add(part);
-      array.data.insert(array.data.end(), part.begin(), part.end());
+    const bool wanted = target.wants(array);
+    std::span<std::byte> data;
+    if (wanted) {
+      data = passing.next(placement.bytes);
+      read_pieces(
+          *file, at, placement.bytes,
+          [&](std::uint64_t done, std::uint64_t length) { return data.subspan(done, length); },
+          [&](Bytes part) { digest.add(part); });
+    } else {
+      array.data.reserve(placement.bytes);
+      use_large_pages(array.data.data(), placement.bytes);
+      read_pieces(
+          *file, at, placement.bytes,
+          [&](std::uint64_t, std::uint64_t length) { return std::span(block).first(length); },
+          [&](Bytes part) {
+            digest.add(part);
+            array.data.insert(array.data.end(), part.begin(), part.end());
+          });
     }
     if (digest.value() != placement.digest) fail_array(array.section, array.name, path);
-    digesting.add([&content, &array] { content.add(array.data); });
+    if (!wanted)
+      beside.add([&content, &array] { content.add(array.data); });
+    else
+      beside.add([&, data, i] {
+        content.add(data);
+        try {
+          if (!refused) target.put(head.checkpoint.arrays[i], data);
+        } catch (...) {
+          refused = std::current_exception();
+        }
+        passing.release();
+      });
   }
-  digesting.finish();
-  check_trailer(file->bytes(at, kTrailerBytes), content.value(), path);
+  beside.finish();
+  if (refused) std::rethrow_exception(refused);
+  check_trailer(file->bytes(end_of(head.placements) + head.tensors_begin, kTrailerBytes),
+                content.value(), path);
   return std::move(head.checkpoint);
+}
+
+Checkpoint load_checkpoint(const std::string& path) {
+  Everything everything;
+  return load_checkpoint(path, everything);
 }
 
 void check_checkpoint(const std::string& path) {

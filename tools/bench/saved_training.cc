@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "engine/train/saving/state_target.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/io_error.h"
 #include "io/checkpoint/checkpoint.h"
@@ -67,7 +68,11 @@ std::string SavedTraining::write(const std::string& directory) {
 }
 
 void SavedTraining::load(const std::string& path) {
-  const io::Checkpoint checkpoint = io::load_checkpoint(path);
+  engine::StateTarget target;
+  target.add(state_);
+  for (const engine::Optimizer::State& s : optimizer_->state())
+    target.add(*s.buffer, std::string(s.name) + "/", io::Section::kOptimizer);
+  const io::Checkpoint checkpoint = io::load_checkpoint(path, target);
   engine::import_state(checkpoint.arrays, path, /*exact=*/true, state_);
   for (const engine::Optimizer::State& s : optimizer_->state())
     engine::import_buffer(checkpoint.arrays, path, std::string(s.name) + "/",

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backends/transport/single/single_communicator.h"
+#include "engine/train/saving/state_target.h"
 #include "engine/train/saving/weights.h"
 
 namespace engine {
@@ -115,6 +116,27 @@ std::string CheckpointKeeper::save_rank_model(const TrainState& state) const {
   return path;
 }
 
+void CheckpointKeeper::check(const io::Checkpoint& checkpoint, const std::string& path) const {
+  if (!checkpoint.vocabulary.empty() && checkpoint.vocabulary != options_.description.vocabulary)
+    throw io::DataError(path + ": its text has " + std::to_string(checkpoint.vocabulary.size()) +
+                        " different characters, that of this run " +
+                        std::to_string(options_.description.vocabulary.size()) +
+                        ", or others: token ids would mean something else");
+  if (options_.admit) options_.admit(checkpoint, path);
+}
+
+// Most of it needs no memory beside the state's. Where the file turns out to be damaged the state
+// is of no use, but then there is no run either.
+io::Checkpoint CheckpointKeeper::load_into(const std::string& path, TrainState& state) const {
+  StateTarget target([&](const io::Checkpoint& description) { check(description, path); });
+  target.add(state.model);
+  for (const Optimizer::State& s : state.optimizer.state())
+    if (s.role != StateRole::kAverage && state.shares == nullptr)
+      target.add(*s.buffer, std::string(s.name) + "/", io::Section::kOptimizer);
+  const HostView view(state.home, Access::kWrite);
+  return io::load_checkpoint(path, target);
+}
+
 std::string CheckpointKeeper::resume(const std::string& which, TrainState& state) {
   std::string path = which;
   std::vector<std::byte> bytes;
@@ -139,7 +161,7 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
         if (path.empty()) return;
         // Validated here, so that a bad file ends all ranks alike.
         if (communicator_.world_size() == 1) {
-          checkpoint = io::load_checkpoint(path);
+          checkpoint = load_into(path, state);
         } else {
           bytes = io::read_file(path);
           checkpoint = io::parse_checkpoint(bytes, path);
@@ -151,12 +173,7 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
   if (path.empty()) return "";
   if (communicator_.world_size() > 1) broadcast_bytes(communicator_, bytes);
   if (communicator_.rank() != 0) checkpoint = io::parse_checkpoint(bytes, path);
-  if (!checkpoint.vocabulary.empty() && checkpoint.vocabulary != options_.description.vocabulary)
-    throw io::DataError(path + ": its text has " + std::to_string(checkpoint.vocabulary.size()) +
-                        " different characters, that of this run " +
-                        std::to_string(options_.description.vocabulary.size()) +
-                        ", or others: token ids would mean something else");
-  if (options_.admit) options_.admit(checkpoint, path);
+  if (communicator_.world_size() > 1) check(checkpoint, path);
   if (options_.place)
     for (const io::NamedArray& array : checkpoint.arrays) options_.place(array.device);
   restore(checkpoint, path, communicator_.rank(), communicator_.world_size(), state,

@@ -89,6 +89,11 @@ class CheckpointKeeper {
 
  private:
   io::Checkpoint described() const;
+  // Whether this run may go on from it, by its description. Throws.
+  void check(const io::Checkpoint& checkpoint, const std::string& path) const;
+  // On a single rank: what restore() needs; the model's and the optimizer's arrays are in the state
+  // already.
+  io::Checkpoint load_into(const std::string& path, TrainState& state) const;
   WriteOptions write_options(const SaveMode& mode) const;
 
   backends::Communicator& communicator_;

@@ -60,6 +60,7 @@ void from_array(const io::NamedArray& array, const std::string& source, bool exa
     throw io::DataError(source + ": '" + array.name + "' has type " +
                         std::string(to_string(array.type)) + ", the run wants " +
                         std::string(to_string(buffer.dtype())));
+  if (array.data.empty()) return;  // a StateTarget has put it there
   const std::vector<std::byte> other =
       same ? std::vector<std::byte>{} : converted(array, buffer.dtype());
   s.layout.to_memory(same ? array.data.data() : other.data(), buffer.view(slot).data,

@@ -122,6 +122,37 @@ TEST_F(CheckpointKeeperTest, ResumesWhatItSaved) {
   }
 }
 
+// Earlier arrays are in the state when damage of the last one shows; the snapshot before is then
+// taken as a whole.
+TEST_F(CheckpointKeeperTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletely) {
+  engine::CheckpointKeeper keeper = this->keeper(false);
+  for (const std::int64_t step : {7, 8}) {
+    set_state(step);
+    keeper.save(state_);
+  }
+  const std::string newest = folder_ / "run/step-00000008.ckpt";
+  {
+    constexpr int kTrailerBytes = 24;
+    std::fstream file(newest, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-kTrailerBytes - 1, std::ios::end);
+    const auto last = static_cast<char>(file.get());
+    file.seekp(-kTrailerBytes - 1, std::ios::end);
+    file.put(static_cast<char>(last ^ 1));
+  }
+  set_state(1000);
+  EXPECT_THROW(keeper.resume(newest, state_), io::DataError);
+  EXPECT_EQ(keeper.resume(folder_ / "run", state_), folder_ / "run/step-00000007.ckpt");
+  ASSERT_EQ(notices_.size(), 1u);
+  EXPECT_NE(notices_[0].find("is damaged"), std::string::npos) << notices_[0];
+  EXPECT_EQ(state_.progress.global_step, 7);
+  engine::StateCopy copy;
+  engine::capture(*control_, state_, copy);
+  const std::vector<io::NamedArray> resumed = copy.take().arrays, expected = arrays_at(7);
+  ASSERT_EQ(resumed.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(resumed[i].data, expected[i].data) << expected[i].name;
+}
+
 TEST_F(CheckpointKeeperTest, AFailedBackgroundSaveIsToldAtTheNextSaveOrAtTheEnd) {
   for (const bool next_save : {true, false}) {
     engine::CheckpointKeeper keeper = this->keeper(true);
