@@ -1,7 +1,4 @@
 // Snapshots to files, piece by piece, and back, with every byte validated.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <exception>
@@ -9,6 +6,7 @@
 #include <semaphore>
 
 #include "io/base/background_jobs.h"
+#include "io/base/large_pages.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/array_target.h"
 #include "io/checkpoint/atomic_file.h"
@@ -22,21 +20,11 @@ namespace {
 using namespace format;
 using Bytes = std::span<const std::byte>;
 
-constexpr std::uint64_t kBlockBytes = 256 << 10, kLargePageBytes = 2 << 20;
+constexpr std::uint64_t kBlockBytes = 256 << 10;
 
 // Of all arrays together, which lie one after the other.
 std::uint64_t end_of(const std::vector<Placement>& placements) {
   return placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
-}
-
-// For memory that is about to be written for the first time: the system has less work with large
-// pages.
-void use_large_pages(std::byte* data, std::uint64_t bytes) {
-  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  // From the first whole page on; advice only.
-  const auto skipped = -reinterpret_cast<std::uintptr_t>(data) % page;
-  if (bytes >= kLargePageBytes)
-    madvise(data + skipped, (bytes - skipped) / page * page, MADV_HUGEPAGE);
 }
 
 // Where the arrays lie, without their digests.
@@ -127,7 +115,7 @@ class PassingArrays {
     std::unique_ptr<std::byte[]>& block = blocks_[turn_++ % kPassing];
     if (!block) {
       block = std::make_unique_for_overwrite<std::byte[]>(largest_);
-      use_large_pages(block.get(), largest_);
+      base::use_large_pages(block.get(), largest_);
     }
     return {block.get(), static_cast<std::size_t>(bytes)};
   }
@@ -200,7 +188,7 @@ Checkpoint load_checkpoint(const std::string& path, ArrayTarget& target) {
           [&](Bytes part) { digest.add(part); });
     } else {
       array.data.reserve(placement.bytes);
-      use_large_pages(array.data.data(), placement.bytes);
+      base::use_large_pages(array.data.data(), placement.bytes);
       read_pieces(
           *file, at, placement.bytes,
           [&](std::uint64_t, std::uint64_t length) { return std::span(block).first(length); },

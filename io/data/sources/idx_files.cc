@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/base/background_jobs.h"
 #include "io/base/io_error.h"
 #include "io/data/sources/data_file.h"
 
@@ -118,8 +119,10 @@ Dataset read_idx_split(const std::string& set, const std::string& directory,
 
 DatasetSplits read_idx_splits(const std::string& name, const std::string& directory) {
   DatasetSplits splits;
+  base::BackgroundJobs beside;  // unpacking is what takes the time
+  beside.add([&] { splits.test = read_idx_split(name, directory, "t10k"); });
   splits.train = read_idx_split(name, directory, "train");
-  splits.test = read_idx_split(name, directory, "t10k");
+  beside.finish();
   return splits;
 }
 

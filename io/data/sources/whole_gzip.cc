@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "io/base/large_pages.h"
+
 namespace io {
 
 std::vector<std::uint8_t> unpack_whole_gzip(std::span<const std::uint8_t> file,
@@ -20,7 +22,10 @@ std::vector<std::uint8_t> unpack_whole_gzip(std::span<const std::uint8_t> file,
   const std::unique_ptr<libdeflate_decompressor, Free> decompressor(
       libdeflate_alloc_decompressor());
   if (!decompressor) return {};
-  std::vector<std::uint8_t> content(length);
+  std::vector<std::uint8_t> content;
+  content.reserve(length);
+  base::use_large_pages(content.data(), length);
+  content.resize(length);
   std::size_t used = 0, made = 0;
   const libdeflate_result result = libdeflate_gzip_decompress_ex(
       decompressor.get(), file.data(), file.size(), content.data(), content.size(), &used, &made);

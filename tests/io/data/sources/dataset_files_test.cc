@@ -207,6 +207,15 @@ TEST_F(IdxFiles, EachDamageIsNamed) {
   }
 }
 
+// Both parts are read at the same time.
+TEST_F(IdxFiles, OfTwoDamagedPartsTheTrainingPartIsNamed) {
+  write_mnist();
+  write("t10k-images-idx3-ubyte", "short");
+  complaint("mnist", "t10k-images-idx3-ubyte");
+  write("train-images-idx3-ubyte", "short");
+  for (int i = 0; i < 20; ++i) complaint("mnist", "train-images-idx3-ubyte");
+}
+
 TEST_F(IdxFiles, AnEmptySetIsRefused) {
   write_mnist();
   write("t10k-images-idx3-ubyte", images(0));
