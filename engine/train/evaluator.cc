@@ -115,6 +115,7 @@ struct Evaluator::Impl {
   io::BatchLoader loader;
   std::vector<ops::ImageDraw> draws;      // none in evaluation, but a place for each image
   std::vector<ChunkSums> own_sums, sums;  // by chunk: this rank's, all ranks'
+  std::array<std::int64_t, 4> counts{};   // samples, rows, right, among the first five
   std::optional<ClassCounts> by_class;
 };
 
@@ -132,39 +133,65 @@ Evaluator::Evaluator(backends::Communicator& communicator, const Graph& graph, M
 Evaluator::~Evaluator() = default;
 
 EvalReport Evaluator::run() {
+  measure(nullptr);
+  return report();
+}
+
+std::optional<EvalReport> Evaluator::run_unless(const std::atomic<int>& stop_signal, int& stop) {
+  const int stopped = measure(&stop_signal);
+  if (stopped == 0) return report();
+  stop = stopped;
+  return std::nullopt;
+}
+
+int Evaluator::measure(const std::atomic<int>* stop_signal) {
   Impl& e = *impl_;
   const int world = e.communicator.world_size();
   if (world > 1) e.take_rank_0();
   e.model.load();
   if (e.by_class) e.by_class->clear();
-  std::array<std::int64_t, 4> counts{};  // samples, rows, right, among the first five
+  e.counts = {};
+  std::int64_t stopped = 0;
   std::size_t own = 0;
   std::fill(e.own_sums.begin(), e.own_sums.end(), ChunkSums{});
   for (std::int64_t chunk = e.communicator.rank(); chunk < e.sampler.steps_per_epoch();
        chunk += world) {
+    if (stop_signal != nullptr) stopped = stop_signal->load();
+    if (stopped != 0) break;
     e.loader.seek(0, chunk);
     const io::Batch& batch = e.loader.next();
     const BatchResult result = e.model.forward(view_of(batch, e.draws));
     if (e.by_class) e.by_class->add(e.model.logits(), batch.labels);
     if (e.set.target) add_errors(e.model.logits(), batch.targets, e.own_sums[own]);
     e.own_sums[own++].loss = result.loss_sum;
-    counts[0] += batch.count();
-    counts[1] += result.rows;
-    counts[2] += result.correct;
-    counts[3] += result.top5;
+    e.counts[0] += batch.count();
+    e.counts[1] += result.rows;
+    e.counts[2] += result.correct;
+    e.counts[3] += result.top5;
   }
+  if (stop_signal != nullptr && world > 1)
+    e.communicator.all_reduce(&stopped, 1, DType::kI64, backends::ReduceOp::kMax);
+  if (stopped != 0) return static_cast<int>(stopped);
   std::copy(e.own_sums.begin(), e.own_sums.end(), e.sums.begin());
   if (world > 1) {
     e.communicator.all_gather(e.own_sums.data(), e.own_sums.size() * sizeof(ChunkSums),
                               e.sums.data());
-    e.communicator.all_reduce(counts.data(), counts.size(), DType::kI64, backends::ReduceOp::kSum);
+    e.communicator.all_reduce(e.counts.data(), e.counts.size(), DType::kI64,
+                              backends::ReduceOp::kSum);
     if (e.by_class)
       e.communicator.all_reduce(e.by_class->all().data(), e.by_class->all().size(), DType::kI64,
                                 backends::ReduceOp::kSum);
   }
+  return 0;
+}
+
+EvalReport Evaluator::report() const {
+  const Impl& e = *impl_;
+  const auto& counts = e.counts;
+  const auto world = static_cast<std::size_t>(e.communicator.world_size());
   ChunkSums all;
   for (std::size_t i = 0; i < e.own_sums.size(); ++i)  // chunk i * world + r is rank r's i-th
-    for (std::size_t r = 0; r < static_cast<std::size_t>(world); ++r) {
+    for (std::size_t r = 0; r < world; ++r) {
       const ChunkSums& chunk = e.sums[r * e.own_sums.size() + i];
       all.loss += chunk.loss;
       all.squares += chunk.squares;

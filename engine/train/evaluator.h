@@ -1,8 +1,10 @@
 // Exact evaluation: every sample once, for any world size; integer counts and f64 sums.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "backends/communicator.h"
 #include "engine/graph/executor.h"
@@ -40,11 +42,17 @@ class Evaluator {
   // threads and instruction set). Changes no byte of the state. Collective. `progress` in the
   // report is empty, `split` is "test". Errors of predicted numbers are sums of f64 by chunk, too.
   EvalReport run();
+  // The same, but every rank gives it up within a chunk of its own once `stop_signal` is not 0 on
+  // it: null then, on all ranks, and `stop` is the largest signal of them.
+  std::optional<EvalReport> run_unless(const std::atomic<int>& stop_signal, int& stop);
   // Of the last run(), over all ranks and as exact; null unless they were wanted, and where numbers
   // are predicted.
   const ClassCounts* class_counts() const;
 
  private:
+  int measure(const std::atomic<int>* stop_signal);  // the signal that ended it; 0: all was done
+  EvalReport report() const;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -452,31 +452,33 @@ void Trainer::evaluate() {
   const double start = base::steady_seconds();
   if (p_.best != nullptr && p_.best->keeps() && p_.state.progress.step_in_epoch != 0)
     synchronize(p_.control, p_.state);  // what is evaluated is what a snapshot holds
-  EvalReport report = evaluate_weights();
-  evaluated_step_ = report.progress.global_step;
-  if (p_.best != nullptr && p_.best->judge(report)) best_unsaved_ = p_.keeper != nullptr;
-  for (TrainObserver* o : p_.observers) o->on_eval(report);
+  std::optional<EvalReport> report = evaluate_weights();
+  if (!report) return;  // a stop is in a hurry
+  evaluated_step_ = report->progress.global_step;
+  if (p_.best != nullptr && p_.best->judge(*report)) best_unsaved_ = p_.keeper != nullptr;
+  for (TrainObserver* o : p_.observers) o->on_eval(*report);
   if (p_.average != nullptr && p_.average->ready()) {
     report = evaluate_average();
-    for (TrainObserver* o : p_.observers) o->on_eval(report);
+    if (!report) return;
+    for (TrainObserver* o : p_.observers) o->on_eval(*report);
   }
   const double spent = base::steady_seconds() - start;  // not training time: keeps samples/s honest
   reported_at_ += spent;
   exchanged_at_ += spent;
 }
 
-EvalReport Trainer::evaluate_weights() {
+std::optional<EvalReport> Trainer::evaluate_weights() {
   const HostView view(p_.state.home, Access::kRead);
-  EvalReport report = p_.evaluator->run();
-  report.progress = p_.state.progress;
+  std::optional<EvalReport> report = p_.evaluator->run_unless(stop_signal_, stop_);
+  if (report) report->progress = p_.state.progress;
   return report;
 }
 
-EvalReport Trainer::evaluate_average() {
+std::optional<EvalReport> Trainer::evaluate_average() {
   const HostView view(p_.state.home, Access::kRead);  // what is put in place is taken out again
   const AverageInPlace average(*p_.average);
-  EvalReport report = evaluate_weights();
-  report.weights = p_.average->name();
+  std::optional<EvalReport> report = evaluate_weights();
+  if (report) report->weights = p_.average->name();
   return report;
 }
 

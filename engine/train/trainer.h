@@ -127,8 +127,9 @@ class Trainer {
   bool due(const Every& every, bool epoch_end) const;
   bool average_weights();  // at the end of an epoch; true: now there is something to evaluate
   void evaluate();
-  EvalReport evaluate_weights();  // those that are in place
-  EvalReport evaluate_average();
+  // Null: given up for a stop.
+  std::optional<EvalReport> evaluate_weights();  // those that are in place
+  std::optional<EvalReport> evaluate_average();
   void save();
   void report_saved();
   bool is_paused() const;

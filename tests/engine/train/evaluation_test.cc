@@ -2,7 +2,9 @@
 // byte of the state changed.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <csignal>
 #include <optional>
 
 #include "engine/train/evaluator.h"
@@ -73,6 +75,35 @@ engine::EvalReport evaluate(const std::string& model, const io::Dataset& set, in
     EXPECT_EQ(report.correct, reports[0].correct);
   }
   return reports[0];
+}
+
+// A signal that one rank got is enough, and after it a whole one is as before.
+TEST(Evaluation, IsGivenUpByAllRanksForASignalOfOne) {
+  const io::Dataset set = images(1'000, 10);
+  for (const int world : {1, 3}) {
+    tools::run_inproc_ranks(
+        world, test_support::deadline_ms(60'000), [&](std::unique_ptr<backends::Group> group) {
+          const auto control = group->make_communicator();
+          const engine::Graph graph =
+              models::build_model("mlp", {.sample_shape = {6, 6, 1}, .classes = set.classes});
+          engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
+          state.initialize(graph, 1);
+          engine::ThreadPool pool(1);
+          engine::Evaluator evaluator(*control, graph, state, pool, set, {});
+          std::atomic<int> signal = 0;
+          int stop = 0;
+          const double loss = evaluator.run().loss;
+          if (group->rank() == world - 1) signal = SIGTERM;
+          EXPECT_FALSE(evaluator.run_unless(signal, stop));
+          EXPECT_EQ(stop, SIGTERM);
+          signal = 0, stop = 0;
+          const auto report = evaluator.run_unless(signal, stop);
+          EXPECT_TRUE(report && report->loss == loss && report->samples == 1'000);
+          EXPECT_EQ(stop, 0);
+          group->leave();
+          return 0;
+        });
+  }
 }
 
 class EvaluationOf : public testing::TestWithParam<std::int64_t> {};

@@ -253,6 +253,37 @@ TEST(Preemption, AnInterruptIsNone) {
       << stopped.err;
 }
 
+// An evaluation may take minutes, and what asks to stop kills soon after: all steps are saved.
+TEST(Preemption, AnEvaluationIsGivenUpForASignal) {
+  const TemporaryDirectory folder;
+  std::string text(16'000'000, 'a');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i * i % 7);
+  test_support::write_text(folder / "input.txt", text);
+  const std::string run = folder / "run", metrics = folder / "metrics";
+  std::vector<std::string> command{
+      engine_binary(), "train",       "--model",       "gpt-nano", "--dataset",   "text",
+      "--data-dir",    folder.path(), "--text-stride", "1",        "--threads",   "1",
+      "--batch-size",  "4",           "--steps",       "2",        "--log-every", "1",
+      "--save-dir",    run,           "--metrics",     metrics,    "--spawn",     "2"};
+  CommandResult result;
+  std::atomic<bool> ended{false};
+  std::thread runner([&] {
+    result = run_command(command, {}, 60'000);
+    ended = true;
+  });
+  const auto trained = [&] {
+    return fs::exists(metrics) &&
+           test_support::read_text(metrics).find("\"step\":2,") != std::string::npos;
+  };
+  EXPECT_TRUE(test_support::eventually([&] { return ended || trained(); }));
+  EXPECT_FALSE(ended) << "the evaluation was over too early";
+  for (const pid_t pid : test_support::workers_of(getpid())) kill(pid, SIGTERM);
+  runner.join();
+  EXPECT_EQ(result.exit_code, 143) << result.err;
+  program::expect_words(result.err, {"stopped by signal 15 (Terminated) after step 2: saved "});
+  EXPECT_TRUE(fs::exists(run + "/step-00000002.ckpt")) << result.err;
+}
+
 class Requeue : public testing::Test {
  protected:
   // A scontrol that notes what it is told and ends with `status`.
