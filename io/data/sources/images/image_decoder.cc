@@ -35,8 +35,9 @@ DecodedImage decode_image(std::span<const std::uint8_t> file, const std::string&
 
 DecodedImage make_image(std::int64_t width, std::int64_t height, const std::string& path) {
   if (width < 1 || height < 1 || width > kMaxPixels / height) {
-    throw DataError(path + ": found " + std::to_string(width) + " x " + std::to_string(height) +
-                    " pixels, expected from 1 to " + std::to_string(kMaxPixels));
+    throw DataError(path + ": found an image of " + std::to_string(width) + " x " +
+                    std::to_string(height) + ", expected 1 to " + std::to_string(kMaxPixels) +
+                    " pixels in all");
   }
   return {width, height, std::vector<std::uint8_t>(static_cast<std::size_t>(3 * width * height))};
 }

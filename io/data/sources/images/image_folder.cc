@@ -92,7 +92,13 @@ bool is_image(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
   const bool png = has_ending(name, ".png"),
              jpeg = has_ending(name, ".jpg") || has_ending(name, ".jpeg");
-  if (name.starts_with('.') || (!png && !jpeg) || !entry.is_regular_file()) return false;
+  if (name.starts_with('.') || (!png && !jpeg) || entry.is_directory()) return false;
+  // A link to a disk that is not mounted must not make a training of fewer images.
+  if (!entry.exists())
+    throw DataError(entry.path().string() + ": a link to " +
+                    fs::read_symlink(entry.path()).string() + ", which is not there");
+  if (!entry.is_regular_file())
+    throw DataError(entry.path().string() + ": a device or a pipe, expected an image file");
   if ((png && !has_png_decoder()) || (jpeg && !has_jpeg_decoder())) {
     throw ConfigError(entry.path().string() + ": this build reads no " + (png ? "PNG" : "JPEG") +
                       " images: install " + (png ? "libpng-dev" : "libjpeg62-turbo-dev") +
@@ -107,6 +113,9 @@ std::vector<std::string> class_folders(const fs::path& directory) {
   for (const auto& entry : entries_of(directory.string())) {
     const std::string name = entry.path().filename().string();
     if (entry.is_directory() && !name.starts_with('.')) names.push_back(name);
+    if (is_image(entry))
+      throw DataError(entry.path().string() + ": an image in no folder of a class, expected " +
+                      directory.string() + "/CLASS/" + name);
   }
   if (names.empty())
     throw MissingFileError("no folders of classes in " + directory.string() + ": expected " +

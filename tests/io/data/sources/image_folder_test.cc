@@ -3,6 +3,7 @@
 #include "io/data/sources/images/image_folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
@@ -144,14 +145,14 @@ TEST_F(ImageFolder, ImagesStayInMemoryWhereTheyFit) {
     const Dataset set = load_dataset(options_).train;
     std::vector<std::uint8_t> image(48);
     set.source->read(3, nullptr, image);
-    fs::rename(folder_ / "train/ant/d.png", folder_ / "away");
+    fs::rename(folder_ / "train/ant/more.png", folder_ / "away");
     if (fits) {
       set.source->read(3, nullptr, image);
       EXPECT_EQ(image[0], 30);
     } else {
       EXPECT_THROW(set.source->read(3, nullptr, image), MissingFileError);
     }
-    fs::rename(folder_ / "away", folder_ / "train/ant/d.png");
+    fs::rename(folder_ / "away", folder_ / "train/ant/more.png");
   }
 }
 
@@ -188,6 +189,24 @@ TEST_F(ImageFolder, WrongFoldersAreNamed) {
   EXPECT_EQ(load_dataset(options_).train.classes, 3);
   options_.image_size = 0;
   expect_complaint<ConfigError>({"expected 1..4096"});
+}
+
+// Images that are not there, or not where a class is, must not be left out in silence.
+TEST_F(ImageFolder, NothingWithAnImagesNameIsPassedOver) {
+  write_set();
+  const std::string missing = folder_ / "disk/a.png";
+  fs::create_symlink(missing, folder_ / "train/bee/z.png");
+  expect_complaint({"train/bee/z.png", "a link to " + missing, "not there"});
+  write("disk/a.png", plain_png(4, 4, 0, 0, 0));
+  EXPECT_EQ(load_dataset(options_).train.size(), 11);
+  ASSERT_EQ(mkfifo((folder_ / "val/ant/f.jpg").c_str(), 0600), 0);
+  expect_complaint({"val/ant/f.jpg", "a device or a pipe"});
+  fs::remove(folder_ / "val/ant/f.jpg");
+  write("train/stray.png", plain_png(4, 4, 0, 0, 0));
+  expect_complaint({"train/stray.png", "in no folder of a class", "/CLASS/stray.png"});
+  fs::remove(folder_ / "train/stray.png");
+  fs::create_directories(folder_ / "train/ant/more.png");
+  EXPECT_EQ(load_dataset(options_).train.size(), 11);
 }
 
 TEST(ResizedCrop, LiesInsideAndHasTheRightAreasAndRatios) {
