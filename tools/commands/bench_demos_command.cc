@@ -47,9 +47,13 @@ class StepClock : public engine::TrainObserver {
   std::vector<double>& ends_;
 };
 
-int train_rank(const tools::RunConfig& config, backends::Group& group, DemoOutcome& outcome) {
+int train_rank(const tools::RunConfig& config, backends::Group& group, std::int64_t limit_steps,
+               DemoOutcome& outcome) {
   const std::atomic<int> never{0};
   TrainSession session(session_options(config), group);
+  if (limit_steps > session.steps_per_epoch())
+    throw UsageError("--limit-steps " + std::to_string(limit_steps) + ": an epoch has " +
+                     std::to_string(session.steps_per_epoch()) + " iterations");
   static_cast<void>(session.start_state());
   std::vector<double> ends;
   ends.reserve(static_cast<std::size_t>(session.total_steps()));
@@ -138,7 +142,8 @@ int bench_demos_command(const Arguments& arguments) {
       "One epoch with the same global batch, four times: single (one process), v1 (one process, "
       "two devices), v2 (two "
       "processes), "
-      "v3 (three processes with two devices each). Accepts the options of engine train.",
+      "v3 (three processes with two devices each). Accepts the options of engine train; without "
+      "--model and --batch-size it is pyramidnet110 with 256 images, which take about 10 GB.",
       "engine bench demos");
   DemoFlags flags;
   tools::ConfigValues values;
@@ -160,16 +165,16 @@ int bench_demos_command(const Arguments& arguments) {
   std::string model;
   for (const DemoMethod& method : kDemoMethods) {
     const tools::RunConfig config = configure(flags, values, method);
+    std::fprintf(stderr, "bench demos: %s, processes x devices: %d x %d\n", method.name,
+                 method.processes, method.devices);
     const SharedValue<DemoOutcome> outcome;
-    const int code = run_group(
-        config, [&](backends::Group& group) { return train_rank(config, group, *outcome); });
+    const int code = run_group(config, [&](backends::Group& group) {
+      return train_rank(config, group, flags.limit_steps, *outcome);
+    });
     if (code != kExitOk) return code;
     batch = config.batch_size;
     model = config.model;
     rows.push_back(to_row(flags, method, *outcome, batch));
-    if (flags.limit_steps > rows.back().iterations)
-      throw UsageError("--limit-steps " + std::to_string(flags.limit_steps) + ": an epoch has " +
-                       std::to_string(rows.back().iterations) + " iterations");
   }
   const std::string about = model + " on " + data + ", " + std::to_string(rows.front().iterations) +
                             " iterations per epoch with every method";

@@ -95,7 +95,7 @@ void add_options(CLI::App& app, KernelFlags& flags) {
   app.add_option("--sizes", flags.sides, "sides of the squares of --set gemm: 512,1024")
       ->type_name("LIST")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   app.add_option("--op", flags.ops,
                  "only operators whose name contains one of these: dense,conv2d_forward")
@@ -124,7 +124,7 @@ void add_options(CLI::App& app, KernelFlags& flags) {
       ->check(CLI::PositiveNumber);
   app.add_option("--threads", flags.threads, "CPU threads (default: the allowed cores)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::PositiveNumber);
   app.add_option("--seconds", flags.seconds, "measuring time per row")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -145,6 +145,7 @@ int bench_kernels_command(const Arguments& arguments) {
   KernelFlags flags;
   add_options(app, flags);
   if (!parse(app, arguments)) return kExitOk;
+  if (flags.threads > 0) check_threads(flags.threads);
   if (flags.set != "gemm" && app.count("--sizes") > 0)
     throw UsageError("--sizes is for --set gemm, and this is --set " + flags.set);
 

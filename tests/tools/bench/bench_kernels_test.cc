@@ -148,6 +148,11 @@ TEST(BenchKernels, FormatsAndErrors) {
   EXPECT_EQ(bench({"--amp", "O2"}).exit_code, kExitUsage);
   EXPECT_EQ(bench({"--device", "tpu"}).exit_code, kExitUsage);
   EXPECT_EQ(bench({"--cuts"}).exit_code, kExitUsage);
+  EXPECT_EQ(bench({"--set", "gemm", "--sizes", "99999999"}).exit_code, kExitUsage);
+  const CommandResult threads = bench({"--op", "relu", "--threads", "100000"});
+  EXPECT_EQ(threads.exit_code, kExitConfiguration);
+  EXPECT_NE(threads.err.find("--threads is 100000, but this process may use"), std::string::npos)
+      << threads.err;
   EXPECT_NE(bench({"--device", "cuda:77"}).err.find("cuda:77"), std::string::npos);
   const CommandResult list = bench({"--list", "--shape", "32x32x64"});
   EXPECT_NE(list.out.find("conv2d_forward resnet18-cifar 2x32x32x64->64 k3 s1"), std::string::npos)

@@ -225,6 +225,14 @@ TEST(BenchDemos, FourMethodsWithOneGlobalBatchAndEquallyManyIterations) {
       << limited.out;
   EXPECT_NE(limited.out.find("~0:0"), std::string::npos) << limited.out;
   EXPECT_NE(limited.out.find("method  epoch time  batch time"), std::string::npos) << limited.out;
+  EXPECT_NE(limited.err.find("bench demos: v3, processes x devices: 3 x 2"), std::string::npos)
+      << limited.err;
+  command[3] = "1000000000";  // before it trains, not behind it
+  const CommandResult beyond = engine(command);
+  EXPECT_EQ(beyond.exit_code, kExitUsage);
+  EXPECT_NE(beyond.err.find("--limit-steps 1000000000: an epoch has 5 iterations"),
+            std::string::npos)
+      << beyond.err;
 }
 
 TEST(BenchDemos, TimesAreWrittenAsInTheTableOfTheDemos) {
