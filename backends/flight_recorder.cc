@@ -2,7 +2,13 @@
 #include "backends/flight_recorder.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
 
 #include "io/base/json_writer.h"
 
@@ -14,6 +20,35 @@ std::int64_t now_us() {
              std::chrono::system_clock::now().time_since_epoch())
       .count();
 }
+
+bool cycles_are_even() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;  // AMD and Intel manuals: "invariant TSC"
+  return __get_cpuid(0x80000007u, &a, &b, &c, &d) != 0 && (d & 1u << 8u) != 0;
+#else
+  return false;
+#endif
+}
+const bool kCyclesAreEven = cycles_are_even();
+
+// Cycles of a constant rate, or nanoseconds.
+std::uint64_t ticks() noexcept {
+#if defined(__x86_64__)
+  if (kCyclesAreEven) return __rdtsc();
+#endif
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
+
+// An outcome is one word, so that end() can write it in one step and only where its call is still
+// in the ring: bit 0 ended, bit 1 failed, then 16 bits of the ring's lap and 46 of the duration in
+// units of 64 ticks (16 days and more, at 3 GHz).
+constexpr std::uint64_t kEnded = 1, kFailed = 2, kMostUnits = (std::uint64_t{1} << 46u) - 1;
+constexpr std::uint64_t not_ended(std::uint64_t ticket) {
+  return (ticket / FlightRecorder::kCapacity % (1u << 16u)) << 2u;
+}
+constexpr std::uint64_t units_of(std::uint64_t outcome) { return outcome >> 18u; }
 
 void add_details(base::JsonWriter& json, const ControlWord& w) {
   switch (w.operation) {
@@ -35,29 +70,94 @@ void add_details(base::JsonWriter& json, const ControlWord& w) {
 
 }  // namespace
 
-FlightRecorder::FlightRecorder() : entries_(kCapacity) {}
+// Turns ticks into the time of day, by what both were at the start and are now.
+class FlightRecorder::Times {
+ public:
+  explicit Times(const FlightRecorder& of)
+      : start_us_(of.start_us_),
+        start_ticks_(of.start_ticks_),
+        us_(now_us() - start_us_),
+        ticks_(ticks() - start_ticks_) {}
+
+  std::int64_t us(std::uint64_t at) const {
+    if (at <= start_ticks_ || ticks_ == 0) return start_us_;  // counters of cores differ a little
+    const double part =
+        std::min(1.0, static_cast<double>(at - start_ticks_) / static_cast<double>(ticks_));
+    return start_us_ + static_cast<std::int64_t>(part * static_cast<double>(us_));
+  }
+
+ private:
+  const std::int64_t start_us_;
+  const std::uint64_t start_ticks_;
+  const std::int64_t us_;
+  const std::uint64_t ticks_;
+};
+
+FlightRecorder::FlightRecorder()
+    : entries_(kCapacity), start_us_(now_us()), start_ticks_(ticks()) {}
 
 FlightRecorder::Ticket FlightRecorder::begin(int communicator, const ControlWord& call) noexcept {
-  const std::int64_t now = now_us();
-  const std::lock_guard lock(mutex_);
-  entries_[next_ % kCapacity] = {call, communicator, now, 0, false};
-  return next_++;
+  const std::uint64_t now = ticks();
+  const Ticket ticket = next_.fetch_add(1, std::memory_order_relaxed);
+  Entry& e = entries_[ticket % kCapacity];
+  std::uint64_t before = e.stamp.load(std::memory_order_relaxed);
+  // A thread that was stopped within begin() for a whole lap, or is a lap ahead, keeps the entry.
+  if (before % 2 != 0 || before > 2 * ticket ||
+      !e.stamp.compare_exchange_strong(before, 2 * ticket + 1, std::memory_order_acq_rel))
+    return ticket;
+  // Whoever sees one of these sees the odd stamp too.
+  const auto words = std::bit_cast<std::array<std::uint64_t, 2>>(call);
+  e.outcome.store(not_ended(ticket), std::memory_order_release);
+  e.begin.store(now, std::memory_order_release);
+  e.call[0].store(words[0], std::memory_order_release);
+  e.call[1].store(words[1], std::memory_order_release);
+  e.communicator.store(communicator, std::memory_order_release);
+  e.stamp.store(2 * ticket + 2, std::memory_order_release);
+  return ticket;
 }
 
 void FlightRecorder::end(Ticket ticket, bool failed) noexcept {
-  const std::int64_t now = now_us();
-  const std::lock_guard lock(mutex_);
-  if (next_ - ticket > kCapacity) return;  // overwritten by the calls of other communicators
   Entry& e = entries_[ticket % kCapacity];
-  e.end_us = now;
-  e.failed = failed;
+  // Otherwise overwritten by the calls of other communicators; also where that happens from here
+  // on.
+  if (e.stamp.load(std::memory_order_relaxed) != 2 * ticket + 2) return;
+  const std::uint64_t begun = e.begin.load(std::memory_order_relaxed), now = ticks();
+  const std::uint64_t units = std::min((now - std::min(now, begun)) / 64, kMostUnits);
+  std::uint64_t running = not_ended(ticket);
+  e.outcome.compare_exchange_strong(running,
+                                    units << 18u | running | (failed ? kFailed : 0) | kEnded,
+                                    std::memory_order_release, std::memory_order_relaxed);
+  // Older entries have left the first-level cache.
+  __builtin_prefetch(&entries_[(ticket + 1) % kCapacity], 1);
+}
+
+std::pair<FlightRecorder::Ticket, FlightRecorder::Ticket> FlightRecorder::kept() const noexcept {
+  const Ticket next = next_.load(std::memory_order_acquire);
+  return {next - std::min<Ticket>(next, kCapacity), next};
+}
+
+std::optional<FlightRecorder::Call> FlightRecorder::read(Ticket ticket,
+                                                         const Times& times) const noexcept {
+  const Entry& e = entries_[ticket % kCapacity];
+  if (e.stamp.load(std::memory_order_acquire) != 2 * ticket + 2) return std::nullopt;
+  const std::uint64_t outcome = e.outcome.load(std::memory_order_acquire),
+                      begin = e.begin.load(std::memory_order_acquire);
+  const std::array words{e.call[0].load(std::memory_order_acquire),
+                         e.call[1].load(std::memory_order_acquire)};
+  const int communicator = e.communicator.load(std::memory_order_acquire);
+  if (e.stamp.load(std::memory_order_relaxed) != 2 * ticket + 2) return std::nullopt;
+  Call call{{communicator, std::bit_cast<ControlWord>(words), times.us(begin)}, {}};
+  if ((outcome & kEnded) != 0) call.end_us = times.us(begin + units_of(outcome) * 64);
+  call.failed = (outcome & kFailed) != 0;
+  return call;
 }
 
 std::optional<FlightRecorder::Running> FlightRecorder::running() const noexcept {
-  const std::lock_guard lock(mutex_);
-  for (Ticket t = next_ - std::min<Ticket>(next_, kCapacity); t < next_; ++t) {
-    const Entry& e = entries_[t % kCapacity];
-    if (e.end_us == 0) return Running{e.communicator, e.call, e.begin_us};
+  const Times times(*this);
+  const auto [first, next] = kept();
+  for (Ticket t = first; t < next; ++t) {
+    const std::optional<Call> call = read(t, times);
+    if (call && !call->end_us) return call->what;
   }
   return std::nullopt;
 }
@@ -69,17 +169,19 @@ std::string FlightRecorder::to_json(const Header& h) const {
   json.member("backend", h.backend).member("reason", h.reason).member("activity", h.activity);
   if (!h.membership.empty()) json.member("membership", h.membership);
   json.member("written_us", now_us()).key("collectives").begin_array();
-  const std::lock_guard lock(mutex_);
-  for (Ticket t = next_ - std::min<Ticket>(next_, kCapacity); t < next_; ++t) {
-    const Entry& e = entries_[t % kCapacity];
-    const bool running = e.end_us == 0;
-    json.new_line().begin_object().member("communicator", e.communicator);
-    json.member("sequence", e.call.sequence).member("operation", to_string(e.call.operation));
-    json.member("count", e.call.count);
-    add_details(json, e.call);
-    json.member("begin_us", e.begin_us);
-    json.member("end_us", running ? std::nullopt : std::optional(e.end_us));
-    json.member("state", running ? "running" : e.failed ? "failed" : "done").end_object();
+  const Times times(*this);
+  const auto [first, next] = kept();
+  for (Ticket t = first; t < next; ++t) {
+    const std::optional<Call> call = read(t, times);
+    if (!call) continue;
+    const auto& [communicator, word, begin_us] = call->what;
+    json.new_line().begin_object().member("communicator", communicator);
+    json.member("sequence", word.sequence).member("operation", to_string(word.operation));
+    json.member("count", word.count);
+    add_details(json, word);
+    json.member("begin_us", begin_us);
+    json.member("end_us", call->end_us);
+    json.member("state", !call->end_us ? "running" : call->failed ? "failed" : "done").end_object();
   }
   return json.new_line().end_array().end_object().text() + "\n";
 }

@@ -2,17 +2,22 @@
 // the rank was waiting for.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/control_word.h"
 
 namespace backends {
 
-// Thread-safe; allocates only when made. One for all communicators of a group.
+// Thread-safe; allocates only when made. One for all communicators of a group. begin() and end()
+// lie in the path of every call, so they take no lock and read the processor's counter of cycles
+// instead of the clock, where that counter runs evenly; it becomes the time of day when the record
+// is read.
 class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 4096;
@@ -44,15 +49,31 @@ class FlightRecorder {
   std::string to_json(const Header& header) const;
 
  private:
-  struct Entry {
-    ControlWord call;
-    int communicator = 0;
-    std::int64_t begin_us = 0, end_us = 0;  // 0: not ended
+  // One cache line of the ring: ticket t is at t % kCapacity. Its writer is whoever made `stamp`
+  // odd; readers take an entry whose stamp was the same before and after they read the rest.
+  struct alignas(64) Entry {
+    std::atomic<std::uint64_t> stamp{0};               // 2 t + 1 while begin() writes, then 2 t + 2
+    std::atomic<std::uint64_t> outcome{0};             // how the call ended (flight_recorder.cc)
+    std::atomic<std::uint64_t> begin{0};               // ticks
+    std::array<std::atomic<std::uint64_t>, 2> call{};  // a ControlWord
+    std::atomic<int> communicator{0};
+  };
+  static_assert(sizeof(Entry) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
+  struct Call {
+    Running what;
+    std::optional<std::int64_t> end_us;
     bool failed = false;
   };
-  mutable std::mutex mutex_;
-  std::vector<Entry> entries_;  // a ring: ticket t is at t % kCapacity
-  Ticket next_ = 0;
+  class Times;
+  // Nothing: it is just being written or belongs to a later call.
+  std::optional<Call> read(Ticket ticket, const Times& times) const noexcept;
+  // The first of the tickets whose entries may still be there, and the one after the last.
+  std::pair<Ticket, Ticket> kept() const noexcept;
+
+  std::vector<Entry> entries_;
+  std::atomic<Ticket> next_{0};
+  const std::int64_t start_us_;
+  const std::uint64_t start_ticks_;
 };
 
 }  // namespace backends

@@ -3,6 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
 namespace {
 
 using backends::FlightRecorder;
@@ -45,6 +51,89 @@ TEST(FlightRecorder, KeepsTheLastOnes) {
   EXPECT_EQ(json.find("\"sequence\":5,"), std::string::npos);
   EXPECT_NE(json.find("\"sequence\":6,"), std::string::npos);
   EXPECT_EQ(json.find("failed"), std::string::npos);
+}
+
+// The number behind `key` at or after `at`.
+std::int64_t number_after(const std::string& text, const std::string& key, std::size_t at = 0) {
+  at = text.find(key, at);
+  if (at == std::string::npos) return -1;
+  return std::strtoll(text.c_str() + at + key.size(), nullptr, 10);
+}
+
+std::int64_t now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+TEST(FlightRecorder, TimesAreThoseOfTheDay) {
+  FlightRecorder recorder;
+  const std::int64_t before = now_us();
+  const auto call = recorder.begin(0, backends::transfer_word(Operation::kBarrier, 1, 0));
+  const std::int64_t begun = now_us();
+  while (now_us() < begun + 20'000) std::this_thread::yield();
+  const std::int64_t late = now_us();
+  recorder.end(call, false);
+  const std::int64_t after = now_us();
+  const std::string json = recorder.to_json({});
+  const std::int64_t begin_us = number_after(json, "\"begin_us\":"),
+                     end_us = number_after(json, "\"end_us\":");
+  constexpr std::int64_t kClocksDiffer = 2'000;
+  EXPECT_GE(begin_us, before - kClocksDiffer);
+  EXPECT_LE(begin_us, begun + kClocksDiffer);
+  EXPECT_GE(end_us, late - kClocksDiffer);
+  EXPECT_LE(end_us, after + kClocksDiffer);
+}
+
+TEST(FlightRecorder, TheLongestRunningCallIsToldWhileOthersEnd) {
+  FlightRecorder recorder;
+  EXPECT_FALSE(recorder.running());
+  const auto first = recorder.begin(3, backends::transfer_word(Operation::kBroadcast, 7, 12, 1));
+  for (std::uint32_t i = 1; i <= 10; ++i)
+    recorder.end(recorder.begin(0, backends::transfer_word(Operation::kBarrier, i, 0)), false);
+  const auto running = recorder.running();
+  ASSERT_TRUE(running);
+  EXPECT_EQ(running->communicator, 3);
+  EXPECT_EQ(running->call, backends::transfer_word(Operation::kBroadcast, 7, 12, 1));
+  recorder.end(first, false);
+  EXPECT_FALSE(recorder.running());
+}
+
+// Whoever reads while ranks call sees each call as a whole: here its count says which it is.
+TEST(FlightRecorder, IsReadWholeWhileCallsAreMade) {
+  FlightRecorder recorder;
+  std::atomic<bool> done{false};
+  std::vector<std::thread> callers;
+  for (int c = 1; c <= 2; ++c) {
+    callers.emplace_back([&recorder, &done, c] {
+      for (std::uint32_t i = 1; !done.load(); ++i) {
+        const std::size_t count = std::size_t{i} * 3 + static_cast<std::size_t>(c);
+        recorder.end(recorder.begin(c, backends::transfer_word(Operation::kAllGather, i, count)),
+                     false);
+      }
+    });
+  }
+  std::size_t read = 0;
+  for (int n = 0; n < 10 || read < 10 * FlightRecorder::kCapacity / 2; ++n) {
+    const std::string json = recorder.to_json({});
+    for (std::size_t at = json.find("{\"communicator\":"); at != std::string::npos;
+         at = json.find("{\"communicator\":", at + 1), ++read) {
+      const std::int64_t c = number_after(json, "\"communicator\":", at),
+                         sequence = number_after(json, "\"sequence\":", at),
+                         begin = number_after(json, "\"begin_us\":", at),
+                         end = number_after(json, "\"end_us\":", at);
+      ASSERT_EQ(number_after(json, "\"count\":", at), sequence * 3 + c);
+      if (end != 0) {  // null: it was running
+        ASSERT_LE(begin, end);
+      }
+    }
+    if (const auto running = recorder.running()) {
+      ASSERT_EQ(running->call.count,
+                running->call.sequence * 3ull + static_cast<std::uint64_t>(running->communicator));
+    }
+  }
+  done = true;
+  for (std::thread& caller : callers) caller.join();
 }
 
 }  // namespace

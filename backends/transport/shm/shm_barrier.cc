@@ -56,7 +56,7 @@ ShmBarrier::ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names,
       spins_(size_ <= base::count_of_cpus() ? kBarrierSpins : 0) {}
 
 std::uint32_t ShmBarrier::arrive() noexcept {
-  ShmFlag& own = flags_[rank_];
+  ShmFlag& own = flag(rank_, phase_ + 1);
   own.core.store(current_core(), std::memory_order_relaxed);
   // Sequentially consistent against `sleepers`: either we see the sleeper, or it sees the new phase
   // before it sleeps.
@@ -76,7 +76,7 @@ void ShmBarrier::wait_for(int rank, std::uint32_t phase) {
     const int core = current_core();
     // On the same core spinning would only delay the other rank. One of the two moves to another
     // core if it can, the other sleeps.
-    const bool apart = flags_[rank].core.load(std::memory_order_relaxed) != core ||
+    const bool apart = flag(rank, phase - 1).core.load(std::memory_order_relaxed) != core ||
                        (rank_ > rank && leave_core(core));
     for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left)
       base::spin_pause();
@@ -85,7 +85,7 @@ void ShmBarrier::wait_for(int rank, std::uint32_t phase) {
 }
 
 void ShmBarrier::sleep_until_arrived(int rank, std::uint32_t phase) {
-  ShmFlag& flag = flags_[rank];
+  ShmFlag& flag = this->flag(rank, phase);
   const auto deadline = base::deadline_in(timeout_);
   flag.sleepers.fetch_add(1, std::memory_order_seq_cst);
   while (!has_arrived(rank, phase) && !aborted_.load(std::memory_order_acquire) &&
@@ -115,7 +115,11 @@ std::string ShmBarrier::missing_ranks(std::uint32_t phase) const {
 }
 
 std::string ShmBarrier::waiting_text() const {
-  const std::string missing = missing_ranks(flags_[rank_].phase.load(std::memory_order_acquire));
+  const auto last = [&](std::uint32_t i) {
+    return flag(rank_, i).phase.load(std::memory_order_acquire);
+  };
+  const std::uint32_t even = last(0), odd = last(1);
+  const std::string missing = missing_ranks(static_cast<std::int32_t>(odd - even) > 0 ? odd : even);
   return missing.empty() ? "" : "seen no arrival of rank " + missing;
 }
 
@@ -127,7 +131,10 @@ void ShmBarrier::abort(std::string_view reason) noexcept {
     // Out of memory: aborts without a reason.
   }
   aborted_.store(true, std::memory_order_release);
-  for (int r = 0; r < size_; ++r) futex_wake(flags_[r].phase);
+  for (int r = 0; r < size_; ++r) {
+    futex_wake(flag(r, 0).phase);
+    futex_wake(flag(r, 1).phase);
+  }
 }
 
 }  // namespace backends

@@ -1,5 +1,5 @@
 // Split barrier between the ranks of a shared segment: one counter per rank, incremented by its
-// owner, waited on by the others.
+// owner, waited on by the others. A short note travels with each arrival, in the same cache line.
 #pragma once
 
 #include <atomic>
@@ -11,20 +11,33 @@
 
 namespace backends {
 
-// One cache line in shared memory per rank. Zero at the start.
+// A cache line in shared memory; each rank has one for its odd and one for its even arrivals, so
+// that a note can be written while others still read the one before. Zero at the start.
 struct alignas(64) ShmFlag {
-  std::atomic<std::uint32_t> phase;     // number of arrivals of its rank; a futex
+  static constexpr std::size_t kNoteBytes = 48;
+
+  std::atomic<std::uint32_t> phase;     // number of its rank's latest arrival here; a futex
   std::atomic<std::uint32_t> sleepers;  // ranks that sleep on `phase`
-  std::atomic<std::int32_t> core;       // where its rank ran when it last arrived
+  std::atomic<std::int32_t> core;       // where its rank ran then
+  alignas(16) char note[kNoteBytes];
 };
 static_assert(sizeof(ShmFlag) == 64 && std::atomic<std::uint32_t>::is_always_lock_free);
 
 // This rank's view. One caller at a time; abort() from any thread.
 class ShmBarrier {
  public:
-  // `flags`: one for each rank, in shared memory, outlives this. `names`: the ranks' numbers for
+  static constexpr std::size_t kFlags = 2;  // of a rank
+
+  // `flags`: kFlags for each rank, in shared memory, outlives this. `names`: the ranks' numbers for
   // messages.
   ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names, std::chrono::milliseconds timeout);
+
+  // What this rank says with its next arrival: kNoteBytes bytes. May be written once this rank has
+  // waited for the arrival before.
+  char* next_note() const { return flag(rank_, phase_ + 1).note; }
+  // What a rank said with an arrival that this rank has waited for; valid until this rank's next
+  // one.
+  const char* note(int rank, std::uint32_t phase) const { return flag(rank, phase).note; }
 
   // What this rank wrote before is visible to ranks that have waited for the returned phase.
   std::uint32_t arrive() noexcept;
@@ -37,9 +50,12 @@ class ShmBarrier {
   std::string waiting_text() const;
 
  private:
+  ShmFlag& flag(int rank, std::uint32_t phase) const {
+    return flags_[static_cast<std::size_t>(rank) * kFlags + phase % kFlags];
+  }
   bool has_arrived(int rank, std::uint32_t phase) const {
-    return static_cast<std::int32_t>(flags_[rank].phase.load(std::memory_order_acquire) - phase) >=
-           0;
+    return static_cast<std::int32_t>(flag(rank, phase).phase.load(std::memory_order_acquire) -
+                                     phase) >= 0;
   }
   void wait_for(int rank, std::uint32_t phase);
   void sleep_until_arrived(int rank, std::uint32_t phase);

@@ -1,10 +1,10 @@
 // Collectives through memory that all ranks map.
 //
 // Every rank has an area in the segment that only it writes and all ranks read. A call starts with
-// the rank's control word in its area and a wait for all (ShmBarrier); then the words are compared.
-// So either all ranks perform the same operation, or all throw.
-//  - Small reductions (kInlineBytes): the payload lies next to the word, and every rank sums all
-//    payloads: one wait.
+// the rank's control word as the note of an arrival (ShmBarrier) and a wait for all; then the words
+// are compared. So either all ranks perform the same operation, or all throw.
+//  - Small reductions (kInlineBytes): every rank sums all payloads after one wait. The smallest
+//    (kNotedBytes) lie beside the word in the note: one cache line of each rank changes hands.
 //  - Large ones, block by block, where a block is one piece of every rank's slice. Rank r is
 //    responsible for slice r, so that each element is summed once and not on every rank:
 //      1. copy the pieces of the other ranks' slices into the own area; arrive, wait;
@@ -35,6 +35,7 @@ namespace {
 
 constexpr std::size_t kSlots = 3;
 constexpr std::size_t kInlineBytes = 16 << 10;
+constexpr std::size_t kNotedBytes = ShmFlag::kNoteBytes - sizeof(ControlWord);
 constexpr std::size_t kShmPieceBytes =
     128 << 10;  // of one rank in a block: block and result stay in the second-level cache
 constexpr std::size_t kMaxBlockBytes = 1 << 20;  // of all ranks
@@ -43,8 +44,7 @@ constexpr std::size_t kCacheStripBytes =
 
 // A rank's part of the segment.
 struct alignas(64) RankArea {
-  ControlWord word[2];  // of odd and even calls
-  alignas(64) char small[2][kInlineBytes];
+  char small[2][kInlineBytes];  // of odd and even calls
 };
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
@@ -61,7 +61,8 @@ class ShmCommunicator final : public Communicator {
                      std::size_t{4096})),
         block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
         area_bytes_(round_up(sizeof(RankArea)) + kSlots * (block_bytes_ + piece_bytes_)),
-        flags_bytes_(round_up(sizeof(ShmFlag) * static_cast<std::size_t>(size_))),
+        flags_bytes_(
+            round_up(sizeof(ShmFlag) * ShmBarrier::kFlags * static_cast<std::size_t>(size_))),
         segment_(context, flags_bytes_ + area_bytes_ * static_cast<std::size_t>(size_)),
         barrier_(reinterpret_cast<ShmFlag*>(segment_.data()), rank_, members_, context.timeout) {}
 
@@ -129,20 +130,23 @@ class ShmCommunicator final : public Communicator {
 
   std::uint32_t next_sequence() { return ++sequence_; }
 
-  // Publishes the word; the next wait_and_compare() compares it.
+  // Goes out with the next arrival; the next wait_and_compare(), which is for that one, compares
+  // it.
   void post_word(const ControlWord& word) {
     word_ = word;
     compared_ = false;
-    area(rank_).word[word.sequence & 1u] = word;
+    std::memcpy(barrier_.next_note(), &word, sizeof word);
   }
   void wait_and_compare() { wait_and_compare(barrier_.arrive()); }
   void wait_and_compare(std::uint32_t phase) {
     barrier_.wait_for_all(phase);
     if (compared_) return;
     for (int r = 0; r < size_; ++r) {
-      if (r != rank_)
-        expect_equal(word_, members_[static_cast<std::size_t>(rank_)],
-                     area(r).word[word_.sequence & 1u], members_[static_cast<std::size_t>(r)]);
+      if (r == rank_) continue;
+      ControlWord theirs;
+      std::memcpy(&theirs, barrier_.note(r, phase), sizeof theirs);
+      expect_equal(word_, members_[static_cast<std::size_t>(rank_)], theirs,
+                   members_[static_cast<std::size_t>(r)]);
     }
     compared_ = true;
   }
@@ -169,9 +173,13 @@ class ShmCommunicator final : public Communicator {
   }
 
   void reduce_small(char* data, std::size_t count, DType type, ReduceOp op) {
-    const unsigned slot = small_calls_++ & 1u;
-    if (count > 0) std::memcpy(area(rank_).small[slot], data, count * size_of(type));
-    wait_and_compare();
+    const std::size_t bytes = count * size_of(type);
+    const bool noted = bytes <= kNotedBytes;
+    const unsigned slot = noted ? 0 : small_calls_++ & 1u;
+    char* own = noted ? barrier_.next_note() + sizeof(ControlWord) : area(rank_).small[slot];
+    if (bytes > 0) std::memcpy(own, data, bytes);
+    const std::uint32_t phase = barrier_.arrive();
+    wait_and_compare(phase);
     std::array<const void*, kFewRanks> few;
     std::vector<const void*> many;
     const void** parts = few.data();
@@ -179,7 +187,8 @@ class ShmCommunicator final : public Communicator {
       many.resize(static_cast<std::size_t>(size_));
       parts = many.data();
     }
-    for (int r = 0; r < size_; ++r) parts[r] = area(r).small[slot];
+    for (int r = 0; r < size_; ++r)
+      parts[r] = noted ? barrier_.note(r, phase) + sizeof(ControlWord) : area(r).small[slot];
     reduce_parts(data, parts, size_, count, type, op);
   }
 
