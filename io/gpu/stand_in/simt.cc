@@ -16,12 +16,19 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
 #define __SANITIZE_ADDRESS__ 1  // as GCC says it
 #endif
+#endif
+#if defined(ENGINE_SANITIZES_THREADS)  // this file itself is not instrumented (CMakeLists.txt)
+#include <sanitizer/tsan_interface.h>
+// What instrumented code calls before it copies a structure.
+extern "C" void __tsan_read_range(void* start, unsigned long bytes);
+extern "C" void __tsan_write_range(void* start, unsigned long bytes);
 #endif
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -36,8 +43,45 @@ namespace simt {
 namespace {
 
 namespace context = boost::context::detail;
-constexpr std::size_t kStackBytes = 128 * 1024;
+#if defined(ENGINE_SANITIZES_THREADS)
+constexpr std::size_t kStackBytes = std::size_t{512} * 1024;  // it writes its reports there
+#else
+constexpr std::size_t kStackBytes = std::size_t{128} * 1024;
+#endif
 constexpr unsigned kWarp = 32;
+
+// What the thread sanitizer is told of a block's threads: each is a fiber of its own to it, and
+// what orders two of them are barriers alone, not that they take turns on one CPU thread. Without
+// it these do nothing.
+#if defined(ENGINE_SANITIZES_THREADS)
+void* create_race_fiber() { return __tsan_create_fiber(0); }
+void destroy_race_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
+void* current_race_fiber() { return __tsan_get_current_fiber(); }
+void switch_race_fiber(void* fiber) {
+  __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync);
+}
+// Whatever was done before gives() comes before what is done after a later takes() of the address.
+void gives(void* order) { __tsan_release(order); }
+void takes(void* order) { __tsan_acquire(order); }
+void will_copy(void* to, const void* from, std::size_t bytes, std::size_t valid) {
+  __tsan_write_range(to, bytes);
+  if (valid > 0) __tsan_read_range(const_cast<void*>(from), valid);
+}
+#else
+void* create_race_fiber() { return nullptr; }
+void destroy_race_fiber(void*) {}
+void* current_race_fiber() { return nullptr; }
+void switch_race_fiber(void*) {}
+void gives(void*) {}
+void takes(void*) {}
+void will_copy(void*, const void*, std::size_t, std::size_t) {}
+#endif
+
+// A barrier's order. Two in turn: whoever is fast may already be at the next one when the last
+// leaves this one, and has not given that what it did in between.
+struct BarrierOrder {
+  char phase[2];
+};
 
 enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
 
@@ -53,19 +97,21 @@ struct Fiber {
   State state = State::kDone;
   Index thread;
   unsigned number = 0, gathers = 0;
-  std::vector<std::vector<Copy>> groups;  // committed, oldest first
+  unsigned block_barriers = 0, warp_barriers = 0;  // how many it has come to
+  std::vector<std::vector<Copy>> groups;           // committed, oldest first
   std::vector<Copy> open;
 };
 
 struct Warp {
   alignas(64) std::byte lanes[2][kWarp][kLaneBytes];
   unsigned size = 0, alive = 0, arrived = 0;
+  BarrierOrder barriers;
 };
 
 // A block's shared memory. It ends, but for less than 128 bytes, at a page that is never mapped.
 class SharedMemory {
  public:
-  static constexpr std::size_t kMost = 163 * 1024;  // what a block of sm_80 may have
+  static constexpr std::size_t kMost = std::size_t{163} * 1024;  // what a block of sm_80 may have
 
   SharedMemory()
       : page_(static_cast<std::size_t>(getpagesize())), room_((kMost + page_ - 1) / page_ * page_) {
@@ -103,17 +149,28 @@ class SharedMemory {
 struct Executor {
   std::vector<Fiber> fibers;
   std::vector<std::unique_ptr<std::byte[]>> stacks;
+  std::vector<void*> race_fibers;  // the thread sanitizer's, of each
   std::vector<Warp> warps;
   std::vector<unsigned> order;
   SharedMemory shared;
   Index grid, block, here;
   unsigned alive = 0, arrived = 0;
+  BarrierOrder barriers;
+  char begin = 0, end = 0;     // orders of the block's first and last instructions
+  void* race_fiber = nullptr;  // the scheduler's
   const std::function<void()>* body = nullptr;
   context::fcontext_t scheduler = nullptr;
   const void* scheduler_stack = nullptr;
   std::size_t scheduler_stack_bytes = 0;
   std::exception_ptr failure;
   Fiber* current = nullptr;
+
+  ~Executor() { forget_race_fibers(); }
+  void forget_race_fibers() {
+    for (void*& fiber : race_fibers) {
+      if (fiber != nullptr) destroy_race_fiber(std::exchange(fiber, nullptr));
+    }
+  }
 };
 
 thread_local Executor* executor = nullptr;
@@ -141,6 +198,7 @@ void yield(Executor& e) {
   Fiber& self = *e.current;
   before_switch(self.state == State::kDone ? nullptr : &self.fake_stack, e.scheduler_stack,
                 e.scheduler_stack_bytes);
+  switch_race_fiber(e.race_fiber);
   const context::transfer_t from = context::jump_fcontext(e.scheduler, nullptr);
   e.scheduler = from.fctx;
   after_switch(self.fake_stack, &e.scheduler_stack, &e.scheduler_stack_bytes);
@@ -175,6 +233,7 @@ void fiber_main(context::transfer_t from) {
   Executor& e = *executor;
   e.scheduler = from.fctx;
   after_switch(nullptr, &e.scheduler_stack, &e.scheduler_stack_bytes);
+  takes(&e.begin);
   try {
     (*e.body)();
     if (!e.current->open.empty() || !e.current->groups.empty()) {
@@ -187,6 +246,7 @@ void fiber_main(context::transfer_t from) {
   } catch (...) {
     if (!e.failure) e.failure = std::current_exception();
   }
+  gives(&e.end);
   leave(e, *e.current);
   yield(e);
 }
@@ -198,7 +258,8 @@ void start(Executor& e, unsigned number) {
   f.where = context::make_fcontext(e.stacks[number].get() + kStackBytes, kStackBytes, fiber_main);
   f.state = State::kReady;
   f.fake_stack = nullptr;
-  f.gathers = 0;
+  if (e.race_fibers[number] == nullptr) e.race_fibers[number] = create_race_fiber();
+  f.gathers = f.block_barriers = f.warp_barriers = 0;
   f.groups.clear();
   f.open.clear();
 }
@@ -207,6 +268,7 @@ void resume(Executor& e, Fiber& f) {
   e.current = &f;
   void* fake_stack = nullptr;
   before_switch(&fake_stack, e.stacks[f.number].get(), kStackBytes);
+  switch_race_fiber(e.race_fibers[f.number]);
   f.where = context::jump_fcontext(f.where, nullptr).fctx;
   after_switch(fake_stack, nullptr, nullptr);
 }
@@ -221,6 +283,8 @@ void run_block(Executor& e, const char* name) {
   }
   e.shared.forget();
   for (unsigned i = 0; i < count; ++i) start(e, i);
+  e.race_fiber = current_race_fiber();
+  gives(&e.begin);
   while (e.alive > 0) {
     bool progress = false;
     for (const unsigned i : e.order) {
@@ -234,6 +298,7 @@ void run_block(Executor& e, const char* name) {
       throw std::logic_error(std::string(name) +
                              ": some threads of a block never reach the barrier of the others");
   }
+  takes(&e.end);
 }
 
 std::vector<unsigned> thread_order(unsigned count) {
@@ -263,9 +328,15 @@ std::size_t shared_bytes() { return running().shared.bytes(); }
 
 void sync_threads() {
   Executor& e = running();
-  if (++e.arrived == e.alive) return release_block(e);
-  e.current->state = State::kAtBlockBarrier;
-  yield(e);
+  void* order = &e.barriers.phase[e.current->block_barriers++ % 2];
+  gives(order);
+  if (++e.arrived == e.alive) {
+    release_block(e);
+  } else {
+    e.current->state = State::kAtBlockBarrier;
+    yield(e);
+  }
+  takes(order);
 }
 
 void sync_warp() {
@@ -274,9 +345,15 @@ void sync_warp() {
   Warp& warp = e.warps[number];
   if (warp.alive != warp.size)
     throw std::logic_error("a thread waits for its warp, of which some have ended");
-  if (++warp.arrived == warp.alive) return release_warp(e, number);
-  e.current->state = State::kAtWarpBarrier;
-  yield(e);
+  void* order = &warp.barriers.phase[e.current->warp_barriers++ % 2];
+  gives(order);
+  if (++warp.arrived == warp.alive) {
+    release_warp(e, number);
+  } else {
+    e.current->state = State::kAtWarpBarrier;
+    yield(e);
+  }
+  takes(order);
 }
 
 const std::byte* warp_gather(const void* mine, std::size_t bytes) {
@@ -294,6 +371,7 @@ void copy_async(void* to, const void* from, std::size_t bytes, std::size_t valid
   if (reinterpret_cast<std::uintptr_t>(to) % bytes != 0 ||
       (valid > 0 && reinterpret_cast<std::uintptr_t>(from) % bytes != 0))
     throw std::logic_error("an asynchronous copy that is not aligned to its size");
+  will_copy(to, from, bytes, valid);  // a device may do so at once
   running().current->open.push_back({to, from, bytes, valid});
 }
 
@@ -328,7 +406,9 @@ void run_grid(Index grid, Index block, std::size_t shared_bytes, const char* nam
   if (shared_bytes > SharedMemory::kMost)
     throw std::logic_error(std::string(name) + ": " + std::to_string(shared_bytes) +
                            " bytes of shared memory a block");
-  while (e.stacks.size() < count) e.stacks.push_back(std::make_unique<std::byte[]>(kStackBytes));
+  while (e.stacks.size() < count)
+    e.stacks.push_back(std::make_unique_for_overwrite<std::byte[]>(kStackBytes));
+  e.race_fibers.resize(e.stacks.size());
   e.fibers.resize(count);
   e.warps.resize((count + kWarp - 1) / kWarp);
   e.order = thread_order(count);
@@ -351,6 +431,7 @@ void run_grid(Index grid, Index block, std::size_t shared_bytes, const char* nam
         }
   } catch (const std::exception& failed) {
     executor = nullptr;
+    e.forget_race_fibers();  // some are in the middle of the kernel
     throw std::logic_error(std::string(name) + ": " + failed.what());
   }
   executor = nullptr;
