@@ -8,7 +8,9 @@
 #   --from DIR       pack this build as it is, instead of building one
 #   --program-only   without tests
 #   --arch A         kernels for these architectures alone (90a), built in build/PRESET-A: smaller, and sooner compiled
-#   --output FILE    where to write (default: build/engine-VERSION-linux-x86_64[-cuda].tar.gz). A name that ends with .tar.zst
+#   --cuda HOME      by the CUDA toolkit in this folder (/usr/local/cuda-12.9), built in build/PRESET-cuda12: a bundle for drivers
+#                    of that CUDA; the default is the newest one's, or what CUDA_HOME names
+#   --output FILE    where to write (default: build/engine-VERSION-linux-x86_64[-cuda13].tar.gz). A name that ends with .tar.zst
 #                    packs with zstd: each test carries all kernels, and zstd writes them once: a third of the size
 #   --no-install     take the packages as they are
 # The machine that runs it needs a C library as new as the building machine's, no CUDA, and for GPUs a driver. The same build
@@ -16,13 +18,14 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-preset=release arch="" build="" output="" tests=yes install=yes
+preset=release arch="" toolkit="" build="" output="" tests=yes install=yes
 while [ $# -gt 0 ]; do
   case $1 in
-    --preset | --from | --output | --arch) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --preset | --from | --output | --arch | --cuda) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
     --preset) preset=$2; shift ;;
     --from) build=$2; shift ;;
     --arch) arch=$2; shift ;;
+    --cuda) toolkit=$2; shift ;;
     --output) output=$2; shift ;;
     --program-only) tests=no ;;
     --no-install) install=no ;;
@@ -39,6 +42,12 @@ if [ -z "$build" ]; then
   options=()
   folder="$root/build/$preset${arch:+-${arch//[^a-z0-9-]/_}}"
   [ -z "$arch" ] || options=("-DENGINE_CUDA_ARCHITECTURES=$arch")
+  if [ -n "$toolkit" ]; then
+    release=$("$toolkit/bin/nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p') || fail "no nvcc in $toolkit/bin"
+    folder+="-cuda$release"
+    export CUDA_HOME="$toolkit" CUDACXX="$toolkit/bin/nvcc"
+    options+=(-DENGINE_WITH_CUDA=ON "-DCUDAToolkit_ROOT=$toolkit")
+  fi
   if [ "$tests" = yes ]; then
     build_folder="$folder" configure_and_build "$preset" gpu_tests -DENGINE_BUILD_TESTS=ON "${options[@]}"
   else
@@ -56,7 +65,8 @@ flavour=""
 if [ "$cuda" = EMULATED ]; then
   flavour=-emulated
 elif grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt" && [ "$cuda" != OFF ]; then
-  flavour=-cuda
+  toolkit=$(sed -n 's/^set(CMAKE_CUDA_COMPILER_TOOLKIT_VERSION "\(.*\)")/\1/p' "$build"/CMakeFiles/*/CMakeCUDACompiler.cmake)
+  flavour=-cuda${toolkit%%.*}
 fi
 name="engine-$version-linux-$(uname -m)$flavour"
 [ -n "$output" ] || output="$root/build/$name.tar.gz"
@@ -107,7 +117,7 @@ done < <(ldd "${programs[@]}" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | so
 for package in libeigen3-dev libcereal-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev cppzmq-dev libgtest-dev; do
   licence_of "$package" || true  # compiled in
 done
-[ "$flavour" != -cuda ] || echo "NVIDIA's CUDA runtime (libcudart_static) is linked in, under attachment A of the CUDA Toolkit's licence:
+[[ "$flavour" != -cuda* ]] || echo "NVIDIA's CUDA runtime (libcudart_static) is linked in, under attachment A of the CUDA Toolkit's licence:
 https://docs.nvidia.com/cuda/eula/" >"$bundle/licences/cuda-runtime"
 ls "$bundle/lib"
 
@@ -115,7 +125,7 @@ ls "$bundle/lib"
   "$program" version --build
   echo "C library    $(ldd --version | awk 'NR == 1 { print $NF }') or newer"
   case $flavour in
-    -cuda) echo "CUDA         $(sed -n 's/^ENGINE_CUDA_ARCHITECTURES:STRING=//p' "$build/CMakeCache.txt")" ;;
+    -cuda*) echo "CUDA         $toolkit, $(sed -n 's/^ENGINE_CUDA_ARCHITECTURES:STRING=//p' "$build/CMakeCache.txt")" ;;
     -emulated) echo "CUDA         played by the CPU" ;;
   esac
 } | grep -v '^backend' >"$bundle/BUILD"
