@@ -68,7 +68,7 @@ have=
 compile gloo g++ -O3 -march=native -std=c++17 "$peers/gloo_allreduce.cc" -o "$work/gloo" -lgloo -lpthread
 compile openmpi mpicc -O3 "$peers/openmpi_allreduce.c" -o "$work/openmpi"
 # With the tools and libraries of DIR; root may run them, as in a container. Ranks that share cores yield them while they wait:
-# settings of Intel's MPI and of Open MPI (MPICH has none).
+# settings of Intel's MPI and of Open MPI (none was found that helps MPICH).
 # Those that only spin wait for the scheduler instead, milliseconds in each call, and are not waited for long.
 yield=() patience=300
 if [ "$ranks" -gt "$(nproc)" ]; then
