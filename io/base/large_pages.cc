@@ -1,4 +1,4 @@
-// madvise.
+// Large pages for big buffers, asked for by madvise.
 #include "io/base/large_pages.h"
 
 #include <sys/mman.h>
