@@ -1,4 +1,4 @@
-// Spinning, then sleeping on a futex.
+// Spinning or giving up the core for a turn, then sleeping on a futex.
 //
 // The barrier is split into two halves: arrive() publishes what this rank wrote and returns
 // the number of its arrival (the phase); wait_for_all(phase) returns once all ranks have arrived
@@ -13,9 +13,12 @@
 #include "backends/transport/shm/shm_barrier.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <climits>
 #include <ctime>
 
@@ -31,6 +34,13 @@ namespace {
 // About 20 us: longer than the usual skew between ranks in a block, but short enough not to keep
 // other threads from the core.
 constexpr int kBarrierSpins = 1000;
+// Where ranks share cores, the one that is waited for may need this one: each turn lets it run, for
+// less than a sleep and a wake-up cost. But where other programs compete, a turn may last until
+// they are done with theirs. A turn as long as that is followed by waits without any, twice as many
+// each time, until many waits have gone well.
+constexpr int kBarrierTurns = 20;
+constexpr auto kLongTurn = std::chrono::microseconds(200);
+constexpr int kMostWaitsWithoutTurns = 1 << 14, kWaitsGoneWell = 256;
 constexpr long kSleepNs =
     50'000'000;  // an abort between the last look and the sleep is noticed after this
 
@@ -80,8 +90,33 @@ void ShmBarrier::wait_for(int rank, std::uint32_t phase) {
                        (rank_ > rank && leave_core(core));
     for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left)
       base::spin_pause();
+  } else {
+    take_turns(rank, phase);
   }
   if (!has_arrived(rank, phase)) sleep_until_arrived(rank, phase);
+}
+
+void ShmBarrier::take_turns(int rank, std::uint32_t phase) {
+  if (waits_without_turns_ > 0) {
+    --waits_without_turns_;
+    return;
+  }
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point before = Clock::now();
+  for (int left = kBarrierTurns; left > 0 && !has_arrived(rank, phase); --left) {
+    sched_yield();
+    const Clock::time_point now = Clock::now();
+    if (now - before > kLongTurn) {
+      pause_ = std::min(2 * pause_, kMostWaitsWithoutTurns);
+      waits_without_turns_ = pause_;
+      gone_well_ = 0;
+      return;
+    }
+    before = now;
+  }
+  if (++gone_well_ < kWaitsGoneWell) return;
+  gone_well_ = 0;
+  pause_ = std::max(pause_ / 2, 1);
 }
 
 void ShmBarrier::sleep_until_arrived(int rank, std::uint32_t phase) {

@@ -58,6 +58,7 @@ class ShmBarrier {
                                      phase) >= 0;
   }
   void wait_for(int rank, std::uint32_t phase);
+  void take_turns(int rank, std::uint32_t phase);  // instead of spinning, on shared cores
   void sleep_until_arrived(int rank, std::uint32_t phase);
   std::string missing_ranks(std::uint32_t phase) const;
 
@@ -66,6 +67,7 @@ class ShmBarrier {
   const std::vector<int> names_;
   const std::chrono::milliseconds timeout_;
   const int spins_;
+  int waits_without_turns_ = 0, pause_ = 1, gone_well_ = 0;  // take_turns()
   std::uint32_t phase_ = 0;
   std::atomic<bool> aborted_{false};
   mutable std::mutex mutex_;
