@@ -258,6 +258,24 @@ TEST(BenchDemos, TimesAreWrittenAsInTheTableOfTheDemos) {
   EXPECT_NE(table.find("| method | epoch time | batch time |"), std::string::npos) << table;
 }
 
+TEST(BenchStep, OptionsThatWouldChangeNothingAreRefused) {
+  const test_support::TemporaryDirectory folder;
+  for (const std::string benchmark : {"step", "demos", "scaling"}) {
+    for (const std::vector<std::string>& option :
+         {std::vector<std::string>{"--save-dir", folder / "run"},
+          {"--metrics", folder / "m.jsonl"},
+          {"--elastic", "1:2"}}) {
+      std::vector<std::string> command{"bench", benchmark, "--model", "mlp"};
+      command.insert(command.end(), option.begin(), option.end());
+      const CommandResult result = engine(command);
+      EXPECT_EQ(result.exit_code, kExitUsage) << benchmark << option[0];
+      EXPECT_NE(result.err.find(option[0] + ": a benchmark saves nothing"), std::string::npos)
+          << result.err;
+      EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+    }
+  }
+}
+
 TEST(BenchDemos, CifarThatWasAskedForAndIsMissingIsAnError) {
   const CommandResult result = engine(
       {"bench", "demos", "--model", "mlp", "--dataset", "cifar10", "--data-dir", "/nonexistent"});

@@ -47,6 +47,16 @@ void invent_data(tools::ConfigValues& values, const std::string& model,
   set("synthetic-classes", std::to_string(wanted.classes));
 }
 
+// Of engine train's options those that would change nothing here, where the user gave them.
+void refuse_what_is_not_measured(const tools::ConfigValues& values) {
+  for (const char* name : {"save-dir", "metrics", "tensorboard", "prometheus", "elastic"}) {
+    const auto given = values.find(name);
+    if (given != values.end() && given->second.source.starts_with("--"))
+      throw UsageError("--" + std::string(name) +
+                       ": a benchmark saves nothing and writes no metrics, and its ranks stay");
+  }
+}
+
 }  // namespace
 
 void add_train_options(CLI::App& app, tools::ConfigValues& values,
@@ -61,6 +71,7 @@ void add_train_options(CLI::App& app, tools::ConfigValues& values,
 tools::RunConfig resolve_bench(tools::ConfigValues values,
                                const std::map<std::string, std::string>& defaults,
                                std::int64_t synthetic_size) {
+  refuse_what_is_not_measured(values);
   tools::apply_environment(values);
   // A source that is stronger than the table's defaults and weaker than anything that the user
   // said.
