@@ -145,14 +145,14 @@ TEST_F(ImageFolder, ImagesStayInMemoryWhereTheyFit) {
     const Dataset set = load_dataset(options_).train;
     std::vector<std::uint8_t> image(48);
     set.source->read(3, nullptr, image);
-    fs::rename(folder_ / "train/ant/more.png", folder_ / "away");
+    fs::rename(folder_ / "train/ant/d.png", folder_ / "away");
     if (fits) {
       set.source->read(3, nullptr, image);
       EXPECT_EQ(image[0], 30);
     } else {
       EXPECT_THROW(set.source->read(3, nullptr, image), MissingFileError);
     }
-    fs::rename(folder_ / "away", folder_ / "train/ant/more.png");
+    fs::rename(folder_ / "away", folder_ / "train/ant/d.png");
   }
 }
 
