@@ -56,7 +56,7 @@ struct Input {
 struct Powers {
   float of[6];
 };
-consteval Powers powers(double x, double odd) {
+constexpr Powers powers(double x, double odd) {
   Powers p{};
   double value = 1;
   for (int k = 0; k < 6; ++k, value *= x) p.of[k] = static_cast<float>(k % 2 ? odd * value : value);
