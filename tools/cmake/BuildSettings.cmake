@@ -85,6 +85,7 @@ if(ENGINE_SANITIZE)
     # contract: the checks between operations would decide which of them are fused, in each loop
     # otherwise, and equal bits would depend on them.
     add_compile_options(-fno-sanitize=function -ffp-contract=off)
+    add_compile_definitions(ENGINE_UNFUSED)
   endif()
 endif()
 

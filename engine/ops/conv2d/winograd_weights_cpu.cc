@@ -19,7 +19,7 @@ constexpr std::int64_t kGroupFloats = 2 * 1024 * 1024;  // of V and D: 8 MB
 // 5 x 5: tiles hold fewer outputs each, so that there are more of them to sum up; as sums of 25
 // gradients, not of 36 products of larger entries, they lose less. Without fused multiply-adds
 // every product is rounded too, and sums have to be shorter.
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#if (defined(__FMA__) || defined(__ARM_FEATURE_FMA)) && !defined(ENGINE_UNFUSED)
 constexpr std::int64_t kExactSteps5 = kExactSteps, kGroupTiles5 = 4 * kExactSteps5;
 #else
 constexpr std::int64_t kExactSteps5 = 8, kGroupTiles5 = 8 * kExactSteps5;
