@@ -57,17 +57,6 @@ std::uint64_t bytes_of(const std::vector<Element>& elements) {
   return elements.size() * sizeof(Element);
 }
 
-// The need grows with the batch along a line: memory of tensors, and a rest.
-std::int64_t largest_batch(const MemoryNeed& of_one, const MemoryNeed& of_all, std::int64_t batch,
-                           double allowed) {
-  if (static_cast<double>(of_one.total()) > allowed) return 0;
-  if (batch == 1) return 1;
-  const double slope = (static_cast<double>(of_all.total()) - static_cast<double>(of_one.total())) /
-                       static_cast<double>(batch - 1);
-  if (slope <= 0) return batch;
-  return 1 + static_cast<std::int64_t>((allowed - static_cast<double>(of_one.total())) / slope);
-}
-
 std::string parts_text(const MemoryNeed& need) {
   std::string text;
   const auto add = [&](const char* what, std::uint64_t bytes) {
@@ -98,10 +87,16 @@ std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOpt
 
 // Of the option --batch-size-per-device, within `bytes`.
 std::int64_t largest_batch_of_device(const engine::Graph& graph, const engine::PlanOptions& plan,
-                                     const MemoryPlanOptions& options, const MemoryNeed& need,
-                                     std::uint64_t bytes) {
-  return options.shards * largest_batch(memory_need(graph, plan, 1, options), need, plan.max_batch,
-                                        static_cast<double>(bytes));
+                                     const MemoryPlanOptions& options, std::uint64_t bytes) {
+  const auto fits = [&](std::int64_t batch) {
+    return memory_need(graph, plan, batch, options).total() <= bytes;
+  };
+  std::int64_t fitting = 0, too_large = plan.max_batch + 1;
+  while (fitting + 1 < too_large) {
+    const std::int64_t batch = fitting + (too_large - fitting) / 2;
+    (fits(batch) ? fitting : too_large) = batch;
+  }
+  return options.shards * fitting;
 }
 
 std::string at_most_text(std::int64_t batch) {
@@ -162,7 +157,7 @@ void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
   const auto ranks = static_cast<std::uint64_t>(std::max(1, budget.ranks));
   const std::uint64_t share = budget.bytes / ranks;
   if (need.total() <= share) return;
-  const std::int64_t fits = largest_batch_of_device(graph, plan, options, need, share);
+  const std::int64_t fits = largest_batch_of_device(graph, plan, options, share);
   const std::string of_ranks =
       ranks == 1 ? "" : " for each of " + std::to_string(ranks) + " ranks of this host";
   const bool on_device = budget.device >= 0;
@@ -180,8 +175,7 @@ void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
 
 std::string batch_advice(const engine::Graph& graph, const engine::PlanOptions& plan,
                          const MemoryPlanOptions& options, std::uint64_t bytes) {
-  const MemoryNeed need = memory_need(graph, plan, plan.max_batch, options);
-  const std::int64_t fits = largest_batch_of_device(graph, plan, options, need, bytes),
+  const std::int64_t fits = largest_batch_of_device(graph, plan, options, bytes),
                      tried = options.shards * plan.max_batch;
   if (fits <= 0 || tried == 1) return kDeviceTooSmall;
   if (fits < tried) return at_most_text(fits);

@@ -132,7 +132,8 @@ TEST_F(MemoryPlan, ADeviceIsNamedAndTheBatchIsThatOfAMicroBatch) {
   options_.micro_batches = 4;
   const std::string text = refusal({.bytes = need(100).total(), .device = 1});
   EXPECT_EQ(text.find("out of memory on cuda:1: micro-batches of 4096 samples need "), 0u) << text;
-  EXPECT_NE(text.find(" are free; at most --batch-size-per-device 100 "), std::string::npos) << text;
+  EXPECT_NE(text.find(" are free; at most --batch-size-per-device 100 "), std::string::npos)
+      << text;
   const std::string none = refusal({.bytes = need(1).total() / 2, .device = 0});
   EXPECT_NE(none.find("a device with more memory"), std::string::npos) << none;
 }
