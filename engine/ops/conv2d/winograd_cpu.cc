@@ -7,8 +7,8 @@
 // caches: tiles are worked off in blocks, output channels in panels, and the weights of a panel are
 // transformed a chunk of input channels at a time, right before they are used; a block has tiles
 // enough to pay for that again and again, and where all weights are one chunk of one panel, they
-// are transformed once. Threads take blocks of tiles each; where there are too
-// few for that, they share the tiles' V and take panels each. The bound is the FMA rate.
+// are transformed once. Threads take blocks of tiles each; where there are too few for that, they
+// share the tiles' V and take panels each. The bound is the FMA rate.
 #include "engine/ops/conv2d/winograd_cpu.h"
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/conv2d/conv2d_maps.h"
