@@ -65,8 +65,8 @@ flavour=""
 if [ "$cuda" = EMULATED ]; then
   flavour=-emulated
 elif grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt" && [ "$cuda" != OFF ]; then
-  toolkit=$(sed -n 's/^set(CMAKE_CUDA_COMPILER_TOOLKIT_VERSION "\(.*\)")/\1/p' "$build"/CMakeFiles/*/CMakeCUDACompiler.cmake)
-  flavour=-cuda${toolkit%%.*}
+  cuda_version=$(sed -n 's/^set(CMAKE_CUDA_COMPILER_TOOLKIT_VERSION "\(.*\)")/\1/p' "$build"/CMakeFiles/*/CMakeCUDACompiler.cmake)
+  flavour=-cuda${cuda_version%%.*}
 fi
 name="engine-$version-linux-$(uname -m)$flavour"
 [ -n "$output" ] || output="$root/build/$name.tar.gz"
@@ -125,7 +125,7 @@ ls "$bundle/lib"
   "$program" version --build
   echo "C library    $(ldd --version | awk 'NR == 1 { print $NF }') or newer"
   case $flavour in
-    -cuda*) echo "CUDA         $toolkit, $(sed -n 's/^ENGINE_CUDA_ARCHITECTURES:STRING=//p' "$build/CMakeCache.txt")" ;;
+    -cuda*) echo "CUDA         $cuda_version, $(sed -n 's/^ENGINE_CUDA_ARCHITECTURES:STRING=//p' "$build/CMakeCache.txt")" ;;
     -emulated) echo "CUDA         played by the CPU" ;;
   esac
 } | grep -v '^backend' >"$bundle/BUILD"
