@@ -51,7 +51,8 @@ void invent_data(tools::ConfigValues& values, const std::string& model,
 void refuse_what_is_not_measured(const tools::ConfigValues& values) {
   for (const char* name : {"save-dir", "metrics", "tensorboard", "prometheus", "elastic"}) {
     const auto given = values.find(name);
-    if (given != values.end() && given->second.source.starts_with("--"))
+    if (given != values.end() &&
+        tools::precedence_of(given->second) == tools::Precedence::kCommandLine)
       throw UsageError("--" + std::string(name) +
                        ": a benchmark saves nothing and writes no metrics, and its ranks stay");
   }
