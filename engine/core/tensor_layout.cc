@@ -60,6 +60,19 @@ void for_each_outer(std::span<const Axis> outer, std::int64_t file, std::int64_t
                    visit);
 }
 
+using Quad = std::uint32_t __attribute__((vector_size(16)));
+
+void transpose(Quad (&rows)[4]) {
+  const Quad a = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5),
+             b = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5),
+             c = __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7),
+             d = __builtin_shufflevector(rows[2], rows[3], 2, 6, 3, 7);
+  rows[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+  rows[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  rows[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
+  rows[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
+
 // A transposition of the axis that is contiguous in memory and the one (or two) contiguous in the
 // file, tile by tile, for all combinations of the others. kBytes per element. REQUIRES: two axes.
 template <std::size_t kBytes, bool kToFile>
@@ -127,30 +140,58 @@ class Permutation {
   // strides are often such that more would not be cached side by side.
   void copy_tile(std::int64_t file, std::int64_t memory, const Extent& extent) const {
     alignas(64) std::byte tile[kWidth * kLine * kBytes];
-    const std::int64_t length = extent.nexts * extent.runs;
+    std::array<std::size_t, kLength> places;  // of the tile's columns, in memory
+    const std::size_t length = place_columns(memory, extent, places);
     const auto file_side = [&] {
       for (std::int64_t m = 0; m < extent.inner; ++m) {
         std::byte* line = tile + bytes(m * kLine);
         const std::size_t at = bytes(file + m * inner_.file_stride);
         if constexpr (kToFile)
-          std::memcpy(to_ + at, line, bytes(length));
+          std::memcpy(to_ + at, line, length * kBytes);
         else
-          std::memcpy(line, from_ + at, bytes(length));
+          std::memcpy(line, from_ + at, length * kBytes);
       }
     };
     if constexpr (!kToFile) file_side();
-    std::byte* column = tile;
-    for (std::int64_t n = 0; n < extent.nexts; ++n)
-      for (std::int64_t r = 0; r < extent.runs; ++r, column += kBytes) {
-        const std::size_t at = bytes(memory + n * next_.memory_stride + r * run_.memory_stride);
-        for (std::int64_t m = 0; m < extent.inner; ++m) {
-          if constexpr (kToFile)
-            std::memcpy(column + bytes(m * kLine), from_ + at + bytes(m), kBytes);
-          else
-            std::memcpy(to_ + at + bytes(m), column + bytes(m * kLine), kBytes);
-        }
-      }
+    std::size_t column = 0;
+    for (; kBytes == 4 && column + 4 <= length; column += 4)
+      copy_columns<4>(tile + column * kBytes, places.data() + column, extent.inner);
+    for (; column < length; ++column)
+      copy_columns<1>(tile + column * kBytes, places.data() + column, extent.inner);
     if constexpr (kToFile) file_side();
+  }
+
+  std::size_t place_columns(std::int64_t memory, const Extent& extent,
+                            std::array<std::size_t, kLength>& places) const {
+    std::size_t count = 0;
+    for (std::int64_t n = 0; n < extent.nexts; ++n)
+      for (std::int64_t r = 0; r < extent.runs; ++r)
+        places[count++] = bytes(memory + n * next_.memory_stride + r * run_.memory_stride);
+    return count;
+  }
+
+  // Some columns of the tile, `rows` elements each. Four at a time are four by four squares.
+  template <int kColumns>
+  void copy_columns(std::byte* column, const std::size_t* places, std::int64_t rows) const {
+    std::int64_t m = 0;
+    if constexpr (kColumns == 4)
+      for (; m + 4 <= rows; m += 4) {
+        Quad square[4];
+        for (std::int64_t i = 0; i < 4; ++i)
+          std::memcpy(&square[i],
+                      kToFile ? from_ + places[i] + bytes(m) : column + bytes((m + i) * kLine),
+                      sizeof(Quad));
+        transpose(square);
+        for (std::int64_t i = 0; i < 4; ++i)
+          std::memcpy(kToFile ? column + bytes((m + i) * kLine) : to_ + places[i] + bytes(m),
+                      &square[i], sizeof(Quad));
+      }
+    for (; m < rows; ++m)
+      for (std::size_t c = 0; c < kColumns; ++c) {
+        std::byte* in_tile = column + bytes(m * kLine) + c * kBytes;
+        const std::size_t at = places[c] + bytes(m);
+        std::memcpy(kToFile ? in_tile : to_ + at, kToFile ? from_ + at : in_tile, kBytes);
+      }
   }
 
   const std::byte* from_;
