@@ -93,24 +93,11 @@ void broadcast_state(backends::Communicator& communicator, ModelState& state) {
                 "after the broadcast, the digest of the parameters");
 }
 
-namespace {
-
-template <class Block>
-void broadcast_sized(backends::Communicator& communicator, Block& block) {
-  std::uint64_t size = block.size();
-  communicator.broadcast(&size, sizeof size, 0);
-  block.resize(size);
-  broadcast_blocks(communicator, block.data(), block.size(), 0);
-}
-
-}  // namespace
-
-void broadcast_bytes(backends::Communicator& communicator, std::vector<std::byte>& bytes) {
-  broadcast_sized(communicator, bytes);
-}
-
 void broadcast_text(backends::Communicator& communicator, std::string& text) {
-  broadcast_sized(communicator, text);
+  std::uint64_t size = text.size();
+  communicator.broadcast(&size, sizeof size, 0);
+  text.resize(size);
+  broadcast_blocks(communicator, text.data(), text.size(), 0);
 }
 
 void run_on_root(backends::Communicator& communicator, const std::function<void()>& work,

@@ -19,9 +19,7 @@ void broadcast_state(backends::Communicator& communicator, ModelState& state);
 void broadcast_blocks(backends::Communicator& communicator, void* data, std::size_t bytes,
                       int root);
 
-// Sends a block of rank 0's bytes to all. `bytes` is read on rank 0 and replaced elsewhere.
-// Collective.
-void broadcast_bytes(backends::Communicator& communicator, std::vector<std::byte>& bytes);
+// Sends rank 0's text to all; it is replaced elsewhere. Collective.
 void broadcast_text(backends::Communicator& communicator, std::string& text);
 
 // An error that happened on rank 0 and ends the run everywhere. Rank 0 throws the original; the

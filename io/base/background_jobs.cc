@@ -8,18 +8,10 @@
 
 namespace base {
 
-BackgroundJobs::BackgroundJobs() {
-  try {
-    const UnboundMoment moment;
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error&) {
-    return;
-  }
-}
-
 BackgroundJobs::~BackgroundJobs() { end(); }
 
 void BackgroundJobs::add(std::function<void()> job) {
+  if (!std::exchange(begun_, true)) begin();
   if (!thread_.joinable()) return work(job);
   const std::lock_guard lock(mutex_);
   waiting_.push_back(std::move(job));
@@ -29,6 +21,15 @@ void BackgroundJobs::add(std::function<void()> job) {
 void BackgroundJobs::finish() {
   end();
   if (failure_) std::rethrow_exception(failure_);
+}
+
+void BackgroundJobs::begin() {
+  try {
+    const UnboundMoment moment;
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error&) {
+    return;
+  }
 }
 
 void BackgroundJobs::end() {

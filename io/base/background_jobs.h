@@ -13,19 +13,20 @@ namespace base {
 // Used by one thread.
 class BackgroundJobs {
  public:
-  // Where the system gives no further thread, the caller does the jobs.
-  BackgroundJobs();
+  BackgroundJobs() = default;
   // Waits for the jobs.
   ~BackgroundJobs();
   BackgroundJobs(const BackgroundJobs&) = delete;
   BackgroundJobs& operator=(const BackgroundJobs&) = delete;
 
-  // After a job that throws the others are left out.
+  // The first call starts the thread; where the system gives none, the caller does the jobs. After
+  // a job that throws the others are left out.
   void add(std::function<void()> job);
   // Waits until all jobs are done; the last call but the destructor. Throws what a job has thrown.
   void finish();
 
  private:
+  void begin();
   void end();
   void run();
   void work(const std::function<void()>& job) noexcept;
@@ -35,7 +36,8 @@ class BackgroundJobs {
   std::deque<std::function<void()>> waiting_;  // guarded, as `ending_`
   bool ending_ = false;
   std::exception_ptr failure_;  // of the thread, until it has ended
-  std::thread thread_;          // last: it uses the others
+  bool begun_ = false;
+  std::thread thread_;  // last: it uses the others
 };
 
 }  // namespace base

@@ -3,14 +3,14 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 
+#include "io/checkpoint/byte_source.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace io {
 
-// put() is called by a thread of the loader's, one array after the other, and wants() by the
-// caller's at the same time.
+// put() is called by two threads at the same time, for different arrays, and wants() by one of
+// them.
 class ArrayTarget {
  public:
   virtual ~ArrayTarget() = default;
@@ -20,15 +20,16 @@ class ArrayTarget {
   virtual void begin(const Checkpoint& description) = 0;
   // Whether put() is to take this array. The same answer at each call.
   virtual bool wants(const NamedArray& array) const = 0;
-  // In the order of the file. `data` matches the array's digest and is gone afterwards. The rest of
+  // Once for each. `data` matches the array's digest and is gone afterwards. The rest of
   // the file may still be damaged: what was put counts only once the load has returned. May throw;
   // that ends the load.
   virtual void put(const NamedArray& array, std::span<const std::byte> data) = 0;
 };
 
 // load_checkpoint(), but arrays that the target wants are put there and have no data in what is
-// returned. Needs memory for two of them at a time. Throws as load_checkpoint(); the target's
-// content is then of no use.
-Checkpoint load_checkpoint(const std::string& path, ArrayTarget& target);
+// returned. Needs memory for two of them at a time. All is read by this thread, in the order of the
+// file; where it is read depends on the content alone. Throws as load_checkpoint(), and what the
+// file and the target throw; the target's content is then of no use.
+Checkpoint load_checkpoint(const ByteSource& file, ArrayTarget& target);
 
 }  // namespace io

@@ -1,9 +1,9 @@
 // Snapshots to files, piece by piece, and back, with every byte validated.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <semaphore>
+#include <utility>
 
 #include "io/base/background_jobs.h"
 #include "io/base/large_pages.h"
@@ -36,17 +36,6 @@ std::vector<Placement> place(const Checkpoint& checkpoint) {
     offset += array.data.size();
   }
   return placements;
-}
-
-void take_arrays(Bytes tensors, const std::vector<Placement>& placements, const std::string& file,
-                 Checkpoint& checkpoint) {
-  check_length(end_of(placements), tensors.size(), file);
-  for (std::size_t i = 0; i < placements.size(); ++i) {
-    NamedArray& array = checkpoint.arrays[i];
-    const Bytes data = tensors.subspan(placements[i].offset, placements[i].bytes);
-    if (digest_of(data) != placements[i].digest) fail_array(array.section, array.name, file);
-    array.data.assign(data.begin(), data.end());
-  }
 }
 
 }  // namespace
@@ -101,31 +90,46 @@ std::vector<std::byte> read_file(const std::string& path) {
 
 namespace {
 
-constexpr int kPassing = 2;  // one is read while the other one is put
-
-// Where the arrays that a target wants are while it takes them: two blocks in turns, which stay in
-// the cache where the arrays are small enough, and whose pages are touched for the first time once.
-class PassingArrays {
+// Of memory that is touched for the first time when it is needed, and stays: in the cache, where it
+// is small enough.
+class Block {
  public:
-  explicit PassingArrays(std::uint64_t largest) : largest_(largest) {}
-
-  // Waits until the one before the last is free again.
-  std::span<std::byte> next(std::uint64_t bytes) {
-    free_.acquire();
-    std::unique_ptr<std::byte[]>& block = blocks_[turn_++ % kPassing];
-    if (!block) {
-      block = std::make_unique_for_overwrite<std::byte[]>(largest_);
-      base::use_large_pages(block.get(), largest_);
+  std::span<std::byte> first(std::uint64_t bytes, std::uint64_t largest) {
+    if (!memory_) {
+      memory_ = std::make_unique_for_overwrite<std::byte[]>(largest);
+      base::use_large_pages(memory_.get(), largest);
     }
-    return {block.get(), static_cast<std::size_t>(bytes)};
+    return {memory_.get(), static_cast<std::size_t>(bytes)};
   }
-  void release() { free_.release(); }
 
  private:
+  std::unique_ptr<std::byte[]> memory_;
+};
+
+// Puts arrays, beside the caller or, while another one is still being put, at once. After an array
+// that the target has refused beside the caller none is put there any more.
+class Putting {
+ public:
+  Putting(ArrayTarget& target, std::uint64_t largest) : target_(target), largest_(largest) {}
+
+  // For the next array; to be put before this is called again.
+  std::span<std::byte> room(std::uint64_t bytes) { return mine_.first(bytes, largest_); }
+  void put(const NamedArray& array, Bytes data) {
+    if (busy_.exchange(true)) return target_.put(array, data);
+    std::swap(mine_, passed_on_);
+    beside_.add([this, &array, data] {
+      target_.put(array, data);
+      busy_ = false;
+    });
+  }
+  void finish() { beside_.finish(); }
+
+ private:
+  ArrayTarget& target_;
   std::uint64_t largest_;
-  std::unique_ptr<std::byte[]> blocks_[kPassing];
-  std::size_t turn_ = 0;
-  std::counting_semaphore<kPassing> free_{kPassing};
+  Block mine_, passed_on_;
+  std::atomic<bool> busy_{false};  // with what was passed on
+  base::BackgroundJobs beside_;    // last: it uses the others
 };
 
 std::uint64_t largest_wanted(const Head& head, const ArrayTarget& target) {
@@ -143,84 +147,51 @@ class Everything final : public ArrayTarget {  // goes into the checkpoint
   void put(const NamedArray&, Bytes) override {}
 };
 
-// Reads so many bytes from `at` on piece by piece to place_of(offset, length), and calls
-// take(piece) after each.
-template <class PlaceOf, class Take>
-void read_pieces(const ByteSource& file, std::uint64_t at, std::uint64_t bytes,
-                 const PlaceOf& place_of, const Take& take) {
-  for (std::uint64_t done = 0; done < bytes;) {
-    const std::uint64_t length = std::min(kBlockBytes, bytes - done);
-    const std::span<std::byte> part = place_of(done, length);
-    file.read(at + done, part);
-    take(part);
-    done += length;
-  }
-}
-
 }  // namespace
 
-// Piece by piece: what was read is still in the cache when it is digested and copied, and memory is
-// touched for the first time only once. Beside it another thread makes the digest of the whole and
-// puts the arrays.
-Checkpoint load_checkpoint(const std::string& path, ArrayTarget& target) {
-  const std::unique_ptr<ByteSource> file = open_bytes(path);
-  Head head = read_head(*file);  // a foreign file, however large, is told at once
-  check_length(end_of(head.placements), file->size() - kTrailerBytes - head.tensors_begin, path);
+// Piece by piece: what was read is still in the cache when it is digested, and memory is touched
+// for the first time only once. Another thread puts arrays meanwhile.
+Checkpoint load_checkpoint(const ByteSource& file, ArrayTarget& target) {
+  Head head = read_head(file);  // a foreign file, however large, is told at once
+  const std::uint64_t end = file.size() - kTrailerBytes;
+  check_length(end_of(head.placements), end - head.tensors_begin, file.name());
   target.begin(head.checkpoint);
   StreamDigest content;
-  content.add(file->bytes(0, head.tensors_begin));
-  PassingArrays passing(largest_wanted(head, target));
-  std::vector<std::byte> block(kBlockBytes);
-  std::exception_ptr refused;  // of the target
-  base::BackgroundJobs beside;
+  content.add(file.bytes(0, head.tensors_begin));
+  Putting putting(target, largest_wanted(head, target));
+  std::vector<std::byte> block;  // a piece of an array that is not wanted
   for (std::size_t i = 0; i < head.placements.size(); ++i) {
     NamedArray& array = head.checkpoint.arrays[i];
     const Placement& placement = head.placements[i];
-    const std::uint64_t at = head.tensors_begin + placement.offset;
-    StreamDigest digest;
     const bool wanted = target.wants(array);
     std::span<std::byte> data;
     if (wanted) {
-      data = passing.next(placement.bytes);
-      read_pieces(
-          *file, at, placement.bytes,
-          [&](std::uint64_t done, std::uint64_t length) { return data.subspan(done, length); },
-          [&](Bytes part) { digest.add(part); });
+      data = putting.room(placement.bytes);
     } else {
+      block.resize(kBlockBytes);
       array.data.reserve(placement.bytes);
       base::use_large_pages(array.data.data(), placement.bytes);
-      read_pieces(
-          *file, at, placement.bytes,
-          [&](std::uint64_t, std::uint64_t length) { return std::span(block).first(length); },
-          [&](Bytes part) {
-            digest.add(part);
-            array.data.insert(array.data.end(), part.begin(), part.end());
-          });
     }
-    if (digest.value() != placement.digest) fail_array(array.section, array.name, path);
-    if (!wanted)
-      beside.add([&content, &array] { content.add(array.data); });
-    else
-      beside.add([&, data, i] {
-        content.add(data);
-        try {
-          if (!refused) target.put(head.checkpoint.arrays[i], data);
-        } catch (...) {
-          refused = std::current_exception();
-        }
-        passing.release();
-      });
+    StreamDigest digest;
+    for (std::uint64_t done = 0; done < placement.bytes; done += kBlockBytes) {
+      const std::uint64_t length = std::min(kBlockBytes, placement.bytes - done);
+      const auto piece = wanted ? data.subspan(done, length) : std::span(block).first(length);
+      file.read(head.tensors_begin + placement.offset + done, piece);
+      digest.add(piece);
+      content.add(piece);
+      if (!wanted) array.data.insert(array.data.end(), piece.begin(), piece.end());
+    }
+    if (digest.value() != placement.digest) fail_array(array.section, array.name, file.name());
+    if (wanted) putting.put(array, data);
   }
-  beside.finish();
-  if (refused) std::rethrow_exception(refused);
-  check_trailer(file->bytes(end_of(head.placements) + head.tensors_begin, kTrailerBytes),
-                content.value(), path);
+  putting.finish();
+  check_trailer(file.bytes(end, kTrailerBytes), content.value(), file.name());
   return std::move(head.checkpoint);
 }
 
 Checkpoint load_checkpoint(const std::string& path) {
   Everything everything;
-  return load_checkpoint(path, everything);
+  return load_checkpoint(*open_bytes(path), everything);
 }
 
 void check_checkpoint(const std::string& path) {
@@ -232,11 +203,8 @@ Checkpoint load_description(const std::string& path) {
 }
 
 Checkpoint parse_checkpoint(const std::vector<std::byte>& bytes, const std::string& name) {
-  Head head = read_head(*memory_bytes(bytes, name));
-  const Bytes content = Bytes(bytes).first(bytes.size() - kTrailerBytes);
-  take_arrays(content.subspan(head.tensors_begin), head.placements, name, head.checkpoint);
-  check_trailer(Bytes(bytes).last(kTrailerBytes), digest_of(content), name);
-  return std::move(head.checkpoint);
+  Everything everything;
+  return load_checkpoint(*memory_bytes(bytes, name), everything);
 }
 
 }  // namespace io

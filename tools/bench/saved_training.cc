@@ -72,7 +72,7 @@ void SavedTraining::load(const std::string& path) {
   target.add(state_);
   for (const engine::Optimizer::State& s : optimizer_->state())
     target.add(*s.buffer, std::string(s.name) + "/", io::Section::kOptimizer);
-  const io::Checkpoint checkpoint = io::load_checkpoint(path, target);
+  const io::Checkpoint checkpoint = io::load_checkpoint(*io::open_bytes(path), target);
   engine::import_state(checkpoint.arrays, path, /*exact=*/true, state_);
   for (const engine::Optimizer::State& s : optimizer_->state())
     engine::import_buffer(checkpoint.arrays, path, std::string(s.name) + "/",

@@ -7,7 +7,9 @@
 #include <span>
 #include <utility>
 
+#include "backends/backend_error.h"
 #include "backends/transport/single/single_communicator.h"
+#include "engine/train/saving/shared_file.h"
 #include "engine/train/saving/state_target.h"
 #include "engine/train/saving/weights.h"
 
@@ -127,20 +129,39 @@ void CheckpointKeeper::check(const io::Checkpoint& checkpoint, const std::string
 
 // Most of it needs no memory beside the state's. Where the file turns out to be damaged the state
 // is of no use, but then there is no run either.
-io::Checkpoint CheckpointKeeper::load_into(const std::string& path, TrainState& state) const {
-  StateTarget target([&](const io::Checkpoint& description) { check(description, path); });
+io::Checkpoint CheckpointKeeper::load_into(const io::ByteSource& file, TrainState& state) const {
+  StateTarget target([&](const io::Checkpoint& description) { check(description, file.name()); });
   target.add(state.model);
   for (const Optimizer::State& s : state.optimizer.state())
     if (s.role != StateRole::kAverage && state.shares == nullptr)
       target.add(*s.buffer, std::string(s.name) + "/", io::Section::kOptimizer);
   const HostView view(state.home, Access::kWrite);
-  return io::load_checkpoint(path, target);
+  return io::load_checkpoint(file, target);
+}
+
+// A file that is bad ends all ranks alike.
+io::Checkpoint CheckpointKeeper::load_together(const io::ByteSource& file,
+                                               TrainState& state) const {
+  io::Checkpoint checkpoint;
+  std::exception_ptr failure;
+  try {
+    checkpoint = load_into(file, state);
+  } catch (const backends::Error&) {
+    throw;  // there is nobody to tell
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const auto fail = [&] {
+    if (failure) std::rethrow_exception(failure);
+  };
+  run_on_root(communicator_, fail, options_.exit_code_of);
+  fail();
+  return checkpoint;
 }
 
 std::string CheckpointKeeper::resume(const std::string& which, TrainState& state) {
   std::string path = which;
-  std::vector<std::byte> bytes;
-  io::Checkpoint checkpoint;
+  std::unique_ptr<io::ByteSource> own_file;
   run_on_root(
       communicator_,
       [&] {
@@ -158,22 +179,14 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
           if (path.empty() && !own)
             throw io::MissingFileError("no snapshot in " + which + " to resume from");
         }
-        if (path.empty()) return;
-        // Validated here, so that a bad file ends all ranks alike.
-        if (communicator_.world_size() == 1) {
-          checkpoint = load_into(path, state);
-        } else {
-          bytes = io::read_file(path);
-          checkpoint = io::parse_checkpoint(bytes, path);
-        }
+        if (!path.empty()) own_file = io::open_bytes(path);
       },
       options_.exit_code_of);
-  // The path travels in front of the content: with "auto" only rank 0 knows it.
+  // With "auto" only rank 0 knows the path.
   broadcast_text(communicator_, path);
   if (path.empty()) return "";
-  if (communicator_.world_size() > 1) broadcast_bytes(communicator_, bytes);
-  if (communicator_.rank() != 0) checkpoint = io::parse_checkpoint(bytes, path);
-  if (communicator_.world_size() > 1) check(checkpoint, path);
+  const io::Checkpoint checkpoint =
+      load_together(SharedFile(communicator_, std::move(own_file), path), state);
   if (options_.place)
     for (const io::NamedArray& array : checkpoint.arrays) options_.place(array.device);
   restore(checkpoint, path, communicator_.rank(), communicator_.world_size(), state,

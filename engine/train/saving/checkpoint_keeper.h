@@ -14,6 +14,7 @@
 #include "engine/train/saving/snapshot_writer.h"
 #include "engine/train/saving/state_copy.h"
 #include "engine/train/saving/train_state.h"
+#include "io/checkpoint/byte_source.h"
 
 namespace engine {
 
@@ -91,9 +92,9 @@ class CheckpointKeeper {
   io::Checkpoint described() const;
   // Whether this run may go on from it, by its description. Throws.
   void check(const io::Checkpoint& checkpoint, const std::string& path) const;
-  // On a single rank: what restore() needs; the model's and the optimizer's arrays are in the state
-  // already.
-  io::Checkpoint load_into(const std::string& path, TrainState& state) const;
+  // What restore() needs; the model's and the optimizer's arrays are in the state already.
+  io::Checkpoint load_into(const io::ByteSource& file, TrainState& state) const;
+  io::Checkpoint load_together(const io::ByteSource& file, TrainState& state) const;
   WriteOptions write_options(const SaveMode& mode) const;
 
   backends::Communicator& communicator_;

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -24,6 +26,7 @@ class Taking final : public io::ArrayTarget {
   }
   bool wants(const io::NamedArray& array) const override { return array.section == section; }
   void put(const io::NamedArray& array, std::span<const std::byte> data) override {
+    const std::lock_guard lock(mutex_);
     if (array.name == refused_name) throw std::runtime_error("refused " + array.name);
     names.push_back(array.name);
     taken[array.name].assign(data.begin(), data.end());
@@ -35,6 +38,9 @@ class Taking final : public io::ArrayTarget {
   int began_with = -1;
   std::vector<std::string> names;
   std::map<std::string, Bytes> taken;
+
+ private:
+  std::mutex mutex_;
 };
 
 class ArrayTarget : public testing::Test {
@@ -58,7 +64,7 @@ class ArrayTarget : public testing::Test {
   std::string fault_of(const Bytes& bytes, Taking& target) const {
     write_bytes(folder_ / "bad.ckpt", bytes);
     try {
-      io::load_checkpoint(folder_ / "bad.ckpt", target);
+      io::load_checkpoint(*io::open_bytes(folder_ / "bad.ckpt"), target);
     } catch (const io::DataError& error) {
       return error.what();
     }
@@ -70,9 +76,9 @@ class ArrayTarget : public testing::Test {
   io::Checkpoint saved_;
 };
 
-TEST_F(ArrayTarget, GetsWhatItWantsInTheFilesOrder) {
+TEST_F(ArrayTarget, GetsEachArrayThatItWantsOnce) {
   Taking target;
-  const io::Checkpoint loaded = io::load_checkpoint(path_, target);
+  const io::Checkpoint loaded = io::load_checkpoint(*io::open_bytes(path_), target);
   EXPECT_EQ(target.began_with, static_cast<int>(saved_.arrays.size()));
   std::vector<std::string> wanted;
   io::Checkpoint rest = saved_;
@@ -83,6 +89,8 @@ TEST_F(ArrayTarget, GetsWhatItWantsInTheFilesOrder) {
       array.data.clear();
     }
   EXPECT_GE(wanted.size(), 6u);
+  std::ranges::sort(wanted);
+  std::ranges::sort(target.names);
   EXPECT_EQ(target.names, wanted);
   expect_equal(loaded, rest);
 }
@@ -90,7 +98,7 @@ TEST_F(ArrayTarget, GetsWhatItWantsInTheFilesOrder) {
 TEST_F(ArrayTarget, GetsNothingOfARunThatItRefuses) {
   Taking target;
   target.refuses_run = true;
-  EXPECT_THROW(io::load_checkpoint(path_, target), std::runtime_error);
+  EXPECT_THROW(io::load_checkpoint(*io::open_bytes(path_), target), std::runtime_error);
   EXPECT_TRUE(target.names.empty());
 }
 
@@ -100,12 +108,12 @@ TEST_F(ArrayTarget, WhatItThrowsEndsTheLoad) {
     target.refused_name = array.name;
     if (!target.wants(array)) continue;
     try {
-      io::load_checkpoint(path_, target);
+      io::load_checkpoint(*io::open_bytes(path_), target);
       ADD_FAILURE() << array.name;
     } catch (const std::runtime_error& error) {
       EXPECT_EQ(std::string(error.what()), "refused " + array.name);
     }
-    EXPECT_TRUE(target.names.empty() || target.names.back() != array.name);
+    EXPECT_EQ(std::ranges::count(target.names, array.name), 0);
   }
 }
 
