@@ -206,10 +206,10 @@ void demand(const std::string& name, const ConfigValue& value, const std::string
 std::int64_t ValueReader::integer(const char* name, std::int64_t low, std::int64_t high,
                                   std::int64_t unset) const {
   if (text(name).empty()) return unset;
-  const std::int64_t value = *parse_integer(text(name));
-  if (value < low || value > high)
+  const std::optional<std::int64_t> value = parse_integer(text(name));
+  if (!value || *value < low || *value > high)
     refuse(name, "an integer from " + std::to_string(low) + " to " + std::to_string(high));
-  return value;
+  return *value;
 }
 
 std::optional<int> ValueReader::maybe(const char* name, int low, int high) const {
@@ -219,9 +219,9 @@ std::optional<int> ValueReader::maybe(const char* name, int low, int high) const
 double ValueReader::real(const char* name, double low, double high, double unset,
                          const char* expected) const {
   if (text(name).empty()) return unset;
-  const double value = *parse_real(text(name));
-  if (value < low || value > high) refuse(name, expected);
-  return value;
+  const std::optional<double> value = parse_real(text(name));
+  if (!value || *value < low || *value > high) refuse(name, expected);
+  return *value;
 }
 
 double ValueReader::positive(const char* name, double high, double unset) const {
