@@ -1,21 +1,12 @@
-// Each line is a single write(), so that a killed process never leaves half a line.
+// Events as JSON lines.
 #include "io/metrics/metrics_writer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <list>
-#include <system_error>
 
-#include "io/base/io_error.h"
 #include "io/base/json_writer.h"
-#include "io/base/retried.h"
+#include "io/metrics/line_file.h"
 
 namespace io {
 namespace {
@@ -28,69 +19,10 @@ void add(base::JsonWriter& json, const MetricsWriter::Numbers& numbers) {
   for (const auto& [key, value] : numbers) json.member(key, value);
 }
 
-// As a full disk leaves it. Of a pipe nobody can say, and a look would wait for its other end.
-bool ends_within_a_line(const std::string& path) {
-  std::error_code unknown;
-  if (!std::filesystem::is_regular_file(path, unknown)) return false;
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  if (!in || in.tellg() <= 0) return false;
-  in.seekg(-1, std::ios::end);
-  return in.get() != '\n';
-}
-
-class MetricsFile {
- public:
-  explicit MetricsFile(const std::string& path) : path_(path) {
-    const bool console = path == "-";
-    torn_ = !console && ends_within_a_line(path);
-    fd_ = base::retried([&] {
-      return console ? ::dup(STDOUT_FILENO)
-                     : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
-    });
-    if (fd_ < 0)
-      throw CannotCreateError("metrics " + path + ": cannot create: " + std::strerror(errno));
-  }
-  ~MetricsFile() { ::close(fd_); }  // every line is written already
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
-
-  void write(const std::string& line, const MetricsWriter::Notice& notice) {
-    // Whatever a failed write left of its line stays, but spoils no further one.
-    const int error = write_all(torn_ ? "\n" + line : line);
-    torn_ = error != 0;
-    const std::string name = "metrics " + path_ + ": ";
-    if (error != 0 && path_ == "-") throw Error(name + "cannot write: " + std::strerror(error));
-    if (error != 0) {
-      if (lost_++ == 0 && notice)
-        notice(name + "cannot write: " + std::strerror(error) + "; the training goes on without");
-    } else if (lost_ > 0) {
-      if (notice) notice(name + "written again; " + std::to_string(lost_) + " lines are missing");
-      lost_ = 0;
-    }
-  }
-
- private:
-  // 0, or what went wrong.
-  int write_all(const std::string& text) const {
-    for (std::size_t done = 0; done < text.size();) {
-      const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return errno;
-      done += static_cast<std::size_t>(n);
-    }
-    return 0;
-  }
-
-  const std::string path_;
-  int fd_ = -1;
-  bool torn_ = false;      // the file may end within a line
-  std::int64_t lost_ = 0;  // lines, since the last one that was written
-};
-
 }  // namespace
 
 struct MetricsWriter::Impl {
-  std::list<MetricsFile> files;
+  std::list<LineFile> files;
   Clock clock;
   Notice notice;
 
@@ -104,7 +36,8 @@ struct MetricsWriter::Impl {
   }
   void write_line(base::JsonWriter& json) {
     const std::string line = json.end_object().text() + "\n";
-    for (MetricsFile& file : files) file.write(line, notice);
+    for (LineFile& file : files)
+      if (const std::string fault = file.write(line); !fault.empty() && notice) notice(fault);
   }
 };
 
@@ -112,7 +45,7 @@ MetricsWriter::MetricsWriter(const std::vector<std::string>& paths, Clock clock,
     : impl_(std::make_unique<Impl>()) {
   impl_->clock = clock ? std::move(clock) : host_clock;
   impl_->notice = std::move(notice);
-  for (const std::string& path : paths) impl_->files.emplace_back(path);
+  for (const std::string& path : paths) impl_->files.emplace_back("metrics", path);
 }
 
 MetricsWriter::~MetricsWriter() = default;

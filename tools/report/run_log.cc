@@ -1,9 +1,7 @@
 // One set of files for the process, as there is one console.
 #include "tools/report/run_log.h"
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,20 +14,16 @@
 #include "io/base/json_writer.h"
 #include "io/base/utc_time.h"
 #include "io/base/visible_text.h"
+#include "io/metrics/line_file.h"
 #include "tools/report/standard_output.h"
 
 namespace tools {
 namespace {
 
-struct Close {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, Close>;
-
 std::mutex log_mutex;  // guards the rest
 LogOptions log_options;
-File run_log_file;     // log.txt
-File chosen_log_file;  // --log-file
+std::optional<io::LineFile> run_log_file;     // log.txt
+std::optional<io::LineFile> chosen_log_file;  // --log-file
 
 LogOptions options_now() {
   const std::lock_guard guard(log_mutex);
@@ -72,17 +66,18 @@ std::string timed_lines(const std::string& text) {
   return all;
 }
 
-void append(File& file, const std::string& lines) {
-  if (!file) return;
-  std::fputs(lines.c_str(), file.get());
-  if (std::fflush(file.get()) != 0) file.reset();
-}
-
+// What fails is told, but where one log fails the other one, and the console, have the lines.
 void log_lines(const std::string& text, const std::string& json) {
   const std::string timed = timed_lines(text);
-  const std::lock_guard guard(log_mutex);
-  append(run_log_file, timed);
-  append(chosen_log_file, log_options.format == LogFormat::kJson ? json : timed);
+  std::string faults[2];
+  {
+    const std::lock_guard guard(log_mutex);
+    if (run_log_file) faults[0] = run_log_file->write(timed);
+    if (chosen_log_file)
+      faults[1] = chosen_log_file->write(log_options.format == LogFormat::kJson ? json : timed);
+  }
+  for (const std::string& fault : faults)
+    if (!fault.empty()) warn(fault);
 }
 
 using NoticeHandler = std::function<void(const std::string&)>;
@@ -108,15 +103,22 @@ Speaker& speaker() noexcept {
 }
 
 void keep_log(const std::string& path) {
-  const std::lock_guard guard(log_mutex);
-  run_log_file.reset(path.empty() ? nullptr : std::fopen(path.c_str(), "ae"));
+  std::string fault;
+  {
+    const std::lock_guard guard(log_mutex);
+    run_log_file.reset();
+    try {
+      if (!path.empty()) run_log_file.emplace("log", path);
+    } catch (const io::CannotCreateError& error) {
+      fault = error.what();
+    }
+  }
+  if (!fault.empty()) warn(fault + "; the training goes on without");
 }
 
 void open_log_file(const std::string& path) {
   const std::lock_guard guard(log_mutex);
-  chosen_log_file.reset(std::fopen(path.c_str(), "ae"));
-  if (!chosen_log_file)
-    throw io::CannotCreateError("log-file " + path + ": cannot create: " + std::strerror(errno));
+  chosen_log_file.emplace("log-file", path);
 }
 
 void say(const std::string& lines, const char* event) {

@@ -29,7 +29,7 @@ struct Speaker {
 Speaker& speaker() noexcept;
 
 // From now on the lines of say() and print_notice() are also appended to this file ("": no longer).
-// A log that cannot be written is given up: the console has the lines.
+// That a log cannot be written is said, once, and ends nothing: the console has the lines.
 void keep_log(const std::string& path);
 // The same for --log-file, which has the format of the console. Throws io::CannotCreateError where
 // the file cannot be opened.

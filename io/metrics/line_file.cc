@@ -1,0 +1,75 @@
+// Whatever a failed write leaves of its line stays, but spoils no further one.
+#include "io/metrics/line_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "io/base/io_error.h"
+#include "io/base/retried.h"
+
+namespace io {
+namespace {
+
+// As a full disk leaves it. Of a pipe nobody can say, and a look would wait for its other end.
+bool ends_within_a_line(const std::string& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return false;
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in || in.tellg() <= 0) return false;
+  in.seekg(-1, std::ios::end);
+  return in.get() != '\n';
+}
+
+}  // namespace
+
+LineFile::LineFile(const std::string& what, const std::string& path) : what_(what), path_(path) {
+  const bool console = path == "-";
+  torn_ = !console && ends_within_a_line(path);
+  // Does not wait for somebody to read a pipe.
+  fd_ = base::retried([&] {
+    return console
+               ? ::dup(STDOUT_FILENO)
+               : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK, 0666);
+  });
+  if (fd_ < 0)
+    throw CannotCreateError(what + " " + path + ": cannot create: " +
+                            (errno == ENXIO ? "nobody reads this pipe" : std::strerror(errno)));
+  if (!console) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
+}
+
+LineFile::~LineFile() { ::close(fd_); }  // every line is written already
+
+std::string LineFile::write(const std::string& lines) {
+  const int error = write_all(torn_ ? "\n" + lines : lines);
+  torn_ = error != 0;
+  const std::string name = what_ + " " + path_ + ": ", fault = std::strerror(error);
+  if (error != 0 && path_ == "-") throw Error(name + "cannot write: " + fault);
+  if (error == 0 && lost_ == 0) return "";
+  if (error == 0)
+    return name + "written again; " + std::to_string(std::exchange(lost_, 0)) +
+           " lines are missing";
+  const bool first = lost_ == 0;
+  lost_ += std::ranges::count(lines, '\n');
+  return first ? name + "cannot write: " + fault + "; the training goes on without" : "";
+}
+
+// 0, or what went wrong.
+int LineFile::write_all(const std::string& text) const {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    done += static_cast<std::size_t>(n);
+  }
+  return 0;
+}
+
+}  // namespace io

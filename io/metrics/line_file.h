@@ -1,0 +1,33 @@
+// A file that lines are appended to while a training runs, and that may fail without ending it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace io {
+
+class LineFile {
+ public:
+  // `what` names it in messages, before the path: "metrics". "-": standard output. Throws
+  // CannotCreateError.
+  LineFile(const std::string& what, const std::string& path);
+  ~LineFile();
+  LineFile(const LineFile&) = delete;
+  LineFile& operator=(const LineFile&) = delete;
+
+  // Appends one line or several, each with its end; in one write(), so that a killed process leaves
+  // no half of a line. Returns what the user is to be told, once: that lines are lost from now on,
+  // or that none are any more, and how many were; "" else. Throws Error where standard output
+  // fails.
+  std::string write(const std::string& lines);
+
+ private:
+  int write_all(const std::string& text) const;
+
+  const std::string what_, path_;
+  int fd_ = -1;
+  bool torn_ = false;      // the file may end within a line
+  std::int64_t lost_ = 0;  // lines, since the last one that was written
+};
+
+}  // namespace io
