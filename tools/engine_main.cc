@@ -2,6 +2,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -82,7 +83,8 @@ int run(Arguments arguments) {
 
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(true);
-  prctl(PR_SET_NAME, "engine");  // workers of `launch` are started as /proc/self/exe: "exe" for ps
+  prctl(PR_SET_NAME, "engine");   // workers of `launch` are started as /proc/self/exe: "exe" for ps
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow (ulimit -f) is a write that fails
   try {
     tools::open_standard_streams();
     tools::warn_of_unknown_variables();

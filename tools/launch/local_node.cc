@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -206,6 +207,7 @@ int LocalNode::exec_worker(int local_rank, int attempt, const std::vector<std::s
                            int out, int err) const {
   // Nobody can answer a question that four workers ask, and a background group that reads the
   // terminal is stopped.
+  std::signal(SIGXFSZ, SIG_DFL);  // as programs expect it; this one ignores it
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, 0);
   dup2(out, 1);

@@ -5,14 +5,17 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <filesystem>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/test_support.h"
@@ -124,6 +127,55 @@ TEST(Console, QuietPrintsWarningsAndTheLogsHaveTheLines) {
   const CommandResult warned = engine(quick_train({"--quiet"}));
   EXPECT_EQ(warned.out, "");
   expect_words(warned.err, {"engine: nothing will be saved"});
+}
+
+TEST(Console, ALogThatCannotBeWrittenIsSaidOnceAndEndsNothing) {
+  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
+  const TemporaryDirectory folder;
+  std::filesystem::create_directories(folder / "run/log.txt");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{"--log-file", "/dev/full"},
+       "engine: log-file /dev/full: cannot write: No space left on device"},
+      {{"--save-dir", folder / "run"},
+       "engine: log " + folder / "run/log.txt" + ": cannot create: Is a directory"}};
+  for (const auto& [options, fault] : cases) {
+    const CommandResult run = engine(quick_train(options));
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    expect_words(run.err, {fault + "; the training goes on without\n"});
+    EXPECT_EQ(run.err.find(fault), run.err.rfind(fault)) << run.err;
+  }
+}
+
+TEST(Console, APipeThatNobodyReadsIsRefused) {
+  const TemporaryDirectory folder;
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string option : {"metrics", "log-file"}) {
+    const CommandResult run = engine(quick_train({"--" + option, pipe}));
+    EXPECT_EQ(run.exit_code, 73);
+    expect_words(run.err, {option + " " + pipe + ": cannot create: nobody reads this pipe"});
+  }
+}
+
+// As batch systems may set it.
+TEST(Console, ALimitOnTheSizeOfFilesIsAWriteThatFails) {
+  const TemporaryDirectory folder;
+  const auto limited = [&](const std::string& blocks, const std::vector<std::string>& options) {
+    std::vector<std::string> command{"/bin/sh", "-c",
+                                     "ulimit -f " + blocks + "; exec \"$0\" \"$@\"",
+                                     test_support::engine_binary()};
+    const std::vector<std::string> training = quick_train(options);
+    command.insert(command.end(), training.begin(), training.end());
+    return test_support::run_command(command);
+  };
+  const CommandResult metrics =
+      limited("1", {"--metrics", folder / "metrics.jsonl", "--log-every", "1"});
+  EXPECT_EQ(metrics.exit_code, 0) << metrics.err;
+  expect_words(metrics.err, {"cannot write: File too large; the training goes on without"});
+  const CommandResult saved = limited("16", {"--save-dir", folder / "run"});
+  EXPECT_EQ(saved.exit_code, 73) << saved.err;
+  expect_words(saved.err,
+               {"step-00000005.ckpt: File too large", "(ulimit -f, or the file system)"});
 }
 
 TEST(Console, VerboseTellsThePhasesOfAStep) {
