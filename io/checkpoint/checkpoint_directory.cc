@@ -232,10 +232,15 @@ void ensure_writable_directory(const std::string& directory) {
   fs::create_directories(directory, error);
   std::error_code fault;
   const fs::file_status status = fs::status(directory, fault);
-  if (!fs::is_directory(status))
-    throw CannotCreateError(
-        "cannot create folder " + directory + ": " +
-        (fs::exists(status) ? "it is a file" : (error ? error : fault).message()));
+  if (!fs::is_directory(status)) {
+    std::error_code no_link;
+    const fs::path target = fs::read_symlink(directory, no_link);
+    throw CannotCreateError("cannot create folder " + directory + ": " +
+                            (fs::exists(status) ? "it is a file"
+                             : no_link
+                                 ? (error ? error : fault).message()
+                                 : "it is a link to " + target.string() + ", which is not there"));
+  }
   try {
     const AtomicFile probe((fs::path(directory) / kLatest).string(), 0);
   } catch (const CannotCreateError& refused) {

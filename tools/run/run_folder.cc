@@ -131,15 +131,26 @@ RunFolder::RunFolder(const RunFolderRequest& request)
   std::error_code unknown;
   made_ = request.folder == "auto" || !fs::exists(path_, unknown);
   io::ensure_writable_directory(path_);
-  lock_ = std::make_unique<RunLock>(path_, request.take_over);
-  take(request);
+  try {
+    lock_ = std::make_unique<RunLock>(path_, request.take_over);
+    take(request);
+  } catch (...) {
+    remove_if_made();
+    throw;
+  }
 }
 
 RunFolder::~RunFolder() {
-  if (!made_ || started_) return;
-  lock_.reset();
+  if (!started_) remove_if_made();
+}
+
+void RunFolder::remove_if_made() {
+  if (!made_) return;
   std::error_code ignored;
-  for (const char* name : {"run.lock", "log.txt"}) fs::remove(fs::path(path_) / name, ignored);
+  if (lock_) {  // else another job may have it
+    lock_.reset();
+    for (const char* name : {"run.lock", "log.txt"}) fs::remove(fs::path(path_) / name, ignored);
+  }
   fs::remove(path_, ignored);  // only where nothing else is in it
 }
 
@@ -148,8 +159,11 @@ void RunFolder::take(const RunFolderRequest& request) {
   if (has_run_record(path_)) {
     try {
       record_ = read_run_record(path_);
-    } catch (const io::DataError&) {
+    } catch (const io::DataError& error) {
       record_ = {};  // damaged: the snapshots say what counts
+      if (held.empty())
+        throw io::CannotCreateError(std::string(error.what()) + ": it is not overwritten; give " +
+                                    "another --save-dir, or remove it");
     }
   }
   const std::string resume = request.restarted || request.take_over ? "auto" : request.resume;
@@ -179,12 +193,12 @@ void RunFolder::take(const RunFolderRequest& request) {
 
 void RunFolder::begin(RunRecord record, const RunStart& start) {
   if ((continued_ || begun_) && !record_.options.empty()) before_ = record_;
-  started_ = true;
   record.id = record_.id;
   record.starts = std::move(record_.starts);
   record.starts.push_back(start);
   record_ = std::move(record);
   write_run_record(record_, path_);
+  started_ = true;
 }
 
 void RunFolder::take_back() {

@@ -63,7 +63,12 @@ RunLock::RunLock(const std::string& folder, bool take_over)
   try {
     open_and_lock(take_over);
     if (!take_over) check_other_hosts();
-    sign();
+    try {
+      sign();
+    } catch (...) {
+      static_cast<void>(unlink(path_.c_str()));  // of no use to anybody
+      throw;
+    }
     struct stat folder_status {};
     if (stat(folder_.c_str(), &folder_status) == 0) {
       device_ = folder_status.st_dev;

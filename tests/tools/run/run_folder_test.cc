@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "io/base/io_error.h"
 #include "io/checkpoint/checkpoint.h"
@@ -106,6 +108,44 @@ TEST_F(Folder, WithoutASnapshotIsFree) {
   { RunFolder({.folder = dir()}).begin({}, {}); }
   EXPECT_TRUE(tools::has_run_record(dir()));
   EXPECT_EQ(refusal({.folder = dir()}), "");
+}
+
+// It may be somebody else's.
+TEST_F(Folder, WithARunJsonOfNoRunIsRefused) {
+  for (const std::string text : {"{\"name\":\"of another program\"}", "no json"}) {
+    fs::create_directories(dir());
+    test_support::write_text(dir() + "/run.json", text);
+    for (const bool overwrite : {false, true}) {
+      const std::string said = refusal({.folder = dir(), .resume = "auto", .overwrite = overwrite});
+      EXPECT_TRUE(said.starts_with(dir() + "/run.json: ")) << said;
+      EXPECT_TRUE(said.ends_with(": it is not overwritten; give another --save-dir, or remove it"))
+          << said;
+    }
+    EXPECT_EQ(test_support::read_text(dir() + "/run.json"), text);
+  }
+}
+
+TEST_F(Folder, OnAFullDiskIsGoneAgain) {
+  const std::string disk = folder_ / "disk";
+  fs::create_directories(disk);
+  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "may not mount a file system";
+  {
+    std::ofstream filler(disk + "/filler");
+    while (filler << std::string(4096, 'x') << std::flush) {
+    }
+  }
+  const std::string said = refusal({.folder = disk + "/run"});
+  const bool left = fs::exists(disk + "/run");
+  umount2(disk.c_str(), MNT_DETACH);
+  EXPECT_EQ(said, "cannot write " + disk + "/run/run.lock: No space left on device");
+  EXPECT_FALSE(left);
+}
+
+TEST_F(Folder, ThatIsALinkToNowhereIsNamed) {
+  fs::create_symlink("nowhere", dir());
+  EXPECT_EQ(refusal({.folder = dir()}),
+            "cannot create folder " + dir() + ": it is a link to nowhere, which is not there");
 }
 
 TEST_F(Folder, IsNotMovedWhereTheNewNameIsImpossible) {
