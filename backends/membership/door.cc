@@ -55,6 +55,8 @@ void Door::resolve_name(const GroupOptions& options) {
     endpoint_.host =
         options.interface.empty() ? default_address() : interface_address(options.interface);
   own_address_ = address_towards(endpoint_.host);
+  if (own_address_.empty() && is_loopback(endpoint_.host))
+    throw ConfigurationError(no_loopback_text(endpoint_.host));
   if (own_address_.empty()) own_address_ = default_address();
 }
 

@@ -76,6 +76,13 @@ Socket try_listen(const addrinfo& at) {
   return socket;
 }
 
+bool is_own_host(const addrinfo& to) {  // of IPv4, which no host lacks
+  if (to.ai_family != AF_INET) return false;
+  sockaddr_in address{};
+  std::memcpy(&address, to.ai_addr, sizeof address);
+  return ntohl(address.sin_addr.s_addr) >> 24 == 127;
+}
+
 Socket try_connect(const addrinfo& to, Deadline deadline, std::string& reason) {
   Socket socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // Waiting frees none: only this process could close some.
@@ -95,6 +102,8 @@ Socket try_connect(const addrinfo& to, Deadline deadline, std::string& reason) {
       getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
     }
   }
+  if (error == ENETUNREACH && is_own_host(to))  // nor will it be, in time
+    throw ConfigurationError(no_loopback_text(endpoint_text(to)));
   if (error != 0) {
     reason = std::strerror(error);
     return {};
@@ -245,6 +254,10 @@ std::string interface_address(const std::string& name_or_address) {
   }
   throw ConfigurationError("no interface or address \"" + name_or_address +
                            "\" on this host; there are: " + known);
+}
+
+std::string no_loopback_text(const std::string& to) {
+  return to + " cannot be reached: the loopback interface is down (ip link set lo up)";
 }
 
 std::string address_towards(const std::string& address) {

@@ -69,6 +69,8 @@ std::string peer_text(int fd);  // "10.0.0.7:4711", for messages
 std::string interface_address(const std::string& name_or_address);
 // The address from which this host reaches a numeric one; "" if it cannot.
 std::string address_towards(const std::string& address);
+// What to say where an address of this host itself cannot be reached.
+std::string no_loopback_text(const std::string& to);
 // The address from which this host reaches others by default; without a default route the first
 // that is not loopback, else loopback.
 std::string default_address();

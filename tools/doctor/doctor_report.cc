@@ -89,12 +89,15 @@ std::string gigabytes(std::int64_t bytes) {
 
 std::string interface_list(const HostFacts& f) {
   std::string text;
+  bool loopback = false;
   for (const NetworkInterface& i : f.interfaces) {
+    loopback |= i.name == "lo";
     if (i.name == "lo") continue;
     text += (text.empty() ? "" : ", ") + i.name + " " + i.address + " mtu " + std::to_string(i.mtu);
     if (i.speed_mbit > 0) text += " " + std::to_string(i.speed_mbit) + " Mbit/s";
   }
-  return text.empty() ? "loopback only" : text;
+  if (!text.empty()) return text;
+  return loopback ? "loopback only" : "none, and loopback is down: ip link set lo up";
 }
 
 }  // namespace

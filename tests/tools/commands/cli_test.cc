@@ -1045,4 +1045,21 @@ TEST(Bench, StepPrintsJson) {
   EXPECT_NE(result.out.find("\"step_ms\":"), std::string::npos) << result.out;
 }
 
+// Ranks of one host could never meet: nobody waits for them.
+TEST(Cli, WithoutLoopbackRanksOfThisHostEndAtOnce) {
+  const CommandResult probe =
+      test_support::run_command({"/usr/bin/env", "unshare", "--net", "true"});
+  if (probe.exit_code != 0) GTEST_SKIP() << "may not make a network namespace";
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--elastic"}}) {
+    std::vector<std::string> command{"/usr/bin/env", "unshare", "--net",
+                                     test_support::engine_binary()};
+    for (const std::string& argument : quick_train({"--spawn", "2"})) command.push_back(argument);
+    command.insert(command.end(), more.begin(), more.end());
+    const CommandResult run = test_support::run_command(command);
+    EXPECT_EQ(run.exit_code, 78) << run.err;
+    expect_words(run.err,
+                 {"cannot be reached: the loopback interface is down (ip link set lo up)"});
+  }
+}
+
 }  // namespace
