@@ -16,9 +16,11 @@
 namespace engine {
 namespace {
 
-std::string gib_text(std::size_t bytes) {
+std::string size_text(std::size_t bytes) {
   char text[48];
-  std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / (1 << 30));
+  const bool small = bytes < (1 << 30);
+  std::snprintf(text, sizeof text, small ? "%.1f MiB" : "%.2f GiB",
+                static_cast<double>(bytes) / (small ? 1 << 20 : 1 << 30));
   return text;
 }
 
@@ -38,7 +40,7 @@ Arena::Arena(std::size_t bytes, Device device, const char* purpose)
   }
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED)
-    throw MemoryError("out of memory: " + gib_text(bytes) + " requested at once");
+    throw MemoryError("out of memory: " + size_text(bytes) + " requested at once");
   madvise(block, bytes, MADV_HUGEPAGE);  // advice only: without huge pages it is merely slower
   data_ = static_cast<std::byte*>(block);
 }

@@ -14,7 +14,9 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "backends/backend_error.h"
 #include "backends/identity/host_identity.h"
+#include "backends/open_files.h"
 #include "backends/store/secret.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/io_error.h"
@@ -43,7 +45,7 @@ struct Node {
 std::pair<backends::Socket, backends::Socket> make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
+    throw backends::Error("cannot make a pipe: " + backends::system_error_text(errno));
   return {backends::Socket(ends[0]), backends::Socket(ends[1])};
 }
 

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "backends/backend_error.h"
+#include "backends/open_files.h"
 #include "io/base/io_error.h"
 #include "io/base/retried.h"
 #include "tools/launch/stream_spec.h"
@@ -75,7 +77,7 @@ WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_r
   }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
+    throw backends::Error("cannot make a pipe: " + backends::system_error_text(errno));
   stream.worker_end = backends::Socket(ends[1]);
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   RelayedStream relayed;

@@ -1,6 +1,8 @@
 // Error classes to exit codes, most derived first.
 #include "tools/report/exit_codes.h"
 
+#include <sys/resource.h>
+
 #include <filesystem>
 #include <new>
 #include <system_error>
@@ -18,6 +20,11 @@ namespace {
 template <class E>
 bool is(const std::exception& error) {
   return dynamic_cast<const E*>(&error) != nullptr;
+}
+
+bool has_memory_limit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
 // What the standard library or a call of ours met: a limit on memory, processes or open files, or
@@ -85,8 +92,9 @@ int exit_code_of(const std::exception& error) {
 
 std::string text_of(const std::exception& error) {
   if (is_of_thread(error))
-    return std::string("cannot start a thread: ") + error.what() +
-           "; raise the limit on processes (ulimit -u, or the container's), or lower --threads";
+    return std::string("cannot start a thread: ") + error.what() + "; raise the limit on " +
+           (has_memory_limit() ? "memory (ulimit -v) or " : "") +
+           "processes (ulimit -u, or the container's), or lower --threads";
   return is<std::bad_alloc>(error) ? "out of memory: an allocation failed"
                                    : base::visible_text(error.what());
 }

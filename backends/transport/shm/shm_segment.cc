@@ -287,8 +287,8 @@ Socket fetch(const BackendContext& context, Deadline deadline) {
   ShmChallenge challenge{};
   if (!receive_packet(socket.fd(), challenge))
     throw PeerError(owner +
-                    " refuses to share memory: its process belongs to another user, or it "
-                    "is not of this group");
+                    " has not shared its memory: it has ended (then it says why), or its process "
+                    "belongs to another user or is not of this group");
   if (!equal_in_constant_time({challenge.mac, kMacBytes},
                               shm_mac(context, "engine shm owner", hello, challenge)))
     throw AuthenticationError("the owner of the shared memory does not know this job's secret");
