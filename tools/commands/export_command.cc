@@ -21,6 +21,7 @@
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/output_paths.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/saved_input.h"
 #include "tools/session/saved_run.h"
@@ -256,6 +257,7 @@ int export_command(const Arguments& arguments) {
   const std::string given = o.path;
   const Snapshot wanted = snapshot_with(o.weights);
   o.path = snapshot_of(given, wanted);
+  check_new_file(o.out, {o.path});
   if (o.format == "onnx")
     export_onnx(o);
   else

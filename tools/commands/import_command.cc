@@ -13,6 +13,7 @@
 #include "tools/options/run_config.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/output_paths.h"
 #include "tools/session/saved_run.h"
 #include "tools/session/session_data.h"
 
@@ -93,6 +94,7 @@ int import_command(const Arguments& arguments) {
   if (model == values.end())
     throw UsageError("--model is required: a checkpoint records its model");
   const std::string model_name = model->second.value;
+  check_new_file(out, {path});
 
   std::vector<io::NamedArray> arrays = io::load_arrays(path);
   std::erase_if(arrays, [](const io::NamedArray& a) {

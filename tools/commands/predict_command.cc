@@ -15,6 +15,7 @@
 #include "tools/group/run_group.h"
 #include "tools/options/command_line.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/output_paths.h"
 #include "tools/report/prediction_writer.h"
 #include "tools/report/standard_output.h"
 #include "tools/session/agreement.h"
@@ -77,6 +78,7 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
   do_together(group, model.control(), [&] {
     check_options(o, model, root);
     predictor = make_predictor({o.inputs, o.layer, o.model.path}, model);
+    if (root && !o.layer.empty()) check_new_file(o.layer_file, {});
     if (root && !o.layer.empty()) embeddings.emplace(o.layer_file, predictor->watched_shape());
   });
   check_inputs(o, model, group);

@@ -17,6 +17,7 @@
 #include "tools/html/report_page.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/output_paths.h"
 #include "tools/session/sample_judge.h"
 #include "tools/session/trained_model.h"
 #include "tools/workers/signal_inbox.h"
@@ -214,6 +215,7 @@ int report_command(const Arguments& arguments) {
     serve(o);
     return kExitOk;
   }
+  if (o.output != "-") check_new_file(o.output, {});
   const std::vector<RunHistory> runs = read_runs(o.folders);
   PageOptions page;
   if (runs.size() == 1 && !o.plain) page.judged = judged_run(o);

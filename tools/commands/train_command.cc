@@ -562,6 +562,10 @@ int train_command(const Arguments& arguments) {
     check_output_path("metrics", config.metrics, config.save_dir);
     check_output_path("trace", config.trace, config.save_dir);
     check_output_path("log-file", config.log_file, config.save_dir);
+    if (!config.trace.empty()) check_new_file(config.trace, {});
+    for (const std::string& other : {config.metrics, config.trace})
+      if (!config.log_file.empty() && config.log_file == other)
+        throw io::ConfigError("--log-file " + other + ": another output has this name");
     check_views(config, /*joins=*/config.most_ranks > 0 && config.spawn == 0);
   }
   set_log_options(

@@ -8,30 +8,70 @@
 #include <filesystem>
 
 #include "io/base/io_error.h"
+#include "tools/options/command_line.h"
+#include "tools/run/run_record.h"
 
 namespace tools {
+namespace {
 
 namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& path, const std::string& cause) {
+  throw io::CannotCreateError(path + ": cannot create: " + cause);
+}
+
+fs::path folder_of(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  return folder.empty() ? "." : folder;
+}
+
+fs::path normal(const fs::path& p) { return (p / "").lexically_normal(); }
+
+// What a run could not do without, and writes as a whole.
+bool is_name_of_run(const std::string& name) {
+  for (const char* own : {"run.json", "run.lock", "latest", "best", "status.json"})
+    if (name == own) return true;
+  return name.starts_with("step-") && name.ends_with(".ckpt");
+}
+
+void check_is_not_of_run(const std::string& what, const std::string& path,
+                         const std::string& save_dir) {
+  const fs::path folder = folder_of(path);
+  const bool in_run =
+      (!save_dir.empty() && normal(folder) == normal(save_dir)) || has_run_record(folder.string());
+  if (in_run && is_name_of_run(fs::path(path).filename().string()))
+    fail(what, "it is a file of the run in " + folder.string() + "; give another name");
+}
+
+}  // namespace
 
 void check_output_path(const std::string& what, const std::string& path,
                        const std::string& save_dir) {
   if (path.empty() || path == "-") return;
-  const auto fail = [&](const std::string& cause) {
-    throw io::CannotCreateError(what + " " + path + ": cannot create: " + cause);
-  };
+  const std::string named = what + " " + path;
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) fail("it is a folder; expected the name of a file");
+  if (fs::is_directory(path, ignored)) fail(named, "it is a folder; expected the name of a file");
+  check_is_not_of_run(named, path, save_dir);
   if (fs::exists(path, ignored)) {
-    if (access(path.c_str(), W_OK) != 0) fail(std::strerror(errno));
+    if (access(path.c_str(), W_OK) != 0) fail(named, std::strerror(errno));
     return;
   }
-  fs::path folder = fs::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  const auto normal = [](const fs::path& p) { return (p / "").lexically_normal(); };
+  const fs::path folder = folder_of(path);
   if (!save_dir.empty() && normal(folder) == normal(save_dir)) return;
-  if (!fs::exists(folder, ignored)) fail("there is no folder " + folder.string());
-  if (!fs::is_directory(folder, ignored)) fail(folder.string() + " is no folder");
-  if (access(folder.c_str(), W_OK | X_OK) != 0) fail(std::strerror(errno));
+  if (!fs::exists(folder, ignored)) fail(named, "there is no folder " + folder.string());
+  if (!fs::is_directory(folder, ignored)) fail(named, folder.string() + " is no folder");
+  if (access(folder.c_str(), W_OK | X_OK) != 0) fail(named, std::strerror(errno));
+}
+
+void check_new_file(const std::string& path, const std::vector<std::string>& read) {
+  if (path == "-") throw UsageError("'-' is standard output; expected the name of a file");
+  std::error_code ignored;
+  if (fs::is_symlink(path, ignored))
+    fail(path, "it is a link to " + fs::read_symlink(path, ignored).string() +
+                   "; expected the name of a file");
+  for (const std::string& source : read)
+    if (fs::equivalent(path, source, ignored)) fail(path, "it is the file that is read");
+  check_is_not_of_run(path, path, "");
 }
 
 }  // namespace tools

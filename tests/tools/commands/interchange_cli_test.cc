@@ -352,6 +352,37 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   expect(verify({ckpt, folder_ / "w.ckpt"}), 0, "");
 }
 
+// What is there is replaced: not what is read, what a link stands for or what a run needs.
+TEST_F(VerifyFiles, OutputsDoNotReplaceWhatIsNeeded) {
+  const CommandResult trained = engine({"train", "--model", "mlp", "--dataset", "synthetic",
+                                        "--synthetic-size", "40", "--batch-size", "10", "--steps",
+                                        "3", "--threads", "1", "--save-dir", folder_ / "run"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const std::string snapshot = folder_ / "run/step-00000003.ckpt", weights = folder_ / "w.pth",
+                    link = folder_ / "link.pth";
+  ASSERT_EQ(engine({"export", snapshot, "-o", weights}).exit_code, 0);
+  std::filesystem::create_symlink("w.pth", link);
+  const std::string of_run = "it is a file of the run in " + folder_ / "run; give another name";
+  expect_error(engine({"export", folder_ / "run", "-o", snapshot, "--format", "pth"}), 73,
+               "it is the file that is read");
+  expect_error(
+      engine({"export", weights, "-o", folder_ / "run/step-00000009.ckpt", "--format", "npz"}), 73,
+      of_run);
+  expect_error(engine({"export", snapshot, "-o", link}), 73,
+               "it is a link to w.pth; expected the name of a file");
+  expect_error(engine({"export", snapshot, "-o", "-", "--format", "npz"}), 2,
+               "'-' is standard output; expected the name of a file");
+  expect_error(engine({"import", weights, "-o", snapshot, "--model", "mlp"}), 73, of_run);
+  expect_error(engine({"import", weights, "-o", weights, "--model", "mlp"}), 73,
+               "it is the file that is read");
+  expect_error(engine({"report", folder_ / "run", "-o", folder_ / "run/run.json"}), 73, of_run);
+  expect_error(engine({"train", "--resume", folder_ / "run", "--steps", "4", "--trace",
+                       folder_ / "run/status.json"}),
+               73, of_run);
+  EXPECT_EQ(verify({snapshot, weights}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+}
+
 TEST_F(VerifyFiles, ExportAndImportRefuse) {
   const std::string a = save("a.ckpt", model());
   expect_error(engine({"export", a, "-o", folder_ / "a.bin"}), 2,
