@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <string>
 #include <system_error>
 
@@ -20,6 +22,13 @@ namespace tools {
 namespace {
 
 constexpr std::chrono::seconds kKillTimeout{10};
+
+bool is_stopped(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const auto name_end = text.rfind(')');  // "PID (NAME) STATE ..."
+  return name_end != std::string::npos && text.compare(name_end, 3, ") T") == 0;
+}
 
 }  // namespace
 
@@ -248,8 +257,11 @@ bool WorkerGroup::is_orderly(const WorkerEnd& end) const {
          (outcome_.stop_signal != 0 && (end.code == 0 || end.code == 128 + outcome_.stop_signal));
 }
 
+// One that was stopped (SIGSTOP) does not save.
 bool WorkerGroup::is_saving() const {
-  return rules_.saver >= 0 && !outcome_.ends[static_cast<std::size_t>(rules_.saver)].ended;
+  if (rules_.saver < 0) return false;
+  const WorkerEnd& saver = outcome_.ends[static_cast<std::size_t>(rules_.saver)];
+  return !saver.ended && !is_stopped(saver.pid);
 }
 
 // Workers that may come and go: whether those that are left can do without those that failed.
