@@ -11,16 +11,24 @@
 #include <cstring>
 #include <filesystem>
 
+#include "backends/backend_error.h"
 #include "engine/train/saving/state_target.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/io_error.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/late_arrays.h"
 #include "models/model_catalog.h"
+#include "tools/group/stop_signals.h"
 
 namespace tools {
 
+void end_if_asked_to() {
+  if (const int signal = stop_signal_flag(); signal != 0)
+    throw backends::CancelledError("stopped by signal " + std::to_string(signal));
+}
+
 BenchFolder::BenchFolder(const std::string& directory) : path_(directory + "/bench-XXXXXX") {
+  install_stop_signals();
   if (mkdtemp(path_.data()) == nullptr)
     throw io::CannotCreateError("cannot create a folder in " + directory + ": " +
                                 std::strerror(errno));

@@ -16,7 +16,8 @@
 
 namespace tools {
 
-// A folder in `directory`, removed with everything in it at the end.
+// A folder in `directory`, removed with everything in it at the end. From now on a first signal to
+// stop is one that Measured::time() looks at, so that the folder is removed then, too.
 class BenchFolder {
  public:
   explicit BenchFolder(const std::string& directory);  // throws io::CannotCreateError
@@ -49,6 +50,8 @@ class SavedTraining {
   std::int64_t step_ = 0;
 };
 
+void end_if_asked_to();  // throws backends::CancelledError
+
 struct Measured {
   // Of rounds, in milliseconds.
   const char* what;
@@ -59,6 +62,7 @@ struct Measured {
     const double start = base::steady_seconds();
     work();
     ms.push_back(1e3 * (base::steady_seconds() - start));
+    end_if_asked_to();
   }
   double median();  // sorts them
 };

@@ -1,6 +1,9 @@
 // engine bench step, scaling and demos: statistics, reports, and the real program on small models.
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <filesystem>
+
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -289,6 +292,19 @@ TEST(Bench, SaysWhatItCanMeasure) {
   EXPECT_NE(unknown.err.find("demos"), std::string::npos) << unknown.err;
   EXPECT_EQ(engine({"bench"}).exit_code, kExitUsage);
   EXPECT_EQ(engine({"bench", "--help"}).exit_code, 0);
+}
+
+// The largest snapshots are gigabytes.
+TEST(BenchSave, LeavesNothingBehindWhenItIsStopped) {
+  const test_support::TemporaryDirectory folder;
+  const CommandResult run = test_support::run_command(
+      {"/bin/sh", "-c",
+       "\"$0\" bench save --model mlp --rounds 1000000 --dir \"$1\" & p=$!; "
+       "until ls \"$1\"/bench-*/plain 2>/dev/null >&2 || ! kill -0 $p; do sleep 0.02; done; "
+       "kill -TERM $p; wait $p",
+       test_support::engine_binary(), folder.path().string()});
+  EXPECT_EQ(run.exit_code, 128 + SIGTERM) << run.err;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 }  // namespace
