@@ -1,7 +1,9 @@
-// Whatever a failed write leaves of its line stays, but spoils no further one.
+// What a failed write leaves of its lines is cut off again, or, where that cannot be, spoils no
+// further one.
 #include "io/metrics/line_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,8 +50,12 @@ LineFile::LineFile(const std::string& what, const std::string& path) : what_(wha
 LineFile::~LineFile() { ::close(fd_); }  // every line is written already
 
 std::string LineFile::write(const std::string& lines) {
-  const int error = write_all(torn_ ? "\n" + lines : lines);
-  torn_ = error != 0;
+  std::size_t left = 0;
+  const int error = write_all(torn_ ? "\n" + lines : lines, left);
+  if (error == 0)
+    torn_ = false;
+  else if (left > 0 && !cut(left))
+    torn_ = true;
   const std::string name = what_ + " " + path_ + ": ", fault = std::strerror(error);
   if (error != 0 && path_ == "-") throw Error(name + "cannot write: " + fault);
   if (error == 0 && lost_ == 0) return "";
@@ -61,15 +67,22 @@ std::string LineFile::write(const std::string& lines) {
   return first ? name + "cannot write: " + fault + "; the training goes on without" : "";
 }
 
-// 0, or what went wrong.
-int LineFile::write_all(const std::string& text) const {
-  for (std::size_t done = 0; done < text.size();) {
+// 0, or what went wrong. `done`: so many bytes were written.
+int LineFile::write_all(const std::string& text, std::size_t& done) const {
+  while (done < text.size()) {
     const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno;
     done += static_cast<std::size_t>(n);
   }
   return 0;
+}
+
+// So many bytes off the end. No pipe can do that.
+bool LineFile::cut(std::size_t bytes) const {
+  struct stat status {};
+  return fstat(fd_, &status) == 0 && S_ISREG(status.st_mode) &&
+         ftruncate(fd_, status.st_size - static_cast<off_t>(bytes)) == 0;
 }
 
 }  // namespace io

@@ -22,7 +22,8 @@ class LineFile {
   std::string write(const std::string& lines);
 
  private:
-  int write_all(const std::string& text) const;
+  int write_all(const std::string& text, std::size_t& done) const;
+  bool cut(std::size_t bytes) const;
 
   const std::string what_, path_;
   int fd_ = -1;

@@ -193,8 +193,10 @@ TEST(MetricsWriter, AFileThatTakesNoMoreIsSaidOnceAndWrittenAgainWhenItDoes) {
   EXPECT_EQ(notices[1], "metrics " + path + ": written again; 2 lines are missing");
   std::istringstream lines(test_support::read_text(path));
   std::vector<std::string> whole;
-  for (std::string line; std::getline(lines, line);)
-    if (line.ends_with('}')) whole.push_back(line);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_TRUE(line.ends_with('}')) << line;
+    whole.push_back(line);
+  }
   ASSERT_EQ(whole.size(), 3u);
   EXPECT_NE(whole[1].find("\"step\":4,"), std::string::npos);
 }
