@@ -90,8 +90,8 @@ std::optional<ArrayFormat> array_format(std::string_view name) {
 }
 
 std::optional<ArrayFormat> array_format_of(const std::string& path) {
-  for (const std::string_view name : {"safetensors", "npz", "pth"})
-    if (path.ends_with("." + std::string(name))) return array_format(name);
+  for (const std::string_view ending : {".safetensors", ".npz", ".pth"})
+    if (path.ends_with(ending)) return array_format(ending.substr(1));
   if (path.ends_with(".pt")) return ArrayFormat::kPth;
   return std::nullopt;
 }
