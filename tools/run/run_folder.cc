@@ -161,6 +161,7 @@ void RunFolder::take(const RunFolderRequest& request) {
       record_ = read_run_record(path_);
     } catch (const io::DataError& error) {
       record_ = {};  // damaged: the snapshots say what counts
+      notice_ = std::string(error.what()) + "; it is written anew";
       if (held.empty())
         throw io::CannotCreateError(std::string(error.what()) + ": it is not overwritten; give " +
                                     "another --save-dir, or remove it");

@@ -125,6 +125,16 @@ TEST_F(Folder, WithARunJsonOfNoRunIsRefused) {
   }
 }
 
+TEST_F(Folder, WhoseRunJsonIsDamagedGoesOnAndSaysSo) {
+  const std::string id = finished_run();
+  test_support::write_text(dir() + "/run.json", "{");
+  const RunFolder folder({.folder = dir(), .resume = "auto"});
+  EXPECT_TRUE(folder.continued());
+  EXPECT_EQ(folder.id(), id);
+  EXPECT_TRUE(folder.notice().starts_with(dir() + "/run.json: ")) << folder.notice();
+  EXPECT_TRUE(folder.notice().ends_with("; it is written anew")) << folder.notice();
+}
+
 TEST_F(Folder, OnAFullDiskIsGoneAgain) {
   const std::string disk = folder_ / "disk";
   fs::create_directories(disk);
