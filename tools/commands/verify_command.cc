@@ -156,6 +156,9 @@ int verify_command(const Arguments& arguments) {
     o.paths = expanded(o.paths);
     for (std::string& path : o.paths) path = snapshot_to_compare(path, o.quiet);
     comparison = compare(o.paths, o.compare);
+    if (comparison.compared == 0)
+      throw io::DataError("nothing to compare: no tensor in " + o.paths.front() + " or the others" +
+                          (o.only == "model" ? "" : " (--only " + o.only + ")"));
   } catch (const std::exception& error) {  // whatever it is: no verdict
     if (!o.quiet) std::fprintf(stderr, "engine: error: %s\n", text_of(error).c_str());
     return kExitUsage;

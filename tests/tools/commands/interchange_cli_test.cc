@@ -352,6 +352,15 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   expect(verify({ckpt, folder_ / "w.ckpt"}), 0, "");
 }
 
+// A pipeline that exported nothing has proved nothing.
+TEST_F(VerifyFiles, NothingToCompareIsNoVerdict) {
+  const std::string header = "{}      ", length("\x08\0\0\0\0\0\0\0", 8);
+  for (const char* name : {"a.safetensors", "b.safetensors"})
+    test_support::write_text(folder_ / name, length + header);
+  expect_error(verify({folder_ / "a.safetensors", folder_ / "b.safetensors"}), 2,
+               "nothing to compare: no tensor in ");
+}
+
 // What is there is replaced: not what is read, what a link stands for or what a run needs.
 TEST_F(VerifyFiles, OutputsDoNotReplaceWhatIsNeeded) {
   const CommandResult trained = engine({"train", "--model", "mlp", "--dataset", "synthetic",
