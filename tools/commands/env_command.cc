@@ -7,6 +7,7 @@
 #include "backends/identity/identity.h"
 #include "backends/identity/launchers.h"
 #include "backends/plugin_info.h"
+#include "engine/ops/common/bf16_dispatch.h"
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
 #include "tools/commands/command.h"
@@ -99,6 +100,8 @@ void print_shell(const std::vector<VariableRow>& rows) {
 
 void print_text(const std::vector<VariableRow>& rows, const backends::Identity& id,
                 const std::string& port_rule) {
+  const std::string isa(engine::ops::to_string(engine::ops::cpu_isa())),
+      missing = engine::ops::missing_bf16_products();
   for (const VariableRow& row : rows)
     std::printf("%-17s %-20s from %s\n", row.name,
                 row.value.value.empty() ? "-" : row.value.value.c_str(),
@@ -107,6 +110,8 @@ void print_text(const std::vector<VariableRow>& rows, const backends::Identity& 
               id.init_method.empty() ? "- (one rank)" : id.init_method.c_str());
   std::printf("%-17s %-20s %d port%s tried\n", "port rule", port_rule.c_str(), id.port_window,
               id.port_window == 1 ? "" : "s");
+  std::printf("%-17s %-20s %s\n", "CPU kernels", isa.c_str(),
+              missing.empty() ? "--amp bf16 can be given" : ("no --amp bf16: " + missing).c_str());
   std::printf("%-17s %s\n", "CUDA devices", gpu_note().c_str());
   for (const std::string& gpu : gpu_lines()) std::printf("%-17s %s\n", "", gpu.c_str());
   for (const backends::BackendInfo& b : backends::list_backends())

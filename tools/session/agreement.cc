@@ -10,7 +10,7 @@
 #include "backends/backend_error.h"
 #include "backends/store/protocol/handshake.h"
 #include "engine/core/error.h"
-#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/bf16_dispatch.h"
 #include "engine/train/replica_sync.h"
 #include "io/base/digest.h"
 #include "io/base/text_parts.h"
@@ -134,10 +134,11 @@ backends::Settings content_of(const io::DatasetSplits& data, const std::string& 
           {"test data", "digest " + io::data_digest(test)}};
 }
 
-std::string instruction_set_notice(const backends::Group& group, backends::Communicator& control) {
+std::string instruction_set_notice(const backends::Group& group, backends::Communicator& control,
+                                   engine::Products products) {
   if (group.world_size() == 1) return "";
   const std::vector<std::string> all =
-      gather_texts(control, std::string(engine::ops::to_string(engine::ops::cpu_isa())));
+      gather_texts(control, std::string(engine::ops::to_string(engine::ops::isa_of(products))));
   const std::size_t other = first_other(all);
   if (other == all.size()) return "";
   return "instruction sets differ: " + rank_text(group, 0) + " computes with " + all.front() +

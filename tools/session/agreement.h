@@ -32,6 +32,7 @@ backends::Settings content_of(const io::DatasetSplits& data, const std::string& 
 
 // "" where all ranks compute with the same instruction set; else a line that names the first two
 // that do not, and what follows.
-std::string instruction_set_notice(const backends::Group& group, backends::Communicator& control);
+std::string instruction_set_notice(const backends::Group& group, backends::Communicator& control,
+                                   engine::Products products);
 
 }  // namespace tools

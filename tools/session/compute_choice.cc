@@ -101,8 +101,8 @@ std::string compute_text(const Compute& compute, int threads) {
   const std::string reason = compute.reason.empty() ? "" : "; " + compute.reason;
   if (!compute.cuda())
     return std::to_string(threads) + (threads == 1 ? " thread" : " threads") + " on cpu (" +
-           std::string(engine::ops::to_string(engine::ops::cpu_isa())) + reason + ")" +
-           precision_text(compute);
+           std::string(engine::ops::to_string(engine::ops::isa_of(compute.products))) + reason +
+           ")" + precision_text(compute);
   const engine::cuda::DeviceInfo info = engine::cuda::device_info(compute.device.index);
   return engine::to_string(compute.device) + " (" + info.name + ", sm_" +
          std::to_string(info.major) + std::to_string(info.minor) + reason + ")" +

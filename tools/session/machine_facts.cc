@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/core/cuda.h"
-#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/bf16_dispatch.h"
 #include "io/base/json_writer.h"
 #include "io/base/text_format.h"
 #include "tools/group/rank_exchange.h"
@@ -25,17 +25,18 @@ using Facts = std::map<std::string, std::string>;
 Facts own_facts(const Compute& compute, int threads) {
   const MachineInfo machine = machine_info();
   const std::string cores = std::to_string(machine.cores);
-  Facts facts{{"cpu", machine.cpu},
-              {"instructions", std::string(engine::ops::to_string(engine::ops::cpu_isa()))},
-              {"cores", machine.allowed_cores == machine.cores
-                            ? cores
-                            : std::to_string(machine.allowed_cores) + " of " + cores},
-              {"threads", std::to_string(threads)},
-              {"memory", gib_text(static_cast<std::uint64_t>(machine.memory_bytes))},
-              {"device", "cpu"},
-              {"system", machine.system},
-              {"kernel", machine.kernel},
-              {"compiler", ENGINE_COMPILER ", " ENGINE_BUILD_TYPE}};
+  Facts facts{
+      {"cpu", machine.cpu},
+      {"instructions", std::string(engine::ops::to_string(engine::ops::isa_of(compute.products)))},
+      {"cores", machine.allowed_cores == machine.cores
+                    ? cores
+                    : std::to_string(machine.allowed_cores) + " of " + cores},
+      {"threads", std::to_string(threads)},
+      {"memory", gib_text(static_cast<std::uint64_t>(machine.memory_bytes))},
+      {"device", "cpu"},
+      {"system", machine.system},
+      {"kernel", machine.kernel},
+      {"compiler", ENGINE_COMPILER ", " ENGINE_BUILD_TYPE}};
   if (compute.cuda()) {
     const engine::cuda::DeviceInfo info = engine::cuda::device_info(compute.device.index);
     facts["device"] = info.name + ", sm_" + std::to_string(info.major) +

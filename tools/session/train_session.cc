@@ -78,7 +78,7 @@ struct TrainSession::Impl {
         carried(kept),
         control(c ? std::move(c) : host_communicator(g)),
         compute(choose_compute(with_place(o.compute), g, *control)),
-        processors(instruction_set_notice(g, *control)),
+        processors(instruction_set_notice(g, *control, compute.products)),
         memory(memory_budget(g)),
         data(o.data, o.compute.micro_batches, g, *control, kept == nullptr ? nullptr : kept->data),
         data_digest(digest_of_data(o.keeping, data)),

@@ -199,6 +199,7 @@ void forward(const CausalAttentionForward& o, const AttentionSizes& s, ThreadPoo
   const float* qkv = floats(o.qkv);
   float *y = floats(o.y), *lse = floats(o.lse);
   threads.run(s.n * s.heads, [&](std::int64_t first, std::int64_t last, int thread) {
+    const TileScope scope;
     const Buffers b = buffers_of(scratch, s.t, s.size, thread);
     for (std::int64_t i = first; i < last; ++i) {
       const Head head(s, qkv, i);
@@ -298,6 +299,7 @@ void backward(const CausalAttentionBackward& o, const AttentionSizes& s, ThreadP
   float* dqkv = floats(o.dqkv);
   const bool add = o.write == Write::kAdd;
   threads.run(s.n * s.heads, [&](std::int64_t first, std::int64_t last, int thread) {
+    const TileScope scope;
     const Buffers b = buffers_of(scratch, s.t, s.size, thread);
     for (std::int64_t i = first; i < last; ++i) {
       const Head head(s, qkv, i);

@@ -8,7 +8,7 @@ namespace {
 
 bool cpu_has_it() {
 #if ENGINE_X86_ISAS && ENGINE_HAS_AVX512
-  static const bool has = best_cpu_isa() == CpuIsa::kAvx512 && __builtin_cpu_supports("avx512bf16");
+  static const bool has = best_cpu_isa() >= CpuIsa::kAvx512 && __builtin_cpu_supports("avx512bf16");
   return has;
 #else
   return false;
@@ -24,15 +24,20 @@ std::string missing_bf16_products() {
   return "this build has no kernels for AVX512_BF16";
 #endif
   if (!cpu_has_it()) return "this CPU has no AVX512_BF16";
-  if (cpu_isa() != CpuIsa::kAvx512)
+  if (cpu_isa() < CpuIsa::kAvx512)
     return "ENGINE_ISA=" + std::string(to_string(cpu_isa())) + " leaves out AVX512_BF16";
   return "";
 }
 
 bool in_bf16(Products products) {
   if (products != Products::kBF16) return false;
-  if (cpu_has_it() && cpu_isa() == CpuIsa::kAvx512) return true;
+  if (cpu_has_it() && cpu_isa() >= CpuIsa::kAvx512) return true;
   throw ModelError("products in bf16 on the CPU: " + missing_bf16_products());
+}
+
+CpuIsa isa_of(Products products) {
+  const CpuIsa isa = cpu_isa();
+  return isa == CpuIsa::kAmx && products != Products::kBF16 ? CpuIsa::kAvx512 : isa;
 }
 
 #if !ENGINE_X86_ISAS || !ENGINE_HAS_AVX512

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/core/error.h"
+#include "engine/ops/common/amx_permission.h"
 
 namespace engine::ops {
 namespace {
@@ -21,7 +22,7 @@ CpuIsa from_environment() {
 void check_supported(CpuIsa isa) {
   if (isa <= best_cpu_isa()) return;
   throw ModelError("instruction set " + std::string(to_string(isa)) +
-                   " asked for (ENGINE_ISA), but this CPU and build have only " +
+                   " asked for (ENGINE_ISA), but this CPU, its system and this build have only " +
                    std::string(to_string(best_cpu_isa())));
 }
 
@@ -33,6 +34,8 @@ std::string_view to_string(CpuIsa isa) {
       return "avx2";
     case CpuIsa::kAvx512:
       return "avx512";
+    case CpuIsa::kAmx:
+      return "amx";
     default:
       return "baseline";
   }
@@ -47,7 +50,9 @@ CpuIsa best_cpu_isa() {
     const bool wide = ENGINE_HAS_AVX512 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq");
-    return wide ? CpuIsa::kAvx512 : CpuIsa::kAvx2;
+    if (!wide) return CpuIsa::kAvx2;
+    const bool tiles = __builtin_cpu_supports("avx512bf16") && amx_granted();
+    return tiles ? CpuIsa::kAmx : CpuIsa::kAvx512;
   }();
   return best;
 #else
@@ -70,14 +75,14 @@ void set_cpu_isa(CpuIsa isa) {
 }
 
 CpuIsa parse_cpu_isa(std::string_view text) {
-  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx}) {
     if (text == to_string(isa)) {
       check_supported(isa);
       return isa;
     }
   }
   throw ModelError("unknown instruction set '" + std::string(text) +
-                   "' (ENGINE_ISA): use baseline, avx2 or avx512");
+                   "' (ENGINE_ISA): use baseline, avx2, avx512 or amx");
 }
 
 }  // namespace engine::ops

@@ -29,9 +29,10 @@ enum class CpuIsa : std::uint8_t {
   kBaseline,  // what every CPU of the architecture has: SSE2 on x86-64, NEON on aarch64
   kAvx2,      // AVX2 and FMA
   kAvx512,    // AVX-512 F, VL, BW, DQ
+  kAmx,       // AMX's tiles of bf16, beside AVX512_BF16: for products in bf16; else as AVX-512
 };
 
-std::string_view to_string(CpuIsa isa);  // "baseline", "avx2", "avx512"
+std::string_view to_string(CpuIsa isa);  // "baseline", "avx2", "avx512", "amx"
 
 // The best that this CPU, its operating system and this build support.
 CpuIsa best_cpu_isa();
@@ -67,6 +68,7 @@ CpuIsa parse_cpu_isa(std::string_view text);
   extern const Type name;                     \
   }
 #define ENGINE_AVX512_CASE(name) \
+  case CpuIsa::kAmx:             \
   case CpuIsa::kAvx512:          \
     return isa_avx512::name;
 #else

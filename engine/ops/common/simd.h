@@ -99,6 +99,10 @@ ENGINE_INLINE Quad load_quad(const float* p) { return packets::ploadu<Quad>(p); 
 ENGINE_INLINE void store_quad(float* p, Quad v) { packets::pstoreu(p, v); }
 ENGINE_INLINE void transpose(QuadSquare& square) { packets::ptranspose(square); }
 
+// As many vectors as a vector has lanes.
+using Square = packets::PacketBlock<Floats, kWidth>;
+ENGINE_INLINE void transpose_square(Square& square) { packets::ptranspose(square); }
+
 // Four floats from each of kWidth / 4 rows, `stride` apart: lane group g of the result is
 // p[g * stride .. + 3]. x86 intrinsics: Eigen has no load that puts quads together.
 ENGINE_INLINE Floats load_quads(const float* p, [[maybe_unused]] std::int64_t stride) {

@@ -131,6 +131,7 @@ Ahead behind_block(const Work& w, const Product& p, const EvenCut& blocks, std::
 // Images [first, last).
 void run_images(const Work& w, std::int64_t first, std::int64_t last, float* buffer) {
   if (first == last) return;
+  const TileScope scope;
   w.maps.clear(buffer, w.group);
   for (std::int64_t image = first; image < last; image += w.group) {
     const std::int64_t images = smaller(w.group, last - image);

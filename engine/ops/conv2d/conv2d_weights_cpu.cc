@@ -274,6 +274,7 @@ NextBlock next_block(const ConvSizes& s, const Plan& p, const float* dy, const s
 void run_images(const ConvSizes& s, const Plan& p, const float* dy, const std::int64_t* table,
                 const Share& share) {
   if (share.first_image == share.last_image || share.first_panel == share.last_panel) return;
+  const TileScope scope;
   float* buffer = share.buffer;
   Target target = share.target;
   p.maps.clear(buffer, p.group);

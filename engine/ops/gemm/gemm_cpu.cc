@@ -56,6 +56,7 @@ void run_panel(const GemmRows& g, Range rows, std::int64_t panel, std::int64_t f
 // into `buffer` as they come.
 void run_block(const GemmRows& g, Range rows, Range panels, const float* packed, float* buffer) {
   if (rows.first == rows.last) return;
+  const TileScope scope;
   const EvenCut chunks(steps_of(g.k), kStepsInCache);
   const EvenCut blocks(rows.last - rows.first, kRowBlock);
   for (std::int64_t block = 0; block < blocks.pieces; ++block) {
@@ -159,6 +160,7 @@ void pack_a(const GemmOuter& g, const EvenCut& tiles, std::int64_t first, std::i
 
 void run_outer(const GemmOuter& g, const EvenCut& tiles, Range tile_range, Range panels,
                const float* packed, float* buffer) {
+  const TileScope scope;
   const EvenCut chunks(steps_of(g.k), kStepsInCache);
   for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
     const std::int64_t first_step = chunks.start(chunk), steps = chunks.size(chunk),

@@ -10,134 +10,22 @@
 // each step, its 2 * kWidth columns side by side (the last panel only kWidth when that is enough),
 // columns behind the matrix are 0. Method: Goto and van de Geijn, "Anatomy of high-performance
 // matrix multiplication", ACM TOMS 34(3), 2008; the row pointers are those of indirect convolution,
-// Dukhan, arXiv 1907.02129.
+// Dukhan, arXiv 1907.02129. In bf16 on CPUs with AMX these two loops are those of
+// amx_tiles.h.
 #pragma once
 
-#include "engine/ops/common/simd.h"
-#if defined(ENGINE_BF16_PAIRS)
-#include "engine/ops/common/bf16_pairs.h"
-#endif
-
-#if defined(__clang__)
-#define ENGINE_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define ENGINE_UNROLL _Pragma("GCC unroll 16")
+#include "engine/ops/gemm/tile_operands.h"
+#if defined(ENGINE_AMX_TILES)
+#include "engine/ops/gemm/amx_tiles.h"
 #endif
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-inline constexpr int kPanel = 2 * kWidth;
-inline constexpr int kMaxPointerRows = kVectorBytes == 64 ? 8 : 6;
-inline constexpr int kMaxStridedRows = kVectorBytes == 64 ? 14 : 6;
-// Summed steps per pass: a panel of so many fills 24 KB (AVX-512: 32 KB, in L1 caches of 48 KB) of
-// L1.
-inline constexpr std::int64_t kStepsInCache = kVectorBytes == 64 ? 256 : 384;
-
-// What a step of a tile adds to its sums. Where ENGINE_BF16_PAIRS is set, a float of A or B is a
-// pair of bf16, two neighbouring terms of the sum (common/bf16_dispatch.h), and both products are
-// added. What packs rounds and pairs its floats, and what a tile reads in place has been rounded
-// and paired before; everything between only moves these bits. Sums, c and bias are floats.
-#if defined(ENGINE_BF16_PAIRS)
-inline constexpr bool kPairs = true;
-ENGINE_INLINE Floats add_products(Floats sum, Floats a, Floats b) {
-  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
-}
-#else
-inline constexpr bool kPairs = false;
-ENGINE_INLINE Floats add_products(Floats sum, Floats a, Floats b) { return sum + a * b; }
-#endif
-
-// Terms of a step, and the steps that `terms` take.
-inline constexpr std::int64_t kTerms = kPairs ? 2 : 1;
-ENGINE_INLINE std::int64_t steps_of(std::int64_t terms) { return (terms + kTerms - 1) / kTerms; }
-
-// A step of neighbouring rows; of one row alone where there is no second.
-ENGINE_INLINE Floats step_of_rows([[maybe_unused]] Floats first, [[maybe_unused]] Floats second) {
-#if defined(ENGINE_BF16_PAIRS)
-  return paired(first, second);
-#else
-  return first;
-#endif
-}
-
-// Steps of `count` neighbours, as tiles read them in place.
-ENGINE_INLINE void copy_steps(const float* from, std::int64_t count, float* to) {
-#if defined(ENGINE_BF16_PAIRS)
-  pair_neighbours(from, count, to);
-#else
-  __builtin_memcpy(to, from, static_cast<unsigned long>(count) * sizeof(float));
-#endif
-}
-
-// What happens to a tile's sums besides being stored: c or bias is added, and they pass through
-// relu.
-struct TileOutput {
-  float* c;              // first row and column of the matrix block
-  std::int64_t columns;  // valid columns of this panel, 1..kPanel
-  bool add;              // to what is in c
-  const float* bias;     // of the panel's first column, or nullptr; REQUIRES: !add
-  bool relu;
+#if !defined(ENGINE_AMX_TILES)
+// Of a thread's share of a product: what its registers hold ends with it.
+struct TileScope {
+  ENGINE_INLINE TileScope() {}
 };
-
-// Rows of A given by offsets: row i of the tile at step k is a[row[i] + place(k)], place(k) = table
-// ? table[k] : k. Row i of the result is c + c_row[i].
-struct PointerRows {
-  const float* a;
-  const std::int64_t* row;
-  const std::int64_t* table;
-  std::int64_t steps;
-  const std::int64_t* c_row;
-};
-
-// Rows of A side by side: row i of the tile at step k is a[place(k) + i * kApart], place(k) = table
-// ? table[k] : k * stride. Row i of the result is c + i * c_stride.
-struct AdjacentRows {
-  const float* a;
-  const std::int64_t* table;
-  std::int64_t stride, steps;
-  std::int64_t c_stride;
-};
-
-// Sums start from zero and what they are added to is fetched meanwhile: nothing waits for it.
-template <int kRows, int kVectors>
-ENGINE_INLINE void start_row(Floats (&sum)[kRows][kVectors], int i, const float* c) {
-  __builtin_prefetch(c);
-  ENGINE_UNROLL
-  for (int v = 0; v < kVectors; ++v) sum[i][v] = zero();
-}
-
-template <bool kWhole, int kRows, int kVectors, class Row>
-ENGINE_INLINE void store_sums(const Floats (&sum)[kRows][kVectors], const TileOutput& out,
-                              Row row) {
-  ENGINE_UNROLL
-  for (int i = 0; i < kRows; ++i) {
-    float* c = row(i);
-    const float* start = out.add ? c : out.bias;
-    ENGINE_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t left = smaller(larger(out.columns - v * kWidth, 0), kWidth);
-      Floats value = sum[i][v];
-      if (start != nullptr)
-        value += kWhole ? load(start + v * kWidth) : load_partial(start + v * kWidth, left);
-      if (out.relu) value = relu(value);
-      if (kWhole) {
-        store(c + v * kWidth, value);
-      } else {
-        store_partial(c + v * kWidth, value, left);
-      }
-    }
-  }
-}
-
-// row(i): where row i of the result begins. `out` is a copy, because through a reference every
-// store could change it. Short sums feel it, and each branch.
-template <int kRows, int kVectors, class Row>
-ENGINE_INLINE void finish_tile(const Floats (&sum)[kRows][kVectors], TileOutput out, Row row) {
-  if (out.columns != kVectors * kWidth) return store_sums<false>(sum, out, row);
-  if (!out.add && out.bias == nullptr && !out.relu)
-    return store_sums<true>(sum, {out.c, out.columns, false, nullptr, false}, row);
-  store_sums<true>(sum, out, row);
-}
 
 // `kStored`: vectors that the panel has at each step, of which the tile takes kVectors.
 template <int kRows, int kVectors, bool kTable, int kStored = kVectors>
@@ -222,6 +110,7 @@ AdjacentTile adjacent_tile_for(std::int64_t rows, std::int64_t columns) {
     if (rows < kRows) return adjacent_tile_for<kTable, kRows - 1>(rows, columns);
   return columns > kWidth ? adjacent_tile<kRows, 2, kTable> : adjacent_tile<kRows, 1, kTable>;
 }
+#endif
 
 // Cuts `count` into the fewest pieces of at most `largest`, as even as can be: piece i is
 // [start(i), start(i + 1)). A count of 0 makes one empty piece.

@@ -986,6 +986,8 @@ TEST(Env, ASlurmStepInEveryFormat) {
   const std::string text = engine({"env"}, step).out;
   EXPECT_NE(text.find("tcp://n03:12354"), std::string::npos) << text;
   EXPECT_NE(text.find("auto                 16 ports tried"), std::string::npos) << text;
+  const std::string old = engine({"env"}, {{"ENGINE_ISA", "baseline"}}).out;
+  EXPECT_NE(old.find("CPU kernels       baseline             no --amp bf16: "), std::string::npos);
   const std::string json = engine({"env", "--format", "json", "--port-rule", "jobid"}, step).out;
   EXPECT_NE(json.find("\"MASTER_PORT\":{\"value\":\"14712\",\"source\":"), std::string::npos)
       << json;
