@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 
 #include "engine/ops/common/amx_permission.h"
 #include "engine/ops/gemm/amx_registers.h"
