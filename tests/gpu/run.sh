@@ -158,6 +158,7 @@ run_step() {  # NUMBER NAME LIMIT COMMAND...
   echo "$pid" >"$scratch/running.$number"
   (sleep "$limit"; touch "$log.late"; kill -TERM -- "-$pid"; sleep 5; kill -KILL -- "-$pid") >/dev/null 2>&1 &
   guard=$!
+  echo "$guard" >>"$scratch/running.$number"
   set +m
   wait "$pid"
   status=$?
@@ -506,83 +507,92 @@ pack_results() {  # what another step is writing just now may be in it half
 ended() {
   trap '' TERM INT
   local pid
+  kill -KILL "$main" 2>/dev/null
+  write_summary  # before the suites end: these have not failed
   cat "$scratch"/running.* 2>/dev/null | while read -r pid; do kill -KILL -- "-$pid" 2>/dev/null; done
-  write_summary
   say "ended from outside, see $output/summary.md"
   exit 1
 }
-trap ended TERM INT
 
 # ---- All of it.
 in_call() { [ "$call" = all ] || [ "$call" = "$1" ]; }
-[ "$call" = all ] || in_call 1 || step device 60 show_device
-if in_call 1; then
-  step device 60 show_device
-  if [ "$list" = yes ]; then
-    while read -r _ program; do begin_step "test $(basename "$program")"; done <"$tests"
-  else
-    run_suites
+all_of_it() {
+  [ "$call" = all ] || in_call 1 || step device 60 show_device
+  if in_call 1; then
+    step device 60 show_device
+    if [ "$list" = yes ]; then
+      while read -r _ program; do begin_step "test $(basename "$program")"; done <"$tests"
+    else
+      run_suites
+    fi
+    step "trace convnet" 300 trace convnet off "$(choose 20 20 2)" 1e-4 1e-2
+    step "trace gpt-nano" 300 trace gpt-nano off "$(choose 20 20 2)" 1e-4 1e-3
+    step "trace resnet18-cifar" 300 trace resnet18-cifar off "$(choose 5 5 1)" 1e-4 5e-2
+    for model in convnet gpt-nano; do step "repeat $model" 120 repeat "$model"; done
+    for set in gemm conv attention; do
+      step "times $set bf16" 120 times "$set" bf16 0
+      step "times $set bf16 warpgroup" 120 times "$set" bf16 1
+    done
+    for amp in O1 O2 bf16; do
+      step "trace convnet $amp" 300 trace convnet "$amp" "$(choose 20 20 2)" 2e-2 1e-1
+      step "trace gpt-nano $amp" 300 trace gpt-nano "$amp" "$(choose 20 20 2)" 2e-2 5e-2
+    done
+    step "trace resnet18-cifar bf16" 300 trace resnet18-cifar bf16 "$(choose 5 5 1)" 2e-2 2e-1
+    for model in convnet gpt-nano; do step "resume $model" 120 resume "$model"; done
+    step "moves mlp" 120 moves mlp
   fi
-  step "trace convnet" 300 trace convnet off "$(choose 20 20 2)" 1e-4 1e-2
-  step "trace gpt-nano" 300 trace gpt-nano off "$(choose 20 20 2)" 1e-4 1e-3
-  step "trace resnet18-cifar" 300 trace resnet18-cifar off "$(choose 5 5 1)" 1e-4 5e-2
-  for model in convnet gpt-nano; do step "repeat $model" 120 repeat "$model"; done
-  for set in gemm conv attention; do
-    step "times $set bf16" 120 times "$set" bf16 0
-    step "times $set bf16 warpgroup" 120 times "$set" bf16 1
-  done
-  for amp in O1 O2 bf16; do
-    step "trace convnet $amp" 300 trace convnet "$amp" "$(choose 20 20 2)" 2e-2 1e-1
-    step "trace gpt-nano $amp" 300 trace gpt-nano "$amp" "$(choose 20 20 2)" 2e-2 5e-2
-  done
-  step "trace resnet18-cifar bf16" 300 trace resnet18-cifar bf16 "$(choose 5 5 1)" 2e-2 2e-1
-  for model in convnet gpt-nano; do step "resume $model" 120 resume "$model"; done
-  step "moves mlp" 120 moves mlp
-fi
-if in_call 2; then
-  while read -r model batch; do
-    for graph in auto off; do step "whole $model b$batch graph $graph" 90 whole_step "$model" "$batch" bf16 "$graph"; done
-  done < <(choose "$(printf '%s\n' "mlp 128" "convnet 512" "resnet18-cifar 512" "resnet50 64" "gpt-nano 256" "gpt2 8")" \
-    "$(printf '%s\n' "mlp 128" "convnet 512" "resnet18-cifar 512" "resnet50 64" "gpt-nano 256" "gpt2 8")" \
-    "$(printf '%s\n' "mlp 4" "convnet 2")")
-  for set in gemm conv dense; do
-    step "cuts $set bf16" 150 cuts "$set" bf16 0
-    step "cuts $set bf16 warpgroup" 150 cuts "$set" bf16 1
-  done
-  for amp in $(choose "off tf32 O2 bf16" "off bf16" "off bf16"); do
-    step "bench kernels $amp" 300 bench_kernels "$amp"
-  done
-fi
-if in_call 3; then
-  while read -r model batch; do
-    step "hot $model" 120 hot "$model" "$batch"
-    step "counters $model" 180 counters "$model" "$batch"
-  done < <(choose "$(printf '%s\n' "resnet18-cifar 512" "gpt2 8" "resnet50 64")" \
-    "$(printf '%s\n' "resnet18-cifar 512" "gpt2 8" "resnet50 64")" "convnet 2")
-  beside_steps
-fi
-if in_call 4; then
-  for backend in nccl shm; do
-    step "ranks mlp $backend" 120 ranks mlp "$backend"
-    step "ranks gpt-nano $backend" 120 ranks gpt-nano "$backend"
-  done
-  step "bench comm" 180 bench_comm
-  step "large relu" 90 large relu_forward "$(choose 32800 32800 1)" 32x32x64
-  step "large convolution" 120 large conv2d_forward "$(choose 32800 32800 1)" "32x32x64->64"
-  if [ "$list" = yes ]; then begin_step "memcheck, racecheck and synccheck of each suite"; else list_suites >"$scratch/suites"; fi
-  for tool in memcheck racecheck synccheck; do
-    while read -r limit program suite; do
-      # In a part of the whole: the kernels that share memory among warps, and copy asynchronously.
-      [ "$call" = all ] || [[ "$suite" =~ Dense|Gemm|Conv|Attention|Wgmma ]] || continue
-      [ "$tool" = memcheck ] || [ "$quick" = no ] || [ "$call" = 4 ] || continue
-      step_beside "$tool $(basename "$program") $suite" "$((8 * limit))" sanitize "$tool" "$program" "$suite"
-    done < <(cat "$scratch/suites" 2>/dev/null)
-    wait_for_steps
-  done
-fi
-[ "$list" = no ] || exit 0
+  if in_call 2; then
+    while read -r model batch; do
+      for graph in auto off; do step "whole $model b$batch graph $graph" 90 whole_step "$model" "$batch" bf16 "$graph"; done
+    done < <(choose "$(printf '%s\n' "mlp 128" "convnet 512" "resnet18-cifar 512" "resnet50 64" "gpt-nano 256" "gpt2 8")" \
+      "$(printf '%s\n' "mlp 128" "convnet 512" "resnet18-cifar 512" "resnet50 64" "gpt-nano 256" "gpt2 8")" \
+      "$(printf '%s\n' "mlp 4" "convnet 2")")
+    for set in gemm conv dense; do
+      step "cuts $set bf16" 150 cuts "$set" bf16 0
+      step "cuts $set bf16 warpgroup" 150 cuts "$set" bf16 1
+    done
+    for amp in $(choose "off tf32 O2 bf16" "off bf16" "off bf16"); do
+      step "bench kernels $amp" 300 bench_kernels "$amp"
+    done
+  fi
+  if in_call 3; then
+    while read -r model batch; do
+      step "hot $model" 120 hot "$model" "$batch"
+      step "counters $model" 180 counters "$model" "$batch"
+    done < <(choose "$(printf '%s\n' "resnet18-cifar 512" "gpt2 8" "resnet50 64")" \
+      "$(printf '%s\n' "resnet18-cifar 512" "gpt2 8" "resnet50 64")" "convnet 2")
+    beside_steps
+  fi
+  if in_call 4; then
+    for backend in nccl shm; do
+      step "ranks mlp $backend" 120 ranks mlp "$backend"
+      step "ranks gpt-nano $backend" 120 ranks gpt-nano "$backend"
+    done
+    step "bench comm" 180 bench_comm
+    step "large relu" 90 large relu_forward "$(choose 32800 32800 1)" 32x32x64
+    step "large convolution" 120 large conv2d_forward "$(choose 32800 32800 1)" "32x32x64->64"
+    if [ "$list" = yes ]; then begin_step "memcheck, racecheck and synccheck of each suite"; else list_suites >"$scratch/suites"; fi
+    for tool in memcheck racecheck synccheck; do
+      while read -r limit program suite; do
+        # In a part of the whole: the kernels that share memory among warps, and copy asynchronously.
+        [ "$call" = all ] || [[ "$suite" =~ Dense|Gemm|Conv|Attention|Wgmma ]] || continue
+        [ "$tool" = memcheck ] || [ "$quick" = no ] || [ "$call" = 4 ] || continue
+        step_beside "$tool $(basename "$program") $suite" "$((8 * limit))" sanitize "$tool" "$program" "$suite"
+      done < <(cat "$scratch/suites" 2>/dev/null)
+      wait_for_steps
+    done
+  fi
+  [ "$list" = no ] || return 0
 
-write_summary
-failures=$(count FAILED)
-say "$output/summary.md: $(count passed) passed, $failures failed, $(count 'skipped|cut off') skipped"
-[ "$failures" -eq 0 ]
+  write_summary
+  local failures
+  failures=$(count FAILED)
+  say "$output/summary.md: $(count passed) passed, $failures failed, $(count 'skipped|cut off') skipped"
+  [ "$failures" -eq 0 ]
+}
+# In a process of its own, as a signal that meets bash while it reads a "$(...)" may be lost: this one only waits.
+main=""
+trap ended TERM INT
+all_of_it &
+main=$!
+wait "$main"

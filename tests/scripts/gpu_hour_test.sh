@@ -11,68 +11,17 @@ build=$(cd "$1" && pwd)
 shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+. "$(dirname "${BASH_SOURCE[0]}")/gpu_played.sh"
 fail() { echo "gpu_hour_test.sh: $*" >&2; exit 1; }
 row() { grep -qE -- "^\| $1 \| $2 \| [0-9]+ \| .*$3" "$summary" || { cat "$summary" >&2; fail "no row: $1, $2, $3"; }; }
 no_row() { ! grep -E -- "^\| $1 \| $2 \|" "$summary" || { cat "$summary" >&2; fail "call $call has failed"; }; }
 
 # ---- What is sent.
-mkdir -p "$work/sent/tools"
+mkdir -p "$work/sent"
 "$root/tools/scripts/bundle.sh" --from "$build" --output "$work/sent/engine.tar.gz" >"$work/said" 2>&1 || { cat "$work/said" >&2; fail "no bundle"; }
 cp "$build"/gpu_stand_in/lib*nccl_on_cpu.so "$work/sent/"  # what an installed NCCL is there
-cat >"$work/sent/planted_test" <<'END_OF_PROGRAM'
-#!/usr/bin/env bash
-for argument; do
-  case $argument in
-    --gtest_list_tests)
-      printf '%s\n  Case\n' PlantedFailure. PlantedHang. PlantedCrash.
-      exit
-      ;;
-    --gtest_filter=*) suite=${argument#*=} ;;
-    --gtest_output=xml:*) xml=${argument#*:} ;;
-  esac
-done
-case $suite in
-  PlantedHang.*) exec sleep 1000 ;;
-  PlantedCrash.*) kill -SEGV $$ ;;
-  *)
-    printf '<testcase name="Case">\n<failure message="wrong"/>\n</testcase>\n' >"$xml"
-    exit 1
-    ;;
-esac
-END_OF_PROGRAM
-cat >"$work/sent/tools/nvidia-smi" <<'END_OF_PROGRAM'
-#!/usr/bin/env bash
-case $* in
-  *compute_cap*) echo 9.0 ;;
-  *name,driver_version*noheader*) echo "Played GPU, 999.1, 81559 MiB" ;;
-  *driver_version*noheader*) echo 999.1 ;;
-  *name*noheader*) echo "Played GPU" ;;
-  *) echo "a table of one GPU" ;;
-esac
-END_OF_PROGRAM
-# Both run the program that is measured; one of ncu's cannot read counters, and one of the sanitizer's finds a race.
-cat >"$work/sent/tools/ncu" <<'END_OF_PROGRAM'
-#!/usr/bin/env bash
-while [ $# -gt 0 ] && [[ "$1" != */engine ]]; do shift; done
-[ $# -gt 0 ] || { echo "==ERROR== no program to profile"; exit 1; }
-"$@" >&2 || exit 1
-echo '"ID","Kernel Name","Metric Name","Metric Value"'
-echo '"0","dense_kernel","Duration","12.5"'
-END_OF_PROGRAM
-cat >"$work/sent/tools/compute-sanitizer" <<'END_OF_PROGRAM'
-#!/usr/bin/env bash
-[ "$1" != --version ] || { echo "Version 9.9"; exit; }
-tool=$2 error=1
-[ "$1" = --tool ] || { echo "========= no tool"; exit 1; }
-while [ $# -gt 0 ] && [[ "$1" != */*_test* ]]; do [ "$1" != --error-exitcode ] || error=$2; shift; done
-[ $# -gt 0 ] || { echo "========= no program"; exit 1; }
-"$@" || exit $?
-case "$tool $*" in
-  racecheck*Attention*) echo "========= ERROR: Race reported between Write access and Read access"; exit "$error" ;;
-esac
-echo "========= ERROR SUMMARY: 0 errors"
-END_OF_PROGRAM
-chmod +x "$work"/sent/planted_test "$work"/sent/tools/*
+play_suites "$work/sent/planted_test"
+play_tools "$work/sent/tools"  # the sanitizer finds a race
 sent=$(du -sk "$work/sent" | cut -f1)
 echo "sent: $sent KiB, of which the bundle is $(du -sk "$work/sent/engine.tar.gz" | cut -f1)"
 [ "$sent" -le $((60 * 1024)) ] || fail "$sent KiB are to be sent, more than 60 MiB"
