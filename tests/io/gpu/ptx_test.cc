@@ -197,6 +197,31 @@ TEST_F(Ptx, BarriersOrderSharedMemory) {
                64, 256);
 }
 
+TEST_F(Ptx, LanesOfAWarpAreOrderedToo) {
+  const std::string write = kSharedPlace + "st.shared.u32 [%r12], %r0; ",
+                    other =
+                        "mov.u32 %r13, 124; sub.s32 %r13, %r13, %r11; add.s32 %r13, %r10, %r13; ",
+                    read = "ld.shared.u32 %r1, [%r13]; ", order = "bar.warp.sync -1; ",
+                    result = "st.global.u32 [%rd1], %r1;";
+  EXPECT_EQ(run(write + other + order + read + result, 32, 128), "");
+  for (unsigned i = 0; i < 32; ++i) EXPECT_EQ(values[i], 31 - i);
+  expect_fault("warp 0: shared memory from byte 124 on is read by lane 0 after lane 31 touched it",
+               write + other + read + result, 32, 128);
+  // The next write needs one, too, and a place that all have read.
+  expect_fault("is written by lane 0 after lane 31 touched it",
+               write + other + order + read + "st.shared.u32 [%r12], %r1; " + result, 32, 128);
+  expect_fault("is written by lane 0 after several lanes touched it",
+               write + order + "ld.shared.u32 %r1, [%r10]; st.shared.u32 [%r12], %r1;", 32, 128);
+  EXPECT_EQ(run(write + other + order + read + order + "st.shared.u32 [%r12], %r1;", 32, 128), "");
+  // What a shuffle passes on is ordered, memory is not.
+  expect_fault("without bar.warp.sync",
+               write + other +
+                   "mov.u32 %r3, 31; mov.u32 %r4, -1; mov.u32 %r5, 1; "
+                   "shfl.sync.bfly.b32 %r2|%p1, %r0, %r5, %r3, %r4; " +
+                   read,
+               32, 128);
+}
+
 TEST_F(Ptx, AsynchronousCopies) {
   const auto with = [&](const std::string& body, std::uint32_t seed = 0) {
     values.assign(32, 0x01020304);

@@ -262,6 +262,7 @@ void shuffle(Warp& w, const Instruction& i) {
 }
 
 void nothing(Warp&, const Instruction&) {}
+void order_lanes(Warp& w, const Instruction&) { w.block->lanes->order_warp(w.number); }
 [[noreturn]] void trap(Warp&, const Instruction&) { throw Fault("trap"); }
 
 using Forms = std::unordered_map<std::string_view, Form>;
@@ -421,7 +422,7 @@ Forms make_forms() {
 
   f["shfl.sync.bfly.b32"] = {shuffle<true>, "wp=wwwm", Kind::kMemberMask};
   f["shfl.sync.idx.b32"] = {shuffle<false>, "wp=wwwm", Kind::kMemberMask};
-  f["bar.warp.sync"] = {nothing, "=m", Kind::kMemberMask};
+  f["bar.warp.sync"] = {order_lanes, "=m", Kind::kMemberMask};
   f["bar.sync"] = {nothing, "=0", Kind::kBarrier};
   f["trap"] = {trap, "="};
   f["ret"] = f["exit"] = {nothing, "=", Kind::kExit};

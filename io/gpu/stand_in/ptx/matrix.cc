@@ -143,7 +143,7 @@ void read_operand(Warp& w, std::uint64_t descriptor, unsigned first_line, unsign
       const std::uint32_t offset =
           shared_offset(*w.block, operand.place(kAcross, first_line + line, k), 2);
       if (first_time) {
-        note_read(w, offset, 2);
+        note_read(w, LaneOrder::kTogether, offset, 2);
         if (const unsigned writer = w.block->unfenced[offset / 16]; writer != 0)
           throw Fault("wgmma reads byte " + std::to_string(offset) +
                       " of shared memory, which warp " + std::to_string(writer - 1) +

@@ -108,7 +108,7 @@ void load(Warp& w, const Instruction& i) {
     if constexpr (kSpace == Space::kShared)
       for (unsigned l = 0; l < kLanes; ++l)
         if ((w.mask >> l & 1) != 0)
-          note_read(w, static_cast<std::uint32_t>(address[l] - kSharedStart), bytes);
+          note_read(w, l, static_cast<std::uint32_t>(address[l] - kSharedStart), bytes);
     for (unsigned l = 0; l < kLanes; ++l)
       for (unsigned p = 0; p < kParts; ++p)
         std::memcpy(&values[p][l], from[l] + p * sizeof(T), sizeof(T));
@@ -127,7 +127,7 @@ void store(Warp& w, const Instruction& i) {
   if constexpr (kSpace == Space::kShared)
     for (unsigned l = 0; l < kLanes; ++l)
       if ((w.mask >> l & 1) != 0)
-        note_write(w, static_cast<std::uint32_t>(address[l] - kSharedStart), kParts * sizeof(T));
+        note_write(w, l, static_cast<std::uint32_t>(address[l] - kSharedStart), kParts * sizeof(T));
   const std::size_t step = i.data_width;
   for (unsigned p = 0; p < kParts; ++p) {
     const std::byte* values = w.registers + i.slot[1 + p];
@@ -196,7 +196,7 @@ Handler store_to(unsigned bytes, unsigned parts) {
 void arrive(Warp& w, const PendingCopy& copy, unsigned l) {
   Block& block = *w.block;
   std::byte* to = block.shared + copy.to[l];
-  note_write(w, copy.to[l], copy.bytes);
+  note_write(w, l, copy.to[l], copy.bytes);
   std::memcpy(to, copy.from[l], copy.valid[l]);
   std::memset(to + copy.valid[l], 0, copy.bytes - copy.valid[l]);
 }
@@ -274,7 +274,7 @@ void load_matrices(Warp& w, const Instruction& i) {
   std::uint16_t rows[kLanes][8];
   for (unsigned r = 0; r < 8 * kCount; ++r) {
     const std::uint32_t offset = shared_offset(*w.block, address[r], 16);
-    note_read(w, offset, 16);
+    note_read(w, LaneOrder::kTogether, offset, 16);
     std::memcpy(rows[r], w.block->shared + offset, 16);
   }
   for (unsigned m = 0; m < kCount; ++m) {
@@ -327,6 +327,16 @@ namespace {
       " " + did + " without a barrier in between");
 }
 
+[[noreturn]] void race_of_lanes(const Warp& w, unsigned lane, const char* does, std::uint32_t at,
+                                unsigned other) {
+  const auto name = [](unsigned one) {
+    return one < kLanes ? "lane " + std::to_string(one) : std::string("several lanes");
+  };
+  throw Fault("a race in warp " + std::to_string(w.number) + ": shared memory from byte " +
+              std::to_string(at) + " on is " + does + " by " + name(lane) + " after " +
+              name(other) + " touched it, without bar.warp.sync in between");
+}
+
 // Chunk: as many bytes as an unsigned number has. Nearly always all of them are nobody's or this
 // warp's.
 template <class Chunk>
@@ -367,16 +377,19 @@ void note_chunk_write(Block& block, std::uint8_t me, std::uint32_t at) {
 
 }  // namespace
 
-void note_read(Warp& w, std::uint32_t offset, unsigned bytes) {
+void note_read(Warp& w, unsigned lane, std::uint32_t offset, unsigned bytes) {
   const auto me = static_cast<std::uint8_t>(w.number + 1);
+  std::uint32_t at = offset;
   const std::uint32_t end = offset + bytes;
-  for (; offset + 8 <= end; offset += 8) note_chunk_read<std::uint64_t>(*w.block, me, offset);
-  for (; offset + 4 <= end; offset += 4) note_chunk_read<std::uint32_t>(*w.block, me, offset);
-  for (; offset + 2 <= end; offset += 2) note_chunk_read<std::uint16_t>(*w.block, me, offset);
-  for (; offset < end; ++offset) note_chunk_read<std::uint8_t>(*w.block, me, offset);
+  for (; at + 8 <= end; at += 8) note_chunk_read<std::uint64_t>(*w.block, me, at);
+  for (; at + 4 <= end; at += 4) note_chunk_read<std::uint32_t>(*w.block, me, at);
+  for (; at + 2 <= end; at += 2) note_chunk_read<std::uint16_t>(*w.block, me, at);
+  for (; at < end; ++at) note_chunk_read<std::uint8_t>(*w.block, me, at);
+  const unsigned other = w.block->lanes->read(w.number, lane, offset, bytes);
+  if (other != LaneOrder::kNone) race_of_lanes(w, lane, "read", offset, other);
 }
 
-void note_write(Warp& w, std::uint32_t offset, unsigned bytes) {
+void note_write(Warp& w, unsigned lane, std::uint32_t offset, unsigned bytes) {
   Block& block = *w.block;
   const auto me = static_cast<std::uint8_t>(w.number + 1);
   switch (bytes) {
@@ -393,6 +406,8 @@ void note_write(Warp& w, std::uint32_t offset, unsigned bytes) {
       for (unsigned b = 0; b < bytes; b += 8)
         note_chunk_write<std::uint64_t>(block, me, offset + b);
   }
+  const unsigned other = block.lanes->write(w.number, lane, offset, bytes);
+  if (other != LaneOrder::kNone) race_of_lanes(w, lane, "written", offset, other);
   if (!block.unfenced.empty())
     for (unsigned c = offset / 16; c <= (offset + bytes - 1) / 16; ++c) block.unfenced[c] = me;
 }

@@ -203,6 +203,7 @@ bool can_run() {
 void run(const Program& program, const std::byte* parameters, simt::Index grid, simt::Index block,
          std::size_t shared_bytes, Schedule schedule) {
   static thread_local Room register_room, shared_room;
+  static thread_local LaneOrder lanes;
   const unsigned count = block.x * block.y * block.z;
   const auto refuse = [&](const std::string& what) {
     throw Fault(program.file + ": " + program.name + ": " + what);
@@ -227,6 +228,8 @@ void run(const Program& program, const std::byte* parameters, simt::Index grid, 
   b.eager = schedule.seed != 0;
   b.readers.resize(shared_bytes);
   b.writers.resize(shared_bytes);
+  lanes.resize(shared_bytes, count / kLanes);
+  b.lanes = &lanes;
   const unsigned warps = count / kLanes;
   b.warps.resize(warps);
   const std::size_t each = (program.register_bytes + 63) / 64 * 64 + 64;  // apart in the caches
@@ -261,6 +264,7 @@ void run(const Program& program, const std::byte* parameters, simt::Index grid, 
         const auto forget_accesses = [&] {
           std::fill(b.readers.begin(), b.readers.end(), std::uint8_t{0});
           std::fill(b.writers.begin(), b.writers.end(), std::uint8_t{0});
+          lanes.order_block();
         };
         forget_accesses();
         if (program.uses_wgmma) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 
+#include "io/gpu/stand_in/ptx/lane_order.h"
 #include "io/gpu/stand_in/ptx/ptx_program.h"
 #include "io/gpu/stand_in/simt.h"
 
@@ -98,6 +99,7 @@ struct Block {
   // Who touched shared memory since the last barrier, by byte: 0 nobody, warp + 1, kMany.
   static constexpr std::uint8_t kMany = 255;
   std::vector<std::uint8_t> readers, writers;
+  LaneOrder* lanes = nullptr;
 };
 
 // Results of the masked lanes.
@@ -135,8 +137,8 @@ std::uint32_t shared_offset(const Block& block, std::uint64_t address, unsigned 
 // The same of global memory.
 std::byte* global_pointer(Warp& w, const Instruction& i, std::uint64_t address, unsigned bytes);
 // Notes accesses of shared memory, and faults where another warp's access is not ordered by a
-// barrier.
-void note_read(Warp& w, std::uint32_t offset, unsigned bytes);
-void note_write(Warp& w, std::uint32_t offset, unsigned bytes);
+// barrier, or another lane's by one of the warp.
+void note_read(Warp& w, unsigned lane, std::uint32_t offset, unsigned bytes);
+void note_write(Warp& w, unsigned lane, std::uint32_t offset, unsigned bytes);
 
 }  // namespace ptx
