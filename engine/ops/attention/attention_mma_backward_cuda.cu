@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   for (std::int64_t first = 0; first < end; first += Tile::kOther, stage ^= 1) {
     if (first + Tile::kOther < end) fetch(first + Tile::kOther, stage ^ 1);
     commit_copies();
-    wait_copies<1>();
+    wait_copies<1>();  // all but those of the next chunk, which the last one does not have
     __syncthreads();
     if (first <= mine + 15) {
       float scores[Tile::kOther / 8][4], slopes[Tile::kOther / 8][4];
@@ -83,7 +83,6 @@ __global__ void __launch_bounds__(kMmaThreads)
     }
     __syncthreads();
   }
-  wait_copies<0>();
   const float factor[2] = {o.scale, o.scale};
   store_tiles<kSize>(dq, factor, mine, o.t, stride, o.add, o.dqkv + o.qkv_offset(problem));
 }
@@ -120,7 +119,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   for (std::int64_t first = key; first < o.t; first += Tile::kOther, stage ^= 1) {
     if (first + Tile::kOther < o.t) fetch(first + Tile::kOther, stage ^ 1);
     commit_copies();
-    wait_copies<1>();
+    wait_copies<1>();  // all but those of the next chunk, which the last one does not have
     __syncthreads();
 #pragma unroll 1
     for (int step = 0; step < Tile::kOther; step += kStep) {
@@ -151,7 +150,6 @@ __global__ void __launch_bounds__(kMmaThreads)
     }
     __syncthreads();
   }
-  wait_copies<0>();
   const float one[2] = {1, 1}, factor[2] = {o.scale, o.scale};
   T* to = o.dqkv + o.qkv_offset(problem) + o.width();
   store_tiles<kSize>(dk, factor, mine, o.t, stride, o.add, to);

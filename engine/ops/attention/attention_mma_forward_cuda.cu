@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kMmaThreads) mma_forward(AttentionOperands<T> 
   for (std::int64_t first = 0; first < end; first += Tile::kOther, stage ^= 1) {
     if (first + Tile::kOther < end) fetch(first + Tile::kOther, stage ^ 1);
     commit_copies();
-    wait_copies<1>();
+    wait_copies<1>();  // all but those of the next chunk, which the last one does not have
     __syncthreads();
     if (first <= mine + 15) {  // else no row of the warp sees the chunk
       float scores[Tile::kOther / 8][4], shrink[2];
@@ -110,7 +110,6 @@ __global__ void __launch_bounds__(kMmaThreads) mma_forward(AttentionOperands<T> 
     }
     __syncthreads();
   }
-  wait_copies<0>();
 
   float inverse[2];
 #pragma unroll

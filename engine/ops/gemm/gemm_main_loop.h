@@ -171,6 +171,8 @@ struct GemmBlock {
       if (s < stages) copies.start(shared.stages[s].a, shared.stages[s].b);
       commit_copies();
     }
+    // Stage s is group s, and step s waits for it: after the last step no copy is under way, since
+    // groups of stages that do not exist are empty.
     for (int s = 0; s < stages; ++s) {
       wait_copies<kGemmStages - 2>();
       __syncthreads();  // stage s is there for all, and all have left stage s - 1
@@ -181,8 +183,7 @@ struct GemmBlock {
       const auto& ready = shared.stages[s % kGemmStages];
       warp.multiply(ready.a, ready.b, warp_row, warp_column);
     }
-    wait_copies<0>();
-    __syncthreads();
+    __syncthreads();  // all have left the last stage
     warp.put(shared.result + warp_row * kResultPitch + warp_column, kResultPitch);
     __syncthreads();
     hand_over<Tile, kResultPitch>(shared.result, product, at, store);

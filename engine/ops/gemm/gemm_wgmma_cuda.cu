@@ -66,8 +66,7 @@ __device__ __forceinline__ void multiply_block(const Product& product, const Blo
     sums.template wait<1>();
   }
   sums.template wait<0>();
-  wait_copies<0>();
-  __syncthreads();
+  __syncthreads();  // all have left the last stage, behind which no copy has been started
   sums.put(result + warpgroup * 64 * kPitch, kPitch);
   __syncthreads();
   hand_over<Tile, kPitch>(result, product, at, store);
