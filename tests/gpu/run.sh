@@ -496,6 +496,7 @@ summary_text() {
   beside_summary
 }
 write_summary() {
+  kill -0 "$$" 2>/dev/null || exit 1  # who was started has been killed, and this is all_of_it(): nobody waits any more
   summary_text >"$scratch/summary.new"
   cp "$scratch/summary.new" "$output/summary.md.part" && mv "$output/summary.md.part" "$output/summary.md"
   [ "$pack" = no ] || pack_results

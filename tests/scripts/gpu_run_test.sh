@@ -68,15 +68,16 @@ run() {
     grep -qxF "results/${name//[^a-zA-Z0-9_.-]/_}.log" "$results.files" || fail "'$name' has no log"
   done < <(sed -nE 's/^\| ([^|]*) \| (passed|FAILED|cut off) \|.*/\1/p' "$summary")
 }
-no_suite_runs() {  # a process that has ended may wait for whoever asks how
-  local left _
-  while read -r left _; do
-    for _ in $(seq 50); do
-      [[ "$(ps -o stat= -p "$left")" =~ ^[^Z] ]] || continue 2
-      sleep 0.1
-    done
-    fail "still runs: $(ps -o args= -p "$left")"
-  done <"$results.pids"
+gone() {  # PID: ends soon; one that has ended may wait for whoever asks how
+  for _ in $(seq 50); do
+    [[ "$(ps -o stat= -p "$1")" =~ ^[^Z] ]] || return 0
+    sleep 0.1
+  done
+  fail "still runs: $(ps -o args= -p "$1")"
+}
+no_suite_runs() {
+  local suite
+  while read -r suite _; do gone "$suite"; done <"$results.pids"
 }
 
 # ---- The parts: each by itself, side by side.
@@ -154,6 +155,7 @@ stopped() {  # SIGNAL
     ! grep -q 'PlantedCrash | FAILED' "$summary" 2>/dev/null || break
     sleep 0.1
   done
+  inner=$(pgrep -P "$pid")
   kill "-$1" "$pid"
   wait "$pid" 2>/dev/null && status=0 || status=$?
   row 'test planted_test PlantedCrash' FAILED ''
@@ -164,10 +166,12 @@ ended() {
   stopped TERM
   [ "$status" -eq 1 ] || fail "exit $status"
   no_suite_runs
+  gone "$inner"
 }
 killed() {
   stopped KILL
   awk '/PlantedHang/ { print $1 }' "$results.pids" | xargs -r kill  # nobody else ends it soon
+  gone "$inner"  # and nothing follows
 }
 
 limit_suites 1
