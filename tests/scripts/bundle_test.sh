@@ -34,6 +34,13 @@ tar -C "$work/else where" -xzf "$work/one.tar.gz"
 bundle=$(echo "$work/else where"/engine-*)
 [ ! -e "$bundle/licences/MISSING" ] || fail "$(cat "$bundle/licences/MISSING")"
 
+# What says on which drivers it runs: the name, and the file BUILD.
+case $(basename "$bundle") in
+  *-cuda*) grep -q "^CUDA  *${bundle##*-cuda}[.0-9]*, " "$bundle/BUILD" || fail "$(basename "$bundle"): $(cat "$bundle/BUILD")" ;;
+  *-emulated) grep -q "^CUDA  *played by the CPU, " "$bundle/BUILD" || fail "$(basename "$bundle"): $(cat "$bundle/BUILD")" ;;
+  *) grep -qx "CUDA  *none" "$bundle/BUILD" || fail "$(basename "$bundle"): $(cat "$bundle/BUILD")" ;;
+esac
+
 for file in man/man1/engine-train.1 completion/engine.bash completion/_engine completion/engine.fish; do
   [ -s "$bundle/share/$file" ] || fail "the bundle lacks share/$file"
 done

@@ -124,10 +124,6 @@ ls "$bundle/lib"
 {
   "$program" version --build
   echo "C library    $(ldd --version | awk 'NR == 1 { print $NF }') or newer"
-  case $flavour in
-    -cuda*) echo "CUDA         $cuda_version, $(sed -n 's/^ENGINE_CUDA_ARCHITECTURES:STRING=//p' "$build/CMakeCache.txt")" ;;
-    -emulated) echo "CUDA         played by the CPU" ;;
-  esac
 } | grep -v '^backend' >"$bundle/BUILD"
 
 step "Archive"

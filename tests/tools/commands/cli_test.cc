@@ -428,6 +428,15 @@ CommandResult shell(const std::string& line,
   return run_command({"sh", "-c", line, engine_binary()}, environment, 60'000);
 }
 
+TEST(Version, OfABuildHasTheCudaToolkitAndWhatKernelsAreCompiledFor) {
+  const CommandResult result = engine({"version", "--build"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(std::regex_search(
+      result.out, std::regex("\nCUDA         (none|(played by the CPU|[0-9]+[.][0-9]+[.][0-9]+), "
+                             "(sm|compute)_[0-9]+.*)\n")))
+      << result.out;
+}
+
 TEST(StandardOutput, FullOrClosedEndsEveryCommandWith74) {
   const TemporaryDirectory folder;
   ASSERT_EQ(engine(logged_train({"--save-dir", folder / "run", "--save-every", "2s"})).exit_code,
