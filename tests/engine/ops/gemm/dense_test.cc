@@ -315,7 +315,9 @@ TEST(CpuIsa, NamesAreParsedAndUnknownOnesRefused) {
   for (const CpuIsa isa : gemm_test::isas_here()) EXPECT_EQ(parse_cpu_isa(to_string(isa)), isa);
   EXPECT_THROW(parse_cpu_isa("avx3"), ModelError);
   EXPECT_THROW(parse_cpu_isa(""), ModelError);
-  if (best_cpu_isa() < CpuIsa::kAmx) EXPECT_THROW(parse_cpu_isa("amx"), ModelError);
+  if (best_cpu_isa() < CpuIsa::kAmx) {
+    EXPECT_THROW(parse_cpu_isa("amx"), ModelError);
+  }
   if (best_cpu_isa() < CpuIsa::kAvx512) {
     EXPECT_THROW(set_cpu_isa(CpuIsa::kAvx512), ModelError);
   }
