@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "backends/backend_error.h"
 #include "engine/train/saving/state_target.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/io_error.h"
@@ -19,12 +18,12 @@
 #include "io/checkpoint/late_arrays.h"
 #include "models/model_catalog.h"
 #include "tools/group/stop_signals.h"
+#include "tools/report/exit_codes.h"
 
 namespace tools {
 
 void end_if_asked_to() {
-  if (const int signal = stop_signal_flag(); signal != 0)
-    throw backends::CancelledError("stopped by signal " + std::to_string(signal));
+  if (const int signal = stop_signal_flag(); signal != 0) throw StoppedError(signal);
 }
 
 BenchFolder::BenchFolder(const std::string& directory) : path_(directory + "/bench-XXXXXX") {

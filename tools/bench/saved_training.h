@@ -50,7 +50,7 @@ class SavedTraining {
   std::int64_t step_ = 0;
 };
 
-void end_if_asked_to();  // throws backends::CancelledError
+void end_if_asked_to();  // throws StoppedError
 
 struct Measured {
   // Of rounds, in milliseconds.

@@ -21,7 +21,7 @@
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
-#include "tools/report/output_paths.h"
+#include "tools/run/output_paths.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/saved_input.h"
 #include "tools/session/saved_run.h"

@@ -13,7 +13,7 @@
 #include "tools/options/run_config.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
-#include "tools/report/output_paths.h"
+#include "tools/run/output_paths.h"
 #include "tools/session/saved_run.h"
 #include "tools/session/session_data.h"
 

@@ -17,7 +17,7 @@
 #include "tools/html/report_page.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
-#include "tools/report/output_paths.h"
+#include "tools/run/output_paths.h"
 #include "tools/session/sample_judge.h"
 #include "tools/session/trained_model.h"
 #include "tools/workers/signal_inbox.h"

@@ -13,7 +13,6 @@
 #include "engine/train/replica_sync.h"
 #include "io/base/io_error.h"
 #include "io/base/visible_text.h"
-#include "tools/group/stop_signals.h"
 
 namespace tools {
 namespace {
@@ -83,8 +82,7 @@ int exit_code_of(const std::exception& error) {
   if (is<engine::DesyncError>(error) || is<backends::MismatchError>(error)) return kExitMismatch;
   if (is<engine::NonFiniteError>(error)) return kExitNonFinite;
   if (is<backends::AuthenticationError>(error)) return kExitAuthentication;
-  if (const int signal = stop_signal_flag(); signal != 0 && is<backends::CancelledError>(error))
-    return 128 + signal;
+  if (const auto* stopped = dynamic_cast<const StoppedError*>(&error)) return 128 + stopped->signal;
   if (is<backends::Error>(error) || is<engine::cuda::CudaError>(error) ||
       is<engine::MemoryError>(error) || is<std::bad_alloc>(error))
     return kExitUnavailable;

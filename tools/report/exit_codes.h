@@ -37,6 +37,13 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A signal has asked for the end: 128 + its number.
+struct StoppedError : std::runtime_error {
+  explicit StoppedError(int number)
+      : runtime_error("stopped by signal " + std::to_string(number)), signal(number) {}
+  int signal;
+};
+
 int exit_code_of(const std::exception& error);
 // What to print, on one line: its what(), or words where that is none of ours. Names and messages
 // of others that are in it are made visible.

@@ -1064,7 +1064,8 @@ TEST(Cli, WithoutLoopbackRanksOfThisHostEndAtOnce) {
   for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--elastic"}}) {
     std::vector<std::string> command{"/usr/bin/env", "unshare", "--net",
                                      test_support::engine_binary()};
-    for (const std::string& argument : quick_train({"--spawn", "2"})) command.push_back(argument);
+    for (const std::string& argument : program::quick_train({"--spawn", "2"}))
+      command.push_back(argument);
     command.insert(command.end(), more.begin(), more.end());
     const CommandResult run = test_support::run_command(command);
     EXPECT_EQ(run.exit_code, 78) << run.err;

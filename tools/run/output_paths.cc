@@ -1,5 +1,5 @@
 // Asks the file system.
-#include "tools/report/output_paths.h"
+#include "tools/run/output_paths.h"
 
 #include <unistd.h>
 
