@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "io/base/io_error.h"
-#include "tools/options/command_line.h"
+#include "tools/report/exit_codes.h"
 #include "tools/run/run_record.h"
 
 namespace tools {

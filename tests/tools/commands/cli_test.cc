@@ -1069,8 +1069,8 @@ TEST(Cli, WithoutLoopbackRanksOfThisHostEndAtOnce) {
     command.insert(command.end(), more.begin(), more.end());
     const CommandResult run = test_support::run_command(command);
     EXPECT_EQ(run.exit_code, 78) << run.err;
-    expect_words(run.err,
-                 {"cannot be reached: the loopback interface is down (ip link set lo up)"});
+    program::expect_words(
+        run.err, {"cannot be reached: the loopback interface is down (ip link set lo up)"});
   }
 }
 
