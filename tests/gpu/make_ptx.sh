@@ -20,10 +20,11 @@ nvcc=${ENGINE_NVCC:-$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nv
   exit 1
 }
 if [ $# -eq 0 ]; then
-  # This test has kernels of its own.
+  # These tests have kernels of their own.
   set -- engine/ops/*/*_cuda.cu tests/engine/ops/device/tensor_core_cuda_test.cc
+  [ "$architecture" != 90a ] || set -- "$@" tests/io/gpu/hopper_kernels.cu
 fi
-newest=$(find engine/ops engine/core io/gpu io/base -name '*.h' -not -path '*/stand_in/*' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2-)
+newest=$(find engine/ops engine/core io/gpu io/base tests/io/gpu -name '*.h' -not -path '*/stand_in/*' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2-)
 
 make_one() {
   local source=$1 to to_part flags=()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Whether the tests notice a missing barrier: deletes each synchronizing statement of a file's PTX in turn and runs tests.
+"""Whether the tests notice a missing barrier: deletes each synchronizing statement of a file's PTX in turn, or weakens it, and
+runs tests.
 
 Usage: tests/gpu/ptx_mutations.py PTX_FOLDER FILE PROGRAM [--filter GTEST_FILTER] [--seeds 0,1] [--each] [--limit N] [--kinds REGEX]
   PTX_FOLDER  as tests/gpu/make_ptx.sh made it
@@ -18,8 +19,20 @@ import sys
 import tempfile
 import time
 
-KINDS = (r'bar\.sync|bar\.warp\.sync|cp\.async\.(?:wait_group|commit_group)|'
-         r'wgmma\.(?:fence|commit_group|wait_group)|fence\.proxy')
+KINDS = (r'bar\.sync|bar\.arrive|bar\.warp\.sync|barrier\.cluster|cp\.async\.(?:bulk\.)?(?:wait_group|commit_group)|'
+         r'wgmma\.(?:fence|commit_group|wait_group)|fence\.|mbarrier\.|setmaxnreg')
+
+
+def changes(text):
+    """What becomes of a statement: (what is done, what stands in its place), one after the other."""
+    if match := re.match(r'mbarrier\.(?:try|test)_wait\S* ([^,]+),', text):
+        return [('does not wait', 'setp.eq.u32 %s, 0, 0;' % match.group(1))]
+    done = [('deleted', '')]
+    if '.arrive.expect_tx' in text:
+        done.append(('expects nothing', re.sub(r',[^,]*$', ';', text.replace('.expect_tx', ''))))
+    if '.arrive.release' in text:
+        done.append(('relaxed', text.replace('.release', '.relaxed') + ';'))
+    return done
 
 
 def main():
@@ -71,7 +84,7 @@ def main():
                 return 'time limit'
         if done.returncode == 0:
             return ''
-        fault = re.search(r'emulated device: .*?\.ptx:\d+(?: \([^)]*\))?: (.*?) \(_Z', done.stdout)
+        fault = re.search(r'\.ptx:\d+(?: \([^)]*\))?: (.*?) \(\w+, block', done.stdout) or re.search(r'\.ptx: \w+: (deadlock)', done.stdout)
         return 'fault: ' + fault.group(1) if fault else 'wrong numbers' if 'FAILED' in done.stdout else 'exit code %d' % done.returncode
 
     found = run('', [], '0')
@@ -79,15 +92,16 @@ def main():
         sys.exit('ptx_mutations.py: the tests fail without a change: ' + found)
     counts = collections.Counter()
     print('| statement | place | copies | noticed by |\n|---|---|---|---|')
-    for (text, place, kernel), where in list(places.items())[:args.limit]:
+    cases = [(text, place, kernel, where, change) for (text, place, kernel), where in places.items() for change in changes(text)]
+    for text, place, kernel, where, (done, replacement) in cases[:args.limit]:
         started = time.time()
         found = ''
         for seed in args.seeds.split(','):
-            found = found or run('', where, seed)
+            found = found or run(replacement, where, seed)
         if not found:
             found = '**nothing**' if run('trap;', where, '0') else 'not reached'
         counts[found.split(':')[0]] += 1
-        print('| `%s` | %s | %d | %s |' % (text, place + (' ' + kernel if kernel else ''), len(where), found), flush=True)
+        print('| `%s` %s | %s | %d | %s |' % (text, done, place + (' ' + kernel if kernel else ''), len(where), found), flush=True)
         print('%.1f s' % (time.time() - started), file=sys.stderr)
     print('\n' + ', '.join('%s: %d' % each for each in counts.items()))
 

@@ -5,82 +5,16 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "engine/core/cuda.h"
 #include "io/gpu/stand_in/ptx/interpreter.h"
-#include "io/gpu/stand_in/ptx/module.h"
-#include "io/gpu/stand_in/ptx/run.h"
+#include "tests/io/gpu/ptx_fixture.h"
 
 namespace ptx {
 namespace {
 
 std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
-
-// Runs kernels of one parameter, an array of 32-bit numbers in device memory.
-class Ptx : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!can_run()) GTEST_SKIP() << "the processor lacks AVX2";
-  }
-  // `body` finds the array's address in %rd0, the thread's number in %r0 and the address of its
-  // element in %rd1. The fault's text, or nothing.
-  std::string run(const std::string& body, unsigned threads = 32, std::size_t shared_bytes = 0,
-                  std::uint32_t seed = 0, unsigned blocks = 1) {
-    const Module module("hand.ptx",
-                        ".version 9.0\n.target sm_90a\n.address_size 64\n"
-                        ".extern .shared .align 128 .b8 engine_block_shared[];\n"
-                        ".entry hand(\n.param .u64 hand_param_0\n)\n{\n"
-                        ".reg .pred %p<20>; .reg .b16 %h<20>; .reg .b32 %r<40>; .reg .f32 %f<40>;\n"
-                        ".reg .b64 %rd<20>; .reg .f64 %d<9>;\n"
-                        "ld.param.u64 %rd0, [hand_param_0];\nmov.u32 %r0, %tid.x;\n"
-                        "mul.wide.u32 %rd1, %r0, 4;\nadd.s64 %rd1, %rd0, %rd1;\n" +
-                            body + "\nret;\n}\n");
-    std::string fault;
-    std::unique_ptr<Program> program;
-    try {
-      program = module.decode("hand");
-    } catch (const Fault& f) {
-      return f.what();
-    }
-    const std::size_t bytes = values.size() * sizeof(values[0]);
-    void* device = engine::cuda::allocate(bytes);
-    {
-      const engine::cuda::Stream stream;
-      engine::cuda::copy_async(device, values.data(), bytes, stream.handle());
-      simt::enqueue(stream.handle(), [&] {
-        std::byte parameter[8];
-        std::memcpy(parameter, &device, 8);
-        try {
-          ptx::run(*program, parameter, {blocks, 1, 1}, {threads, 1, 1}, shared_bytes, {seed});
-        } catch (const Fault& f) {
-          fault = f.what();
-        }
-      });
-      engine::cuda::copy_async(values.data(), device, bytes, stream.handle());
-      stream.synchronize();
-    }
-    engine::cuda::release(device);
-    return fault;
-  }
-  void expect_fault(const std::string& part, const std::string& body, unsigned threads = 32,
-                    std::size_t shared_bytes = 0) {
-    const std::string fault = run(body, threads, shared_bytes);
-    EXPECT_NE(fault.find(part), std::string::npos) << fault << "\n" << body;
-  }
-  // What `body` leaves in %r1 of each thread.
-  std::vector<std::uint32_t> results(const std::string& body) {
-    EXPECT_EQ(run(body + "\nst.global.u32 [%rd1], %r1;"), "") << body;
-    return values;
-  }
-  void expect_result(std::uint32_t expected, const std::string& body) {
-    EXPECT_EQ(results(body)[5], expected) << body;
-  }
-
-  std::vector<std::uint32_t> values = std::vector<std::uint32_t>(32);
-};
 
 TEST_F(Ptx, IntegersWrapAndShiftsEndAtTheWidth) {
   expect_result(2, "mov.u32 %r2, -1; add.s32 %r1, %r2, 3;");
@@ -177,9 +111,6 @@ TEST_F(Ptx, FunctionsAreCalled) {
                       "call.uni (r), twice, (a); ld.param.f64 %d2, [r+0]; } ret; }\n");
   EXPECT_EQ(module.decode("hand")->code.size(), 8u);
 }
-
-const std::string kSharedPlace =
-    "mov.u32 %r10, engine_block_shared; shl.b32 %r11, %r0, 2; add.s32 %r12, %r10, %r11; ";
 
 TEST_F(Ptx, BarriersOrderSharedMemory) {
   const std::string write = kSharedPlace + "st.shared.u32 [%r12], %r0; ",

@@ -418,12 +418,11 @@ Forms make_forms() {
   f["cvt.rn.f16x2.f32"] = {binary<u32, f32, two_f16>, "w=ww"};
 
   // Global memory has one address, generic or not. That of shared memory is never made generic.
-  f["cvta.to.global.u64"] = f["cvta.global.u64"] = {copy_of(8), "d=d"};
+  f["cvta.to.global.u64"] = f["cvta.global.u64"] = f["cvta.param.u64"] = {copy_of(8), "d=d"};
 
   f["shfl.sync.bfly.b32"] = {shuffle<true>, "wp=wwwm", Kind::kMemberMask};
   f["shfl.sync.idx.b32"] = {shuffle<false>, "wp=wwwm", Kind::kMemberMask};
   f["bar.warp.sync"] = {order_lanes, "=m", Kind::kMemberMask};
-  f["bar.sync"] = {nothing, "=0", Kind::kBarrier};
   f["trap"] = {trap, "="};
   f["ret"] = f["exit"] = {nothing, "=", Kind::kExit};
   f["cp.async.commit_group"] = {commit_copies, "="};
@@ -442,7 +441,6 @@ Forms make_forms() {
                                                               "wwww=wwwwwwwwww", Kind::kWholeWarp};
   f["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"] = {multiply<Element::kF16>,
                                                             "wwww=wwwwwwwwww", Kind::kWholeWarp};
-  f["fence.proxy.async.shared::cta"] = {fence_proxy, "="};
   f["wgmma.fence.sync.aligned"] = {fence_products, "=", Kind::kWholeWarp};
   f["wgmma.commit_group.sync.aligned"] = {commit_products, "=", Kind::kWholeWarp};
   f["wgmma.wait_group.sync.aligned"] = {wait_products, "=n", Kind::kWholeWarp};

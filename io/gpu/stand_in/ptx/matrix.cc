@@ -142,13 +142,9 @@ void read_operand(Warp& w, std::uint64_t descriptor, unsigned first_line, unsign
     for (unsigned line = 0; line < lines; ++line) {
       const std::uint32_t offset =
           shared_offset(*w.block, operand.place(kAcross, first_line + line, k), 2);
-      if (first_time) {
-        note_read(w, LaneOrder::kTogether, offset, 2);
-        if (const unsigned writer = w.block->unfenced[offset / 16]; writer != 0)
-          throw Fault("wgmma reads byte " + std::to_string(offset) +
-                      " of shared memory, which warp " + std::to_string(writer - 1) +
-                      " wrote without fence.proxy.async afterwards");
-      }
+      // It reads until it is waited for: where it matters who does so when, then once more.
+      if (first_time || w.block->history != nullptr) note_read(w, LaneOrder::kTogether, offset, 2);
+      if (first_time) check_fenced(*w.block, offset, 2, "wgmma reads");
       std::uint16_t bits;
       std::memcpy(&bits, w.block->shared + offset, 2);
       to[k * lines + line] = kElement == Element::kBf16 ? from_bf16(bits) : table[bits];
@@ -193,7 +189,8 @@ void issue_product(Warp& w, const Instruction& i) {
   const Mask add = mask_of(w.reg<std::uint8_t>(i.slot[2]));
   if (add != 0 && add != kAllLanes) throw Fault("wgmma adds in some lanes only");
   Block& block = *w.block;
-  if (block.warps.size() % 4 != 0) throw Fault("wgmma in a block without whole warpgroups");
+  if ((w.number / 4 + 1) * 4 > block.warps.size())
+    throw Fault("wgmma in a warpgroup that is not whole");
   const auto number = static_cast<std::uint32_t>(&i - block.program->code.data());
   auto& issued = block.products[w.number / 4];
   if (issued.size() == w.products_issued) {
@@ -240,9 +237,21 @@ Handler product_handler(bool across_a, bool across_b) {
 
 }  // namespace
 
+// What this warp wrote, and what others did that it knows of.
 void fence_proxy(Warp& w, const Instruction&) {
-  for (std::uint8_t& owner : w.block->unfenced)
-    if (owner == w.number + 1) owner = 0;
+  Block& block = *w.block;
+  for (std::size_t c = 0; c < block.unfenced.size(); ++c) {
+    const std::uint8_t owner = block.unfenced[c];
+    if (owner == 0) continue;
+    if (owner == w.number + 1 ||
+        (block.history != nullptr &&
+         block.history->written_before(
+             w.clock, static_cast<std::uint32_t>(16 * c),
+             std::min<unsigned>(16, block.shared_bytes - static_cast<unsigned>(16 * c)))))
+      block.unfenced[c] = 0;
+  }
+  for (auto& [offset, barrier] : block.mbarriers)
+    if (barrier.made.known_to(w.clock)) barrier.fenced = true;
 }
 
 void fence_products(Warp& w, const Instruction&) { w.fenced = true; }

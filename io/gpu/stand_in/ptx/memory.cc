@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "io/gpu/stand_in/ptx/clusters.h"
 #include "io/gpu/stand_in/ptx/matrix.h"
 #include "io/gpu/stand_in/ptx/warp.h"
 
@@ -234,7 +235,7 @@ void copy_async(Warp& w, const Instruction& i) {
                   std::to_string(kBytes) + " bytes");
     copy->from[l] = global_pointer(w, i, from[l], valid);
   }
-  if (w.block->eager && w.block->random() % 2 == 0) {
+  if (w.block->eager && (*w.block->random)() % 2 == 0) {
     for (unsigned l = 0; l < kLanes; ++l)
       if ((copy->lanes >> l & 1) != 0) arrive(w, *copy, l);
     w.spare_copies.push_back(std::move(copy));
@@ -381,6 +382,10 @@ void note_read(Warp& w, unsigned lane, std::uint32_t offset, unsigned bytes) {
   const auto me = static_cast<std::uint8_t>(w.number + 1);
   std::uint32_t at = offset;
   const std::uint32_t end = offset + bytes;
+  if (w.block->history != nullptr) {
+    w.block->history->read(w, offset, bytes);
+    at = end;
+  }
   for (; at + 8 <= end; at += 8) note_chunk_read<std::uint64_t>(*w.block, me, at);
   for (; at + 4 <= end; at += 4) note_chunk_read<std::uint32_t>(*w.block, me, at);
   for (; at + 2 <= end; at += 2) note_chunk_read<std::uint16_t>(*w.block, me, at);
@@ -392,37 +397,52 @@ void note_read(Warp& w, unsigned lane, std::uint32_t offset, unsigned bytes) {
 void note_write(Warp& w, unsigned lane, std::uint32_t offset, unsigned bytes) {
   Block& block = *w.block;
   const auto me = static_cast<std::uint8_t>(w.number + 1);
-  switch (bytes) {
-    case 1:
-      note_chunk_write<std::uint8_t>(block, me, offset);
-      break;
-    case 2:
-      note_chunk_write<std::uint16_t>(block, me, offset);
-      break;
-    case 4:
-      note_chunk_write<std::uint32_t>(block, me, offset);
-      break;
-    default:
-      for (unsigned b = 0; b < bytes; b += 8)
-        note_chunk_write<std::uint64_t>(block, me, offset + b);
-  }
+  if (block.history != nullptr) {
+    block.history->write(w, offset, bytes);
+  } else
+    switch (bytes) {
+      case 1:
+        note_chunk_write<std::uint8_t>(block, me, offset);
+        break;
+      case 2:
+        note_chunk_write<std::uint16_t>(block, me, offset);
+        break;
+      case 4:
+        note_chunk_write<std::uint32_t>(block, me, offset);
+        break;
+      default:
+        for (unsigned b = 0; b < bytes; b += 8)
+          note_chunk_write<std::uint64_t>(block, me, offset + b);
+    }
   const unsigned other = block.lanes->write(w.number, lane, offset, bytes);
   if (other != LaneOrder::kNone) race_of_lanes(w, lane, "written", offset, other);
   if (!block.unfenced.empty())
     for (unsigned c = offset / 16; c <= (offset + bytes - 1) / 16; ++c) block.unfenced[c] = me;
 }
 
+void check_fenced(const Block& block, std::uint32_t offset, unsigned bytes, const char* does) {
+  if (block.unfenced.empty()) return;
+  for (unsigned c = offset / 16; c <= (offset + bytes - 1) / 16; ++c)
+    if (const unsigned writer = block.unfenced[c]; writer != 0)
+      throw Fault(std::string(does) + " byte " + std::to_string(std::max(16 * c, offset)) +
+                  " of shared memory, which warp " + std::to_string(writer - 1) +
+                  " wrote without fence.proxy.async afterwards");
+}
+
 Handler find_load(std::string_view space, unsigned bytes, unsigned parts, bool is_signed) {
   if (bytes * parts > 16) return nullptr;
   if (space == "global") return load_from<Space::kGlobal>(bytes, parts, is_signed);
-  if (space == "shared") return load_from<Space::kShared>(bytes, parts, is_signed);
+  if (space == "shared" || space == "shared::cta")
+    return load_from<Space::kShared>(bytes, parts, is_signed);
+  if (space == "shared::cluster") return find_cluster_load(bytes, parts);
   if (space == "param") return load_from<Space::kParameter>(bytes, parts, is_signed);
   return nullptr;
 }
 Handler find_store(std::string_view space, unsigned bytes, unsigned parts) {
   if (bytes * parts > 16) return nullptr;
   if (space == "global") return store_to<Space::kGlobal>(bytes, parts);
-  if (space == "shared") return store_to<Space::kShared>(bytes, parts);
+  if (space == "shared" || space == "shared::cta") return store_to<Space::kShared>(bytes, parts);
+  if (space == "shared::cluster") return find_cluster_store(bytes, parts);
   return nullptr;
 }
 Handler copy_async_of(unsigned bytes, char form) {

@@ -266,7 +266,17 @@ class Decoder {
         while (reader_.take_if(','))
           program_->most_threads *= static_cast<unsigned>(number_of(reader_.word(), 10));
       } else if (word == ".minnctapersm") {
-        reader_.word();
+        program_->least_blocks = static_cast<unsigned>(number_of(reader_.word(), 10));
+      } else if (word == ".maxnreg") {
+        program_->most_registers = static_cast<unsigned>(number_of(reader_.word(), 10));
+      } else if (word == ".reqnctapercluster") {
+        program_->cluster = {1, 1, 1};
+        for (unsigned& blocks : program_->cluster) {
+          blocks = static_cast<unsigned>(number_of(reader_.word(), 10));
+          if (!reader_.take_if(',')) break;
+        }
+        program_->needs_history = true;
+      } else if (word == ".explicitcluster") {
       } else {
         throw Fault("unknown directive " + std::string(word));
       }
@@ -288,13 +298,34 @@ class Decoder {
   }
   std::uint32_t special(std::string_view name) {
     static const std::map<std::string_view, std::pair<Special, unsigned>> names = {
-        {"%tid.x", {Special::kTid, 0}},       {"%tid.y", {Special::kTid, 1}},
-        {"%tid.z", {Special::kTid, 2}},       {"%ntid.x", {Special::kNtid, 0}},
-        {"%ntid.y", {Special::kNtid, 1}},     {"%ntid.z", {Special::kNtid, 2}},
-        {"%ctaid.x", {Special::kCtaid, 0}},   {"%ctaid.y", {Special::kCtaid, 1}},
-        {"%ctaid.z", {Special::kCtaid, 2}},   {"%nctaid.x", {Special::kNctaid, 0}},
-        {"%nctaid.y", {Special::kNctaid, 1}}, {"%nctaid.z", {Special::kNctaid, 2}},
-        {"%laneid", {Special::kLane, 0}},     {"%warpid", {Special::kWarp, 0}},
+        {"%tid.x", {Special::kTid, 0}},
+        {"%tid.y", {Special::kTid, 1}},
+        {"%tid.z", {Special::kTid, 2}},
+        {"%ntid.x", {Special::kNtid, 0}},
+        {"%ntid.y", {Special::kNtid, 1}},
+        {"%ntid.z", {Special::kNtid, 2}},
+        {"%ctaid.x", {Special::kCtaid, 0}},
+        {"%ctaid.y", {Special::kCtaid, 1}},
+        {"%ctaid.z", {Special::kCtaid, 2}},
+        {"%nctaid.x", {Special::kNctaid, 0}},
+        {"%nctaid.y", {Special::kNctaid, 1}},
+        {"%nctaid.z", {Special::kNctaid, 2}},
+        {"%laneid", {Special::kLane, 0}},
+        {"%warpid", {Special::kWarp, 0}},
+        {"%clusterid.x", {Special::kClusterid, 0}},
+        {"%clusterid.y", {Special::kClusterid, 1}},
+        {"%clusterid.z", {Special::kClusterid, 2}},
+        {"%nclusterid.x", {Special::kNclusterid, 0}},
+        {"%nclusterid.y", {Special::kNclusterid, 1}},
+        {"%nclusterid.z", {Special::kNclusterid, 2}},
+        {"%cluster_ctaid.x", {Special::kClusterCtaid, 0}},
+        {"%cluster_ctaid.y", {Special::kClusterCtaid, 1}},
+        {"%cluster_ctaid.z", {Special::kClusterCtaid, 2}},
+        {"%cluster_nctaid.x", {Special::kClusterNctaid, 0}},
+        {"%cluster_nctaid.y", {Special::kClusterNctaid, 1}},
+        {"%cluster_nctaid.z", {Special::kClusterNctaid, 2}},
+        {"%cluster_ctarank", {Special::kClusterCtarank, 0}},
+        {"%cluster_nctarank", {Special::kClusterNctarank, 0}},
     };
     const auto known = names.find(name);
     if (known == names.end()) throw Fault("unknown register " + std::string(name));
@@ -426,6 +457,10 @@ class Decoder {
         o = operand();
         o.offset = 0;
         if (reader_.take_if('+')) o.offset = signed_number();
+        if (reader_.take_if(',')) {  // of a tensor map: the place in the tensor
+          if (reader_.peek() != '{') throw Fault("'{' expected");
+          o.parts = list('}').parts;
+        }
         reader_.expect(']');
         if (o.what == Operand::kNumber) throw Fault("an address that is a number");
         o.has_base = o.what == Operand::kRegister;
@@ -495,7 +530,11 @@ class Decoder {
     }
     const std::string_view opcode = reader_.word();
     if (!i.guarded && reader_.take_if(':')) {
-      labels_[std::string(opcode) + instance_] = static_cast<std::uint32_t>(program_->code.size());
+      if (!labels_
+               .emplace(std::string(opcode) + instance_,
+                        static_cast<std::uint32_t>(program_->code.size()))
+               .second)
+        throw Fault("the label " + std::string(opcode) + " stands here twice");
       return;
     }
     std::vector<Operand> operands;
@@ -516,7 +555,7 @@ class Decoder {
     } else if (name == "ld" || name == "st") {
       access(i, name == "ld", words, operands);
     } else if (name == "cvt" && integer_conversion(i, words, operands)) {
-    } else if (name == "cp" && words.at(1) == "async" && words.size() >= 5) {
+    } else if (name == "cp" && words.at(1) == "async" && words.size() >= 5 && words[2] != "bulk") {
       copy_async(i, opcode, operands);
     } else if (name == "wgmma" && words.at(1) == "mma_async") {
       warpgroup_product(i, opcode, operands);
@@ -622,20 +661,25 @@ class Decoder {
 
   void plain(Instruction i, std::string_view opcode, const std::vector<Operand>& given) {
     const Form* form = find_form(opcode);
-    if (form == nullptr) throw Fault("unknown instruction " + std::string(opcode));
     std::vector<const Operand*> flat;
     for (const Operand& o : given) {
-      if (o.what == Operand::kList)
-        for (const Operand& part : o.parts) flat.push_back(&part);
-      else
-        flat.push_back(&o);
+      if (o.what != Operand::kList) flat.push_back(&o);
+      for (const Operand& part : o.parts) flat.push_back(&part);
     }
-    i.run = form->run;
-    i.kind = form->kind;
+    AsynchronousForm other;
+    if (form == nullptr) {
+      other = find_asynchronous_form(opcode, flat.size());
+      if (other.run == nullptr) throw Fault("unknown instruction " + std::string(opcode));
+      i.immediate = other.option;
+      program_->needs_history |= other.needs_history;
+    }
+    const std::string_view letters = form != nullptr ? form->operands : other.operands;
+    i.run = form != nullptr ? form->run : other.run;
+    i.kind = form != nullptr ? form->kind : other.kind;
     std::vector<std::uint32_t> slots;
     std::size_t n = 0;
     bool results = true;
-    for (const char letter : form->operands) {
+    for (const char letter : letters) {
       if (letter == '=') {
         results = false;
         continue;
@@ -645,12 +689,13 @@ class Decoder {
       if (results) {
         slots.push_back(result(o, bytes_of_letter(letter)));
         ++i.results;
-      } else if (letter == 'n' || letter == '0') {
+      } else if (letter == 'n') {
         if (o.what != Operand::kNumber) throw Fault("a number is expected");
-        if (letter == '0' && o.bits != 0) throw Fault("another barrier than 0");
         i.immediate = static_cast<std::int32_t>(o.bits);
       } else if (letter == 'a') {
         slots.push_back(address(i, o, true));
+      } else if (letter == 's' || letter == 'g') {
+        slots.push_back(plain_address(o, letter == 's'));
       } else {
         if (letter == 'm') i.mask_slot = static_cast<std::uint8_t>(slots.size());
         slots.push_back(value(o, bytes_of_letter(letter)));
@@ -684,6 +729,14 @@ class Decoder {
     i.width = static_cast<std::uint8_t>(registers_[o.reg].bytes);
     if (i.width != 8 && !(shared && i.width == 4)) throw Fault("an address in another register");
     return o.reg;
+  }
+
+  std::uint32_t plain_address(const Operand& o, bool shared) {
+    Instruction unused;
+    const std::uint32_t reg = address(unused, o, shared);
+    if (unused.immediate != 0) throw Fault("an address with an offset: not known here");
+    if (unused.width != (shared ? 4 : 8)) throw Fault("an address in another register");
+    return reg;
   }
 
   void move(Instruction i, const std::vector<std::string_view>& words,
@@ -752,7 +805,7 @@ class Decoder {
       slots.push_back(load ? result(o, width) : value(o, width));
     }
     if (load) i.used_bytes = std::exchange(used_bytes_, std::uint8_t{0});
-    const std::uint32_t place = address(i, where, space == "shared");
+    const std::uint32_t place = address(i, where, space.substr(0, 6) == "shared");
     slots.insert(load ? slots.end() : slots.begin(), place);
     i.results = static_cast<std::uint8_t>(load ? parts : 0);
     set_slots(i, slots, 0);

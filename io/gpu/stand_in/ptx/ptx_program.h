@@ -31,9 +31,10 @@ enum class Kind : std::uint8_t {
   kPlain,
   kBranch,      // to `target`
   kExit,        // of the guarded lanes
-  kBarrier,     // bar.sync: all lanes of the warp that have not ended, then all warps
+  kBarrier,     // all lanes of the warp that have not ended, together; they may then have to wait
   kWholeWarp,   // all 32 lanes together (.aligned)
   kMemberMask,  // the lanes that operand `mask_slot` names, together
+  kPoll,        // asks whether something has happened: in vain, others come first
 };
 
 // Operands are places in a warp's register file: bytes from its start. A register of b bytes is an
@@ -56,7 +57,20 @@ struct Instruction {
 };
 
 // What a register holds that no instruction writes.
-enum class Special : std::uint8_t { kTid, kNtid, kCtaid, kNctaid, kLane, kWarp };
+enum class Special : std::uint8_t {
+  kTid,
+  kNtid,
+  kCtaid,
+  kNctaid,
+  kLane,
+  kWarp,
+  kClusterid,
+  kNclusterid,
+  kClusterCtaid,
+  kClusterNctaid,
+  kClusterCtarank,
+  kClusterNctarank,
+};
 
 struct Program {
   std::string name, file;  // mangled; path of the PTX
@@ -80,7 +94,12 @@ struct Program {
   std::uint32_t parameter_bytes = 0;
   std::size_t register_bytes = 0;
   unsigned most_threads = 1024;
+  unsigned most_registers = 0;        // .maxnreg; 0: not said
+  unsigned least_blocks = 1;          // .minnctapersm
+  std::array<unsigned, 3> cluster{};  // .reqnctapercluster; 0: not said
   bool uses_wgmma = false;
+  // Warps meet otherwise than all of a block at once, or copies come from outside of them.
+  bool needs_history = false;
   struct Place {
     std::uint32_t instruction, file, line;
   };
@@ -103,6 +122,18 @@ struct Form {
   Kind kind = Kind::kPlain;
 };
 const Form* find_form(std::string_view opcode);
+// The same of mbarriers, copies in bulk, clusters and named barriers (asynchronous_forms.cc), whose
+// operands depend on their modifiers: more letters are
+//   s an address of shared memory, g a 64-bit address, both without an offset.
+// `option` becomes Instruction::immediate.
+struct AsynchronousForm {
+  Handler run = nullptr;
+  std::string operands;
+  Kind kind = Kind::kPlain;
+  std::int32_t option = 0;
+  bool needs_history = true;
+};
+AsynchronousForm find_asynchronous_form(std::string_view opcode, std::size_t operands);
 
 // Loads and stores: `space` is "global", "shared" or "param"; null: unknown.
 Handler find_load(std::string_view space, unsigned bytes, unsigned parts, bool is_signed);

@@ -1,21 +1,18 @@
-// A warp's lanes run together as long as they are at the same place. Where they part, the group
-// that is furthest back runs first, so that groups meet again where their ways do; an instruction
-// that needs lanes of another group waits for them.
+// A launch: blocks, or clusters of them, one after the other, and whose turn it is within one.
 #include "io/gpu/stand_in/ptx/run.h"
 
 #include <algorithm>
 #include <new>
 #include <string>
+#include <utility>
 
-#include "io/gpu/stand_in/ptx/warp.h"
+#include "io/gpu/stand_in/ptx/runner.h"
 
 namespace ptx {
 namespace {
 
 constexpr std::size_t kMostShared = 227 * 1024;  // what a block of sm_90 may have
-constexpr std::uint32_t kNowhere = ~0u;
-
-enum class Stop { kBarrier, kEnded, kPaused };
+constexpr unsigned kMostBlocksOfCluster = 8;     // that every device takes
 
 // 64-byte aligned room that is kept from launch to launch.
 class Room {
@@ -36,158 +33,303 @@ class Room {
   std::size_t bytes_ = 0;
 };
 
-class Runner {
- public:
-  explicit Runner(const Program& program) : program_(program) {}
-
-  // Runs the warp for at most `fuel` instructions.
-  Stop run(Warp& w, std::uint64_t fuel);
-  [[noreturn]] void fail(const Warp& w, const std::string& what) const {
-    std::string text = program_.where(w.at) + ": " + what + " (" + program_.name + ", block " +
-                       std::to_string(here.x) + "," + std::to_string(here.y) + "," +
-                       std::to_string(here.z) + ", warp " + std::to_string(w.number) + ")";
-    throw Fault(text);
-  }
-  simt::Index here;
-
- private:
-  bool switch_group(Warp& w);
-  void merge(Warp& w);
-  std::uint32_t limit_of(const Warp& w) const {
-    std::uint32_t limit = kNowhere;
-    for (const Group& g : w.others)
-      if (!g.waiting) limit = std::min(limit, g.at);
-    return limit;
-  }
-
-  const Program& program_;
-};
-
-// Takes in the groups that are where the running one is.
-void Runner::merge(Warp& w) {
-  std::erase_if(w.others, [&](const Group& g) {
-    if (g.at != w.at) return false;
-    w.active |= g.lanes;
-    return true;
-  });
-}
-
-// Goes on with the group that is furthest back and does not wait; false: there is none.
-bool Runner::switch_group(Warp& w) {
-  const Group* best = nullptr;
-  for (const Group& g : w.others)
-    if (!g.waiting && (best == nullptr || g.at < best->at)) best = &g;
-  if (best == nullptr) return false;
-  w.at = best->at;
-  w.active = 0;
-  merge(w);
-  return true;
-}
-
-Stop Runner::run(Warp& w, std::uint64_t fuel) {
-  const Instruction* code = program_.code.data();
-  std::uint32_t limit = limit_of(w);
-  const auto park = [&](bool waiting) {
-    if (w.active != 0) w.others.push_back({w.at, w.active, waiting});
-    w.active = 0;
-  };
-  for (;;) {
-    if (w.active == 0 || w.at >= limit) {
-      if (w.active != 0 && w.at == limit) {
-        merge(w);
-      } else {
-        park(false);
-        if (!switch_group(w)) {
-          if (w.others.empty()) return Stop::kEnded;
-          w.at = w.others.front().at;
-          fail(w, "lanes of a warp wait for others that never come here");
-        }
-      }
-      limit = limit_of(w);
-    }
-    if (fuel-- == 0) return Stop::kPaused;
-    const Instruction& i = code[w.at];
-    Mask mask = w.active;
-    if (i.guarded) {
-      const Mask guard = mask_of(w.reg<std::uint8_t>(i.guard));
-      mask &= i.negated ? ~guard : guard;
-      if (mask == 0 &&
-          (i.kind == Kind::kPlain || i.kind == Kind::kBranch || i.kind == Kind::kExit)) {
-        ++w.at;
-        continue;
-      }
-    }
-    switch (i.kind) {
-      case Kind::kPlain:
-        w.mask = mask;
-        i.run(w, i);
-        ++w.at;
-        break;
-      case Kind::kBranch:
-        if (mask == w.active) {
-          w.at = i.target;
-        } else {
-          w.others.push_back({i.target, mask, false});
-          w.active &= ~mask;
-          ++w.at;
-        }
-        limit = limit_of(w);
-        if (w.at < limit) break;
-        continue;
-      case Kind::kExit:
-        w.alive &= ~mask;
-        w.active &= ~mask;
-        for (const auto& copy : w.copies)
-          if ((copy->lanes & mask) != 0)
-            throw Fault("a thread ends without waiting for its asynchronous copies");
-        if (!w.products.empty()) throw Fault("a thread ends without waiting for its wgmma");
-        ++w.at;
-        // Others may have waited for these.
-        for (Group& g : w.others) g.waiting = false;
-        limit = limit_of(w);
-        break;
-      case Kind::kBarrier:
-      case Kind::kWholeWarp:
-      case Kind::kMemberMask: {
-        if (i.guarded && mask != w.active) throw Fault("some lanes only of a warp take part");
-        merge(w);
-        Mask needed = i.kind == Kind::kWholeWarp ? kAllLanes : w.alive;
-        if (i.kind == Kind::kMemberMask) {
-          const auto* members = w.reg<std::uint32_t>(i.slot[i.mask_slot]);
-          const unsigned first = static_cast<unsigned>(std::countr_zero(w.active));
-          needed = members[first];
-          for (unsigned l = 0; l < kLanes; ++l)
-            if ((w.active >> l & 1) != 0 && members[l] != needed)
-              throw Fault("member masks that differ between lanes");
-          if ((w.active & ~needed) != 0) throw Fault("a lane that its own member mask lacks");
-        }
-        if ((needed & ~w.alive) != 0) throw Fault("lanes that have ended are waited for");
-        if (w.active != needed) {
-          park(true);
-          limit = limit_of(w);
-          continue;
-        }
-        if (mask == 0) {  // all skip it
-          ++w.at;
-          break;
-        }
-        w.mask = mask;
-        i.run(w, i);
-        ++w.at;
-        if (i.kind == Kind::kBarrier) return Stop::kBarrier;
-        limit = limit_of(w);
-        break;
-      }
-    }
-  }
-}
-
 void set_all(Warp& w, std::uint32_t slot, unsigned bytes, std::uint64_t bits) {
   for (unsigned l = 0; l < kLanes; ++l) std::memcpy(w.registers + slot + l * bytes, &bits, bytes);
 }
 
 unsigned axis_of(const simt::Index& index, unsigned axis) {
   return axis == 0 ? index.x : axis == 1 ? index.y : index.z;
+}
+unsigned volume(const simt::Index& index) { return index.x * index.y * index.z; }
+std::string text_of(const simt::Index& index) {
+  return std::to_string(index.x) + "x" + std::to_string(index.y) + "x" + std::to_string(index.z);
+}
+
+// A kernel's launch: its blocks, as many as a cluster has, which are used for one cluster after the
+// other.
+class Launch {
+ public:
+  Launch(const Program& program, const std::byte* parameters, simt::Index grid, simt::Index block,
+         std::size_t shared_bytes, Schedule schedule, simt::Index cluster);
+  void run();
+
+ private:
+  void check(std::size_t shared_bytes, simt::Index asked);
+  void make_block(Block& b, unsigned rank, std::byte* shared, std::byte* registers);
+  void set_specials(Warp& w, bool of_block);
+  void begin(Block& b);
+  void begin_warp(Warp& w);
+  void run_cluster();
+  bool turn(std::vector<Warp*>& order);  // whether anybody went on
+  void end_warp(Warp& w);
+  bool land_one();
+
+  const Program& program_;
+  const std::byte* parameters_;
+  simt::Index grid_, block_, shape_;
+  std::uint32_t shared_bytes_;
+  Schedule schedule_;
+  std::mt19937 random_;
+  std::vector<simt::DeviceRange> ranges_;
+  std::vector<Block> blocks_;
+  Cluster cluster_;
+  Runner runner_;
+  unsigned warps_, left_ = 0;
+  std::size_t register_bytes_;
+};
+
+void Launch::check(std::size_t shared_bytes, simt::Index asked) {
+  const unsigned count = volume(block_);
+  const auto refuse = [&](const std::string& what) {
+    throw Fault(program_.file + ": " + program_.name + ": " + what);
+  };
+  if (count == 0 || count % kLanes != 0)
+    refuse("a block of " + std::to_string(count) + " threads: not whole warps");
+  if (count > program_.most_threads)
+    refuse("a block of " + std::to_string(count) + " threads, compiled for at most " +
+           std::to_string(program_.most_threads));
+  if (volume(grid_) == 0 || grid_.y > 65535 || grid_.z > 65535)
+    refuse("a grid that no device takes");
+  if (shared_bytes > kMostShared) refuse(std::to_string(shared_bytes) + " bytes of shared memory");
+  shape_ = asked;
+  if (program_.cluster[0] != 0) {
+    shape_ = {program_.cluster[0], program_.cluster[1], program_.cluster[2]};
+    if (volume(asked) != 1 && text_of(asked) != text_of(shape_))
+      refuse("a cluster of " + text_of(asked) + ", compiled for " + text_of(shape_));
+  }
+  if (volume(shape_) == 0 || volume(shape_) > kMostBlocksOfCluster || grid_.x % shape_.x != 0 ||
+      grid_.y % shape_.y != 0 || grid_.z % shape_.z != 0)
+    refuse("a grid of " + text_of(grid_) + " blocks in clusters of " + text_of(shape_));
+}
+
+Launch::Launch(const Program& program, const std::byte* parameters, simt::Index grid,
+               simt::Index block, std::size_t shared_bytes, Schedule schedule, simt::Index cluster)
+    : program_(program),
+      parameters_(parameters),
+      grid_(grid),
+      block_(block),
+      shared_bytes_(static_cast<std::uint32_t>(shared_bytes)),
+      schedule_(schedule),
+      random_(schedule.seed),
+      ranges_(program.code.size()),
+      runner_(program) {
+  static thread_local Room register_room, shared_room;
+  static thread_local std::array<LaneOrder, kMostBlocksOfCluster> lanes;
+  check(shared_bytes, cluster);
+  warps_ = volume(block_) / kLanes;
+  register_bytes_ = (program.register_bytes + 63) / 64 * 64 + 64;  // apart in the caches
+  blocks_ = std::vector<Block>(volume(shape_));
+  cluster_.shape = shape_;
+  const std::size_t shared_each = (shared_bytes + 63) / 64 * 64 + 64;
+  std::byte* shared = shared_room.of(shared_each * blocks_.size());
+  const std::size_t all_registers = register_bytes_ * warps_ * blocks_.size();
+  std::byte* registers = register_room.of(all_registers);
+  std::memset(registers, 0xff, all_registers);
+  for (Block& b : blocks_) {
+    cluster_.blocks.push_back(&b);
+    b.lanes = &lanes[cluster_.blocks.size() - 1];
+    b.lanes->resize(shared_bytes, warps_);
+  }
+  for (unsigned rank = 0; rank < blocks_.size(); ++rank)
+    make_block(blocks_[rank], rank, shared + rank * shared_each,
+               registers + rank * warps_ * register_bytes_);
+}
+
+void Launch::make_block(Block& b, unsigned rank, std::byte* shared, std::byte* registers) {
+  b.program = &program_;
+  b.parameters = parameters_;
+  b.shared_bytes = shared_bytes_;
+  b.shared = shared;
+  b.ranges = &ranges_;
+  b.random = &random_;
+  b.eager = schedule_.seed != 0;
+  b.cluster = &cluster_;
+  b.rank = rank;
+  b.warps.resize(warps_);
+  for (unsigned n = 0; n < warps_; ++n) {
+    Warp& w = b.warps[n];
+    w.number = n;
+    w.agent = rank * warps_ + n;
+    w.block = &b;
+    w.registers = registers + n * register_bytes_;
+    for (const Program::Constant& c : program_.constants) set_all(w, c.slot, c.bytes, c.bits);
+    set_specials(w, false);
+  }
+}
+
+// Of the block: those that differ from block to block.
+void Launch::set_specials(Warp& w, bool of_block) {
+  const Block& b = *w.block;
+  const simt::Index &here = b.here, inside{here.x % shape_.x, here.y % shape_.y, here.z % shape_.z};
+  const simt::Index cluster{here.x / shape_.x, here.y / shape_.y, here.z / shape_.z},
+      clusters{grid_.x / shape_.x, grid_.y / shape_.y, grid_.z / shape_.z};
+  const auto value = [&](const Program::SpecialUse& s, unsigned lane) -> unsigned {
+    const unsigned thread = w.number * kLanes + lane;
+    switch (s.what) {
+      case Special::kTid:
+        return axis_of(
+            {thread % block_.x, thread / block_.x % block_.y, thread / (block_.x * block_.y)},
+            s.axis);
+      case Special::kNtid:
+        return axis_of(block_, s.axis);
+      case Special::kCtaid:
+        return axis_of(here, s.axis);
+      case Special::kNctaid:
+        return axis_of(grid_, s.axis);
+      case Special::kLane:
+        return lane;
+      case Special::kWarp:
+        return w.number;
+      case Special::kClusterid:
+        return axis_of(cluster, s.axis);
+      case Special::kNclusterid:
+        return axis_of(clusters, s.axis);
+      case Special::kClusterCtaid:
+        return axis_of(inside, s.axis);
+      case Special::kClusterNctaid:
+        return axis_of(shape_, s.axis);
+      case Special::kClusterCtarank:
+        return b.rank;
+      case Special::kClusterNctarank:
+        return volume(shape_);
+    }
+    return 0;
+  };
+  for (const Program::SpecialUse& s : program_.specials) {
+    const bool varies = s.what == Special::kCtaid || s.what == Special::kClusterid ||
+                        s.what == Special::kClusterCtaid;
+    if (varies != of_block) continue;
+    for (unsigned l = 0; l < kLanes; ++l) w.reg<std::uint32_t>(s.slot)[l] = value(s, l);
+  }
+}
+
+void Launch::begin_warp(Warp& w) {
+  w.alive = w.active = kAllLanes;
+  w.at = 0;
+  w.others.clear();
+  w.wait = Wait::kNone;
+  w.copies.clear();
+  std::fill(std::begin(w.committed), std::end(w.committed), 0u);
+  w.product_groups = 0;
+  w.products_issued = 0;
+  w.fenced = false;
+  w.clock.clear();
+  w.clock.set(w.agent, kFirst);
+  w.cluster_clock.clear();
+  w.cluster_inits.clear();
+  w.inits.clear();
+  w.fenced_inits.clear();
+  w.at_cluster_barrier = w.cluster_arrived = false;
+  std::fill(std::begin(w.bulk_committed), std::end(w.bulk_committed), 0u);
+  // What ptxas may give it, of which a kernel with setmaxnreg is taken to have all.
+  const unsigned threads = program_.most_threads * std::max(program_.least_blocks, 1u);
+  w.registers_each = program_.most_registers != 0 ? program_.most_registers
+                                                  : std::min(256u, 65536u / threads / 8 * 8);
+  w.register_changes.clear();
+  set_specials(w, true);
+}
+
+void Launch::begin(Block& b) {
+  std::memset(b.shared, 0xff, shared_bytes_);  // what it finds is nobody's: NaN
+  if (program_.needs_history) {
+    b.history = std::make_unique<History>(shared_bytes_, cluster_.warps());
+    b.used_from_outside.assign(cluster_.warps(), 0);
+    b.at_end.clear();
+    b.mbarriers.clear();
+  } else {
+    b.readers.assign(shared_bytes_, 0);
+    b.writers.assign(shared_bytes_, 0);
+  }
+  if (program_.uses_wgmma || program_.needs_history)
+    b.unfenced.assign((shared_bytes_ + 15) / 16, 0);
+  if (program_.uses_wgmma) b.products.assign((warps_ + 3) / 4, {});
+  b.lanes->order_block();
+  b.named = {};
+  b.free_registers = 0;
+  for (Warp& w : b.warps) begin_warp(w);
+}
+
+void Launch::end_warp(Warp& w) {
+  --left_;
+  ++cluster_.events;
+  Block& b = *w.block;
+  b.at_end.join(w.clock);
+  complete_named(b);
+  complete_cluster_barrier(cluster_);
+  if (b.ended()) check_block_end(b);
+}
+
+bool Launch::turn(std::vector<Warp*>& order) {
+  bool went_on = false;
+  for (Warp* w : order) {
+    const std::uint64_t fuel =
+        schedule_.seed == 0 || random_() % 2 == 0 ? ~std::uint64_t{0} : random_() % 200;
+    Stop stop = Stop::kPaused;
+    const bool asked = w->wait == Wait::kPoll;  // and may not yet have asked again
+    try {
+      stop = runner_.run(*w, fuel);
+      if (stop == Stop::kEnded) end_warp(*w);
+    } catch (const Fault& fault) {
+      runner_.fail(*w, fault.what());
+    }
+    if (stop != Stop::kPolled && !(asked && stop == Stop::kPaused)) went_on = true;
+  }
+  return went_on;
+}
+
+bool Launch::land_one() {
+  if (cluster_.copies.empty()) return false;
+  land(cluster_, schedule_.seed == 0 ? 0 : random_() % cluster_.copies.size());
+  return true;
+}
+
+// Copies land when nobody can go on without them; with a seed also by chance.
+void Launch::run_cluster() {
+  constexpr unsigned kTurnsToSettle = 2, kTurnsToDeadlock = 1000;
+  std::vector<Warp*> order;
+  std::uint64_t events = 0;
+  unsigned idle = 0;
+  for (left_ = warps_ * static_cast<unsigned>(blocks_.size()); left_ > 0;) {
+    order.clear();
+    for (Block& b : blocks_)
+      for (Warp& w : b.warps)
+        if (w.alive != 0 && (w.wait == Wait::kNone || w.wait == Wait::kPoll)) order.push_back(&w);
+    if (schedule_.seed != 0) {
+      std::shuffle(order.begin(), order.end(), random_);
+      if (random_() % 4 == 0) land_one();
+    }
+    const bool went_on = turn(order);
+    if (went_on || std::exchange(events, cluster_.events) != cluster_.events) {
+      events = cluster_.events;
+      idle = 0;
+      continue;
+    }
+    if ((++idle >= kTurnsToSettle || order.empty()) && land_one()) {
+      idle = 0;
+      continue;
+    }
+    if (idle >= kTurnsToDeadlock || order.empty())
+      throw Fault(program_.file + ": " + program_.name + ": " + deadlock_text(cluster_));
+  }
+  finish_copies(cluster_);
+}
+
+void Launch::run() {
+  simt::Index at;
+  for (at.z = 0; at.z < grid_.z; at.z += shape_.z)
+    for (at.y = 0; at.y < grid_.y; at.y += shape_.y)
+      for (at.x = 0; at.x < grid_.x; at.x += shape_.x) {
+        cluster_.agents = cluster_.warps();
+        cluster_.copies.clear();
+        cluster_.clock.clear();
+        cluster_.inits.clear();
+        for (Block& b : blocks_) {
+          b.here = {at.x + b.rank % shape_.x, at.y + b.rank / shape_.x % shape_.y,
+                    at.z + b.rank / (shape_.x * shape_.y)};
+          begin(b);
+        }
+        run_cluster();
+      }
 }
 
 }  // namespace
@@ -201,114 +343,8 @@ bool can_run() {
 }
 
 void run(const Program& program, const std::byte* parameters, simt::Index grid, simt::Index block,
-         std::size_t shared_bytes, Schedule schedule) {
-  static thread_local Room register_room, shared_room;
-  static thread_local LaneOrder lanes;
-  const unsigned count = block.x * block.y * block.z;
-  const auto refuse = [&](const std::string& what) {
-    throw Fault(program.file + ": " + program.name + ": " + what);
-  };
-  if (count == 0 || count % kLanes != 0)
-    refuse("a block of " + std::to_string(count) + " threads: not whole warps");
-  if (count > program.most_threads)
-    refuse("a block of " + std::to_string(count) + " threads, compiled for at most " +
-           std::to_string(program.most_threads));
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535)
-    refuse("a grid that no device takes");
-  if (shared_bytes > kMostShared) refuse(std::to_string(shared_bytes) + " bytes of shared memory");
-
-  Block b;
-  b.program = &program;
-  b.parameters = parameters;
-  b.shared_bytes = static_cast<std::uint32_t>(shared_bytes);
-  b.shared = shared_room.of(shared_bytes + 64);
-  std::vector<simt::DeviceRange> ranges(program.code.size());
-  b.ranges = &ranges;
-  b.random.seed(schedule.seed);
-  b.eager = schedule.seed != 0;
-  b.readers.resize(shared_bytes);
-  b.writers.resize(shared_bytes);
-  lanes.resize(shared_bytes, count / kLanes);
-  b.lanes = &lanes;
-  const unsigned warps = count / kLanes;
-  b.warps.resize(warps);
-  const std::size_t each = (program.register_bytes + 63) / 64 * 64 + 64;  // apart in the caches
-  std::byte* registers = register_room.of(each * warps);
-  std::memset(registers, 0xff, each * warps);
-  for (unsigned n = 0; n < warps; ++n) {
-    Warp& w = b.warps[n];
-    w.number = n;
-    w.block = &b;
-    w.registers = registers + n * each;
-    for (const Program::Constant& c : program.constants) set_all(w, c.slot, c.bytes, c.bits);
-    for (const Program::SpecialUse& s : program.specials) {
-      auto* to = w.reg<std::uint32_t>(s.slot);
-      for (unsigned l = 0; l < kLanes; ++l) {
-        const unsigned thread = n * kLanes + l;
-        const simt::Index tid{thread % block.x, thread / block.x % block.y,
-                              thread / (block.x * block.y)};
-        to[l] = s.what == Special::kTid      ? axis_of(tid, s.axis)
-                : s.what == Special::kNtid   ? axis_of(block, s.axis)
-                : s.what == Special::kNctaid ? axis_of(grid, s.axis)
-                : s.what == Special::kLane   ? l
-                                             : n;
-      }
-    }
-  }
-  Runner runner(program);
-  std::vector<unsigned> order(warps);
-  for (runner.here.z = 0; runner.here.z < grid.z; ++runner.here.z)
-    for (runner.here.y = 0; runner.here.y < grid.y; ++runner.here.y)
-      for (runner.here.x = 0; runner.here.x < grid.x; ++runner.here.x) {
-        std::memset(b.shared, 0xff, shared_bytes);  // what it finds is nobody's: NaN
-        const auto forget_accesses = [&] {
-          std::fill(b.readers.begin(), b.readers.end(), std::uint8_t{0});
-          std::fill(b.writers.begin(), b.writers.end(), std::uint8_t{0});
-          lanes.order_block();
-        };
-        forget_accesses();
-        if (program.uses_wgmma) {
-          b.unfenced.assign((shared_bytes + 15) / 16, 0);
-          b.products.assign((warps + 3) / 4, {});
-        }
-        for (Warp& w : b.warps) {
-          w.alive = w.active = kAllLanes;
-          w.at = 0;
-          w.others.clear();
-          w.at_barrier = false;
-          w.copies.clear();
-          std::fill(std::begin(w.committed), std::end(w.committed), 0u);
-          w.product_groups = 0;
-          w.products_issued = 0;
-          w.fenced = false;
-          for (const Program::SpecialUse& s : program.specials)
-            if (s.what == Special::kCtaid) set_all(w, s.slot, 4, axis_of(runner.here, s.axis));
-        }
-        for (unsigned left = warps; left > 0;) {
-          order.clear();
-          for (const Warp& w : b.warps)
-            if (w.alive != 0 && !w.at_barrier) order.push_back(w.number);
-          if (order.empty()) {  // all that have not ended are at the barrier
-            for (Warp& w : b.warps) w.at_barrier = false;
-            forget_accesses();
-            continue;
-          }
-          if (schedule.seed != 0) std::shuffle(order.begin(), order.end(), b.random);
-          for (const unsigned n : order) {
-            Warp& w = b.warps[n];
-            const std::uint64_t fuel =
-                schedule.seed == 0 || b.random() % 2 == 0 ? ~std::uint64_t{0} : b.random() % 200;
-            Stop stop = Stop::kPaused;
-            try {
-              stop = runner.run(w, fuel);
-            } catch (const Fault& fault) {
-              runner.fail(w, fault.what());
-            }
-            if (stop == Stop::kBarrier) w.at_barrier = true;
-            if (stop == Stop::kEnded) --left;
-          }
-        }
-      }
+         std::size_t shared_bytes, Schedule schedule, simt::Index cluster) {
+  Launch(program, parameters, grid, block, shared_bytes, schedule, cluster).run();
 }
 
 }  // namespace ptx

@@ -19,7 +19,8 @@ struct Schedule {
 bool can_run();
 
 // `parameters` is laid out as Program::parameters says. Throws Fault, which names the instruction.
+// `cluster`: the launch's attribute, where the kernel is not compiled for one.
 void run(const Program& program, const std::byte* parameters, simt::Index grid, simt::Index block,
-         std::size_t shared_bytes, Schedule schedule);
+         std::size_t shared_bytes, Schedule schedule, simt::Index cluster = {});
 
 }  // namespace ptx

@@ -6,9 +6,11 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <memory>
 #include <random>
 
+#include "io/gpu/stand_in/ptx/cluster.h"
 #include "io/gpu/stand_in/ptx/lane_order.h"
 #include "io/gpu/stand_in/ptx/ptx_program.h"
 #include "io/gpu/stand_in/simt.h"
@@ -26,10 +28,11 @@ namespace ptx {
 struct Block;
 
 // Lanes at the same place. Waiting: at an instruction that needs lanes which are elsewhere.
+// Polled: what it asked for has not happened; others come first.
 struct Group {
   std::uint32_t at;
   Mask lanes;
-  bool waiting;
+  bool waiting, polled;
 };
 
 // cp.async of a warp: for each lane the copy, and the number of the group that it belongs to.
@@ -60,7 +63,21 @@ struct Warp {
   Mask alive = 0, active = 0;  // active: of the group that runs
   std::uint32_t at = 0;        // its place
   std::vector<Group> others;
-  bool at_barrier = false;
+
+  // What it waits for (for kNamed: at barrier `wait_at`; for kPoll, while it goes on asking: at the
+  // mbarrier `wait_at`, for `wait_phase`).
+  Wait wait = Wait::kNone;
+  std::uint32_t wait_at = 0, wait_phase = 0, wait_instruction = 0;
+  bool polled = false;  // the instruction that just ran asked in vain
+
+  std::uint32_t agent = 0;
+  Clock clock;
+  Clock inits, fenced_inits;           // mbarrier.init made visible by fence.mbarrier_init alone
+  Clock cluster_clock, cluster_inits;  // from barrier.cluster, for its wait
+  bool at_cluster_barrier = false, cluster_arrived = false;
+  std::uint32_t bulk_committed[kLanes] = {};
+  std::uint32_t registers_each = 0;             // of a thread, as setmaxnreg has it
+  std::vector<std::uint32_t> register_changes;  // instructions
 
   std::vector<std::unique_ptr<PendingCopy>> copies, spare_copies;
   std::uint32_t committed[kLanes] = {};
@@ -84,9 +101,25 @@ struct Block {
   std::byte* shared = nullptr;
   std::uint32_t shared_bytes = 0;
   std::vector<simt::DeviceRange>* ranges = nullptr;  // by instruction: where it found its memory
-  std::mt19937 random;
+  std::mt19937* random = nullptr;
   bool eager = false;  // copies and products may arrive before they are waited for
   std::vector<Warp> warps;
+
+  Cluster* cluster = nullptr;
+  unsigned rank = 0;
+  simt::Index here;
+  std::array<NamedBarrier, 16> named;
+  std::unique_ptr<History> history;  // of kernels that need it, in place of `readers` and `writers`
+  std::map<std::uint32_t, MBarrier> mbarriers;  // by offset
+  std::uint32_t free_registers = 0;
+  // When each warp of other blocks last used this one's shared memory, and what its own knew when
+  // they ended.
+  std::vector<std::uint32_t> used_from_outside;
+  Clock at_end;
+
+  bool ended() const {
+    return std::all_of(warps.begin(), warps.end(), [](const Warp& w) { return w.alive == 0; });
+  }
 
   // Shared memory by 16 bytes: the warp (+ 1) that wrote there without a proxy fence since.
   std::vector<std::uint8_t> unfenced;
@@ -140,5 +173,7 @@ std::byte* global_pointer(Warp& w, const Instruction& i, std::uint64_t address, 
 // barrier, or another lane's by one of the warp.
 void note_read(Warp& w, unsigned lane, std::uint32_t offset, unsigned bytes);
 void note_write(Warp& w, unsigned lane, std::uint32_t offset, unsigned bytes);
+// Faults where the asynchronous proxy would miss what was written by the generic one.
+void check_fenced(const Block& block, std::uint32_t offset, unsigned bytes, const char* does);
 
 }  // namespace ptx
