@@ -86,8 +86,9 @@ extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   *function = nullptr;
   if (std::strcmp(symbol, "cuTensorMapEncodeTiled") == 0) {
-    found = version >= 12000 ? cudaDriverEntryPointSuccess : cudaDriverEntryPointVersionNotSufficent;
+    found = cudaDriverEntryPointVersionNotSufficent;
     if (version >= 12000) {
+      found = cudaDriverEntryPointSuccess;
       const PFN_cuTensorMapEncodeTiled_v12000 typed = encode_tiled;
       *function = reinterpret_cast<void*>(typed);
     }

@@ -1,6 +1,6 @@
-// Kernels of the tests of the interpreter of PTX, compiled by nvcc for sm_90a: mbarriers, copies by
-// tensor maps, warps with roles, clusters. `flaw` leaves something out (hopper_test.cc); 0: nothing.
-// They compute nothing of use.
+// Kernels of the tests of the interpreter of PTX, compiled by nvcc for sm_90a: mbarriers, copies
+// by tensor maps, warps with roles, clusters. `flaw` leaves something out (hopper_test.cc); 0:
+// nothing. They compute nothing of use.
 #include <cuda.h>
 #include <cuda_bf16.h>
 
@@ -47,7 +47,8 @@ __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
 }
 __device__ __forceinline__ bool elected() {
   uint32_t is = 0;
-  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(is));
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}"
+               : "=r"(is));
   return is != 0;
 }
 __device__ __forceinline__ void copy_in(uint32_t to, const CUtensorMap& map, int x, int y,
@@ -109,8 +110,8 @@ constexpr int kStages = 2, kColumns = 32, kRows = 8, kTile = kColumns * kRows;
 
 }  // namespace
 
-// out = 2 in + 1, tile by tile: warp 0 copies tiles in, two stages ahead; warps 1 and 2 compute, and
-// one of their threads copies the results out.
+// out = 2 in + 1, tile by tile: warp 0 copies tiles in, two stages ahead; warps 1 and 2 compute,
+// and one of their threads copies the results out.
 extern "C" __global__ void __launch_bounds__(96)
     tile_pipeline(const __grid_constant__ CUtensorMap in, const __grid_constant__ CUtensorMap out,
                   int tiles, int flaw) {
@@ -232,7 +233,8 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     c[(16 * warp + lane / 4 + n / 2 % 2 * 8) * 128 + n / 4 * 8 + lane % 4 * 2 + n % 2] = sums[n];
 }
 
-// Each block of two copies half of every tile, to both; both write all of it, each to a half of out.
+// Each block of two copies half of every tile, to both; both write all of it, each to a half of
+// out.
 extern "C" __global__ void __launch_bounds__(64) __cluster_dims__(2, 1, 1)
     multicast_copy(const __grid_constant__ CUtensorMap in, float* out, int tiles, int flaw) {
   auto* stages = reinterpret_cast<float*>(aligned_shared());

@@ -5,7 +5,7 @@
 #include <deque>
 #include <map>
 
-#include "io/gpu/stand_in/ptx/history.h"
+#include "io/gpu/stand_in/ptx/access_history.h"
 #include "io/gpu/stand_in/ptx/ptx_program.h"
 #include "io/gpu/stand_in/simt.h"
 

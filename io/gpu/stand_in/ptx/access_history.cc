@@ -1,4 +1,5 @@
-#include "io/gpu/stand_in/ptx/history.h"
+// The order of accesses, by vector clocks, and the races that it leaves.
+#include "io/gpu/stand_in/ptx/access_history.h"
 
 #include "io/gpu/stand_in/ptx/cluster.h"
 #include "io/gpu/stand_in/ptx/warp.h"
