@@ -17,7 +17,8 @@ void reduce_into(void* into, const void* from, std::size_t count, DType type, Re
 void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DType type,
                  ReduceOp op);
 
-// out[i] = parts[0][i] op parts[1][i] op ..., in this order; `out` may be one of the parts.
+// out[i] = parts[0][i] op parts[1][i] op ..., in this order; `out` may be one of the parts, and the
+// bits are the same whichever it is, also where several numbers are NaN.
 // REQUIRES: parts >= 1.
 void reduce_parts(void* out, const void* const* parts, int part_count, std::size_t count,
                   DType type, ReduceOp op);

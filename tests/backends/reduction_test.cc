@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <random>
 #include <vector>
 
@@ -34,6 +36,28 @@ TEST(Reduction, PartsFoldFromTheFirstToTheLastInPlaceToo) {
         backends::reduce_parts(into, parts.data(), part_count, count, DType::kF32, ReduceOp::kSum);
         EXPECT_TRUE(std::equal(expected.begin(), expected.end(), into))
             << part_count << " parts of " << count << " into " << out;
+      }
+    }
+  }
+}
+
+// Ranks that fold the same numbers, each into its own, must get the same bits.
+TEST(Reduction, ManyThatAreNoNumbersGiveTheSameBitsWhicheverPartTakesTheResult) {
+  constexpr std::size_t kCount = 5003;  // strips, vectors and a rest
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin}) {
+    for (const int part_count : {2, 3, 5}) {
+      std::vector<std::vector<std::uint32_t>> results;
+      for (int out = 0; out <= part_count; ++out) {
+        std::vector<std::vector<std::uint32_t>> values;
+        for (std::uint32_t p = 0; p <= static_cast<std::uint32_t>(part_count); ++p)
+          values.emplace_back(kCount, 0x7fc00000u | (p % 2) << 31 | (p + 1));  // NaN, all different
+        std::vector<const void*> parts;
+        for (int p = 0; p < part_count; ++p)
+          parts.push_back(values[static_cast<std::size_t>(p)].data());
+        std::vector<std::uint32_t>& into = values[static_cast<std::size_t>(out)];
+        backends::reduce_parts(into.data(), parts.data(), part_count, kCount, DType::kF32, op);
+        results.push_back(into);
+        EXPECT_EQ(results.back(), results.front()) << part_count << " parts into " << out;
       }
     }
   }
