@@ -17,6 +17,7 @@
 #include "tools/group/run_group.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/run/output_paths.h"
 
 namespace tools {
 namespace {
@@ -242,6 +243,10 @@ int bench_comm_command(const Arguments& arguments) {
   const tools::RunConfig config = resolve_group_flags(values);
   if (!flags.plot.empty() && flags.op == "barrier")
     throw UsageError("--plot draws time over bytes, but a barrier transfers none");
+  if (!flags.plot.empty() && has_rank_zero(config)) {
+    check_output_path("plot", flags.plot, "");
+    check_new_file(flags.plot, {});
+  }
   std::vector<CommRow> baseline;
   if (!flags.baseline.empty())
     baseline = read_comm_rows(flags.baseline);  // before minutes of measuring

@@ -94,6 +94,8 @@ int bench_step_command(const Arguments& arguments) {
       ->capture_default_str();
   if (!parse(app, arguments)) return kExitOk;
   if (flags.ranks > 0) values["spawn"] = {std::to_string(flags.ranks), "--ranks"};
+  if (app.count("--batch") > 0)
+    values["batch-size-per-device"] = {std::to_string(flags.batch), "--batch"};
   const tools::RunConfig config =
       resolve_bench(values, {{"model", "convnet"},
                              {"batch-size-per-device", std::to_string(flags.batch)},

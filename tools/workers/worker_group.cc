@@ -319,7 +319,7 @@ void WorkerGroup::end_survivors() {
       reminded_ = true;
       print_notice("still waiting for " + std::to_string(alive()) + " of " +
                    std::to_string(outcome_.ends.size()) +
-                   " workers to save and exit; another signal kills them");
+                   " workers to end; another signal kills them");
     }
     return;
   }
