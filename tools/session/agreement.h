@@ -7,6 +7,7 @@
 
 #include "backends/group.h"
 #include "backends/store/protocol/settings.h"
+#include "engine/ops/common/kernel_context.h"
 #include "io/data/sources/dataset.h"
 
 namespace tools {
