@@ -281,12 +281,12 @@ std::string default_address() {
   return "127.0.0.1";
 }
 
-std::string silent_link_text(int fd, const std::string& peer) {
+std::string silent_link_text(int in, int out, const std::string& peer) {
   tcp_info info{};
   socklen_t length = sizeof info;
   int unacknowledged = 0;
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
-      ioctl(fd, SIOCOUTQ, &unacknowledged) != 0)
+  if (getsockopt(in, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+      ioctl(out, SIOCOUTQ, &unacknowledged) != 0)
     return {};
   std::string text;
   if (info.tcpi_last_data_recv >= 1000) {

@@ -77,7 +77,8 @@ std::string default_address();
 
 // Of an idle connection that a call waits for: "nothing received from rank 1 for 12.0 s, 4096 bytes
 // to it not acknowledged"; "" where data came within the last second and all was acknowledged.
-std::string silent_link_text(int fd, const std::string& peer);
+// `in` and `out` are its two directions, where those are connections of their own.
+std::string silent_link_text(int in, int out, const std::string& peer);
 
 void prepare_stream(int fd);  // non-blocking, TCP_NODELAY
 

@@ -42,8 +42,8 @@ extern const char* const kGlooNote = "Gloo over TCP, ranks are processes";
 
 std::unique_ptr<Communicator> make_gloo_communicator(const BackendContext& context) {
   ignore_broken_pipes();
-  // The library's own, and for each peer a connection (at first a listener) and a copy of it.
-  require_files(6 + 2 * (context.world_size - 1), "backend gloo");
+  // The library's own, and for each peer two connections (at first listeners) and copies of them.
+  require_files(6 + 4 * (context.world_size - 1), "backend gloo");
   auto links = std::make_shared<GlooLinks>(context);
   auto communicator = make_direct_communicator("gloo", context, links);
   const AbortOnFailure scope(context.watch, *communicator);  // if a peer dies while connecting

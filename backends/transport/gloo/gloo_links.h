@@ -60,7 +60,10 @@ class GlooLinks final : public Links {
   static std::shared_ptr<GlooMesh> make_mesh(const BackendContext& context);
   void install(std::shared_ptr<GlooMesh> mesh);
   void bind_channels();
+  void bind(Channel& channel, gloo::transport::Pair& out, gloo::transport::Pair& in, int number,
+            std::size_t bytes);
   std::string prove(const BackendContext& context);
+  std::string check(int peer, Channel& channel, const std::string& proof);
   static Verdict agree(const BackendContext& context, const std::string& trouble, int number,
                        std::chrono::steady_clock::time_point begin);
   void disconnect();
@@ -74,8 +77,9 @@ class GlooLinks final : public Links {
   std::shared_ptr<GlooMesh> mesh_;                       // since connect()
   std::array<std::vector<std::vector<char>>, 2> heads_;  // [slot][peer] to send
   std::array<std::array<std::vector<Channel>, 2>, kKinds> channels_;  // [kind][slot][peer]
-  // [peer] whether the connection still stood when its buffers had been bound. Gloo tells of its
-  // end only the buffers that there are at that moment; later ones would wait for the whole
+  std::vector<Channel> proofs_;  // [2 * peer] out, [2 * peer + 1] in: of both directions
+  // As proofs_: whether the connection still stood when its buffers had been bound. Gloo tells of
+  // its end only the buffers that there are at that moment; later ones would wait for the whole
   // timeout.
   std::vector<bool> hears_;
   unsigned head_slot_ = 0;  // of the current call

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gloo/transport/tcp/device.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -19,6 +20,8 @@
 
 namespace backends {
 namespace {
+
+constexpr int kVisitSeconds = 5;  // a peer's host that does not answer by then is gone
 
 // Address and port as a comparable key; empty for other families.
 std::string name_of(const sockaddr_storage& address) {
@@ -76,6 +79,18 @@ std::string name_of_destination(int fd) {
   return {};
 }
 
+// Connects as a stranger who passes.
+void visit(const std::vector<char>& bytes) {
+  sockaddr_storage address{};
+  std::memcpy(&address, bytes.data(), std::min(bytes.size(), sizeof address));
+  const auto length = static_cast<socklen_t>(address.ss_family == AF_INET ? sizeof(sockaddr_in)
+                                                                          : sizeof(sockaddr_in6));
+  const Socket guest(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval limit{kVisitSeconds, 0};
+  if (setsockopt(guest.fd(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0)
+    (void)::connect(guest.fd(), reinterpret_cast<const sockaddr*>(&address), length);
+}
+
 }  // namespace
 
 std::string plain_gloo_text(const char* text) {
@@ -89,45 +104,64 @@ GlooMesh::GlooMesh(const BackendContext& context)
   attributes.hostname = context.address;
   device_ = gloo::transport::tcp::CreateDevice(attributes);
   transportContext_ = device_->createContext(rank, size);
-  transportContext_->setTimeout(context.timeout);
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer != rank) transportContext_->createPair(peer);
+  higher_sends_ = device_->createContext(rank, size);
+  for (const auto& pairs : {transportContext_, higher_sends_}) {
+    pairs->setTimeout(context.timeout);
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer != rank) pairs->createPair(peer);
+    }
   }
   setTimeout(context.timeout);
-  take_handles();
+  take_handles(context.members);
 }
 
-std::string GlooMesh::connect(const BackendContext& context) {
+std::vector<std::vector<char>> GlooMesh::exchange_addresses(const BackendContext& context) {
   const auto key = [&](int from, int to) {
     return context.prefix + "/" + std::to_string(from) + "/" + std::to_string(to);
   };
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
-    const std::vector<char> address = getPair(peer)->address().bytes();
-    context.store.set(key(rank, peer), std::string_view(address.data(), address.size()));
+    const std::vector<char> lower = pair(true, peer).address().bytes(),
+                            higher = pair(false, peer).address().bytes();
+    context.store.set(key(rank, peer), std::string(lower.begin(), lower.end()) +
+                                           std::string(higher.begin(), higher.end()));
   }
-  std::vector<std::vector<char>> addresses(static_cast<std::size_t>(size));
+  std::vector<std::vector<char>> addresses(2 * static_cast<std::size_t>(size));
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
-    const std::string address = context.store.get(key(peer, rank), context.timeout);
-    addresses[static_cast<std::size_t>(peer)].assign(address.begin(), address.end());
+    const std::string both = context.store.get(key(peer, rank), context.timeout);
+    const auto middle = both.begin() + static_cast<std::ptrdiff_t>(both.size() / 2);
+    addresses[2 * static_cast<std::size_t>(peer)].assign(both.begin(), middle);
+    addresses[2 * static_cast<std::size_t>(peer) + 1].assign(middle, both.end());
     context.store.remove(key(peer, rank));  // it has one reader
   }
+  return addresses;
+}
+
+std::string GlooMesh::connect(const BackendContext& context) {
+  const std::vector<std::vector<char>> addresses = exchange_addresses(context);
   const std::jthread breaker(
       [&](const std::stop_token& stop) { break_when_asked(stop, addresses); });
   std::string trouble;
   const auto attempt = [&](const auto& step) {
     try {
       step();
+      return true;
     } catch (const std::exception& error) {
       if (trouble.empty()) trouble = plain_gloo_text(error.what());
+      return false;
     }
   };
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer != rank)
-      attempt([&] { getPair(peer)->connect(addresses[static_cast<std::size_t>(peer)]); });
+  // In the same order on both sides: one listens while the other connects.
+  for (std::size_t at = 0; at < addresses.size(); ++at) {
+    const int peer = static_cast<int>(at / 2);
+    if (peer == rank) continue;
+    const bool lower_sends = at % 2 == 0;
+    const std::vector<char>& address = addresses[at];
+    // A stranger at this rank's port has closed the pair: the peer would wait until the timeout for
+    // the connection that is not made.
+    if (!attempt([&] { pair(lower_sends, peer).connect(address); })) visit(address);
   }
-  attempt([&] { take_handles(); });
   return trouble;
 }
 
@@ -155,32 +189,44 @@ void GlooMesh::break_when_asked(const std::stop_token& stop,
   } while (base::sleep_unless_stopped(stop, std::chrono::milliseconds(10)));
 }
 
-void GlooMesh::take_handles() {
+void GlooMesh::take_handles(const std::vector<int>& members) {
   const std::lock_guard lock(mutex_);
   if (broken_) throw PeerError("the connection was aborted");
   handles_.clear();  // first: a listening socket and the connection accepted from it share a name
   const std::vector<OpenSocket> sockets = open_sockets();
+  std::string trouble;
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
-    const std::string name = name_of(getPair(peer)->address().bytes());
-    const auto found = std::find_if(sockets.begin(), sockets.end(),
-                                    [&](const OpenSocket& s) { return s.name == name; });
-    if (found == sockets.end())
-      throw PeerError("the connection to rank " + std::to_string(peer) + " closed at once");
-    handles_.emplace_back(fcntl(found->fd, F_DUPFD_CLOEXEC, 0));
+    for (const gloo::transport::Pair* pair : {&in(peer), &out(peer)}) {
+      const std::string name = name_of(pair->address().bytes());
+      const auto found = std::find_if(sockets.begin(), sockets.end(),
+                                      [&](const OpenSocket& s) { return s.name == name; });
+      handles_.emplace_back(found == sockets.end() ? -1 : fcntl(found->fd, F_DUPFD_CLOEXEC, 0));
+      if (!handles_.back() && trouble.empty())
+        trouble = "the connection to rank " +
+                  std::to_string(members[static_cast<std::size_t>(peer)]) + " closed at once";
+    }
   }
+  if (!trouble.empty()) throw PeerError(trouble);
 }
 
 std::string GlooMesh::waiting_text(const std::vector<int>& members) const {
   const std::lock_guard lock(mutex_);
   std::string text;
-  for (std::size_t i = 0; i < handles_.size(); ++i) {  // one for each peer, in rank order
-    const std::size_t peer = i + (i >= static_cast<std::size_t>(rank) ? 1 : 0);
-    const std::string of_link =
-        silent_link_text(handles_[i].fd(), "rank " + std::to_string(members[peer]));
+  for (std::size_t i = 0; i < handles_.size(); i += 2) {  // those of each peer, in rank order
+    const std::size_t at = i / 2, peer = at + (at >= static_cast<std::size_t>(rank) ? 1 : 0);
+    const std::string of_link = silent_link_text(handles_[i].fd(), handles_[i + 1].fd(),
+                                                 "rank " + std::to_string(members[peer]));
     if (!of_link.empty()) text += (text.empty() ? "" : ", ") + of_link;
   }
   return text;
+}
+
+bool GlooMesh::ended() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<pollfd> looks;
+  for (const Socket& handle : handles_) looks.push_back({handle.fd(), POLLRDHUP, 0});
+  return poll(looks.data(), looks.size(), 0) > 0;
 }
 
 void GlooMesh::shut_down() noexcept {

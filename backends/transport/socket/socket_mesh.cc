@@ -50,8 +50,8 @@ std::string SocketMesh::waiting_text(const std::vector<int>& members) const {
   for (std::size_t i = 0; i < sockets_.size(); ++i) {
     if (!sockets_[i]) continue;  // its own place
     const std::size_t peer = i / static_cast<std::size_t>(streams_);
-    const std::string of_link =
-        silent_link_text(sockets_[i].fd(), "rank " + std::to_string(members[peer]));
+    const std::string of_link = silent_link_text(sockets_[i].fd(), sockets_[i].fd(),
+                                                 "rank " + std::to_string(members[peer]));
     if (!of_link.empty()) text += (text.empty() ? "" : ", ") + of_link;
   }
   return text;
