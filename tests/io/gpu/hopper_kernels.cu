@@ -37,7 +37,8 @@ __device__ __forceinline__ void arrive(uint32_t barrier) {
 }
 __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
   uint32_t over = 0;
-  do asm volatile(
+  do
+    asm volatile(
         "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
         "selp.u32 %0, 1, 0, p;\n}"
         : "=r"(over)
@@ -68,10 +69,11 @@ __device__ __forceinline__ void copy_in_to(uint16_t blocks, uint32_t to, const C
       : "memory");
 }
 __device__ __forceinline__ void copy_out(const CUtensorMap& map, int x, int y, uint32_t from) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::
-                   "l"(address_of(map)),
-               "r"(x), "r"(y), "r"(from)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(
+          address_of(map)),
+      "r"(x), "r"(y), "r"(from)
+      : "memory");
 }
 __device__ __forceinline__ void commit_out() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
