@@ -4,13 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <future>
 #include <map>
-#include <memory>
-#include <utility>
 
-#include "io/base/background_jobs.h"
 #include "io/base/finite.h"
 #include "io/interchange/array_files.h"
 
@@ -91,46 +86,14 @@ class Table {  // which array of which file bears which name
   std::vector<std::pair<const Key*, const Columns*>> order_;
 };
 
-struct Block {
-  std::vector<std::byte> memory;
-  std::span<std::byte> bytes;  // that are in use
-  bool finite = true;
-};
-
 bool is_finite(DType type, std::span<const std::byte> block) {
   return base::first_not_finite(type, block.data(), block.size() / size_of(type)) < 0;
 }
 
-// Work beside the caller's, which ends before this does.
-class Job {
- public:
-  explicit Job(base::BackgroundJobs& jobs) : jobs_(jobs) {}
-  ~Job() {
-    if (done_.valid()) done_.wait();
-  }
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
-
-  void begin(std::function<void()> work) {
-    const auto task = std::make_shared<std::packaged_task<void()>>(std::move(work));
-    done_ = task->get_future();
-    jobs_.add([task] { (*task)(); });
-  }
-  void finish() {  // throws what the work has thrown
-    if (done_.valid()) done_.get();
-  }
-
- private:
-  base::BackgroundJobs& jobs_;
-  std::future<void> done_;
-};
-
 class RowComparer {
  public:
   RowComparer(const std::vector<ArraySource*>& files, const CompareOptions& options)
-      : files_(files), options_(options), other_(kCompareBlock) {
-    for (Block& block : ahead_) block.memory.resize(kCompareBlock);
-  }
+      : files_(files), options_(options), one_(kCompareBlock), other_(kCompareBlock) {}
 
   // Adds to `result` what row `columns` shows.
   void compare(const Key& key, const Columns& columns, Comparison& result) {
@@ -205,35 +168,24 @@ class RowComparer {
     return {same, differing};
   }
 
-  // While a block is compared with the others', another thread reads the next one.
+  // A block that equals the other's is finite where that is.
   void compare_blocks(const Columns& columns, std::size_t one, const Files& others,
                       std::vector<ValueReport>& reports) {
     const ArrayEntry& entry = files_[one]->entries()[columns[one]];
-    const auto read_block = [&](std::uint64_t at) {
-      Block& block = ahead_[at / kCompareBlock % 2];
-      block.bytes =
-          std::span(block.memory).first(std::min<std::uint64_t>(kCompareBlock, entry.bytes - at));
-      files_[one]->read(columns[one], at, block.bytes);
-      block.finite = is_finite(entry.type, block.bytes);
-    };
-    if (entry.bytes > 0) read_block(0);
     for (std::uint64_t at = 0; at < entry.bytes; at += kCompareBlock) {
-      Job next(beside_);
-      if (at + kCompareBlock < entry.bytes)
-        next.begin([&read_block, at] { read_block(at + kCompareBlock); });
-      const Block& block = ahead_[at / kCompareBlock % 2];
-      if (!block.finite) not_finite_[one] = true;
+      const std::size_t part = std::min<std::uint64_t>(kCompareBlock, entry.bytes - at);
+      const auto a = std::span(one_).first(part), b = std::span(other_).first(part);
+      files_[one]->read(columns[one], at, a);
+      const bool finite = is_finite(entry.type, a);
+      if (!finite) not_finite_[one] = true;
       for (const std::size_t f : others) {
-        const auto b = std::span(other_).first(block.bytes.size());
         files_[f]->read(columns[f], at, b);
-        const bool equal = std::memcmp(block.bytes.data(), b.data(), b.size()) == 0;
-        if (!(equal ? block.finite : is_finite(entry.type, b))) not_finite_[f] = true;
+        const bool equal = std::memcmp(a.data(), b.data(), part) == 0;
+        if (!(equal ? finite : is_finite(entry.type, b))) not_finite_[f] = true;
         if (!equal)
-          compare_values(entry.type, block.bytes, b,
-                         static_cast<std::int64_t>(at / size_of(entry.type)), options_.tolerance,
-                         reports[f]);
+          compare_values(entry.type, a, b, static_cast<std::int64_t>(at / size_of(entry.type)),
+                         options_.tolerance, reports[f]);
       }
-      next.finish();
     }
   }
 
@@ -262,11 +214,9 @@ class RowComparer {
 
   const std::vector<ArraySource*>& files_;
   const CompareOptions& options_;
-  Block ahead_[2];  // of the file that the others are compared with, in turns
-  std::vector<std::byte> other_;
+  std::vector<std::byte> one_, other_;
   std::vector<ValueReport> reports_;
   std::vector<bool> not_finite_;  // by file, of the row under way
-  base::BackgroundJobs beside_;   // last: it uses the others
 };
 
 }  // namespace
