@@ -85,10 +85,23 @@ void LocalNode::prepare_meeting() {
   if (plan_.node_rank != 0 || !plan_.init_method.empty()) return;
   const backends::Endpoint wanted{plan_.master_addr, plan_.master_port};
   if (plan_.own_command)
-    listener_ = backends::listen_on(wanted);
+    listener_ = listen_for_workers(wanted);
   else if (plan_.nnodes == 1)
     listener_ = reserve_port(wanted);
   if (listener_) plan_.master_port = backends::local_endpoint(listener_.fd()).port;
+}
+
+// Empty: whoever listens there is taken for the job, which the workers then join. When this node was
+// lost, a rank of another one that is on the same host has begun to serve the job's address.
+backends::Socket LocalNode::listen_for_workers(const backends::Endpoint& wanted) {
+  try {
+    return backends::listen_on(wanted);
+  } catch (const backends::PortTaken&) {
+    if (plan_.elastic.empty() || plan_.nnodes == 1) throw;
+  }
+  print_notice("port " + std::to_string(wanted.port) + " of " + wanted.host +
+               " is taken: the workers ask there to be taken into the job");
+  return {};
 }
 
 int LocalNode::run(EventSource* control) {

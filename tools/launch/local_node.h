@@ -43,6 +43,7 @@ class LocalNode {
   int exec_worker(int local_rank, int attempt, const std::vector<std::string>& extra, int out,
                   int err) const;
   void prepare_meeting();
+  backends::Socket listen_for_workers(const backends::Endpoint& wanted);
   void note_failure(const GroupOutcome& outcome, const std::vector<WorkerLogs::Stream>& errors);
 
   const LaunchOptions& options_;

@@ -227,6 +227,12 @@ TEST_F(ElasticProgram, ANodeThatIsLostAndStartedAgainIsTakenIn) {
       return stays->out().find("membership: 1 rank (") != std::string::npos;
     })) << stays->out()
         << stays->err();
+    // Which is on the same host, so that it serves the job's address from now on.
+    ASSERT_TRUE(eventually([&] {
+      std::string reason;
+      return backends::connect_to({"127.0.0.1", std::stoi(port)}, base::deadline_in(std::chrono::seconds(1)), reason)
+          .fd() >= 0;
+    })) << stays->err();
     // So that the job does not end before the node is back.
     const std::vector<pid_t> rank = workers_of(stays->pid());
     ASSERT_EQ(rank.size(), 1u);
