@@ -194,11 +194,12 @@ job=$(sbatch --parsable --requeue -N 2 -n 2 --open-mode=append --output="$folder
   --wrap "srun ${long[*]} --save-dir $folder/requeued --resume auto")
 wait_for 30 "snapshot of job $job" test -e "$folder/requeued/latest"
 scontrol requeue "$job"
-# SLURM holds such a job back for two minutes.
-ended() {
-  scontrol update "JobId=$job" StartTime=now >/dev/null 2>&1 || true
-  ! squeue --noheader --jobs "$job" 2>/dev/null | grep -q .
-}
+state() { squeue --noheader --jobs "$job" --format=%T 2>/dev/null; }
+pending() { [ "$(state)" = PENDING ]; }
+wait_for 30 "job $job to be in the queue again" pending
+# SLURM holds such a job back for two minutes; started within a second of its end, its nodes refuse it ("credential revoked").
+scontrol update "JobId=$job" StartTime=now+2
+ended() { [ -z "$(state)" ]; }
 wait_for 60 "end of job $job" ended
 check "the job went on from a snapshot" grep -q 'resumed ' "$folder/requeued.log"
 check "and ended like the undisturbed one" "$engine" verify "$folder/whole" "$folder/requeued"
