@@ -91,8 +91,8 @@ void LocalNode::prepare_meeting() {
   if (listener_) plan_.master_port = backends::local_endpoint(listener_.fd()).port;
 }
 
-// Empty: whoever listens there is taken for the job, which the workers then join. When this node was
-// lost, a rank of another one that is on the same host has begun to serve the job's address.
+// Empty: whoever listens there is taken for the job, which the workers then join. When this node
+// was lost, a rank of another one that is on the same host has begun to serve the job's address.
 backends::Socket LocalNode::listen_for_workers(const backends::Endpoint& wanted) {
   try {
     return backends::listen_on(wanted);

@@ -230,8 +230,9 @@ TEST_F(ElasticProgram, ANodeThatIsLostAndStartedAgainIsTakenIn) {
     // Which is on the same host, so that it serves the job's address from now on.
     ASSERT_TRUE(eventually([&] {
       std::string reason;
-      return backends::connect_to({"127.0.0.1", std::stoi(port)}, base::deadline_in(std::chrono::seconds(1)), reason)
-          .fd() >= 0;
+      return backends::connect_to({"127.0.0.1", std::stoi(port)},
+                                  base::deadline_in(std::chrono::seconds(1)), reason)
+                 .fd() >= 0;
     })) << stays->err();
     // So that the job does not end before the node is back.
     const std::vector<pid_t> rank = workers_of(stays->pid());
