@@ -20,10 +20,6 @@ Listener open_listener() {
   return {dup(listener.fd()), backends::local_endpoint(listener.fd()).port};
 }
 
-int free_port() {
-  return backends::local_endpoint(backends::listen_on({"127.0.0.1", 0}).fd()).port;
-}
-
 backends::GroupOptions options_for(int rank, int world_size, int port) {
   backends::GroupOptions o;
   o.init_method = "tcp://127.0.0.1:" + std::to_string(port);

@@ -20,7 +20,6 @@ struct Listener {
   int fd = -1, port = 0;
 };
 Listener open_listener();
-int free_port();  // was free a moment ago
 
 backends::GroupOptions options_for(int rank, int world_size, int port);
 

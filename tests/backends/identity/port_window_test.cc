@@ -16,6 +16,7 @@
 #include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/free_port.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -25,25 +26,8 @@ using backends::GroupOptions;
 using backends::JoinedStore;
 using backends::Socket;
 using group_harness::outcomes;
+using test_support::free_ports;
 using Clock = std::chrono::steady_clock;
-
-// The first of `count` consecutive free ports, below the kernel's ephemeral ports and different
-// from those of tests that run at the same time.
-int free_ports(int count) {
-  static int turn = 0;
-  for (int attempt = 0; attempt < 50; ++attempt) {
-    const int first = 12'000 + (getpid() * 211 + 37 * turn++) % 600 * 32;
-    std::vector<Socket> held;
-    try {
-      for (int i = 0; i < count; ++i)
-        held.push_back(backends::listen_on({"127.0.0.1", first + i}, 0ms));
-      return first;
-    } catch (const backends::Error&) {
-      // One is taken: try others.
-    }
-  }
-  throw std::runtime_error("no free ports in a row");
-}
 
 GroupOptions options(int rank, int world_size, int port, const std::string& job, int window = 16) {
   GroupOptions o = group_harness::options_for(rank, world_size, port);
@@ -211,8 +195,8 @@ TEST(Names, ALookUpEndsAtTheDeadline) {
 // like a host whose own table gives its name to loopback.
 TEST(Names, AMasterThatResolvesToLoopbackIsRefusedInAMultiHostWorld) {
   const auto join = [](int rank, int local_world_size, const std::string& interface) {
-    GroupOptions o = options(rank, 2, group_harness::free_port(), "j");
-    o.init_method = "tcp://0x7f000001:" + std::to_string(group_harness::free_port());
+    GroupOptions o = options(rank, 2, test_support::free_port(), "j");
+    o.init_method = "tcp://0x7f000001:" + std::to_string(test_support::free_port());
     o.local_world_size = local_world_size;
     o.interface = interface;
     o.rendezvous_timeout_ms = 500;

@@ -22,6 +22,7 @@
 #include "tests/backends/group_harness.h"
 #include "tests/backends/membership/elastic_ranks.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/free_port.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -33,8 +34,8 @@ using elastic_ranks::options_for;
 using elastic_ranks::ProcessRank;
 using elastic_ranks::Seen;
 using elastic_ranks::ThreadRank;
-using group_harness::free_port;
 using test_support::eventually;
+using test_support::free_port;
 
 using Threads = std::vector<std::unique_ptr<ThreadRank>>;
 

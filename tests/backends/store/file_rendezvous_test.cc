@@ -16,6 +16,7 @@
 #include "backends/backend_error.h"
 #include "backends/identity/join.h"
 #include "tests/backends/group_harness.h"
+#include "tests/support/free_port.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 
@@ -139,7 +140,7 @@ TEST_F(FileRendezvous, TheLeftoverOfAKilledRunIsReplacedWithANotice) {
 
 TEST_F(FileRendezvous, ALeftoverOfAnotherHostWhosePortIsClosedIsReplaced) {
   backends::Rendezvous old;
-  old.endpoint = {"127.0.0.1", group_harness::free_port()};
+  old.endpoint = {"127.0.0.1", test_support::free_port()};
   old.nonce = old.secret_hex = std::string(64, '1');
   old.pid = 1;
   old.host = old.host_id = "elsewhere";
@@ -152,7 +153,7 @@ TEST_F(FileRendezvous, ALeftoverOfAnotherHostWhosePortIsClosedIsReplaced) {
 TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
   for (int repetition = 0; repetition < 3; ++repetition) {
     backends::Rendezvous old;
-    old.endpoint = {"127.0.0.1", group_harness::free_port()};
+    old.endpoint = {"127.0.0.1", test_support::free_port()};
     old.nonce = old.secret_hex = std::string(64, '1');
     old.pid = 1;
     old.host = old.host_id = "elsewhere";

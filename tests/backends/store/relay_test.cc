@@ -11,6 +11,7 @@
 #include "tests/backends/group_harness.h"
 #include "tests/backends/store/store_proxy.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/free_port.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -19,11 +20,11 @@ using backends::Frame;
 using backends::FrameType;
 using backends::GroupOptions;
 using backends::JoinedStore;
-using group_harness::free_port;
 using group_harness::open_listener;
 using group_harness::options_for;
 using group_harness::outcomes;
 using group_harness::Proxy;
+using test_support::free_port;
 
 // With a job id rank 0 takes the next port when the first is taken, and others may have taken it to
 // pass on what they hear.

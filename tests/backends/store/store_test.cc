@@ -19,6 +19,7 @@
 #include "tests/backends/group_harness.h"
 #include "tests/backends/store/connect_to_port.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/free_port.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -98,7 +99,7 @@ TEST(Store, LargeValuesPass) {
 }
 
 TEST(Store, AnyStartOrder) {
-  const int port = group_harness::free_port();
+  const int port = test_support::free_port();
   const auto errors = outcomes(3, [&](int rank) {
     std::this_thread::sleep_for(rank == 0 ? 400ms : 0ms);
     GroupOptions o = options_for(rank, 3, port);
@@ -286,7 +287,7 @@ TEST(Store, ARankThatGaveUpEarlierIsNotMissing) {
 }
 
 TEST(Store, AMissingRankZeroIsNamed) {
-  GroupOptions o = options_for(1, 2, group_harness::free_port());
+  GroupOptions o = options_for(1, 2, test_support::free_port());
   o.rendezvous_timeout_ms = test_support::deadline_ms(500);
   try {
     backends::join_store(o);

@@ -10,6 +10,7 @@
 
 #include "backends/store/tcp_socket.h"
 #include "tests/support/expect_contains.h"
+#include "tests/support/free_port.h"
 #include "tests/tools/launch/launch_runner.h"
 
 namespace {
@@ -17,6 +18,7 @@ namespace {
 using test_support::CommandResult;
 using test_support::engine_binary;
 using test_support::eventually;
+using test_support::free_port;
 using test_support::run_command;
 using test_support::Running;
 using test_support::TemporaryDirectory;
@@ -62,11 +64,6 @@ class ElasticProgram : public testing::Test {
   }
   const TemporaryDirectory folder_;
 };
-
-int free_port() {
-  const backends::Socket listener = backends::listen_on({"127.0.0.1", 0});
-  return backends::local_endpoint(listener.fd()).port;
-}
 
 // Of `launch`: its children that train, not its guard.
 std::vector<pid_t> workers_of(pid_t launcher) {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tests/support/expect_contains.h"
+#include "tests/support/free_port.h"
 #include "tests/tools/launch/launch_runner.h"
 
 namespace {
@@ -17,6 +18,7 @@ namespace {
 using test_support::CommandResult;
 using test_support::engine_binary;
 using test_support::eventually;
+using test_support::free_port;
 using test_support::last_line;
 using test_support::launch;
 using test_support::processes_with;
@@ -49,10 +51,6 @@ Words glyph_train(const std::string& save_dir) {
 
 class LaunchTrain : public testing::Test {
  protected:
-  int free_port() const {
-    const CommandResult r = launch({"--", "sh", "-c", "echo port=$MASTER_PORT"});
-    return std::stoi(r.out.substr(r.out.find("port=") + 5));
-  }
   const TemporaryDirectory folder_;
 };
 
