@@ -89,6 +89,14 @@ if [ -n "$oneccl" ]; then
     -L"$oneccl/lib" -lccl -o "$work/oneccl"
 fi
 
+ended() { # STATUS NAME LOG: false if it failed; what took too long counts as far as it came
+  case $1 in
+    0) ;;
+    124) echo "$2: stopped after $patience s, with the sizes that it had measured" >&2 ;;
+    *) echo "$2: $(head -n 1 "$3")" >&2; return 1 ;;
+  esac
+}
+
 # Lines "ROUND NAME BYTES MICROSECONDS" of one run each, into $work/times.
 run_engine() {
   timeout 300 "$ENGINE_BINARY" bench comm --backends "$backends" --ranks "$ranks" --sizes 8,4K,64K,256K,1M,4M,25M,100000000 --iters 200 \
@@ -98,29 +106,28 @@ run_engine() {
 }
 run_gloo() {
   mkdir "$work/store$1"
-  local rank others=()
+  local rank others=() status=0
   for ((rank = 1; rank < ranks; ++rank)); do
-    timeout 300 "$work/gloo" "$rank" "$ranks" "$work/store$1" >"$work/gloo.$rank" 2>&1 &
+    timeout "$patience" "$work/gloo" "$rank" "$ranks" "$work/store$1" >"$work/gloo.$rank" 2>&1 &
     others+=($!)
   done
-  timeout 300 "$work/gloo" 0 "$ranks" "$work/store$1" >"$work/gloo.0"
-  wait "${others[@]}"
+  timeout "$patience" stdbuf -oL "$work/gloo" 0 "$ranks" "$work/store$1" >"$work/gloo.0" 2>"$work/gloo.log" || status=$?
+  wait "${others[@]}" || true
+  ended "$status" Gloo "$work/gloo.log"
   awk -v r="$1" '/^gloo/ { best = $8; if ($11 < best) best = $11; if ($14 < best) best = $14; print r, "Gloo", 4 * $3, best }' "$work/gloo.0"
 }
 run_openmpi() { # ROUND NAME MCA...
-  local round=$1 name=$2
+  local round=$1 name=$2 status=0
   shift 2
-  env "${yield[@]}" timeout 300 mpirun --allow-run-as-root --oversubscribe --mca pml ob1 "$@" -np "$ranks" "$work/openmpi" >"$work/openmpi.out" 2>/dev/null
+  env "${yield[@]}" timeout "$patience" mpirun --allow-run-as-root --oversubscribe --mca pml ob1 "$@" -np "$ranks" \
+    stdbuf -oL "$work/openmpi" >"$work/openmpi.out" 2>"$work/openmpi.log" || status=$?
+  ended "$status" "$name" "$work/openmpi.log"
   awk -v r="$round" -v n="$name" '/^openmpi/ { print r, n, 4 * $3, $5 }' "$work/openmpi.out"
 }
 run_mpi() { # ROUND NAME DIR PROGRAM
   local status=0
-  with_mpi "$3" timeout "$patience" mpirun -n "$ranks" "$4" >"$work/mpi.out" 2>"$work/mpi.log" || status=$?
-  case $status in
-    0) ;;
-    124) echo "$2: stopped after $patience s, with the sizes that it had measured" >&2 ;;
-    *) echo "$2: $(head -n 1 "$work/mpi.log")" >&2; return 1 ;;
-  esac
+  with_mpi "$3" timeout "$patience" mpirun -n "$ranks" stdbuf -oL "$4" >"$work/mpi.out" 2>"$work/mpi.log" || status=$?
+  ended "$status" "$2" "$work/mpi.log"
   awk -v r="$1" -v n="$2" '/^(openmpi|oneccl)/ { print r, n, 4 * $3, $5 }' "$work/mpi.out"
 }
 run_limits() {
