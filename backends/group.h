@@ -48,7 +48,9 @@ struct GroupOptions {
                        // here on; -1: bind here
   bool restarted = false;  // after a failure: wait if the previous group is still ending
   std::vector<std::string> history = {};  // of an elastic job's ranks, for flight_record()
-  std::function<bool()> cancelled = {};  // polled by join_group(); true ends it with CancelledError
+  // Asked while the group forms and its ranks connect, one call at a time, maybe from another
+  // thread; true ends that with CancelledError.
+  std::function<bool()> cancelled = {};
   std::function<void(const std::string&)>
       notice;  // progress lines for the user, from any thread; may be empty
 };

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "backends/backend_error.h"
 #include "backends/compose/guard/guarded_communicator.h"
@@ -17,11 +19,15 @@
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
 #include "backends/transport/single/single_communicator.h"
+#include "io/base/deadline.h"
+#include "io/base/stoppable_sleep.h"
 
 namespace backends {
 namespace {
 
 constexpr auto kHurriedLeave = std::chrono::seconds(5);
+constexpr auto kCancelInterval = std::chrono::milliseconds(100);  // of cancelled()
+constexpr const char* kCancelled = "stopped while connecting the ranks";
 
 // Aborts communicators when the store reports a failure. Does not own the store, because the
 // store's own thread may release the last reference to this.
@@ -251,17 +257,42 @@ class ProcessGroup final : public Group {
 
   Guard next_guard() { return {watch_, recorder_, communicators_++, rank(), world_size()}; }
 
+  // While ranks connect: says that they still do, and ends it if this process is asked to stop.
+  void watch_connecting(const std::stop_token& stop, const std::string& backend,
+                        std::atomic<bool>& cancelled) {
+    const std::chrono::milliseconds pause(options_.stall_after_ms);
+    base::Deadline next = base::deadline_in(pause);
+    while (base::sleep_unless_stopped(stop, kCancelInterval)) {
+      if (options_.cancelled && options_.cancelled()) {
+        cancelled = true;
+        return watch_->interrupt(kCancelled);
+      }
+      if (pause.count() == 0 || !options_.notice || !base::has_passed(next)) continue;
+      next = base::deadline_in(pause);
+      options_.notice("backend " + backend + ": rank " + std::to_string(rank()) +
+                      " is still waiting for connections with the other ranks, for at most " +
+                      std::to_string(options_.timeout_ms / 1000) + " s (--timeout)");
+    }
+  }
+
   // Adds rank and backend to the errors of making a communicator.
   template <typename Make>
   auto connecting(const std::string& backend, const Make& make) -> decltype(make()) {
+    std::atomic<bool> cancelled = false;
     try {
-      return make();
+      std::jthread watch(
+          [&](const std::stop_token& stop) { watch_connecting(stop, backend, cancelled); });
+      auto made = make();
+      watch = {};
+      if (cancelled) throw CancelledError(kCancelled);
+      return made;
     } catch (const ConfigurationError&) {
       throw;
     } catch (const MismatchError& error) {
       watch_->tell_mismatch(error.what());
       throw;
     } catch (const std::exception& error) {
+      if (cancelled) throw CancelledError(kCancelled);
       raise_explained(*watch_,
                       failure_context(backend, rank(), world_size(), "connecting the ranks"),
                       error.what());

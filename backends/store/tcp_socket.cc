@@ -43,13 +43,6 @@ AddressList look_up(const Endpoint& endpoint, int flags) {
   return {list, &freeaddrinfo};
 }
 
-Endpoint endpoint_of(const sockaddr* address, socklen_t length) {
-  char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "0";
-  getnameinfo(address, length, host, sizeof host, port, sizeof port,
-              NI_NUMERICHOST | NI_NUMERICSERV);
-  return {host, std::atoi(port)};
-}
-
 bool is_wildcard(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     return reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr == htonl(INADDR_ANY);
@@ -227,6 +220,13 @@ Socket connect_to(const Endpoint& endpoint, Deadline deadline, std::string& reas
     reason = error.what();
   }
   return {};
+}
+
+Endpoint endpoint_of(const sockaddr* address, socklen_t length) {
+  char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "0";
+  getnameinfo(address, length, host, sizeof host, port, sizeof port,
+              NI_NUMERICHOST | NI_NUMERICSERV);
+  return {host, std::atoi(port)};
 }
 
 Endpoint local_endpoint(int fd) {

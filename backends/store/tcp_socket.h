@@ -2,6 +2,8 @@
 // deadline.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -61,6 +63,7 @@ Socket listen_on(const Endpoint& endpoint,
 // `reason`.
 [[nodiscard]] Socket connect_to(const Endpoint& endpoint, Deadline deadline, std::string& reason);
 
+Endpoint endpoint_of(const sockaddr* address, socklen_t length);
 Endpoint local_endpoint(int fd);
 std::string peer_text(int fd);  // "10.0.0.7:4711", for messages
 

@@ -1,3 +1,4 @@
+// Free ports, reserved by names that the kernel forgets with the process.
 #include "tests/support/free_port.h"
 
 #include <netinet/in.h>

@@ -196,11 +196,11 @@ int run_member(const backends::GroupOptions& options, const std::string& flight_
   std::unique_ptr<backends::Group> group;
   try {
     group = backends::join_group(options);
+    return run_joined(*group, flight_dir, body);
   } catch (const backends::CancelledError& error) {
     print_notice(error.what());
     return 128 + stop_signal_flag().load();
   }
-  return run_joined(*group, flight_dir, body);
 }
 
 // The groups that this process is in, one after the other.

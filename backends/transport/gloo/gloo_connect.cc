@@ -1,6 +1,7 @@
 // Links over Gloo: connecting, and proofs of who is at the other end.
 #include <gloo/common/error.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <stop_token>
@@ -177,8 +178,9 @@ GlooLinks::Verdict GlooLinks::agree(const BackendContext& context, const std::st
   for (int peer = 0; peer < context.world_size; ++peer) {
     const std::string text = peer == 0 ? trouble : take(key("trouble", peer));
     if (text.empty() || !verdict.text.empty()) continue;
-    const bool strange =
-        number + 1 < kAttempts && std::chrono::steady_clock::now() - begin < kStrangersTime;
+    const std::chrono::nanoseconds most =
+        std::min<std::chrono::nanoseconds>(kStrangersTime, context.timeout);
+    const bool strange = number + 1 < kAttempts && std::chrono::steady_clock::now() - begin < most;
     verdict = {strange ? Verdict::Kind::kAgain : Verdict::Kind::kEnd,
                "rank " + std::to_string(context.group_rank(peer)) + ": " + text};
   }

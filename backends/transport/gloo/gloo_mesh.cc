@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -40,11 +41,15 @@ std::string name_of(const sockaddr_storage& address) {
   return {};
 }
 
-// Of an address as Gloo publishes it.
-std::string name_of(const std::vector<char>& bytes) {
+// As Gloo publishes it.
+sockaddr_storage address_in(const std::vector<char>& bytes) {
   sockaddr_storage address{};
   std::memcpy(&address, bytes.data(), std::min(bytes.size(), sizeof address));
-  return name_of(address);
+  return address;
+}
+
+socklen_t length_of(const sockaddr_storage& address) {
+  return address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
 }
 
 struct OpenSocket {
@@ -79,16 +84,21 @@ std::string name_of_destination(int fd) {
   return {};
 }
 
+std::string too_late_text(const BackendContext& context, int peer, const std::vector<char>& bytes) {
+  const sockaddr_storage address = address_in(bytes);
+  return "no connection with rank " + std::to_string(context.group_rank(peer)) + " at " +
+         to_string(endpoint_of(reinterpret_cast<const sockaddr*>(&address), length_of(address))) +
+         " within " + std::to_string(context.timeout.count()) +
+         " ms; a firewall must let ranks connect to all ports of each other, not only to rank 0's";
+}
+
 // Connects as a stranger who passes.
 void visit(const std::vector<char>& bytes) {
-  sockaddr_storage address{};
-  std::memcpy(&address, bytes.data(), std::min(bytes.size(), sizeof address));
-  const auto length = static_cast<socklen_t>(address.ss_family == AF_INET ? sizeof(sockaddr_in)
-                                                                          : sizeof(sockaddr_in6));
+  const sockaddr_storage address = address_in(bytes);
   const Socket guest(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval limit{kVisitSeconds, 0};
   if (setsockopt(guest.fd(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0)
-    (void)::connect(guest.fd(), reinterpret_cast<const sockaddr*>(&address), length);
+    (void)::connect(guest.fd(), reinterpret_cast<const sockaddr*>(&address), length_of(address));
 }
 
 }  // namespace
@@ -138,29 +148,33 @@ std::vector<std::vector<char>> GlooMesh::exchange_addresses(const BackendContext
   return addresses;
 }
 
+// Gloo's own wait is five times its timeout, for each pair.
 std::string GlooMesh::connect(const BackendContext& context) {
   const std::vector<std::vector<char>> addresses = exchange_addresses(context);
   const std::jthread breaker(
       [&](const std::stop_token& stop) { break_when_asked(stop, addresses); });
+  std::atomic<bool> late = false;
+  const std::jthread limit([&](const std::stop_token& stop) {
+    if (!base::sleep_unless_stopped(stop, context.timeout)) return;
+    late = true;
+    shut_down();
+  });
   std::string trouble;
-  const auto attempt = [&](const auto& step) {
-    try {
-      step();
-      return true;
-    } catch (const std::exception& error) {
-      if (trouble.empty()) trouble = plain_gloo_text(error.what());
-      return false;
-    }
-  };
   // In the same order on both sides: one listens while the other connects.
   for (std::size_t at = 0; at < addresses.size(); ++at) {
     const int peer = static_cast<int>(at / 2);
     if (peer == rank) continue;
     const bool lower_sends = at % 2 == 0;
     const std::vector<char>& address = addresses[at];
-    // A stranger at this rank's port has closed the pair: the peer would wait until the timeout for
-    // the connection that is not made.
-    if (!attempt([&] { pair(lower_sends, peer).connect(address); })) visit(address);
+    try {
+      pair(lower_sends, peer).connect(address);
+    } catch (const std::exception& error) {
+      if (trouble.empty())
+        trouble = late ? too_late_text(context, peer, address) : plain_gloo_text(error.what());
+      // A stranger at this rank's port has closed the pair: the peer would wait until the timeout
+      // for the connection that is not made.
+      if (!late) visit(address);
+    }
   }
   return trouble;
 }
@@ -171,7 +185,7 @@ void GlooMesh::break_when_asked(const std::stop_token& stop,
                                 const std::vector<std::vector<char>>& addresses) const {
   std::set<std::string> names;
   for (const std::vector<char>& address : addresses) {
-    if (!address.empty()) names.insert(name_of(address));
+    if (!address.empty()) names.insert(name_of(address_in(address)));
   }
   std::unique_lock lock(mutex_);
   if (!broken_now_.wait(lock, stop, [this] { return broken_; })) return;
@@ -198,7 +212,7 @@ void GlooMesh::take_handles(const std::vector<int>& members) {
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
     for (const gloo::transport::Pair* pair : {&in(peer), &out(peer)}) {
-      const std::string name = name_of(pair->address().bytes());
+      const std::string name = name_of(address_in(pair->address().bytes()));
       const auto found = std::find_if(sockets.begin(), sockets.end(),
                                       [&](const OpenSocket& s) { return s.name == name; });
       handles_.emplace_back(found == sockets.end() ? -1 : fcntl(found->fd, F_DUPFD_CLOEXEC, 0));

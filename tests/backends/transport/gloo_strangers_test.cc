@@ -120,32 +120,59 @@ TEST(GlooPairs, AConnectionThatEndsBeforeItsProofIsNotWaitedFor) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, job.timeout / 2);
 }
 
-// As a host that is cut off: what is sent there to connect is lost.
-TEST(GlooPairs, AnAbortEndsTheWaitForAConnection) {
-  Job job;
-  Socket full(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(bind(full.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ASSERT_EQ(listen(full.fd(), 0), 0);
-  socklen_t length = sizeof address;
-  ASSERT_EQ(getsockname(full.fd(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  const Socket first = group_harness::connect_to_port(ntohs(address.sin_port));
-  BackendContext context = job.context(0, 2);
-  context.address = "127.0.0.2";  // the larger one connects
-  const auto mesh = std::make_shared<backends::GlooMesh>(context);
-  std::vector<char> published = mesh->in(1).address().bytes();
-  std::memcpy(published.data(), &address, sizeof address);
-  const std::string of_pair(published.begin(), published.end());
-  job.store.set("mesh/1/0", of_pair + of_pair);
+// To a host that is cut off, or behind a firewall: what is sent there to connect is lost.
+class GlooPairsCutOff : public testing::Test {
+ protected:
+  void SetUp() override {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(bind(full_.fd(), reinterpret_cast<sockaddr*>(&address_), sizeof address_), 0);
+    ASSERT_EQ(listen(full_.fd(), 0), 0);
+    socklen_t length = sizeof address_;
+    ASSERT_EQ(getsockname(full_.fd(), reinterpret_cast<sockaddr*>(&address_), &length), 0);
+    first_ = group_harness::connect_to_port(port());
+  }
+  int port() const { return ntohs(address_.sin_port); }
+  // Of rank 0, whose peer is said to be there.
+  std::shared_ptr<backends::GlooMesh> mesh(BackendContext& context) {
+    context.address = "127.0.0.2";  // the larger one connects
+    auto mesh = std::make_shared<backends::GlooMesh>(context);
+    std::vector<char> published = mesh->in(1).address().bytes();
+    std::memcpy(published.data(), &address_, sizeof address_);
+    const std::string of_pair(published.begin(), published.end());
+    job_.store.set("mesh/1/0", of_pair + of_pair);
+    return mesh;
+  }
+
+  Job job_;
+
+ private:
+  Socket full_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)}, first_;
+  sockaddr_in address_{};
+};
+
+TEST_F(GlooPairsCutOff, AnAbortEndsTheWaitForAConnection) {
+  BackendContext context = job_.context(0, 2);
+  const auto waits = mesh(context);
   const auto begin = std::chrono::steady_clock::now();
   const std::jthread aborts([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    mesh->shut_down();
+    waits->shut_down();
   });
-  EXPECT_CONTAINS(mesh->connect(context), "connect [127.0.0.1]:");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, job.timeout / 2);
+  const std::string trouble = waits->connect(context);
+  EXPECT_CONTAINS(trouble, "connect [127.0.0.1]:");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, job_.timeout / 2);
+}
+
+TEST_F(GlooPairsCutOff, AConnectionIsWaitedForNoLongerThanTheTimeout) {
+  BackendContext context = job_.context(0, 2);
+  context.timeout = std::chrono::seconds(1);
+  const auto waits = mesh(context);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string trouble = waits->connect(context);
+  EXPECT_CONTAINS(trouble, "no connection with rank 11 at 127.0.0.1:" + std::to_string(port()));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9))
+      << "Gloo waits five times its timeout for each of two connections";
 }
 
 }  // namespace

@@ -128,7 +128,8 @@ struct GroupOptions {
   std::chrono::milliseconds timeout{600'000};       // of a collective
   std::chrono::milliseconds heartbeat{1'000};       // a rank that misses three is dead
   std::chrono::milliseconds stall_after{10'000};    // notices say who waits for whom; 0: never
-  std::function<bool()> cancelled = {};             // asked while the group forms: true ends that
+  std::function<bool()> cancelled = {};             // asked while the group forms, from any
+                                                    // thread: true ends that
 };
 
 // This rank's membership. Moves only. All members may be called from any thread.
