@@ -10,7 +10,8 @@ namespace base {
 namespace {
 
 template <class Word>
-std::int64_t search(const std::byte* data, std::size_t count, Word exponent) {
+[[gnu::always_inline]] inline std::int64_t search(const std::byte* data, std::size_t count,
+                                                  Word exponent) {
   constexpr std::size_t kBlock = 4096;
   const Word lowest = static_cast<Word>(exponent & (~exponent + 1u)),
              sign = static_cast<Word>(~(static_cast<Word>(~Word{0}) >> 1));
@@ -30,10 +31,8 @@ std::int64_t search(const std::byte* data, std::size_t count, Word exponent) {
   return -1;
 }
 
-}  // namespace
-
-std::int64_t first_not_finite(DType type, const void* data, std::size_t count) {
-  const auto* bytes = static_cast<const std::byte*>(data);
+[[gnu::always_inline]] inline std::int64_t search_as(DType type, const std::byte* bytes,
+                                                     std::size_t count) {
   switch (type) {
     case DType::kF32:
       return search<std::uint32_t>(bytes, count, 0x7F800000u);
@@ -49,6 +48,34 @@ std::int64_t first_not_finite(DType type, const void* data, std::size_t count) {
       return -1;
   }
   return -1;
+}
+
+// Compiled once more for what wider registers have.
+using Search = std::int64_t (*)(DType, const std::byte*, std::size_t);
+
+std::int64_t search_plain(DType type, const std::byte* bytes, std::size_t count) {
+  return search_as(type, bytes, count);
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] std::int64_t search_avx2(DType type, const std::byte* bytes,
+                                                 std::size_t count) {
+  return search_as(type, bytes, count);
+}
+#endif
+
+Search search_of_this_cpu() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return &search_avx2;
+#endif
+  return &search_plain;
+}
+
+}  // namespace
+
+std::int64_t first_not_finite(DType type, const void* data, std::size_t count) {
+  static const Search search = search_of_this_cpu();
+  return search(type, static_cast<const std::byte*>(data), count);
 }
 
 }  // namespace base
