@@ -18,7 +18,8 @@ struct Sums {
 // Sums of whole numbers are exact in any order: by bytes that are kLanes apart, of one channel
 // each, which a compiler makes vectors of.
 template <std::size_t kLanes>
-void add_pixels(std::span<const std::uint8_t> bytes, std::vector<Sums>& sums) {
+[[gnu::always_inline]] inline void add_pixels(std::span<const std::uint8_t> bytes,
+                                              std::vector<Sums>& sums) {
   constexpr std::size_t kRows = 1 << 15;  // 255 * 255 * kRows are within 32 bits
   while (!bytes.empty()) {
     std::uint32_t values[kLanes] = {}, squares[kLanes] = {};
@@ -43,7 +44,8 @@ void add_pixels(std::span<const std::uint8_t> bytes, std::vector<Sums>& sums) {
   }
 }
 
-std::vector<Sums> sums_of(std::span<const std::uint8_t> bytes, std::size_t channels) {
+[[gnu::always_inline]] inline std::vector<Sums> sums_in_lanes(std::span<const std::uint8_t> bytes,
+                                                              std::size_t channels) {
   std::vector<Sums> sums(channels);
   if (channels == 1 || channels == 2 || channels == 4) {
     add_pixels<64>(bytes, sums);
@@ -57,6 +59,24 @@ std::vector<Sums> sums_of(std::span<const std::uint8_t> bytes, std::size_t chann
     }
   }
   return sums;
+}
+
+std::vector<Sums> sums_plain(std::span<const std::uint8_t> bytes, std::size_t channels) {
+  return sums_in_lanes(bytes, channels);
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] std::vector<Sums> sums_avx2(std::span<const std::uint8_t> bytes,
+                                                    std::size_t channels) {
+  return sums_in_lanes(bytes, channels);
+}
+#endif
+
+std::vector<Sums> sums_of(std::span<const std::uint8_t> bytes, std::size_t channels) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return sums_avx2(bytes, channels);
+#endif
+  return sums_plain(bytes, channels);
 }
 
 }  // namespace
