@@ -25,7 +25,7 @@ struct ArrayEntry {
   std::string_view stored_as{};
 };
 
-// One thread at a time.
+// One thread at a time, except as many_readers() says.
 class ArraySource {
  public:
   virtual ~ArraySource() = default;
@@ -36,6 +36,8 @@ class ArraySource {
   // Whether the file says what is a parameter and what a buffer, and keeps them in model order.
   virtual bool has_sections() const { return false; }
   virtual bool in_model_order() const { return true; }
+  // Whether several threads may call read() at the same time.
+  virtual bool many_readers() const { return false; }
 
   // Throws DataError if so many bytes of arrays are more than a file of this size may need in
   // memory (open_file.h); only compressed ones can.

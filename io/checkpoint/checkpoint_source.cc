@@ -2,7 +2,10 @@
 // file's order.
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <mutex>
 
+#include "io/base/digest_parts.h"
 #include "io/base/open_file.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint_format.h"
@@ -10,7 +13,11 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kBlock = 1 << 20;
+constexpr std::size_t kBlock = 1 << 18;
+// Parts of the digest need memory. What is read further ahead of it, as where arrays are asked for
+// in another order than they lie in, finish() reads again.
+constexpr std::uint64_t kMostAhead = std::uint64_t{1} << 26;
+constexpr std::size_t kMostPartsAhead = 4096;
 
 class CheckpointSource : public ArraySource {
  public:
@@ -31,13 +38,20 @@ class CheckpointSource : public ArraySource {
   }
 
   bool has_sections() const override { return true; }
+  bool many_readers() const override { return true; }
 
   void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) override {
     const std::uint64_t at = begin_ + placements_[index].offset + offset;
     bytes_->read(at, target);
-    if (at > digested_ || at + target.size() <= digested_) return;
-    digest_.add(target.subspan(digested_ - at));
-    digested_ = at + target.size();
+    if (const std::uint64_t known = digested(); at < known || at > known + kMostAhead) return;
+    base::DigestPart part(at);
+    part.add(target);
+    const std::lock_guard lock(mutex_);
+    if (at == digest_.size())
+      digest_.add(part);
+    else if (ahead_.size() < kMostPartsAhead)
+      ahead_.emplace(at, std::move(part));
+    follow();
   }
 
   void finish() override {
@@ -53,15 +67,29 @@ class CheckpointSource : public ArraySource {
   }
 
  private:
-  // Brings the digest to this place of the file.
+  std::uint64_t digested() {
+    const std::lock_guard lock(mutex_);
+    return digest_.size();
+  }
+
+  // Adds to the digest what has been read ahead of it, up to the first gap.
+  void follow() {
+    for (auto next = ahead_.begin(); next != ahead_.end() && next->first <= digest_.size();
+         next = ahead_.erase(next))
+      if (next->first == digest_.size()) digest_.add(next->second);
+  }
+
+  // Brings the digest to this place of the file, where nobody has read it.
   void advance(std::uint64_t until) {
-    std::vector<std::byte> block(std::min<std::uint64_t>(kBlock, until - digested_));
-    while (digested_ < until) {
-      const auto part =
-          std::span(block).first(std::min<std::uint64_t>(block.size(), until - digested_));
-      bytes_->read(digested_, part);
+    std::vector<std::byte> block(std::min<std::uint64_t>(kBlock, until - digest_.size()));
+    for (follow(); digest_.size() < until; follow()) {
+      const std::uint64_t at = digest_.size(),
+                          gap = (ahead_.empty() ? until : ahead_.begin()->first) - at;
+      const auto bytes = std::span(block).first(std::min<std::uint64_t>(block.size(), gap));
+      bytes_->read(at, bytes);
+      base::DigestPart part(at);
+      part.add(bytes);
       digest_.add(part);
-      digested_ += part.size();
     }
   }
 
@@ -84,8 +112,9 @@ class CheckpointSource : public ArraySource {
 
   std::vector<format::Placement> placements_;
   std::uint64_t begin_ = 0, end_ = 0;  // of the tensors, in the file
-  std::uint64_t digested_ = 0;         // so much of the file is in digest_
-  format::StreamDigest digest_;
+  std::mutex mutex_;
+  base::PartedDigest digest_;                        // of the file's beginning. Guarded
+  std::map<std::uint64_t, base::DigestPart> ahead_;  // by place, read beyond a gap. Guarded
 };
 
 }  // namespace

@@ -2,22 +2,15 @@
 #include "io/interchange/compare_arrays.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <map>
 
-#include "io/base/finite.h"
 #include "io/interchange/array_files.h"
+#include "io/interchange/compare_blocks.h"
 
 namespace io {
 namespace {
 
-constexpr std::size_t kCompareBlock =
-    1 << 18;  // stays in a core's cache while it is compared; a multiple of every element's size
-constexpr std::size_t kNone = ~std::size_t{0};
-
 using Key = std::pair<Section, std::string>;
-using Columns = std::vector<std::size_t>;  // for each file its array, or kNone
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
@@ -66,9 +59,9 @@ class Table {  // which array of which file bears which name
       Key key{entry.section, plain(entry.name, options_)};
       if (!files_[f]->has_sections()) key.first = guess(key.second);
       if (!selected(key, options_)) continue;
-      const auto [row, fresh] = rows_.try_emplace(std::move(key), files_.size(), kNone);
+      const auto [row, fresh] = rows_.try_emplace(std::move(key), files_.size(), kNoColumn);
       if (fresh) order_.emplace_back(&row->first, &row->second);
-      if (row->second[f] != kNone)
+      if (row->second[f] != kNoColumn)
         throw DataError(files_[f]->name() + ": '" + files_[f]->entries()[row->second[f]].name +
                         "' and '" + entry.name + "' both become '" + row->first.second + "'");
       row->second[f] = i;
@@ -86,27 +79,31 @@ class Table {  // which array of which file bears which name
   std::vector<std::pair<const Key*, const Columns*>> order_;
 };
 
-bool is_finite(DType type, std::span<const std::byte> block) {
-  return base::first_not_finite(type, block.data(), block.size() / size_of(type)) < 0;
-}
-
-class RowComparer {
+class RowJudge {
  public:
-  RowComparer(const std::vector<ArraySource*>& files, const CompareOptions& options)
-      : files_(files), options_(options), one_(kCompareBlock), other_(kCompareBlock) {}
+  RowJudge(const std::vector<ArraySource*>& files, const CompareOptions& options)
+      : files_(files), blocks_(files, options.tolerance) {}
 
-  // Adds to `result` what row `columns` shows.
-  void compare(const Key& key, const Columns& columns, Comparison& result) {
-    std::vector<std::size_t> all;
+  // Of the other files those whose array can be compared with file 0's.
+  FileList comparable(const Columns& columns) const {
+    FileList open;
+    for (std::size_t f = 1; f < files_.size() && columns[0] != kNoColumn; ++f)
+      if (mismatch(columns, 0, f).empty()) open.push_back(f);
+    return open;
+  }
+
+  // Adds to `result` what a row shows.
+  void judge(const Key& key, const ComparedRow& row, Comparison& result) {
+    const Columns& columns = *row.columns;
+    note_not_finite(key, row.report, result);
+    FileList all;
     for (std::size_t f = 1; f < files_.size(); ++f) all.push_back(f);
-    not_finite_.assign(files_.size(), false);
-    const auto [same, differing] = split(columns, 0, all);
-    note_not_finite(key, result);
+    const auto [same, differing] = split(columns, 0, all, row.report);
     if (differing.empty()) return;
-    const std::size_t holder =
-        static_cast<std::size_t>(std::find_if(columns.begin(), columns.end(),
-                                              [](std::size_t column) { return column != kNone; }) -
-                                 columns.begin());
+    const std::size_t holder = static_cast<std::size_t>(
+        std::find_if(columns.begin(), columns.end(),
+                     [](std::size_t column) { return column != kNoColumn; }) -
+        columns.begin());
     const ArrayEntry& entry = files_[holder]->entries()[columns[holder]];
     ArrayDifference d{
         .name = key.second,
@@ -114,96 +111,67 @@ class RowComparer {
         .type = std::string(entry.stored_as.empty() ? to_string(entry.type) : entry.stored_as),
         .shape = shape_text(entry.shape),
         .reason = mismatch(columns, 0, differing.front()),
-        .values = reports_.front(),
+        .values = row.report.values[differing.front()],
         .minority = {}};
     if (d.reason.empty()) d.reason = "values";
-    for (std::size_t i = 1; i < reports_.size(); ++i) merge(reports_[i], d.values);
+    for (const std::size_t f : differing) merge(row.report.values[f], d.values);
     d.minority = minority(columns, same, differing);
     result.differences.push_back(std::move(d));
   }
 
  private:
-  using Files = std::vector<std::size_t>;
-
-  void note_not_finite(const Key& key, Comparison& result) const {
+  void note_not_finite(const Key& key, const BlockReport& report, Comparison& result) const {
     NotFinite found{.name = key.second, .files = {}};
     for (std::size_t f = 0; f < files_.size(); ++f)
-      if (not_finite_[f]) found.files.push_back(static_cast<int>(f));
+      if (report.not_finite[f]) found.files.push_back(static_cast<int>(f));
     if (!found.files.empty()) result.not_finite.push_back(std::move(found));
-  }
-
-  static void merge(const ValueReport& from, ValueReport& into) {
-    if (!from.differs) return;
-    into.max_absolute = std::isnan(from.max_absolute) || std::isnan(into.max_absolute)
-                            ? std::nan("")
-                            : std::max(into.max_absolute, from.max_absolute);
-    into.max_ulp = std::max(into.max_ulp, from.max_ulp);
-    if (!into.differs || from.first_index < into.first_index) into.first_index = from.first_index;
-    into.differs = true;
   }
 
   // Why the two cannot even be compared; "" when they can.
   std::string mismatch(const Columns& columns, std::size_t a, std::size_t b) const {
-    if (columns[a] == kNone || columns[b] == kNone)
+    if (columns[a] == kNoColumn || columns[b] == kNoColumn)
       return columns[a] == columns[b] ? "" : "missing";
     const ArrayEntry &x = files_[a]->entries()[columns[a]], &y = files_[b]->entries()[columns[b]];
     if (x.type != y.type || x.stored_as != y.stored_as) return "type";
     return x.shape != y.shape ? "shape" : "";
   }
 
-  // Which of `others` equal file `one`, and which do not; reports_ says how the latter differ, in
-  // their order.
-  std::pair<Files, Files> split(const Columns& columns, std::size_t one, const Files& others) {
-    Files open, same, differing;
-    std::vector<ValueReport> reports(files_.size());
+  // Which of `others` equal file `one`, and which do not. `report`: of the look at them.
+  std::pair<FileList, FileList> split(const Columns& columns, std::size_t one,
+                                      const FileList& others, const BlockReport& report) const {
+    FileList same, differing;
     for (const std::size_t f : others)
-      if (mismatch(columns, one, f).empty()) open.push_back(f);
-    if (columns[one] != kNone && !open.empty()) compare_blocks(columns, one, open, reports);
-    reports_.clear();
-    for (const std::size_t f : others) {
-      const bool equal = mismatch(columns, one, f).empty() && !reports[f].differs;
-      (equal ? same : differing).push_back(f);
-      if (!equal) reports_.push_back(reports[f]);
-    }
+      (mismatch(columns, one, f).empty() && !report.values[f].differs ? same : differing)
+          .push_back(f);
     return {same, differing};
   }
 
-  // A block that equals the other's is finite where that is.
-  void compare_blocks(const Columns& columns, std::size_t one, const Files& others,
-                      std::vector<ValueReport>& reports) {
-    const ArrayEntry& entry = files_[one]->entries()[columns[one]];
-    for (std::uint64_t at = 0; at < entry.bytes; at += kCompareBlock) {
-      const std::size_t part = std::min<std::uint64_t>(kCompareBlock, entry.bytes - at);
-      const auto a = std::span(one_).first(part), b = std::span(other_).first(part);
-      files_[one]->read(columns[one], at, a);
-      const bool finite = is_finite(entry.type, a);
-      if (!finite) not_finite_[one] = true;
-      for (const std::size_t f : others) {
-        files_[f]->read(columns[f], at, b);
-        const bool equal = std::memcmp(a.data(), b.data(), part) == 0;
-        if (!(equal ? finite : is_finite(entry.type, b))) not_finite_[f] = true;
-        if (!equal)
-          compare_values(entry.type, a, b, static_cast<std::int64_t>(at / size_of(entry.type)),
-                         options_.tolerance, reports[f]);
-      }
-    }
+  BlockReport look(const Columns& columns, std::size_t one, const FileList& others) {
+    BlockReport report{.values = std::vector<ValueReport>(files_.size()),
+                       .not_finite = std::vector<char>(files_.size())};
+    FileList open;
+    for (const std::size_t f : others)
+      if (mismatch(columns, one, f).empty()) open.push_back(f);
+    if (columns[one] != kNoColumn && !open.empty())
+      blocks_.compare(columns, one, open, 0, files_[one]->entries()[columns[one]].bytes, report);
+    return report;
   }
 
   // The files outside the largest class of equal ones; `first` are those that equal file 0.
-  std::vector<int> minority(const Columns& columns, const Files& first, Files left) {
-    std::vector<Files> classes{{0}};
+  std::vector<int> minority(const Columns& columns, const FileList& first, FileList left) {
+    std::vector<FileList> classes{{0}};
     classes[0].insert(classes[0].end(), first.begin(), first.end());
     while (!left.empty()) {
       const std::size_t one = left.front();
       left.erase(left.begin());
-      auto [same, differing] = split(columns, one, left);
+      auto [same, differing] = split(columns, one, left, look(columns, one, left));
       same.insert(same.begin(), one);
       classes.push_back(std::move(same));
       left = std::move(differing);
     }
     const auto largest =
         std::max_element(classes.begin(), classes.end(),
-                         [](const Files& a, const Files& b) { return a.size() < b.size(); });
+                         [](const FileList& a, const FileList& b) { return a.size() < b.size(); });
     std::vector<int> files;
     for (auto c = classes.begin(); c != classes.end(); ++c)
       if (c != largest)
@@ -213,23 +181,24 @@ class RowComparer {
   }
 
   const std::vector<ArraySource*>& files_;
-  const CompareOptions& options_;
-  std::vector<std::byte> one_, other_;
-  std::vector<ValueReport> reports_;
-  std::vector<bool> not_finite_;  // by file, of the row under way
+  BlockComparer blocks_;
 };
 
 }  // namespace
 
 Comparison compare_arrays(const std::vector<ArraySource*>& files, const CompareOptions& options) {
   const Table table(files, options);
-  RowComparer rows(files, options);
+  RowJudge judge(files, options);
+  std::vector<ComparedRow> rows;
+  for (const auto& [key, columns] : table.rows())
+    rows.push_back({columns, judge.comparable(*columns), {}});
+  compare_rows(files, options.tolerance, rows);
   Comparison result;
-  for (const auto& [key, columns] : table.rows()) {
+  for (std::size_t r = 0; r < rows.size(); ++r) {
     ++result.compared;
-    rows.compare(*key, *columns, result);
+    judge.judge(*table.rows()[r].first, rows[r], result);
   }
-  for (ArraySource* file : files) file->finish();
+  finish_all(files);
   return result;
 }
 

@@ -60,6 +60,7 @@ class SafetensorsSource : public ArraySource {
   }
 
   bool in_model_order() const override { return false; }  // PyTorch's writer sorts by type and name
+  bool many_readers() const override { return true; }
   void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) override {
     bytes_->read(begins_[index] + offset, target);
   }
