@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "io/base/io_error.h"
+#include "io/base/large_pages.h"
 #include "io/base/open_file.h"
 #include "io/data/sources/whole_gzip.h"
 
@@ -50,7 +51,10 @@ DataFile::~DataFile() {
 bool DataFile::unpack_whole() {
   const std::uint64_t most = unpacked_limit(file_bytes_);
   if (most > kLargestWhole) return false;
-  std::vector<std::uint8_t> file(file_bytes_);
+  std::vector<std::uint8_t> file;
+  file.reserve(file_bytes_);
+  base::use_large_pages(file.data(), file_bytes_);
+  file.resize(file_bytes_);
   for (std::size_t at = 0; at < file.size();) {
     const ssize_t got =
         pread(fileno(file_.get()), file.data() + at, file.size() - at, static_cast<off_t>(at));
