@@ -93,8 +93,9 @@ END
 three_idle_nodes() { [ "$(sinfo --noheader --format=%D --states=idle 2>/dev/null)" = 3 ]; }
 
 export HOME=$folder/home
-train=("$engine" train --model mlp --dataset synthetic --synthetic-shape 8x8x1 --batch-size 48 --steps 30 --threads 1 --rdzv-timeout "$(scaled 20)"
+longer=("$engine" train --model mlp --dataset synthetic --synthetic-shape 8x8x1 --batch-size 48 --threads 1 --rdzv-timeout "$(scaled 20)"
   --save-rank-models)
+train=("${longer[@]}" --steps 30)
 start_cluster
 
 # The environment first: what the program reports in each task.
@@ -134,7 +135,7 @@ check "the rendezvous file is gone" test ! -e "$folder/meet"
 # A task that is killed while it trains is named by the others.
 cat >"$folder/dies.sh" <<END
 status=0
-${train[*]} --steps 1000000 --save-dir $folder/dies &
+${longer[*]} --steps 1000000 --save-dir $folder/dies &
 pid=\$!
 if [ "\$SLURM_PROCID" = 2 ]; then
   until grep -q 'Step \[' $folder/dies.log; do sleep 0.1; done
@@ -148,7 +149,7 @@ check "the survivors name rank 2" grep -qE 'rank 2 \(host box, pid [0-9]+\)' "$f
 check "they exit with 69, the dead one was killed" test "$(cat "$folder"/status.[012] | tr '\n' ' ')" = "69 69 137 "
 
 # An elastic job loses a node: its daemons and its rank. The others end the training, and exit with 0.
-elastic=("${train[@]}" --elastic 2:3 --heartbeat 0.5 --eval-every 0 --save-every 100000 --log-every 10)
+elastic=("${longer[@]}" --elastic 2:3 --heartbeat 0.5 --eval-every 0 --save-every 100000 --log-every 10)
 cat >"$folder/elastic.sh" <<END
 status=0
 echo "\$PPID" >$folder/elastic.daemon.\$SLURMD_NODENAME

@@ -36,6 +36,14 @@ import time
 
 TRAIN = ["--dataset", "csv", "--threads", "1", "--batch-size", "30", "--log-every", "2", "--epochs", "2", "--save-every", "2s",
          "--eval-every", "1e", "--keep-last", "1", "--timeout", "20", "--rdzv-timeout", "20"]
+
+
+def train_with(*more):
+    """TRAIN with other values of the options in `more`."""
+    kept = [word for pair in zip(TRAIN[::2], TRAIN[1::2]) if pair[0] not in more for word in pair]
+    return [*kept, *more]
+
+
 # train's codes that a fault may lead to (docs/troubleshooting.md); 1 and 2 are verify's, see Scenario.
 DOCUMENTED = {65, 69, 73, 74, 76, 77, 78}
 KEPT = re.compile(r"run\.json|status\.json|step-\d{8}\.ckpt|latest|best|metrics\.jsonl|log\.txt|run\.lock|flight_rank_\d+\.json")
@@ -106,8 +114,8 @@ SCENARIOS = {
     "train": Scenario(["train", *NEW, *TRAIN]),
     "async": Scenario(["train", *NEW, *TRAIN, "--save-async"]),
     "stage": Scenario(["train", *NEW, *TRAIN, "--stage", "staged"]),
-    "threads": Scenario(["train", *NEW, *TRAIN, "--threads", "3", "--workers", "2"]),
-    "canonical": Scenario(["train", *NEW, *TRAIN, "--threads", "3", "--reduction-order", "canonical"]),
+    "threads": Scenario(["train", *NEW, *train_with("--threads", "3", "--workers", "2")]),
+    "canonical": Scenario(["train", *NEW, *train_with("--threads", "3", "--reduction-order", "canonical")]),
     "devices": Scenario(["train", *NEW, *TRAIN, "--devices", "cpu:0,cpu:1"]),
     "resume": Scenario(["train", "--resume", "run", "--epochs", "2"], before="half"),
     "keep": Scenario(["train", "--resume", "run", "--epochs", "4", "--keep-last", "1"], before="done"),
@@ -220,7 +228,7 @@ class Driver:
                        "other": str(home / "other/run"), "weights": str(home / "done/weights.safetensors")}
         for name, more in (("half", ["--epochs", "1"]), ("done", []), ("other", ["--lr", "0.001"])):
             (home / name).mkdir()
-            self.must(["train", *NEW, *TRAIN, *more], home / name)
+            self.must(["train", *NEW, *train_with(*more)], home / name)
         # Its best snapshot is not the newest: so small a learning rate makes nothing better.
         self.must(["train", "--resume", "run", "--epochs", "3", "--lr", "1e-30", "--keep-last", "3"], home / "done")
         self.must(["export", "{done}", "-o", "weights.safetensors"], home / "done")

@@ -112,6 +112,20 @@ CommandResult engine(std::vector<std::string> arguments,
   return run_command(arguments, environment, timeout_ms);
 }
 
+std::vector<std::string> overridden(std::vector<std::string> arguments,
+                                    const std::vector<std::string>& more) {
+  for (const std::string& word : more) {
+    std::string name = word.substr(0, word.find('='));
+    std::replace(name.begin(), name.end(), '_', '-');
+    const auto found = std::find(arguments.begin(), arguments.end(), name);
+    if (!name.starts_with("--") || found == arguments.end()) continue;
+    const bool has_value = found + 1 != arguments.end() && !(found + 1)->starts_with("--");
+    arguments.erase(found, found + (has_value ? 2 : 1));
+  }
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
 std::string command_line_of(int pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
   std::ostringstream text;

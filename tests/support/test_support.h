@@ -43,6 +43,10 @@ CommandResult engine(std::vector<std::string> arguments,
                      const std::map<std::string, std::string>& environment = {},
                      int timeout_ms = 60'000);
 
+// `more` behind `arguments`, which lose what it says otherwise: no option has two values.
+std::vector<std::string> overridden(std::vector<std::string> arguments,
+                                    const std::vector<std::string>& more);
+
 // A process's arguments, each ended by NUL; "" if it has just ended.
 std::string command_line_of(int pid);
 

@@ -123,8 +123,7 @@ void add_options(CLI::App& app, RawOptions& raw) {
     app.add_option_function<std::string>(
            o.flags, [&raw, o](const std::string& value) { raw.text[o.name] = value; }, o.help)
         ->type_name(o.metavar)
-        ->group(o.group)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+        ->group(o.group);
   app.add_option_function<std::string>(
          "--env", [&raw](const std::string& value) { raw.environment.push_back(value); },
          "environment variable for the workers; may be repeated")

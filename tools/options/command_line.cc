@@ -13,6 +13,7 @@
 #include "tools/options/command_shape.h"
 #include "tools/options/foreign_options.h"
 #include "tools/options/help_text.h"
+#include "tools/options/value_text.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -135,9 +136,37 @@ std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
   return text;
 }
 
-}  // namespace
+// Whether an option that holds one value would have to choose between two.
+bool holds_one(const CLI::Option& option) {
+  return !option.get_positional() && option.get_items_expected_max() == 1 &&
+         option.get_multi_option_policy() != CLI::MultiOptionPolicy::TakeAll;
+}
 
-namespace {
+// "0.10" and "0.1" are one rate.
+bool same_value(const CLI::Option& option, const std::string& a, const std::string& b) {
+  const OptionSpec* spec =
+      option.get_lnames().empty() ? nullptr : find_option(option.get_lnames().front());
+  const auto spelled = [spec](const std::string& text) {
+    return spec == nullptr ? text : canonical_text(*spec, text).value_or(text);
+  };
+  return spelled(a) == spelled(b);
+}
+
+// Neither of two values is more likely meant than the other.
+void refuse_contradictions(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string end = " (" + app.get_name() + " --help)";
+    for (const std::string& value : option->results())
+      if (holds_one(*option) && !same_value(*option, option->results().front(), value))
+        throw UsageError(option->get_name() + " is given twice, as '" + option->results().front() +
+                         "' and as '" + value + "': give it once" + end);
+    for (const std::string& name : option->get_lnames())
+      if (const CLI::Option* no = app.get_option_no_throw("--no-" + name);
+          no != nullptr && no->count() > 0 && option->count() > 0)
+        throw UsageError("--" + name + " and --no-" + name + " are both given: give one of them" +
+                         end);
+  }
+}
 
 // What help is asked for: "" without a topic; nothing where none is asked for.
 std::optional<std::string> help_topic(const Arguments& arguments) {
@@ -166,6 +195,8 @@ bool parse(CLI::App& app, Arguments arguments) {
     if (argument == "--") options_end = true;
     if (!options_end && argument.starts_with("--")) check_known(app, argument);
   }
+  for (CLI::Option* option : app.get_options())
+    if (holds_one(*option)) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
   try {
     app.parse(arguments);
@@ -173,6 +204,7 @@ bool parse(CLI::App& app, Arguments arguments) {
     throw UsageError(fault_text(app, error) + " (" + app.get_name() + " --help)");
   }
   refuse_nan(app);
+  refuse_contradictions(app);
   return true;
 }
 
@@ -211,9 +243,7 @@ void add_table_options(CLI::App& app, tools::ConfigValues& values,
             values[spec.name] = {alone ? "on" : value, flag};
           },
           spec.help);
-      option->type_name(spec.metavar)
-          ->default_str(spec.default_value)
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      option->type_name(spec.metavar)->default_str(spec.default_value);
       // Alone it has the text of its default, which has to differ from any that is given.
       if (spec.metavar[0] == '[') option->expected(0, 1)->default_str("");
     }

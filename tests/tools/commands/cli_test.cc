@@ -33,9 +33,8 @@ using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
 // A short training on random data: a second or less.
-std::vector<std::string> logged_train(std::vector<std::string> more) {
-  more.insert(more.begin(), {"--log-every", "2"});
-  return program::quick_train(more);
+std::vector<std::string> logged_train(const std::vector<std::string>& more) {
+  return test_support::overridden(program::quick_train({"--log-every", "2"}), more);
 }
 
 // One line "engine: error: ...", the last, and the code. Before it may be what was said of the run.
@@ -309,6 +308,45 @@ TEST(Usage, MistakesAreSaidAsSentences) {
   expect_last_error(engine({"train", "--config", ""}), 78, {"--config is empty"});
   expect_last_error(engine({"top", "r", "--every", "0"}), 2,
                     {"--every is 0; expected 0.1 to 3600 (engine top --help)"});
+}
+
+TEST(Usage, TwoValuesOfOneOptionAreRefused) {
+  const auto refused = [](const std::vector<std::string>& arguments, const std::string& why) {
+    expect_last_error(engine(arguments), 2, {why});
+  };
+  refused({"train", "--lr", "0.1", "--lr=0.2"},
+          "--lr is given twice, as '0.1' and as '0.2': give it once (engine train --help)");
+  refused({"train", "--steps", "1", "--sync_every", "2", "--sync-every", "3"},
+          "--sync-every is given twice, as '2' and as '3'");
+  refused({"train", "-c", "a.toml", "--config", "b.toml"},
+          "--config is given twice, as 'a.toml' and as 'b.toml'");
+  refused({"train", "--no-shuffle", "--seed", "1", "--shuffle"},
+          "--shuffle and --no-shuffle are both given: give one of them");
+  refused({"launch", "--nnodes", "1", "--nnodes", "2", "train"},
+          "--nnodes is given twice, as '1' and as '2'");
+  refused({"bench", "step", "--warmup", "1", "--warmup", "2"},
+          "--warmup is given twice, as '1' and as '2'");
+  refused({"verify", "a", "b", "--format", "json", "--format", "table"},
+          "--format is given twice, as 'json' and as 'table'");
+  const CommandResult launched =
+      engine({"launch", "train", "--model", "mlp", "--dataset", "glyphs", "--model", "convnet"});
+  EXPECT_EQ(launched.exit_code, 2);
+  program::expect_words(launched.err, {"--model is given twice, as 'mlp' and as 'convnet'"});
+}
+
+TEST(Usage, OneValueMayBeGivenAgainAndListsMayGrow) {
+  const TemporaryDirectory folder;
+  const std::string file = folder / "run.toml";
+  test_support::write_text(file, "lr = 0.5\nshuffle = true\n");
+  const CommandResult result =
+      engine(logged_train({"--steps", "1", "--lr", "0.1", "--lr", "0.10", "--no-shuffle",
+                           "--no-shuffle", "-c", file, "--config", file}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("lr 0.1 "), std::string::npos) << result.out;
+  EXPECT_EQ(engine({"bench", "kernels", "--list", "--set", "gemm", "--sizes", "64", "--sizes", "80",
+                    "--batch", "8", "--batch", "8"})
+                .exit_code,
+            0);
 }
 
 TEST(Usage, NanIsInNoRange) {

@@ -58,7 +58,7 @@ CommandResult train(const std::string& folder, const std::vector<std::string>& m
                                 "--save-rank-models",
                                 "--save-dir",
                                 folder};
-  argv.insert(argv.end(), more.begin(), more.end());
+  argv = test_support::overridden(argv, more);
   return run_command(argv, kEnvironment);
 }
 
@@ -199,7 +199,7 @@ TEST_F(CudaProgram, EvaluatesOnTheDevice) {
     std::vector<std::string> argv{engine_binary(), "eval",  rank_model(folder / "a", 0),
                                   "--split",       "train", "--format",
                                   "json"};
-    argv.insert(argv.end(), more.begin(), more.end());
+    argv = test_support::overridden(argv, more);
     return run_command(argv, kEnvironment);
   };
   const CommandResult cpu = eval({"--device", "cpu"}), cuda = eval({"--device", "cuda"}),

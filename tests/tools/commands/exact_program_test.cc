@@ -17,13 +17,13 @@ CommandResult train_exact(const std::string& folder, const Words& options) {
   argv.insert(argv.end(), {"--synthetic-size", "75", "--batch-size", "20", "--steps", "6",
                            "--momentum", "0.9", "--eval-every", "0"});
   argv.insert(argv.end(), {"--save-rank-models", "--save-dir", folder});
-  argv.insert(argv.end(), options.begin(), options.end());
+  argv = test_support::overridden(argv, options);
   return test_support::run_command(argv);
 }
 
 CommandResult verify(const std::string& a, const std::string& b, const Words& more = {}) {
   Words argv = {test_support::engine_binary(), "verify", a, b};
-  argv.insert(argv.end(), more.begin(), more.end());
+  argv = test_support::overridden(argv, more);
   return test_support::run_command(argv);
 }
 

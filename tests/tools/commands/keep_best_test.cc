@@ -42,7 +42,7 @@ CommandResult train_for_best(const std::vector<std::string>& more) {
                                      "60",
                                      "--synthetic-shape",
                                      "6x6x1"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
+  arguments = test_support::overridden(arguments, more);
   return run_command(arguments);
 }
 

@@ -13,12 +13,10 @@ namespace program {
 
 // A training on random data of a second or less, with these arguments after it.
 inline std::vector<std::string> quick_train(const std::vector<std::string>& more) {
-  std::vector<std::string> arguments{"train",     "--model",           "mlp",   "--dataset",
-                                     "synthetic", "--synthetic-shape", "6x6x1", "--synthetic-size",
-                                     "60",        "--batch-size",      "12",    "--threads",
-                                     "1"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
+  return test_support::overridden(
+      {"train", "--model", "mlp", "--dataset", "synthetic", "--synthetic-shape", "6x6x1",
+       "--synthetic-size", "60", "--batch-size", "12", "--threads", "1"},
+      more);
 }
 
 inline void expect_words(const std::string& text, const std::vector<std::string>& words) {

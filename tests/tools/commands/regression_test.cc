@@ -67,19 +67,19 @@ class Regression : public ::testing::Test {
                 "1",
                 "--seed",
                 "3"};
-    words.insert(words.end(), more.begin(), more.end());
+    words = test_support::overridden(words, more);
     return engine(words);
   }
   std::string trained(const std::string& name, const Words& more = {}) const {
     Words words{"--epochs", "20", "--lr", "0.05", "--save-dir", folder_ / name};
-    words.insert(words.end(), more.begin(), more.end());
+    words = test_support::overridden(words, more);
     const CommandResult result = train(words);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return folder_ / name;
   }
   static Json evaluated(const std::string& run, const Words& more = {}) {
     Words words{"eval", run, "--format", "json", "--threads", "1"};
-    words.insert(words.end(), more.begin(), more.end());
+    words = test_support::overridden(words, more);
     const CommandResult result = engine(words);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return tools::parse_json(result.out, "eval");

@@ -38,7 +38,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 void train_into(const std::string& folder, const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments = program::quick_train({"--log-every", "2"});
   arguments.insert(arguments.end(), {"--save-dir", folder});
-  arguments.insert(arguments.end(), more.begin(), more.end());
+  arguments = test_support::overridden(arguments, more);
   const CommandResult result = engine(arguments);
   ASSERT_EQ(result.exit_code, 0) << result.err;
 }

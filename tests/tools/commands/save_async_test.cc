@@ -18,13 +18,12 @@ using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
 CommandResult train_and_save(const std::string& folder, const std::vector<std::string>& more) {
-  std::vector<std::string> arguments{engine_binary(), "train",     "--model",          "mlp",
-                                     "--dataset",     "synthetic", "--batch-size",     "32",
-                                     "--threads",     "1",         "--synthetic-size", "320",
-                                     "--eval-every",  "0",         "--spawn",          "2",
-                                     "--keep-last",   "0",         "--save-dir",       folder};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return run_command(arguments, {}, 30'000);
+  const std::vector<std::string> arguments{
+      engine_binary(), "train", "--model",   "mlp", "--dataset",        "synthetic",
+      "--batch-size",  "32",    "--threads", "1",   "--synthetic-size", "320",
+      "--eval-every",  "0",     "--spawn",   "2",   "--keep-last",      "0",
+      "--save-dir",    folder};
+  return run_command(test_support::overridden(arguments, more), {}, 30'000);
 }
 
 TEST(SaveAsync, WritesTheSameSnapshotsAndSaysSo) {

@@ -54,7 +54,7 @@ class ElasticProgram : public testing::Test {
                 "60",
                 "--save-dir",
                 (folder_.path() / "run").string()};
-    words.insert(words.end(), more.begin(), more.end());
+    words = test_support::overridden(words, more);
     return words;
   }
   std::unique_ptr<Running> start(const Words& words) const {

@@ -36,10 +36,10 @@ Words operator+(Words a, const Words& b) {
 
 // A second of training on random data.
 Words quick_train(const Words& more = {}) {
-  return Words{"train", "--model",          "mlp", "--dataset",    "synthetic", "--synthetic-shape",
-               "6x6x1", "--synthetic-size", "60",  "--batch-size", "12",        "--threads",
-               "1",     "--rdzv-timeout",   "30"} +
-         more;
+  return test_support::overridden(
+      {"train", "--model", "mlp", "--dataset", "synthetic", "--synthetic-shape", "6x6x1",
+       "--synthetic-size", "60", "--batch-size", "12", "--threads", "1", "--rdzv-timeout", "30"},
+      more);
 }
 Words glyph_train(const std::string& save_dir) {
   return {"train", "--model",      "convnet", "--dataset",    "glyphs", "--limit",
@@ -93,18 +93,20 @@ TEST_F(LaunchTrain, TheWorkersReasonIsTheLastLine) {
 }
 
 TEST_F(LaunchTrain, RestartsGoOnFromTheSnapshots) {
-  const Words saving = quick_train({"--save-dir", folder_ / "run", "--steps", "5"});
+  const auto saving = [this](const char* steps) {
+    return quick_train({"--save-dir", folder_ / "run", "--steps", steps});
+  };
   const Words twice{"--max-restarts", "2"};
-  const CommandResult first = launch(twice + saving);
+  const CommandResult first = launch(twice + saving("5"));
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_CONTAINS(first.err,
                   "engine: --max-restarts 2: train goes on from the newest snapshot in " +
                       (folder_ / "run") + " (--resume auto");
   EXPECT_CONTAINS(first.out, "fresh weights");
-  const CommandResult second = launch(twice + saving + Words{"--steps", "7"});
+  const CommandResult second = launch(twice + saving("7"));
   EXPECT_CONTAINS(second.out, "at step 5");
   for (const Words& said : {Words{"--resume", "auto"}, Words{"--resume=auto"}}) {
-    const CommandResult explicitly = launch(twice + saving + said + Words{"--steps", "8"});
+    const CommandResult explicitly = launch(twice + saving("8") + said);
     EXPECT_EQ(explicitly.exit_code, 0) << explicitly.err;
     EXPECT_EQ(explicitly.err.find("--max-restarts"), std::string::npos) << explicitly.err;
   }

@@ -160,7 +160,7 @@ int expect_overlap(const std::map<Place, std::vector<Span>>& spans) {
 
 std::vector<std::string> two_ranks(const std::vector<std::string>& more) {
   std::vector<std::string> all{"--spawn", "2", "--steps", "6"};
-  all.insert(all.end(), more.begin(), more.end());
+  all = test_support::overridden(all, more);
   return program::quick_train(all);
 }
 

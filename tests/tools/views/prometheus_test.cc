@@ -53,7 +53,7 @@ class PrometheusTest : public testing::Test {
     std::vector<std::string> arguments = quick_train(
         {"--spawn", "2", "--epochs", "1000000", "--log-every", "5", "--eval-every", "100s"});
     arguments.insert(arguments.begin(), test_support::engine_binary());
-    arguments.insert(arguments.end(), more.begin(), more.end());
+    arguments = test_support::overridden(arguments, more);
     return arguments;
   }
   // Waits for the page, and returns its port.

@@ -97,7 +97,7 @@ TEST_F(Tensorboard, ShowsARunThatWasResumed) {
     std::vector<std::string> arguments =
         quick_train({"--spawn", "2", "--log-every", "1", "--clip-grad", "1", "--tensorboard",
                      "--histograms", "4", "--keep-last", "0", "--save-every", "2s"});
-    arguments.insert(arguments.end(), more.begin(), more.end());
+    arguments = test_support::overridden(arguments, more);
     const CommandResult result = test_support::engine(arguments);
     EXPECT_EQ(result.exit_code, 0) << result.err;
   };
