@@ -15,6 +15,7 @@
 #include "tools/commands/command.h"
 #include "tools/group/group_flags.h"
 #include "tools/group/run_group.h"
+#include "tools/options/value_check.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/output_paths.h"
@@ -179,7 +180,6 @@ int report(const CommFlags& flags, const std::vector<CommRow>& baseline, const C
 }
 
 void add_flags(CLI::App& app, CommFlags& flags) {
-  const auto positive = CLI::PositiveNumber;
   std::vector<std::string> ops{"all"};
   for (const auto& [name, op] : comm_ops()) ops.push_back(name);
   app.add_option("--op", flags.op, "what to measure")
@@ -202,15 +202,15 @@ void add_flags(CLI::App& app, CommFlags& flags) {
       ->type_name("LIST")
       ->excludes("--spawn");
   app.add_option("--iters", flags.iterations, "measured iterations")
-      ->check(positive)
+      ->transform(whole_number(1))
       ->capture_default_str();
   app.add_option("--warmup", flags.warmup, "warm-up iterations, at least 2")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(whole_number(0))
       ->capture_default_str();
   app.add_option(
          "--seconds", flags.seconds,
          "time limit per size and backend; if needed, fewer iterations are run (3 at least)")
-      ->check(positive)
+      ->transform(number_above_zero())
       ->capture_default_str();
   app.add_flag("--check", flags.check, "check every byte of every result, not samples");
   app.add_option("--baseline", flags.baseline,
@@ -218,7 +218,7 @@ void add_flags(CLI::App& app, CommFlags& flags) {
       ->type_name("FILE");
   app.add_option("--tolerance", flags.tolerance,
                  "--baseline: factor from which a row counts as slower")
-      ->check(positive)
+      ->transform(number_above_zero())
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))

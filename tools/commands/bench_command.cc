@@ -6,6 +6,8 @@
 #include "tools/bench/step/bench_step.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
+#include "tools/options/value_check.h"
+#include "tools/options/value_text.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -73,21 +75,21 @@ int bench_step_command(const Arguments& arguments) {
   add_train_options(app, values, {"epochs", "steps"});
   app.add_option("--batch", flags.batch,
                  "samples per step and rank (or --batch-size: over all ranks)")
-      ->check(CLI::PositiveNumber)
+      ->transform(whole_number(1))
       ->excludes("--batch-size")
       ->excludes("--batch-size-per-device")
       ->capture_default_str();
   app.add_option("--ranks", flags.ranks, "ranks to start on this machine, like --spawn")
-      ->check(CLI::PositiveNumber)
+      ->transform(whole_number(1, 1024))
       ->excludes("--spawn");
   app.add_option("--seconds", flags.bench.seconds, "how long to measure")
-      ->check(CLI::PositiveNumber)
+      ->transform(number_above_zero())
       ->capture_default_str();
   app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
-      ->check(CLI::PositiveNumber)
+      ->transform(whole_number(1, kMostCount))
       ->excludes("--seconds");
   app.add_option("--warmup", flags.bench.warmup, "warm-up steps")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(whole_number(0))
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "text", "json", "csv", "md"}))

@@ -10,6 +10,8 @@
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
 #include "tools/group/stop_signals.h"
+#include "tools/options/value_check.h"
+#include "tools/options/value_text.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/session/train_session.h"
@@ -149,7 +151,7 @@ int bench_demos_command(const Arguments& arguments) {
   tools::ConfigValues values;
   app.add_option("--limit-steps", flags.limit_steps,
                  "measure N iterations and extrapolate to the epoch")
-      ->check(CLI::PositiveNumber);
+      ->transform(whole_number(1, kMostCount));
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))
       ->capture_default_str();

@@ -10,6 +10,7 @@
 #include "tools/bench/saved_training.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/commands/command.h"
+#include "tools/options/value_check.h"
 #include "tools/report/exit_codes.h"
 #include "tools/session/session_data.h"
 
@@ -167,10 +168,10 @@ int bench_io_command(const Arguments& arguments) {
       ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--rounds", flags.rounds, "of one measurement each")
-      ->check(CLI::Range(1, 10'000))
+      ->transform(whole_number(1, 10'000))
       ->capture_default_str();
   app.add_option("--seconds", flags.seconds, "how long a round takes batches")
-      ->check(CLI::Range(0.001, 3600.0))
+      ->transform(number_from(0.001, 3600))
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))

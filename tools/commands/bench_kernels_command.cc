@@ -9,6 +9,7 @@
 #include "tools/commands/command.h"
 #include "tools/machine/thread_choice.h"
 #include "tools/options/command_line.h"
+#include "tools/options/value_check.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -95,7 +96,7 @@ void add_options(CLI::App& app, KernelFlags& flags) {
   app.add_option("--sizes", flags.sides, "sides of the squares of --set gemm: 512,1024")
       ->type_name("LIST")
       ->delimiter(',')
-      ->check(CLI::Range(1, 65536))
+      ->transform(whole_number(1, 65536))
       ->capture_default_str();
   app.add_option("--op", flags.ops,
                  "only operators whose name contains one of these: dense,conv2d_forward")
@@ -121,12 +122,12 @@ void add_options(CLI::App& app, KernelFlags& flags) {
       ->capture_default_str();
   app.add_option("--batch", flags.batch,
                  "images per batch; texts: a quarter of it (default: 32, on a CUDA device 256)")
-      ->check(CLI::PositiveNumber);
+      ->transform(whole_number(1));
   app.add_option("--threads", flags.threads, "CPU threads (default: the allowed cores)")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->transform(whole_number(1));
   app.add_option("--seconds", flags.seconds, "measuring time per row")
-      ->check(CLI::PositiveNumber)
+      ->transform(number_above_zero())
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))

@@ -5,6 +5,7 @@
 #include "tools/bench/bench_report.h"
 #include "tools/bench/saved_training.h"
 #include "tools/commands/command.h"
+#include "tools/options/value_check.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -68,7 +69,7 @@ int bench_save_command(const Arguments& arguments) {
       ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--rounds", flags.rounds, "of one measurement each")
-      ->check(CLI::PositiveNumber)
+      ->transform(whole_number(1))
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, csv or md")
       ->check(CLI::IsMember({"table", "csv", "md"}))

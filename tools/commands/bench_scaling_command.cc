@@ -11,6 +11,8 @@
 #include "tools/commands/command.h"
 #include "tools/group/group_flags.h"
 #include "tools/group/run_group.h"
+#include "tools/options/value_check.h"
+#include "tools/options/value_text.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 
@@ -103,16 +105,16 @@ void add_flags(CLI::App& app, ScalingFlags& flags) {
       ->check(CLI::IsMember({"weak", "strong"}))
       ->capture_default_str();
   app.add_option("--batch", flags.batch, "samples, see --mode")
-      ->check(CLI::PositiveNumber)
+      ->transform(whole_number(1))
       ->capture_default_str();
   app.add_option("--seconds", flags.bench.seconds, "measuring time per row")
-      ->check(CLI::PositiveNumber)
+      ->transform(number_above_zero())
       ->capture_default_str();
   app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
-      ->check(CLI::PositiveNumber)
+      ->transform(whole_number(1, kMostCount))
       ->excludes("--seconds");
   app.add_option("--warmup", flags.bench.warmup, "warm-up steps")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(whole_number(0))
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))

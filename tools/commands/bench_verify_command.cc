@@ -10,6 +10,7 @@
 #include "tools/bench/bench_report.h"
 #include "tools/bench/saved_training.h"
 #include "tools/commands/command.h"
+#include "tools/options/value_check.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -129,13 +130,13 @@ int bench_verify_command(const Arguments& arguments) {
   VerifyFlags flags;
   app.add_option("--mb", flags.megabytes, "size of a file, in MiB")
       ->type_name("N")
-      ->check(CLI::Range(1, 1 << 20))
+      ->transform(whole_number(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--dir", flags.directory, "where to write, in a folder that is removed afterwards")
       ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--rounds", flags.rounds, "of one measurement each")
-      ->check(CLI::Range(1, 10'000))
+      ->transform(whole_number(1, 10'000))
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))

@@ -12,6 +12,8 @@
 #include "tools/commands/command.h"
 #include "tools/flight/flight_report.h"
 #include "tools/options/command_line.h"
+#include "tools/options/value_check.h"
+#include "tools/options/value_text.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_record.h"
@@ -148,7 +150,7 @@ int inspect_command(const Arguments& arguments) {
   app.add_flag("--check", check, "only check whether the file is intact");
   app.add_option("--order", order, "sample ids in the order of this epoch (from 0)")
       ->type_name("EPOCH")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(0, kMostCount));
   if (!parse(app, arguments)) return kExitOk;
   if (flight.empty() == path.empty())
     throw UsageError("expected a checkpoint, or --flight DIR (engine inspect --help)");

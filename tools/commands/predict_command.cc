@@ -14,6 +14,7 @@
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
 #include "tools/options/command_line.h"
+#include "tools/options/value_check.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/prediction_writer.h"
 #include "tools/report/standard_output.h"
@@ -126,7 +127,7 @@ int predict_command(const Arguments& arguments) {
       ->capture_default_str();
   CLI::Option* top = app.add_option("--top", o.format.top, "tell the K most likely classes")
                          ->type_name("K")
-                         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+                         ->transform(whole_number(1, 1 << 20))
                          ->capture_default_str();
   app.add_flag("--probabilities", o.format.all, "tell the probability of every class");
   app.add_option("--embeddings", o.layer,

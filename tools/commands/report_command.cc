@@ -15,6 +15,7 @@
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
 #include "tools/html/report_page.h"
+#include "tools/options/value_check.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/output_paths.h"
@@ -198,7 +199,7 @@ int report_command(const Arguments& arguments) {
       "predictions");
   watch->excludes(output);
   app.add_option("--port", o.port, "of --watch; 0: any that is free")
-      ->check(CLI::Range(0, 65535))
+      ->transform(whole_number(0, 65535))
       ->needs(watch)
       ->capture_default_str();
   app.add_flag("--no-predictions", o.plain,
@@ -206,7 +207,7 @@ int report_command(const Arguments& arguments) {
                "evaluation");
   app.add_option("--worst", o.worst, "how many of the samples that it predicts worst are shown")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1000}))
+      ->transform(whole_number(0, 1000))
       ->capture_default_str();
   add_table_options(app, o.values, {"data-dir", "annotations", "device", "threads"});
   app.footer("Example:\n  engine report runs/a runs/b -o report.html");

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "engine/train/saving/weights.h"
 #include "models/model_catalog.h"
@@ -11,6 +12,8 @@
 #include "tools/machine/thread_choice.h"
 #include "tools/options/command_line.h"
 #include "tools/options/run_config.h"
+#include "tools/options/value_check.h"
+#include "tools/options/value_text.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/saved_run.h"
@@ -98,25 +101,26 @@ int sample_command(const Arguments& arguments) {
       ->type_name("PROMPT");
   app.add_option("-n,--count", o.count, "characters to add")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->transform(whole_number(0, std::int64_t{1} << 40))
       ->capture_default_str();
   app.add_option(
          "--temperature", o.sampling.temperature,
          "below 1: more predictable; above 1: more random; 0: always the most likely character")
       ->type_name("F")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(number_from(0))
       ->capture_default_str();
   app.add_option("--top-k", o.sampling.top_k, "sample from the K most likely characters; 0: all")
       ->type_name("K")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(whole_number(0, kMostCount))
       ->capture_default_str();
   app.add_option("--seed", o.sampling.seed, "random seed: the same seed gives the same text")
       ->type_name("S")
+      ->transform(whole_number(0, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
   add_weights_option(app, o.weights);
   app.add_option("--threads", o.threads, "0: one per core")
       ->type_name("N")
-      ->check(CLI::Range(0, 1024))
+      ->transform(whole_number(0, 1024))
       ->capture_default_str();
   app.footer(
       "Prints the prompt and its continuation. The model sees only the last characters that fit "

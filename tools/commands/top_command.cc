@@ -9,6 +9,7 @@
 #include "io/base/deadline.h"
 #include "io/base/utc_time.h"
 #include "tools/commands/command.h"
+#include "tools/options/value_check.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/progress_line.h"
 #include "tools/top/status_source.h"
@@ -54,7 +55,7 @@ int top_command(const Arguments& arguments) {
   app.add_flag("--once", once, "show it once; so it is also where stdout is no terminal");
   app.add_flag("--json", json, "the status as JSON, once");
   app.add_option("--every", every, "seconds between two looks")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->transform(number_from(0.1, 3600))
       ->capture_default_str();
   if (!parse(app, arguments)) return kExitOk;
   StatusSource source(place);

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 
 #include "io/base/visible_text.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/compare_arrays.h"
 #include "tools/commands/command.h"
 #include "tools/options/command_line.h"
+#include "tools/options/value_check.h"
+#include "tools/options/value_text.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/standard_output.h"
 #include "tools/report/verify_report.h"
@@ -34,13 +37,11 @@ void declare(CLI::App& app, VerifyOptions& o) {
   io::Tolerance& t = o.compare.tolerance;
   app.add_option("--rtol", t.relative, "equal within F * |b|")
       ->type_name("F")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--atol", t.absolute, "equal within F")
-      ->type_name("F")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(number_from(0));
+  app.add_option("--atol", t.absolute, "equal within F")->type_name("F")->transform(number_from(0));
   app.add_option("--ulp", t.ulp, "equal within N representable numbers")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(0, std::numeric_limits<std::int64_t>::max()));
   app.add_option("--only", o.only,
                  "params, buffers, optimizer or all (default: parameters and buffers)")
       ->check(CLI::IsMember({"params", "buffers", "optimizer", "all"}));
@@ -62,7 +63,7 @@ void declare(CLI::App& app, VerifyOptions& o) {
       ->default_str("names");
   app.add_option("--max", o.most, "show at most N differences")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(whole_number(0, kMostCount));
   app.add_flag("--summary", o.summary, "print only the summary");
   app.add_flag("-q,--quiet", o.quiet, "print nothing, only set the exit code");
   app.footer(

@@ -11,6 +11,7 @@
 #include "io/base/open_file.h"
 #include "tools/launch/stream_spec.h"
 #include "tools/options/command_line.h"
+#include "tools/options/value_text.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -177,12 +178,11 @@ void add_environment(RawOptions& raw, std::map<std::string, std::string>& source
 }
 
 int milliseconds_of(const std::string& text, const std::string& option) {
-  char* end = nullptr;
-  const double seconds = std::strtod(text.c_str(), &end);
-  if (end == text.c_str() || *end != '\0' || !(seconds > 0) || seconds > 3600)
+  const std::optional<double> seconds = parse_real(text);
+  if (!seconds || *seconds <= 0 || *seconds > 3600)
     throw io::ConfigError(option + " '" + text +
                           "': expected seconds, more than 0 and at most 3600");
-  return std::max(1, static_cast<int>(std::lround(seconds * 1000)));
+  return std::max(1, static_cast<int>(std::lround(*seconds * 1000)));
 }
 
 void check_command(const LaunchOptions& o) {

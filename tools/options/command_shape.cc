@@ -15,11 +15,9 @@ namespace {
 
 thread_local std::optional<CommandShape>* asked = nullptr;
 
-// CLI11 appends what it checks to a value's name: "N:POSITIVE", "TEXT:{text,json}".
+// CLI11 appends the choices to a value's name: "TEXT:{text,json}".
 std::string without_checks(const std::string& type) {
-  static const std::regex checks(
-      R"(:(POSITIVE|NONNEGATIVE|NUMBER|\{[^}]*\}|[A-Z]+ in \[[^\]]*\]|[A-Z]+ bounded to.*)$)");
-  return std::regex_replace(type, checks, "");
+  return type.ends_with('}') ? type.substr(0, type.find(":{")) : type;
 }
 
 // A part of "auto|cpu|cuda:N" that is meant as it is written.

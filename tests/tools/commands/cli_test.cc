@@ -300,14 +300,14 @@ TEST(Usage, MistakesAreSaidAsSentences) {
   expect_last_error(engine({"eval", "r", "--split", "tset"}), 2,
                     {"--split is 'tset': did you mean 'test'? (expected one of "});
   expect_last_error(engine({"sample", "r", "--prompt", "a", "--temperature", "-1"}), 2,
-                    {"--temperature is -1; expected 0 or more"});
+                    {"--temperature is '-1'; expected a number of 0 or more"});
   expect_last_error(engine({"sample", "r", "--prompt", "a", "--threads", "-1"}), 2,
-                    {"--threads is -1; expected 0 to 1024"});
+                    {"--threads is '-1'; expected a whole number from 0 to 1024"});
   expect_last_error(engine({"bench", "step", "--steps", "0"}), 2,
-                    {"--steps is 0; expected a number above 0"});
+                    {"--steps is '0'; expected a whole number from 1 to "});
   expect_last_error(engine({"train", "--config", ""}), 78, {"--config is empty"});
   expect_last_error(engine({"top", "r", "--every", "0"}), 2,
-                    {"--every is 0; expected 0.1 to 3600 (engine top --help)"});
+                    {"--every is '0'; expected a number from 0.1 to 3600 (engine top --help)"});
 }
 
 TEST(Usage, TwoValuesOfOneOptionAreRefused) {
@@ -349,21 +349,60 @@ TEST(Usage, OneValueMayBeGivenAgainAndListsMayGrow) {
             0);
 }
 
-TEST(Usage, NanIsInNoRange) {
-  for (const std::vector<std::string>& command : {std::vector<std::string>{"top", "r", "--every"},
-                                                  {"verify", "a", "b", "--rtol"},
-                                                  {"verify", "a", "b", "--atol"},
-                                                  {"sample", "r", "--prompt", "a", "--temperature"},
-                                                  {"bench", "step", "--seconds"},
-                                                  {"bench", "scaling", "--seconds"},
-                                                  {"bench", "kernels", "--seconds"},
-                                                  {"bench", "comm", "--seconds"},
-                                                  {"bench", "comm", "--tolerance"}})
-    for (const char* value : {"nan", "-NaN", "inf"}) {
-      std::vector<std::string> arguments = command;
-      arguments.emplace_back(value);
-      expect_last_error(engine(arguments), 2, {command.back() + " is ", "; expected "});
+// As engine train reads its own: 0x10 is no number, and 010 is no octal 8.
+TEST(Usage, EveryCommandReadsNumbersAlike) {
+  using Words = std::vector<std::string>;
+  const auto refused = [](Words arguments, const Words& values) {
+    const std::string option = arguments.back();
+    arguments.emplace_back();
+    for (const std::string& value : values) {
+      arguments.back() = value;
+      expect_last_error(engine(arguments), 2, {option + " is '" + value + "'; expected a "});
     }
+  };
+  for (const Words& command : {Words{"top", "r", "--every"},
+                               {"verify", "a", "b", "--rtol"},
+                               {"verify", "a", "b", "--atol"},
+                               {"sample", "r", "--prompt", "a", "--temperature"},
+                               {"bench", "step", "--seconds"},
+                               {"bench", "scaling", "--seconds"},
+                               {"bench", "kernels", "--seconds"},
+                               {"bench", "io", "--seconds"},
+                               {"bench", "comm", "--seconds"},
+                               {"bench", "comm", "--tolerance"}})
+    refused(command, {"nan", "-NaN", "inf", "-1", "0x1p3", "1e3x", " 1", "1,5", ""});
+  for (const Words& command : {Words{"verify", "a", "b", "--ulp"},
+                               {"verify", "a", "b", "--max"},
+                               {"sample", "r", "--prompt", "a", "--count"},
+                               {"sample", "r", "--prompt", "a", "--top-k"},
+                               {"sample", "r", "--prompt", "a", "--seed"},
+                               {"sample", "r", "--prompt", "a", "--threads"},
+                               {"predict", "r", "x.png", "--top"},
+                               {"inspect", "a.ckpt", "--order"},
+                               {"report", "r", "--port"},
+                               {"report", "r", "--worst"},
+                               {"bench", "step", "--batch"},
+                               {"bench", "step", "--ranks"},
+                               {"bench", "step", "--steps"},
+                               {"bench", "step", "--warmup"},
+                               {"bench", "scaling", "--batch"},
+                               {"bench", "scaling", "--steps"},
+                               {"bench", "scaling", "--warmup"},
+                               {"bench", "demos", "--limit-steps"},
+                               {"bench", "kernels", "--sizes"},
+                               {"bench", "kernels", "--batch"},
+                               {"bench", "kernels", "--threads"},
+                               {"bench", "save", "--rounds"},
+                               {"bench", "io", "--rounds"},
+                               {"bench", "verify", "--mb"},
+                               {"bench", "verify", "--rounds"},
+                               {"bench", "comm", "--iters"},
+                               {"bench", "comm", "--warmup"}})
+    refused(command, {"abc", "0x10", "1e3", "1.5", "-1", "+1", " 5", "99999999999999999999"});
+  const std::string eight = engine({"bench", "kernels", "--list", "--batch", "8"}).out;
+  EXPECT_NE(eight, engine({"bench", "kernels", "--list", "--batch", "010"}).out);
+  EXPECT_EQ(engine({"bench", "kernels", "--list", "--batch", "10"}).out,
+            engine({"bench", "kernels", "--list", "--batch", "010"}).out);
 }
 
 // A measurement must not be another one than what was asked for.

@@ -1,0 +1,18 @@
+// Checks of values of a command's own options. Numbers are read as engine train reads its own: all
+// of the text, in decimal.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
+
+namespace tools {
+
+// For CLI::Option::transform(), which then has the number in its one spelling ("010" is 10, where
+// CLI11 would read an octal 8).
+CLI::Validator whole_number(std::int64_t least,
+                            std::int64_t most = std::numeric_limits<int>::max());
+CLI::Validator number_from(double least, double most = std::numeric_limits<double>::max());
+CLI::Validator number_above_zero();
+
+}  // namespace tools
