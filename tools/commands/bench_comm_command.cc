@@ -196,10 +196,12 @@ void add_flags(CLI::App& app, CommFlags& flags) {
          "comma-separated, measured in turn; all: those that can connect the ranks; nccl, staged, "
          "staged:NAME: on GPUs "
          "(default: --backend)")
-      ->type_name("LIST");
+      ->type_name("LIST")
+      ->check(some_text("names with commas between them, or all"));
   app.add_option("--ranks", flags.ranks,
                  "numbers of ranks to start on this host, e.g. 2,4 (default: --spawn, else 2)")
       ->type_name("LIST")
+      ->check(some_text("numbers from 1 to 1024, as 2,4"))
       ->excludes("--spawn");
   app.add_option("--iters", flags.iterations, "measured iterations")
       ->transform(whole_number(1))
@@ -215,7 +217,8 @@ void add_flags(CLI::App& app, CommFlags& flags) {
   app.add_flag("--check", flags.check, "check every byte of every result, not samples");
   app.add_option("--baseline", flags.baseline,
                  "compare with the output of an earlier --format json; exit 1 if a row is slower")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(some_text("a file"));
   app.add_option("--tolerance", flags.tolerance,
                  "--baseline: factor from which a row counts as slower")
       ->transform(number_above_zero())
@@ -223,7 +226,9 @@ void add_flags(CLI::App& app, CommFlags& flags) {
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))
       ->capture_default_str();
-  app.add_option("--plot", flags.plot, "also plot the medians")->type_name("FILE.svg");
+  app.add_option("--plot", flags.plot, "also plot the medians")
+      ->type_name("FILE.svg")
+      ->check(some_text("a file"));
 }
 
 }  // namespace

@@ -166,6 +166,7 @@ int bench_io_command(const Arguments& arguments) {
   app.add_option("--dir", flags.directory,
                  "where snapshots are written, in a folder that is removed afterwards")
       ->type_name("DIR")
+      ->check(some_text("a folder"))
       ->capture_default_str();
   app.add_option("--rounds", flags.rounds, "of one measurement each")
       ->transform(whole_number(1, 10'000))

@@ -100,11 +100,14 @@ void add_options(CLI::App& app, KernelFlags& flags) {
       ->capture_default_str();
   app.add_option("--op", flags.ops,
                  "only operators whose name contains one of these: dense,conv2d_forward")
-      ->type_name("LIST");
+      ->type_name("LIST")
+      ->check(some_text("parts of names, as dense,conv2d"));
   app.add_option("--model", flags.models, "only shapes of these models: convnet,gpt-nano")
-      ->type_name("LIST");
+      ->type_name("LIST")
+      ->check(some_text("names of models, as convnet,mlp"));
   app.add_option("--shape", flags.shape, "only shapes whose text contains this: 32x32x64")
-      ->type_name("PART");
+      ->type_name("PART")
+      ->check(some_text("a part of a shape, as 32x32"));
   app.add_flag("--list", flags.list, "list what would be measured and exit");
   app.add_flag("--cuts", flags.cuts,
                "on a CUDA device: dense layers and convolutions with each tile and number of "
@@ -132,7 +135,8 @@ void add_options(CLI::App& app, KernelFlags& flags) {
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))
       ->capture_default_str()
-      ->excludes("--cuts");
+      ->excludes("--cuts")
+      ->excludes("--list");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Checks of values, with the parser of the option table.
 #include "tools/options/value_check.h"
 
+#include <optional>
 #include <string>
 
 #include "io/base/text_format.h"
@@ -54,6 +55,14 @@ CLI::Validator number_above_zero() {
     return value && *value > 0 ? value : std::nullopt;
   };
   return checked(parse, io::shortest_text, "a number above 0");
+}
+
+CLI::Validator some_text(const std::string& expected) {
+  const auto parse = [](const std::string& text) {
+    return text.empty() ? std::nullopt : std::optional(text);
+  };
+  return checked(
+      parse, [](const std::string& text) { return text; }, expected);
 }
 
 }  // namespace tools

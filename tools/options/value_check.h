@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 namespace tools {
 
@@ -14,5 +15,7 @@ CLI::Validator whole_number(std::int64_t least,
                             std::int64_t most = std::numeric_limits<int>::max());
 CLI::Validator number_from(double least, double most = std::numeric_limits<double>::max());
 CLI::Validator number_above_zero();
+
+CLI::Validator some_text(const std::string& expected);  // which is not empty
 
 }  // namespace tools

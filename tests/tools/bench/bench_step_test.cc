@@ -272,7 +272,8 @@ TEST(BenchStep, OptionsThatWouldChangeNothingAreRefused) {
       command.insert(command.end(), option.begin(), option.end());
       const CommandResult result = engine(command);
       EXPECT_EQ(result.exit_code, kExitUsage) << benchmark << option[0];
-      EXPECT_NE(result.err.find(option[0] + ": a benchmark saves nothing"), std::string::npos)
+      EXPECT_NE(result.err.find(option[0] + ": a benchmark begins anew, saves nothing"),
+                std::string::npos)
           << result.err;
       EXPECT_FALSE(std::filesystem::exists(folder / "run"));
     }

@@ -421,6 +421,19 @@ TEST(Usage, ABenchmarkDropsNoOption) {
   refused({"kernels", "--set", "conv", "--sizes", "512"},
           "--sizes is for --set gemm, and this is --set conv");
   refused({"kernels", "--cuts", "--format", "json"}, "--cuts and --format exclude each other");
+  refused({"kernels", "--list", "--format", "json"}, "--list and --format exclude each other");
+  refused({"kernels", "--list", "--op", ""}, "--op is ''; expected parts of names");
+  refused({"comm", "--backends", ""}, "--backends is ''; expected names with commas between them");
+  refused({"comm", "--ranks", ""}, "--ranks is ''; expected numbers from 1 to 1024, as 2,4");
+  refused({"comm", "--baseline", ""}, "--baseline is ''; expected a file");
+  refused({"save", "--dir", ""}, "--dir is ''; expected a folder");
+  for (const std::vector<std::string>& resume :
+       {std::vector<std::string>{"--resume"}, {"--resume", "auto"}, {"--resume=run"}})
+    for (const char* what : {"step", "scaling", "demos"}) {
+      std::vector<std::string> arguments{what};
+      arguments.insert(arguments.end(), resume.begin(), resume.end());
+      refused(arguments, "--resume: a benchmark begins anew, saves nothing");
+    }
   expect_last_error(engine({"bench", "kernels", "--threads", "100000"}), 78,
                     {"--threads is 100000, but this process may use "});  // as engine train has it
 }

@@ -14,7 +14,7 @@
 
 namespace tools {
 
-// Adds all options of `engine train` but those in `without`.
+// Adds all options of `engine train` but those in `without`, and those that a benchmark refuses.
 void add_train_options(CLI::App& app, tools::ConfigValues& values,
                        const std::vector<std::string>& without = {});
 

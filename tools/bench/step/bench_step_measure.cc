@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <iterator>
+#include <string_view>
 
 #include "backends/identity/identity.h"
 #include "models/model_catalog.h"
@@ -47,15 +49,18 @@ void invent_data(tools::ConfigValues& values, const std::string& model,
   set("synthetic-classes", std::to_string(wanted.classes));
 }
 
-// Of engine train's options those that would change nothing here, where the user gave them.
-void refuse_what_is_not_measured(const tools::ConfigValues& values) {
-  for (const char* name : {"save-dir", "metrics", "tensorboard", "prometheus", "elastic"}) {
-    const auto given = values.find(name);
-    if (given != values.end() &&
-        tools::precedence_of(given->second) == tools::Precedence::kCommandLine)
-      throw UsageError("--" + std::string(name) +
-                       ": a benchmark saves nothing and writes no metrics, and its ranks stay");
-  }
+// Of engine train's options those that would change nothing here. They are told so with and without
+// a value.
+constexpr const char* kNotMeasured[] = {"save-dir",    "resume",     "metrics",
+                                        "tensorboard", "prometheus", "elastic"};
+
+void add_refused_option(CLI::App& app, const std::string& flag) {
+  const auto refuse = [flag](const std::string&) {
+    throw UsageError(flag +
+                     ": a benchmark begins anew, saves nothing and writes no metrics, and its "
+                     "ranks stay");
+  };
+  app.add_option_function<std::string>(flag, refuse)->expected(0, 1)->group("");
 }
 
 }  // namespace
@@ -64,15 +69,16 @@ void add_train_options(CLI::App& app, tools::ConfigValues& values,
                        const std::vector<std::string>& without) {
   std::vector<std::string> names;
   for (const tools::OptionSpec& option : tools::train_options())
-    if (std::find(without.begin(), without.end(), option.name) == without.end())
+    if (std::ranges::find(without, option.name) == without.end() &&
+        std::ranges::find(kNotMeasured, std::string_view(option.name)) == std::end(kNotMeasured))
       names.emplace_back(option.name);
   add_table_options(app, values, names);
+  for (const char* name : kNotMeasured) add_refused_option(app, std::string("--") + name);
 }
 
 tools::RunConfig resolve_bench(tools::ConfigValues values,
                                const std::map<std::string, std::string>& defaults,
                                std::int64_t synthetic_size) {
-  refuse_what_is_not_measured(values);
   tools::apply_environment(values);
   // A source that is stronger than the table's defaults and weaker than anything that the user
   // said.
