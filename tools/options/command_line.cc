@@ -128,6 +128,23 @@ void refuse_contradictions(const CLI::App& app) {
   }
 }
 
+// The option that `argument` names, if it needs a value and has none with it; or null.
+const CLI::Option* needs_value(const CLI::App& app, const std::string& argument) {
+  if (!argument.starts_with("-") || argument == "--") return nullptr;
+  const CLI::Option* option = app.get_option_no_throw(argument);
+  return option != nullptr && option->get_items_expected_min() > 0 ? option : nullptr;
+}
+
+// CLI11 would take the next option's name for the value.
+void check_is_value(const CLI::App& app, const CLI::Option* of, const std::string& argument) {
+  const bool names = argument.starts_with("--") ||
+                     (argument.starts_with("-") && app.get_option_no_throw(argument) != nullptr);
+  if (of != nullptr && names)
+    throw UsageError(of->get_name() + " needs a value, but " +
+                     argument.substr(0, argument.find('=')) + " comes after it (" + app.get_name() +
+                     " --help)");
+}
+
 // What help is asked for: "" without a topic; nothing where none is asked for.
 std::optional<std::string> help_topic(const Arguments& arguments) {
   const auto end = std::ranges::find(arguments, "--");
@@ -146,12 +163,15 @@ bool parse(CLI::App& app, Arguments arguments) {
     return false;
   }
   bool options_end = false;
+  const CLI::Option* open = nullptr;  // the option before, which needs its value
   for (std::string& argument : arguments) {
     if (has_typography(argument))
       throw UsageError("'" + argument +
                        "' has a typographic dash or quote, as pasted from a formatted page: type - "
                        "and \" by hand");
     argument = options_end ? argument : with_hyphens(argument);
+    check_is_value(app, open, argument);
+    open = options_end || open != nullptr ? nullptr : needs_value(app, argument);
     if (argument == "--") options_end = true;
     if (!options_end && argument.starts_with("--")) check_known(app, argument);
   }

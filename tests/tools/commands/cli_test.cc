@@ -295,6 +295,21 @@ TEST(Usage, OptionsOfOtherProgramsAreAnsweredWithOurs) {
 
 TEST(Usage, MistakesAreSaidAsSentences) {
   expect_last_error(engine({"train", "--model", "mlp", "--lr"}), 2, {"--lr needs a value"});
+  for (const std::vector<std::string>& next :
+       {std::vector<std::string>{"--momentum", "0.9"}, {"--momentum=0.9"}, {"-c", "x.toml"}}) {
+    std::vector<std::string> arguments{"train", "--model", "mlp", "--lr"};
+    arguments.insert(arguments.end(), next.begin(), next.end());
+    expect_last_error(engine(arguments), 2,
+                      {"--lr needs a value, but " + next[0].substr(0, next[0].find('=')) +
+                       " comes after it (engine train --help)"});
+  }
+  expect_last_error(engine({"train", "--save_dir", "--resume"}), 2,
+                    {"--save-dir needs a value, but --resume comes after it"});
+  expect_last_error(engine({"launch", "--nnodes", "--", "train"}), 2,
+                    {"--nnodes needs a value, but -- comes after it"});
+  expect_last_error(engine({"launch", "--nnodes", "--standalone", "train"}), 2,
+                    {"--nnodes needs a value, but --standalone comes after it"});
+  expect_last_error(engine(logged_train({"--lr", "-1"})), 78, {"--lr is '-1'"});
   expect_last_error(engine({"bench"}), 2, {"engine bench needs WHAT, which is step|scaling|"});
   expect_last_error(engine({"train", "mlp", "glyphs"}), 2, {"unexpected arguments: mlp glyphs"});
   expect_last_error(engine({"eval", "r", "--split", "tset"}), 2,
