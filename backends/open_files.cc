@@ -5,26 +5,10 @@
 #include <sys/resource.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "backends/backend_error.h"
 
 namespace backends {
-namespace {
-
-// The soft limit.
-std::string open_files_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return "unknown";
-  return std::to_string(limit.rlim_cur);
-}
-
-}  // namespace
-
-std::string system_error_text(int error) {
-  return std::strerror(error) +
-         (error == EMFILE ? "; the limit is " + open_files_limit() + " (ulimit -n)" : "");
-}
 
 void require_files(int count, const std::string& what) {
   rlimit limit{};

@@ -19,7 +19,7 @@
 #include "backends/membership/door.h"
 #include "backends/membership/membership_machine.h"
 #include "backends/membership/register_file.h"
-#include "backends/open_files.h"
+#include "io/base/system_error_text.h"
 #include "io/base/visible_text.h"
 
 namespace backends {
@@ -121,7 +121,7 @@ Membership::Agent::Agent(MembershipOptions options)
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       listener_(door_.listen_beside()) {
   if (!register_.notice().empty()) notice(register_.notice());
-  if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
+  if (!wake_) throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
   if (options_.least < 1 || options_.most < options_.least)
     throw ConfigurationError("an elastic job of " + std::to_string(options_.least) + " to " +
                              std::to_string(options_.most) + " ranks: expected 1 <= MIN <= MAX");

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "backends/backend_error.h"
-#include "backends/open_files.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/environment.h"
 #include "io/base/retried.h"
+#include "io/base/system_error_text.h"
 
 namespace backends {
 namespace {
@@ -166,7 +166,7 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 
 bool read_private_file(const std::string& path, std::string& text) {
   const auto fail = [&] {
-    throw PeerError("cannot read " + path + ": " + system_error_text(errno));
+    throw PeerError("cannot read " + path + ": " + base::system_error_text(errno));
   };
   const Socket file(base::retried(
       [&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }));

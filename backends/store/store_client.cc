@@ -11,9 +11,9 @@
 #include <cstdlib>
 
 #include "backends/backend_error.h"
-#include "backends/open_files.h"
 #include "backends/store/protocol/handshake.h"
 #include "io/base/deadline.h"
+#include "io/base/system_error_text.h"
 
 namespace backends {
 namespace {
@@ -32,7 +32,7 @@ TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
       machine_(std::move(session.parser), std::move(session.seals), options_.heartbeat_ms,
                Clock::now()) {
   connection_.socket = std::move(session.socket);
-  if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
+  if (!wake_) throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
   thread_ = std::thread([this] { run(); });
 }
 

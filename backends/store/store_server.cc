@@ -10,8 +10,8 @@
 #include <cerrno>
 
 #include "backends/backend_error.h"
-#include "backends/open_files.h"
 #include "io/base/deadline.h"
+#include "io/base/system_error_text.h"
 
 namespace backends {
 namespace {
@@ -38,7 +38,7 @@ StoreServer::StoreServer(StoreServerOptions options)
       endpoint_(local_endpoint(listener_.fd())),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       machine_(machine_options(options, endpoint_.port), Clock::now()) {
-  if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
+  if (!wake_) throw PeerError("cannot make an event descriptor: " + base::system_error_text(errno));
   fcntl(listener_.fd(), F_SETFL, fcntl(listener_.fd(), F_GETFL) | O_NONBLOCK);
   fcntl(listener_.fd(), F_SETFD, FD_CLOEXEC);
   thread_ = std::thread([this] { run(); });
@@ -160,7 +160,8 @@ void StoreServer::accept_all() {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         accept_again_ = base::deadline_in(std::chrono::milliseconds(100));
         if (!reported_shortage_ && notice_)
-          notice_("cannot accept a connection: " + system_error_text(errno) + "; trying again");
+          notice_("cannot accept a connection: " + base::system_error_text(errno) +
+                  "; trying again");
         reported_shortage_ = true;
       }
       return;

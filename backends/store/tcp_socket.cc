@@ -23,7 +23,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "backends/open_files.h"
+#include "io/base/system_error_text.h"
 
 namespace backends {
 namespace {
@@ -80,7 +80,7 @@ Socket try_connect(const addrinfo& to, Deadline deadline, std::string& reason) {
   Socket socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // Waiting frees none: only this process could close some.
   if (!socket && errno == EMFILE)
-    throw Error("connecting to " + endpoint_text(to) + ": " + system_error_text(EMFILE));
+    throw Error("connecting to " + endpoint_text(to) + ": " + base::system_error_text(EMFILE));
   if (!socket) {
     reason = std::strerror(errno);
     return {};
@@ -201,7 +201,7 @@ Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds timeout) {
     }
     if (taken == 0)
       throw PeerError("rank 0 cannot listen on " + to_string(endpoint) + ": " +
-                      system_error_text(last));
+                      base::system_error_text(last));
     if (base::has_passed(deadline)) {
       throw PortTaken("rank 0 cannot listen on " + to_string(endpoint) +
                       ": the port is taken by another process; choose another port");

@@ -15,6 +15,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/retried.h"
+#include "io/base/system_error_text.h"
 
 namespace io {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 // A file that is there, but cannot be opened now (a disk that fails, too many open files), is not
 // missing: callers go on without what is missing.
 [[noreturn]] void fail_to_open(const std::string& path, int error) {
-  const std::string text = "cannot open " + path + ": " + std::strerror(error);
+  const std::string text = "cannot open " + path + ": " + base::system_error_text(error);
   if (error == EIO || error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR)
     throw Error(text);
   throw MissingFileError(text);
@@ -42,7 +43,8 @@ std::string read_all(std::FILE* file, const std::string& path, std::uint64_t mos
       throw DataError(path + ": longer than " + std::to_string(most_bytes) +
                       " bytes, more than any such file has");
   }
-  if (std::ferror(file) != 0) throw Error("cannot read " + path + ": " + std::strerror(errno));
+  if (std::ferror(file) != 0)
+    throw Error("cannot read " + path + ": " + base::system_error_text(errno));
   return text;
 }
 
@@ -56,7 +58,7 @@ OpenedFile open_regular_file(const std::string& path) {
   if (fstat(descriptor, &status) != 0) {
     const int error = errno;
     close(descriptor);
-    throw Error("cannot read " + path + ": " + std::strerror(error));
+    throw Error("cannot read " + path + ": " + base::system_error_text(error));
   }
   if (S_ISREG(status.st_mode)) return {descriptor, static_cast<std::uint64_t>(status.st_size)};
   close(descriptor);

@@ -21,6 +21,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/retried.h"
+#include "io/base/system_error_text.h"
 
 namespace io {
 namespace {
@@ -40,7 +41,7 @@ bool is_no_space(int error) { return error == ENOSPC || error == EDQUOT || error
 // What is wrong with the medium is an I/O error; what the user can put right is an output that
 // cannot be created.
 [[noreturn]] void fail(const std::string& action, const std::string& path, int error) {
-  const std::string text = "cannot " + action + " " + path + ": " + std::strerror(error);
+  const std::string text = "cannot " + action + " " + path + ": " + base::system_error_text(error);
   if (error == EIO) throw Error(text);
   throw CannotCreateError(text);
 }
@@ -55,8 +56,9 @@ bool is_temporary(std::string_view name) {
 
 // The mode that a plain open() would give. Reading the umask through umask() would change it for
 // other threads meanwhile.
-mode_t plain_mode() {
+mode_t plain_mode(const std::string& path) {
   std::ifstream status("/proc/self/status");
+  if (!status && errno == EMFILE) fail("set the mode of", path, errno);
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("Umask:"))
       return 0666 & ~static_cast<mode_t>(std::stoul(line.substr(6), nullptr, 8));
@@ -142,8 +144,8 @@ void AtomicFile::reserve(std::uint64_t bytes) {
                                     ? ", more than a file may have (ulimit -f, or the file system)"
                                 : unknown ? ""
                                           : ", " + std::to_string(space.available) + " are free";
-  throw CannotCreateError("cannot create " + path_ + ": " + std::strerror(error) + ": it takes " +
-                          std::to_string(bytes) + " bytes" + available);
+  throw CannotCreateError("cannot create " + path_ + ": " + base::system_error_text(error) +
+                          ": it takes " + std::to_string(bytes) + " bytes" + available);
 }
 
 AtomicFile::~AtomicFile() {
@@ -174,7 +176,7 @@ void AtomicFile::start_writeback() noexcept {
 }
 
 void AtomicFile::commit(bool durable) {
-  if (base::retried([&] { return fchmod(fd_, plain_mode()); }) != 0)
+  if (base::retried([&] { return fchmod(fd_, plain_mode(path_)); }) != 0)
     fail("set the mode of", path_, errno);
   if (base::retried([&] { return ftruncate(fd_, static_cast<off_t>(end_)); }) != 0)
     fail("set the length of", path_, errno);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "io/base/open_file.h"
+#include "io/base/system_error_text.h"
 
 namespace io {
 namespace {
@@ -25,7 +26,7 @@ class FileBytes : public ByteSource {
           pread(file_.descriptor, target.data(), std::min<std::size_t>(target.size(), 1 << 30),
                 static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) throw Error("cannot read " + name() + ": " + std::strerror(errno));
+      if (count < 0) throw Error("cannot read " + name() + ": " + base::system_error_text(errno));
       if (count == 0) throw DataError(name() + ": became shorter while it was read");
       target = target.subspan(static_cast<std::size_t>(count));
       offset += static_cast<std::uint64_t>(count);

@@ -14,6 +14,7 @@
 
 #include "io/base/open_file.h"
 #include "io/base/retried.h"
+#include "io/base/system_error_text.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/late_arrays.h"
@@ -46,7 +47,9 @@ std::vector<std::int64_t> steps_by_rank(const std::string& directory, std::int64
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error))
     if (const auto step = step_of(entry->path().filename().string())) steps.push_back(*step);
-  if (error) throw MissingFileError("cannot list folder " + directory + ": " + error.message());
+  if (error)
+    throw MissingFileError("cannot list folder " + directory + ": " +
+                           base::system_error_text(error.value()));
   std::sort(steps.begin(), steps.end(), [&](std::int64_t a, std::int64_t b) {
     const bool a_beyond = a > current, b_beyond = b > current;
     return a_beyond != b_beyond ? b_beyond : a > b;

@@ -8,12 +8,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "io/base/io_error.h"
 #include "io/base/retried.h"
+#include "io/base/system_error_text.h"
 #include "io/metrics/event_messages.h"
 #include "io/metrics/tf_record.h"
 
@@ -57,7 +57,7 @@ struct EventFile::Impl {
     if (error != 0) {
       torn = true;
       if (lost++ == 0 && notice)
-        notice("tensorboard " + path + ": cannot write: " + std::strerror(error) +
+        notice("tensorboard " + path + ": cannot write: " + base::system_error_text(error) +
                "; the training goes on without");
       return;
     }
@@ -111,7 +111,7 @@ EventFile::EventFile(const std::string& folder, Clock clock, Notice notice)
         [&] { return ::open(impl_->path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
     if (impl_->fd < 0 && (errno != EEXIST || attempt == 100))
       throw CannotCreateError("tensorboard " + impl_->path +
-                              ": cannot create: " + std::strerror(errno));
+                              ": cannot create: " + base::system_error_text(errno));
   }
   impl_->write(events::event(time, 0).text(events::kFileVersion, "brain.Event:2"));
 }

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -16,6 +15,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/retried.h"
+#include "io/base/system_error_text.h"
 
 namespace io {
 namespace {
@@ -42,8 +42,9 @@ LineFile::LineFile(const std::string& what, const std::string& path) : what_(wha
                : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK, 0666);
   });
   if (fd_ < 0)
-    throw CannotCreateError(what + " " + path + ": cannot create: " +
-                            (errno == ENXIO ? "nobody reads this pipe" : std::strerror(errno)));
+    throw CannotCreateError(
+        what + " " + path + ": cannot create: " +
+        (errno == ENXIO ? "nobody reads this pipe" : base::system_error_text(errno)));
   if (!console) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
 }
 
@@ -56,7 +57,7 @@ std::string LineFile::write(const std::string& lines) {
     torn_ = false;
   else if (left > 0 && !cut(left))
     torn_ = true;
-  const std::string name = what_ + " " + path_ + ": ", fault = std::strerror(error);
+  const std::string name = what_ + " " + path_ + ": ", fault = base::system_error_text(error);
   if (error != 0 && path_ == "-") throw Error(name + "cannot write: " + fault);
   if (error == 0 && lost_ == 0) return "";
   if (error == 0)

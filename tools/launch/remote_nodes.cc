@@ -16,10 +16,10 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/host_identity.h"
-#include "backends/open_files.h"
 #include "backends/store/secret.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/io_error.h"
+#include "io/base/system_error_text.h"
 #include "tools/launch/control_line.h"
 #include "tools/launch/local_node.h"
 #include "tools/report/console_observer.h"
@@ -45,7 +45,7 @@ struct Node {
 std::pair<backends::Socket, backends::Socket> make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    throw backends::Error("cannot make a pipe: " + backends::system_error_text(errno));
+    throw backends::Error("cannot make a pipe: " + base::system_error_text(errno));
   return {backends::Socket(ends[0]), backends::Socket(ends[1])};
 }
 

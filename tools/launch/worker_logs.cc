@@ -11,9 +11,9 @@
 #include <system_error>
 
 #include "backends/backend_error.h"
-#include "backends/open_files.h"
 #include "io/base/io_error.h"
 #include "io/base/retried.h"
+#include "io/base/system_error_text.h"
 #include "tools/launch/stream_spec.h"
 #include "tools/report/progress_line.h"
 
@@ -77,7 +77,7 @@ WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_r
   }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    throw backends::Error("cannot make a pipe: " + backends::system_error_text(errno));
+    throw backends::Error("cannot make a pipe: " + base::system_error_text(errno));
   stream.worker_end = backends::Socket(ends[1]);
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   RelayedStream relayed;

@@ -5,12 +5,12 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "io/base/io_error.h"
+#include "io/base/system_error_text.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace tools {
@@ -37,7 +37,8 @@ std::string new_folder(const RunFolderRequest& request) {
     std::string folder = "runs/" + short_name(request.model) + "-" + request.dataset + digits;
     if (mkdir(folder.c_str(), 0777) == 0) return folder;
     if (errno != EEXIST)
-      throw io::CannotCreateError("cannot create folder " + folder + ": " + std::strerror(errno));
+      throw io::CannotCreateError("cannot create folder " + folder + ": " +
+                                  base::system_error_text(errno));
   }
   throw io::CannotCreateError("runs/ has " + std::to_string(kMost) + " runs of " + request.model +
                               " on " + request.dataset + "; give --save-dir DIR");
@@ -216,7 +217,8 @@ std::string RunFolder::give_up_newer(std::int64_t step) {
     aside = (fs::path(path_) / ("given-up-" + std::to_string(number))).string();
     if (mkdir(aside.c_str(), 0777) == 0) break;
     if (errno != EEXIST)
-      throw io::CannotCreateError("cannot create folder " + aside + ": " + std::strerror(errno));
+      throw io::CannotCreateError("cannot create folder " + aside + ": " +
+                                  base::system_error_text(errno));
   }
   for (const std::string& name : newer) {
     std::error_code error;

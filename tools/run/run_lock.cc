@@ -19,6 +19,7 @@
 #include "backends/identity/host_identity.h"
 #include "io/base/io_error.h"
 #include "io/base/retried.h"
+#include "io/base/system_error_text.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace tools {
@@ -95,13 +96,14 @@ RunLock::~RunLock() {
 void RunLock::open_and_lock(bool take_over) {
   fd_ = base::retried(
       [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644); });
-  if (fd_ < 0) throw io::CannotCreateError("cannot create " + path_ + ": " + std::strerror(errno));
+  if (fd_ < 0)
+    throw io::CannotCreateError("cannot create " + path_ + ": " + base::system_error_text(errno));
   if (try_lock(fd_) == 0) {
     struct stat mine {
     }, named{};
     const bool seen = fstat(fd_, &mine) == 0 && stat(path_.c_str(), &named) == 0;
     if (!seen && errno != ENOENT)
-      throw io::Error("cannot look at " + path_ + ": " + std::strerror(errno));
+      throw io::Error("cannot look at " + path_ + ": " + base::system_error_text(errno));
     if (seen && mine.st_ino == named.st_ino) return;
     throw io::CannotCreateError(folder_ + " was moved or removed while this job was starting");
   }
@@ -158,7 +160,7 @@ void RunLock::sign() {
     if (n > 0) done += static_cast<std::size_t>(n);
   }
   if (error != 0)
-    throw io::CannotCreateError("cannot write " + path_ + ": " + std::strerror(error));
+    throw io::CannotCreateError("cannot write " + path_ + ": " + base::system_error_text(error));
 }
 
 void RunLock::beat() {

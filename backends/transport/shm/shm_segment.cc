@@ -28,10 +28,10 @@
 #include <vector>
 
 #include "backends/backend_error.h"
-#include "backends/open_files.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/deadline.h"
 #include "io/base/retried.h"
+#include "io/base/system_error_text.h"
 
 namespace backends {
 namespace {
@@ -56,7 +56,7 @@ std::string_view raw_bytes(const T& value) {
 }
 
 [[noreturn]] void throw_errno(const std::string& what) {
-  throw Error(what + ": " + system_error_text(errno));
+  throw Error(what + ": " + base::system_error_text(errno));
 }
 
 std::string shm_mac(const BackendContext& context, const char* label, const ShmHello& hello,

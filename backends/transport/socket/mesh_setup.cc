@@ -11,8 +11,8 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
-#include "backends/open_files.h"
 #include "io/base/deadline.h"
+#include "io/base/system_error_text.h"
 
 namespace backends {
 namespace {
@@ -72,7 +72,7 @@ Socket begin_connect(const Endpoint& to) {
   Socket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket && errno == EMFILE) {
     freeaddrinfo(found);
-    throw Error("connecting to another rank: " + system_error_text(EMFILE));
+    throw Error("connecting to another rank: " + base::system_error_text(EMFILE));
   }
   if (socket) {
     prepare_stream(socket.fd());
@@ -165,7 +165,7 @@ void MeshSetup::accept_all() {
   for (std::size_t i = 0; i < kMaxUnprovenLinks; ++i) {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && errno == EMFILE)
-      throw Error("accepting the connection of another rank: " + system_error_text(EMFILE));
+      throw Error("accepting the connection of another rank: " + base::system_error_text(EMFILE));
     if (!socket) return;
     prepare_stream(socket.fd());
     Attempt attempt;

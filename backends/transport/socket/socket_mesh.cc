@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
-#include "backends/open_files.h"
 #include "backends/transport/socket/mesh_setup.h"
+#include "io/base/system_error_text.h"
 
 namespace backends {
 
@@ -19,7 +19,7 @@ SocketMesh::SocketMesh(const BackendContext& context)
       on_loopback_(context.address.starts_with("127.") || context.address == "::1"),
       sockets_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_) throw Error("eventfd: " + system_error_text(errno));
+  if (!wake_) throw Error("eventfd: " + base::system_error_text(errno));
   MeshSetup(context, *this).run();
 }
 

@@ -12,17 +12,23 @@
 namespace engine {
 namespace {
 
-// The last word says what is left to go on from.
-[[noreturn]] void give_up(const WriteOptions& options, const io::Error& error) {
-  std::string newest;
+// What is left to go on from, for the last word. `last`: the snapshot that this process saved last;
+// "" if it saved none.
+std::string what_is_left(const WriteOptions& options, const std::string& last) {
+  const std::string saved = last.empty() ? "" : "; the last snapshot saved is " + last;
   try {
-    newest = io::find_newest_checkpoint(options.directory, nullptr, options.run_id);
+    const std::string newest =
+        io::find_newest_checkpoint(options.directory, nullptr, options.run_id);
+    if (!newest.empty()) return "; the newest snapshot is " + newest;
+    return last.empty() ? "; there is no snapshot of this run in " + options.directory
+                        : saved + ", which is not there now: is its file system mounted?";
   } catch (const io::Error&) {
-    newest.clear();
+    return saved;  // nobody can look now
   }
-  const std::string text =
-      error.what() + (newest.empty() ? std::string("; there is no snapshot of this run")
-                                     : "; the newest snapshot is " + newest);
+}
+
+[[noreturn]] void give_up(const io::Error& error, const std::string& left) {
+  const std::string text = error.what() + left;
   if (dynamic_cast<const io::CannotCreateError*>(&error) != nullptr)
     throw io::CannotCreateError(text);
   throw io::Error(text);
@@ -68,11 +74,12 @@ std::string SnapshotWriter::written(const WriteOptions& options) {
   for (int tries = 1;; ++tries, pause *= 2) {
     if (options.before_write) options.before_write();
     try {
-      return io::save_to_directory(copy_.checkpoint(), options.directory, options.keep_last,
-                                   options.best,
-                                   [this](std::size_t array) { copy_.complete(array); });
+      last_path_ =
+          io::save_to_directory(copy_.checkpoint(), options.directory, options.keep_last,
+                                options.best, [this](std::size_t array) { copy_.complete(array); });
+      return last_path_;
     } catch (const io::Error& error) {
-      if (tries == kTries) give_up(options, error);
+      if (tries == kTries) give_up(error, what_is_left(options, last_path_));
       if (options.notice)
         options.notice("the snapshot of step " + std::to_string(copy_.checkpoint().global_step) +
                        " was not saved: " + error.what() + make_room(options) + "; trying again");

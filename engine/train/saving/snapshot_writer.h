@@ -53,6 +53,7 @@ class SnapshotWriter {
 
   StateCopy copy_;
   std::optional<Saved> saved_;
+  std::string last_path_;  // of the last one that was saved; whoever writes has it
   TrainProgress pending_progress_;
   std::exception_ptr failure_;        // of a write in the background
   std::future<std::string> pending_;  // the path; last: its end waits for the thread

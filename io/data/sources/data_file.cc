@@ -12,6 +12,7 @@
 #include "io/base/io_error.h"
 #include "io/base/large_pages.h"
 #include "io/base/open_file.h"
+#include "io/base/system_error_text.h"
 #include "io/data/sources/whole_gzip.h"
 
 namespace io {
@@ -34,7 +35,7 @@ DataFile::DataFile(std::string path) : path_(std::move(path)), buffer_(kBufferBy
   file_.reset(fdopen(opened.descriptor, "rb"));
   if (!file_) {
     close(opened.descriptor);
-    throw Error(path_ + ": cannot be read: " + std::strerror(errno));
+    throw Error(path_ + ": cannot be read: " + base::system_error_text(errno));
   }
   refill();
   if (!starts_gzip(unread_) || unpack_whole()) return;
@@ -75,7 +76,7 @@ bool DataFile::refill() {
   }
   const std::size_t got = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
   if (got < buffer_.size() && std::ferror(file_.get()))
-    throw Error(path_ + ": reading failed: " + std::strerror(errno));
+    throw Error(path_ + ": reading failed: " + base::system_error_text(errno));
   unread_ = {buffer_.data(), got};
   return got > 0;
 }

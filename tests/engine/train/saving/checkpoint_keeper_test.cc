@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -211,6 +213,63 @@ TEST_F(CheckpointKeeperTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
     EXPECT_NE(std::string(error.what()).find("; the newest snapshot is "), std::string::npos)
         << error.what();
   }
+}
+
+TEST_F(CheckpointKeeperTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
+  engine::CheckpointKeeper keeper = this->keeper(false);
+  set_state(1);
+  keeper.save(state_);
+  fs::rename(folder_ / "run", folder_ / "away");
+  set_state(2);
+  try {
+    keeper.save(state_);
+    FAIL() << "it was saved";
+  } catch (const io::Error& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("; the last snapshot saved is " + (folder_ / "run/step-00000001.ckpt") +
+                        ", which is not there now: is its file system mounted?"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// The limit is named while too few files may be opened, and no file is made half.
+TEST_F(CheckpointKeeperTest, TooFewOpenFilesAreSaidWithTheirLimit) {
+  engine::CheckpointKeeper keeper = this->keeper(false);
+  set_state(1);
+  keeper.save(state_);
+  const std::string first = keeper.take_saved()->path;
+  const auto mode = fs::status(first).permissions();
+  set_state(2);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  std::string fault = "none yet";
+  for (rlim_t left = 0; !fault.empty(); ++left) {
+    ASSERT_LT(left, 20u) << fault;
+    const int next = dup(0);  // descriptors are given from below
+    close(next);
+    const rlimit few{static_cast<rlim_t>(next) + left, before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    fault.clear();
+    try {
+      keeper.save(state_);
+    } catch (const io::Error& error) {
+      fault = error.what();
+    }
+    setrlimit(RLIMIT_NOFILE, &before);
+    if (fault.empty()) break;
+    EXPECT_NE(fault.find("Too many open files; the limit of this process is " +
+                         std::to_string(few.rlim_cur) + ": raise it (ulimit -n)"),
+              std::string::npos)
+        << fault;
+    EXPECT_NE(fault.find("; the "), std::string::npos) << fault;
+    EXPECT_EQ(fault.find("there is no snapshot"), std::string::npos) << fault;
+    expect_saved(first, 1);
+    set_state(2);
+  }
+  const std::string second = keeper.take_saved()->path;
+  EXPECT_EQ(fs::status(second).permissions(), mode);
+  expect_saved(second, 2);
 }
 
 TEST_F(CheckpointKeeperTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
