@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <regex>
 
 #include "io/base/io_error.h"
 #include "tools/report/exit_codes.h"
@@ -43,7 +45,41 @@ void check_is_not_of_run(const std::string& what, const std::string& path,
     fail(what, "it is a file of the run in " + folder.string() + "; give another name");
 }
 
+// How the files of a run begin.
+struct OwnFile {
+  const char* name;
+  const char* beginning;
+};
+constexpr OwnFile kOwnFiles[] = {
+    {"latest", "step-[0-9]{8,}\\.ckpt\n"}, {"best", "step-[0-9]{8,}\\.ckpt\n"},
+    {"run.lock", "[^ ]+ [0-9]+\n"},        {"status.json", "\\{\"schema\":"},
+    {"metrics.jsonl", "\\{\"schema\":"},   {"log.txt", "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z "},
+};
+
+// What is no plain file is told by whoever opens it.
+bool is_foreign(const fs::path& path, const OwnFile& own) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return false;
+  char head[256];
+  std::ifstream file(path, std::ios::binary);
+  file.read(head, sizeof head);
+  const std::string text(head, static_cast<std::size_t>(file.gcount()));
+  return !text.empty() && !std::regex_search(text, std::regex(own.beginning),
+                                             std::regex_constants::match_continuous);
+}
+
 }  // namespace
+
+void check_folder_is_free(const std::string& folder) {
+  for (const OwnFile& own : kOwnFiles) {
+    const fs::path path = fs::path(folder) / own.name;
+    if (is_foreign(path, own))
+      throw io::CannotCreateError(
+          path.string() +
+          ": no training has written it, and it is not overwritten; give another --save-dir, or "
+          "remove it");
+  }
+}
 
 void check_output_path(const std::string& what, const std::string& path,
                        const std::string& save_dir) {

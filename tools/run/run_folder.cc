@@ -12,6 +12,7 @@
 #include "io/base/io_error.h"
 #include "io/base/system_error_text.h"
 #include "io/checkpoint/checkpoint.h"
+#include "tools/run/output_paths.h"
 
 namespace tools {
 namespace {
@@ -132,6 +133,8 @@ RunFolder::RunFolder(const RunFolderRequest& request)
   std::error_code unknown;
   made_ = request.folder == "auto" || !fs::exists(path_, unknown);
   io::ensure_writable_directory(path_);
+  if (!has_run_record(path_) && io::newest_checkpoint_name(path_).empty())
+    check_folder_is_free(path_);
   try {
     lock_ = std::make_unique<RunLock>(path_, request.take_over);
     take(request);

@@ -25,7 +25,8 @@ class RunFolder {
  public:
   // Takes the folder, made where it is missing, and its lock. Throws io::CannotCreateError, with
   // nothing changed: the folder holds a run that was not asked for (says which, and what to type),
-  // another job is running in it, its run.json is none, it cannot be written.
+  // another job is running in it, its run.json is none, other files of a run's names are not a
+  // run's, it cannot be written.
   explicit RunFolder(const RunFolderRequest& request);
   // A folder that this made, and in which no run began, is gone again.
   ~RunFolder();

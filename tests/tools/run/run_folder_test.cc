@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -123,6 +124,41 @@ TEST_F(Folder, WithARunJsonOfNoRunIsRefused) {
     }
     EXPECT_EQ(test_support::read_text(dir() + "/run.json"), text);
   }
+}
+
+TEST_F(Folder, WithFilesOfARunsNamesThatNoRunWroteIsRefused) {
+  fs::create_directories(dir());
+  for (const char* name :
+       {"latest", "best", "run.lock", "status.json", "metrics.jsonl", "log.txt"}) {
+    const std::string path = dir() + "/" + name;
+    for (const char* text : {"mine\n", "{\"loss\": 1}\n", "x"}) {
+      test_support::write_text(path, text);
+      for (const bool overwrite : {false, true})
+        EXPECT_EQ(refusal({.folder = dir(), .resume = "auto", .overwrite = overwrite}),
+                  path +
+                      ": no training has written it, and it is not overwritten; give another "
+                      "--save-dir, or remove it");
+      EXPECT_EQ(test_support::read_text(path), text);
+    }
+    fs::remove(path);
+  }
+}
+
+// A run that was killed before it had saved, whose run.json is gone, goes on as a new one.
+TEST_F(Folder, WithWhatARunLeftBehindIsFree) {
+  const std::string id = finished_run();
+  test_support::write_text(dir() + "/log.txt", "2026-01-02T03:04:05.678Z engine 0.1.0: mlp\n");
+  test_support::write_text(dir() + "/metrics.jsonl", "{\"schema\":1,\"event\":\"start\"}\n");
+  test_support::write_text(dir() + "/status.json", "{\"schema\":1}\n");
+  test_support::write_text(dir() + "/run.lock", "elsewhere 1\n");
+  fs::last_write_time(dir() + "/run.lock",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
+  fs::copy(dir() + "/latest", dir() + "/best");
+  for (const char* name : {"/run.json", "/step-00000100.ckpt"}) fs::remove(dir() + name);
+  EXPECT_NE(RunFolder({.folder = dir()}).id(), id);
+  for (const char* name : {"latest", "best", "run.lock", "status.json", "metrics.jsonl", "log.txt"})
+    test_support::write_text(dir() + "/" + name, "");  // cut off as it was made
+  EXPECT_EQ(refusal({.folder = dir()}), "");
 }
 
 TEST_F(Folder, WhoseRunJsonIsDamagedGoesOnAndSaysSo) {
