@@ -165,7 +165,10 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
   if (options.respawn_pause_ms && !options.respawn)
     throw UsageError("--respawn-pause is the longest pause of --respawn: give that, too");
   if (options.respawn && plan.elastic.empty())
-    throw UsageError("--respawn is for elastic jobs: give --nnodes MIN:MAX, or train --elastic");
+    throw UsageError("--respawn is for elastic jobs, but the number of nodes is fixed, at " +
+                     std::to_string(plan.nnodes) +
+                     ": give --nnodes MIN:MAX with MIN below MAX, or train --elastic MIN:MAX, "
+                     "which counts ranks");
   choose_meeting(plan, options);
   return plan;
 }

@@ -249,6 +249,10 @@ TEST(Usage, MistakesAreNamed) {
        2,
        {"--nnodes MIN:MAX", "train"}},
       {{"--respawn", "train"}, 2, {"--respawn", "--elastic"}},
+      {{"--nnodes", "1:1", "--respawn", "train"},
+       2,
+       {"the number of nodes is fixed, at 1: give --nnodes MIN:MAX with MIN below MAX, or train "
+        "--elastic MIN:MAX"}},
       {{"--respawn-pause", "1", "train"}, 2, {"--respawn-pause", "--respawn:"}},
       {{"--respawn", "--respawn-pause", "soon", "train"}, 78, {"--respawn-pause 'soon'"}},
       {{"--nnodes", "1:4", "--node-rank=0", "--master-addr=h", "--max-restarts", "2", "train"},
