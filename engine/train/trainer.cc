@@ -87,15 +87,14 @@ TrainResult Trainer::run() {
 void Trainer::train() {
   const TrainProgress& progress = p_.state.progress;
   if (p_.desync) tell(p_.desync->start());
-  if (p_.done) catch_up();
+  catch_up();
   while (progress.global_step < options_.total_steps && stop_ == 0 && !out_of_patience() &&
          !pause_) {
     step();
     const bool epoch_end = advance();
     settled_ = Settled::kYes;
-    if (epoch_end ||
-        progress.global_step ==
-            options_.total_steps) {  // the last step: what is evaluated is what remains
+    const bool last = progress.global_step == options_.total_steps;
+    if (epoch_end || last) {  // the last step: what is evaluated is what remains
       PhaseTimer timer;
       bring_together();
       timer.lap(phases_since_report_.communication);
@@ -106,7 +105,7 @@ void Trainer::train() {
     if (epoch_end && options_.log_every > 0) before_epoch_ = p_.work.results().total;
     report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
-    if (averaged || due(options_.evaluate, epoch_end)) evaluate();
+    if (averaged || last || due(options_.evaluate, epoch_end)) evaluate();
     if (best_unsaved_ || due(options_.save, epoch_end)) save();
   }
   bring_together();
@@ -114,8 +113,7 @@ void Trainer::train() {
   if (p_.desync) tell(p_.desync->finish());
   tell(finite_.bad_parameter());
   // A stop is in a hurry.
-  const bool stopped = stop_ != 0;
-  if (!stopped && evaluated_step_ != progress.global_step) evaluate();
+  if (stop_ == 0 && evaluated_step_ != progress.global_step) evaluate();
   if (best_unsaved_ || saved_step_ != progress.global_step) save();
   if (p_.keeper != nullptr) p_.keeper->finish();
 }
@@ -241,13 +239,27 @@ void Trainer::step_back() {
   p_.state.whole = settled_ == Settled::kYes;
 }
 
-// What the ranks did after the last step, and did not finish.
+// What was due after the last step and was not finished: by ranks that went on with others, or, of
+// an evaluation, by a run that was stopped.
 void Trainer::catch_up() {
-  const bool epoch_end = p_.state.progress.step_in_epoch == 0;
-  const std::int64_t step = p_.state.progress.global_step;
+  TrainState& state = p_.state;
+  const bool epoch_end = state.progress.step_in_epoch == 0;
+  const std::int64_t step = state.progress.global_step;
   if (step == 0) return;
-  if (due(options_.evaluate, epoch_end) && evaluated_step_ != step) evaluate();
-  if (best_unsaved_ || (due(options_.save, epoch_end) && saved_step_ != step)) save();
+  if (p_.done && due(options_.evaluate, epoch_end) && evaluated_step_ != step)
+    state.evaluation_left = EvaluationLeft::kAll;
+  const EvaluationLeft left = state.evaluation_left;
+  if (left == EvaluationLeft::kAll && p_.evaluator != nullptr)
+    evaluate();
+  else if (left == EvaluationLeft::kAverage && p_.evaluator != nullptr && has_average())
+    evaluate_average();
+  else
+    state.evaluation_left = EvaluationLeft::kNone;
+  // The snapshot says that the evaluation is left: the next resumption would do it again.
+  const bool is_done =
+      left != EvaluationLeft::kNone && state.evaluation_left == EvaluationLeft::kNone;
+  const bool save_due = p_.done && due(options_.save, epoch_end) && saved_step_ != step;
+  if (best_unsaved_ || save_due || (is_done && !p_.done)) save();
 }
 
 bool Trainer::is_paused() const {
@@ -446,6 +458,7 @@ bool Trainer::average_weights() {
 
 void Trainer::evaluate() {
   if (p_.evaluator == nullptr) return;
+  p_.state.evaluation_left = EvaluationLeft::kAll;  // for a snapshot, where a stop cuts it off
   const base::TraceSpan span("evaluation");
   tell(finite_.bad_parameter());
   if (p_.activity) p_.activity("evaluation");
@@ -456,12 +469,9 @@ void Trainer::evaluate() {
   if (!report) return;  // a stop is in a hurry
   evaluated_step_ = report->progress.global_step;
   if (p_.best != nullptr && p_.best->judge(*report)) best_unsaved_ = p_.keeper != nullptr;
+  p_.state.evaluation_left = EvaluationLeft::kNone;
   for (TrainObserver* o : p_.observers) o->on_eval(*report);
-  if (p_.average != nullptr && p_.average->ready()) {
-    report = evaluate_average();
-    if (!report) return;
-    for (TrainObserver* o : p_.observers) o->on_eval(*report);
-  }
+  if (has_average()) evaluate_average();
   const double spent = base::steady_seconds() - start;  // not training time: keeps samples/s honest
   reported_at_ += spent;
   exchanged_at_ += spent;
@@ -474,12 +484,18 @@ std::optional<EvalReport> Trainer::evaluate_weights() {
   return report;
 }
 
-std::optional<EvalReport> Trainer::evaluate_average() {
-  const HostView view(p_.state.home, Access::kRead);  // what is put in place is taken out again
-  const AverageInPlace average(*p_.average);
-  std::optional<EvalReport> report = evaluate_weights();
-  if (report) report->weights = p_.average->name();
-  return report;
+void Trainer::evaluate_average() {
+  p_.state.evaluation_left = EvaluationLeft::kAverage;
+  std::optional<EvalReport> report;
+  {
+    const HostView view(p_.state.home, Access::kRead);  // what is put in place is taken out again
+    const AverageInPlace average(*p_.average);
+    report = evaluate_weights();
+  }
+  if (!report) return;
+  report->weights = p_.average->name();
+  p_.state.evaluation_left = EvaluationLeft::kNone;
+  for (TrainObserver* o : p_.observers) o->on_eval(*report);
 }
 
 void Trainer::report_saved() {

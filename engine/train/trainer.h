@@ -127,11 +127,12 @@ class Trainer {
   bool due(const Every& every, bool epoch_end) const;
   bool average_weights();  // at the end of an epoch; true: now there is something to evaluate
   void evaluate();
+  void evaluate_average();
   // Null: given up for a stop.
   std::optional<EvalReport> evaluate_weights();  // those that are in place
-  std::optional<EvalReport> evaluate_average();
   void save();
   void report_saved();
+  bool has_average() const { return p_.average != nullptr && p_.average->ready(); }
   bool is_paused() const;
   bool out_of_patience() const { return p_.best != nullptr && p_.best->out_of_patience(); }
 

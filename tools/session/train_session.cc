@@ -524,6 +524,7 @@ std::string TrainSession::frozen_line() const {
 std::string TrainSession::nothing_left() const {
   const Impl& s = *impl_;
   const engine::TrainProgress& done = s.state.progress;
+  if (s.evaluator != nullptr && s.state.evaluation_left != engine::EvaluationLeft::kNone) return "";
   if (done.global_step < s.total_steps && s.best && s.best->out_of_patience())
     return "nothing left to do: stopped early after step " + std::to_string(done.global_step) +
            " (" + s.best->why_stopped() + "); --early-stop " +

@@ -98,7 +98,8 @@ void take_share(const TrainState& state, const Optimizer::State& s, const FlatBu
   }
 }
 
-constexpr const char *kBatch = "trainer.global_batch", *kTaken = "trainer.taken";
+constexpr const char *kBatch = "trainer.global_batch", *kTaken = "trainer.taken",
+                     *kEvaluationLeft = "trainer.evaluation_left";
 
 // Where a run goes on: at the same sample of the epoch, whatever the batch was.
 TrainProgress continued_progress(const io::Checkpoint& checkpoint, std::int64_t global_batch) {
@@ -110,6 +111,13 @@ TrainProgress continued_progress(const io::Checkpoint& checkpoint, std::int64_t 
   progress.step_in_epoch = done / global_batch;
   progress.taken = done % global_batch;
   return progress;
+}
+
+EvaluationLeft evaluation_left(const io::Checkpoint& checkpoint) {
+  const std::int64_t left = find_counter(checkpoint.counters, kEvaluationLeft, 0);
+  for (const EvaluationLeft known : {EvaluationLeft::kAll, EvaluationLeft::kAverage})
+    if (left == static_cast<std::int64_t>(known)) return known;
+  return EvaluationLeft::kNone;
 }
 
 void check_continuation(const io::Checkpoint& checkpoint, const std::string& source,
@@ -186,6 +194,9 @@ void capture_beside(const TrainState& state, int world_size, StateCopy& copy) {
                          {"trainer.steps_per_epoch", state.steps_per_epoch},
                          {"optimizer.steps", state.optimizer.step_count()}};
   if (state.progress.taken > 0) checkpoint.counters.emplace_back(kTaken, state.progress.taken);
+  if (state.evaluation_left != EvaluationLeft::kNone)
+    checkpoint.counters.emplace_back(kEvaluationLeft,
+                                     static_cast<std::int64_t>(state.evaluation_left));
   if (state.control != nullptr) {
     const ScaleCounters scale = scale_counters(state.loss_scale, *state.control);
     checkpoint.counters.insert(checkpoint.counters.end(), scale.begin(), scale.end());
@@ -358,6 +369,7 @@ void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, i
   state.optimizer.set_step_count(
       find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
   state.progress = continued_progress(checkpoint, state.global_batch);
+  state.evaluation_left = evaluation_left(checkpoint);
   for (StatePart* part : state.parts) part->restore(checkpoint, source, notice);
 }
 

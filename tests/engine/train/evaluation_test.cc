@@ -6,13 +6,18 @@
 #include <cmath>
 #include <csignal>
 #include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
 
 #include "engine/train/evaluator.h"
 #include "engine/train/saving/weights.h"
 #include "models/model_catalog.h"
 #include "tests/engine/train/session_runner.h"
+#include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tools/report/console_observer.h"
+#include "tools/session/train_session.h"
 #include "tools/workers/worker_threads.h"
 
 namespace {
@@ -212,6 +217,100 @@ TEST(Evaluation, ComesAtTheEndOfEveryRunThatHasATestSet) {
   EXPECT_EQ(evaluated({{"eval-every", "7s"}}), Steps{7}) << "once";
   EXPECT_EQ(evaluated({{"eval-every", "100e"}}), Steps{7});
   EXPECT_EQ(evaluated({{"eval-every", "0"}}), Steps{});
+}
+
+// What was evaluated, as the metrics have it.
+struct Evaluated {
+  std::int64_t step;
+  std::string weights;
+  double loss;
+  bool operator==(const Evaluated&) const = default;
+};
+void PrintTo(const Evaluated& e, std::ostream* out) {
+  *out << e.weights << " after step " << e.step << ": " << e.loss;
+}
+
+// Notes evaluations, and asks one rank to stop after a step, or between its two evaluations.
+class StopAt : public engine::TrainObserver {
+ public:
+  StopAt(std::vector<Evaluated>& evaluated, std::int64_t step, bool between,
+         std::atomic<int>& signal)
+      : evaluated_(evaluated), step_(step), between_(between), signal_(signal) {}
+  void on_step(const engine::TrainProgress& p) override {
+    if (!between_ && p.global_step == step_) signal_ = SIGTERM;
+  }
+  void on_eval(const engine::EvalReport& r) override {
+    evaluated_.push_back({r.progress.global_step, r.weights, r.loss});
+    if (between_ && r.progress.global_step == step_) signal_ = SIGTERM;
+  }
+
+ private:
+  std::vector<Evaluated>& evaluated_;
+  const std::int64_t step_;
+  const bool between_;
+  std::atomic<int>& signal_;
+};
+
+// Of a run that goes on in its folder, as the program does. Step 0: to the end.
+void run_until(int world, const session_runner::Options& options, std::int64_t step, bool between,
+               std::vector<Evaluated>& evaluated) {
+  const tools::RunConfig config = session_runner::make_config(options);
+  tools::run_inproc_ranks(
+      world, test_support::deadline_ms(60'000), [&](std::unique_ptr<backends::Group> group) {
+        std::atomic<int> signal = 0;
+        std::vector<Evaluated> own;
+        tools::TrainSession session(tools::session_options(config), *group);
+        static_cast<void>(session.start_state());
+        const bool stops = group->rank() == 0;  // who has a share of the test set
+        session.add_observer(std::make_unique<StopAt>(group->rank() == 0 ? evaluated : own,
+                                                      stops ? step : 0, between, signal));
+        if (session.nothing_left().empty()) {
+          const engine::TrainResult end = session.run(signal);
+          EXPECT_EQ(end.signal, step > 0 ? SIGTERM : 0) << "to stop after step " << step;
+        }
+        group->leave();
+        return 0;
+      });
+}
+
+TEST(Evaluation, ThatAStopCutsOffIsMadeUpForOnceWhenTheRunGoesOn) {
+  struct CutOff {
+    session_runner::Options options;
+    std::int64_t step;
+    bool between;
+  };
+  // Five steps an epoch.
+  const std::vector<CutOff> cases{
+      {{{"eval-every", "3s"}}, 3, false},
+      {{{"eval-every", "1e"}, {"save-every", "5s"}}, 5, false},
+      {{{"eval-every", "1e"}, {"save-async", "true"}}, 5, false},
+      {{{"eval-every", "1e"}, {"ema", "0.5"}}, 5, false},
+      {{{"eval-every", "1e"}, {"ema", "0.5"}}, 5, true},
+      {{{"eval-every", "5e"}, {"average-last", "1"}}, 10, false},
+      {{{"eval-every", "5e"}, {"average-last", "1"}}, 10, true},
+      {{{"eval-every", "1e"}, {"sync", "params"}, {"sync-every", "2"}}, 5, false},
+      {{{"eval-every", "5e"}}, 10, false}};  // the one at the end
+  for (const CutOff& c : cases)
+    for (const int world : {1, 2}) {
+      if (world == 1 && c.options.contains("sync")) continue;
+      SCOPED_TRACE(testing::PrintToString(c.options) + " on " + std::to_string(world));
+      const test_support::TemporaryDirectory folder;
+      const auto kept = session_runner::with(
+          {{"epochs", "2"}, {"save-dir", folder / "run"}, {"resume", "auto"}}, c.options);
+      std::vector<Evaluated> whole, parts;
+      run_until(world, session_runner::with(kept, {{"save-dir", folder / "whole"}}), 0, false,
+                whole);
+      run_until(world, kept, c.step, c.between, parts);
+      EXPECT_LT(parts.size(), whole.size());
+      const std::size_t before = parts.size();
+      const bool together = !c.options.contains("sync");  // else a stop in an epoch changes the run
+      if (c.step < 10 && together) {
+        run_until(world, kept, c.step + 1, false, parts);  // once, also where it is stopped again
+        EXPECT_GT(parts.size(), before);
+      }
+      for (int again = 0; again < 2; ++again) run_until(world, kept, 0, false, parts);
+      EXPECT_EQ(parts, whole);
+    }
 }
 
 }  // namespace
