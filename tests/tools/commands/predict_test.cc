@@ -266,6 +266,21 @@ TEST_F(Predictions, OfRowsUseTheRunsColumnsByNameAndItsStandardisation) {
   expect_error(engine({"predict", alone, folder_ / "others.csv"}), 65, "the data differ");
 }
 
+// JSON knows nothing but Unicode: each byte that is none is U+FFFD.
+TEST_F(Predictions, OfFilesWhoseNamesAreNotUtf8AreJsonAllTheSame) {
+  std::string rows = "x,y,label\n";
+  for (int i = 0; i < 40; ++i) rows += std::to_string(i % 7) + (i % 2 == 0 ? ",1,a\n" : ",2,b\n");
+  write_text(folder_ / "rows.csv", rows);
+  train({"--dataset", "csv", "--annotations", folder_ / "rows.csv"});
+  const std::string name = folder_ / "caf\xe9\xff \"1\".csv";
+  write_text(name, rows);
+  const std::vector<Json> lines = predicted(run(), {name});
+  ASSERT_EQ(lines.size(), 40u);
+  EXPECT_EQ(lines[0].at("input"), folder_ / "caf\uFFFD\uFFFD \"1\".csv");
+  const CommandResult csv = engine({"predict", run(), name, "--threads", "1"});
+  EXPECT_NE(csv.out.find("caf\xe9\xff "), std::string::npos) << "CSV has the bytes";
+}
+
 TEST_F(Predictions, OfImagesNeedNoDataButTheSnapshot) {
   train_on_idx({"--normalize", "standard"});
   const std::string images = folder_ / "inputs";
