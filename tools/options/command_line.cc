@@ -145,6 +145,22 @@ void check_is_value(const CLI::App& app, const CLI::Option* of, const std::strin
                      " --help)");
 }
 
+// "--shuffle=false" is --no-shuffle; CLI11 would pass over it.
+std::string plain_flag(const CLI::App& app, const std::string& argument) {
+  const std::size_t equals = argument.find('=');
+  if (!argument.starts_with("--") || equals == std::string::npos) return argument;
+  const std::string name = argument.substr(0, equals), value = argument.substr(equals + 1);
+  const CLI::Option* option = app.get_option_no_throw(name);
+  if (option == nullptr || option->get_items_expected_max() > 0) return argument;
+  const std::string opposite =
+      name.starts_with("--no-") ? "--" + name.substr(5) : "--no-" + name.substr(2);
+  const std::optional<bool> on = parse_flag(value);
+  if (on && (*on || app.get_option_no_throw(opposite) != nullptr)) return *on ? name : opposite;
+  throw UsageError(name + " is '" + value + "'; it takes no value: " +
+                   (on ? "leave it out" : "expected " + name + " alone, or true or false") + " (" +
+                   app.get_name() + " --help)");
+}
+
 // What help is asked for: "" without a topic; nothing where none is asked for.
 std::optional<std::string> help_topic(const Arguments& arguments) {
   const auto end = std::ranges::find(arguments, "--");
@@ -174,6 +190,7 @@ bool parse(CLI::App& app, Arguments arguments) {
     open = options_end || open != nullptr ? nullptr : needs_value(app, argument);
     if (argument == "--") options_end = true;
     if (!options_end && argument.starts_with("--")) check_known(app, argument);
+    if (!options_end) argument = plain_flag(app, argument);
   }
   for (CLI::Option* option : app.get_options())
     if (holds_one(*option)) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -349,6 +349,23 @@ TEST(Usage, TwoValuesOfOneOptionAreRefused) {
   program::expect_words(launched.err, {"--model is given twice, as 'mlp' and as 'convnet'"});
 }
 
+TEST(Usage, AFlagMayHaveItsValueWithIt) {
+  const auto shuffle = [](const std::string& flag) {
+    const std::string config = engine(logged_train({"--print-config", flag})).out;
+    return config.find("\nshuffle = true\n") != std::string::npos;
+  };
+  EXPECT_TRUE(shuffle("--shuffle=true"));
+  EXPECT_FALSE(shuffle("--shuffle=false"));
+  EXPECT_FALSE(shuffle("--no-shuffle=yes"));
+  EXPECT_TRUE(shuffle("--no_shuffle=0"));
+  expect_last_error(engine({"train", "--shuffle=maybe"}), 2,
+                    {"--shuffle is 'maybe'; it takes no value: expected --shuffle alone"});
+  expect_last_error(engine({"bench", "comm", "--check=false"}), 2,
+                    {"--check is 'false'; it takes no value: leave it out"});
+  expect_last_error(engine({"train", "--shuffle=false", "--shuffle"}), 2,
+                    {"--shuffle and --no-shuffle are both given"});
+}
+
 TEST(Usage, OneValueMayBeGivenAgainAndListsMayGrow) {
   const TemporaryDirectory folder;
   const std::string file = folder / "run.toml";
