@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <string_view>
 
 #include "io/base/nearest.h"
 #include "tools/commands/command.h"
 #include "tools/launch/launch_options.h"
+#include "tools/options/command_line.h"
 #include "tools/options/known_variables.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -41,16 +41,6 @@ const Command& find_command(const std::string& name) {
     if (!c.hidden) names.emplace_back(c.name);
   throw UsageError("unknown command '" + name + "'" + base::did_you_mean(name, names) +
                    " (engine help lists them)");
-}
-
-// Whether somebody else says what this process would: the launcher above it, or rank 0.
-bool is_one_of_many() {
-  if (std::getenv("ENGINE_RESTART_COUNT") != nullptr) return true;
-  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
-    const char* rank = std::getenv(name);
-    if (rank != nullptr && std::string_view(rank) != "0") return true;
-  }
-  return false;
 }
 
 void warn_of_unknown_variables() {

@@ -85,7 +85,6 @@ mistake 2 "did you mean '--batch-size'" train "${quick[@]}" --batchsize 3
 mistake 78 "did you mean 'convnet'" train --model convnett "${synthetic[@]}"
 mistake 78 "--lr" train "${quick[@]}" --lr fast
 mistake 78 "--batch-size" train "${net[@]}" --dataset synthetic --batch-size 0
-mistake 2 "--batch-size is given twice, as '12' and as '24'" train "${quick[@]}" --batch-size 24
 mistake 78 "--epochs" train "${quick[@]}" --epochs -1
 mistake 78 "--crop-padding requires --augment crop" train "${quick[@]}" --crop-padding 5
 mistake 78 "--sync params" train "${quick[@]}" --sync grad --sync-every 4

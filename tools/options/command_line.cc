@@ -2,6 +2,7 @@
 #include "tools/options/command_line.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <regex>
@@ -12,6 +13,7 @@
 #include "tools/options/foreign_options.h"
 #include "tools/options/help_text.h"
 #include "tools/options/value_text.h"
+#include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -112,19 +114,18 @@ bool same_value(const CLI::Option& option, const std::string& a, const std::stri
   return spelled(a) == spelled(b);
 }
 
-// Neither of two values is more likely meant than the other.
-void refuse_contradictions(const CLI::App& app) {
+// Scripts append an option to override one that they have given before.
+void tell_repeats(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
-    const std::string end = " (" + app.get_name() + " --help)";
-    for (const std::string& value : option->results())
-      if (holds_one(*option) && !same_value(*option, option->results().front(), value))
-        throw UsageError(option->get_name() + " is given twice, as '" + option->results().front() +
-                         "' and as '" + value + "': give it once" + end);
+    if (holds_one(*option) && option->count() > 1 && !is_one_of_many() &&
+        !same_value(*option, option->results().front(), option->results().back()))
+      print_notice(option->get_name() + " is given twice, as '" + option->results().front() +
+                   "' and as '" + option->results().back() + "': the last counts");
     for (const std::string& name : option->get_lnames())
       if (const CLI::Option* no = app.get_option_no_throw("--no-" + name);
           no != nullptr && no->count() > 0 && option->count() > 0)
-        throw UsageError("--" + name + " and --no-" + name + " are both given: give one of them" +
-                         end);
+        throw UsageError("--" + name + " and --no-" + name + " are both given: give one of them (" +
+                         app.get_name() + " --help)");
   }
 }
 
@@ -172,6 +173,15 @@ std::optional<std::string> help_topic(const Arguments& arguments) {
 
 }  // namespace
 
+bool is_one_of_many() {
+  if (std::getenv("ENGINE_RESTART_COUNT") != nullptr) return true;
+  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    const char* rank = std::getenv(name);
+    if (rank != nullptr && std::string_view(rank) != "0") return true;
+  }
+  return false;
+}
+
 bool parse(CLI::App& app, Arguments arguments) {
   if (told_shape(app)) return false;
   if (const std::optional<std::string> topic = help_topic(arguments)) {
@@ -200,7 +210,7 @@ bool parse(CLI::App& app, Arguments arguments) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(fault_text(app, error) + " (" + app.get_name() + " --help)");
   }
-  refuse_contradictions(app);
+  tell_repeats(app);
   return true;
 }
 

@@ -12,10 +12,12 @@ namespace tools {
 // Arguments after the command's name. Returns the exit code; throws what exit_code_of() knows.
 using Arguments = std::vector<std::string>;
 
+// Whether somebody else says what this process would: the launcher above it, or rank 0.
+bool is_one_of_many();
+
 // Parses `arguments` with `app`. --flag_name is read as --flag-name. Prints help (help_text()) and
 // returns false for --help [TOPIC], and without parsing where shape_of() asks (command_shape.h).
-// Throws UsageError for an unknown option (with the nearest), a missing value, two values for an
-// option that has one, or typographic dashes and quotes.
+// Throws UsageError for an unknown option (with the nearest), a missing value, or typographic dashes and quotes.
 [[nodiscard]] bool parse(CLI::App& app, Arguments arguments);
 
 // Adds the options of the table whose names are in `only` (empty: all) to `app`; what the user
