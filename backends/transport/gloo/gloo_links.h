@@ -64,6 +64,7 @@ class GlooLinks final : public Links {
             std::size_t bytes);
   std::string prove(const BackendContext& context);
   std::string check(int peer, Channel& channel, const std::string& proof);
+  void widen();
   static Verdict agree(const BackendContext& context, const std::string& trouble, int number,
                        std::chrono::steady_clock::time_point begin);
   void disconnect();
