@@ -28,6 +28,7 @@ DirectExchange::DirectExchange(Links& links, int rank, std::vector<int> members)
       members_(std::move(members)),
       piece_bytes_(Links::piece_bytes(size_)),
       block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
+      one_hop_bytes_(Links::one_hop_bytes(size_)),
       parts_(static_cast<std::size_t>(size_)) {}
 
 // Chooses the exception of a failed call: a peer's differing word takes precedence over errors of
@@ -75,7 +76,7 @@ void DirectExchange::reduce(Operation operation, char* data, std::size_t count, 
                             ReduceOp op) {
   const std::size_t bytes = count * size_of(type);
   run(reduction_word(operation, ++sequence_, count, type, op), [&] {
-    if (bytes > kSingleMessageBytes) return reduce_blocks(data, count, type, op);
+    if (bytes > one_hop_bytes_) return reduce_blocks(data, count, type, op);
     send_heads(data, bytes);
     receive_heads();
     parts_[static_cast<std::size_t>(rank_)] = data;

@@ -3,8 +3,8 @@
 //
 // Every call begins with a head from each rank to each other: the call's control word and some
 // payload. A rank compares a peer's word before it uses any other data of that peer, so
-// disagreeing ranks notice it whatever each of them called. Calls of up to 16 KiB end there: one
-// hop.
+// disagreeing ranks notice it whatever each of them called. Calls of up to 16 KiB end there, and
+// reductions of up to Links::one_hop_bytes(): one hop.
 //  - Large reductions are a direct reduce-scatter followed by a direct all-gather, block by block:
 //    slice p of a block goes to rank p, which sums all ranks' slices in rank order (the same bits
 //    as every backend) and sends the result to all, while the next block is already under way. That
@@ -61,7 +61,7 @@ class DirectExchange {
   Links& links_;
   const int rank_, size_;
   const std::vector<int> members_;
-  const std::size_t piece_bytes_, block_bytes_;
+  const std::size_t piece_bytes_, block_bytes_, one_hop_bytes_;
   std::vector<const void*> parts_;  // [rank] what is folded
   ControlWord word_;                // of the current call
   bool heads_received_ = false;     // and all peers' words equal word_
