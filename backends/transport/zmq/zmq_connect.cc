@@ -1,4 +1,6 @@
 // Links over ZeroMQ: listening, keys, and the first messages.
+#include <malloc.h>
+
 #include <map>
 #include <sstream>
 
@@ -13,6 +15,19 @@
 
 namespace backends {
 namespace {
+
+// A second thread of libzmq's serves other peers meanwhile.
+int io_threads(int ranks) { return ranks > 2 ? 2 : 1; }
+
+// libzmq allocates each large message that it receives. glibc gives such blocks back to the kernel
+// at once, so that the next one is cleared page by page, until a large block has been freed: where
+// 32 MiB have been, the bounds stand at these.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
+}
 
 constexpr int kSliceMs = 20;  // between checks for abort and deadline
 constexpr int kReconnectMs = 100;
@@ -98,6 +113,7 @@ ZmqLinks::ZmqLinks(const BackendContext& context, ZmqEncryption encryption)
       encrypted_(encryption == ZmqEncryption::kAlways || !is_loopback(context.address)),
       members_(context.members),
       timeout_(context.timeout),
+      context_(io_threads(context.world_size)),
       zap_handler_(std::make_unique<ZapHandler>(context_)) {
   for (int peer = 0; peer < size_; ++peer) links_.emplace_back();
 }
@@ -194,6 +210,7 @@ std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& contex
   // aborts the process where it is refused one.
   const int peers = context.world_size - 1;
   require_files(8 + 2 * peers + (peers - context.rank), "backend zmq");
+  keep_freed_memory();
   auto links = std::make_shared<ZmqLinks>(context);
   auto communicator = make_direct_communicator("zmq", context, links);
   const AbortOnFailure scope(context.watch, *communicator);  // if a peer dies while connecting
