@@ -8,7 +8,7 @@
 // A waiter first spins, because between ranks at the same point of a step the wait is shorter than
 // falling asleep and waking up. It then sleeps on the other rank's phase word. The wake-up cannot
 // be lost: the sleeper announces itself in `sleepers` before it looks at the phase, the arriving
-// rank raises the phase before it looks at `sleepers`, and both use sequential consistency, so at
+// rank raises the phase before it looks at `sleepers`, and both are sequentially consistent, so at
 // least one of them sees the other. FUTEX_WAIT itself returns at once if the phase has changed.
 #include "backends/transport/shm/shm_barrier.h"
 
@@ -34,6 +34,7 @@ namespace {
 // About 20 us: longer than the usual skew between ranks in a block, but short enough not to keep
 // other threads from the core.
 constexpr int kBarrierSpins = 1000;
+constexpr int kGlances = 20;  // before sleepers are woken
 // Where ranks share cores, the one that is waited for may need this one: each turn lets it run, for
 // less than a sleep and a wake-up cost. But where other programs compete, a turn may last until
 // they are done with theirs. A turn as long as that is followed by waits without any, twice as many
@@ -66,13 +67,34 @@ ShmBarrier::ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names,
       spins_(size_ <= base::count_of_cpus() ? kBarrierSpins : 0) {}
 
 std::uint32_t ShmBarrier::arrive() noexcept {
+  publish();
+  wake_sleepers();
+  return phase_;
+}
+
+std::uint32_t ShmBarrier::meet() {
+  publish();
+  // To look for sleepers, this rank has to wait until what it wrote is out. While it looks for the
+  // others' arrivals, that happens beside it.
+  for (int left = spins_ > 0 ? kGlances : 0; left > 0 && !all_have_arrived(phase_); --left)
+    base::spin_pause();
+  wake_sleepers();
+  wait_for_all(phase_);
+  return phase_;
+}
+
+void ShmBarrier::publish() noexcept {
   ShmFlag& own = flag(rank_, phase_ + 1);
   own.core.store(current_core(), std::memory_order_relaxed);
-  // Sequentially consistent against `sleepers`: either we see the sleeper, or it sees the new phase
-  // before it sleeps.
-  own.phase.store(++phase_, std::memory_order_seq_cst);
-  if (own.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake(own.phase);
-  return phase_;
+  own.phase.store(++phase_, std::memory_order_release);
+}
+
+// The fence orders the new phase before the look at `sleepers`: either we see the sleeper, or it
+// sees the new phase before it sleeps.
+void ShmBarrier::wake_sleepers() noexcept {
+  ShmFlag& own = flag(rank_, phase_);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (own.sleepers.load(std::memory_order_relaxed) != 0) futex_wake(own.phase);
 }
 
 void ShmBarrier::wait_for_all(std::uint32_t phase) {

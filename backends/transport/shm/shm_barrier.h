@@ -45,6 +45,8 @@ class ShmBarrier {
   // a core for every rank, then sleeps. Throws PeerError at the deadline (naming who is missing) or
   // after abort().
   void wait_for_all(std::uint32_t phase);
+  // Both at once, for less than one after the other.
+  std::uint32_t meet();
   void abort(std::string_view reason) noexcept;
   // As Communicator::waiting_text(). Any thread.
   std::string waiting_text() const;
@@ -57,6 +59,13 @@ class ShmBarrier {
     return static_cast<std::int32_t>(flag(rank, phase).phase.load(std::memory_order_acquire) -
                                      phase) >= 0;
   }
+  bool all_have_arrived(std::uint32_t phase) const {
+    for (int r = 0; r < size_; ++r)
+      if (r != rank_ && !has_arrived(r, phase)) return false;
+    return true;
+  }
+  void publish() noexcept;
+  void wake_sleepers() noexcept;
   void wait_for(int rank, std::uint32_t phase);
   void take_turns(int rank, std::uint32_t phase);  // instead of spinning, on shared cores
   void sleep_until_arrived(int rank, std::uint32_t phase);

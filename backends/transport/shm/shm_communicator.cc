@@ -3,9 +3,13 @@
 // Every rank has an area in the segment that only it writes and all ranks read. A call starts with
 // the rank's control word as the note of an arrival (ShmBarrier) and a wait for all; then the words
 // are compared. So either all ranks perform the same operation, or all throw.
-//  - Small reductions (kInlineBytes): every rank sums all payloads after one wait. The smallest
-//    (kNotedBytes) lie beside the word in the note: one cache line of each rank changes hands.
-//  - Large ones, block by block, where a block is one piece of every rank's slice. Rank r is
+//  - The smallest reductions (kNotedBytes) lie beside the word in the note: one cache line of each
+//    rank changes hands, and every rank sums all of them.
+//  - Small ones (kInlineBytes), and all-reduces of two ranks of any size: every rank copies all it
+//    has into its area, block by block, and sums all areas. With two ranks, as many bytes cross
+//    from core to core as by slices, in one hop, and less is copied within a core. The next block
+//    is copied before this one is summed, which hides the wait for it.
+//  - Others by slices, block by block, where a block is one piece of every rank's slice. Rank r is
 //    responsible for slice r, so that each element is summed once and not on every rank:
 //      1. copy the pieces of the other ranks' slices into the own area; arrive, wait;
 //      2. sum the own piece over all areas into the result area and the own memory; arrive, wait;
@@ -17,12 +21,15 @@
 // Sums are in rank order: the same bits on all ranks, as with every backend.
 //
 // Areas are reused without further waits, with kSlots = 3 slots in turn. Block i may be written
-// once all ranks have read block i-3. A rank has read block j when it arrives for block j+1, and
-// block i is written at the earliest after the wait for block i-2, so that i-3 has been read.
+// once all ranks have read block i-3.
+//  - By slices a rank has read block j when it arrives for block j+1, and block i is written at the
+//    earliest after the wait for block i-2, so that i-3 has been read.
+//  - Otherwise it has when it arrives for block j+2, and block i is written after the wait for i-1.
+// Every call writes its first block after the wait for the last block of the call before, so they
+// may follow each other in any order.
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <new>
 
 #include "backends/control_word.h"
 #include "backends/reduction.h"
@@ -38,14 +45,12 @@ constexpr std::size_t kInlineBytes = 16 << 10;
 constexpr std::size_t kNotedBytes = ShmFlag::kNoteBytes - sizeof(ControlWord);
 constexpr std::size_t kShmPieceBytes =
     128 << 10;  // of one rank in a block: block and result stay in the second-level cache
+// Beyond this, what ranks reduce does not stay in the third-level cache: half a block then leaves
+// more of the second for it.
+constexpr std::size_t kLongBytes = 8 << 20;
 constexpr std::size_t kMaxBlockBytes = 1 << 20;  // of all ranks
 constexpr std::size_t kCacheStripBytes =
     8 << 10;  // folded, then copied while in the first-level cache
-
-// A rank's part of the segment.
-struct alignas(64) RankArea {
-  char small[2][kInlineBytes];  // of odd and even calls
-};
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
@@ -60,7 +65,7 @@ class ShmCommunicator final : public Communicator {
                               kMaxBlockBytes / static_cast<std::size_t>(size_) / 4096 * 4096),
                      std::size_t{4096})),
         block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
-        area_bytes_(round_up(sizeof(RankArea)) + kSlots * (block_bytes_ + piece_bytes_)),
+        area_bytes_(kSlots * (block_bytes_ + piece_bytes_)),
         flags_bytes_(
             round_up(sizeof(ShmFlag) * ShmBarrier::kFlags * static_cast<std::size_t>(size_))),
         segment_(context, flags_bytes_ + area_bytes_ * static_cast<std::size_t>(size_)),
@@ -103,25 +108,21 @@ class ShmCommunicator final : public Communicator {
 
   void barrier() override {
     post_word(transfer_word(Operation::kBarrier, next_sequence(), 0));
-    wait_and_compare();
+    meet_and_compare();
   }
 
   void abort(std::string_view reason) noexcept override { barrier_.abort(reason); }
   std::string waiting_text() const override { return barrier_.waiting_text(); }
 
  private:
-  char* area_data(int rank) const {
+  char* area(int rank) const {
     return segment_.data() + flags_bytes_ + area_bytes_ * static_cast<std::size_t>(rank);
   }
-  RankArea& area(int rank) const {
-    return *std::launder(reinterpret_cast<RankArea*>(area_data(rank)));
-  }
   char* block_area(int rank, std::uint32_t ahead = 0) const {
-    return area_data(rank) + round_up(sizeof(RankArea)) + (blocks_ + ahead) % kSlots * block_bytes_;
+    return area(rank) + (blocks_ + ahead) % kSlots * block_bytes_;
   }
   char* result_area(int rank) const {
-    return area_data(rank) + round_up(sizeof(RankArea)) + kSlots * block_bytes_ +
-           blocks_ % kSlots * piece_bytes_;
+    return area(rank) + kSlots * block_bytes_ + blocks_ % kSlots * piece_bytes_;
   }
 
   char* place(char* block, int rank) const {
@@ -130,16 +131,22 @@ class ShmCommunicator final : public Communicator {
 
   std::uint32_t next_sequence() { return ++sequence_; }
 
-  // Goes out with the next arrival; the next wait_and_compare(), which is for that one, compares
-  // it.
+  // Goes out with the next arrival; the next compare(), which is for that one, compares it.
   void post_word(const ControlWord& word) {
     word_ = word;
     compared_ = false;
     std::memcpy(barrier_.next_note(), &word, sizeof word);
   }
-  void wait_and_compare() { wait_and_compare(barrier_.arrive()); }
+  std::uint32_t meet_and_compare() {
+    const std::uint32_t phase = barrier_.meet();
+    compare(phase);
+    return phase;
+  }
   void wait_and_compare(std::uint32_t phase) {
     barrier_.wait_for_all(phase);
+    compare(phase);
+  }
+  void compare(std::uint32_t phase) {
     if (compared_) return;
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
@@ -154,46 +161,56 @@ class ShmCommunicator final : public Communicator {
   template <typename Leave, typename Take>
   void transfer(const ControlWord& word, std::size_t bytes, const Leave& leave, const Take& take) {
     post_word(word);
-    if (bytes == 0) return wait_and_compare();
+    if (bytes == 0) meet_and_compare();
     for (std::size_t at = 0; at < bytes; at += block_bytes_, ++blocks_) {
       const std::size_t n = std::min(block_bytes_, bytes - at);
       leave(at, n);
-      wait_and_compare();
+      meet_and_compare();
       take(at, n);
     }
   }
 
   void reduce(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     post_word(reduction_word(operation, next_sequence(), count, type, op));
-    if (count * size_of(type) <= kInlineBytes) {
-      reduce_small(data, count, type, op);
+    const std::size_t bytes = count * size_of(type);
+    if (bytes <= kNotedBytes) {
+      reduce_noted(data, count, type, op);
+    } else if (bytes <= kInlineBytes || (size_ == 2 && operation == Operation::kAllReduce)) {
+      reduce_whole(data, count, type, op);
     } else {
-      reduce_blocks(data, count, type, op, operation);
+      reduce_slices(data, count, type, op, operation);
     }
   }
 
-  void reduce_small(char* data, std::size_t count, DType type, ReduceOp op) {
+  void reduce_noted(char* data, std::size_t count, DType type, ReduceOp op) {
+    if (count > 0)
+      std::memcpy(barrier_.next_note() + sizeof(ControlWord), data, count * size_of(type));
+    const std::uint32_t phase = meet_and_compare();
+    fold(data, data, count, type, op,
+         [&](int r) { return barrier_.note(r, phase) + sizeof(ControlWord); });
+  }
+
+  void reduce_whole(char* data, std::size_t count, DType type, ReduceOp op) {
     const std::size_t bytes = count * size_of(type);
-    const bool noted = bytes <= kNotedBytes;
-    const unsigned slot = noted ? 0 : small_calls_++ & 1u;
-    char* own = noted ? barrier_.next_note() + sizeof(ControlWord) : area(rank_).small[slot];
-    if (bytes > 0) std::memcpy(own, data, bytes);
-    const std::uint32_t phase = barrier_.arrive();
-    wait_and_compare(phase);
-    std::array<const void*, kFewRanks> few;
-    std::vector<const void*> many;
-    const void** parts = few.data();
-    if (size_ > kFewRanks) {
-      many.resize(static_cast<std::size_t>(size_));
-      parts = many.data();
+    const std::size_t most = bytes <= kLongBytes ? block_bytes_ : block_bytes_ / 2;
+    const auto leave = [&](std::size_t at, std::uint32_t ahead) {
+      std::memcpy(block_area(rank_, ahead), data + at, std::min(most, bytes - at));
+    };
+    leave(0, 0);
+    std::uint32_t left = meet_and_compare();
+    for (std::size_t at = 0; at < bytes; at += most, ++blocks_) {
+      if (at > 0) barrier_.wait_for_all(left);
+      const std::size_t n = std::min(most, bytes - at);
+      if (at + n < bytes) {
+        leave(at + n, 1);
+        left = barrier_.arrive();
+      }
+      fold(data + at, data + at, n / size_of(type), type, op, [&](int r) { return block_area(r); });
     }
-    for (int r = 0; r < size_; ++r)
-      parts[r] = noted ? barrier_.note(r, phase) + sizeof(ControlWord) : area(r).small[slot];
-    reduce_parts(data, parts, size_, count, type, op);
   }
 
   // Block b holds the b-th piece of every rank's slice.
-  void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
+  void reduce_slices(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     const std::size_t width = size_of(type), most = piece_bytes_ / width;
     const std::size_t longest =
         (count + static_cast<std::size_t>(size_) - 1) / static_cast<std::size_t>(size_);
@@ -234,17 +251,24 @@ class ShmCommunicator final : public Communicator {
   // Writes to this rank's memory and to its result area.
   void fold_own(char* piece, std::size_t count, DType type, ReduceOp op) {
     const std::size_t width = size_of(type), most = kCacheStripBytes / width;
+    for (std::size_t at = 0; at < count; at += most) {
+      const std::size_t n = std::min(most, count - at);
+      char* strip = result_area(rank_) + at * width;
+      fold(strip, piece + at * width, n, type, op,
+           [&](int r) { return place(block_area(r), rank_) + at * width; });
+      std::memcpy(piece + at * width, strip, n * width);
+    }
+  }
+
+  // Sums this rank's `own` and what lies at theirs(r) of each other rank.
+  template <typename Theirs>
+  void fold(char* out, const char* own, std::size_t count, DType type, ReduceOp op,
+            const Theirs& theirs) const {
     std::array<const void*, kFewRanks> few;
     std::vector<const void*> many(size_ > kFewRanks ? static_cast<std::size_t>(size_) : 0);
     const void** parts = size_ > kFewRanks ? many.data() : few.data();
-    for (std::size_t at = 0; at < count; at += most) {
-      const std::size_t n = std::min(most, count - at);
-      for (int r = 0; r < size_; ++r)
-        parts[r] = (r == rank_ ? piece : place(block_area(r), rank_)) + at * width;
-      char* strip = result_area(rank_) + at * width;
-      reduce_parts(strip, parts, size_, n, type, op);
-      std::memcpy(piece + at * width, strip, n * width);
-    }
+    for (int r = 0; r < size_; ++r) parts[r] = r == rank_ ? own : theirs(r);
+    reduce_parts(out, parts, size_, count, type, op);
   }
 
   static constexpr int kFewRanks = 64;  // more need an allocation
@@ -256,7 +280,7 @@ class ShmCommunicator final : public Communicator {
   ShmBarrier barrier_;
   ControlWord word_;
   bool compared_ = true;
-  std::uint32_t sequence_ = 0, small_calls_ = 0, blocks_ = 0;
+  std::uint32_t sequence_ = 0, blocks_ = 0;
 };
 
 }  // namespace
