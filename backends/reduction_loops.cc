@@ -1,6 +1,6 @@
-// The loops of the reductions, compiled once for every x86-64 and once for AVX2:
-// ENGINE_REDUCTION_ISA names the namespace. Loads and stores go through memcpy into registers,
-// which allows any alignment and vectorizes.
+// The loops of the reductions, compiled once for every x86-64, once for AVX2 and once for
+// AVX-512: ENGINE_REDUCTION_ISA names the namespace. Loads and stores go through memcpy into
+// registers, which allows any alignment and vectorizes.
 #include "backends/reduction_loops.h"
 
 #include <cstdint>

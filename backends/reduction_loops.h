@@ -1,4 +1,4 @@
-// The two compilations of reduction_loops.cc. See reduce_pair() in reduction.h.
+// The compilations of reduction_loops.cc. See reduce_pair() in reduction.h.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,10 @@ void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DTy
                  ReduceOp op);
 }
 namespace backends::reduction_avx2 {
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DType type,
+                 ReduceOp op);
+}
+namespace backends::reduction_avx512 {
 void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DType type,
                  ReduceOp op);
 }
