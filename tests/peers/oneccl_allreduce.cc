@@ -1,5 +1,5 @@
 // oneCCL as a peer: the median time of an all-reduce (sum) of n floats in place, on rank 0, with as
-// many calls of each size as openmpi_allreduce.c makes. MPI, which oneCCL needs to start with,
+// many calls of each size as mpi_allreduce.c makes. MPI, which oneCCL needs to start with,
 // passes its address on and parts the ranks at each call.
 //
 // Build: mpicxx -O3 -std=c++17 oneccl_allreduce.cc -lccl -o oneccl_allreduce      Run: mpirun -n 2

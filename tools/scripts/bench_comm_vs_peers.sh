@@ -2,7 +2,7 @@
 # Measures the all-reduce of ranks on one host side by side with raw Gloo, MPI libraries and the machine's limits; prints Markdown tables.
 #
 # Usage: tools/scripts/bench_comm_vs_peers.sh [--ranks N] [--rounds N] [--backends LIST] [--mpi NAME=DIR]... [--oneccl DIR] [PEERS]
-#   PEERS         folder of gloo_allreduce.cc, openmpi_allreduce.c and limits.cc (default: ENGINE_PEERS, else ../shared/peers beside
+#   PEERS         folder of gloo_allreduce.cc and limits.cc (default: ENGINE_PEERS, else ../shared/peers beside
 #                 the source tree); they are compiled into a temporary folder
 #   ENGINE_BINARY the program to measure (default: the Release build, made first)
 #   --ranks N     default 2. With more than there are cores, the MPI libraries are told to yield while they wait, where they have
@@ -14,8 +14,8 @@
 #   --oneccl DIR  also oneCCL in DIR, with the MPI library that it comes with (DIR/bin/pip install oneccl-devel)
 # Needs libgloo-dev, openmpi-bin and libopenmpi-dev; without one of them its columns are left out, and that is said.
 # In each round all run one after the other, so that a noisy minute hits all. A figure is the median over the rounds of each run's
-# own median. Ours is the time of the slower rank from a common barrier; Gloo's and MPI's are rank 0's. Gloo's is, in each
-# round and size, the fastest of its three algorithms.
+# own median. Ours and MPI's is the time of the slower rank from a common barrier; Gloo's and oneCCL's are rank 0's. Gloo's is, in
+# each round and size, the fastest of its three algorithms.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -66,7 +66,7 @@ compile() { # NAME COMMAND...: says what is left out and why
 have=
 [ "$ranks" != 2 ] || compile limits g++ -O3 -march=native -std=c++20 "$peers/limits.cc" -o "$work/limits" -lpthread
 compile gloo g++ -O3 -march=native -std=c++17 "$peers/gloo_allreduce.cc" -o "$work/gloo" -lgloo -lpthread
-compile openmpi mpicc -O3 "$peers/openmpi_allreduce.c" -o "$work/openmpi"
+compile openmpi mpicc -O3 "$root/tests/peers/mpi_allreduce.c" -o "$work/openmpi"
 # With the tools and libraries of DIR; root may run them, as in a container. Ranks that share cores yield them while they wait:
 # settings of Intel's MPI and of Open MPI (none was found that helps MPICH).
 # Those that only spin wait for the scheduler instead, milliseconds in each call, and are not waited for long.
@@ -82,7 +82,7 @@ with_mpi() { # DIR COMMAND...
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$@"
 }
 for other in "${others[@]}"; do
-  compile "mpi:${other%%=*}" with_mpi "${other#*=}" mpicc -O3 "$peers/openmpi_allreduce.c" -o "$work/mpi:${other%%=*}"
+  compile "mpi:${other%%=*}" with_mpi "${other#*=}" mpicc -O3 "$root/tests/peers/mpi_allreduce.c" -o "$work/mpi:${other%%=*}"
 done
 if [ -n "$oneccl" ]; then
   compile oneccl with_mpi "$oneccl" mpicxx -O3 -std=c++17 "$root/tests/peers/oneccl_allreduce.cc" -I"$oneccl/include" \
@@ -122,13 +122,13 @@ run_openmpi() { # ROUND NAME MCA...
   env "${yield[@]}" timeout "$patience" mpirun --allow-run-as-root --oversubscribe --mca pml ob1 "$@" -np "$ranks" \
     stdbuf -oL "$work/openmpi" >"$work/openmpi.out" 2>"$work/openmpi.log" || status=$?
   ended "$status" "$name" "$work/openmpi.log"
-  awk -v r="$round" -v n="$name" '/^openmpi/ { print r, n, 4 * $3, $5 }' "$work/openmpi.out"
+  awk -v r="$round" -v n="$name" '/^mpi/ { print r, n, 4 * $3, $5 }' "$work/openmpi.out"
 }
 run_mpi() { # ROUND NAME DIR PROGRAM
   local status=0
   with_mpi "$3" timeout "$patience" mpirun -n "$ranks" stdbuf -oL "$4" >"$work/mpi.out" 2>"$work/mpi.log" || status=$?
   ended "$status" "$2" "$work/mpi.log"
-  awk -v r="$1" -v n="$2" '/^(openmpi|oneccl)/ { print r, n, 4 * $3, $5 }' "$work/mpi.out"
+  awk -v r="$1" -v n="$2" '/^(mpi|oneccl)/ { print r, n, 4 * $3, $5 }' "$work/mpi.out"
 }
 run_limits() {
   timeout 300 "$work/limits" >"$work/limits.out"
@@ -155,7 +155,7 @@ cpu=$(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)
 printf '%s, %s, %s cores, %s ranks, %s rounds, load %s at the end; %s\n\n' "$(date -u +%Y-%m-%d)" "$cpu" "$(nproc)" "$ranks" "$rounds" \
   "$(cut -d ' ' -f 1 /proc/loadavg)" "$("$ENGINE_BINARY" version --build | awk '/^engine/ { e = $0 } /^commit/ { print e ", commit " $2 }')"
 sort -k 2,2 -k 3,3n -k 4,4n "$work/times" | awk '
-  function text(us) { return us < 10 ? sprintf("%.1f", us) : sprintf("%.0f", us) }
+  function text(us) { return us < 1 ? sprintf("%.2f", us) : us < 10 ? sprintf("%.1f", us) : sprintf("%.0f", us) }
   function bytes_text(b) { return b == 1e8 ? "100 MB" : b >= 1048576 ? b / 1048576 " MiB" : b >= 1024 ? b / 1024 " KiB" : b " B" }
   {
     key = $2 SUBSEP $3
