@@ -39,8 +39,7 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 }
 
 // The steps of a folder's snapshots, best first as seen from step `current`: from there downwards,
-// then those beyond it. Those beyond belong to a run that was given up, for a later save would have
-// moved `latest` there.
+// then those beyond it.
 std::vector<std::int64_t> steps_by_rank(const std::string& directory, std::int64_t current) {
   std::vector<std::int64_t> steps;
   std::error_code error;
@@ -75,14 +74,46 @@ std::optional<std::int64_t> named_step(const std::string& directory, const char*
   return step_of(name);
 }
 
+// The id of the run that wrote it; nothing where that cannot be read.
+std::optional<std::string> run_of(const std::string& path) {
+  try {
+    return load_description(path).run_id;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 // Whether the run may delete it: what another run wrote is not this run's to delete, and of what
 // cannot be read nobody knows whose it is.
 bool written_by(const std::string& path, const std::string& run_id) {
-  try {
-    return load_description(path).run_id == run_id;
-  } catch (const Error&) {
-    return false;
-  }
+  return run_of(path) == run_id;
+}
+
+// The order in which snapshots are tried. What the same run wrote beyond `latest` comes first:
+// `latest` is older than the folder then (copied, or a job was killed before it wrote it), for a
+// run that goes back moves newer snapshots aside. What other runs wrote there comes last.
+std::vector<std::int64_t> steps_to_try(const std::string& directory,
+                                       std::optional<std::int64_t> latest,
+                                       std::optional<std::string> run_id) {
+  std::vector<std::int64_t> steps =
+      steps_by_rank(directory, latest.value_or(std::numeric_limits<std::int64_t>::max()));
+  const auto beyond = std::ranges::find_if(steps, [&](std::int64_t s) { return latest < s; });
+  if (!latest || beyond == steps.end()) return steps;
+  const auto owner = [&](std::int64_t step) {
+    return run_of((fs::path(directory) / checkpoint_file_name(step)).string());
+  };
+  if (run_id->empty()) run_id.reset();
+  for (auto step = steps.begin(); !run_id && step != steps.end(); ++step) run_id = owner(*step);
+  if (!run_id || run_id->empty()) return steps;
+  const auto others = std::stable_partition(
+      beyond, steps.end(), [&](std::int64_t s) { return owner(s).value_or(*run_id) == *run_id; });
+  std::rotate(steps.begin(), beyond, others);
+  return steps;
+}
+
+std::string passed_over(const std::string& directory, std::int64_t latest, std::int64_t taken) {
+  return (fs::path(directory) / checkpoint_file_name(latest)).string() +
+         ": `latest` names it, but " + checkpoint_file_name(taken) + " is newer";
 }
 
 // The name goes at once, and the space in a thread of its own: the system takes 30 ms to free
@@ -148,8 +179,7 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
   remove_abandoned_temporaries(directory);
   const std::string name = checkpoint_file_name(checkpoint.global_step);
   std::string path = (fs::path(directory) / name).string();
-  // The names have their space before the snapshot takes the last: one that is complete and that
-  // nothing names would not be the newest.
+  // The names have their space before the snapshot takes the last, or `latest` would stay behind.
   NameFile latest(directory, kLatest, name);
   std::optional<NameFile> of_best;
   if (best) of_best.emplace(directory, kBest, name);
@@ -170,19 +200,21 @@ std::string find_newest_checkpoint(const std::string& directory, std::vector<std
   std::error_code unknown;
   if (fs::status(directory, unknown).type() == fs::file_type::not_found) return "";
   std::string first_fault;
-  const std::int64_t current =
-      named_step(directory, kLatest).value_or(std::numeric_limits<std::int64_t>::max());
-  for (const std::int64_t step : steps_by_rank(directory, current)) {
+  std::vector<std::string> unused;
+  std::vector<std::string>& notices = skipped != nullptr ? *skipped : unused;
+  const std::optional<std::int64_t> latest = named_step(directory, kLatest);
+  for (const std::int64_t step : steps_to_try(directory, latest, run_id)) {
     std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
     try {
       const std::string owner = load_description(path).run_id;
       if (run_id.empty() || owner.empty() || owner == run_id) {
         check_checkpoint(path);
+        if (latest && *latest < step) notices.push_back(passed_over(directory, *latest, step));
         return path;
       }
-      if (skipped != nullptr) skipped->push_back(path + ": written by another run, " + owner);
+      notices.push_back(path + ": written by another run, " + owner);
     } catch (const Error& error) {
-      if (skipped != nullptr) skipped->push_back(error.what());
+      notices.emplace_back(error.what());
       if (first_fault.empty()) first_fault = error.what();
     }
   }

@@ -25,6 +25,14 @@ class CheckpointDirectory : public testing::Test {
   std::string save(std::int64_t step, int keep_last = 3) {
     return io::save_to_directory(sample_checkpoint(step), directory(), keep_last);
   }
+  void save_as(const std::string& run, std::int64_t step, int keep_last = 0) {
+    io::Checkpoint checkpoint = sample_checkpoint(step);
+    checkpoint.run_id = run;
+    io::save_to_directory(checkpoint, directory(), keep_last);
+  }
+  void name_latest(std::int64_t step) {
+    test_support::write_text(folder_ / "latest", io::checkpoint_file_name(step) + "\n");
+  }
   // The step of the newest snapshot that loads; -1 when there is none.
   std::int64_t newest(std::vector<std::string>* skipped = nullptr) const {
     const std::string path = io::find_newest_checkpoint(directory(), skipped);
@@ -82,22 +90,43 @@ TEST_F(CheckpointDirectory, AfterGoingBackTheNewBranchWins) {
 }
 
 TEST_F(CheckpointDirectory, ARunPrunesOnlyItsOwnSnapshots) {
-  const auto save_as = [&](const std::string& run, std::int64_t step) {
-    io::Checkpoint checkpoint = sample_checkpoint(step);
-    checkpoint.run_id = run;
-    io::save_to_directory(checkpoint, directory(), 1);
-  };
-  save_as("first", 900);
+  save_as("first", 900, 1);
   save(950, 1);  // of no run that is known
   damage(950);
-  for (const std::int64_t step : {100, 200, 300}) save_as("second", step);
+  for (const std::int64_t step : {100, 200, 300}) save_as("second", step, 1);
   EXPECT_EQ(names_in(directory()),
             (Names{"latest", "step-00000300.ckpt", "step-00000900.ckpt", "step-00000950.ckpt"}));
   std::vector<std::string> skipped;
   EXPECT_EQ(io::find_newest_checkpoint(directory(), &skipped, "first"),
             folder_ / "step-00000900.ckpt");
   ASSERT_EQ(skipped.size(), 2u);
-  EXPECT_EQ(skipped[0], (folder_ / "step-00000300.ckpt") + ": written by another run, second");
+  EXPECT_EQ(skipped[0].find(folder_ / "step-00000950.ckpt"), 0u) << skipped[0];
+  EXPECT_EQ(skipped[1], (folder_ / "step-00000300.ckpt") +
+                            ": `latest` names it, but step-00000900.ckpt is newer");
+  EXPECT_EQ(newest(), 300);  // of the run that wrote what `latest` names
+}
+
+TEST_F(CheckpointDirectory, AnOldLatestDoesNotHideWhatTheRunSavedAfterIt) {
+  for (const std::int64_t step : {100, 200, 300, 400}) save_as("this", step);
+  save_as("other", 900);
+  name_latest(200);
+  for (const char* run : {"", "this"}) {
+    std::vector<std::string> skipped;
+    EXPECT_EQ(io::find_newest_checkpoint(directory(), &skipped, run),
+              folder_ / "step-00000400.ckpt");
+    EXPECT_EQ(skipped, (Names{(folder_ / "step-00000200.ckpt") +
+                              ": `latest` names it, but step-00000400.ckpt is newer"}));
+  }
+  damage(400);
+  damage(200);  // nor does it matter what became of what it names
+  std::vector<std::string> skipped;
+  EXPECT_EQ(newest(&skipped), 300);
+  ASSERT_EQ(skipped.size(), 2u);
+  EXPECT_EQ(skipped[0].find(folder_ / "step-00000400.ckpt"), 0u) << skipped[0];
+  std::filesystem::remove(folder_ / "step-00000200.ckpt");
+  EXPECT_EQ(newest(), 300);
+  damage(300);
+  EXPECT_EQ(newest(), 100);
 }
 
 TEST_F(CheckpointDirectory, TheBestSnapshotIsNotPruned) {

@@ -226,6 +226,36 @@ TEST_F(RunFolderCli, ASnapshotOfTheRunIsGoneOnFromInItsFolder) {
   expect_end(alone, 0, {"nothing will be saved"});
 }
 
+TEST_F(RunFolderCli, AnOldLatestDoesNotCostNewerSnapshots) {
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--epochs", "4", "--save-every", "1",
+                                "--keep-last", "0"}))
+                .exit_code,
+            0);
+  const std::string passed_over =
+      "skipped a snapshot: " + dir() +
+      "/step-00000010.ckpt: `latest` names it, but step-00000020.ckpt is newer\n";
+  const std::vector<std::vector<std::string>> commands{
+      {"inspect", dir()},
+      {"verify", dir(), dir() + "/step-00000020.ckpt"},
+      {"train", "--resume", dir(), "--epochs", "5"},
+      quick_train({"--save-dir", dir(), "--resume", "auto", "--epochs", "6"})};
+  for (const std::vector<std::string>& command : commands) {
+    test_support::write_text(dir() + "/latest", "step-00000010.ckpt\n");
+    const CommandResult result = engine(command);
+    if (command[0] != "train") {
+      expect_end(result, 0, {passed_over});
+      continue;
+    }
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out.find("resumed " + dir() + "/step-00000010.ckpt"), std::string::npos);
+    EXPECT_NE(result.err.find("step-00000010.ckpt: `latest` names it, but step-000000"),
+              std::string::npos)
+        << result.err;
+  }
+  EXPECT_EQ(epochs_of(dir()), 6);
+  EXPECT_FALSE(fs::exists(dir() + "/given-up-1"));
+}
+
 TEST_F(RunFolderCli, ARateThatDivergedAtOnceIsNotTheRuns) {
   ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--lr", "0.03"})).exit_code, 0);
   const CommandResult diverged =
