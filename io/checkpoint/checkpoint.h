@@ -99,7 +99,8 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
 // The newest snapshot of a folder that loads: of the run `run_id`, or else of the one that wrote
 // what `latest` names, by step number; then what `latest` names, and others. Returns "" when there
 // is none at all; damaged ones, what an old `latest` names, and with `run_id` those of other runs,
-// are skipped and reported through `skipped`. Throws DataError when all that is there is damaged.
+// are skipped and reported through `skipped`. Searches again, a few times, where a run prunes
+// meanwhile. Throws DataError when all that is there is damaged.
 std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped,
                                    const std::string& run_id = "");
 // Makes room: deletes what run `run_id` saved in the folder but the newest that loads and what

@@ -1,5 +1,4 @@
-// A save folder: names, `latest`, pruning, and the search for the newest snapshot that can be
-// loaded.
+// A save folder: names, `latest`, pruning, and the search for the newest snapshot that loads.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <span>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "io/base/open_file.h"
 #include "io/base/retried.h"
@@ -38,8 +38,11 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return checkpoint_file_name(step) == name ? std::optional(step) : std::nullopt;
 }
 
-// The steps of a folder's snapshots, best first as seen from step `current`: from there downwards,
-// then those beyond it.
+std::string path_of(const std::string& directory, std::int64_t step) {
+  return (fs::path(directory) / checkpoint_file_name(step)).string();
+}
+
+// The steps of a folder's snapshots, best first: from `current` downwards, then those beyond it.
 std::vector<std::int64_t> steps_by_rank(const std::string& directory, std::int64_t current) {
   std::vector<std::int64_t> steps;
   std::error_code error;
@@ -83,15 +86,13 @@ std::optional<std::string> run_of(const std::string& path) {
   }
 }
 
-// Whether the run may delete it: what another run wrote is not this run's to delete, and of what
-// cannot be read nobody knows whose it is.
+// Whether it is the run's to delete: of what cannot be read nobody knows whose it is.
 bool written_by(const std::string& path, const std::string& run_id) {
   return run_of(path) == run_id;
 }
 
-// The order in which snapshots are tried. What the same run wrote beyond `latest` comes first:
-// `latest` is older than the folder then (copied, or a job was killed before it wrote it), for a
-// run that goes back moves newer snapshots aside. What other runs wrote there comes last.
+// In the order to be tried. What the same run wrote beyond `latest` comes first (`latest` is old: a
+// run that goes back moves newer snapshots aside), what other runs wrote there comes last.
 std::vector<std::int64_t> steps_to_try(const std::string& directory,
                                        std::optional<std::int64_t> latest,
                                        std::optional<std::string> run_id) {
@@ -99,9 +100,7 @@ std::vector<std::int64_t> steps_to_try(const std::string& directory,
       steps_by_rank(directory, latest.value_or(std::numeric_limits<std::int64_t>::max()));
   const auto beyond = std::ranges::find_if(steps, [&](std::int64_t s) { return latest < s; });
   if (!latest || beyond == steps.end()) return steps;
-  const auto owner = [&](std::int64_t step) {
-    return run_of((fs::path(directory) / checkpoint_file_name(step)).string());
-  };
+  const auto owner = [&](std::int64_t step) { return run_of(path_of(directory, step)); };
   if (run_id->empty()) run_id.reset();
   for (auto step = steps.begin(); !run_id && step != steps.end(); ++step) run_id = owner(*step);
   if (!run_id || run_id->empty()) return steps;
@@ -111,9 +110,38 @@ std::vector<std::int64_t> steps_to_try(const std::string& directory,
   return steps;
 }
 
-std::string passed_over(const std::string& directory, std::int64_t latest, std::int64_t taken) {
-  return (fs::path(directory) / checkpoint_file_name(latest)).string() +
-         ": `latest` names it, but " + checkpoint_file_name(taken) + " is newer";
+struct Search {
+  std::string path, first_fault;
+  std::vector<std::string> skipped;
+  bool pruned = false;  // what was there is gone: there may be a newer one
+};
+
+Search search(const std::string& directory, const std::string& run_id) {
+  Search found;
+  const std::optional<std::int64_t> latest = named_step(directory, kLatest);
+  const std::vector<std::int64_t> steps = steps_to_try(directory, latest, run_id);
+  found.pruned = latest && steps.empty();
+  for (const std::int64_t step : steps) {
+    found.path = path_of(directory, step);
+    try {
+      const std::string owner = load_description(found.path).run_id;
+      if (run_id.empty() || owner.empty() || owner == run_id) {
+        check_checkpoint(found.path);
+        const auto now = named_step(directory, kLatest);  // it may have been just behind
+        if (now && *now < step)
+          found.skipped.push_back(path_of(directory, *now) + ": `latest` names it, but " +
+                                  checkpoint_file_name(step) + " is newer");
+        return found;
+      }
+      found.skipped.push_back(found.path + ": written by another run, " + owner);
+    } catch (const Error& error) {
+      found.pruned |= access(found.path.c_str(), F_OK) != 0;
+      found.skipped.emplace_back(error.what());
+      if (found.first_fault.empty()) found.first_fault = error.what();
+    }
+  }
+  found.path.clear();
+  return found;
 }
 
 // The name goes at once, and the space in a thread of its own: the system takes 30 ms to free
@@ -140,7 +168,7 @@ void prune(const std::string& directory, const Checkpoint& newest, int keep_last
   }
   int kept = 0;
   for (const std::int64_t step : steps_by_rank(directory, newest.global_step)) {
-    const std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
+    const std::string path = path_of(directory, step);
     if (step != newest.global_step && !written_by(path, newest.run_id)) continue;
     if (++kept <= keep_last || step == best) continue;
     delete_file(path);
@@ -199,33 +227,19 @@ std::string find_newest_checkpoint(const std::string& directory, std::vector<std
                                    const std::string& run_id) {
   std::error_code unknown;
   if (fs::status(directory, unknown).type() == fs::file_type::not_found) return "";
-  std::string first_fault;
-  std::vector<std::string> unused;
-  std::vector<std::string>& notices = skipped != nullptr ? *skipped : unused;
-  const std::optional<std::int64_t> latest = named_step(directory, kLatest);
-  for (const std::int64_t step : steps_to_try(directory, latest, run_id)) {
-    std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
-    try {
-      const std::string owner = load_description(path).run_id;
-      if (run_id.empty() || owner.empty() || owner == run_id) {
-        check_checkpoint(path);
-        if (latest && *latest < step) notices.push_back(passed_over(directory, *latest, step));
-        return path;
-      }
-      notices.push_back(path + ": written by another run, " + owner);
-    } catch (const Error& error) {
-      notices.emplace_back(error.what());
-      if (first_fault.empty()) first_fault = error.what();
-    }
-  }
-  if (first_fault.empty()) return "";
-  throw DataError("no snapshot in " + directory + " can be loaded; the newest: " + first_fault);
+  Search found = search(directory, run_id);
+  for (int left = 9; found.pruned && left > 0; --left) found = search(directory, run_id);
+  if (skipped != nullptr) *skipped = std::move(found.skipped);
+  if (found.path.empty() && !found.first_fault.empty())
+    throw DataError("no snapshot in " + directory +
+                    " can be loaded; the newest: " + found.first_fault);
+  return found.path;
 }
 
 std::string find_best_checkpoint(const std::string& directory) {
   const std::optional<std::int64_t> step = named_step(directory, kBest);
   if (!step) return "";
-  const std::string path = (fs::path(directory) / checkpoint_file_name(*step)).string();
+  const std::string path = path_of(directory, *step);
   return is_regular_file(path) ? path : "";
 }
 
@@ -254,7 +268,7 @@ int delete_older_snapshots(const std::string& directory, const std::string& run_
   const std::optional<std::int64_t> best = named_step(directory, kBest);
   int deleted = 0;
   for (const std::int64_t step : steps_by_rank(directory, 0)) {
-    const std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
+    const std::string path = path_of(directory, step);
     std::error_code refused;
     if (path == newest || step == best || !written_by(path, run_id)) continue;
     if (fs::remove(path, refused)) ++deleted;

@@ -178,8 +178,13 @@ void Model::set_tensors(const std::vector<Tensor>& tensors) {
 
 void Model::load(const std::string& path) {
   translated([&] {
-    const std::string file = tools::snapshot_of(path, tools::Snapshot::kBest);
-    impl_->take(tools::load_weights("model", file), file);
+    std::string chosen;
+    const auto load = [&](const std::string& file) {
+      chosen = file;
+      return tools::load_weights("model", file);
+    };
+    const auto arrays = tools::read_snapshot(path, tools::Snapshot::kBest, load);
+    impl_->take(arrays, chosen);
   });
 }
 

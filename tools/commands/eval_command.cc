@@ -68,8 +68,9 @@ void print(const engine::EvalReport& report, const engine::ClassCounts& counts,
   std::printf("%s\n", object.end_object().text().c_str());
 }
 
-int eval_rank(const tools::RunConfig& config, const EvalOptions& o, backends::Group& group) {
+int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& group) {
   TrainedModel model(config, o.model, group);
+  o.model.path = model.path();
   if (group.rank() == 0 && model.other_data())
     print_notice("warning: the data differ from those of the run: " + o.model.path +
                  " was trained on other samples of " + model.data().train.name);

@@ -256,12 +256,11 @@ int export_command(const Arguments& arguments) {
   check_format(o);
   const std::string given = o.path;
   const Snapshot wanted = snapshot_with(o.weights);
-  o.path = snapshot_of(given, wanted);
-  check_new_file(o.out, {o.path});
-  if (o.format == "onnx")
-    export_onnx(o);
-  else
-    export_arrays(o);
+  read_snapshot(given, wanted, [&](const std::string& file) {
+    o.path = file;
+    check_new_file(o.out, {file});
+    o.format == "onnx" ? export_onnx(o) : export_arrays(o);
+  });
   if (const std::string taken = taken_snapshot(given, wanted, o.path); !taken.empty())
     std::fprintf(stderr, "export: %s\n", base::visible_text(taken).c_str());
   return kExitOk;

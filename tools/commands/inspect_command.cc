@@ -167,8 +167,12 @@ int inspect_command(const Arguments& arguments) {
   const bool of_run =
       summary && std::filesystem::is_directory(path, unknown) && has_run_record(path);
   if (of_run) print_run(read_run_record(path), path);
-  path = snapshot_of(path, Snapshot::kNewest);
-  const io::Checkpoint checkpoint = io::load_checkpoint(path);
+  const std::string given = path;
+  const io::Checkpoint checkpoint =
+      read_snapshot(given, Snapshot::kNewest, [&](const std::string& file) {
+        path = file;
+        return io::load_checkpoint(file);
+      });
   if (check) {
     std::printf("%s: intact, %zu arrays\n", visible_text(path).c_str(), checkpoint.arrays.size());
   } else if (order >= 0) {

@@ -72,6 +72,7 @@ void check_options(const PredictOptions& o, const TrainedModel& model, bool root
 
 int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& group) {
   TrainedModel model(config, o.model, group, o.model.stated);
+  o.model.path = model.path();
   const io::Dataset& train = model.data().train;
   const bool root = group.rank() == 0;
   std::unique_ptr<InputPredictor> predictor;

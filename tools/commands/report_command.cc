@@ -137,13 +137,13 @@ std::optional<JudgedRun> judged_run(const ReportOptions& o) {
     ModelReference reference{.path = o.folders.front()};
     ConfigValues values = o.values;
     const RunConfig config = trained_config(reference, values);
-    judged.snapshot = reference.path;
     run_group(config, [&](backends::Group& group) {
       TrainedModel model(config, reference, group);
+      judged.snapshot = model.path();
       is_text = model.data().train.kind == io::SampleKind::kTokens;
       if (is_text) return kExitOk;
       if (model.other_data())
-        throw io::DataError("the data differ from those of the run: " + reference.path +
+        throw io::DataError("the data differ from those of the run: " + model.path() +
                             " was trained on other samples of " + model.data().train.name);
       model.data().test.target ? judge_numbers(model, o.worst, judged)
                                : judge(model, o.worst, judged);

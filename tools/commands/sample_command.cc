@@ -133,8 +133,12 @@ int sample_command(const Arguments& arguments) {
   if (!std::isfinite(o.sampling.temperature))
     throw UsageError("--temperature must be a finite number, 0 or more");
 
-  o.path = snapshot_of(o.path, snapshot_with(o.weights));
-  io::Checkpoint checkpoint = io::load_checkpoint(o.path);
+  const std::string given = o.path;
+  io::Checkpoint checkpoint =
+      read_snapshot(given, snapshot_with(o.weights), [&](const std::string& file) {
+        o.path = file;
+        return io::load_checkpoint(file);
+      });
   engine::DType dtype = engine::DType::kF32;
   const engine::Graph graph = text_graph(checkpoint, o.path, dtype);
   std::vector<std::int32_t> tokens = token_ids(o.prompt, checkpoint.vocabulary);

@@ -119,20 +119,26 @@ std::vector<std::string> expanded(const std::vector<std::string>& paths) {
   return files;
 }
 
-// Of a run the newest, which is said.
-std::string snapshot_to_compare(const std::string& path, bool quiet) {
-  std::string file = snapshot_of(path, Snapshot::kNewest);
+// Of a run the newest, which is said; `path` becomes that.
+std::unique_ptr<io::ArraySource> open_to_compare(std::string& path, bool quiet) {
+  std::string file;
+  auto arrays = read_snapshot(path, Snapshot::kNewest, [&](const std::string& chosen) {
+    file = chosen;
+    return io::open_arrays(chosen);
+  });
   if (const std::string taken = taken_snapshot(path, Snapshot::kNewest, file);
       !taken.empty() && !quiet)
     std::fprintf(stderr, "verify: %s\n", base::visible_text(taken).c_str());
-  return file;
+  path = file;
+  return arrays;
 }
 
-io::Comparison compare(const std::vector<std::string>& paths, const io::CompareOptions& options) {
+io::Comparison compare(std::vector<std::string>& paths, const io::CompareOptions& options,
+                       bool quiet) {
   std::vector<std::unique_ptr<io::ArraySource>> files;
   std::vector<io::ArraySource*> views;
-  for (const std::string& path : paths) {
-    files.push_back(io::open_arrays(path));
+  for (std::string& path : paths) {
+    files.push_back(open_to_compare(path, quiet));
     views.push_back(files.back().get());
   }
   return io::compare_arrays(views, options);
@@ -155,8 +161,7 @@ int verify_command(const Arguments& arguments) {
   io::Comparison comparison;
   try {
     o.paths = expanded(o.paths);
-    for (std::string& path : o.paths) path = snapshot_to_compare(path, o.quiet);
-    comparison = compare(o.paths, o.compare);
+    comparison = compare(o.paths, o.compare, o.quiet);
     if (comparison.compared == 0)
       throw io::DataError("nothing to compare: no tensor in " + o.paths.front() + " or the others" +
                           (o.only == "model" ? "" : " (--only " + o.only + ")"));

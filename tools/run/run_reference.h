@@ -1,8 +1,10 @@
 // What a run's folder stands for where a command takes a snapshot, and a run that goes on.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
+#include "io/base/io_error.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/options/option_table.h"
 
@@ -14,6 +16,25 @@ enum class Snapshot { kBest, kNewest };
 // is wanted and there, else the newest that loads. Throws io::MissingFileError: a folder without
 // snapshots.
 std::string snapshot_of(const std::string& path, Snapshot wanted);
+
+// What `read` makes of the snapshot that `path` stands for; `file`: snapshot_of() has taken this one
+// already. A run that goes on may delete it before it is open: then it is chosen again, a few times.
+// Throws what snapshot_of() and `read` throw.
+template <typename Read>
+auto read_snapshot(const std::string& path, Snapshot wanted, const Read& read,
+                   std::string file = "") {
+  constexpr int kChoices = 10;
+  for (int choice = 1;; ++choice) {
+    if (file.empty()) file = snapshot_of(path, wanted);
+    try {
+      return read(file);
+    } catch (const io::MissingFileError&) {
+      std::error_code unknown;
+      if (choice == kChoices || file == path || std::filesystem::exists(file, unknown)) throw;
+    }
+    file.clear();
+  }
+}
 
 // "runs/a: its best snapshot, step-00000938.ckpt" where `file` is what snapshot_of() took of a
 // folder; "" where it is `path` itself.

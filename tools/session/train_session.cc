@@ -364,7 +364,8 @@ std::string TrainSession::Impl::load_or_share_state() {
     return "resumed " + resumed_from + " at step " + std::to_string(state.progress.global_step);
   if (!keeping.init_from.empty()) {
     const auto read = [this](const std::string& path) {
-      std::vector<io::NamedArray> arrays = io::load_arrays(snapshot_of(path, Snapshot::kBest));
+      std::vector<io::NamedArray> arrays = read_snapshot(
+          path, Snapshot::kBest, [](const std::string& file) { return io::load_arrays(file); });
       for (const io::NamedArray& array : arrays) place(array.device);
       return arrays;
     };

@@ -2,6 +2,7 @@
 #include "tools/session/trained_model.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "engine/train/checks/finite_guard.h"
@@ -69,10 +70,16 @@ std::vector<std::string> judging_options() {
 }
 
 RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
-  reference.path = snapshot_of(reference.path, snapshot_with(reference.weights));
+  reference.given = reference.path;
+  const auto describe = [&](const std::string& file) {
+    reference.path = file;
+    return is_snapshot(file) ? std::optional(io::load_description(file)) : std::nullopt;
+  };
+  const std::optional<io::Checkpoint> found =
+      read_snapshot(reference.given, snapshot_with(reference.weights), describe);
   std::string definition;
-  if (is_snapshot(reference.path)) {
-    const io::Checkpoint snapshot = io::load_description(reference.path);
+  if (found) {
+    const io::Checkpoint& snapshot = *found;
     if (same_data_expected(values)) {
       reference.data_digest = snapshot.data_digest;
       reference.stated = stated_data(snapshot, reference.path);
@@ -98,14 +105,21 @@ TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& refere
       options_(data_options(config)),
       loaded_(given ? std::move(given) : load_together(options_, group, *control_)),
       digest_(reference.data_digest),
+      path_(reference.path),
       graph_(graph_of(config, loaded_->splits.train)),
       state_(engine::ModelState::allocate(graph_, engine::state_dtype(compute_.storage))),
       pool_(compute_.make_pool()) {
   state_.initialize(graph_, 0);
-  const auto read = [&](const std::string& path) { return load_weights(reference.weights, path); };
+  const auto load = [&](const std::string& file) {
+    path_ = file;
+    return load_weights(reference.weights, file);
+  };
+  const auto read = [&](const std::string& path) {
+    return read_snapshot(reference.given, snapshot_with(reference.weights), load, path);
+  };
   engine::init_from(*control_, reference.path, read, exit_code_of, state_);
   if (const auto bad = engine::first_not_finite(state_, /*statistics=*/true))
-    throw io::DataError(reference.path + ": '" + state_.entries[*bad].name +
+    throw io::DataError(path_ + ": '" + state_.entries[*bad].name +
                         "' is not finite (NaN or infinity): the training that wrote it had "
                         "diverged; evaluate an earlier snapshot");
 }

@@ -17,6 +17,7 @@ namespace tools {
 
 struct ModelReference {
   std::string path, weights = "model";  // a run, snapshot or file of weights; --weights
+  std::string given = {};               // what path was before trained_config()
   std::string data_digest = {};         // of the run's training samples; "": not compared
   // What the snapshot states of the samples (sample_statement.h), without any sample in it. Null:
   // it states nothing, or the command line asks for other samples.
@@ -40,6 +41,8 @@ class TrainedModel {
   TrainedModel(const RunConfig& config, const ModelReference& reference, backends::Group& group,
                std::shared_ptr<LoadedData> given = nullptr);
 
+  // The file that was read, on rank 0: a run that goes on may have pruned reference.path.
+  const std::string& path() const { return path_; }
   backends::Communicator& control() { return *control_; }
   const Compute& compute() const { return compute_; }
   const io::DatasetSplits& data() const { return loaded_->splits; }
@@ -55,6 +58,7 @@ class TrainedModel {
   const DataOptions options_;
   const std::shared_ptr<LoadedData> loaded_;
   const std::string digest_;
+  std::string path_;
   const engine::Graph graph_;
   engine::ModelState state_;
   engine::ThreadPool pool_;

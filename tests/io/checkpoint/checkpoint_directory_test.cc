@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <random>
+#include <thread>
 
 #include "tests/io/checkpoint/snapshot_fixture.h"
 #include "tests/support/test_support.h"
@@ -183,6 +184,26 @@ TEST_F(CheckpointDirectory, LatestIsOnlyAHint) {
   EXPECT_EQ(newest(), 200);
   std::filesystem::create_directory(folder_ / "latest");
   EXPECT_EQ(newest(), 200);
+}
+
+// A run that keeps one snapshot prunes what a reader has just listed.
+TEST_F(CheckpointDirectory, OneIsAlwaysFoundInTheFolderOfARunThatPrunes) {
+  save(1, 1);
+  std::atomic<bool> finished{false};
+  std::thread run([&] {
+    for (std::int64_t step = 2; step < 300; ++step) save(step, 1);
+    finished = true;
+  });
+  int missed = 0;
+  while (!finished) {
+    try {
+      missed += io::find_newest_checkpoint(directory(), nullptr).empty();
+    } catch (const io::DataError& error) {
+      ++missed;
+    }
+  }
+  run.join();
+  EXPECT_EQ(missed, 0);
 }
 
 TEST_F(CheckpointDirectory, NoFolderMeansNoSnapshotButAFileIsAnError) {

@@ -377,4 +377,32 @@ TEST_F(Folder, StandsForASnapshot) {
   EXPECT_THROW(tools::snapshot_of(folder_ / "empty", tools::Snapshot::kBest), io::MissingFileError);
 }
 
+TEST_F(Folder, ASnapshotThatIsPrunedBeforeItIsReadIsChosenAgain) {
+  finished_run(100);
+  std::vector<std::string> chosen;
+  const auto prune_until = [&](int last) {
+    return [&, last](const std::string& file) {
+      chosen.push_back(fs::path(file).filename());
+      if (static_cast<int>(chosen.size()) < last) {
+        fs::remove(file);
+        io::Checkpoint newer;
+        newer.global_step = 100 * (static_cast<std::int64_t>(chosen.size()) + 1);
+        io::save_to_directory(newer, dir(), 3);
+      }
+      return io::load_checkpoint(file).global_step;
+    };
+  };
+  EXPECT_EQ(tools::read_snapshot(dir(), tools::Snapshot::kNewest, prune_until(3)), 300);
+  EXPECT_EQ(chosen, (std::vector<std::string>{"step-00000100.ckpt", "step-00000200.ckpt",
+                                              "step-00000300.ckpt"}));
+  chosen.clear();
+  EXPECT_THROW(tools::read_snapshot(dir(), tools::Snapshot::kNewest, prune_until(1000)),
+               io::MissingFileError);
+  EXPECT_LT(chosen.size(), 20u);
+  chosen.clear();
+  EXPECT_THROW(tools::read_snapshot("none.ckpt", tools::Snapshot::kNewest, prune_until(0)),
+               io::MissingFileError);
+  EXPECT_EQ(chosen.size(), 1u);
+}
+
 }  // namespace
