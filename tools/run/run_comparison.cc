@@ -21,6 +21,15 @@ constexpr auto kExperiment = std::to_array<std::string_view>(
      "shuffle",         "sampler",           "seed",         "optimizer",
      "label-smoothing", "reduction",         "freeze"});
 
+// Another value gives the model other arrays than the snapshot has, whatever is allowed.
+constexpr auto kNeverFits =
+    std::to_array<std::string_view>({"dtype", "vocabulary-size", "synthetic-classes", "task"});
+
+// It may, as far as the options tell.
+constexpr auto kMayNotFit = std::to_array<std::string_view>(
+    {"model", "dataset", "context", "image-size", "label-column", "csv-header", "columns",
+     "ignore-columns", "separator", "synthetic-shape"});
+
 // Where the data lie: they may have moved, so their content is compared instead.
 constexpr auto kPlaces = std::to_array<std::string_view>({"data-dir", "annotations"});
 
@@ -104,14 +113,29 @@ std::string change_text(const OptionChange& change) {
   return change.name + " " + change.before + " -> " + change.now + " (" + change.source + ")";
 }
 
+namespace {
+
+// What somebody who asked for this change may do instead. Two built-in models have never the same
+// arrays.
+std::string advice(const OptionChange& change) {
+  const bool other_arrays =
+      change.name == "model" && !change.before.ends_with(".toml") && !change.now.ends_with(".toml");
+  if (other_arrays || contains(kNeverFits, change.name))
+    return "leave it as it was, or start a new run";
+  return "leave it as it was, start a new run, or give --allow-change " + change.name +
+         (contains(kMayNotFit, change.name) ? " if the model's arrays keep their names and shapes"
+                                            : "");
+}
+
+}  // namespace
+
 void check_changes(const std::vector<OptionChange>& changes,
                    const std::vector<std::string>& allowed, const std::string& run) {
   for (const OptionChange& change : changes)
     if (change.experiment && std::ranges::find(allowed, change.name) == allowed.end())
       throw io::ConfigError(run + " was trained with --" + change.name + " " + change.before +
                             ", asked for is " + change.now + " (" + change.source +
-                            "): leave it as it was, start a new run, or give --allow-change " +
-                            change.name);
+                            "): " + advice(change));
 }
 
 bool belongs_to_one_start(std::string_view name) { return contains(kOfOneStart, name); }

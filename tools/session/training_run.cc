@@ -146,7 +146,7 @@ std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& sna
       !allows("model"))
     throw io::ConfigError(path + " was trained with other layers than " + config_.model +
                           " lists now: --resume its folder without --model to go on with its own, "
-                          "or give --allow-change model");
+                          "or give --allow-change model if its arrays keep their names and shapes");
   return changes;
 }
 

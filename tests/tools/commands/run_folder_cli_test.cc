@@ -77,6 +77,27 @@ TEST_F(RunFolderCli, AnotherExperimentIsRefusedWithBothValues) {
              {"did you mean 'optimizer'"});
 }
 
+// Else the advice leads to a run that ends for another reason.
+TEST_F(RunFolderCli, OnlyChangesThatCanWorkAreSaidToBeAllowed) {
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir()})).exit_code, 0);
+  const std::vector<std::pair<std::string, std::string>> never{
+      {"model", "convnet"}, {"dtype", "f64"}, {"synthetic-classes", "5"}};
+  for (const auto& [name, value] : never) {
+    const CommandResult refused =
+        engine({"train", "--resume", dir(), "--epochs", "2", "--" + name, value});
+    expect_end(refused, 78, {"asked for is " + value, "leave it as it was, or start a new run\n"});
+    EXPECT_EQ(refused.err.find("--allow-change"), std::string::npos) << refused.err;
+    EXPECT_NE(engine({"train", "--resume", dir(), "--epochs", "2", "--" + name, value,
+                      "--allow-change", name + ",data"})
+                  .exit_code,
+              0)
+        << name << " can be changed: say so";
+  }
+  expect_end(engine({"train", "--resume", dir(), "--epochs", "2", "--synthetic-shape", "8x8x1"}),
+             78,
+             {"--allow-change synthetic-shape if the model's arrays keep their names and shapes"});
+}
+
 TEST_F(RunFolderCli, OtherDataAreRefused) {
   const std::string csv = folder_ / "a.csv";
   std::string rows = "x,y,label\n";

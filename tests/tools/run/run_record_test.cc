@@ -151,6 +151,23 @@ TEST(RunComparison, AnotherExperimentIsRefusedUnlessAllowed) {
   EXPECT_NO_THROW(tools::check_changes(changes, {"optimizer"}, "runs/a"));
 }
 
+TEST(RunComparison, AModelIsSaidToBeAllowedOnlyWhereItsArraysMayFit) {
+  const auto advice = [](const std::string& before, const std::string& now) {
+    try {
+      tools::check_changes(tools::option_changes({{"epochs", {"1", ""}}, {"model", {before, ""}}},
+                                                 {{"epochs", {"1", ""}}, {"model", {now, ""}}}),
+                           {}, "runs/a");
+    } catch (const io::ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const std::string allowed = "or give --allow-change model if the model's arrays keep their names";
+  EXPECT_TRUE(advice("mlp", "convnet").ends_with(": leave it as it was, or start a new run"));
+  EXPECT_NE(advice("mlp", "net.toml").find(allowed), std::string::npos);
+  EXPECT_NE(advice("a.toml", "b.toml").find(allowed), std::string::npos);
+}
+
 TEST(RunComparison, EveryOptionNamedInItsListsExists) {
   for (const auto& [name, entry] : tools::options_of_run({{"lr", {}}, {"resume", {}}}))
     EXPECT_EQ(name, "lr");
