@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -51,6 +52,19 @@ Holder holder_of(int fd) {
 // Without waiting. 0: it is ours.
 int try_lock(int fd) {
   return base::retried([&] { return flock(fd, LOCK_EX | LOCK_NB); });
+}
+
+[[noreturn]] void refuse_unopened(const std::string& path, int error) {
+  struct stat found {};
+  const bool there = lstat(path.c_str(), &found) == 0;
+  std::string text = (there ? "cannot open " : "cannot create ") + path + ": ";
+  text += std::strerror(error);
+  if (there) {
+    char mode[16];
+    std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(found.st_mode & 07777));
+    text += " (owned by user " + std::to_string(found.st_uid) + ", mode " + mode + ")";
+  }
+  throw io::CannotCreateError(text);
 }
 
 double seconds_of(const timespec& time) {
@@ -95,9 +109,8 @@ RunLock::~RunLock() {
 
 void RunLock::open_and_lock(bool take_over) {
   fd_ = base::retried(
-      [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644); });
-  if (fd_ < 0)
-    throw io::CannotCreateError("cannot create " + path_ + ": " + base::system_error_text(errno));
+      [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); });
+  if (fd_ < 0) refuse_unopened(path_, errno);
   if (try_lock(fd_) == 0) {
     struct stat mine {
     }, named{};
@@ -215,7 +228,7 @@ void RunLock::look_locked() {
 }
 
 bool RunLock::make_file_locked() {
-  const int made = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+  const int made = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (made < 0) return false;  // somebody else was quicker, which the next look tells
   if (flock(made, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     close(made);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -307,6 +308,26 @@ TEST_F(Folder, OneJobAtATime) {
       << text;
   job.end();
   EXPECT_EQ(refusal({.folder = dir()}), "");  // nobody holds it any more
+}
+
+// A colleague of the same group goes on with a run as far as the umask lets them.
+TEST_F(Folder, TheLockHasTheModeThatTheUmaskLeaves) {
+  const mode_t before = umask(002);
+  RunFolder folder({.folder = dir()});
+  const fs::path lock = dir() + "/run.lock";
+  EXPECT_EQ(fs::status(lock).permissions(), fs::perms(0664));
+  fs::remove(lock);
+  folder.check([](const std::string&) {});  // made again
+  umask(before);
+  EXPECT_EQ(fs::status(lock).permissions(), fs::perms(0664));
+}
+
+TEST_F(Folder, ALockThatCannotBeOpenedIsToldWithItsOwner) {
+  fs::create_directories(dir() + "/run.lock");  // root may open every file
+  ASSERT_EQ(chmod((dir() + "/run.lock").c_str(), 0750), 0);
+  EXPECT_EQ(refusal({.folder = dir()}), "cannot open " + dir() +
+                                            "/run.lock: Is a directory (owned by user " +
+                                            std::to_string(geteuid()) + ", mode 0750)");
 }
 
 TEST_F(Folder, ALockThatIsDeletedIsMadeAgain) {
