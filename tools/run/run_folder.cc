@@ -136,7 +136,10 @@ RunFolder::RunFolder(const RunFolderRequest& request)
   if (!has_run_record(path_) && io::newest_checkpoint_name(path_).empty())
     check_folder_is_free(path_);
   try {
-    lock_ = std::make_unique<RunLock>(path_, request.take_over);
+    lock_ = std::make_unique<RunLock>(
+        path_, LockClaim{.take_over = request.take_over,
+                         .waits = request.restarted || request.resume != "none",
+                         .stale = request.stale});
     take(request);
   } catch (...) {
     remove_if_made();

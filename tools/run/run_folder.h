@@ -1,6 +1,7 @@
 // The folder that a run owns: who may use it, and what is in it. Layout: docs/runs.md.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,12 +13,13 @@
 namespace tools {
 
 struct RunFolderRequest {
-  std::string folder;                    // --save-dir; "auto": a new one, runs/MODEL-DATASET-NNN
-  std::string resume = "none";           // --resume: none, auto, a snapshot or a folder
-  bool overwrite = false;                // an older run moves aside
-  bool restarted = false;                // by a launcher: the run goes on, whatever else was asked
-  bool take_over = false;                // likewise, from another rank of this job, which is out
-  std::string model = {}, dataset = {};  // for "auto"
+  std::string folder;           // --save-dir; "auto": a new one, runs/MODEL-DATASET-NNN
+  std::string resume = "none";  // --resume: none, auto, a snapshot or a folder
+  bool overwrite = false;       // an older run moves aside
+  bool restarted = false;       // by a launcher: the run goes on, whatever else was asked
+  bool take_over = false;       // likewise, from another rank of this job, which is out
+  std::chrono::milliseconds stale = LockClaim{}.stale;  // as there
+  std::string model = {}, dataset = {};                 // for "auto"
 };
 
 // On rank 0 alone, for as long as the training runs.
@@ -25,8 +27,8 @@ class RunFolder {
  public:
   // Takes the folder, made where it is missing, and its lock. Throws io::CannotCreateError, with
   // nothing changed: the folder holds a run that was not asked for (says which, and what to type),
-  // another job is running in it, its run.json is none, other files of a run's names are not a
-  // run's, it cannot be written.
+  // another job is running in it, its run.json is none, it cannot be written. A run that goes on
+  // waits for a job of another host that may have died; StoppedError where a signal ends that.
   explicit RunFolder(const RunFolderRequest& request);
   // A folder that this made, and in which no run began, is gone again.
   ~RunFolder();

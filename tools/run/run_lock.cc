@@ -2,7 +2,6 @@
 #include "tools/run/run_lock.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,40 +13,22 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <string_view>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "backends/identity/host_identity.h"
+#include "io/base/deadline.h"
 #include "io/base/io_error.h"
 #include "io/base/retried.h"
 #include "io/base/system_error_text.h"
 #include "io/checkpoint/checkpoint.h"
+#include "tools/group/stop_signals.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
 
 namespace tools {
 namespace {
-
-struct Holder {
-  std::string host;
-  long pid = 0;  // 0: nobody
-};
-
-// "HOST PID\n". The file is data that anybody may have written.
-Holder holder_of(int fd) {
-  char text[512];
-  const ssize_t length = base::retried([&] { return pread(fd, text, sizeof text - 1, 0); });
-  if (length <= 0) return {};
-  const std::string_view line(text, static_cast<std::size_t>(length));
-  const auto blank = line.find(' ');
-  if (blank == std::string_view::npos) return {};
-  Holder holder{std::string(line.substr(0, blank)), 0};
-  for (char& c : holder.host)
-    if (static_cast<unsigned char>(c) < 0x21 || static_cast<unsigned char>(c) > 0x7E) c = '?';
-  for (const char c : line.substr(blank + 1)) {
-    if (c < '0' || c > '9' || holder.pid > 1'000'000'000) break;
-    holder.pid = holder.pid * 10 + (c - '0');
-  }
-  return holder;
-}
 
 // Without waiting. 0: it is ours.
 int try_lock(int fd) {
@@ -73,11 +54,10 @@ double seconds_of(const timespec& time) {
 
 }  // namespace
 
-RunLock::RunLock(const std::string& folder, bool take_over)
+RunLock::RunLock(const std::string& folder, const LockClaim& claim)
     : folder_(folder), path_((std::filesystem::path(folder) / "run.lock").string()) {
   try {
-    open_and_lock(take_over);
-    if (!take_over) check_other_hosts();
+    open_and_lock(claim);
     try {
       sign();
     } catch (...) {
@@ -107,44 +87,48 @@ RunLock::~RunLock() {
   close(fd_);
 }
 
-void RunLock::open_and_lock(bool take_over) {
+void RunLock::open_and_lock(const LockClaim& claim) {
   fd_ = base::retried(
       [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); });
   if (fd_ < 0) refuse_unopened(path_, errno);
-  if (try_lock(fd_) == 0) {
-    struct stat mine {
-    }, named{};
-    const bool seen = fstat(fd_, &mine) == 0 && stat(path_.c_str(), &named) == 0;
-    if (!seen && errno != ENOENT)
-      throw io::Error("cannot look at " + path_ + ": " + base::system_error_text(errno));
-    if (seen && mine.st_ino == named.st_ino) return;
-    throw io::CannotCreateError(folder_ + " was moved or removed while this job was starting");
-  }
-  if (errno != EWOULDBLOCK) return;  // a file system without locks: the heartbeat decides
-  if (take_over) {
+  const int error = try_lock(fd_) == 0 ? 0 : errno;  // without locks the signs decide
+  if (error == 0) check_is_named();
+  if (claim.take_over) {
+    if (error != EWOULDBLOCK) return;
     close(std::exchange(fd_, -1));
     static_cast<void>(unlink(path_.c_str()));  // it keeps the file that it has
-    return open_and_lock(false);
+    return open_and_lock({});
   }
-  const Holder holder = holder_of(fd_);
-  throw io::CannotCreateError(
-      "another job is running in " + folder_ +
-      (holder.pid > 0 ? ": process " + std::to_string(holder.pid) + " on " + holder.host : "") +
-      "; wait for it, or give another --save-dir");
+  const LockSign sign = lock_sign(fd_, path_);
+  const LockHolder& holder = sign.holder;
+  if (error == EWOULDBLOCK) {
+    // A server of files may keep the lock of a host that has died for some time.
+    if (!claim.waits || holder.pid == 0 || holder.is_here()) refuse(holder, "");
+  } else if (holder.pid == 0 || (holder.is_here() && (error == 0 || holder.is_gone()))) {
+    return;
+  }
+  check_other_host(sign, claim);
 }
 
-void RunLock::check_other_hosts() {
-  const Holder holder = holder_of(fd_);
-  if (holder.pid == 0) return;
-  const bool here = holder.host == backends::host_name();
-  // flock() told of the holders on this host, unless there is none on this file system.
-  if (here && (holder.pid == getpid() || kill(static_cast<pid_t>(holder.pid), 0) != 0 ||
-               try_lock(fd_) == 0))
-    return;
+void RunLock::check_is_named() const {
+  struct stat mine {
+  }, named{};
+  const bool seen = fstat(fd_, &mine) == 0 && stat(path_.c_str(), &named) == 0;
+  if (!seen && errno != ENOENT)
+    throw io::Error("cannot look at " + path_ + ": " + std::strerror(errno));
+  if (seen && mine.st_ino == named.st_ino) return;
+  throw io::CannotCreateError(folder_ + " was moved or removed while this job was starting");
+}
+
+void RunLock::refuse(const LockHolder& holder, const std::string& more) const {
+  throw io::CannotCreateError("another job is running in " + folder_ +
+                              (holder.pid > 0 ? ": " + holder.text() : "") + more +
+                              "; wait for it, or give another --save-dir");
+}
+
+void RunLock::check_other_host(const LockSign& sign, const LockClaim& claim) {
   // The age by the clock of the machine that keeps the file; this one's may differ.
-  struct stat before {
-  }, now{};
-  if (fstat(fd_, &before) != 0) return;
+  struct stat now {};
   const std::string probe = path_ + ".probe-" + std::to_string(getpid());
   const int fd = open(probe.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   const bool probed = fd >= 0 && fstat(fd, &now) == 0;
@@ -153,18 +137,38 @@ void RunLock::check_other_hosts() {
     unlink(probe.c_str());
   }
   if (!probed) return;
-  const double age = seconds_of(now.st_mtim) - seconds_of(before.st_mtim);
+  const double age = seconds_of(now.st_mtim) - seconds_of(sign.changed);
   if (age > kStaleSeconds) return;
+  if (claim.waits) return watch(sign, claim.stale);
   throw io::CannotCreateError(
-      "another job is running in " + folder_ + ": process " + std::to_string(holder.pid) + " on " +
-      holder.host + ", last seen " + std::to_string(static_cast<int>(std::max(age, 0.0))) +
+      "another job is running in " + folder_ + ": " + sign.holder.text() + ", last seen " +
+      std::to_string(static_cast<int>(std::max(age, 0.0))) +
       " s ago; wait for it, or give another --save-dir (if it was killed: " +
       std::to_string(kStaleSeconds) + " s after its last sign the folder is free)");
 }
 
+void RunLock::watch(const LockSign& first, std::chrono::milliseconds time) {
+  constexpr auto kPause = std::chrono::milliseconds(100);
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(time).count();
+  print_notice(path_ + " names " + first.holder.text() + ": waiting " + std::to_string(seconds) +
+               " s at most for a sign of life; without one the folder is free");
+  for (const base::Deadline end = base::deadline_in(time); !base::has_passed(end);) {
+    std::this_thread::sleep_for(kPause);
+    if (const int signal = stop_signal_flag(); signal != 0) throw StoppedError(signal);
+    const std::optional<LockSign> now = lock_sign(path_);
+    if (!now || now->holder.pid == 0) {  // it has ended in order
+      close(std::exchange(fd_, -1));
+      return open_and_lock({});
+    }
+    if (*now != first) refuse(now->holder, ", which has just given a sign of life");
+  }
+  if (try_lock(fd_) != 0 && errno == EWOULDBLOCK)
+    refuse(first.holder, ", silent, but its lock is still held");
+}
+
 void RunLock::sign() {
   const std::string text = backends::host_name() + " " + std::to_string(getpid()) + "\n";
-  int error = base::retried([&] { return ftruncate(fd_, 0); }) == 0 ? 0 : errno;
+  int error = 0;
   for (std::size_t done = 0; error == 0 && done < text.size();) {
     const ssize_t n = base::retried([&] {
       return pwrite(fd_, text.data() + done, text.size() - done, static_cast<off_t>(done));
@@ -172,6 +176,10 @@ void RunLock::sign() {
     if (n < 0) error = errno;
     if (n > 0) done += static_cast<std::size_t>(n);
   }
+  // Not before, or others would see a file that nobody holds.
+  if (error == 0 &&
+      base::retried([&] { return ftruncate(fd_, static_cast<off_t>(text.size())); }) != 0)
+    error = errno;
   if (error != 0)
     throw io::CannotCreateError("cannot write " + path_ + ": " + base::system_error_text(error));
 }
@@ -207,15 +215,18 @@ void RunLock::look_locked() {
     const int other = open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (other < 0) return;
     const bool held = flock(other, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    const Holder holder = holder_of(other);
+    LockHolder holder;
+    try {
+      holder = lock_sign(other, path_).holder;
+    } catch (const io::Error&) {  // the file system is away
+    }
     close(other);
-    const bool own = holder.pid == getpid() && holder.host == backends::host_name();
+    const bool own = holder.pid == getpid() && holder.is_here();
     if (held && own) return;  // a file system whose numbers of files change
     if (held || (holder.pid > 0 && !own))
-      return lose(
-          "another job has taken the folder " + folder_ +
-          (holder.pid > 0 ? ": process " + std::to_string(holder.pid) + " on " + holder.host : "") +
-          "; this job's run.lock was deleted or replaced");
+      return lose("another job has taken the folder " + folder_ +
+                  (holder.pid > 0 ? ": " + holder.text() : "") +
+                  "; this job's run.lock was deleted or replaced");
   } else if (errno != ENOENT) {
     return;  // the file system is away
   }

@@ -4,25 +4,34 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <string>
 #include <thread>
 
+#include "tools/run/lock_sign.h"
+
 namespace tools {
+
+// How a lock is asked for that another process may have.
+struct LockClaim {
+  bool take_over = false;  // it is taken, which the other one finds out by look()
+  bool waits = false;      // for a holder on another host, who may have died, instead of refusing
+  std::chrono::milliseconds stale = std::chrono::seconds(30);  // silence after which one has died
+};
 
 // The lock is DIR/run.lock: an flock() for processes of hosts between which the file system passes
 // locks on, and the holder's host and process id in the file, whose time of modification is renewed
 // every few seconds, for hosts between which it does not. A lock whose holder is gone is taken over
-// at once on the holder's own host, and after kStaleSeconds from another one.
+// at once on the holder's own host, and after kStaleSeconds of silence from another one.
 class RunLock {
  public:
   static constexpr int kBeatSeconds = 5, kStaleSeconds = 30;
 
   // Throws io::CannotCreateError that names the holder's host and process when another process has
-  // it, and when the file cannot be made. With `take_over` it is taken from another process, which
-  // finds that out by look().
-  explicit RunLock(const std::string& folder, bool take_over = false);
+  // it, and when the file cannot be made; StoppedError where a signal ends the wait for it.
+  explicit RunLock(const std::string& folder, const LockClaim& claim = {});
   ~RunLock();  // releases; the file stays, empty
   // Whether the file still is this job's; every kBeatSeconds by itself. One that is missing in the
   // folder is made again; what another job has made in its place is the other's.
@@ -36,8 +45,11 @@ class RunLock {
   RunLock& operator=(const RunLock&) = delete;
 
  private:
-  void open_and_lock(bool take_over);
-  void check_other_hosts();
+  void open_and_lock(const LockClaim& claim);
+  void check_is_named() const;
+  [[noreturn]] void refuse(const LockHolder& holder, const std::string& more) const;
+  void check_other_host(const LockSign& sign, const LockClaim& claim);
+  void watch(const LockSign& first, std::chrono::milliseconds time);
   void sign();
   void beat();
   void look_locked();

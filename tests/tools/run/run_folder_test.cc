@@ -8,13 +8,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <thread>
 
 #include "io/base/io_error.h"
+#include "io/base/stoppable_sleep.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
+#include "tools/group/stop_signals.h"
+#include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
 
 namespace {
@@ -380,6 +386,88 @@ TEST_F(Folder, ASignOfAnotherHostKeepsItUntilItIsStale) {
       dir() + "/run.lock",
       fs::file_time_type::clock::now() - std::chrono::seconds(tools::RunLock::kStaleSeconds + 5));
   EXPECT_EQ(refusal({.folder = dir()}), "");
+}
+
+TEST_F(Folder, OfAHostThatHasDiedIsWaitedForToGoOn) {
+  using std::chrono::milliseconds;
+  fs::create_directories(dir());
+  for (tools::RunFolderRequest request :
+       {tools::RunFolderRequest{.folder = dir(), .resume = "auto"},
+        tools::RunFolderRequest{.folder = dir(), .restarted = true}}) {
+    test_support::write_text(dir() + "/run.lock", "elsewhere 4711\n");
+    request.stale = milliseconds(300);
+    testing::internal::CaptureStderr();
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(refusal(request), "");
+    EXPECT_GE(std::chrono::steady_clock::now() - start, request.stale);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                  "run.lock names process 4711 on elsewhere: waiting 1 s at most for a sign of "
+                  "life; without one the folder is free"),
+              std::string::npos);
+  }
+}
+
+// What another host does with its lock while this one waits.
+class Elsewhere {
+ public:
+  explicit Elsewhere(const std::function<void()>& act)
+      : thread_([act](const std::stop_token& stop) {
+          while (base::sleep_unless_stopped(stop, std::chrono::milliseconds(20))) act();
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+TEST_F(Folder, OfAnotherHostThatLivesIsNotWaitedFor) {
+  fs::create_directories(dir());
+  const std::string lock = dir() + "/run.lock";
+  test_support::write_text(lock, "elsewhere 4711\n");
+  const Elsewhere beats([&] { fs::last_write_time(lock, fs::file_time_type::clock::now()); });
+  EXPECT_EQ(refusal({.folder = dir(), .resume = "auto", .stale = std::chrono::minutes(2)}),
+            "another job is running in " + dir() +
+                ": process 4711 on elsewhere, which has just given a sign of life; wait for it, or "
+                "give another --save-dir");
+}
+
+TEST_F(Folder, ASignalEndsTheWaitForAnotherHost) {
+  fs::create_directories(dir());
+  test_support::write_text(dir() + "/run.lock", "elsewhere 4711\n");
+  int said[2];
+  ASSERT_EQ(pipe(said), 0);
+  const pid_t pid = fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    dup2(said[1], STDERR_FILENO);
+    close(said[1]);
+    tools::install_stop_signals();
+    try {
+      const RunFolder own({.folder = dir(), .resume = "auto"});
+      _exit(0);
+    } catch (const std::exception& error) {
+      _exit(tools::exit_code_of(error));
+    }
+  }
+  close(said[1]);
+  std::string text;
+  for (char byte = 0; text.find("waiting") == std::string::npos && read(said[0], &byte, 1) == 1;)
+    text += byte;
+  kill(pid, SIGINT);
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  close(said[0]);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT) << status << text;
+}
+
+TEST_F(Folder, IsTakenAsSoonAsAnotherHostLetsItGo) {
+  fs::create_directories(dir());
+  const std::string lock = dir() + "/run.lock";
+  test_support::write_text(lock, "elsewhere 4711\n");
+  std::atomic<bool> let_go{false};
+  const Elsewhere ends([&] {
+    if (!let_go.exchange(true)) fs::resize_file(lock, 0);
+  });
+  EXPECT_EQ(refusal({.folder = dir(), .resume = dir(), .stale = std::chrono::minutes(2)}), "");
 }
 
 TEST_F(Folder, StandsForASnapshot) {

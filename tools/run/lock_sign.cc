@@ -1,0 +1,68 @@
+// "HOST PID\n" and a time of modification.
+#include "tools/run/lock_sign.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "backends/identity/host_identity.h"
+#include "io/base/io_error.h"
+#include "io/base/retried.h"
+
+namespace tools {
+namespace {
+
+// The file is data that anybody may have written.
+LockHolder parsed(std::string_view line) {
+  const auto blank = line.find(' ');
+  if (blank == std::string_view::npos) return {};
+  LockHolder holder{std::string(line.substr(0, blank)), 0};
+  for (char& c : holder.host)
+    if (static_cast<unsigned char>(c) < 0x21 || static_cast<unsigned char>(c) > 0x7E) c = '?';
+  for (const char c : line.substr(blank + 1)) {
+    if (c < '0' || c > '9' || holder.pid > 1'000'000'000) break;
+    holder.pid = holder.pid * 10 + (c - '0');
+  }
+  return holder;
+}
+
+}  // namespace
+
+bool LockHolder::is_here() const { return host == backends::host_name(); }
+
+bool LockHolder::is_gone() const {
+  return pid == getpid() || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH);
+}
+
+std::string LockHolder::text() const { return "process " + std::to_string(pid) + " on " + host; }
+
+LockSign lock_sign(int fd, const std::string& path) {
+  char text[512];
+  const ssize_t length = base::retried([&] { return pread(fd, text, sizeof text - 1, 0); });
+  struct stat status {};
+  if (length < 0 || fstat(fd, &status) != 0)
+    throw io::Error("cannot look at " + path + ": " + std::strerror(errno));
+  return {parsed({text, static_cast<std::size_t>(length)}), status.st_mtim};
+}
+
+std::optional<LockSign> lock_sign(const std::string& path) {
+  const int fd = base::retried(
+      [&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); });
+  if (fd < 0 && errno == ENOENT) return std::nullopt;
+  if (fd < 0) throw io::Error("cannot look at " + path + ": " + std::strerror(errno));
+  try {
+    const LockSign sign = lock_sign(fd, path);
+    close(fd);
+    return sign;
+  } catch (...) {
+    close(fd);
+    throw;
+  }
+}
+
+}  // namespace tools
