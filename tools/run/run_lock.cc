@@ -48,8 +48,12 @@ int try_lock(int fd) {
   throw io::CannotCreateError(text);
 }
 
-double seconds_of(const timespec& time) {
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+std::chrono::milliseconds time_of(const timespec& time) {
+  return std::chrono::milliseconds(time.tv_sec * 1000L + time.tv_nsec / 1'000'000);
+}
+
+std::string text_of(std::chrono::milliseconds time) {
+  return std::to_string(std::chrono::ceil<std::chrono::seconds>(time).count()) + " s";
 }
 
 }  // namespace
@@ -127,31 +131,21 @@ void RunLock::refuse(const LockHolder& holder, const std::string& more) const {
 }
 
 void RunLock::check_other_host(const LockSign& sign, const LockClaim& claim) {
-  // The age by the clock of the machine that keeps the file; this one's may differ.
-  struct stat now {};
-  const std::string probe = path_ + ".probe-" + std::to_string(getpid());
-  const int fd = open(probe.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  const bool probed = fd >= 0 && fstat(fd, &now) == 0;
-  if (fd >= 0) {
-    close(fd);
-    unlink(probe.c_str());
-  }
-  if (!probed) return;
-  const double age = seconds_of(now.st_mtim) - seconds_of(sign.changed);
-  if (age > kStaleSeconds) return;
-  if (claim.waits) return watch(sign, claim.stale);
-  throw io::CannotCreateError(
-      "another job is running in " + folder_ + ": " + sign.holder.text() + ", last seen " +
-      std::to_string(static_cast<int>(std::max(age, 0.0))) +
-      " s ago; wait for it, or give another --save-dir (if it was killed: " +
-      std::to_string(kStaleSeconds) + " s after its last sign the folder is free)");
+  using std::chrono::milliseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto age = std::chrono::duration_cast<milliseconds>(now) - time_of(sign.changed);
+  if (!claim.waits && age >= milliseconds(0) && age <= claim.stale)
+    refuse(sign.holder, ", last seen " + std::to_string(age.count() / 1000) +
+                            " s ago (if it was killed: " + text_of(claim.stale) +
+                            " after its last sign the folder is free)");
+  // The clocks may differ: what looks old may be a moment old, and the other way round.
+  watch(sign, std::clamp(claim.stale - age, claim.stale / 2, claim.stale));
 }
 
 void RunLock::watch(const LockSign& first, std::chrono::milliseconds time) {
   constexpr auto kPause = std::chrono::milliseconds(100);
-  const auto seconds = std::chrono::ceil<std::chrono::seconds>(time).count();
-  print_notice(path_ + " names " + first.holder.text() + ": waiting " + std::to_string(seconds) +
-               " s at most for a sign of life; without one the folder is free");
+  print_notice(path_ + " names " + first.holder.text() + ": waiting " + text_of(time) +
+               " at most for a sign of life; without one the folder is free");
   for (const base::Deadline end = base::deadline_in(time); !base::has_passed(end);) {
     std::this_thread::sleep_for(kPause);
     if (const int signal = stop_signal_flag(); signal != 0) throw StoppedError(signal);

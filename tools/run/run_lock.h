@@ -18,16 +18,18 @@ namespace tools {
 struct LockClaim {
   bool take_over = false;  // it is taken, which the other one finds out by look()
   bool waits = false;      // for a holder on another host, who may have died, instead of refusing
-  std::chrono::milliseconds stale = std::chrono::seconds(30);  // silence after which one has died
+  // Silence after which one has died. Half of it is watched where the file looks that old already:
+  // three beats, for clocks differ.
+  std::chrono::milliseconds stale = std::chrono::seconds(30);
 };
 
 // The lock is DIR/run.lock: an flock() for processes of hosts between which the file system passes
 // locks on, and the holder's host and process id in the file, whose time of modification is renewed
 // every few seconds, for hosts between which it does not. A lock whose holder is gone is taken over
-// at once on the holder's own host, and after kStaleSeconds of silence from another one.
+// at once on the holder's own host, and from another one where it is silent for LockClaim::stale.
 class RunLock {
  public:
-  static constexpr int kBeatSeconds = 5, kStaleSeconds = 30;
+  static constexpr int kBeatSeconds = 5;
 
   // Throws io::CannotCreateError that names the holder's host and process when another process has
   // it, and when the file cannot be made; StoppedError where a signal ends the wait for it.

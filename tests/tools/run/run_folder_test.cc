@@ -377,15 +377,53 @@ TEST_F(Folder, ThatIsGoneIsMadeAgain) {
   EXPECT_THROW(folder.check([](const std::string&) {}), io::CannotCreateError);
 }
 
+// A lock of another host, of this age by the clock of this one.
+void write_lock(const std::string& path, std::chrono::seconds age) {
+  test_support::write_text(path, "elsewhere 4711\n");
+  fs::last_write_time(path, fs::file_time_type::clock::now() - age);
+}
+
 TEST_F(Folder, ASignOfAnotherHostKeepsItUntilItIsStale) {
   fs::create_directories(dir());
-  test_support::write_text(dir() + "/run.lock", "elsewhere 4711\n");
+  write_lock(dir() + "/run.lock", std::chrono::seconds(2));
   const std::string text = refusal({.folder = dir()});
-  EXPECT_NE(text.find("process 4711 on elsewhere, last seen 0 s ago"), std::string::npos) << text;
-  fs::last_write_time(
-      dir() + "/run.lock",
-      fs::file_time_type::clock::now() - std::chrono::seconds(tools::RunLock::kStaleSeconds + 5));
-  EXPECT_EQ(refusal({.folder = dir()}), "");
+  EXPECT_EQ(text, "another job is running in " + dir() +
+                      ": process 4711 on elsewhere, last seen 2 s ago (if it was killed: 30 s "
+                      "after its last sign the folder is free); wait for it, or give another "
+                      "--save-dir");
+  EXPECT_EQ(refusal({.folder = dir(), .stale = std::chrono::seconds(1)}), "");
+}
+
+// What another host does with its lock while this one waits.
+class Elsewhere {
+ public:
+  explicit Elsewhere(const std::function<void()>& act)
+      : thread_([act](const std::stop_token& stop) {
+          while (base::sleep_unless_stopped(stop, std::chrono::milliseconds(20))) act();
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+// Clocks of hosts differ.
+TEST_F(Folder, OfAnotherHostIsNotJudgedByTheClockOfThisOne) {
+  fs::create_directories(dir());
+  const std::string lock = dir() + "/run.lock";
+  for (const std::string resume : {"none", "auto"}) {
+    write_lock(lock, std::chrono::hours(-1));
+    EXPECT_EQ(refusal({.folder = dir(), .resume = resume, .stale = std::chrono::milliseconds(300)}),
+              "")
+        << "nobody touches it";
+    for (const auto age : {std::chrono::hours(1), std::chrono::hours(-1)}) {
+      write_lock(lock, age);
+      const Elsewhere beats(
+          [&] { fs::last_write_time(lock, fs::file_time_type::clock::now() - age); });
+      const std::string text =
+          refusal({.folder = dir(), .resume = resume, .stale = std::chrono::minutes(2)});
+      EXPECT_NE(text.find("which has just given a sign of life"), std::string::npos) << text;
+    }
+  }
 }
 
 TEST_F(Folder, OfAHostThatHasDiedIsWaitedForToGoOn) {
@@ -406,18 +444,6 @@ TEST_F(Folder, OfAHostThatHasDiedIsWaitedForToGoOn) {
               std::string::npos);
   }
 }
-
-// What another host does with its lock while this one waits.
-class Elsewhere {
- public:
-  explicit Elsewhere(const std::function<void()>& act)
-      : thread_([act](const std::stop_token& stop) {
-          while (base::sleep_unless_stopped(stop, std::chrono::milliseconds(20))) act();
-        }) {}
-
- private:
-  std::jthread thread_;
-};
 
 TEST_F(Folder, OfAnotherHostThatLivesIsNotWaitedFor) {
   fs::create_directories(dir());
