@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 
 #include "backends/identity/host_identity.h"
 #include "io/base/io_error.h"
 #include "io/base/retried.h"
+#include "io/base/system_error_text.h"
 
 namespace tools {
 namespace {
@@ -46,7 +46,7 @@ LockSign lock_sign(int fd, const std::string& path) {
   const ssize_t length = base::retried([&] { return pread(fd, text, sizeof text - 1, 0); });
   struct stat status {};
   if (length < 0 || fstat(fd, &status) != 0)
-    throw io::Error("cannot look at " + path + ": " + std::strerror(errno));
+    throw io::Error("cannot look at " + path + ": " + base::system_error_text(errno));
   return {parsed({text, static_cast<std::size_t>(length)}), status.st_mtim};
 }
 
@@ -54,7 +54,7 @@ std::optional<LockSign> lock_sign(const std::string& path) {
   const int fd = base::retried(
       [&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); });
   if (fd < 0 && errno == ENOENT) return std::nullopt;
-  if (fd < 0) throw io::Error("cannot look at " + path + ": " + std::strerror(errno));
+  if (fd < 0) throw io::Error("cannot look at " + path + ": " + base::system_error_text(errno));
   try {
     const LockSign sign = lock_sign(fd, path);
     close(fd);

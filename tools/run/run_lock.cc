@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <optional>
@@ -39,7 +38,7 @@ int try_lock(int fd) {
   struct stat found {};
   const bool there = lstat(path.c_str(), &found) == 0;
   std::string text = (there ? "cannot open " : "cannot create ") + path + ": ";
-  text += std::strerror(error);
+  text += base::system_error_text(error);
   if (there) {
     char mode[16];
     std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(found.st_mode & 07777));
@@ -119,7 +118,7 @@ void RunLock::check_is_named() const {
   }, named{};
   const bool seen = fstat(fd_, &mine) == 0 && stat(path_.c_str(), &named) == 0;
   if (!seen && errno != ENOENT)
-    throw io::Error("cannot look at " + path_ + ": " + std::strerror(errno));
+    throw io::Error("cannot look at " + path_ + ": " + base::system_error_text(errno));
   if (seen && mine.st_ino == named.st_ino) return;
   throw io::CannotCreateError(folder_ + " was moved or removed while this job was starting");
 }

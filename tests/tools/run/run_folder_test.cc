@@ -329,11 +329,13 @@ TEST_F(Folder, TheLockHasTheModeThatTheUmaskLeaves) {
 }
 
 TEST_F(Folder, ALockThatCannotBeOpenedIsToldWithItsOwner) {
+  finished_run();
+  fs::remove(dir() + "/run.lock");
   fs::create_directories(dir() + "/run.lock");  // root may open every file
   ASSERT_EQ(chmod((dir() + "/run.lock").c_str(), 0750), 0);
-  EXPECT_EQ(refusal({.folder = dir()}), "cannot open " + dir() +
-                                            "/run.lock: Is a directory (owned by user " +
-                                            std::to_string(geteuid()) + ", mode 0750)");
+  EXPECT_EQ(refusal({.folder = dir(), .resume = "auto"}),
+            "cannot open " + dir() + "/run.lock: Is a directory (owned by user " +
+                std::to_string(geteuid()) + ", mode 0750)");
 }
 
 TEST_F(Folder, ALockThatIsDeletedIsMadeAgain) {
