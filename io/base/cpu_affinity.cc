@@ -7,6 +7,8 @@
 #include <mutex>
 #include <optional>
 
+#include "io/base/control_groups.h"
+
 namespace base {
 namespace {
 
@@ -20,6 +22,12 @@ thread_local BoundThread* innermost = nullptr;
 void remember_process() noexcept {
   const std::lock_guard lock(process_mutex);
   if (!process_cpus) process_cpus = cpus_of_this_thread();
+}
+
+// Read once: threads are not started and ended with a quota that changes.
+const std::optional<CpuQuota>& quota_of_process() noexcept {
+  static const std::optional<CpuQuota> quota = cpu_quota();
+  return quota;
 }
 
 }  // namespace
@@ -60,7 +68,17 @@ CpuSet cpus_of_process() noexcept {
   return process_cpus ? *process_cpus : cpus_of_this_thread();
 }
 
-int count_of_cpus() noexcept { return std::max(1, static_cast<int>(cpus_of_process().count())); }
+int count_of_cpus() noexcept {
+  const int all = std::max(1, static_cast<int>(cpus_of_process().count()));
+  const std::optional<CpuQuota>& quota = quota_of_process();
+  return quota ? std::min(all, quota->cpus) : all;
+}
+
+std::string cpu_limit_text() {
+  const std::optional<CpuQuota>& quota = quota_of_process();
+  if (!quota || quota->cpus >= static_cast<int>(cpus_of_process().count())) return "";
+  return "the CPU quota " + std::to_string(quota->cpus) + " of " + quota->file;
+}
 
 BoundThread::BoundThread(const CpuSet& cpus) noexcept
     : before_(cpus.none() ? CpuSet{} : cpus_of_this_thread()), outer_(innermost) {

@@ -1,4 +1,5 @@
-// Which CPUs threads may run on: the only place that asks the kernel for it, or changes it.
+// Which CPUs threads may run on, and how many: the only place that asks the kernel for it, or
+// changes it.
 #pragma once
 
 #include <bitset>
@@ -19,7 +20,12 @@ bool set_cpus_of_this_thread(const CpuSet& cpus) noexcept;
 
 // What this process was given: as above, but as it was before the first BoundThread.
 CpuSet cpus_of_process() noexcept;
-int count_of_cpus() noexcept;  // of them; at least 1
+
+// How many of them may be kept busy: all, or fewer by the CPU quota of a control group, which is
+// read once. At least 1.
+int count_of_cpus() noexcept;
+// "the CPU quota 1 of /sys/fs/cgroup/cpu.max" where that is what limits them; else "".
+std::string cpu_limit_text();
 
 // The calling thread, and those that it starts, run on these CPUs alone while the object lives;
 // afterwards where they could before. Ends in the thread that made it.

@@ -23,6 +23,7 @@ struct HostFacts {
   int cores = 0, allowed_cores = 0;
   double load = 0;
   std::int64_t memory_bytes = 0, shared_memory_free = 0, file_limit = 0;
+  std::vector<std::string> limits;  // as MachineInfo has them
   std::vector<NetworkInterface> interfaces;
   std::vector<std::string>
       gpus;              // as CUDA sees them, else as the driver's table names them; empty: none

@@ -156,6 +156,7 @@ HostFacts host_facts(const backends::Group& group) {
   f.cores = machine.cores;
   f.allowed_cores = machine.allowed_cores;
   f.load = machine.load;
+  f.limits = machine.limits;
   f.memory_bytes = machine.memory_bytes;
   f.shared_memory_free = free_shared_memory();
   rlimit files{};
@@ -190,6 +191,8 @@ std::string to_json(const HostFacts& f) {
   }
   json.end_array().key("gpus").begin_array();
   for (const std::string& gpu : f.gpus) json.value(safe(gpu));
+  json.end_array().key("limits").begin_array();
+  for (const std::string& limit : f.limits) json.value(safe(limit));
   return json.end_array().end_object().text();
 }
 
@@ -226,6 +229,8 @@ HostFacts facts_from_json(const std::string& text) {
                             whole_member(i, "speed_mbit", 0, kUnlimited, where)});
   for (const Json& gpu : list_member(json, "gpus", where))
     f.gpus.push_back(gpu.is_string() ? gpu.get<std::string>() : "?");
+  for (const Json& limit : list_member(json, "limits", where))
+    f.limits.push_back(limit.is_string() ? limit.get<std::string>() : "?");
   return f;
 }
 

@@ -213,6 +213,8 @@ std::string to_text(const DoctorReport& r) {
     if (!told.insert(f.host_id).second) continue;
     out += "rank " + std::to_string(f.rank) + ": " + f.cpu + ", " + f.kernel + "; " +
            interface_list(f) + "\n";
+    for (const std::string& limit : f.limits)
+      out += "rank " + std::to_string(f.rank) + ": limited to " + limit + "\n";
     out += "rank " + std::to_string(f.rank) + ": " + f.gpu_note + "\n";
     for (const std::string& gpu : f.gpus)
       out += "rank " + std::to_string(f.rank) + ": " + gpu + "\n";

@@ -36,13 +36,18 @@ std::string system_name() {
 }  // namespace
 
 MachineInfo machine_info() {
-  MachineInfo info{
-      .host = backends::host_name(), .cpu = cpu_name(), .kernel = {}, .system = system_name()};
+  MachineInfo info{.host = backends::host_name(),
+                   .cpu = cpu_name(),
+                   .kernel = {},
+                   .system = system_name(),
+                   .limits = {}};
   utsname name{};
   if (uname(&name) == 0) info.kernel = std::string(name.sysname) + " " + name.release;
   info.cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  const auto allowed = static_cast<int>(base::cpus_of_process().count());
-  info.allowed_cores = allowed > 0 ? allowed : info.cores;
+  info.allowed_cores = base::count_of_cpus();
+  if (const std::string limit = base::cpu_limit_text(); !limit.empty())
+    info.limits.push_back(std::to_string(info.allowed_cores) +
+                          (info.allowed_cores == 1 ? " core by " : " cores by ") + limit);
   info.memory_bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   double load[1] = {0};
   if (getloadavg(load, 1) == 1) info.load = load[0];

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "io/base/control_groups.h"
+
 namespace tools {
 namespace {
 
@@ -55,33 +57,14 @@ void keep_smaller(Bytes& least, const Bytes& other) {
   if (other) least = least ? std::min(*least, *other) : *other;
 }
 
-// Of this group and all above it.
-void apply_groups(const std::string& mount, std::string path, const GroupFiles& names,
-                  Bytes& least) {
-  for (;;) {
-    keep_smaller(least, left_in_group(mount + path, names));
-    const std::size_t slash = path.rfind('/');
-    if (path.empty() || slash == std::string::npos) return;
-    path.erase(slash);
-  }
-}
-
 }  // namespace
 
 std::optional<std::uint64_t> available_memory(const std::string& root) {
   Bytes least = left_in_host(root);
-  std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // "ID:CONTROLLERS:PATH"
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    std::string path = line.substr(second + 1);
-    if (path == "/") path.clear();
-    if (controllers.empty())
-      apply_groups(root + "/sys/fs/cgroup", path, kVersion2, least);
-    else if (("," + controllers + ",").find(",memory,") != std::string::npos)
-      apply_groups(root + "/sys/fs/cgroup/memory", path, kVersion1, least);
-  }
+  base::visit_groups(root, "memory", [&](const std::string& folder, base::GroupVersion version) {
+    keep_smaller(least,
+                 left_in_group(folder, version == base::GroupVersion::k2 ? kVersion2 : kVersion1));
+  });
   return least;
 }
 

@@ -13,8 +13,10 @@ ThreadChoice choose_threads(int local_world_size, const backends::Environment& e
                             int allowed_cores) {
   const int cores = allowed_cores > 0 ? allowed_cores : base::count_of_cpus(),
             ranks = std::max(1, local_world_size);
+  const std::string limit = allowed_cores > 0 ? "" : base::cpu_limit_text();
   ThreadChoice choice{std::max(1, cores / ranks),
-                      "the cores that this process may use, shared by the ranks of the host"};
+                      (limit.empty() ? "the cores that this process may use" : limit) +
+                          ", shared by the ranks of the host"};
   const backends::ResolvedValue per_task = backends::variable(environment, "SLURM_CPUS_PER_TASK");
   if (per_task.value.empty()) return choice;
   // A task of a SLURM step has its cores to itself, but may have started several ranks.

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <thread>
 
 #include "backends/backend_error.h"
 #include "backends/reduction.h"
+#include "io/base/cpu_affinity.h"
 #include "io/base/spin_pause.h"
 
 namespace backends {
@@ -29,7 +29,7 @@ std::string to_text(const InprocExchange::Call& o) {
 InprocExchange::InprocExchange(int world_size, int timeout_ms)
     : world_size_(world_size),
       timeout_ms_(timeout_ms),
-      spin_(static_cast<int>(std::thread::hardware_concurrency()) >= world_size),
+      spin_(base::count_of_cpus() >= world_size),
       calls_(static_cast<std::size_t>(world_size)),
       arrived_ranks_(static_cast<std::size_t>(world_size), false) {}
 
