@@ -43,27 +43,39 @@ struct GroupFiles {
 constexpr GroupFiles kVersion2{"/memory.max", "/memory.current", ""};
 constexpr GroupFiles kVersion1{"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_"};
 
-Bytes left_in_group(const std::string& folder, const GroupFiles& names) {
+const GroupFiles& files_of(base::GroupVersion version) {
+  return version == base::GroupVersion::k2 ? kVersion2 : kVersion1;
+}
+
+std::optional<AvailableMemory> left_in_group(const std::string& folder, const GroupFiles& names) {
   const Bytes limit = number_in(folder + names.limit), used = number_in(folder + names.used);
   if (!limit || !used) return std::nullopt;
   std::uint64_t files = 0;
   for (const char* list : {"inactive_file", "active_file"})
     files += entry_of(folder + "/memory.stat", std::string(names.files_prefix) + list).value_or(0);
   const std::uint64_t taken = *used - std::min(files, *used);
-  return *limit - std::min(taken, *limit);
-}
-
-void keep_smaller(Bytes& least, const Bytes& other) {
-  if (other) least = least ? std::min(*least, *other) : *other;
+  return AvailableMemory{*limit - std::min(taken, *limit),
+                         MemoryLimit{*limit, folder + names.limit}};
 }
 
 }  // namespace
 
-std::optional<std::uint64_t> available_memory(const std::string& root) {
-  Bytes least = left_in_host(root);
+std::optional<AvailableMemory> available_memory(const std::string& root) {
+  std::optional<AvailableMemory> least;
+  if (const Bytes host = left_in_host(root)) least = AvailableMemory{.bytes = *host};
   base::visit_groups(root, "memory", [&](const std::string& folder, base::GroupVersion version) {
-    keep_smaller(least,
-                 left_in_group(folder, version == base::GroupVersion::k2 ? kVersion2 : kVersion1));
+    const std::optional<AvailableMemory> left = left_in_group(folder, files_of(version));
+    if (left && (!least || left->bytes < least->bytes)) least = left;
+  });
+  return least;
+}
+
+std::optional<MemoryLimit> memory_limit(std::uint64_t most, const std::string& root) {
+  std::optional<MemoryLimit> least;
+  base::visit_groups(root, "memory", [&](const std::string& folder, base::GroupVersion version) {
+    const std::string file = folder + files_of(version).limit;
+    const Bytes limit = number_in(file);
+    if (limit && *limit < (least ? least->bytes : most)) least = MemoryLimit{*limit, file};
   });
   return least;
 }
@@ -73,6 +85,10 @@ std::string gib_text(std::uint64_t bytes) {
   char text[48];
   std::snprintf(text, sizeof text, gib < 0.1 ? "%.2f GiB" : "%.1f GiB", gib);
   return text;
+}
+
+std::string memory_text(std::uint64_t bytes) {
+  return bytes >= 1 << 30 ? gib_text(bytes) : std::to_string(bytes >> 20) + " MiB";
 }
 
 }  // namespace tools

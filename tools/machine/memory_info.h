@@ -7,11 +7,24 @@
 
 namespace tools {
 
+struct MemoryLimit {  // of a control group
+  std::uint64_t bytes = 0;
+  std::string file;  // that says so
+};
+
+struct AvailableMemory {
+  std::uint64_t bytes = 0;
+  std::optional<MemoryLimit> by = {};  // of which this is left; none: it is the host's
+};
 // What the kernel says is available, free swap included, or less where a control group (version 2,
 // or 1) has a limit: what is left of it, counting files in memory as free. Nothing where the kernel
 // does not tell. `root` stands for / in tests.
-std::optional<std::uint64_t> available_memory(const std::string& root = "");
+std::optional<AvailableMemory> available_memory(const std::string& root = "");
 
-std::string gib_text(std::uint64_t bytes);  // "12.3 GiB"; "0.04 GiB" below a tenth
+// The smallest of the process's control groups that is below `most`.
+std::optional<MemoryLimit> memory_limit(std::uint64_t most, const std::string& root = "");
+
+std::string gib_text(std::uint64_t bytes);     // "12.3 GiB"; "0.04 GiB" below a tenth
+std::string memory_text(std::uint64_t bytes);  // "12.3 GiB"; "40 MiB" below one
 
 }  // namespace tools

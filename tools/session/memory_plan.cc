@@ -114,7 +114,8 @@ MemoryBudget memory_budget(const backends::Group& group) {
   const std::string& host = peers.at(static_cast<std::size_t>(group.rank())).host_id;
   const auto here =
       std::ranges::count_if(peers, [&](const backends::PeerInfo& p) { return p.host_id == host; });
-  return {.bytes = available_memory().value_or(0), .ranks = static_cast<int>(here)};
+  const std::optional<AvailableMemory> left = available_memory();
+  return {.bytes = left ? left->bytes : 0, .ranks = static_cast<int>(here)};
 }
 
 MemoryBudget device_memory_budget(int device) {

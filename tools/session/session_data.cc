@@ -3,9 +3,13 @@
 
 #include <algorithm>
 
+#include "engine/core/error.h"
 #include "io/base/io_error.h"
 #include "io/base/visible_text.h"
 #include "io/data/loader/staging.h"
+#include "io/data/sources/loading_memory.h"
+#include "tools/group/rank_exchange.h"
+#include "tools/machine/memory_info.h"
 #include "tools/session/agreement.h"
 
 namespace tools {
@@ -28,6 +32,30 @@ io::DatasetOptions staged(const DataOptions& data, const backends::Group& group,
   });
   source = io::staged_path(source, data.stage);
   return options;
+}
+
+// For so many ranks that load on this host.
+void check_room(const io::DatasetOptions& set, std::uint64_t bytes, std::int64_t ranks,
+                const std::optional<AvailableMemory>& left) {
+  if (!left || bytes * static_cast<std::uint64_t>(ranks) <= left->bytes) return;
+  throw engine::MemoryError(
+      "out of memory: loading " + set.name + " needs " + memory_text(bytes) +
+      (ranks == 1 ? "" : " for each of " + std::to_string(ranks) + " ranks of this host") +
+      ", but " + memory_text(left->bytes) + " are available" +
+      (left->by ? ", of the " + memory_text(left->by->bytes) + " that " + left->by->file + " allows"
+                : " on this host"));
+}
+
+// Collective. All have looked at what is left before any takes of it; ranks that have their data
+// need no more.
+void check_room_together(const io::DatasetOptions& set, bool loads, const backends::Group& group,
+                         backends::Communicator& control) {
+  const std::string& host = group.peers().at(static_cast<std::size_t>(group.rank())).host_id;
+  const std::optional<AvailableMemory> left = available_memory();
+  const std::vector<std::string> loading = gather_texts(control, loads ? host : "");
+  do_together(group, control, [&] {
+    if (loads) check_room(set, io::loading_bytes(set), std::ranges::count(loading, host), left);
+  });
 }
 
 io::SamplerOptions shares(const DataOptions& data, std::int64_t micro_batches,
@@ -72,6 +100,7 @@ std::shared_ptr<LoadedData> load_together(const DataOptions& options, const back
   const io::DatasetOptions set = staged(options, group, control);
   if (!before) before = options.given;
   auto loaded = before ? std::move(before) : std::make_shared<LoadedData>();
+  check_room_together(set, loaded->splits.train.size() == 0, group, control);
   do_together(group, control, [&] {
     if (loaded->splits.train.size() == 0) loaded->splits = io::load_dataset(set);
   });
@@ -89,6 +118,7 @@ std::shared_ptr<LoadedData> load_together(const DataOptions& options, const back
 std::shared_ptr<LoadedData> load_alone(const DataOptions& options) {
   if (!options.stage.empty()) return nullptr;
   auto loaded = std::make_shared<LoadedData>();
+  check_room(options.set, io::loading_bytes(options.set), 1, available_memory());
   loaded->splits = io::load_dataset(options.set);
   return loaded;
 }

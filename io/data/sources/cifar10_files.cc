@@ -83,7 +83,13 @@ Dataset read_cifar10_split(const std::string& directory, const std::string& pref
   split.classes = kCifarClasses;
   split.class_names = {"airplane", "automobile", "bird",  "cat",  "deer",
                        "dog",      "frog",       "horse", "ship", "truck"};
-  for (const std::string& path : find_batches(directory, prefix, what)) append_batch(path, split);
+  const std::vector<std::string> paths = find_batches(directory, prefix, what);
+  std::uint64_t bytes = 0;
+  std::error_code ignored;
+  for (const std::string& path : paths)
+    if (const auto size = std::filesystem::file_size(path, ignored); !ignored) bytes += size;
+  split.samples.reserve(bytes);  // else growing has all of them in memory twice
+  for (const std::string& path : paths) append_batch(path, split);
   return split;
 }
 

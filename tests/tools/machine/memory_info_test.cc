@@ -18,7 +18,8 @@ class MemoryInfo : public testing::Test {
     test_support::write_text(root_ / name, text);
   }
   std::optional<std::uint64_t> available() const {
-    return tools::available_memory(root_.path().string());
+    const auto left = tools::available_memory(root_.path().string());
+    return left ? std::optional(left->bytes) : std::nullopt;
   }
   test_support::TemporaryDirectory root_;
 };
@@ -65,7 +66,25 @@ TEST_F(MemoryInfo, Version1IsReadToo) {
   EXPECT_EQ(available(), 7 * kMiB);
 }
 
-TEST(MemoryOfThisHost, IsKnown) { EXPECT_GT(tools::available_memory().value_or(0), kMiB); }
+TEST_F(MemoryInfo, SaysWhichGroupLimits) {
+  const std::string root = root_.path().string(), file = "/sys/fs/cgroup/jobs/memory.max";
+  write("proc/meminfo", "MemAvailable: 102400 kB\n");
+  write("proc/self/cgroup", "0::/jobs/7\n");
+  write("sys/fs/cgroup/jobs/7/memory.max", "max\n");
+  EXPECT_FALSE(tools::available_memory(root)->by);
+  EXPECT_FALSE(tools::memory_limit(100 * kMiB, root));
+  write("sys/fs/cgroup/jobs/memory.max", std::to_string(60 * kMiB));
+  write("sys/fs/cgroup/jobs/memory.current", std::to_string(kMiB));
+  ASSERT_TRUE(tools::available_memory(root)->by);
+  EXPECT_EQ(tools::available_memory(root)->by->file, root + file);
+  ASSERT_TRUE(tools::memory_limit(100 * kMiB, root));
+  EXPECT_EQ(tools::memory_limit(100 * kMiB, root)->bytes, 60 * kMiB);
+  EXPECT_FALSE(tools::memory_limit(60 * kMiB, root)) << "all that the host has";
+}
+
+TEST(MemoryOfThisHost, IsKnown) {
+  EXPECT_GT(tools::available_memory().value_or(tools::AvailableMemory{}).bytes, kMiB);
+}
 
 TEST(GibText, HasTwoDigitsAtLeast) {
   EXPECT_EQ(tools::gib_text(std::uint64_t{13} << 30), "13.0 GiB");
