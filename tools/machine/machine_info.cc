@@ -9,6 +9,7 @@
 #include "io/base/cpu_affinity.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/machine_info.h"
+#include "tools/machine/memory_info.h"
 
 namespace tools {
 namespace {
@@ -49,6 +50,12 @@ MachineInfo machine_info() {
     info.limits.push_back(std::to_string(info.allowed_cores) +
                           (info.allowed_cores == 1 ? " core by " : " cores by ") + limit);
   info.memory_bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  const std::optional<MemoryLimit> memory =
+      memory_limit(static_cast<std::uint64_t>(info.memory_bytes));
+  if (memory) {
+    info.memory_bytes = static_cast<std::int64_t>(memory->bytes);
+    info.limits.push_back(memory_text(memory->bytes) + " of memory by " + memory->file);
+  }
   double load[1] = {0};
   if (getloadavg(load, 1) == 1) info.load = load[0];
   return info;

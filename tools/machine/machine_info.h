@@ -10,9 +10,9 @@ namespace tools {
 struct MachineInfo {
   std::string host, cpu, kernel, system;  // system: "Debian GNU/Linux 12 (bookworm)"
   int cores = 0, allowed_cores = 0;       // online; those that this process may use
-  std::int64_t memory_bytes = 0;
-  double load = 0;                  // average of the last minute
-  std::vector<std::string> limits;  // by control groups: "1 core by the CPU quota 1 of FILE"
+  std::int64_t memory_bytes = 0;          // that this process may use
+  double load = 0;                        // average of the last minute
+  std::vector<std::string> limits;        // by control groups: "1 core by the CPU quota 1 of FILE"
 };
 MachineInfo machine_info();
 

@@ -162,7 +162,20 @@ TEST(HostFactsJson, ReadsBack) {
   facts.gpus = {"A \"GPU\""};
   facts.nccl = "NCCL 2.28.9 (/x)";
   facts.folder_fault = "bad\n";
+  facts.limits = {"57 MiB of memory by /sys/fs/cgroup/memory.max"};
   EXPECT_EQ(to_json(facts_from_json(to_json(facts))), to_json(facts));
+  const DoctorReport report{.when = "now",
+                            .build = "engine 1",
+                            .backend = "single",
+                            .backend_reason = "auto",
+                            .rendezvous_address = "",
+                            .hosts = {facts},
+                            .links = {},
+                            .findings = {}};
+  EXPECT_NE(
+      to_text(report).find("\nrank 0: limited to 57 MiB of memory by /sys/fs/cgroup/memory.max"),
+      std::string::npos)
+      << to_text(report);
   EXPECT_THROW(facts_from_json("{}"), io::DataError);
   EXPECT_THROW(facts_from_json(""), io::DataError);
 }
