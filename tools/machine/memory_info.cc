@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "io/base/control_groups.h"
 
@@ -38,10 +39,11 @@ Bytes left_in_host(const std::string& root) {
 }
 
 struct GroupFiles {
-  const char *limit, *used, *files_prefix;
+  const char *limit, *used, *kills, *files_prefix;
 };
-constexpr GroupFiles kVersion2{"/memory.max", "/memory.current", ""};
-constexpr GroupFiles kVersion1{"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_"};
+constexpr GroupFiles kVersion2{"/memory.max", "/memory.current", "/memory.events", ""};
+constexpr GroupFiles kVersion1{"/memory.limit_in_bytes", "/memory.usage_in_bytes",
+                               "/memory.oom_control", "total_"};
 
 const GroupFiles& files_of(base::GroupVersion version) {
   return version == base::GroupVersion::k2 ? kVersion2 : kVersion1;
@@ -56,6 +58,15 @@ std::optional<AvailableMemory> left_in_group(const std::string& folder, const Gr
   const std::uint64_t taken = *used - std::min(files, *used);
   return AvailableMemory{*limit - std::min(taken, *limit),
                          MemoryLimit{*limit, folder + names.limit}};
+}
+
+// Of the group itself: those above it count what others do, too.
+std::uint64_t kills_in_group(const std::string& root) {
+  Bytes kills;
+  base::visit_groups(root, "memory", [&](const std::string& folder, base::GroupVersion version) {
+    if (!kills) kills = entry_of(folder + files_of(version).kills, "oom_kill");
+  });
+  return kills.value_or(0);
 }
 
 }  // namespace
@@ -78,6 +89,18 @@ std::optional<MemoryLimit> memory_limit(std::uint64_t most, const std::string& r
     if (limit && *limit < (least ? least->bytes : most)) least = MemoryLimit{*limit, file};
   });
   return least;
+}
+
+MemoryKills::MemoryKills(std::string root)
+    : root_(std::move(root)), before_(kills_in_group(root_)) {}
+
+std::string MemoryKills::text() const {
+  if (kills_in_group(root_) <= before_) return "";
+  constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // version 1 has a number for none
+  const std::optional<MemoryLimit> limit = memory_limit(kNoLimit, root_);
+  if (!limit) return "; the kernel has killed for want of memory";
+  return "; the kernel has killed for want of memory, of which " + limit->file + " allows " +
+         memory_text(limit->bytes);
 }
 
 std::string gib_text(std::uint64_t bytes) {

@@ -24,6 +24,20 @@ std::optional<AvailableMemory> available_memory(const std::string& root = "");
 // The smallest of the process's control groups that is below `most`.
 std::optional<MemoryLimit> memory_limit(std::uint64_t most, const std::string& root = "");
 
+// Tells whether the kernel has killed processes of this control group for want of memory since the
+// object was made.
+class MemoryKills {
+ public:
+  explicit MemoryKills(std::string root = "");
+  // "; the kernel has killed for want of memory, of which FILE allows 60 MiB"; "" where
+  // it has not.
+  std::string text() const;
+
+ private:
+  const std::string root_;
+  const std::uint64_t before_;
+};
+
 std::string gib_text(std::uint64_t bytes);     // "12.3 GiB"; "0.04 GiB" below a tenth
 std::string memory_text(std::uint64_t bytes);  // "12.3 GiB"; "40 MiB" below one
 

@@ -16,6 +16,7 @@
 #include "backends/store/secret.h"
 #include "backends/store/tcp_socket.h"
 #include "engine/train/replica_sync.h"
+#include "tools/machine/memory_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/standard_output.h"
@@ -70,7 +71,8 @@ struct Line {
 
 // By the order in which children reported; those killed from outside first of all. What a child was
 // told by another one is a reason only where nobody gives one of its own.
-std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board) {
+std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
+                           const MemoryKills& kills) {
   const int count = static_cast<int>(outcome.ends.size());
   std::vector<Line> lines, told;
   for (int r = 0; r < count; ++r) {
@@ -86,7 +88,8 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board) {
       else
         lines.push_back({report.order.load() + missed_another, end.code, who, report.message});
     } else if (end.signal != 0 && !end.by_us) {
-      lines.push_back({0, end.code, who, end_text(end.code, end.signal)});
+      const std::string why = end.signal == SIGKILL ? kills.text() : "";
+      lines.push_back({0, end.code, who, end_text(end.code, end.signal) + why});
     }
   }
   if (lines.empty()) lines = std::move(told);
@@ -96,8 +99,8 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board) {
 }
 
 // Prints the reasons, the cause last, where the eye falls; returns its code.
-int print_failures(const GroupOutcome& outcome, const Board* board) {
-  const std::vector<Line> lines = lines_of(outcome, board);
+int print_failures(const GroupOutcome& outcome, const Board* board, const MemoryKills& kills) {
+  const std::vector<Line> lines = lines_of(outcome, board, kills);
   if (lines.empty() || outcome.killed || outcome.culprit < 0) return outcome.code();
   const Line& cause = lines.back();
   for (const Line& line : lines) {
@@ -119,6 +122,7 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   const int port = backends::local_endpoint(listener.fd()).port;
   const std::string secret = backends::to_hex(backends::random_bytes(32));
   Board* board = make_board(count);
+  const MemoryKills kills;
   SignalInbox inbox;
   GuardProcess guard(true);
   GroupRules rules;
@@ -140,7 +144,7 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
     });
   listener.close();
   const GroupOutcome outcome = group.wait({});
-  const int code = print_failures(outcome, board);
+  const int code = print_failures(outcome, board, kills);
   if (least == 0 || !outcome.too_few_are_left()) return code;
   std::fprintf(stderr, "engine: error: %s\n", too_few_text(least, count).c_str());
   return kExitUnavailable;

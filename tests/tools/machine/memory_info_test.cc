@@ -82,6 +82,32 @@ TEST_F(MemoryInfo, SaysWhichGroupLimits) {
   EXPECT_FALSE(tools::memory_limit(60 * kMiB, root)) << "all that the host has";
 }
 
+TEST_F(MemoryInfo, KillsSinceTheStartAreTold) {
+  const std::string root = root_.path().string();
+  write("proc/self/cgroup", "2:memory:/a\n");
+  write("sys/fs/cgroup/memory/a/memory.oom_control",
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+  const tools::MemoryKills kills(root);
+  EXPECT_EQ(kills.text(), "");
+  write("sys/fs/cgroup/memory/a/memory.oom_control", "under_oom 0\noom_kill 4\n");
+  EXPECT_EQ(kills.text(), "; the kernel has killed for want of memory");
+  write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", std::to_string(60 * kMiB));
+  EXPECT_EQ(kills.text(), "; the kernel has killed for want of memory, of which " + root +
+                              "/sys/fs/cgroup/memory/a/memory.limit_in_bytes allows 60 MiB");
+}
+
+TEST_F(MemoryInfo, KillsOfVersion2AreTheGroupsOwn) {
+  const std::string root = root_.path().string();
+  write("proc/self/cgroup", "0::/jobs/7\n");
+  write("sys/fs/cgroup/jobs/memory.events", "oom_kill 1\n");
+  write("sys/fs/cgroup/jobs/7/memory.events", "max 4\noom 1\noom_kill 0\n");
+  const tools::MemoryKills kills(root);
+  write("sys/fs/cgroup/jobs/memory.events", "oom_kill 2\n");
+  EXPECT_EQ(kills.text(), "") << "another job's";
+  write("sys/fs/cgroup/jobs/7/memory.events", "max 9\noom 2\noom_kill 1\n");
+  EXPECT_NE(kills.text(), "");
+}
+
 TEST(MemoryOfThisHost, IsKnown) {
   EXPECT_GT(tools::available_memory().value_or(tools::AvailableMemory{}).bytes, kMiB);
 }
