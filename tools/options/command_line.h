@@ -17,7 +17,8 @@ bool is_one_of_many();
 
 // Parses `arguments` with `app`. --flag_name is read as --flag-name. Prints help (help_text()) and
 // returns false for --help [TOPIC], and without parsing where shape_of() asks (command_shape.h).
-// Throws UsageError for an unknown option (with the nearest), a missing value, or typographic dashes and quotes.
+// Throws UsageError for an unknown option (with the nearest), a missing value, or typographic
+// dashes and quotes.
 [[nodiscard]] bool parse(CLI::App& app, Arguments arguments);
 
 // Adds the options of the table whose names are in `only` (empty: all) to `app`; what the user

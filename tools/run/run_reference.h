@@ -17,9 +17,9 @@ enum class Snapshot { kBest, kNewest };
 // snapshots.
 std::string snapshot_of(const std::string& path, Snapshot wanted);
 
-// What `read` makes of the snapshot that `path` stands for; `file`: snapshot_of() has taken this one
-// already. A run that goes on may delete it before it is open: then it is chosen again, a few times.
-// Throws what snapshot_of() and `read` throw.
+// What `read` makes of the snapshot that `path` stands for; `file`: snapshot_of() has taken this
+// one already. A run that goes on may delete it before it is open: then it is chosen again, a few
+// times. Throws what snapshot_of() and `read` throw.
 template <typename Read>
 auto read_snapshot(const std::string& path, Snapshot wanted, const Read& read,
                    std::string file = "") {
