@@ -14,6 +14,14 @@ set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 add_link_options(LINKER:--disable-new-dtags)
 
+# Where CMake will replace a path on installing it ends it with a colon, and to the loader that is the current folder: whoever can
+# write there could give the program its libraries. So what is shipped has its final path from the start, and what is installed, at
+# `installed` below the prefix, has none.
+function(final_rpath target installed component)
+  set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../lib" INSTALL_RPATH_USE_LINK_PATH ON)
+  install(CODE "file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${installed}\")" COMPONENT ${component})
+endfunction()
+
 option(ENGINE_BUILD_TESTS "Build the tests" ON)
 option(ENGINE_WARNINGS_AS_ERRORS "Stop at a compiler warning" OFF)
 set(ENGINE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")

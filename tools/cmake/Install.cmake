@@ -8,6 +8,7 @@ set(doc_folder "${CMAKE_INSTALL_DATAROOTDIR}/doc/engine")
 set(debian_library libengine${ENGINE_SOVERSION})
 
 install(TARGETS engine RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
+final_rpath(engine "${CMAKE_INSTALL_BINDIR}/engine" program)
 install(DIRECTORY "${PROJECT_BINARY_DIR}/share/man" "${PROJECT_BINARY_DIR}/share/bash-completion" "${PROJECT_BINARY_DIR}/share/fish"
   DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}" COMPONENT program)
 # Debian's zsh looks for what packages bring in a folder of its own.

@@ -18,3 +18,4 @@ target_link_libraries(engine_mpi PRIVATE MPI::MPI_CXX)
 set_target_properties(engine_mpi PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tools")
 add_dependencies(engine engine_mpi)  # who builds the program gets it too
 install(TARGETS engine_mpi LIBRARY DESTINATION lib/engine COMPONENT mpi)  # where the program looks
+final_rpath(engine_mpi lib/engine/libengine_mpi.so mpi)

@@ -325,6 +325,21 @@ TEST(Usage, MistakesAreSaidAsSentences) {
                     {"--every is '0'; expected a number from 0.1 to 3600 (engine top --help)"});
 }
 
+// The folder in which it is started may be anybody's.
+TEST(Usage, LibrariesAreNotTakenFromTheCurrentFolder) {
+  const CommandResult result =
+      test_support::run_command({test_support::engine_binary(), "version"}, {{"LD_DEBUG", "libs"}});
+  std::istringstream lines(result.err);
+  int looks = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t at = line.find("trying file=");
+    if (at == std::string::npos) continue;
+    ++looks;
+    EXPECT_EQ(line[at + 12], '/') << line;
+  }
+  EXPECT_GT(looks, 0) << result.err;
+}
+
 // Each ends for another reason, behind the notice.
 TEST(Usage, OfTwoValuesOfOneOptionTheLastCountsAndBothAreNamed) {
   const auto told = [](const std::vector<std::string>& arguments, const std::string& what) {
