@@ -9,11 +9,11 @@
 
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
+#include "io/base/visible_text.h"
 #include "tools/options/command_shape.h"
 #include "tools/options/foreign_options.h"
 #include "tools/options/help_text.h"
 #include "tools/options/value_text.h"
-#include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -119,8 +119,9 @@ void tell_repeats(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (holds_one(*option) && option->count() > 1 && !is_one_of_many() &&
         !same_value(*option, option->results().front(), option->results().back()))
-      print_notice(option->get_name() + " is given twice, as '" + option->results().front() +
-                   "' and as '" + option->results().back() + "': the last counts");
+      std::cerr << "engine: " << option->get_name() << " is given twice, as '"
+                << base::visible_text(option->results().front()) << "' and as '"
+                << base::visible_text(option->results().back()) << "': the last counts\n";
     for (const std::string& name : option->get_lnames())
       if (const CLI::Option* no = app.get_option_no_throw("--no-" + name);
           no != nullptr && no->count() > 0 && option->count() > 0)
