@@ -9,12 +9,12 @@
 #include "tools/bench/step/bench_step.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
-#include "tools/group/stop_signals.h"
 #include "tools/options/value_check.h"
 #include "tools/options/value_text.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/session/train_session.h"
+#include "tools/workers/stop_signals.h"
 
 namespace tools {
 namespace {

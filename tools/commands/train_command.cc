@@ -17,7 +17,6 @@
 #include "tools/group/membership_text.h"
 #include "tools/group/requeue.h"
 #include "tools/group/run_group.h"
-#include "tools/group/stop_signals.h"
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -35,6 +34,7 @@
 #include "tools/session/training_run.h"
 #include "tools/top/status_observer.h"
 #include "tools/trace/run_trace.h"
+#include "tools/workers/stop_signals.h"
 
 namespace tools {
 namespace {

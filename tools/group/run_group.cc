@@ -30,7 +30,6 @@
 #include "models/model_catalog.h"
 #include "tools/group/flight_folder.h"
 #include "tools/group/membership_text.h"
-#include "tools/group/stop_signals.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/cpu_topology.h"
 #include "tools/machine/device_choice.h"
@@ -38,6 +37,7 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/workers/handover.h"
+#include "tools/workers/stop_signals.h"
 #include "tools/workers/worker_processes.h"
 #include "tools/workers/worker_threads.h"
 

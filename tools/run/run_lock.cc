@@ -22,9 +22,9 @@
 #include "io/base/retried.h"
 #include "io/base/system_error_text.h"
 #include "io/checkpoint/checkpoint.h"
-#include "tools/group/stop_signals.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/workers/stop_signals.h"
 
 namespace tools {
 namespace {

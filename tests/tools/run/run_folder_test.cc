@@ -19,9 +19,9 @@
 #include "io/base/stoppable_sleep.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
-#include "tools/group/stop_signals.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
+#include "tools/workers/stop_signals.h"
 
 namespace {
 

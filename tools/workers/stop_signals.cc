@@ -1,5 +1,5 @@
 // The two-step signal handler.
-#include "tools/group/stop_signals.h"
+#include "tools/workers/stop_signals.h"
 
 #include <signal.h>
 #include <time.h>
