@@ -18,7 +18,11 @@ add_link_options(LINKER:--disable-new-dtags)
 # write there could give the program its libraries. So what is shipped has its final path from the start, and what is installed, at
 # `installed` below the prefix, has none.
 function(final_rpath target installed component)
-  set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../lib" INSTALL_RPATH_USE_LINK_PATH ON)
+  set(folders "$ORIGIN/../lib")
+  if(TARGET gpu_stand_in)
+    list(APPEND folders "$<TARGET_FILE_DIR:gpu_stand_in>")
+  endif()
+  set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${folders}" INSTALL_RPATH_USE_LINK_PATH ON)
   install(CODE "file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${installed}\")" COMPONENT ${component})
 endfunction()
 
