@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -53,7 +54,9 @@ int last_port() {
 }  // namespace
 
 int free_ports(int count) {
+  static std::mutex mutex;
   static int next = getpid() * 37;
+  const std::lock_guard lock(mutex);
   const int ports = last_port() - kFirst + 1;
   for (int tried = 0, in_a_row = 0; tried < ports; ++tried, ++next) {
     const int port = kFirst + next % ports;

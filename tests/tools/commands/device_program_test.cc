@@ -25,25 +25,11 @@ class DevicePrograms : public ::testing::Test {
 
   static CommandResult train(const std::string& gpus, const std::vector<std::string>& more,
                              std::map<std::string, std::string> environment = {}) {
-    std::vector<std::string> argv{test_support::engine_binary(),
-                                  "train",
-                                  "--model",
-                                  "mlp",
-                                  "--dataset",
-                                  "synthetic",
-                                  "--synthetic-shape",
-                                  "4x4x1",
-                                  "--synthetic-size",
-                                  "40",
-                                  "--batch-size",
-                                  "10",
-                                  "--threads",
-                                  "1",
-                                  "--steps",
-                                  "2",
-                                  "--eval-every",
-                                  "0"};
-    argv.insert(argv.end(), more.begin(), more.end());
+    const std::vector<std::string> argv = test_support::overridden(
+        {test_support::engine_binary(), "train", "--model", "mlp", "--dataset", "synthetic",
+         "--synthetic-shape", "4x4x1", "--synthetic-size", "40", "--batch-size", "10", "--threads",
+         "1", "--steps", "2", "--eval-every", "0"},
+        more);
     environment["ENGINE_EMULATED_GPUS"] = gpus;
     return test_support::run_command(argv, environment, 60'000);
   }
