@@ -195,8 +195,9 @@ TEST(Names, ALookUpEndsAtTheDeadline) {
 // like a host whose own table gives its name to loopback.
 TEST(Names, AMasterThatResolvesToLoopbackIsRefusedInAMultiHostWorld) {
   const auto join = [](int rank, int local_world_size, const std::string& interface) {
-    GroupOptions o = options(rank, 2, test_support::free_port(), "j");
-    o.init_method = "tcp://0x7f000001:" + std::to_string(test_support::free_port());
+    const int port = free_ports(16);  // a window of its own, in which nobody answers
+    GroupOptions o = options(rank, 2, port, "j");
+    o.init_method = "tcp://0x7f000001:" + std::to_string(port);
     o.local_world_size = local_world_size;
     o.interface = interface;
     o.rendezvous_timeout_ms = 500;
