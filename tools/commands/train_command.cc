@@ -2,17 +2,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <filesystem>
-#include <iostream>
-#include <limits>
 
 #include "io/base/deadline.h"
 #include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
+#include "tools/commands/train_instead.h"
 #include "tools/group/group_flags.h"
 #include "tools/group/membership_text.h"
 #include "tools/group/requeue.h"
@@ -28,9 +26,8 @@
 #include "tools/run/output_paths.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/compute_choice.h"
-#include "tools/session/dry_run.h"
-#include "tools/session/rate_test.h"
 #include "tools/session/run_views.h"
+#include "tools/session/run_watches.h"
 #include "tools/session/training_run.h"
 #include "tools/top/status_observer.h"
 #include "tools/trace/run_trace.h"
@@ -83,7 +80,7 @@ class GroupTime {
 };
 
 // Rank 0 writes the run's metrics into its folder, and where --metrics says.
-void add_metrics(const tools::RunConfig& config, const TrainingRun& run, TrainSession& session,
+void add_metrics(const RunConfig& config, const TrainingRun& run, TrainSession& session,
                  const Turn* turn) {
   std::vector<std::string> files;
   if (!run.folder().empty()) files.push_back(run.folder() + "/metrics.jsonl");
@@ -130,64 +127,19 @@ StatusObserver* add_status(const TrainingRun& run, TrainSession& session, backen
   return added;
 }
 
-// Ends the training where another job has taken its folder.
-class FolderWatch : public engine::TrainObserver {
- public:
-  explicit FolderWatch(const TrainingRun& run) : run_(run) {}
-  void on_step(const engine::TrainProgress&) override { run_.check_folder(); }
-
- private:
-  const TrainingRun& run_;
-};
-
-// The console went away (a full disk, a reader that has left). The run's folder has the lines in
-// log.txt; without a folder nothing would come of the run.
-class OutputWatch : public engine::TrainObserver {
- public:
-  explicit OutputWatch(std::string folder) : folder_(std::move(folder)) {}
-  void on_report(const engine::StepReport&) override {
-    if (told_ || !standard_output_failed()) return;
-    if (folder_.empty()) check_standard_output();
-    told_ = true;
-    print_notice("standard output cannot be written; the run goes on, see " + folder_ + "/log.txt");
-  }
-
- private:
-  const std::string folder_;
-  bool told_ = false;
-};
-
-// The line that a run starts with says that steps will be captured; whether they can be is seen
-// some steps later.
-class CaptureWatch : public engine::TrainObserver {
- public:
-  explicit CaptureWatch(const TrainSession& session) : session_(session) {}
-  void on_step(const engine::TrainProgress&) override {
-    if (told_) return;
-    const std::string line = session_.graph_line();
-    if (!line.starts_with("not captured: the capture failed")) return;
-    told_ = true;
-    print_notice("warning: steps on the device are " + line);
-  }
-
- private:
-  const TrainSession& session_;
-  bool told_ = false;
-};
-
-bool prints_lines(const tools::RunConfig& config, int rank) {
+bool prints_lines(const RunConfig& config, int rank) {
   return config.log_all_ranks ||
          std::ranges::find(config.log_ranks, rank) != config.log_ranks.end();
 }
 
 // On a terminal that shows lines of text.
-bool shows_bar(const tools::RunConfig& config) {
+bool shows_bar(const RunConfig& config) {
   return config.progress != "never" && !config.quiet && !config.log_json &&
          isatty(STDOUT_FILENO) == 1;
 }
 
 // Who speaks on this thread, and where to.
-void begin_to_speak(const tools::RunConfig& config, const backends::Group& group) {
+void begin_to_speak(const RunConfig& config, const backends::Group& group) {
   const int rank = group.rank();
   for (const int named : config.log_ranks)
     if (named >= group.world_size() && config.most_ranks == 0)
@@ -202,7 +154,7 @@ void begin_to_speak(const tools::RunConfig& config, const backends::Group& group
         "curve is shown");
 }
 
-engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, TrainSession& session,
+engine::TrainResult train(const RunConfig& config, TrainingRun& run, TrainSession& session,
                           backends::Group& group, const std::atomic<int>& stop_signal,
                           PrometheusPage* page, StatusObserver*& status, const Turn* turn) {
   run.begin(session, session.state().progress.global_step);
@@ -221,12 +173,7 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
     if (config.save_dir.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
   }
-  if (root) {
-    session.add_observer(std::make_unique<OutputWatch>(run.folder()));
-    session.add_observer(std::make_unique<FolderWatch>(run));
-    if (!session.graph_line().empty())
-      session.add_observer(std::make_unique<CaptureWatch>(session));
-  }
+  if (root) add_watches(run, session);
   if (root || speaks)
     session.add_observer(make_console_observer(
         {.steps_per_epoch = session.steps_per_epoch(),
@@ -253,7 +200,7 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
 
 // Observers are told why a training fails. Options with which a run has diverged before anything
 // was saved do not become the run's.
-engine::TrainResult train_or_explain(const tools::RunConfig& config, TrainingRun& run,
+engine::TrainResult train_or_explain(const RunConfig& config, TrainingRun& run,
                                      TrainSession& session, backends::Group& group,
                                      const std::atomic<int>& stop_signal, const LastSave* last_save,
                                      PrometheusPage* page, const Turn* turn) {
@@ -271,7 +218,7 @@ engine::TrainResult train_or_explain(const tools::RunConfig& config, TrainingRun
 }
 
 // Nothing: paused. `turn`: null but for an elastic job.
-std::optional<int> train_rank(const tools::RunConfig& config, const std::string& command,
+std::optional<int> train_rank(const RunConfig& config, const std::string& command,
                               backends::Group& group, const std::atomic<int>& stop_signal,
                               const Turn* turn) {
   begin_to_speak(config, group);
@@ -349,7 +296,7 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
   return kExitPreempted;
 }
 
-int train_elastic(const tools::RunConfig& config, const std::string& command,
+int train_elastic(const RunConfig& config, const std::string& command,
                   const std::atomic<int>& stop_signal) {
   Kept kept;  // made before the ranks of --spawn are forked, so each has its own
   // Before others wait for this process; those of --spawn share the memory.
@@ -369,152 +316,6 @@ int train_elastic(const tools::RunConfig& config, const std::string& command,
     }
     return code;
   });
-}
-
-// Everything up to the first step, and nothing of it kept: neither the run's folder nor staged
-// copies are made. On rank 0 what came of it is printed.
-int dry_run(const tools::RunConfig& config, backends::Group& group) {
-  SessionOptions options = session_options(config);
-  options.data.stage.clear();
-  options.keeping.directory.clear();
-  options.keeping.resume = "none";
-  const TrainSession session(options, group);
-  const std::string tables = session.plan_tables();
-  if (group.rank() != 0) return kExitOk;
-  std::string text = base::visible_text(session.start_line()) + "\n";
-  if (!session.columns_line().empty())
-    text += base::visible_text("Columns of " + session.columns_line()) + "\n";
-  if (const std::string line = session.frozen_line(); !line.empty())
-    text += "Frozen: " + line + "\n";
-  if (const std::string line = session.sampler_line(); !line.empty())
-    text += "Sampler: " + line + "\n";
-  for (const std::string& line : session.plan_lines()) text += "Averaging: " + line + "\n";
-  text += "\n" + tables + "\nOptions\n" + option_table_text(config.origin);
-  for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
-  std::cout << text << "\nA dry run: nothing was trained or written.\n" << std::flush;
-  check_standard_output();
-  return kExitOk;
-}
-
-// What the session multiplies --lr by.
-double rate_scale(const tools::RunConfig& config, int world_size) {
-  return config.lr_scale == "linear" ? world_size
-         : config.lr_scale == "sqrt" ? std::sqrt(world_size)
-                                     : 1;
-}
-
-std::string finding_text(const RateFinding& found, const RateTest& test, const RateRange& range,
-                         double scale, bool diverged) {
-  const auto rate = [](double value) { return base::number_text("%.3g", value); };
-  const std::string end = diverged && !test.points().empty()
-                              ? "; it diverges at " + rate(test.points().back().rate)
-                              : "";
-  if (!found.steepest)
-    return "No suggestion: the loss does not fall between " + rate(range.lowest) + " and " +
-           rate(range.highest) + end + "\n";
-  return "The loss falls fastest at lr " + rate(*found.steepest) + " and is lowest at " +
-         rate(*found.lowest) + end + "\nSuggestion: --lr " + rate(*found.steepest / scale) + "\n";
-}
-
-// A range test. Weights, statistics and optimizer state are gone afterwards.
-int find_lr(const tools::RunConfig& config, const RateRange& range, backends::Group& group,
-            const std::atomic<int>& stop_signal) {
-  const bool root = group.rank() == 0;
-  std::unique_ptr<io::MetricsWriter> writer;
-  if (root && !config.metrics.empty())
-    writer = std::make_unique<io::MetricsWriter>(config.metrics, io::MetricsWriter::Clock{},
-                                                 print_notice);
-  TrainSession session(of_rate_test(session_options(config), range), group);
-  const std::string start = session.start_state();
-  if (root) say(base::visible_text(session.start_line() + " | " + start));
-  if (root && !session.frozen_line().empty()) say("Frozen: " + session.frozen_line());
-  std::atomic<int> stop{0};
-  auto observer = std::make_unique<RateTest>(stop_signal, stop, writer.get());
-  const RateTest& test = *observer;
-  session.add_observer(std::move(observer));
-  const engine::TrainResult result = session.run(stop);
-  const bool diverged = result.signal == RateTest::kDiverged;
-  if (result.signal != 0 && !diverged) {
-    if (root)
-      print_notice("stopped by signal " + std::to_string(result.signal) +
-                   " before the end of the range: no suggestion");
-    return 128 + result.signal;
-  }
-  if (!root) return kExitOk;
-  const RateFinding found = find_rate(test.points());
-  const double scale = rate_scale(config, group.world_size()),
-               nothing = std::numeric_limits<double>::quiet_NaN(),
-               steepest = found.steepest.value_or(nothing);
-  if (writer)
-    writer->lr_find(result.progress.global_step, result.progress.epoch_of_step(), steepest / scale,
-                    steepest, found.lowest.value_or(nothing));
-  std::cout << rate_table(test.points(), found) << finding_text(found, test, range, scale, diverged)
-            << std::flush;
-  check_standard_output();
-  return kExitOk;
-}
-
-// What is done instead of a training.
-struct Instead {
-  bool print_config = false, dry_run = false, lr_find = false;
-  std::string rates = {};  // of --lr-find
-};
-
-void add_instead(CLI::App& app, Instead& instead) {
-  app.add_flag("--print-config", instead.print_config,
-               "print every option as a file that --config takes, and train nothing")
-      ->group("before");
-  app.add_flag("--dry-run", instead.dry_run,
-               "print the model layer by layer, each rank's memory, what is averaged and every "
-               "option with its source, and train and write nothing")
-      ->group("before")
-      ->excludes("--print-config");
-  app.add_option_function<std::string>(
-         "--lr-find",
-         [&instead](const std::string& rates) {
-           instead.lr_find = true;
-           instead.rates = rates == "{}" ? "" : rates;
-         },
-         "learning-rate range test: raise the rate from MIN to MAX (1e-7:10) over --steps (100) "
-         "steps, print the losses and a rate to begin with, and keep nothing")
-      ->type_name("[MIN:MAX]")
-      ->expected(0, 1)
-      ->group("before")
-      ->excludes("--print-config")
-      ->excludes("--dry-run");
-}
-
-int find_lr(const Instead& instead, const tools::RunConfig& config) {
-  const RateRange range = parse_rate_range(instead.rates, config.steps);
-  if (config.resume != "none")
-    throw io::ConfigError(
-        "--lr-find begins with fresh weights or those of --init-from: leave "
-        "--resume " +
-        config.resume + " out");
-  if (config.most_ranks > 0)
-    throw io::ConfigError("--lr-find needs ranks that stay: leave --elastic out");
-  if (has_rank_zero(config)) check_output_path("metrics", config.metrics, "");
-  const std::vector<int> signals{SIGUSR1};
-  const std::atomic<int>& stop_signal = install_stop_signals(signals);
-  return run_group(
-      config, [&](backends::Group& group) { return find_lr(config, range, group, stop_signal); });
-}
-
-// Nothing: a training is asked for.
-std::optional<int> run_instead(const Instead& instead, const tools::RunConfig& config) {
-  if (instead.print_config) {
-    if (has_rank_zero(config)) std::cout << to_config_file(config.origin) << std::flush;
-    check_standard_output();
-    return kExitOk;
-  }
-  if (instead.lr_find) return find_lr(instead, config);
-  if (!instead.dry_run) return std::nullopt;
-  if (config.most_ranks > 0)
-    return run_elastic(
-        config, [&](backends::Group& group, const backends::View&, const std::function<bool()>&) {
-          return dry_run(config, group);
-        });
-  return run_group(config, [&](backends::Group& group) { return dry_run(config, group); });
 }
 
 }  // namespace
@@ -543,7 +344,7 @@ int train_command(const Arguments& arguments) {
   const std::string definition = take_resumed_run(values);
   apply_defaults(values);
   const std::string spawned = settle_spawn(values);
-  tools::RunConfig config = tools::resolve_run_config(values);
+  RunConfig config = tools::resolve_run_config(values);
   config.model_definition =
       definition.empty() ? models::model_definition(config.model) : definition;
   if (config.save_rank_models && config.save_dir.empty())

@@ -1,3 +1,4 @@
+// From the text of a kernel to its statements.
 #include "io/gpu/stand_in/ptx/decoder.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Looks up what an opcode does, and checks the widths of its operands.
 #include "io/gpu/stand_in/ptx/instruction_maker.h"
 
 #include <algorithm>

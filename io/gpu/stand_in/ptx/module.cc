@@ -1,3 +1,4 @@
+// Finds the bodies of kernels and functions in the text.
 #include "io/gpu/stand_in/ptx/module.h"
 
 #include <algorithm>

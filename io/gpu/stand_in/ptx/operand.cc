@@ -1,3 +1,4 @@
+// Reads an operand: a register, a number, an address, a list.
 #include "io/gpu/stand_in/ptx/operand.h"
 
 #include <string>

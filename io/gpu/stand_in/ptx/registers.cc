@@ -1,3 +1,4 @@
+// Names of registers, by scope.
 #include "io/gpu/stand_in/ptx/registers.h"
 
 #include <string>

@@ -1,3 +1,4 @@
+// Leaves out spaces and comments.
 #include "io/gpu/stand_in/ptx/text_reader.h"
 
 #include <charconv>

@@ -1,0 +1,166 @@
+// A dry run, and the range test of learning rates.
+#include "tools/commands/train_instead.h"
+
+#include <cmath>
+#include <csignal>
+#include <iostream>
+#include <limits>
+
+#include "io/base/text_parts.h"
+#include "io/base/visible_text.h"
+#include "tools/group/run_group.h"
+#include "tools/options/command_line.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+#include "tools/report/run_log.h"
+#include "tools/report/standard_output.h"
+#include "tools/run/output_paths.h"
+#include "tools/session/dry_run.h"
+#include "tools/session/rate_test.h"
+#include "tools/workers/stop_signals.h"
+
+namespace tools {
+namespace {
+
+// Everything up to the first step, and nothing of it kept: neither the run's folder nor staged
+// copies are made. On rank 0 what came of it is printed.
+int dry_run(const RunConfig& config, backends::Group& group) {
+  SessionOptions options = session_options(config);
+  options.data.stage.clear();
+  options.keeping.directory.clear();
+  options.keeping.resume = "none";
+  const TrainSession session(options, group);
+  const std::string tables = session.plan_tables();
+  if (group.rank() != 0) return kExitOk;
+  std::string text = base::visible_text(session.start_line()) + "\n";
+  if (!session.columns_line().empty())
+    text += base::visible_text("Columns of " + session.columns_line()) + "\n";
+  if (const std::string line = session.frozen_line(); !line.empty())
+    text += "Frozen: " + line + "\n";
+  if (const std::string line = session.sampler_line(); !line.empty())
+    text += "Sampler: " + line + "\n";
+  for (const std::string& line : session.plan_lines()) text += "Averaging: " + line + "\n";
+  text += "\n" + tables + "\nOptions\n" + option_table_text(config.origin);
+  for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
+  std::cout << text << "\nA dry run: nothing was trained or written.\n" << std::flush;
+  check_standard_output();
+  return kExitOk;
+}
+
+// What the session multiplies --lr by.
+double rate_scale(const RunConfig& config, int world_size) {
+  return config.lr_scale == "linear" ? world_size
+         : config.lr_scale == "sqrt" ? std::sqrt(world_size)
+                                     : 1;
+}
+
+std::string finding_text(const RateFinding& found, const RateTest& test, const RateRange& range,
+                         double scale, bool diverged) {
+  const auto rate = [](double value) { return base::number_text("%.3g", value); };
+  const std::string end = diverged && !test.points().empty()
+                              ? "; it diverges at " + rate(test.points().back().rate)
+                              : "";
+  if (!found.steepest)
+    return "No suggestion: the loss does not fall between " + rate(range.lowest) + " and " +
+           rate(range.highest) + end + "\n";
+  return "The loss falls fastest at lr " + rate(*found.steepest) + " and is lowest at " +
+         rate(*found.lowest) + end + "\nSuggestion: --lr " + rate(*found.steepest / scale) + "\n";
+}
+
+// A range test. Weights, statistics and optimizer state are gone afterwards.
+int find_lr(const RunConfig& config, const RateRange& range, backends::Group& group,
+            const std::atomic<int>& stop_signal) {
+  const bool root = group.rank() == 0;
+  std::unique_ptr<io::MetricsWriter> writer;
+  if (root && !config.metrics.empty())
+    writer = std::make_unique<io::MetricsWriter>(config.metrics, io::MetricsWriter::Clock{},
+                                                 print_notice);
+  TrainSession session(of_rate_test(session_options(config), range), group);
+  const std::string start = session.start_state();
+  if (root) say(base::visible_text(session.start_line() + " | " + start));
+  if (root && !session.frozen_line().empty()) say("Frozen: " + session.frozen_line());
+  std::atomic<int> stop{0};
+  auto observer = std::make_unique<RateTest>(stop_signal, stop, writer.get());
+  const RateTest& test = *observer;
+  session.add_observer(std::move(observer));
+  const engine::TrainResult result = session.run(stop);
+  const bool diverged = result.signal == RateTest::kDiverged;
+  if (result.signal != 0 && !diverged) {
+    if (root)
+      print_notice("stopped by signal " + std::to_string(result.signal) +
+                   " before the end of the range: no suggestion");
+    return 128 + result.signal;
+  }
+  if (!root) return kExitOk;
+  const RateFinding found = find_rate(test.points());
+  const double scale = rate_scale(config, group.world_size()),
+               nothing = std::numeric_limits<double>::quiet_NaN(),
+               steepest = found.steepest.value_or(nothing);
+  if (writer)
+    writer->lr_find(result.progress.global_step, result.progress.epoch_of_step(), steepest / scale,
+                    steepest, found.lowest.value_or(nothing));
+  std::cout << rate_table(test.points(), found) << finding_text(found, test, range, scale, diverged)
+            << std::flush;
+  check_standard_output();
+  return kExitOk;
+}
+
+int find_lr(const Instead& instead, const RunConfig& config) {
+  const RateRange range = parse_rate_range(instead.rates, config.steps);
+  if (config.resume != "none")
+    throw io::ConfigError(
+        "--lr-find begins with fresh weights or those of --init-from: leave "
+        "--resume " +
+        config.resume + " out");
+  if (config.most_ranks > 0)
+    throw io::ConfigError("--lr-find needs ranks that stay: leave --elastic out");
+  if (has_rank_zero(config)) check_output_path("metrics", config.metrics, "");
+  const std::vector<int> signals{SIGUSR1};
+  const std::atomic<int>& stop_signal = install_stop_signals(signals);
+  return run_group(
+      config, [&](backends::Group& group) { return find_lr(config, range, group, stop_signal); });
+}
+
+}  // namespace
+
+void add_instead(CLI::App& app, Instead& instead) {
+  app.add_flag("--print-config", instead.print_config,
+               "print every option as a file that --config takes, and train nothing")
+      ->group("before");
+  app.add_flag("--dry-run", instead.dry_run,
+               "print the model layer by layer, each rank's memory, what is averaged and every "
+               "option with its source, and train and write nothing")
+      ->group("before")
+      ->excludes("--print-config");
+  app.add_option_function<std::string>(
+         "--lr-find",
+         [&instead](const std::string& rates) {
+           instead.lr_find = true;
+           instead.rates = rates == "{}" ? "" : rates;
+         },
+         "learning-rate range test: raise the rate from MIN to MAX (1e-7:10) over --steps (100) "
+         "steps, print the losses and a rate to begin with, and keep nothing")
+      ->type_name("[MIN:MAX]")
+      ->expected(0, 1)
+      ->group("before")
+      ->excludes("--print-config")
+      ->excludes("--dry-run");
+}
+
+std::optional<int> run_instead(const Instead& instead, const RunConfig& config) {
+  if (instead.print_config) {
+    if (has_rank_zero(config)) std::cout << to_config_file(config.origin) << std::flush;
+    check_standard_output();
+    return kExitOk;
+  }
+  if (instead.lr_find) return find_lr(instead, config);
+  if (!instead.dry_run) return std::nullopt;
+  if (config.most_ranks > 0)
+    return run_elastic(
+        config, [&](backends::Group& group, const backends::View&, const std::function<bool()>&) {
+          return dry_run(config, group);
+        });
+  return run_group(config, [&](backends::Group& group) { return dry_run(config, group); });
+}
+
+}  // namespace tools

@@ -1,0 +1,23 @@
+// What `engine train` does instead of training: --print-config, --dry-run, --lr-find.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/options/run_config.h"
+
+namespace tools {
+
+struct Instead {
+  bool print_config = false, dry_run = false, lr_find = false;
+  std::string rates = {};  // of --lr-find
+};
+
+void add_instead(CLI::App& app, Instead& instead);
+
+// The exit code; nothing: a training is asked for. Throws as a training does.
+std::optional<int> run_instead(const Instead& instead, const RunConfig& config);
+
+}  // namespace tools
