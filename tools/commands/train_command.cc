@@ -12,6 +12,7 @@
 #include "tools/commands/command.h"
 #include "tools/commands/train_instead.h"
 #include "tools/group/group_flags.h"
+#include "tools/group/joining_options.h"
 #include "tools/group/membership_text.h"
 #include "tools/group/requeue.h"
 #include "tools/group/run_group.h"

@@ -13,7 +13,7 @@ namespace tools {
 
 // Runs body(group) on every rank that this process stands for, and returns the exit code. The group
 // has joined; it leaves in order when body returns, and without goodbye when it throws.
-int run_group(const tools::RunConfig& config, const std::function<int(backends::Group&)>& body);
+int run_group(const RunConfig& config, const std::function<int(backends::Group&)>& body);
 
 // The same for an elastic job: body(group, view, pause) is run again with every group of the job
 // that this process is in, until it returns an exit code. Nothing: it was paused, because `pause`
@@ -21,9 +21,6 @@ int run_group(const tools::RunConfig& config, const std::function<int(backends::
 // and not the job.
 using ElasticBody = std::function<std::optional<int>(
     backends::Group& group, const backends::View& view, const std::function<bool()>& pause)>;
-int run_elastic(const tools::RunConfig& config, const ElasticBody& body);
-
-// Whether `engine launch` has started this process again after a failure.
-bool was_restarted();
+int run_elastic(const RunConfig& config, const ElasticBody& body);
 
 }  // namespace tools

@@ -11,7 +11,7 @@
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
 #include "io/base/utc_time.h"
-#include "tools/group/run_group.h"
+#include "tools/group/joining_options.h"
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"

@@ -1,0 +1,20 @@
+// How a process joins its group: from options, launchers' variables and what forked it.
+#pragma once
+
+#include "backends/group.h"
+#include "tools/options/run_config.h"
+#include "tools/workers/worker_processes.h"
+
+namespace tools {
+
+int milliseconds(double seconds);
+
+// Whether `engine launch` has started this process again after a failure.
+bool was_restarted();
+
+// As the launcher's variables and the options say, for a process that is one rank, or several.
+backends::GroupOptions options_of_process(const RunConfig& config);
+// Of a rank that --spawn has forked.
+backends::GroupOptions options_of_worker(const RunConfig& config, const WorkerPlace& place);
+
+}  // namespace tools
