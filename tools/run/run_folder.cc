@@ -237,24 +237,30 @@ std::string RunFolder::give_up_newer(std::int64_t step) {
          " newer than step " + std::to_string(step) + " moved to " + aside;
 }
 
-void RunFolder::check(const std::function<void(const std::string&)>& notice) {
+std::string RunFolder::check(const std::function<void(const std::string&)>& notice) {
   lock_->look();
   lock_->check();
+  if (lock_->is_in_place()) return "";
   std::error_code unknown;
-  if (fs::status(path_, unknown).type() != fs::file_type::not_found) return;
-  if (!lock_->make_folder_again()) {
-    notice("the folder " + path_ +
-           " is gone, and cannot be made again (its file system is away, or another job made it)");
-    return;
+  const bool gone = fs::status(path_, unknown).type() == fs::file_type::not_found;
+  if (!lock_->take_place()) {
+    if (gone)
+      return "the folder " + path_ +
+             " is gone, and cannot be made again (its file system is away, or another job made it)";
+    return "the folder " + path_ +
+           " is on another file system than when this job began: what was mounted there is away";
   }
   try {
     if (!record_.starts.empty()) write_run_record(record_, path_);
   } catch (const io::Error& error) {
     notice(error.what());  // the snapshots tell what is needed
   }
-  notice("the folder " + path_ +
-         " is gone (removed or renamed): made it again, with run.json; earlier snapshots are not "
-         "in it");
+  notice(
+      "the folder " + path_ +
+      (gone ? " is gone (removed or renamed): made it again, with run.json; "
+            : " is another one than when this job began, an empty one: took it, with run.json; ") +
+      "earlier snapshots are not in it");
+  return "";
 }
 
 }  // namespace tools

@@ -54,9 +54,10 @@ class RunFolder {
   std::string give_up_newer(std::int64_t step);
 
   // Before the folder is written to. Throws io::CannotCreateError where another job has taken it. A
-  // folder that is gone is made again where its file system is there; `notice` tells it. From one
-  // thread at a time.
-  void check(const std::function<void(const std::string&)>& notice);
+  // folder that is gone is made again where its file system is there, and an empty one in its place
+  // is taken; `notice` tells it. Returns why it must not be written to for now, "" where it may.
+  // From one thread at a time.
+  std::string check(const std::function<void(const std::string&)>& notice);
   // Throws as check() where the lock was found lost; cheap.
   void check_lock() const { lock_->check(); }
 

@@ -201,7 +201,7 @@ void RunLock::look_locked() {
   if (lost_.load()) return;
   static_cast<void>(futimens(fd_, nullptr));  // best effort: the flock is the lock
   struct stat mine {
-  }, named{}, folder{};
+  }, named{};
   if (fstat(fd_, &mine) != 0) return;
   if (stat(path_.c_str(), &named) == 0) {
     if (mine.st_ino == named.st_ino && mine.st_dev == named.st_dev) return;
@@ -223,10 +223,11 @@ void RunLock::look_locked() {
   } else if (errno != ENOENT) {
     return;  // the file system is away
   }
-  if (stat(folder_.c_str(), &folder) != 0) return;  // for make_folder_again()
-  if (folder.st_ino != folder_inode_ || folder.st_dev != device_)
+  if (!is_in_place_locked()) {  // for take_place()
     if (!io::newest_checkpoint_name(folder_).empty())
-      return lose("another folder with snapshots has taken the place of " + folder_);
+      lose("another folder with snapshots has taken the place of " + folder_);
+    return;
+  }
   unlink(path_.c_str());  // nobody's, if it is there
   static_cast<void>(make_file_locked());
 }
@@ -254,7 +255,18 @@ bool RunLock::make_file_locked() {
   return true;
 }
 
-bool RunLock::make_folder_again() {
+bool RunLock::is_in_place() {
+  const std::lock_guard guard(mutex_);
+  return is_in_place_locked();
+}
+
+bool RunLock::is_in_place_locked() const {
+  struct stat folder {};
+  return stat(folder_.c_str(), &folder) == 0 && folder.st_ino == folder_inode_ &&
+         folder.st_dev == device_;
+}
+
+bool RunLock::take_place() {
   namespace fs = std::filesystem;
   const std::lock_guard guard(mutex_);
   if (lost_.load()) return false;
@@ -267,7 +279,9 @@ bool RunLock::make_folder_again() {
   }
   if (status.st_dev != device_) return false;
   fs::create_directories(folder_, error);
-  return !error && make_file_locked();
+  if (error) return false;
+  unlink(path_.c_str());  // look() has seen that it is nobody's, if it is there
+  return make_file_locked();
 }
 
 }  // namespace tools

@@ -40,9 +40,12 @@ class RunLock {
   void look();
   // Throws io::CannotCreateError where look() has found that the folder is another job's.
   void check() const;
-  // The folder is gone: makes it, and the lock, unless that would be on another file system (what
-  // was mounted there is away) or somebody else is quicker. Returns whether both are there.
-  bool make_folder_again();
+  // Whether the folder is the one in which the lock is.
+  bool is_in_place();
+  // The folder is gone, or an empty one has taken its place: makes it, and the lock, unless that
+  // would be on another file system (what was mounted there is away) or somebody else is quicker.
+  // Returns whether both are there.
+  bool take_place();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
@@ -56,6 +59,7 @@ class RunLock {
   void beat();
   void look_locked();
   bool make_file_locked();
+  bool is_in_place_locked() const;
   void lose(const std::string& why);
 
   std::string folder_, path_;

@@ -133,7 +133,7 @@ struct KeepingOptions {
   // Told the snapshot that is about to be loaded, and what today's data are.
   std::function<void(const io::Checkpoint&, const std::string& path, const DataSummary& data)>
       admit = {};
-  std::function<void()> before_write = {};  // as engine::KeeperOptions have it
+  std::function<std::string()> before_write = {};  // as engine::KeeperOptions have it
 };
 
 // Which evaluation is the best, and what follows from it.

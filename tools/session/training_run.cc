@@ -106,7 +106,7 @@ SessionOptions TrainingRun::session_options() {
                                  const DataSummary& data) { admit(snapshot, path, data); };
   if (folder_)
     options.keeping.before_write = [folder = folder_] {
-      folder->check([&folder](const std::string& text) {
+      return folder->check([&folder](const std::string& text) {
         keep_log(folder->path() + "/log.txt");  // of the new one, if there is one
         print_notice(text);
       });

@@ -28,8 +28,9 @@ struct KeeperOptions {
   // must not go on from it. May be empty.
   std::function<void(const io::Checkpoint&, const std::string& path)> admit;
   // On rank 0 (with `background` in the thread that writes), before each attempt to write: throws
-  // where this run must not write any more, and sees to it that the folder is there. May be empty.
-  std::function<void()> before_write = {};
+  // where this run must not write any more, sees to it that the folder is there, and returns why it
+  // must not be written to for now (the attempt has failed), or "". May be empty.
+  std::function<std::string()> before_write = {};
   // Told the device tag of each array that resume() is about to load; throws where the array cannot
   // go. May be empty.
   std::function<void(const std::string&)> place;

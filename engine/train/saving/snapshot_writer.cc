@@ -72,8 +72,9 @@ std::string SnapshotWriter::written(const WriteOptions& options) {
   constexpr int kTries = 4;
   auto pause = options.retry_pause;
   for (int tries = 1;; ++tries, pause *= 2) {
-    if (options.before_write) options.before_write();
+    const std::string away = options.before_write ? options.before_write() : "";
     try {
+      if (!away.empty()) throw io::CannotCreateError(away);
       last_path_ =
           io::save_to_directory(copy_.checkpoint(), options.directory, options.keep_last,
                                 options.best, [this](std::size_t array) { copy_.complete(array); });

@@ -19,7 +19,7 @@ struct WriteOptions {
   std::string directory, run_id;
   int keep_last = 3;
   bool best = false;
-  std::function<void()> before_write;
+  std::function<std::string()> before_write;
   std::function<void(const std::string&)> notice;
   std::chrono::milliseconds retry_pause{500};
 };

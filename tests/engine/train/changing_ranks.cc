@@ -82,7 +82,10 @@ void Job::run(const std::function<void(int rank, std::int64_t step)>& act) {
     const std::atomic<int> never{0};
     try {
       tools::SessionOptions options = tools::session_options(config_);
-      options.keeping.before_write = before_write_;
+      options.keeping.before_write = [this] {
+        if (before_write_) before_write_();
+        return std::string();
+      };
       tools::TrainSession session(options, *group, nullptr, ranks_[own].get());
       static_cast<void>(session.start_state());
       beginnings_[own] = session_runner::whole_state(session.state());

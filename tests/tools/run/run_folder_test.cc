@@ -379,6 +379,36 @@ TEST_F(Folder, ThatIsGoneIsMadeAgain) {
   EXPECT_THROW(folder.check([](const std::string&) {}), io::CannotCreateError);
 }
 
+TEST_F(Folder, ThatAnEmptyOneReplacedIsToldAndTaken) {
+  RunFolder folder({.folder = dir()});
+  folder.begin({}, {});
+  fs::rename(dir(), folder_ / "elsewhere");
+  fs::create_directories(dir());
+  std::string told;
+  EXPECT_EQ(folder.check([&](const std::string& text) { told = text; }), "");
+  EXPECT_NE(told.find("the folder " + dir() + " is another one than"), std::string::npos) << told;
+  EXPECT_EQ(tools::read_run_record(dir()).id, folder.id());
+  EXPECT_NE(refusal({.folder = dir()}).find("another job is running"), std::string::npos);
+  EXPECT_EQ(refusal({.folder = folder_ / "elsewhere"}), "");
+}
+
+TEST_F(Folder, WhoseFileSystemIsAwayIsNotWrittenTo) {
+  RunFolder folder({.folder = dir()});
+  folder.begin({}, {});
+  if (mount("tmpfs", dir().c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "may not mount a file system";
+  std::string told;
+  const auto tell = [&](const std::string& text) { told = text; };
+  const std::string away = folder.check(tell);
+  const bool touched = !fs::is_empty(dir());
+  umount2(dir().c_str(), MNT_DETACH);
+  EXPECT_NE(away.find("the folder " + dir() + " is on another file system"), std::string::npos)
+      << away;
+  EXPECT_FALSE(touched);
+  EXPECT_EQ(folder.check(tell), "");  // it is back
+  EXPECT_EQ(told, "");
+}
+
 // A lock of another host, of this age by the clock of this one.
 void write_lock(const std::string& path, std::chrono::seconds age) {
   test_support::write_text(path, "elsewhere 4711\n");

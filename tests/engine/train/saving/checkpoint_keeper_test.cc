@@ -35,6 +35,10 @@ class CheckpointKeeperTest : public testing::Test {
     options.background = background;
     options.exit_code_of = [](const std::exception&) { return 1; };
     options.retry_pause = std::chrono::milliseconds(1);
+    options.before_write = [this] {
+      if (away_for_ > 0) return --away_for_, std::string("the folder is away");
+      return std::string();
+    };
     options.notice = [this](const std::string& text) {
       notices_.push_back(text);
       if (on_notice_) on_notice_();
@@ -74,6 +78,7 @@ class CheckpointKeeperTest : public testing::Test {
   const test_support::TemporaryDirectory folder_;
   int keep_last_ = 2;
   std::vector<std::string> notices_;
+  int away_for_ = 0;  // attempts to write that find that the folder must not be written to
   std::function<void()> on_notice_;
   std::unique_ptr<backends::Communicator> control_ = backends::make_single_communicator();
   tiny_training::Parts parts_{{.shape = {8, 8, 1}, .model = "convnet"}};
@@ -231,6 +236,28 @@ TEST_F(CheckpointKeeperTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
               std::string::npos)
         << error.what();
   }
+}
+
+// Not a byte goes to a folder that must not be written to; when it is back, the state does.
+TEST_F(CheckpointKeeperTest, AFolderThatIsAwayIsWaitedFor) {
+  engine::CheckpointKeeper keeper = this->keeper(false);
+  set_state(1);
+  away_for_ = 2;
+  keeper.save(state_);
+  expect_saved(keeper.take_saved().value().path, 1);
+  EXPECT_EQ(notices_,
+            std::vector<std::string>(
+                2, "the snapshot of step 1 was not saved: the folder is away; trying again"));
+  set_state(2);
+  away_for_ = 100;
+  try {
+    keeper.save(state_);
+    FAIL() << "it was saved";
+  } catch (const io::CannotCreateError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "the folder is away; the newest snapshot is " + (folder_ / "run/step-00000001.ckpt"));
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "run/step-00000002.ckpt"));
 }
 
 // The limit is named while too few files may be opened, and no file is made half.
