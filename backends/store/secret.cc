@@ -177,7 +177,11 @@ bool read_private_file(const std::string& path, std::string& text) {
   }
   struct stat status {};
   if (fstat(file.fd(), &status) != 0) fail();
-  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
+  if (!S_ISREG(status.st_mode))
+    throw ConfigurationError(path +
+                             (S_ISDIR(status.st_mode) ? " is a folder" : " is a device or a pipe") +
+                             ", expected the name of a file");
+  if (status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
     throw AuthenticationError(path +
                               " must be a file of this user that nobody else may read (chmod 600)");
   }

@@ -218,6 +218,18 @@ TEST_F(FileRendezvous, ForeignFilesAreNeitherReadNorReplaced) {
   EXPECT_THROW(backends::join_store(options(1, 2)), backends::AuthenticationError);
 }
 
+TEST_F(FileRendezvous, AFolderIsNoFile) {
+  std::filesystem::create_directory(path_);
+  for (const int rank : {0, 1}) {
+    try {
+      backends::join_store(options(rank, 2));
+      ADD_FAILURE() << "rank " << rank;
+    } catch (const backends::ConfigurationError& error) {
+      EXPECT_EQ(std::string(error.what()), path_ + " is a folder, expected the name of a file");
+    }
+  }
+}
+
 TEST_F(FileRendezvous, AFolderThatIsNotThereIsSaid) {
   GroupOptions o = options(0, 2);
   o.init_method = "file://" + path_ + "/no/such/folder";
