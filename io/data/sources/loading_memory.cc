@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/base/open_file.h"
+#include "io/data/sources/data_file.h"
 
 namespace io {
 namespace {
@@ -34,7 +35,10 @@ FileSize size_of_file(const std::string& path) {
   return {.packed = bytes, .content = std::min(content, unpacked_limit(bytes))};
 }
 
+bool is_text(const std::string& set) { return set == "text" || set == "tinyshakespeare"; }
+
 bool has_data(const std::string& name, const std::string& set) {
+  if (is_text(set)) return name.ends_with(".txt") || name.ends_with(".txt.gz");
   if (set == "csv") return name.ends_with(".csv") || name.ends_with(".csv.gz");
   if (set == "cifar10")
     return name.ends_with(".bin") &&
@@ -57,13 +61,35 @@ std::vector<std::string> files_of(const DatasetOptions& options) {
   std::sort(paths.begin(), paths.end());
   const auto same = [](const std::string& a, const std::string& b) { return b == a + ".gz"; };
   if (options.name == "csv" && paths.size() != 1) return {};
+  if (is_text(options.name)) return paths;  // all are read
   paths.erase(std::unique(paths.begin(), paths.end(), same), paths.end());
   return paths;
+}
+
+// Of 16-bit ids in a file and 32-bit ones in memory. A file is let go before the next one is read.
+std::uint64_t token_bytes(const std::string& directory) {
+  std::uint64_t held = 0, most = 0;
+  for (const std::string name : {"train.bin", "val.bin"}) {
+    const std::array<std::string, 2> names{name, name + ".gz"};
+    const std::uint64_t content = size_of_file(find_data_file(directory, names)).content;
+    held += 2 * content;
+    most = std::max(most, held + content);
+  }
+  return most;
+}
+
+// The bytes of all files, and a 32-bit id for each.
+std::uint64_t text_bytes(const DatasetOptions& options) {
+  std::uint64_t content = 0;
+  for (const std::string& path : files_of(options)) content += size_of_file(path).content;
+  return content + 4 * content;
 }
 
 }  // namespace
 
 std::uint64_t loading_bytes(const DatasetOptions& options) {
+  if (is_text(options.name)) return text_bytes(options);
+  if (options.name == "tokens") return token_bytes(options.directory);
   const bool idx = options.name == "mnist" || options.name == "fashion-mnist",
              records = options.name == "cifar10";
   if (!idx && !records && options.name != "csv") return 0;

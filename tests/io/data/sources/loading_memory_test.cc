@@ -59,6 +59,24 @@ TEST_F(LoadingMemory, OfRecordsIsThatOfAllAndOfTheLargestFileAgain) {
   EXPECT_EQ(need("cifar10"), 10'000u);
 }
 
+TEST_F(LoadingMemory, OfTextsIsTheirBytesAndAnIdForEach) {
+  write("a.txt", 3000);
+  write_packed("b.txt.gz", 2000);
+  write("readme.md", 500);
+  EXPECT_EQ(need("text"), 25'000u);
+  EXPECT_EQ(need("tinyshakespeare"), 25'000u);
+  EXPECT_EQ(need("text", folder_ / "a.txt"), 15'000u);
+}
+
+TEST_F(LoadingMemory, OfTokensIsTwiceTheirFilesAndTheOneThatIsRead) {
+  write("train.bin", 4000);
+  EXPECT_EQ(need("tokens"), 12'000u);
+  write_packed("val.bin.gz", 1000);
+  EXPECT_EQ(need("tokens"), 12'000u) << "read when the larger one is no longer needed";
+  write("val.bin", 3000);
+  EXPECT_EQ(need("tokens"), 17'000u);
+}
+
 TEST_F(LoadingMemory, OfATableIsItsText) {
   write("a.csv", 5000);
   EXPECT_EQ(need("csv"), 5000u);
