@@ -28,6 +28,13 @@ void refuse_empty(std::string_view name, const ConfigValue& value) {
     if (name == path) throw io::ConfigError(value.source + " is empty");
 }
 
+// "--lr $LR" where LR is not set.
+bool is_said_to_be_a_number(const OptionSpec& option, const ConfigValue& value) {
+  const bool number =
+      option.type == OptionSpec::Type::kInteger || option.type == OptionSpec::Type::kReal;
+  return number && precedence_of(value) == Precedence::kCommandLine;
+}
+
 // Every option with its default where nothing was said, each in its canonical spelling.
 ConfigValues complete(const ConfigValues& values) {
   ConfigValues result = values;
@@ -44,7 +51,7 @@ ConfigValues complete(const ConfigValues& values) {
           name, value, expected_text(*option),
           choice ? base::did_you_mean(value.value, base::split_text(option->metavar, '|')) : "");
     }
-    if (text->empty() && *option->default_value != '\0')
+    if (text->empty() && (*option->default_value != '\0' || is_said_to_be_a_number(*option, value)))
       refuse_value(name, value, expected_text(*option));
     value.value = *text;
   }

@@ -95,6 +95,7 @@ TEST(RunConfig, ValuesOfEveryType) {
 TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
   EXPECT_EQ(fault(flags({{"lr", "-1"}})), "--lr is '-1' (from --lr); expected a number above 0");
   EXPECT_EQ(fault(flags({{"lr", "fast"}})), "--lr is 'fast' (from --lr); expected a number");
+  EXPECT_EQ(fault(flags({{"lr", ""}})), "--lr is '' (from --lr); expected a number");
   EXPECT_EQ(fault(flags({{"sync", "parms"}})),
             "--sync is 'parms' (from --sync): did you mean 'params'? (expected one of grad, "
             "params, post-local, slowmo, diloco, none)");
@@ -161,6 +162,8 @@ TEST(RunConfig, RefusesValuesOutOfTypeOrRange) {
       {"epochs", "99999999999999999999"},
       {"epochs", ""},
       {"steps", "0"},
+      {"steps", ""},
+      {"rank", ""},
       {"lr", "nan"},
       {"lr", "inf"},
       {"lr", "0"},
@@ -198,8 +201,6 @@ TEST(RunConfig, RefusesValuesOutOfTypeOrRange) {
       {"limit", "-1"},
       {"log-every", "x"}};
   for (const auto& [name, value] : bad) {
-    if (std::string(name) == "lr" && std::string(value).empty())
-      continue;  // no value: the optimizer's default
     EXPECT_THROW(tools::resolve_run_config(flags({{name, value}})), ConfigError)
         << name << "=" << value;
   }
