@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kSlowRatio =
     1.5;  // of a rank's own work to the median of the others', from which on it is named
+constexpr double kSlowSeconds = 0.001;  // likewise, of the difference in a step
 
 class ConsoleObserver : public engine::TrainObserver {
  public:
@@ -139,9 +140,16 @@ class ConsoleObserver : public engine::TrainObserver {
     }
     return line;
   }
-  // Only when it is the same rank in two reports in a row: a single one is noise.
+  // What the slowest rank works longer than the others' median in a step.
+  static double excess_of(const engine::StepReport& report) {
+    const auto slowest = static_cast<std::size_t>(report.slowest_rank);
+    if (slowest >= report.ranks.size()) return 0;
+    return report.ranks[slowest].own() * (1 - 1 / report.slowest_ratio);
+  }
+  // Only when it is the same rank in two reports in a row: a single one is noise, as are fractions
+  // of a millisecond.
   void name_straggler(const engine::StepReport& report) {
-    const bool slow = report.slowest_ratio >= kSlowRatio;
+    const bool slow = report.slowest_ratio >= kSlowRatio && excess_of(report) >= kSlowSeconds;
     if (slow && slow_rank_ == report.slowest_rank && !slow_told_) {
       const engine::StepPhases& own = report.ranks[static_cast<std::size_t>(slow_rank_)];
       char text[256];

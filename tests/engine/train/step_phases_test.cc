@@ -108,8 +108,8 @@ engine::StepReport slow_report(const std::vector<engine::StepPhases>& ranks, dou
   return {.progress = {}, .ranks = ranks, .slowest_rank = 1, .slowest_ratio = ratio};
 }
 
-std::string notices(const std::vector<double>& ratios) {
-  const std::vector<engine::StepPhases> ranks{{.forward = 0.001}, {.data = 0.5, .forward = 0.001}};
+std::string notices(const std::vector<double>& ratios, double data = 0.5) {
+  const std::vector<engine::StepPhases> ranks{{.forward = 0.001}, {.data = data, .forward = 0.001}};
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   const auto console = tools::make_console_observer({});
@@ -122,6 +122,7 @@ TEST(StepPhases, ARankThatStaysSlowIsNamedOnceWithWhatItSpendsItsTimeOn) {
   EXPECT_EQ(notices({2.5}), "") << "once may be noise";
   EXPECT_EQ(notices({1.2, 1.2, 1.2}), "");
   EXPECT_EQ(notices({2.5, 1.2, 2.5}), "");
+  EXPECT_EQ(notices({2.5, 2.5, 2.5}, 0.0005), "") << "a step as short as this is all noise";
   EXPECT_EQ(notices({2.5, 2.5, 2.5}),
             "engine: rank 1 is slow: its own work per step is 2.50x the other ranks' median "
             "(data 500.00 ms, forward 1.00 ms, "
