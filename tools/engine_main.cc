@@ -1,5 +1,6 @@
 // The `engine` program: finds the command, and turns any error into one line and an exit code.
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <csignal>
@@ -7,6 +8,7 @@
 #include <iostream>
 #include <string_view>
 
+#include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "tools/commands/command.h"
 #include "tools/launch/launch_options.h"
@@ -43,6 +45,15 @@ const Command& find_command(const std::string& name) {
                    " (engine help lists them)");
 }
 
+// A stack that is overrun ends the process without a word; threads' stacks are as large.
+void check_stack_limit() {
+  constexpr rlim_t kLeastKib = 256;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur / 1024 >= kLeastKib) return;
+  throw io::ConfigError("the limit of a stack is " + std::to_string(limit.rlim_cur / 1024) +
+                        " KiB (ulimit -s), expected at least " + std::to_string(kLeastKib));
+}
+
 void warn_of_unknown_variables() {
   if (is_one_of_many()) return;
   for (const std::string& line : unknown_variables(environment_names(), launch_option_names()))
@@ -77,6 +88,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow (ulimit -f) is a write that fails
   try {
     tools::open_standard_streams();
+    tools::check_stack_limit();
     tools::warn_of_unknown_variables();
     const int code = tools::run(tools::Arguments(argv + 1, argv + argc));
     if (code == tools::kExitOk || code == tools::kExitDifferent) tools::check_standard_output();

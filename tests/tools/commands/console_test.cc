@@ -157,22 +157,29 @@ TEST(Console, APipeThatNobodyReadsIsRefused) {
   }
 }
 
-// As batch systems may set it.
+// A training under a limit of the shell, "-f 16", as batch systems may set it.
+CommandResult limited(const std::string& limit, const std::vector<std::string>& options) {
+  std::vector<std::string> command{"/bin/sh", "-c", "ulimit " + limit + "; exec \"$0\" \"$@\"",
+                                   test_support::engine_binary()};
+  const std::vector<std::string> training = quick_train(options);
+  command.insert(command.end(), training.begin(), training.end());
+  return test_support::run_command(command);
+}
+
+TEST(Console, ALimitOnStacksThatIsTooLowIsSaidAtOnce) {
+  program::expect_error(limited("-s 64", {"--spawn", "2"}), 78,
+                        "the limit of a stack is 64 KiB (ulimit -s), expected at least 256");
+  const CommandResult enough = limited("-s 256", {"--spawn", "2"});
+  EXPECT_EQ(enough.exit_code, 0) << enough.err;
+}
+
 TEST(Console, ALimitOnTheSizeOfFilesIsAWriteThatFails) {
   const TemporaryDirectory folder;
-  const auto limited = [&](const std::string& blocks, const std::vector<std::string>& options) {
-    std::vector<std::string> command{"/bin/sh", "-c",
-                                     "ulimit -f " + blocks + "; exec \"$0\" \"$@\"",
-                                     test_support::engine_binary()};
-    const std::vector<std::string> training = quick_train(options);
-    command.insert(command.end(), training.begin(), training.end());
-    return test_support::run_command(command);
-  };
   const CommandResult metrics =
-      limited("1", {"--metrics", folder / "metrics.jsonl", "--log-every", "1"});
+      limited("-f 1", {"--metrics", folder / "metrics.jsonl", "--log-every", "1"});
   EXPECT_EQ(metrics.exit_code, 0) << metrics.err;
   expect_words(metrics.err, {"cannot write: File too large; the training goes on without"});
-  const CommandResult saved = limited("16", {"--save-dir", folder / "run"});
+  const CommandResult saved = limited("-f 16", {"--save-dir", folder / "run"});
   EXPECT_EQ(saved.exit_code, 73) << saved.err;
   expect_words(saved.err,
                {"step-00000005.ckpt: File too large", "(ulimit -f, or the file system)"});
