@@ -227,6 +227,8 @@ std::optional<int> train_rank(const RunConfig& config, const std::string& comman
   std::unique_ptr<PrometheusPage> own_page;
   std::unique_ptr<PrometheusPage>& page = turn == nullptr ? own_page : turn->kept.page;
   open_page(config, group, *control, turn != nullptr && turn->kept.run.under_way, page);
+  // What the others are told to wait for, where it takes long.
+  if (!config.save_dir.empty()) group.set_activity("taking the folder " + config.save_dir);
   TrainingRun run(config, command, group, *control, turn == nullptr ? nullptr : &turn->kept.run);
   const bool root = group.rank() == 0;
   if (root && !run.folder().empty()) keep_log(run.folder() + "/log.txt");
@@ -240,8 +242,10 @@ std::optional<int> train_rank(const RunConfig& config, const std::string& comman
                      .last_step = config.trace_last,
                      .may_use_device = config.device != "cpu" && engine::cuda::missing().empty()},
         group, *trace_wire);
+  group.set_activity("loading the data");
   TrainSession session(run.session_options(), group, std::move(control),
                        turn == nullptr ? nullptr : &turn->kept.state);
+  group.set_activity("loading the state");
   const std::string start = session.start_state();
   if (turn != nullptr && turn->kept.begin == 0) turn->kept.begin = base::steady_seconds();
   const GroupTime group_time(turn);

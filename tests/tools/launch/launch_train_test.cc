@@ -116,6 +116,22 @@ TEST_F(LaunchTrain, RestartsGoOnFromTheSnapshots) {
   EXPECT_EQ(launch(quick_train()).err.find("restart"), std::string::npos);
 }
 
+// A job of another host may hold it, which rank 0 says; the others say that rank 0 waits for it.
+TEST_F(LaunchTrain, RanksThatWaitForTheFolderSaySo) {
+  const std::string run = folder_ / "run";
+  fs::create_directory(run);
+  test_support::write_text(run + "/run.lock", "elsewhere 4711\n");
+  Running job(Words{engine_binary()} + quick_train({"--spawn", "2", "--save-dir", run, "--resume",
+                                                    "auto", "--stall-after", "0.5"}));
+  EXPECT_TRUE(eventually([&] {
+    return job.err().find("rank 0 in no collective (taking the folder " + run + ")") !=
+           std::string::npos;
+  })) << job.err();
+  EXPECT_CONTAINS(job.err(), "run.lock names process 4711 on elsewhere: waiting");
+  kill(job.pid(), SIGTERM);
+  EXPECT_EQ(job.wait(), 143) << job.err();
+}
+
 TEST_F(LaunchTrain, TwoNodesByHand) {
   const std::string port = std::to_string(free_port()), secret = folder_ / "secret";
   test_support::write_text(secret, std::string(64, '5'));
