@@ -247,6 +247,7 @@ WorkerFailure LocalNode::failure_of(int local_rank, const WorkerEnd& end,
   failure.pid = end.pid;
   failure.code = end.code;
   failure.signal = end.signal;
+  if (end.signal == SIGKILL) failure.why = kills_.text();
   failure.attempt = attempt_;
   failure.last_line = err.relayed != nullptr ? err.relayed->last_line : last_line_of_file(err.file);
   failure.log = err.file;

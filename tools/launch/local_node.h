@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tools/launch/worker_logs.h"
+#include "tools/machine/memory_info.h"
 #include "tools/workers/handover.h"
 #include "tools/workers/worker_failure.h"
 
@@ -51,6 +52,7 @@ class LocalNode {
   GuardProcess& guard_;
   SignalInbox& inbox_;
   WorkerLogs logs_;
+  const MemoryKills kills_;
   std::string program_;
   backends::Socket listener_;  // listening for own commands; only reserved for others
   std::unique_ptr<SecretFile> secret_;

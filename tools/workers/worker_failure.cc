@@ -26,7 +26,7 @@ std::string failure_line(const WorkerFailure& f) {
   std::string last = f.last_line;
   if (last.starts_with("engine: error: ")) last.erase(0, std::strlen("engine: error: "));
   return "rank " + std::to_string(f.rank) + " on " + f.host + " (pid " + std::to_string(f.pid) +
-         ") " + (f.decided ? "failed first: " : "failed: ") + end_text(f.code, f.signal) +
+         ") " + (f.decided ? "failed first: " : "failed: ") + end_text(f.code, f.signal) + f.why +
          (last.empty() ? "; no output on stderr" : "; its last line on stderr: " + last) +
          (f.log.empty() ? "" : "; log: " + f.log);
 }

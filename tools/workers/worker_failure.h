@@ -12,8 +12,9 @@ struct WorkerFailure {
   std::string host;
   int rank = 0, local_rank = 0;
   pid_t pid = 0;
-  int code = 0;    // 128 + N for signal N
-  int signal = 0;  // 0: it exited
+  int code = 0;     // 128 + N for signal N
+  int signal = 0;   // 0: it exited
+  std::string why;  // of the signal, as MemoryKills::text() has it; "" where that is not known
   int attempt = 0;
   bool decided = true;    // the job's end; else others go on
   std::string last_line;  // of its stderr; "" when it said nothing

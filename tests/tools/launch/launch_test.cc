@@ -173,6 +173,25 @@ TEST(Failure, ASignalIsNamed) {
   EXPECT_CONTAINS(last_line(r.err), "signal 11 (Segmentation fault)");
 }
 
+// Control groups of the test's own, in which rank 0 plays the kernel.
+TEST(Failure, AKillForWantOfMemoryIsToldWithItsLimit) {
+  const CommandResult r = test_support::run_command(
+      {"unshare", "-m", "sh", "-c",
+       "mount -t tmpfs none /sys/fs/cgroup || exit 99; "
+       "export G=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup); mkdir -p $G; "
+       "echo 62914560 > $G/memory.max; echo oom_kill 0 > $G/memory.events; "
+       "exec \"$0\" launch --nproc-per-node 2 sh -c "
+       "'[ $RANK = 0 ] && { echo oom_kill 1 > $G/memory.events; kill -9 $$; }; sleep 50'",
+       test_support::engine_binary()});
+  if (r.exit_code == 99 || r.err.starts_with("unshare: ")) GTEST_SKIP() << "may not mount";
+  EXPECT_EQ(r.exit_code, 137) << r.err;
+  for (const char* part : {"rank 0 on ",
+                           "killed by signal 9 (Killed); the kernel has killed for want "
+                           "of memory, of which ",
+                           "/memory.max allows 60 MiB; no output on stderr"})
+    EXPECT_CONTAINS(last_line(r.err), part);
+}
+
 TEST(Failure, ARankThatMissesAnotherIsNotTheCause) {
   const TemporaryDirectory folder;
   const std::string pid = folder / "pid";
