@@ -17,6 +17,7 @@
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
+#include "tools/launch/own_program.h"
 #include "tools/options/option_table.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -65,7 +66,7 @@ LocalNode::LocalNode(const LaunchOptions& options, LaunchPlan plan, GuardProcess
       guard_(guard),
       inbox_(inbox),
       logs_(options_, plan_) {
-  program_ = plan_.own_command ? "/proc/self/exe"
+  program_ = plan_.own_command ? own_program()
                                : find_program(options_.command.front(), options_.own_commands);
   prepare_meeting();
   // A job of one node needs nobody else's key; several nodes share a file, or the user's own key.

@@ -22,6 +22,7 @@
 #include "io/base/system_error_text.h"
 #include "tools/launch/control_line.h"
 #include "tools/launch/local_node.h"
+#include "tools/launch/own_program.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/shell_text.h"
@@ -102,14 +103,6 @@ std::string setup_records() {
     records += control_record("env", variable);
   records += control_record("secret", backends::to_hex(backends::random_bytes(32)));
   return records + control_record("go");
-}
-
-std::string own_path() {
-  char path[PATH_MAX];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
-  if (n <= 0 || n == static_cast<ssize_t>(sizeof path))
-    throw std::runtime_error("cannot read /proc/self/exe");
-  return std::string(path, static_cast<std::size_t>(n));
 }
 
 std::string own_directory() {

@@ -239,6 +239,17 @@ TEST(Restart, CountsAndStops) {
   }
 }
 
+TEST(Workers, AreStartedWithoutProc) {
+  const CommandResult r = test_support::run_command(
+      {"unshare", "-m", "sh", "-c",
+       "mount -t tmpfs none /proc || exit 99; exec \"$0\" launch --nproc-per-node 2 train --model "
+       "mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 --batch-size 12",
+       test_support::engine_binary()});
+  if (r.exit_code == 99 || r.err.starts_with("unshare: ")) GTEST_SKIP() << "may not mount";
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_CONTAINS(r.out, "2 ranks");
+}
+
 TEST(DryRun, PrintsTheTableAndStartsNothing) {
   const TemporaryDirectory folder;
   const CommandResult r =
