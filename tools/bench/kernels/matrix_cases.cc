@@ -182,12 +182,25 @@ std::vector<KernelCase> convolution_cases(const BatchSizes& sizes) {
         {"resnet18-cifar", 32, 3, 64, 3, 1, 1},     {"resnet18-cifar", 32, 64, 64, 3, 1, 1},
         {"resnet18-cifar", 32, 64, 128, 3, 2, 1},   {"resnet18-cifar", 32, 64, 128, 1, 2, 0},
         {"resnet18-cifar", 16, 128, 128, 3, 1, 1},  {"resnet18-cifar", 8, 256, 256, 3, 1, 1},
-        {"resnet18-cifar", 4, 512, 512, 3, 1, 1},   {"resnet50-cifar", 32, 64, 256, 1, 1, 0},
-        {"resnet50-cifar", 8, 1024, 256, 1, 1, 0},  {"resnet50", 224, 3, 64, 7, 2, 3},
-        {"resnet50", 56, 64, 64, 3, 1, 1},          {"resnet50", 56, 64, 256, 1, 1, 0},
-        {"resnet50", 56, 256, 512, 1, 2, 0},        {"resnet50", 56, 128, 128, 3, 2, 1},
-        {"resnet50", 28, 128, 128, 3, 1, 1},        {"resnet50", 14, 1024, 256, 1, 1, 0},
-        {"resnet50", 14, 256, 256, 3, 1, 1},        {"resnet50", 7, 512, 512, 3, 1, 1}})
+        {"resnet18-cifar", 16, 128, 256, 3, 2, 1},  {"resnet18-cifar", 16, 128, 256, 1, 2, 0},
+        {"resnet18-cifar", 8, 256, 512, 3, 2, 1},   {"resnet18-cifar", 8, 256, 512, 1, 2, 0},
+        {"resnet18-cifar", 4, 512, 512, 3, 1, 1},   {"resnet50-cifar", 32, 3, 64, 3, 1, 1},
+        {"resnet50-cifar", 32, 64, 64, 1, 1, 0},    {"resnet50-cifar", 32, 64, 64, 3, 1, 1},
+        {"resnet50-cifar", 32, 64, 256, 1, 1, 0},   {"resnet50-cifar", 32, 256, 64, 1, 1, 0},
+        {"resnet50-cifar", 32, 256, 128, 1, 1, 0},  {"resnet50-cifar", 32, 128, 128, 3, 2, 1},
+        {"resnet50-cifar", 16, 128, 512, 1, 1, 0},  {"resnet50-cifar", 32, 256, 512, 1, 2, 0},
+        {"resnet50-cifar", 16, 512, 128, 1, 1, 0},  {"resnet50-cifar", 16, 128, 128, 3, 1, 1},
+        {"resnet50-cifar", 16, 512, 256, 1, 1, 0},  {"resnet50-cifar", 16, 256, 256, 3, 2, 1},
+        {"resnet50-cifar", 8, 256, 1024, 1, 1, 0},  {"resnet50-cifar", 16, 512, 1024, 1, 2, 0},
+        {"resnet50-cifar", 8, 1024, 256, 1, 1, 0},  {"resnet50-cifar", 8, 256, 256, 3, 1, 1},
+        {"resnet50-cifar", 8, 1024, 512, 1, 1, 0},  {"resnet50-cifar", 8, 512, 512, 3, 2, 1},
+        {"resnet50-cifar", 4, 512, 2048, 1, 1, 0},  {"resnet50-cifar", 8, 1024, 2048, 1, 2, 0},
+        {"resnet50-cifar", 4, 2048, 512, 1, 1, 0},  {"resnet50-cifar", 4, 512, 512, 3, 1, 1},
+        {"resnet50", 224, 3, 64, 7, 2, 3},          {"resnet50", 56, 64, 64, 3, 1, 1},
+        {"resnet50", 56, 64, 256, 1, 1, 0},         {"resnet50", 56, 256, 512, 1, 2, 0},
+        {"resnet50", 56, 128, 128, 3, 2, 1},        {"resnet50", 28, 128, 128, 3, 1, 1},
+        {"resnet50", 14, 1024, 256, 1, 1, 0},       {"resnet50", 14, 256, 256, 3, 1, 1},
+        {"resnet50", 7, 512, 512, 3, 1, 1}})
     add_convolution(cases, each, sizes.images);
   return cases;
 }
