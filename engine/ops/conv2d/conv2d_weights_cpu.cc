@@ -153,11 +153,23 @@ void pack_tiles(const Plan& p, const Block& block, const EvenCut& tiles, std::in
   }
 }
 
-// What the next block reads.
+// What the next block reads. `maps` may have rows.
 struct NextBlock {
   Ahead maps, dy;
-  ENGINE_INLINE void fetch(std::int64_t i, std::int64_t pieces) const {
-    maps.fetch(i, pieces), dy.fetch(i, pieces);
+
+  // Has a tile fetch part `i` of `pieces` while its steps go by: as many lines as there are, asked
+  // for at once, would make it wait.
+  ENGINE_INLINE void spread(std::int64_t i, std::int64_t pieces, AdjacentRows& tile) const {
+    if (maps.row != nullptr) maps.fetch(i, pieces);
+    const std::int64_t of_maps = maps.row != nullptr ? 0 : maps.floats, all = dy.floats + of_maps;
+    const std::int64_t for_dy = all == 0 ? 0 : pieces * dy.floats / all;
+    const bool dys = i < for_dy;
+    const std::int64_t part = dys ? i : i - for_dy, parts = dys ? for_dy : pieces - for_dy,
+                       floats = dys ? dy.floats : of_maps;
+    if (floats == 0) return;
+    const std::int64_t start = floats * part / parts, end = floats * (part + 1) / parts;
+    tile.ahead = (dys ? dy.data : maps.data) + start;
+    tile.ahead_stride = (end - start + tile.steps - 1) / tile.steps;
   }
 };
 
@@ -191,7 +203,7 @@ void run_block(const ConvSizes& s, const Plan& p, const Block& block, const Next
             const AdjacentTile run_tile = p.pack_neighbours
                                               ? adjacent_tile_for<false>(width, out.columns)
                                               : adjacent_tile_for<true>(width, out.columns);
-            next.fetch(done++, all_tiles);
+            next.spread(done++, all_tiles, tile);
             run_tile(tile, dy + (panel - first_panel) * kPanel * block.places, out);
           }
         }
@@ -263,6 +275,7 @@ NextBlock next_block(const ConvSizes& s, const Plan& p, const float* dy, const s
   next.dy = {dy + (first * p.places + place) * s.out, nullptr, 1, places * s.out};
   if (p.maps.in_place()) {
     next.maps = {p.maps.data + first * p.maps.padded_floats(), table + place, places, s.in};
+    if (s.stride == 1) next.maps = {next.maps.data + table[place], nullptr, 1, places * s.in};
   } else {
     const std::int64_t behind = g.first + g.count;
     next.maps =

@@ -60,8 +60,10 @@ void adjacent_tile(const AdjacentRows& rows, const float* b, const TileOutput& o
   ENGINE_UNROLL
   for (int i = 0; i < kRows; ++i) start_row<kRows, kVectors>(sum, i, out.c + i * rows.c_stride);
   const float* a = rows.a;
+  const float* ahead = rows.ahead == nullptr ? b : rows.ahead;
   for (std::int64_t k = 0; k < rows.steps; ++k) {
     if constexpr (kTable) a = rows.a + rows.table[k];
+    if constexpr (kVectors == 2) __builtin_prefetch(ahead, 0, 2), ahead += rows.ahead_stride;
     Floats column[kVectors];
     ENGINE_UNROLL
     for (int v = 0; v < kVectors; ++v) column[v] = load(b + v * kWidth);

@@ -91,6 +91,9 @@ struct AdjacentRows {
   const std::int64_t* table;
   std::int64_t stride, steps;
   std::int64_t c_stride;
+  // Unless nullptr, each step fetches a line of what is read later into L2, from here on.
+  const float* ahead = nullptr;
+  std::int64_t ahead_stride = 0;
 };
 
 // Sums start from zero and what they are added to is fetched meanwhile: nothing waits for it.
