@@ -64,13 +64,13 @@ void transform_weights(const Convolution& c, std::int64_t first, std::int64_t co
 // Tiles [first, last) to v [36][..][tile_floats(in)]; `stride` leads from point to point.
 void transform_input(const Convolution& c, std::int64_t first, std::int64_t last,
                      const float* zeros, float* v, std::int64_t stride) {
+  if (first == last) return;
+  TilePixels<kTileSide> pixels(c.tiles, c.count, c.padding, {c.from, c.h, c.w, c.in, zeros}, first);
   for (std::int64_t tile = first; tile < last; ++tile, v += tile_floats(c.in)) {
-    const float* pixel[kTilePoints];
-    find_pixels<kTileSide, const float>(c.tiles, tile, c.padding, {c.from, c.h, c.w, c.in, zeros},
-                                        pixel);
+    pixels.go_to(tile);
     for_each_vector(0, c.in, [&](auto lanes, std::int64_t i) {
       winograd::transform<winograd::Input>(
-          [&](int place) { return lanes.load_from(pixel[place] + i); },
+          [&](int place) { return pixels.load_from(lanes, place, i); },
           [&](int point, Floats value) { store(v + point * stride + i, value); });
     });
   }

@@ -70,24 +70,25 @@ void transform_tiles(const Work& w, std::int64_t start, std::int64_t size, std::
   const ConvSizes& s = w.s;
   const std::int64_t v_stride = point_stride(size * w.p.pitch);
   const std::int64_t d_stride = point_stride(size * w.p.panels * kPanel);
+  if (first == last) return;
+  TilePixels<kTileSide> pixels(w.p.tiles, w.p.count, s.padding,
+                               {w.x, s.in_h, s.in_w, s.in, w.zeros}, start + first);
+  TilePixels<kOut> gradients(w.p.tiles, w.p.count, 0, {w.dy, s.out_h, s.out_w, s.out, w.zeros},
+                             start + first);
   for (std::int64_t tile = first; tile < last; ++tile) {
-    const float* pixel[kTilePoints];
-    find_pixels<kTileSide, const float>(w.p.tiles, start + tile, s.padding,
-                                        {w.x, s.in_h, s.in_w, s.in, w.zeros}, pixel);
+    pixels.go_to(start + tile);
     float* v = w.v + tile * w.p.pitch;
     for_each_vector(0, s.in, [&](auto lanes, std::int64_t i) {
       winograd::transform<winograd::Input>(
-          [&](int place) { return lanes.load_from(pixel[place] + i); },
+          [&](int place) { return pixels.load_from(lanes, place, i); },
           [&](int point, Floats value) { store(v + point * v_stride + i, value); });
     });
-    const float* gradient[kOut * kOut];
-    find_pixels<kOut, const float>(w.p.tiles, start + tile, 0,
-                                   {w.dy, s.out_h, s.out_w, s.out, w.zeros}, gradient);
+    gradients.go_to(start + tile);
     for_each_vector(0, s.out, [&](auto lanes, std::int64_t i) {
       const std::int64_t panel = i / kPanel;
       float* d = w.d + panel * kPanel * size + tile * panel_width(s.out, panel) + i % kPanel;
       winograd::transform<winograd::Evaluate<kOut, false>>(
-          [&](int place) { return lanes.load_from(gradient[place] + i); },
+          [&](int place) { return gradients.load_from(lanes, place, i); },
           [&](int point, Floats value) { store(d + point * d_stride, value); });
     });
   }
