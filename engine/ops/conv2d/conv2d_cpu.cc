@@ -8,14 +8,14 @@
 // images. Backward to the input is the same product over dy: for stride s, the pixels of dx fall
 // into s * s classes of equal (pixel + padding) mod s, and for each class the taps that reach it
 // form a kernel of its own, rotated and transposed. First layers (1 or 3 input channels) of one
-// vector of output channels take the pixels of a map row, which lie a constant distance apart, so
-// that tiles can be taller: 8 sums alone wait for loads and for each other. While tiles compute,
-// what the next ones read is fetched into L2. The bound is the FMA rate. In bf16 (gemm_tiles.h) a
-// step is of two neighbouring channels; where they are odd, of the last one and 0.
+// vector of output channels have tiles of their own, in row_tiles.h. While tiles compute, what the
+// next ones read is fetched into L2. The bound is the FMA rate. In bf16 (gemm_tiles.h) a step is of
+// two neighbouring channels; where they are odd, of the last one and 0.
 #include "engine/ops/conv2d/conv2d_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/conv2d/conv2d_maps.h"
+#include "engine/ops/conv2d/row_tiles.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
@@ -28,15 +28,8 @@ struct Product {
   std::int64_t *a_row, *c_row, *step;
   float* packed;
   bool neighbours = false;  // all steps of a place lie side by side, in maps read in place
-  std::int64_t in_row = 0;  // places on a row of the maps, `apart` floats apart, in run_rows()
-  std::int64_t apart = 0;
+  RowTiles rows{};          // where they have a loop, run_rows() does it
 };
-
-// Whether run_rows() has tiles for it.
-bool runs_by_rows(const ConvSizes& s, const Maps& maps) {
-  return s.stride == 1 && s.out <= kWidth && (maps.channels == 1 || maps.channels == 3) &&
-         s.kernel_h * s.kernel_w * maps.channels <= kStepsInCache;
-}
 
 // The part of a panel that tile `i` of `tiles` brings nearer while it computes: all of them, the
 // whole panel.
@@ -87,16 +80,17 @@ void run_block(const Product& p, const Block& block, const Ahead& next, float* r
   }
 }
 
-// All places of `images` images, of one vector of columns and one chunk of steps.
+// All places of `images` images. The last tile of a row may begin within the one before, and does
+// some places again.
 void run_rows(const Product& p, const float* maps, std::int64_t images, float* result,
               const float* bias) {
-  const EvenCut tiles(p.in_row, kMaxStridedRows);
-  for (std::int64_t row = 0; row < images * p.places; row += p.in_row) {
-    for (std::int64_t i = 0; i < tiles.pieces; ++i) {
-      const std::int64_t first = row + tiles.start(i), count = tiles.size(i);
-      const AdjacentRows tile{maps + p.a_row[first], p.step, 0, p.steps, p.columns};
-      const TileOutput out{result + p.c_row[first], p.columns, false, bias, false};
-      (p.apart == 1 ? narrow_tile_for<1>(count) : narrow_tile_for<3>(count))(tile, p.packed, out);
+  const RowTiles& tiles = p.rows;
+  const RowProduct product{p.packed, p.step, p.steps, p.columns};
+  for (std::int64_t row = 0; row < images * p.places; row += tiles.in_row) {
+    for (std::int64_t i = 0; i < tiles.in_row; i += tiles.width) {
+      const std::int64_t first = row + smaller(i, tiles.in_row - tiles.width);
+      tiles.run(product, maps + p.a_row[first],
+                {result + p.c_row[first], p.columns, false, bias, false});
     }
   }
 }
@@ -139,7 +133,7 @@ void run_images(const Work& w, std::int64_t first, std::int64_t last, float* buf
     for (std::int64_t i = 0; i < w.count; ++i) {
       const Product& product = w.products[i];
       if (product.places == 0 || (w.add && product.steps == 0)) continue;
-      if (product.in_row > 0) {
+      if (product.rows.run != nullptr) {
         run_rows(product, padded, images, w.result + image * w.result_floats, w.bias);
         continue;
       }
@@ -202,7 +196,7 @@ void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, fl
   product.c_row = take_table(scratch, group * places);
   fill_steps(s.kernel_h, s.kernel_w * maps.channels, maps.pitch(), product.step);
   product.neighbours = maps.in_place() && taps == 1;
-  if (runs_by_rows(s, maps)) product.in_row = s.out_w, product.apart = maps.channels;
+  product.rows = row_tiles_for(s, maps.channels);
   for (std::int64_t image = 0, i = 0; image < group; ++image) {
     for (std::int64_t oy = 0; oy < s.out_h; ++oy) {
       for (std::int64_t ox = 0; ox < s.out_w; ++ox, ++i) {

@@ -41,11 +41,10 @@ struct TileScope {
 template <int kNumber>
 struct TileNumber {};
 
-// Of `rows` rows and so many vectors of columns, of `stored` that the panel has. `apart`: as
-// AdjacentRows has it.
+// Of `rows` rows and so many vectors of columns, of `stored` that the panel has.
 template <class Rows>
 struct AmxTile {
-  std::int64_t rows, vectors, stored, apart;
+  std::int64_t rows, vectors, stored;
 
   void operator()(const Rows& a, const float* b, const TileOutput& out) const {
     vectors == 2 ? multiply<2>(a, b, out) : multiply<1>(a, b, out);
@@ -96,10 +95,7 @@ struct AmxTile {
     const auto step = [&](std::int64_t k) {
       return a.a + (a.table == nullptr ? (first + k) * a.stride : a.table[first + k]);
     };
-    for (std::int64_t k = 0; apart > 1 && k < kTileSteps; ++k)
-      for (std::int64_t i = 0; i < rows; ++i)
-        room[i * kTileSteps + k] = k < depth ? step(k)[i * apart] : 0.f;
-    for (std::int64_t i = 0; apart == 1 && i < rows; i += kTileRows) {
+    for (std::int64_t i = 0; i < rows; i += kTileRows) {
       Square square{};
       for (std::int64_t k = 0; k < depth; ++k)
         square.packet[k] = load_partial(step(k) + i, smaller(rows - i, kTileRows));
@@ -187,17 +183,13 @@ using AdjacentTile = AmxTile<AdjacentRows>;
 template <bool kTable>
 PointerTile pointer_tile_for(std::int64_t rows, std::int64_t columns) {
   const std::int64_t vectors = columns > kWidth ? 2 : 1;
-  return {rows, vectors, vectors, 1};
+  return {rows, vectors, vectors};
 }
 template <bool kTable>
 AdjacentTile adjacent_tile_for(std::int64_t rows, std::int64_t columns) {
   const std::int64_t vectors = columns > kWidth ? 2 : 1;
-  return {rows, vectors, vectors, 1};
+  return {rows, vectors, vectors};
 }
-inline PointerTile half_tile_for(std::int64_t rows) { return {rows, 1, 2, 1}; }
-template <int kApart>
-AdjacentTile narrow_tile_for(std::int64_t rows) {
-  return {rows, 1, 1, kApart};
-}
+inline PointerTile half_tile_for(std::int64_t rows) { return {rows, 1, 2}; }
 
 }  // namespace engine::ops::ENGINE_ISA_NAMESPACE

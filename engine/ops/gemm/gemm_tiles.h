@@ -54,7 +54,7 @@ void pointer_tile(const PointerRows& rows, const float* b, const TileOutput& out
   finish_tile(sum, out, [c = out.c, to = rows.c_row](int i) { return c + to[i]; });
 }
 
-template <int kRows, int kVectors, bool kTable, int kApart = 1>
+template <int kRows, int kVectors, bool kTable>
 void adjacent_tile(const AdjacentRows& rows, const float* b, const TileOutput& out) {
   Floats sum[kRows][kVectors];
   ENGINE_UNROLL
@@ -69,7 +69,7 @@ void adjacent_tile(const AdjacentRows& rows, const float* b, const TileOutput& o
     for (int v = 0; v < kVectors; ++v) column[v] = load(b + v * kWidth);
     ENGINE_UNROLL
     for (int i = 0; i < kRows; ++i) {
-      const Floats element = broadcast(a[i * kApart]);
+      const Floats element = broadcast(a[i]);
       ENGINE_UNROLL
       for (int v = 0; v < kVectors; ++v) sum[i][v] = add_products(sum[i][v], element, column[v]);
     }
@@ -96,14 +96,6 @@ PointerTile half_tile_for(std::int64_t rows) {
   if constexpr (kRows > 1)
     if (rows < kRows) return half_tile_for<kRows - 1>(rows);
   return pointer_tile<kRows, 1, false, 2>;
-}
-
-// For one vector of columns.
-template <int kApart, int kRows = kMaxStridedRows>
-AdjacentTile narrow_tile_for(std::int64_t rows) {
-  if constexpr (kRows > 1)
-    if (rows < kRows) return narrow_tile_for<kApart, kRows - 1>(rows);
-  return adjacent_tile<kRows, 1, true, kApart>;
 }
 
 template <bool kTable, int kRows = kMaxStridedRows>

@@ -11,7 +11,7 @@
 #if defined(__clang__)
 #define ENGINE_UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define ENGINE_UNROLL _Pragma("GCC unroll 16")
+#define ENGINE_UNROLL _Pragma("GCC unroll 32")
 #endif
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
@@ -84,8 +84,8 @@ struct PointerRows {
   const std::int64_t* c_row;
 };
 
-// Rows of A side by side: row i of the tile at step k is a[place(k) + i * kApart], place(k) = table
-// ? table[k] : k * stride. Row i of the result is c + i * c_stride.
+// Rows of A side by side: row i of the tile at step k is a[place(k) + i], place(k) = table ?
+// table[k] : k * stride. Row i of the result is c + i * c_stride.
 struct AdjacentRows {
   const float* a;
   const std::int64_t* table;

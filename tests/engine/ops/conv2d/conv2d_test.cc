@@ -57,11 +57,11 @@ std::vector<ConvCase> cases() {
   all.push_back({0, {5, 5, 3, 4, 3, 3, 1, 1}});    // no images
   all.push_back({2, {20, 21, 2, 5, 3, 3, 1, 1}});  // more places than one block
   all.push_back({40, {4, 4, 3, 18, 3, 3, 1, 1}});  // many images to a group
-  for (const std::int64_t kernel :
-       {3, 5}) {  // first layers, whose tiles are rows and whole kernels
+  for (const std::int64_t kernel : {3, 5, 7}) {    // first layers, whose tiles are of rows
     all.push_back({3, {28, 28, 1, 16, kernel, kernel, 1, kernel / 2}});
     all.push_back({2, {9, 31, 1, 7, kernel, kernel, 1, 0}});
     all.push_back({2, {17, 19, 3, 16, kernel, kernel, 1, 2}});
+    all.push_back({2, {6, 25, 3, 3, 2, kernel, 1, 1}});
     all.push_back({3, {12, 11, 1, 13, kernel, kernel, 2, 1}});
   }
   all.push_back(
