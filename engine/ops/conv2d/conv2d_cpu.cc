@@ -55,6 +55,7 @@ void run_block(const Product& p, const Block& block, const Ahead& next, float* r
   for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
     const std::int64_t first_step = chunks.start(chunk);
     PointerRows tile{block.maps, nullptr, p.step + first_step, chunks.size(chunk), nullptr};
+    if (p.neighbours) tile.a += first_step, tile.table = nullptr;
     Ahead ahead;
     if (chunk + 1 == chunks.pieces) {
       ahead = next;
@@ -74,7 +75,9 @@ void run_block(const Product& p, const Block& block, const Ahead& next, float* r
         if (panel + 1 < panels)
           prefetch_share(b + p.steps * kPanel, tile.steps * width, i, tiles.pieces);
         ahead.fetch(panel * tiles.pieces + i, panels * tiles.pieces);
-        pointer_tile_for<true>(tiles.size(i), out.columns)(tile, b, out);
+        const PointerTile run = p.neighbours ? pointer_tile_for<false>(tiles.size(i), out.columns)
+                                             : pointer_tile_for<true>(tiles.size(i), out.columns);
+        run(tile, b, out);
       }
     }
   }

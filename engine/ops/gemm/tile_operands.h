@@ -74,8 +74,8 @@ struct TileOutput {
 };
 
 // Rows of A given by offsets: row i of the tile at step k is a[row[i] + place(k)], place(k) = table
-// ? table[k] : k. Row i of the result is c + c_row[i]. REQUIRES: without a table, rows are equally
-// far apart, and row[1] says how far, also of a tile of one row.
+// ? table[k] : k. Row i of the result is c + c_row[i]. REQUIRES: in bf16 without a table, rows are
+// equally far apart, and row[1] says how far, also of a tile of one row.
 struct PointerRows {
   const float* a;
   const std::int64_t* row;
