@@ -1,13 +1,21 @@
-// Moves a thread by changing its affinity mask for a moment.
+// Moves a thread by changing its affinity mask for a moment; counts turns.
 #include "backends/core_sharing.h"
 
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "io/base/cpu_affinity.h"
 
 namespace backends {
+namespace {
+
+// More than a rank needs until it waits itself; a turn lasts until all that share the core have had
+// theirs.
+constexpr auto kTurnOfOne = std::chrono::microseconds(200);
+
+}  // namespace
 
 int current_core() noexcept { return sched_getcpu(); }
 
@@ -26,6 +34,21 @@ bool leave_core(int core) noexcept {
   if (!base::set_cpus_of_this_thread(others)) return false;
   base::set_cpus_of_this_thread(allowed);  // cannot fail: this was the mask before
   return true;
+}
+
+CoreTurns::CoreTurns(int ranks)
+    : long_turn_(kTurnOfOne * ((ranks - 1) / base::count_of_cpus() + 1)) {}
+
+void CoreTurns::count_long_turn() noexcept {
+  pause_ = std::min(2 * pause_, kMostWaitsWithout);
+  waits_without_ = pause_;
+  gone_well_ = 0;
+}
+
+void CoreTurns::count_good_wait() noexcept {
+  if (++gone_well_ < kWaitsGoneWell) return;
+  gone_well_ = 0;
+  pause_ = std::max(pause_ / 2, 1);
 }
 
 }  // namespace backends

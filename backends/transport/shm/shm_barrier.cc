@@ -13,17 +13,14 @@
 #include "backends/transport/shm/shm_barrier.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <ctime>
 
 #include "backends/backend_error.h"
-#include "backends/core_sharing.h"
 #include "io/base/cpu_affinity.h"
 #include "io/base/deadline.h"
 #include "io/base/spin_pause.h"
@@ -35,13 +32,6 @@ namespace {
 // other threads from the core.
 constexpr int kBarrierSpins = 1000;
 constexpr int kGlances = 20;  // before sleepers are woken
-// Where ranks share cores, the one that is waited for may need this one: each turn lets it run, for
-// less than a sleep and a wake-up cost. But where other programs compete, a turn may last until
-// they are done with theirs. A turn as long as that is followed by waits without any, twice as many
-// each time, until many waits have gone well.
-constexpr int kBarrierTurns = 20;
-constexpr auto kLongTurn = std::chrono::microseconds(200);
-constexpr int kMostWaitsWithoutTurns = 1 << 14, kWaitsGoneWell = 256;
 constexpr long kSleepNs =
     50'000'000;  // an abort between the last look and the sleep is noticed after this
 
@@ -64,7 +54,8 @@ ShmBarrier::ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names,
       size_(static_cast<int>(names.size())),
       names_(std::move(names)),
       timeout_(timeout),
-      spins_(size_ <= base::count_of_cpus() ? kBarrierSpins : 0) {}
+      spins_(size_ <= base::count_of_cpus() ? kBarrierSpins : 0),
+      turns_(size_) {}
 
 std::uint32_t ShmBarrier::arrive() noexcept {
   publish();
@@ -113,32 +104,9 @@ void ShmBarrier::wait_for(int rank, std::uint32_t phase) {
     for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left)
       base::spin_pause();
   } else {
-    take_turns(rank, phase);
+    turns_.take([&] { return has_arrived(rank, phase); });
   }
   if (!has_arrived(rank, phase)) sleep_until_arrived(rank, phase);
-}
-
-void ShmBarrier::take_turns(int rank, std::uint32_t phase) {
-  if (waits_without_turns_ > 0) {
-    --waits_without_turns_;
-    return;
-  }
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point before = Clock::now();
-  for (int left = kBarrierTurns; left > 0 && !has_arrived(rank, phase); --left) {
-    sched_yield();
-    const Clock::time_point now = Clock::now();
-    if (now - before > kLongTurn) {
-      pause_ = std::min(2 * pause_, kMostWaitsWithoutTurns);
-      waits_without_turns_ = pause_;
-      gone_well_ = 0;
-      return;
-    }
-    before = now;
-  }
-  if (++gone_well_ < kWaitsGoneWell) return;
-  gone_well_ = 0;
-  pause_ = std::max(pause_ / 2, 1);
 }
 
 void ShmBarrier::sleep_until_arrived(int rank, std::uint32_t phase) {

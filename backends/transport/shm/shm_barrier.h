@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/core_sharing.h"
+
 namespace backends {
 
 // A cache line in shared memory; each rank has one for its odd and one for its even arrivals, so
@@ -67,7 +69,6 @@ class ShmBarrier {
   void publish() noexcept;
   void wake_sleepers() noexcept;
   void wait_for(int rank, std::uint32_t phase);
-  void take_turns(int rank, std::uint32_t phase);  // instead of spinning, on shared cores
   void sleep_until_arrived(int rank, std::uint32_t phase);
   std::string missing_ranks(std::uint32_t phase) const;
 
@@ -76,7 +77,7 @@ class ShmBarrier {
   const std::vector<int> names_;
   const std::chrono::milliseconds timeout_;
   const int spins_;
-  int waits_without_turns_ = 0, pause_ = 1, gone_well_ = 0;  // take_turns()
+  CoreTurns turns_;  // instead of spinning, on shared cores
   std::uint32_t phase_ = 0;
   std::atomic<bool> aborted_{false};
   mutable std::mutex mutex_;
