@@ -48,7 +48,8 @@ LinkExchange::LinkExchange(std::shared_ptr<SocketMesh> mesh, int rank, std::vect
       streams_(static_cast<std::size_t>(mesh_->streams())),
       links_(members_.size() * streams_),
       inboxes_(members_.size()),
-      polled_(links_.size() + 1) {
+      polled_(links_.size() + 1),
+      turns_(static_cast<int>(members_.size())) {
   for (int peer = 0; peer < static_cast<int>(members_.size()); ++peer) {
     if (peer == rank_) continue;
     inboxes_[static_cast<std::size_t>(peer)] =
@@ -133,6 +134,7 @@ void LinkExchange::run_until(const Done& done) {
       idle_since = {};
       continue;
     }
+    if (mesh_->crowded() && turns_.take([&] { return pump(); })) continue;
     if (mesh_->aborted())
       fail("aborted: " + mesh_->abort_reason() + "; this rank was waiting for " + awaited_ranks());
     const auto now = Clock::now();
@@ -148,7 +150,8 @@ void LinkExchange::run_until(const Done& done) {
 }
 
 bool LinkExchange::may_spin(Clock::time_point idle_since, Clock::time_point now) const {
-  return now - idle_since < kSpinTime && (spins_lost_ < kSpinsLost || waits_to_probe_ == 0);
+  return !mesh_->crowded() && now - idle_since < kSpinTime &&
+         (spins_lost_ < kSpinsLost || waits_to_probe_ == 0);
 }
 
 void LinkExchange::count_spin(bool paid) noexcept {
@@ -233,6 +236,12 @@ bool LinkExchange::pump_in(Link& l) {
 void LinkExchange::check_word(const Link& l, const Part& part) {
   ControlWord theirs;
   std::memcpy(&theirs, part.data, sizeof theirs);
+  if (!(theirs == word_)) {  // the peer may be one that this call sends nothing to
+    for (Link& other : links_) {
+      if (other.fd >= 0 && !other.out.opened) open_out(other);
+    }
+    send_waiting_words();
+  }
   expect_equal(word_, members_[static_cast<std::size_t>(rank_)], theirs,
                members_[static_cast<std::size_t>(l.peer)]);
 }
@@ -265,16 +274,20 @@ void LinkExchange::sleep() {
 // kFailureTime.
 void LinkExchange::exchange_words_on_failure() {
   const auto until = std::min(base::deadline_in(kFailureTime), std::max(deadline_, Clock::now()));
-  for (Link& l : links_) {
-    if (!l.out.empty() && l.out.front().starts_with_word && l.out.done == 0)
-      (void)::send(l.fd, &word_, sizeof word_, MSG_DONTWAIT | MSG_NOSIGNAL);
-  }
+  send_waiting_words();
   for (;;) {
     for (std::size_t i = 0; i < links_.size(); ++i)
       polled_[i] = {receive_word_on_failure(links_[i]) ? links_[i].fd : -1, POLLIN, 0};
     polled_.back().fd = -1;
     if (std::ranges::none_of(polled_, [](const pollfd& p) { return p.fd >= 0; })) return;
     if (poll(polled_.data(), polled_.size(), milliseconds_left(until)) <= 0) return;
+  }
+}
+
+void LinkExchange::send_waiting_words() {
+  for (Link& l : links_) {
+    if (!l.out.empty() && l.out.front().starts_with_word && l.out.done == 0)
+      (void)::send(l.fd, &word_, sizeof word_, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 }
 

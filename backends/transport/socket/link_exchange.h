@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "backends/control_word.h"
+#include "backends/core_sharing.h"
 #include "backends/transport/socket/socket_mesh.h"
 
 namespace backends {
@@ -99,6 +100,7 @@ class LinkExchange {
   bool leave_shared_core() const noexcept;
   void sleep();
   void exchange_words_on_failure();
+  void send_waiting_words();
   [[nodiscard]] bool receive_word_on_failure(Link& link);
   [[noreturn]] void fail(const std::string& text);
   std::string awaited_ranks() const;
@@ -114,6 +116,7 @@ class LinkExchange {
   std::vector<Link> links_;  // [peer][stream]
   std::vector<std::unique_ptr<char[]>> inboxes_;
   std::vector<pollfd> polled_;
+  CoreTurns turns_;
   ControlWord word_;
   int spins_lost_ = 0, waits_to_probe_ = 0;
   std::chrono::steady_clock::time_point deadline_;

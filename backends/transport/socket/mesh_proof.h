@@ -22,7 +22,7 @@
 
 namespace backends {
 
-inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 2;
+inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 3;
 
 struct MeshHello {
   std::uint32_t magic = kMeshMagic, version = kMeshVersion;
@@ -38,7 +38,7 @@ struct MeshChallenge {
 };
 
 struct MeshWelcome {
-  std::int32_t streams = 0;  // of the acceptor
+  std::int32_t streams = 0, crowded = 0;  // of the acceptor; whether it sees more ranks than cores
 };
 
 MeshHello make_hello(int from, int to, int stream, int streams, int port);

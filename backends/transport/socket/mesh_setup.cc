@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "io/base/cpu_affinity.h"
 #include "io/base/deadline.h"
 #include "io/base/system_error_text.h"
 
@@ -90,7 +91,9 @@ MeshSetup::MeshSetup(const BackendContext& context, SocketMesh& mesh)
     : context_(context),
       mesh_(mesh),
       deadline_(base::deadline_in(context.timeout)),
-      missing_((context.world_size - 1) * mesh.streams()) {}
+      missing_((context.world_size - 1) * mesh.streams()) {
+  mesh_.crowded_ = mesh_.on_loopback() && context.world_size > base::count_of_cpus();
+}
 
 void MeshSetup::run() {
   publish();
@@ -247,7 +250,8 @@ void MeshSetup::on_proof(Attempt& attempt) {
       connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
   const bool proven = equal_in_constant_time(attempt.in, expected);
   const bool welcomed =
-      proven && send_now(attempt.socket.fd(), bytes_of(MeshWelcome{mesh_.streams()}));
+      proven && send_now(attempt.socket.fd(),
+                         bytes_of(MeshWelcome{mesh_.streams(), mesh_.crowded() ? 1 : 0}));
   attempt.stage = Stage::kFailed;
   if (!proven) return;
   require_equal_streams(attempt.hello.streams, attempt.hello.from);
@@ -259,6 +263,7 @@ void MeshSetup::on_welcome(Attempt& attempt) {
   MeshWelcome welcome;
   std::memcpy(&welcome, attempt.in.data(), sizeof welcome);
   require_equal_streams(welcome.streams, attempt.hello.to);
+  if (attempt.hello.to == 0) mesh_.crowded_ = welcome.crowded != 0;
   keep(attempt, attempt.hello.to);
 }
 

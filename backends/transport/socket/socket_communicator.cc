@@ -3,6 +3,7 @@
 //  - Large ones, block by block, where a block is one piece of every rank's slice: a rank sends the
 //    others' pieces, sums its own in rank order as soon as all of them have arrived, and sends the
 //    result to all.
+//  - Where ranks share cores, smaller ones have fewer slices than ranks, at least one.
 //  - broadcast: the root sends each other rank one slice, which that rank passes on to the others.
 //  - all_gather: every rank sends to every rank.
 // Sums are in rank order: the same bits on all ranks, as with every backend.
@@ -27,8 +28,9 @@ constexpr std::size_t kSmallBytes = LinkExchange::kInboxBytes;
 // Chosen by processor time and wall time of 4 and 25 MiB on loopback: pieces of 64 KiB stay in the
 // second-level cache between the kernel's copy and the fold; larger ones cost up to twice the time,
 // smaller ones more system calls.
-constexpr std::size_t kPieceBytes = 64 << 10;  // of one rank in a block
-constexpr std::size_t kAhead = 4;              // blocks on their way
+constexpr std::size_t kPieceBytes = 64 << 10;   // of one rank in a block
+constexpr std::size_t kAhead = 4;               // blocks on their way
+constexpr std::size_t kOwnerBytes = 128 << 10;  // least of one rank's slice where cores are shared
 
 class SocketCommunicator final : public Communicator {
  public:
@@ -146,11 +148,22 @@ class SocketCommunicator final : public Communicator {
 
   void reduce(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     exchange_.begin(reduction_word(operation, ++sequence_, count, type, op));
-    if (count * size_of(type) <= kSmallBytes) {
+    const std::size_t bytes = count * size_of(type);
+    const int owners = operation == Operation::kAllReduce ? owners_of(bytes) : size_;
+    if (bytes == 0 || (bytes <= kSmallBytes && owners == size_)) {
       reduce_small(data, count, type, op);
     } else {
-      reduce_blocks(data, count, type, op, operation);
+      reduce_blocks(data, count, type, op, operation, owners);
     }
+  }
+
+  // How many ranks sum. Where ranks share cores, what counts is the work of all in all, and most of
+  // it is the kernel's for each message: 2 (n - 1) of them with one rank that sums, n (n - 1) if
+  // each sends to all.
+  int owners_of(std::size_t bytes) const {
+    if (!mesh_->crowded()) return size_;
+    return static_cast<int>(
+        std::clamp<std::size_t>(bytes / kOwnerBytes, 1, static_cast<std::size_t>(size_)));
   }
 
   void reduce_small(char* data, std::size_t count, DType type, ReduceOp op) {
@@ -174,13 +187,16 @@ class SocketCommunicator final : public Communicator {
                      static_cast<std::size_t>(peer)];
   }
 
-  void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
+  // The first `owners` ranks have a slice each to sum, the others none.
+  void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op, Operation operation,
+                     int owners) {
     const std::size_t width = size_of(type), most = kPieceBytes / width;
     const std::size_t longest =
-        (count + static_cast<std::size_t>(size_) - 1) / static_cast<std::size_t>(size_);
+        (count + static_cast<std::size_t>(owners) - 1) / static_cast<std::size_t>(owners);
     const std::size_t blocks = (longest + most - 1) / most;
     const auto piece = [&](int r, std::size_t block) {
-      const ElementRange slice = slice_of(count, r, size_);
+      if (r >= owners) return ElementRange{0, 0};
+      const ElementRange slice = slice_of(count, r, owners);
       const std::size_t begin = std::min(slice.begin + block * most, slice.end);
       return ElementRange{begin * width, std::min(begin + most, slice.end) * width};  // in bytes
     };

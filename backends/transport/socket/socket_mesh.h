@@ -31,6 +31,9 @@ class SocketMesh {
   // Whether the peers run on this host, so that packets show their cores.
   bool on_loopback() const noexcept { return on_loopback_; }
 
+  // Whether rank 0 found more ranks than cores on this host; the same on all.
+  bool crowded() const noexcept { return crowded_; }
+
   // Any thread; does not throw. Makes wake_fd() readable and shuts down sending: peers that wait
   // for this rank see the end of the stream.
   void abort(std::string_view reason) noexcept;
@@ -49,6 +52,7 @@ class SocketMesh {
 
   const int streams_;
   const bool on_loopback_;
+  bool crowded_ = false;
   std::vector<Socket> sockets_;  // [peer][stream]
   Socket wake_;
   std::atomic<bool> aborted_{false};

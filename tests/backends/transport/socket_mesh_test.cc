@@ -7,7 +7,9 @@
 
 #include "backends/backend_error.h"
 #include "backends/transport/socket/mesh_proof.h"
+#include "backends/transport/socket/socket_backend.h"
 #include "backends/transport/socket/socket_mesh.h"
+#include "io/base/cpu_affinity.h"
 #include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/transport/link_job.h"
@@ -169,6 +171,37 @@ TEST(SocketCommunicator, TheDataOfARankThatFinishesEarlyStillArrives) {
         ASSERT_EQ(all[at], static_cast<char>(at / mine.size()));
     });
   }
+}
+
+// More ranks than cores: most of them talk to the few that sum, and to nobody else.
+TEST(SocketCommunicator, RanksThatShareCoresGetSumsAndLearnOfADifferentCall) {
+  const int world = base::count_of_cpus() + 1, last = world - 1;
+  if (world > 16) GTEST_SKIP() << "too many cores to have more ranks";
+  Job job;
+  std::vector<std::unique_ptr<backends::Communicator>> made(static_cast<std::size_t>(world));
+  const auto errors = group_harness::outcomes(world, [&](int rank) {
+    auto& communicator = made[static_cast<std::size_t>(rank)];
+    communicator = backends::make_socket_communicator(job.context(rank, world));
+    std::vector<std::int64_t> data(100'001);
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{20'000}, data.size()}) {
+      for (std::size_t i = 0; i < n; ++i) data[i] = static_cast<std::int64_t>(i) * (rank + 1);
+      communicator->all_reduce(data.data(), n, base::DType::kI64, backends::ReduceOp::kSum);
+      for (std::size_t i = 0; i < n; ++i)
+        ASSERT_EQ(data[i], static_cast<std::int64_t>(i) * world * (world + 1) / 2) << i;
+    }
+    try {
+      communicator->all_reduce(data.data(), rank == last ? 2 : 1, base::DType::kI64,
+                               backends::ReduceOp::kMax);
+    } catch (const backends::Error&) {
+      communicator->abort("test");
+      throw;
+    }
+  });
+  for (const int rank : {0, last})
+    EXPECT_CONTAINS(errors[static_cast<std::size_t>(rank)],
+                    "mismatch: ranks disagree: rank 10 called all_reduce max of 1 i64, rank " +
+                        std::to_string(10 + last) + " all_reduce max of 2 i64");
+  for (const std::string& error : errors) EXPECT_NE(error, "");
 }
 
 // All ranks are threads of this process, and the store's threads allocate when they send a
