@@ -11,12 +11,9 @@ namespace backends {
 namespace {
 
 std::string boot_and_space(const char* space_link) {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   char space[64] = "";
   const ssize_t n = readlink(space_link, space, sizeof space - 1);
-  return (boot.empty() ? host_name() : boot) + "/" +
-         std::string(space, n > 0 ? static_cast<std::size_t>(n) : 0);
+  return machine_id() + "/" + std::string(space, n > 0 ? static_cast<std::size_t>(n) : 0);
 }
 
 }  // namespace
@@ -25,6 +22,12 @@ std::string host_name() {
   char name[HOST_NAME_MAX + 1] = "";
   gethostname(name, sizeof name - 1);
   return name[0] != '\0' ? name : "unknown";
+}
+
+std::string machine_id() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot.empty() ? host_name() : boot;
 }
 
 std::string host_id() { return boot_and_space("/proc/self/ns/net"); }

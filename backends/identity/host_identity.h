@@ -7,6 +7,8 @@
 namespace backends {
 
 std::string host_name();
+// Equal for two processes exactly when one kernel runs them, in whatever containers.
+std::string machine_id();
 // Equal for two processes exactly when loopback connects them: boot id and network namespace.
 std::string host_id();
 // Equal for two processes exactly when a process id means the same process to both: boot id and

@@ -307,4 +307,13 @@ void prepare_stream(int fd) {
   fcntl(fd, F_SETFD, fcntl(fd, F_GETFD) | FD_CLOEXEC);
 }
 
+void do_not_pace(int fd) {
+  constexpr std::string_view kReno = "reno";  // every kernel has it
+  char name[16] = "";
+  socklen_t length = sizeof name - 1;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0 &&
+      std::string_view(name).starts_with("bbr"))
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
+}
+
 }  // namespace backends

@@ -84,5 +84,9 @@ std::string default_address();
 std::string silent_link_text(int in, int out, const std::string& peer);
 
 void prepare_stream(int fd);  // non-blocking, TCP_NODELAY
+// For connections that do not leave the machine: Reno where the kernel would take BBR, which sends
+// at the rate of a path that it measures, by a timer for each segment. Before connect() and
+// listen() no such timer is ever set.
+void do_not_pace(int fd);
 
 }  // namespace backends

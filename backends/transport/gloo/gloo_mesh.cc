@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
+#include "backends/identity/name_lookup.h"
 #include "io/base/stoppable_sleep.h"
 
 namespace backends {
@@ -219,6 +220,8 @@ void GlooMesh::take_handles(const std::vector<int>& members) {
       if (!handles_.back() && trouble.empty())
         trouble = "the connection to rank " +
                   std::to_string(members[static_cast<std::size_t>(peer)]) + " closed at once";
+      const int fd = handles_.back().fd();
+      if (handles_.back() && is_loopback(local_endpoint(fd).host)) do_not_pace(fd);
     }
   }
   if (!trouble.empty()) throw PeerError(trouble);

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "backends/identity/host_identity.h"
+#include "io/base/digest.h"
+
 namespace backends {
 namespace {
 
@@ -21,6 +24,10 @@ std::string mac(const Secret& secret, const char* label, std::string_view name,
 
 }  // namespace
 
+std::uint32_t machine_digest() {
+  return static_cast<std::uint32_t>(base::short_digest_of(machine_id()));
+}
+
 MeshHello make_hello(int from, int to, int stream, int streams, int port) {
   MeshHello hello;
   hello.from = from;
@@ -28,6 +35,7 @@ MeshHello make_hello(int from, int to, int stream, int streams, int port) {
   hello.stream = stream;
   hello.streams = streams;
   hello.port = port;
+  hello.machine = machine_digest();
   std::ranges::copy(random_bytes(kNonceBytes), hello.nonce);
   return hello;
 }

@@ -1,6 +1,7 @@
 // Mutual authentication at the start of every connection between two ranks.
 //
-//   connector -> acceptor   MeshHello: both ranks, the number of the connection, the port, a nonce
+//   connector -> acceptor   MeshHello: both ranks, the number of the connection, the port, the
+//                           machine, a nonce
 //
 //   acceptor -> connector   MeshChallenge: nonce, MAC(secret, "engine socket acceptor", transcript)
 //
@@ -29,9 +30,10 @@ struct MeshHello {
   std::int32_t from = 0, to = 0;  // ranks of the communicator
   std::int32_t stream = 0, streams = 1;
   std::int32_t port = 0;  // to which the connector connected: the acceptor's own, unless relayed
+  std::uint32_t machine = 0;  // of the connector: digest of machine_id()
   char nonce[kNonceBytes] = {};
 };
-static_assert(sizeof(MeshHello) == 28 + kNonceBytes);
+static_assert(sizeof(MeshHello) == 32 + kNonceBytes);
 
 struct MeshChallenge {
   char nonce[kNonceBytes] = {}, mac[kMacBytes] = {};
@@ -39,8 +41,10 @@ struct MeshChallenge {
 
 struct MeshWelcome {
   std::int32_t streams = 0, crowded = 0;  // of the acceptor; whether it sees more ranks than cores
+  std::uint32_t machine = 0;
 };
 
+std::uint32_t machine_digest();
 MeshHello make_hello(int from, int to, int stream, int streams, int port);
 MeshChallenge make_challenge(const Secret& secret, std::string_view name, const MeshHello& hello);
 [[nodiscard]] bool proves_acceptor(const Secret& secret, std::string_view name,

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "backends/identity/name_lookup.h"
 #include "io/base/cpu_affinity.h"
 #include "io/base/deadline.h"
 #include "io/base/system_error_text.h"
@@ -78,6 +79,7 @@ Socket begin_connect(const Endpoint& to) {
   if (socket) {
     prepare_stream(socket.fd());
     prepare_buffers(socket.fd());
+    if (is_loopback(to.host)) do_not_pace(socket.fd());
     if (connect(socket.fd(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS)
       socket.close();
   }
@@ -110,6 +112,7 @@ void MeshSetup::publish() {
   if (context_.rank + 1 == context_.world_size) return;  // connects to all others
   listener_ = listen_on({context_.address, 0});
   prepare_buffers(listener_.fd());  // before the port is published
+  if (mesh_.on_loopback()) do_not_pace(listener_.fd());
   context_.store.set(key(context_, context_.rank), to_string(local_endpoint(listener_.fd())));
 }
 
@@ -250,13 +253,14 @@ void MeshSetup::on_proof(Attempt& attempt) {
       connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
   const bool proven = equal_in_constant_time(attempt.in, expected);
   const bool welcomed =
-      proven && send_now(attempt.socket.fd(),
-                         bytes_of(MeshWelcome{mesh_.streams(), mesh_.crowded() ? 1 : 0}));
+      proven &&
+      send_now(attempt.socket.fd(),
+               bytes_of(MeshWelcome{mesh_.streams(), mesh_.crowded() ? 1 : 0, machine_digest()}));
   attempt.stage = Stage::kFailed;
   if (!proven) return;
   require_equal_streams(attempt.hello.streams, attempt.hello.from);
   if (welcomed && attempt.hello.stream >= 0 && attempt.hello.stream < mesh_.streams())
-    keep(attempt, attempt.hello.from);
+    keep(attempt, attempt.hello.from, attempt.hello.machine);
 }
 
 void MeshSetup::on_welcome(Attempt& attempt) {
@@ -264,7 +268,7 @@ void MeshSetup::on_welcome(Attempt& attempt) {
   std::memcpy(&welcome, attempt.in.data(), sizeof welcome);
   require_equal_streams(welcome.streams, attempt.hello.to);
   if (attempt.hello.to == 0) mesh_.crowded_ = welcome.crowded != 0;
-  keep(attempt, attempt.hello.to);
+  keep(attempt, attempt.hello.to, welcome.machine);
 }
 
 void MeshSetup::require_equal_streams(int theirs, int peer) const {
@@ -274,7 +278,8 @@ void MeshSetup::require_equal_streams(int theirs, int peer) const {
                       std::to_string(context_.group_rank(peer)) + " " + std::to_string(theirs));
 }
 
-void MeshSetup::keep(Attempt& attempt, int peer) {
+void MeshSetup::keep(Attempt& attempt, int peer, std::uint32_t machine) {
+  if (machine == machine_digest()) do_not_pace(attempt.socket.fd());
   Socket& place = mesh_.sockets_[mesh_.index(peer, attempt.hello.stream)];
   if (!place) --missing_;
   place = std::move(attempt.socket);  // a second one of the same peer: it gave up the first

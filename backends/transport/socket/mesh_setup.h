@@ -53,7 +53,7 @@ class MeshSetup {
   void on_proof(Attempt& attempt);
   void on_welcome(Attempt& attempt);
   void require_equal_streams(int theirs, int peer) const;
-  void keep(Attempt& attempt, int peer);
+  void keep(Attempt& attempt, int peer, std::uint32_t machine);
   void sweep();
   [[noreturn]] void throw_timeout() const;
 

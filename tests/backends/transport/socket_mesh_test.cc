@@ -1,5 +1,7 @@
 // The socket backend: authentication of the mesh, striping, ranks that finish early, allocations.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -120,6 +122,35 @@ TEST(SocketMesh, AKnownFailureEndsTheSetUp) {
   });
   EXPECT_EQ(errors[0], "peer: rank 1 died");
   EXPECT_FALSE(test_support::is_past(start, 2s));
+}
+
+std::string congestion_control(int fd) {
+  char name[16] = "";
+  socklen_t length = sizeof name - 1;
+  getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length);
+  return name;
+}
+
+// Where the kernel's default is BBR, whose timers cost more than the segments.
+TEST(SocketMesh, ConnectionsWithinTheMachineAreNotPaced) {
+  Job job;
+  const auto errors = group_harness::outcomes(3, [&](int rank) {
+    const SocketMesh mesh(job.context(rank, 3));
+    for (const int peer : {(rank + 1) % 3, (rank + 2) % 3})
+      EXPECT_NE(congestion_control(mesh.fd(peer, 0)), "bbr");
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+}
+
+TEST(TcpSocket, OnlyPacedCongestionControlIsReplaced) {
+  for (const std::string name : {"bbr", "reno"}) {
+    const backends::Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (setsockopt(socket.fd(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                   static_cast<socklen_t>(name.size())) != 0)
+      continue;  // this kernel does not have it
+    backends::do_not_pace(socket.fd());
+    EXPECT_EQ(congestion_control(socket.fd()), "reno");
+  }
 }
 
 // Every collective at a size that is sent in blocks, over three connections per peer.
