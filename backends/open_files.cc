@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 #include "backends/backend_error.h"
 
@@ -26,6 +27,23 @@ void require_files(int count, const std::string& what) {
   throw Error(what + " takes up to " + std::to_string(count) + " open files, but " +
               std::to_string(open) + " of at most " + std::to_string(limit.rlim_cur) +
               " are open already: raise the limit (ulimit -n)");
+}
+
+std::optional<std::vector<IpSocket>> ip_sockets() {
+  std::vector<IpSocket> found;
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return std::nullopt;
+  while (const dirent* entry = readdir(folder)) {
+    char* end = nullptr;
+    const int fd = static_cast<int>(std::strtol(entry->d_name, &end, 10));
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    if (*end == '\0' && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+        (address.ss_family == AF_INET || address.ss_family == AF_INET6))
+      found.push_back({fd, address});
+  }
+  closedir(folder);
+  return found;
 }
 
 }  // namespace backends

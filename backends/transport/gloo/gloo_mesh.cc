@@ -1,7 +1,6 @@
 // Connecting and shutting down the pairs of a mesh.
 #include "backends/transport/gloo/gloo_mesh.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <gloo/transport/tcp/device.h>
 #include <netinet/in.h>
@@ -11,13 +10,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <thread>
 
 #include "backends/backend_error.h"
 #include "backends/identity/name_lookup.h"
+#include "backends/open_files.h"
 #include "io/base/stoppable_sleep.h"
 
 namespace backends {
@@ -60,18 +59,9 @@ struct OpenSocket {
 
 std::vector<OpenSocket> open_sockets() {
   std::vector<OpenSocket> found;
-  DIR* folder = opendir("/proc/self/fd");
-  if (folder == nullptr) throw PeerError("cannot read /proc/self/fd, which the gloo backend needs");
-  while (const dirent* entry = readdir(folder)) {
-    char* end = nullptr;
-    const int fd = static_cast<int>(std::strtol(entry->d_name, &end, 10));
-    if (*end != '\0') continue;
-    sockaddr_storage address{};
-    socklen_t length = sizeof address;
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) continue;
-    if (std::string name = name_of(address); !name.empty()) found.push_back({fd, std::move(name)});
-  }
-  closedir(folder);
+  const auto sockets = ip_sockets();
+  if (!sockets) throw PeerError("cannot read /proc/self/fd, which the gloo backend needs");
+  for (const IpSocket& s : *sockets) found.push_back({s.fd, name_of(s.address)});
   return found;
 }
 

@@ -2,6 +2,7 @@
 #include <malloc.h>
 
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "backends/backend_error.h"
@@ -91,6 +92,18 @@ std::string password(const BackendContext& context, int from, int to, const std:
   return to_hex(proof(context, "engine zmq password", from, to, from_key, to_key));
 }
 
+// libzmq does not give out its connections' descriptors. `endpoints`: "tcp://127.0.0.1:4711", of
+// either end.
+void do_not_pace_connections(const std::set<std::string>& endpoints) {
+  for (const IpSocket& s : ip_sockets().value_or(std::vector<IpSocket>{})) {
+    const Endpoint own =
+        endpoint_of(reinterpret_cast<const sockaddr*>(&s.address), sizeof s.address);
+    if (endpoints.contains("tcp://" + to_string(own)) ||
+        endpoints.contains("tcp://" + peer_text(s.fd)))
+      do_not_pace(s.fd);
+  }
+}
+
 zmq::socket_t make_socket(zmq::context_t& zmq, const BackendContext& context) {
   zmq::socket_t socket(zmq, zmq::socket_type::pair);
   const std::size_t most = std::max(Links::piece_bytes(context.world_size), Links::kHeadBytes) + 64;
@@ -120,6 +133,7 @@ ZmqLinks::ZmqLinks(const BackendContext& context, ZmqEncryption encryption)
 
 void ZmqLinks::connect(const BackendContext& context) {
   const KeyPair keys = make_key_pair();
+  std::set<std::string> endpoints;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     Peer own{keys.open, "-", "-"};
@@ -127,6 +141,7 @@ void ZmqLinks::connect(const BackendContext& context) {
     if (peer > rank_) {
       own.mechanism = encrypted_ ? "curve" : "plain";
       own.endpoint = listen(context, peer, keys.secret);
+      endpoints.insert(own.endpoint);
     }
     context.store.set(link_text(context, rank_, peer), own.text(context, rank_, peer));
   }
@@ -145,6 +160,7 @@ void ZmqLinks::connect(const BackendContext& context) {
   zap_handler_->serve(std::move(allowed));
   for (int peer = 0; peer < rank_; ++peer) {
     const Peer& p = peers[static_cast<std::size_t>(peer)];
+    endpoints.insert(p.endpoint);
     zmq::socket_t& socket = link(peer).socket;
     if (p.mechanism == "plain") {
       socket.set(zmq::sockopt::plain_username, std::to_string(rank_));
@@ -158,6 +174,7 @@ void ZmqLinks::connect(const BackendContext& context) {
     }
   }
   exchange_hellos(context, keys.open, peers);
+  if (!encrypted_) do_not_pace_connections(endpoints);
 }
 
 std::string ZmqLinks::listen(const BackendContext& context, int peer,

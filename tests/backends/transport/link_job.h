@@ -3,6 +3,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
@@ -50,6 +53,14 @@ struct Job {
     return c;
   }
 };
+
+// Of a TCP socket; "" of others.
+inline std::string congestion_control(int fd) {
+  char name[16] = "";
+  socklen_t length = sizeof name - 1;
+  getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length);
+  return name;
+}
 
 using Make = std::unique_ptr<backends::Communicator> (*)(const backends::BackendContext&);
 

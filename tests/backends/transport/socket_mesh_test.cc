@@ -124,20 +124,13 @@ TEST(SocketMesh, AKnownFailureEndsTheSetUp) {
   EXPECT_FALSE(test_support::is_past(start, 2s));
 }
 
-std::string congestion_control(int fd) {
-  char name[16] = "";
-  socklen_t length = sizeof name - 1;
-  getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length);
-  return name;
-}
-
 // Where the kernel's default is BBR, whose timers cost more than the segments.
 TEST(SocketMesh, ConnectionsWithinTheMachineAreNotPaced) {
   Job job;
   const auto errors = group_harness::outcomes(3, [&](int rank) {
     const SocketMesh mesh(job.context(rank, 3));
     for (const int peer : {(rank + 1) % 3, (rank + 2) % 3})
-      EXPECT_NE(congestion_control(mesh.fd(peer, 0)), "bbr");
+      EXPECT_NE(link_job::congestion_control(mesh.fd(peer, 0)), "bbr");
   });
   EXPECT_EQ(errors, std::vector<std::string>(3));
 }
@@ -149,7 +142,7 @@ TEST(TcpSocket, OnlyPacedCongestionControlIsReplaced) {
                    static_cast<socklen_t>(name.size())) != 0)
       continue;  // this kernel does not have it
     backends::do_not_pace(socket.fd());
-    EXPECT_EQ(congestion_control(socket.fd()), "reno");
+    EXPECT_EQ(link_job::congestion_control(socket.fd()), "reno");
   }
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
+#include "backends/open_files.h"
 #include "backends/transport/zmq/zmq_links.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/transport/link_job.h"
@@ -57,6 +58,20 @@ TEST_P(ZmqLinksTest, HeadsAndMessagesArriveInWhateverOrderTheyAreAskedFor) {
     links.finish_sends();
   });
   EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
+// As SocketMesh.ConnectionsWithinTheMachineAreNotPaced.
+TEST_P(ZmqLinksTest, ConnectionsOnLoopbackAreNotPacedUnlessEncrypted) {
+  std::vector<std::unique_ptr<ZmqLinks>> links(2);
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    links[static_cast<std::size_t>(rank)] = std::make_unique<ZmqLinks>(context(rank), GetParam());
+    links[static_cast<std::size_t>(rank)]->connect(context(rank));
+  });
+  ASSERT_EQ(errors, std::vector<std::string>(2));
+  if (GetParam() == ZmqEncryption::kAlways) return;  // as between hosts
+  const auto sockets = backends::ip_sockets();
+  ASSERT_TRUE(sockets.has_value());
+  for (const backends::IpSocket& s : *sockets) EXPECT_NE(link_job::congestion_control(s.fd), "bbr");
 }
 
 TEST_P(ZmqLinksTest, ADifferentSecretIsRefusedByName) {
