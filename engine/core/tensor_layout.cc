@@ -1,6 +1,10 @@
 // Permutation between file and memory order: a transposition in tiles. At load and save only.
 #include "engine/core/tensor_layout.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -21,29 +25,43 @@ struct Axes {
   int count = 0;
 };
 
-Axes axes_of(const TensorLayout& layout) {
-  const int rank = layout.file_shape.rank();
-  std::array<std::int64_t, Shape::kMaxRank> file_stride{};
+// By the file's dimensions; rank() of them.
+using Strides = std::array<std::int64_t, Shape::kMaxRank>;
+
+Strides file_strides(const TensorLayout& layout) {
+  Strides strides{};
   std::int64_t stride = 1;
-  for (int d = rank - 1; d >= 0; stride *= layout.file_shape[d--])
-    file_stride[static_cast<std::size_t>(d)] = stride;
-  const Shape memory = layout.memory_shape();
-  Axes axes;
-  for (int d = 0; d < rank; ++d) {
-    const std::int64_t count = memory[d], step = file_stride[static_cast<std::size_t>(
-                                              layout.permutation[static_cast<std::size_t>(d)])];
-    if (count == 1) continue;
-    Axis* last = axes.count > 0 ? &axes.axis[static_cast<std::size_t>(axes.count - 1)] : nullptr;
-    if (last != nullptr && last->file_stride == count * step)
-      *last = {last->count * count, step, 1};
-    else
-      axes.axis[static_cast<std::size_t>(axes.count++)] = {count, step, 1};
+  for (int d = layout.file_shape.rank() - 1; d >= 0; stride *= layout.file_shape[d--])
+    strides[static_cast<std::size_t>(d)] = stride;
+  return strides;
+}
+
+Strides memory_strides(const TensorLayout& layout) {
+  Strides strides{};
+  std::int64_t stride = 1;
+  for (int m = layout.file_shape.rank() - 1; m >= 0; --m) {
+    const int d = layout.permutation[static_cast<std::size_t>(m)];
+    strides[static_cast<std::size_t>(d)] = stride;
+    stride *= layout.file_shape[d];
   }
-  stride = 1;
-  for (int a = axes.count - 1; a >= 0; --a) {
-    Axis& axis = axes.axis[static_cast<std::size_t>(a)];
-    axis.memory_stride = stride;
-    stride *= axis.count;
+  return strides;
+}
+
+// Of `rows` of the file's first dimension.
+Axes axes_of(const TensorLayout& layout, std::int64_t rows) {
+  const Strides file = file_strides(layout), memory = memory_strides(layout);
+  Axes axes;
+  for (int m = 0; m < layout.file_shape.rank(); ++m) {
+    const int d = layout.permutation[static_cast<std::size_t>(m)];
+    if (layout.file_shape[d] == 1) continue;
+    const Axis next{d == 0 ? rows : layout.file_shape[d], file[static_cast<std::size_t>(d)],
+                    memory[static_cast<std::size_t>(d)]};
+    Axis* last = axes.count > 0 ? &axes.axis[static_cast<std::size_t>(axes.count - 1)] : nullptr;
+    if (last != nullptr && last->file_stride == next.count * next.file_stride &&
+        last->memory_stride == next.count * next.memory_stride)
+      *last = {last->count * next.count, next.file_stride, next.memory_stride};
+    else
+      axes.axis[static_cast<std::size_t>(axes.count++)] = next;
   }
   return axes;
 }
@@ -71,6 +89,25 @@ void transpose(Quad (&rows)[4]) {
   rows[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
   rows[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
   rows[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
+
+// For what is not read soon: its lines are not fetched to be overwritten. After the last,
+// finish_stores().
+inline void store_past_caches(std::byte* to, const Quad& four) {
+#if defined(__SSE2__)
+  if (reinterpret_cast<std::uintptr_t>(to) % sizeof(Quad) == 0) {
+    __m128i bits;
+    std::memcpy(&bits, &four, sizeof bits);
+    return _mm_stream_si128(reinterpret_cast<__m128i*>(to), bits);
+  }
+#endif
+  std::memcpy(to, &four, sizeof four);
+}
+
+inline void finish_stores() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
 }
 
 // A transposition of the axis that is contiguous in memory and the one (or two) contiguous in the
@@ -106,12 +143,13 @@ class Permutation {
                           {std::min(kWidth, inner_.count - i), std::min(nexts, next_.count - n),
                            std::min(runs, run_.count - r)});
           });
+    finish_stores();
   }
 
  private:
-  // Of a tile, which stays in the second cache: long rows in memory, since reading them is what
-  // takes time. Its lines are not a power of two apart.
-  static constexpr std::int64_t kWidth = 256, kLength = 64;
+  // Of a tile, which stays in the second cache: long rows where they are read, since reading them
+  // is what takes time. Its lines are not a power of two apart.
+  static constexpr std::int64_t kWidth = kToFile ? 256 : 32, kLength = kToFile ? 64 : 128;
   static constexpr std::int64_t kLine = kLength + 8;
   struct Extent {
     std::int64_t inner, nexts, runs;
@@ -183,8 +221,10 @@ class Permutation {
                       sizeof(Quad));
         transpose(square);
         for (std::int64_t i = 0; i < 4; ++i)
-          std::memcpy(kToFile ? column + bytes((m + i) * kLine) : to_ + places[i] + bytes(m),
-                      &square[i], sizeof(Quad));
+          if constexpr (kToFile)
+            std::memcpy(column + bytes((m + i) * kLine), &square[i], sizeof(Quad));
+          else
+            store_past_caches(to_ + places[i] + bytes(m), square[i]);
       }
     for (; m < rows; ++m)
       for (std::size_t c = 0; c < kColumns; ++c) {
@@ -203,13 +243,14 @@ class Permutation {
 };
 
 template <bool kToFile>
-void copy_elements(const TensorLayout& layout, const void* from, void* to, std::size_t bytes) {
+void copy_elements(const TensorLayout& layout, std::int64_t rows, const void* from, void* to,
+                   std::size_t bytes) {
   const auto* source = static_cast<const std::byte*>(from);
   auto* target = static_cast<std::byte*>(to);
-  const std::int64_t count = layout.file_shape.count();
-  if (count == 0) return;
-  const Axes axes = axes_of(layout);
+  if (rows == 0 || layout.file_shape.count() == 0) return;
+  const Axes axes = axes_of(layout, rows);
   if (axes.count <= 1) {
+    const std::int64_t count = axes.count == 0 ? 1 : axes.axis[0].count;
     std::memcpy(target, source, static_cast<std::size_t>(count) * bytes);
     return;
   }
@@ -225,6 +266,8 @@ void copy_elements(const TensorLayout& layout, const void* from, void* to, std::
   }
 }
 
+std::int64_t rows_of(const Shape& shape) { return shape.rank() == 0 ? 1 : shape[0]; }
+
 }  // namespace
 
 Shape TensorLayout::memory_shape() const {
@@ -235,11 +278,18 @@ Shape TensorLayout::memory_shape() const {
 }
 
 void TensorLayout::to_memory(const void* file, void* memory, std::size_t element_bytes) const {
-  copy_elements<false>(*this, file, memory, element_bytes);
+  copy_elements<false>(*this, rows_of(file_shape), file, memory, element_bytes);
+}
+
+void TensorLayout::rows_to_memory(const void* file_rows, std::int64_t first, std::int64_t count,
+                                  void* memory, std::size_t element_bytes) const {
+  auto* begin = static_cast<std::byte*>(memory) +
+                static_cast<std::size_t>(first * memory_strides(*this).front()) * element_bytes;
+  copy_elements<false>(*this, count, file_rows, begin, element_bytes);
 }
 
 void TensorLayout::to_file(const void* memory, void* file, std::size_t element_bytes) const {
-  copy_elements<true>(*this, memory, file, element_bytes);
+  copy_elements<true>(*this, rows_of(file_shape), memory, file, element_bytes);
 }
 
 }  // namespace engine

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "engine/core/shape.h"
 
@@ -20,6 +21,10 @@ struct TensorLayout {
   Shape memory_shape() const;
   // Copy all elements of `element_bytes` each. `file` and `memory` do not overlap.
   void to_memory(const void* file, void* memory, std::size_t element_bytes) const;
+  // The same for `count` rows of the file's first dimension from `first` on (a tensor without
+  // dimensions is one row): `file_rows` begins with them, `memory` with the tensor.
+  void rows_to_memory(const void* file_rows, std::int64_t first, std::int64_t count, void* memory,
+                      std::size_t element_bytes) const;
   void to_file(const void* memory, void* file, std::size_t element_bytes) const;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "io/checkpoint/byte_source.h"
@@ -9,8 +10,11 @@
 
 namespace io {
 
-// put() is called by two threads at the same time, for different arrays, and wants() by one of
-// them.
+struct ArrayRows {  // some rows of an array's first dimension; an array without dimensions is one
+  std::int64_t first = 0, count = 0;
+  std::span<const std::byte> data;
+};
+
 class ArrayTarget {
  public:
   virtual ~ArrayTarget() = default;
@@ -20,16 +24,17 @@ class ArrayTarget {
   virtual void begin(const Checkpoint& description) = 0;
   // Whether put() is to take this array. The same answer at each call.
   virtual bool wants(const NamedArray& array) const = 0;
-  // Once for each. `data` matches the array's digest and is gone afterwards. The rest of
-  // the file may still be damaged: what was put counts only once the load has returned. May throw;
-  // that ends the load.
-  virtual void put(const NamedArray& array, std::span<const std::byte> data) = 0;
+  // By several threads at the same time, every row once; once for an array without elements. `data`
+  // is gone afterwards, and may be damaged, as the rest of the file: what was put counts only once
+  // the load has returned. May throw; that ends the load.
+  virtual void put(const NamedArray& array, const ArrayRows& rows) = 0;
 };
 
 // load_checkpoint(), but arrays that the target wants are put there and have no data in what is
-// returned. Needs memory for two of them at a time. All is read by this thread, in the order of the
-// file; where it is read depends on the content alone. Throws as load_checkpoint(), and what the
-// file and the target throw; the target's content is then of no use.
+// returned. Needs little memory for them: a few rows of one for each thread. A file that does not
+// have many_readers() is read by this thread, in its order; where it is read depends on the content
+// alone. Throws as load_checkpoint(), and what the file and the target throw; the target's content
+// is then of no use.
 Checkpoint load_checkpoint(const ByteSource& file, ArrayTarget& target);
 
 }  // namespace io

@@ -22,8 +22,11 @@ class ByteSource {
   const std::string& name() const { return name_; }  // stands for the bytes in messages
   virtual std::uint64_t size() const = 0;
   // Fills `target` from `offset` on. Throws DataError beyond the end (a file can become shorter),
-  // Error when the medium fails. Any thread.
+  // Error when the medium fails. Any thread, and several at the same time where many_readers() says
+  // so.
   virtual void read(std::uint64_t offset, std::span<std::byte> target) const = 0;
+
+  virtual bool many_readers() const { return true; }
 
   // So many bytes from `offset` on. REQUIRES: the caller has held `bytes` against size(), so that
   // no claim in a file allocates.

@@ -22,6 +22,7 @@ class SharedFile final : public io::ByteSource {
              const std::string& name);
 
   std::uint64_t size() const override { return size_; }
+  bool many_readers() const override { return communicator_.world_size() == 1; }
   // Collective. What rank 0 cannot read, no rank has read: rank 0 throws what the file has thrown,
   // the others io::Error. Throws what the communicator throws, too.
   void read(std::uint64_t offset, std::span<std::byte> target) const override;

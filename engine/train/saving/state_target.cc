@@ -25,12 +25,13 @@ void StateTarget::begin(const io::Checkpoint& description) {
   if (check_) check_(description);
 }
 
-void StateTarget::put(const io::NamedArray& array, std::span<const std::byte> data) {
+void StateTarget::put(const io::NamedArray& array, const io::ArrayRows& rows) {
   const Place* place = find(array);
   require(place != nullptr, "an array without a place in the state");
   const FlatBuffer& buffer = *place->buffer;
-  buffer.slots()[place->slot].layout.to_memory(data.data(), buffer.view(place->slot).data,
-                                               size_of(buffer.dtype()));
+  buffer.slots()[place->slot].layout.rows_to_memory(rows.data.data(), rows.first, rows.count,
+                                                    buffer.view(place->slot).data,
+                                                    size_of(buffer.dtype()));
 }
 
 const StateTarget::Place* StateTarget::find(const io::NamedArray& array) const {

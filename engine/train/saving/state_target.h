@@ -26,7 +26,7 @@ class StateTarget final : public io::ArrayTarget {
 
   void begin(const io::Checkpoint& description) override;
   bool wants(const io::NamedArray& array) const override { return find(array) != nullptr; }
-  void put(const io::NamedArray& array, std::span<const std::byte> data) override;
+  void put(const io::NamedArray& array, const io::ArrayRows& rows) override;
 
  private:
   struct Place {

@@ -38,7 +38,7 @@ TEST(TensorLayout, PlainIsTheIdentityInAnyElementSize) {
 TEST(TensorLayout, EveryOrderGoesWhereTheDimensionsSay) {
   std::array<int, 4> order{0, 1, 2, 3};
   do {
-    for (const Shape& shape : {Shape{3, 40, 5, 2}, Shape{37, 1, 2, 45}}) {
+    for (const Shape& shape : {Shape{3, 40, 5, 2}, Shape{37, 1, 2, 45}, Shape{1, 5, 1, 3}}) {
       TensorLayout layout{.file_shape = shape};
       std::copy(order.begin(), order.end(), layout.permutation.begin());
       const Shape memory_shape = layout.memory_shape();
@@ -49,6 +49,13 @@ TEST(TensorLayout, EveryOrderGoesWhereTheDimensionsSay) {
         layout.to_memory(file.data(), memory.data(), sizeof(T));
         layout.to_file(memory.data(), back.data(), sizeof(T));
         ASSERT_EQ(file, back);
+        for (const std::int64_t at_once : {1, 3, 16}) {
+          std::vector<T> parts(count);
+          for (std::int64_t row = 0; row < shape[0]; row += at_once)
+            layout.rows_to_memory(&file[static_cast<std::size_t>(row * shape.count() / shape[0])],
+                                  row, std::min(at_once, shape[0] - row), parts.data(), sizeof(T));
+          ASSERT_EQ(parts, memory) << at_once;
+        }
         for (std::size_t m = 0; m < count; ++m) {
           std::array<std::int64_t, 4> at{};  // in the file
           for (auto [d, rest] = std::pair(3, static_cast<std::int64_t>(m)); d >= 0; --d) {
@@ -72,6 +79,9 @@ TEST(TensorLayout, AScalarAndAnEmptyTensorWork) {
   double from = 3, to = 0;
   TensorLayout::plain({}).to_memory(&from, &to, sizeof from);
   EXPECT_EQ(to, 3);
+  TensorLayout::plain({}).rows_to_memory(&from, 0, 1, &to, sizeof from);
+  EXPECT_EQ(to, 3);
+  TensorLayout::plain({0, 4}).rows_to_memory(&from, 0, 0, &to, sizeof from);
   TensorLayout::plain({0, 4}).to_memory(&from, &to, sizeof from);
   EXPECT_EQ(to, 3);
 }
