@@ -70,10 +70,16 @@ std::vector<Sums> sums_plain(std::span<const std::uint8_t> bytes, std::size_t ch
                                                     std::size_t channels) {
   return sums_in_lanes(bytes, channels);
 }
+
+[[gnu::target("avx512f,avx512bw")]] std::vector<Sums> sums_avx512(
+    std::span<const std::uint8_t> bytes, std::size_t channels) {
+  return sums_in_lanes(bytes, channels);
+}
 #endif
 
 std::vector<Sums> sums_of(std::span<const std::uint8_t> bytes, std::size_t channels) {
 #if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512bw")) return sums_avx512(bytes, channels);
   if (__builtin_cpu_supports("avx2")) return sums_avx2(bytes, channels);
 #endif
   return sums_plain(bytes, channels);
