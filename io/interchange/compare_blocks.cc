@@ -94,7 +94,7 @@ void merge(const ValueReport& from, ValueReport& into) {
 BlockComparer::BlockComparer(const std::vector<ArraySource*>& files, const Tolerance& tolerance)
     : files_(files), tolerance_(tolerance), one_(kCompareBlock), other_(kCompareBlock) {}
 
-// A block that equals the other's is finite where that is.
+// Most blocks are equal and finite, which one look at both tells.
 void BlockComparer::compare(const Columns& columns, std::size_t one, const FileList& others,
                             std::uint64_t from, std::uint64_t to, BlockReport& report) {
   const DType type = files_[one]->entries()[columns[one]].type;
@@ -102,16 +102,19 @@ void BlockComparer::compare(const Columns& columns, std::size_t one, const FileL
     const std::size_t part = std::min<std::uint64_t>(kCompareBlock, to - at);
     const auto a = std::span(one_).first(part), b = std::span(other_).first(part);
     files_[one]->read(columns[one], at, a);
-    const bool finite = is_finite(type, a);
-    if (!finite) report.not_finite[one] = true;
+    bool seen = false;  // that it is finite
     for (const std::size_t f : others) {
       files_[f]->read(columns[f], at, b);
-      const bool equal = std::memcmp(a.data(), b.data(), part) == 0;
-      if (!(equal ? finite : is_finite(type, b))) report.not_finite[f] = true;
-      if (!equal)
-        compare_values(type, a, b, static_cast<std::int64_t>(at / size_of(type)), tolerance_,
-                       report.values[f]);
+      if (base::equal_and_finite(type, a.data(), b.data(), part / size_of(type))) {
+        seen = true;
+        continue;
+      }
+      if (!is_finite(type, b)) report.not_finite[f] = true;
+      if (std::memcmp(a.data(), b.data(), part) == 0) continue;
+      compare_values(type, a, b, static_cast<std::int64_t>(at / size_of(type)), tolerance_,
+                     report.values[f]);
     }
+    if (!seen && !is_finite(type, a)) report.not_finite[one] = true;
   }
 }
 

@@ -11,6 +11,7 @@
 namespace {
 
 using base::DType;
+using base::equal_and_finite;
 using base::first_not_finite;
 
 template <class T>
@@ -19,12 +20,23 @@ void expect_found(DType type, const std::vector<T>& finite, const std::vector<T>
     std::vector<T> values(count);
     for (std::size_t i = 0; i < count; ++i) values[i] = finite[i % finite.size()];
     ASSERT_EQ(first_not_finite(type, values.data(), count), -1) << count;
+    std::vector<T> second = values;
+    EXPECT_TRUE(equal_and_finite(type, values.data(), second.data(), count)) << count;
+    auto* bytes = reinterpret_cast<std::byte*>(second.data());
+    for (const std::size_t place : {std::size_t{0}, sizeof(T) * count / 2, sizeof(T) * count - 1}) {
+      if (count == 0) continue;
+      bytes[place] ^= std::byte{1};
+      EXPECT_FALSE(equal_and_finite(type, values.data(), second.data(), count)) << count;
+      bytes[place] ^= std::byte{1};
+    }
     for (const std::size_t place : {0, 1, 6, 4094, 4095, 4096, 8999}) {
       if (place >= count) continue;
       for (const T& other : others) {
         std::vector<T> changed = values;
         changed[place] = changed.back() = other;
         EXPECT_EQ(first_not_finite(type, changed.data(), count), place) << count;
+        const std::vector<T> same = changed;
+        EXPECT_FALSE(equal_and_finite(type, changed.data(), same.data(), count)) << count;
       }
     }
   }
@@ -51,6 +63,12 @@ TEST(Finite, IntegersAreAndMemoryNeedNotBeAligned) {
   const std::vector<std::int64_t> integers(100, -1);
   for (const DType type : {DType::kI64, DType::kI32, DType::kU8})
     EXPECT_EQ(first_not_finite(type, integers.data(), 100), -1);
+  std::vector<std::int64_t> others = integers;
+  for (const DType type : {DType::kI64, DType::kI32, DType::kU8})
+    EXPECT_TRUE(equal_and_finite(type, integers.data(), others.data(), 100));
+  others[12] = 0;
+  for (const DType type : {DType::kI64, DType::kI32, DType::kU8})
+    EXPECT_FALSE(equal_and_finite(type, integers.data(), others.data(), 100));
   std::vector<std::byte> bytes(41);
   const float infinite = INFINITY;
   std::memcpy(bytes.data() + 1 + 8 * sizeof infinite, &infinite, sizeof infinite);
