@@ -136,6 +136,10 @@ std::vector<std::vector<char>> GlooMesh::exchange_addresses(const BackendContext
     addresses[2 * static_cast<std::size_t>(peer) + 1].assign(middle, both.end());
     context.store.remove(key(peer, rank));  // it has one reader
   }
+  const std::lock_guard lock(mutex_);
+  peer_names_.resize(addresses.size());
+  for (std::size_t at = 0; at < addresses.size(); ++at)
+    if (!addresses[at].empty()) peer_names_[at] = name_of(address_in(addresses[at]));
   return addresses;
 }
 
@@ -200,12 +204,19 @@ void GlooMesh::take_handles(const std::vector<int>& members) {
   handles_.clear();  // first: a listening socket and the connection accepted from it share a name
   const std::vector<OpenSocket> sockets = open_sockets();
   std::string trouble;
+  const bool connected = !peer_names_.empty();
+  own_names_.resize(2 * static_cast<std::size_t>(size));
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
-    for (const gloo::transport::Pair* pair : {&in(peer), &out(peer)}) {
-      const std::string name = name_of(address_in(pair->address().bytes()));
-      const auto found = std::find_if(sockets.begin(), sockets.end(),
-                                      [&](const OpenSocket& s) { return s.name == name; });
+    for (const bool lower_sends : {rank > peer, rank < peer}) {  // in, out
+      const std::size_t at = 2 * static_cast<std::size_t>(peer) + (lower_sends ? 0 : 1);
+      const std::string name = name_of(address_in(pair(lower_sends, peer).address().bytes()));
+      if (!connected) own_names_[at] = name;
+      // The kernel gives the port from which a connection is made to others that go elsewhere.
+      const bool accepted = name == own_names_[at];
+      const auto found = std::ranges::find_if(sockets, [&](const OpenSocket& s) {
+        return s.name == name && (accepted || name_of_destination(s.fd) == peer_names_[at]);
+      });
       handles_.emplace_back(found == sockets.end() ? -1 : fcntl(found->fd, F_DUPFD_CLOEXEC, 0));
       if (!handles_.back() && trouble.empty())
         trouble = "the connection to rank " +

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "backends/backend.h"
@@ -51,7 +52,7 @@ class GlooMesh final : public gloo::Context {
   gloo::transport::Pair& pair(bool lower_sends, int peer) {
     return *(lower_sends ? transportContext_ : higher_sends_)->getPair(peer);
   }
-  // [2 * peer] of the pair on which the lower rank sends, [2 * peer + 1] of the other.
+  // The peers': [2 * peer] of the pair on which the lower rank sends, [2 * peer + 1] of the other.
   std::vector<std::vector<char>> exchange_addresses(const BackendContext& context);
   // Once shut_down() was called, ends what is being connected to one of `addresses`, until stopped.
   void break_when_asked(const std::stop_token& stop,
@@ -63,6 +64,8 @@ class GlooMesh final : public gloo::Context {
   std::vector<Socket> handles_;  // a duplicate of each pair's descriptor, in and out: listening
                                  // first, then connected
   bool broken_ = false;
+  // Names of the addresses that were published, here and by the peers; in the same order.
+  std::vector<std::string> own_names_, peer_names_;
 };
 
 }  // namespace backends

@@ -1,6 +1,9 @@
 // Connections of strangers to Gloo's ports: they cost an attempt to connect, not the job.
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -8,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -118,6 +122,37 @@ TEST(GlooPairs, AConnectionThatEndsBeforeItsProofIsNotWaitedFor) {
   EXPECT_EQ(errors, std::vector<std::string>(2));
   EXPECT_CONTAINS(notices, "backend gloo connects again: rank 10: the connection to rank 11");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, job.timeout / 2);
+}
+
+// A network of the calling thread's own, and of threads that it starts, with so many ports for
+// those who do not choose one.
+bool enter_network_of_few_ports(int ports) {
+  if (unshare(CLONE_NEWNET) != 0) return false;
+  const Socket any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq loopback{};
+  std::strcpy(loopback.ifr_name, "lo");
+  loopback.ifr_flags = IFF_UP;
+  std::ofstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  range << 40000 << " " << 40000 + ports - 1 << std::flush;
+  return range && ioctl(any.fd(), SIOCSIFFLAGS, &loopback) == 0;
+}
+
+// The kernel gives the port of one connection to others that go elsewhere. Ranks that took such a
+// connection for theirs would shut down the other one, and wait for the end of their own.
+TEST(GlooPairs, OfOneLocalPortAreToldApart) {
+  bool entered = true;
+  for (int round = 0; entered && round < 3; ++round) {
+    std::thread([&] {
+      entered = enter_network_of_few_ports(20);  // 12 are listened to, 6 connections share the rest
+      if (!entered) return;
+      Job job;
+      job.timeout = test_support::deadline(std::chrono::seconds(4));
+      const auto begin = std::chrono::steady_clock::now();
+      EXPECT_EQ(sums(job, 3, backends::make_gloo_communicator), std::vector<std::string>(3));
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, job.timeout / 2) << "round " << round;
+    }).join();
+  }
+  if (!entered) GTEST_SKIP() << "may not make a network";
 }
 
 // To a host that is cut off, or behind a firewall: what is sent there to connect is lost.
