@@ -15,9 +15,9 @@
 namespace backends {
 namespace {
 
-std::int64_t now_us() {
+std::int64_t steady_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -37,7 +37,7 @@ std::uint64_t ticks() noexcept {
   if (kCyclesAreEven) return __rdtsc();
 #endif
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                        std::chrono::system_clock::now().time_since_epoch())
+                                        std::chrono::steady_clock::now().time_since_epoch())
                                         .count());
 }
 
@@ -70,31 +70,43 @@ void add_details(base::JsonWriter& json, const ControlWord& w) {
 
 }  // namespace
 
-// Turns ticks into the time of day, by what both were at the start and are now.
+std::int64_t FlightRecorder::system_time_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// Turns ticks into times, by what a steady clock has counted since the start.
 class FlightRecorder::Times {
  public:
   explicit Times(const FlightRecorder& of)
-      : start_us_(of.start_us_),
+      : time_of_day_(of.time_of_day_()),
         start_ticks_(of.start_ticks_),
-        us_(now_us() - start_us_),
+        us_(steady_us() - of.start_us_),
         ticks_(ticks() - start_ticks_) {}
 
-  std::int64_t us(std::uint64_t at) const {
-    if (at <= start_ticks_ || ticks_ == 0) return start_us_;  // counters of cores differ a little
+  // How long ago that was.
+  std::int64_t age_us(std::uint64_t at) const {
+    if (at <= start_ticks_ || ticks_ == 0) return us_;  // counters of cores differ a little
     const double part =
         std::min(1.0, static_cast<double>(at - start_ticks_) / static_cast<double>(ticks_));
-    return start_us_ + static_cast<std::int64_t>(part * static_cast<double>(us_));
+    return us_ - static_cast<std::int64_t>(part * static_cast<double>(us_));
   }
+  // Since the epoch.
+  std::int64_t us(std::uint64_t at) const { return time_of_day_ - age_us(at); }
 
  private:
-  const std::int64_t start_us_;
+  const std::int64_t time_of_day_;
   const std::uint64_t start_ticks_;
   const std::int64_t us_;
   const std::uint64_t ticks_;
 };
 
-FlightRecorder::FlightRecorder()
-    : entries_(kCapacity), start_us_(now_us()), start_ticks_(ticks()) {}
+FlightRecorder::FlightRecorder(std::int64_t (*time_of_day)())
+    : entries_(kCapacity),
+      time_of_day_(time_of_day),
+      start_us_(steady_us()),
+      start_ticks_(ticks()) {}
 
 FlightRecorder::Ticket FlightRecorder::begin(int communicator, const ControlWord& call) noexcept {
   const std::uint64_t now = ticks();
@@ -146,7 +158,8 @@ std::optional<FlightRecorder::Call> FlightRecorder::read(Ticket ticket,
                          e.call[1].load(std::memory_order_acquire)};
   const int communicator = e.communicator.load(std::memory_order_acquire);
   if (e.stamp.load(std::memory_order_relaxed) != 2 * ticket + 2) return std::nullopt;
-  Call call{{communicator, std::bit_cast<ControlWord>(words), times.us(begin)}, {}};
+  Call call{
+      {communicator, std::bit_cast<ControlWord>(words), times.age_us(begin)}, times.us(begin), {}};
   if ((outcome & kEnded) != 0) call.end_us = times.us(begin + units_of(outcome) * 64);
   call.failed = (outcome & kFailed) != 0;
   return call;
@@ -168,18 +181,18 @@ std::string FlightRecorder::to_json(const Header& h) const {
   json.member("world_size", h.world_size).member("host", h.host).member("pid", h.pid);
   json.member("backend", h.backend).member("reason", h.reason).member("activity", h.activity);
   if (!h.membership.empty()) json.member("membership", h.membership);
-  json.member("written_us", now_us()).key("collectives").begin_array();
+  json.member("written_us", time_of_day_()).key("collectives").begin_array();
   const Times times(*this);
   const auto [first, next] = kept();
   for (Ticket t = first; t < next; ++t) {
     const std::optional<Call> call = read(t, times);
     if (!call) continue;
-    const auto& [communicator, word, begin_us] = call->what;
-    json.new_line().begin_object().member("communicator", communicator);
+    const ControlWord& word = call->what.call;
+    json.new_line().begin_object().member("communicator", call->what.communicator);
     json.member("sequence", word.sequence).member("operation", to_string(word.operation));
     json.member("count", word.count);
     add_details(json, word);
-    json.member("begin_us", begin_us);
+    json.member("begin_us", call->begin_us);
     json.member("end_us", call->end_us);
     json.member("state", !call->end_us ? "running" : call->failed ? "failed" : "done").end_object();
   }

@@ -22,7 +22,10 @@ class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 4096;
 
-  FlightRecorder();
+  // `time_of_day`: microseconds since the epoch. It may be set while the recorder is in use: times
+  // are what it says when they are read, less what has passed since then.
+  explicit FlightRecorder(std::int64_t (*time_of_day)() = &system_time_us);
+  static std::int64_t system_time_us();
 
   using Ticket = std::uint64_t;
   // `communicator`: its index in the order in which the group made them.
@@ -32,7 +35,7 @@ class FlightRecorder {
   struct Running {
     int communicator;
     ControlWord call;
-    std::int64_t since_us;  // since the epoch
+    std::int64_t waited_us;  // since it began
   };
   // The call that has been running longest.
   std::optional<Running> running() const noexcept;
@@ -61,6 +64,7 @@ class FlightRecorder {
   static_assert(sizeof(Entry) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
   struct Call {
     Running what;
+    std::int64_t begin_us;
     std::optional<std::int64_t> end_us;
     bool failed = false;
   };
@@ -72,7 +76,8 @@ class FlightRecorder {
 
   std::vector<Entry> entries_;
   std::atomic<Ticket> next_{0};
-  const std::int64_t start_us_;
+  std::int64_t (*const time_of_day_)();
+  const std::int64_t start_us_;  // by a clock that nobody sets
   const std::uint64_t start_ticks_;
 };
 

@@ -207,10 +207,8 @@ class ProcessGroup final : public Group {
   RankProgress progress() const {
     const std::optional<FlightRecorder::Running> running = recorder_->running();
     if (!running) return {};
-    const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
-        std::chrono::system_clock::now().time_since_epoch());
     RankProgress progress;
-    progress.waiting_ms = std::max<std::int64_t>((now.count() - running->since_us) / 1000, 1);
+    progress.waiting_ms = std::max<std::int64_t>(running->waited_us / 1000, 1);
     // The words are only read where something has been waiting for a while.
     if (progress.waiting_ms < std::min(options_.heartbeat_ms, 1000)) return progress;
     progress.call = to_string(running->call) + " (collective " +

@@ -53,6 +53,21 @@ TEST(FlightRecorder, KeepsTheLastOnes) {
   EXPECT_EQ(json.find("failed"), std::string::npos);
 }
 
+std::atomic<std::int64_t> set_time{0};  // microseconds
+
+// A clock that is set, by a user or a server of time, makes nobody wait longer.
+TEST(FlightRecorder, ASetClockChangesNoDuration) {
+  constexpr std::int64_t kHour = 3'600'000'000;
+  FlightRecorder recorder(+[] { return FlightRecorder::system_time_us() + set_time; });
+  recorder.begin(0, backends::transfer_word(Operation::kBarrier, 1, 0));
+  for (const std::int64_t hours : {100, -100, 0}) {
+    set_time = hours * kHour;
+    const std::int64_t waited = recorder.running().value().waited_us;
+    EXPECT_GE(waited, 0) << hours;
+    EXPECT_LT(waited, kHour) << hours;
+  }
+}
+
 // The number behind `key` at or after `at`.
 std::int64_t number_after(const std::string& text, const std::string& key, std::size_t at = 0) {
   at = text.find(key, at);
