@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 // Spinning avoids a sleep and a wake-up, about 10 us, if the peer runs on another core. If it waits
 // for this core, spinning only delays it: after kSpinsLost spins in a row that ended in sleep, only
 // one wait in kProbeEvery spins, until one succeeds. (Yielding instead of spinning would give the
-// core to a computing thread for milliseconds.)
+// core to a computing thread for milliseconds. Only where ranks share cores do they take turns.)
 constexpr auto kSpinTime = std::chrono::microseconds(50);
 constexpr int kSpinsLost = 4, kProbeEvery = 16;
 constexpr auto kFailureTime = std::chrono::milliseconds(100);
