@@ -43,6 +43,7 @@ class Compiler {
   Compiler(const Graph& graph, const PlanOptions& options)
       : graph_(graph), fused_(fuse_steps(graph, options.fuse, options.watched)) {
     plan_.options = options;
+    plan_.storage = stored_dtype(graph, options);
     plan_.graph = &graph;
   }
 
@@ -79,7 +80,7 @@ class Compiler {
   // A graph input of the data's own dtype is read where the caller has it.
   bool bound_at_run_time(int i) const {
     return node(i).layer == nullptr &&
-           (node(i).dtype != DType::kF32 || plan_.options.dtype == DType::kF32);
+           (node(i).dtype != DType::kF32 || plan_.storage == DType::kF32);
   }
 
   std::size_t bytes(int i) const {
@@ -90,7 +91,7 @@ class Compiler {
   // Losses are never stored in half.
   DType tensor_dtype(int i) const {
     if (node(i).dtype != DType::kF32) return node(i).dtype;
-    return i == graph_.loss() ? state_dtype(plan_.options.dtype) : plan_.options.dtype;
+    return i == graph_.loss() ? state_dtype(plan_.options.dtype) : plan_.storage;
   }
 
   void make_tensors() {
@@ -179,10 +180,10 @@ class Compiler {
     for (PlanStep& s : plan_.steps) {
       const std::vector<Shape> shapes = graph_.input_shapes(s.node);
       if (training())
-        s.saved_bytes = s.layer->saved_bytes(shapes, options.max_batch, options.dtype);
+        s.saved_bytes = s.layer->saved_bytes(shapes, options.max_batch, plan_.storage);
       plan_.scratch_bytes =
           std::max(plan_.scratch_bytes,
-                   s.layer->scratch_bytes(shapes, options.max_batch, options.dtype, options.threads,
+                   s.layer->scratch_bytes(shapes, options.max_batch, plan_.storage, options.threads,
                                           options.device, options.products));
     }
   }
@@ -335,6 +336,16 @@ void check_options(const Graph& graph, const PlanOptions& options) {
 }
 
 }  // namespace
+
+DType stored_dtype(const Graph& graph, const PlanOptions& options) {
+  if (options.device != Device::Kind::kCpu || options.dtype != DType::kF32 ||
+      !ops::in_bf16(options.products))
+    return options.dtype;
+  const bool all = std::ranges::all_of(graph.nodes(), [](const Graph::Node& node) {
+    return node.layer == nullptr || node.layer->stores_bf16_on_cpu();
+  });
+  return all ? DType::kBF16 : DType::kF32;
+}
 
 Plan Plan::compile(const Graph& graph, const PlanOptions& options) {
   check_options(graph, options);

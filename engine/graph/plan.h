@@ -10,7 +10,8 @@ namespace engine {
 
 struct PlanOptions {
   std::int64_t max_batch = 1;  // samples; a run may use fewer, also none
-  DType dtype = DType::kF32;   // of activations: kF32 or kF64; on a CUDA device kF32, kBF16 or kF16
+  // Of activations: kF32 or kF64; on a CUDA device kF32, kBF16 or kF16. See stored_dtype().
+  DType dtype = DType::kF32;
   int threads = 1;
   Device::Kind device = Device::Kind::kCpu;
   bool training = true;  // false: no gradients, activations are dropped as soon as they are read
@@ -50,8 +51,14 @@ struct PlanStep {
           // step's backward (also when it has none: then its gradients are zero)
 };
 
+// What activations and their gradients are stored as: `options.dtype`; but on the CPU, with
+// products in bf16, bf16 where all layers of the graph have kernels for that. Throws ModelError
+// where the CPU has no such products.
+DType stored_dtype(const Graph& graph, const PlanOptions& options);
+
 struct Plan {
   PlanOptions options;
+  DType storage = DType::kF32;   // stored_dtype()
   const Graph* graph = nullptr;  // outlives the plan
   std::vector<PlanTensor> tensors;
   std::vector<PlanStep> steps;    // forward order; backward runs them from the end

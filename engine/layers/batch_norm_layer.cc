@@ -32,6 +32,7 @@ class BatchNorm2d final : public Layer {
   LayerPtr synchronized() const override {
     return synchronized_ ? nullptr : sync_batch_norm2d(options_);
   }
+  bool stores_bf16_on_cpu() const override { return true; }
   bool uses_replicas() const override { return synchronized_; }
   bool synchronizes_host() const override { return synchronized_; }
 

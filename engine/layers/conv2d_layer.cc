@@ -52,6 +52,8 @@ class Conv2d final : public Layer {
     return ops::conv2d_scratch_bytes(geometry(inputs[0]), batch, dtype, threads, device, products);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
+  // As the fast kernels.
+  bool stores_bf16_on_cpu() const override { return options_.stride <= 4; }
 
   void forward(const LayerRun& run) const override {
     ops::conv2d_forward(run.kernels, {.geometry = geometry_of_batch(run.inputs[0].shape),

@@ -48,6 +48,7 @@ class Dense final : public Layer {
                                     device, products);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
+  bool stores_bf16_on_cpu() const override { return true; }
   Fusions fusions() const override { return {.relu = true}; }
 
   void forward(const LayerRun& run) const override {

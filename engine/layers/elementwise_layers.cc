@@ -11,6 +11,7 @@ namespace {
 class Relu final : public Layer {
  public:
   std::string_view kind() const override { return "relu"; }
+  bool stores_bf16_on_cpu() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     return inputs[0];
@@ -31,6 +32,7 @@ class Relu final : public Layer {
 class Add final : public Layer {
  public:
   std::string_view kind() const override { return "add"; }
+  bool stores_bf16_on_cpu() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 2);
     if (!(inputs[0] == inputs[1]))
@@ -60,6 +62,7 @@ class Dropout final : public Layer {
       throw ModelError("dropout: rate must lie in [0, 1), not " + std::to_string(rate));
   }
   std::string_view kind() const override { return "dropout"; }
+  bool stores_bf16_on_cpu() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     return inputs[0];

@@ -10,6 +10,7 @@ namespace {
 class Flatten final : public Layer {
  public:
   std::string_view kind() const override { return "flatten"; }
+  bool stores_bf16_on_cpu() const override { return true; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);

@@ -131,6 +131,8 @@ class Layer {
   // buffer names; null where nothing in it depends on other samples of the batch, or where it is
   // that already.
   virtual std::unique_ptr<const Layer> synchronized() const { return nullptr; }
+  // Whether the CPU has kernels for it whose activations are stored in bf16.
+  virtual bool stores_bf16_on_cpu() const { return false; }
   // Whether it calls LayerRun::replicas.
   virtual bool uses_replicas() const { return false; }
   // Whether on a CUDA device, where LayerRun::replicas is there, it waits for the context's stream:

@@ -27,6 +27,7 @@ class WindowPool : public Layer {
   }
 
   std::string_view kind() const override { return kind_; }
+  bool stores_bf16_on_cpu() const override { return true; }
   std::vector<LayerOption> options() const override {
     return {{"window", static_cast<double>(options_.window)},
             {"stride", static_cast<double>(options_.stride)},
@@ -110,6 +111,7 @@ class AveragePool final : public WindowPool {
 class GlobalAveragePool final : public Layer {
  public:
   std::string_view kind() const override { return "global_average_pool"; }
+  bool stores_bf16_on_cpu() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     expect_rank(inputs[0], 3, "[h, w, c]");

@@ -1,11 +1,13 @@
 // Softmax and cross entropy in one node. Saves softmax(logits) - target in the forward pass, in
 // place of the logits where these are not needed, and makes their gradient of it in the same place.
+// Of logits that are stored in bf16 on a CPU, all this is made in f32 and then rounded.
 #include "engine/ops/loss/softmax_cross_entropy.h"
 
 #include <string>
 
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/elementwise/elementwise.h"
 
 namespace engine::layers {
 namespace {
@@ -38,24 +40,55 @@ class SoftmaxCrossEntropy final : public Layer {
     return static_cast<std::size_t>(inputs[0].count() * batch) * size_of(dtype);
   }
   bool may_save_in_place() const override { return true; }
+  bool stores_bf16_on_cpu() const override { return true; }
+  // There the loss is computed in f32.
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int,
+                            Device::Kind device, Products) const override {
+    if (device == Device::Kind::kCuda || !is_half(dtype)) return 0;
+    const auto count = static_cast<std::size_t>(inputs[0].count() * batch);
+    return align_up(count * sizeof(float)) + align_up(count * size_of(dtype));
+  }
+
   void forward(const LayerRun& run) const override {
-    ops::softmax_cross_entropy_forward(run.kernels,
-                                       {.logits = by_rows(run.inputs[0]),
+    KernelContext context = run.kernels;
+    const TensorView given = by_rows(run.inputs[0]), logits = widened(context, given);
+    const bool wide = logits.data != given.data;
+    const TensorView kept = run.training ? saved(run) : TensorView{};
+    ops::softmax_cross_entropy_forward(context,
+                                       {.logits = logits,
                                         .labels = by_rows(run.inputs[1], run),
                                         .loss = by_rows(run.output, run),
-                                        .gradient = run.training ? saved(run) : TensorView{},
+                                        .gradient = wide && run.training ? logits : kept,
                                         .label_smoothing = run.training ? label_smoothing_ : 0,
                                         .ranks = by_rows(run.ranks, run)});
+    if (wide && run.training) ops::cast(context, logits, kept);
   }
   void backward(const LayerRun& run) const override {
-    if (run.input_gradients[0])
-      ops::softmax_cross_entropy_backward(run.kernels, {.gradient = saved(run),
-                                                        .dloss = by_rows(run.output_gradient, run),
-                                                        .dlogits = by_rows(run.input_gradients[0]),
-                                                        .write = run.input_writes[0]});
+    if (!run.input_gradients[0]) return;
+    KernelContext context = run.kernels;
+    const TensorView kept = saved(run), gradient = widened(context, kept);
+    const bool wide = gradient.data != kept.data;
+    const TensorView dlogits = by_rows(run.input_gradients[0]);
+    ops::softmax_cross_entropy_backward(context,
+                                        {.gradient = gradient,
+                                         .dloss = by_rows(run.output_gradient, run),
+                                         .dlogits = wide ? gradient : dlogits,
+                                         .write = wide ? Write::kOverwrite : run.input_writes[0]});
+    if (!wide) return;
+    if (run.input_writes[0] == Write::kOverwrite) return ops::cast(context, gradient, dlogits);
+    const TensorView narrow = take_scratch(context, dlogits.dtype, dlogits.shape);
+    ops::cast(context, gradient, narrow);
+    ops::copy_or_add(context, narrow, dlogits, Write::kAdd);
   }
 
  private:
+  // On the CPU, of halves: a copy in f32, in scratch. Else what is given.
+  static TensorView widened(KernelContext& context, const TensorView& given) {
+    if (on_cuda(context) || !is_half(given.dtype)) return given;
+    const TensorView wide = take_scratch(context, DType::kF32, given.shape);
+    ops::cast(context, given, wide);
+    return wide;
+  }
   static TensorView by_rows(TensorView logits) {
     const std::int64_t classes = logits.shape[logits.shape.rank() - 1];
     logits.shape = {logits.count() / classes, classes};

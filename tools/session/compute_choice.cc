@@ -17,14 +17,15 @@ namespace tools {
 namespace {
 
 // ", bf16", ", f16 products, loss scale dynamic".
-std::string precision_text(const Compute& compute) {
+std::string precision_text(const Compute& compute, engine::DType stored) {
   using engine::Products;
   std::string text;
   if (compute.storage != engine::DType::kF32)
     text += ", " + std::string(base::to_string(compute.storage));
   if (compute.products == Products::kTf32) text += ", tf32 products";
   if (compute.products == Products::kF16) text += ", f16 products";
-  if (compute.products == Products::kBF16) text += ", bf16 products";
+  if (compute.products == Products::kBF16)
+    text += stored == engine::DType::kBF16 ? ", bf16 products and activations" : ", bf16 products";
   if (compute.loss_scale.on()) text += ", loss scale " + engine::to_string(compute.loss_scale);
   return text;
 }
@@ -97,16 +98,16 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
           .reason = choice.reason.starts_with("auto") ? choice.reason : ""};
 }
 
-std::string compute_text(const Compute& compute, int threads) {
+std::string compute_text(const Compute& compute, int threads, engine::DType stored) {
   const std::string reason = compute.reason.empty() ? "" : "; " + compute.reason;
   if (!compute.cuda())
     return std::to_string(threads) + (threads == 1 ? " thread" : " threads") + " on cpu (" +
            std::string(engine::ops::to_string(engine::ops::isa_of(compute.products))) + reason +
-           ")" + precision_text(compute);
+           ")" + precision_text(compute, stored);
   const engine::cuda::DeviceInfo info = engine::cuda::device_info(compute.device.index);
   return engine::to_string(compute.device) + " (" + info.name + ", sm_" +
          std::to_string(info.major) + std::to_string(info.minor) + reason + ")" +
-         precision_text(compute);
+         precision_text(compute, stored);
 }
 
 }  // namespace tools

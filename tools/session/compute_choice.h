@@ -55,7 +55,7 @@ std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group
                                                           const std::vector<int>& members = {});
 
 // "cuda:0 (NVIDIA H200, sm_90), bf16": for the line that a run starts with. On the CPU: threads and
-// instruction set.
-std::string compute_text(const Compute& compute, int threads);
+// instruction set. `stored`: the plan's, of activations.
+std::string compute_text(const Compute& compute, int threads, engine::DType stored);
 
 }  // namespace tools

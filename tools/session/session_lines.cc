@@ -57,13 +57,16 @@ std::string TrainSession::Impl::binding_text() const {
 std::string TrainSession::start_line() const {
   const Impl& s = *impl_;
   const int world = s.group.world_size();
+  const std::string computes =
+      compute_text(s.compute, s.model.pool.physical_threads(),
+                   engine::stored_dtype(s.model.graph,
+                                        plan_options(s.options, s.compute, s.data, s.model.pool)));
   std::string line = "engine " ENGINE_VERSION ": " + s.options.model.name + " (" +
                      with_commas(s.model.state.parameter_count()) + " parameters, " +
                      std::string(engine::to_string(s.options.compute.dtype)) + ") on " +
                      s.data.train().name + " (" + with_commas(s.data.train().size()) + " train, " +
                      with_commas(s.data.test().size()) + " test) | " + std::to_string(world) +
-                     (world == 1 ? " rank x " : " ranks x ") +
-                     compute_text(s.compute, s.model.pool.physical_threads()) + s.binding_text() +
+                     (world == 1 ? " rank x " : " ranks x ") + computes + s.binding_text() +
                      " | backend " + s.group.backend() + " (" + s.group.backend_reason() +
                      ") | sync " + averaging_text(s.options.averaging, s.policy->name());
   if (s.options.averaging.canonical)

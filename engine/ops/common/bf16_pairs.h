@@ -4,7 +4,7 @@
 // become 0, as in the products. Only for sources compiled for AVX512_BF16.
 #pragma once
 
-#include "engine/ops/common/simd.h"
+#include "engine/ops/common/stored.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
@@ -47,5 +47,40 @@ ENGINE_INLINE void pair_rows(const float* first, const float* second, std::int64
                        second == nullptr ? zero() : load_partial(second + i, left)),
                 left);
 }
+
+// One vector of it, of `count` <= kWidth pairs.
+ENGINE_INLINE Floats paired_rows(const float* first, const float* second, std::int64_t count) {
+  return paired(load_partial(first, count),
+                second == nullptr ? zero() : load_partial(second, count));
+}
+
+#if defined(ENGINE_BF16_STORED)
+// The same of what is rounded already.
+ENGINE_INLINE Floats paired_rows(const Stored* first, const Stored* second, std::int64_t count) {
+  const auto words = [=](const Stored* p) {
+    return _mm512_maskz_cvtepu16_epi32(0xFFFF, _mm256_maskz_loadu_epi16(first_halves(count), p));
+  };
+  const __m512i low = words(first);
+  if (second == nullptr) return _mm512_castsi512_ps(low);
+  return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(words(second), 16)));
+}
+ENGINE_INLINE void pair_rows(const Stored* first, const Stored* second, std::int64_t count,
+                             float* to) {
+  for (std::int64_t i = 0; i < count; i += kWidth) {
+    const std::int64_t here = smaller(count - i, kWidth);
+    store_partial(to + i, paired_rows(first + i, second == nullptr ? nullptr : second + i, here),
+                  here);
+  }
+}
+ENGINE_INLINE void pair_neighbours(const Stored* from, std::int64_t count, float* to) {
+  std::int64_t i = 0;
+  for (; i + 2 * kWidth <= count; i += 2 * kWidth)
+    _mm512_storeu_si512(to + i / 2, _mm512_loadu_si512(from + i));
+  if (i == count) return;
+  const auto left = static_cast<__mmask32>((1u << (count - i)) - 1u);
+  store_partial(to + i / 2, _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(left, from + i)),
+                (count - i + 1) / 2);
+}
+#endif
 
 }  // namespace engine::ops::ENGINE_ISA_NAMESPACE

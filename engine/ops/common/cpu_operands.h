@@ -4,13 +4,16 @@
 #pragma once
 
 #include "engine/core/tensor_view.h"
-#include "engine/ops/common/simd.h"
+#include "engine/ops/common/stored.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
 // nullptr where the operand is absent. REQUIRES: the operand has this dtype, which x.cc has
 // checked.
 ENGINE_INLINE float* floats(const TensorView& operand) { return static_cast<float*>(operand.data); }
+ENGINE_INLINE Stored* stored(const TensorView& operand) {
+  return static_cast<Stored*>(operand.data);
+}
 ENGINE_INLINE double* doubles(const TensorView& operand) {
   return static_cast<double*>(operand.data);
 }

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "engine/core/thread_pool.h"
-#include "engine/ops/common/simd.h"
+#include "engine/ops/common/stored.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
@@ -20,14 +20,26 @@ ENGINE_INLINE Ints first_lanes(std::int64_t count) {
 // How many elements of a vector are real: all, or the first `count`. choose: `v` in these lanes,
 // `other` behind.
 struct AllLanes {
-  ENGINE_INLINE Floats load_from(const float* p) const { return load(p); }
-  ENGINE_INLINE void store_to(float* p, Floats v) const { store(p, v); }
+  template <class T>
+  ENGINE_INLINE Floats load_from(const T* p) const {
+    return load(p);
+  }
+  template <class T>
+  ENGINE_INLINE void store_to(T* p, Floats v) const {
+    store(p, v);
+  }
   ENGINE_INLINE Floats choose(Floats v, Floats) const { return v; }
 };
 struct SomeLanes {
   std::int64_t count;
-  ENGINE_INLINE Floats load_from(const float* p) const { return load_partial(p, count); }
-  ENGINE_INLINE void store_to(float* p, Floats v) const { store_partial(p, v, count); }
+  template <class T>
+  ENGINE_INLINE Floats load_from(const T* p) const {
+    return load_partial(p, count);
+  }
+  template <class T>
+  ENGINE_INLINE void store_to(T* p, Floats v) const {
+    store_partial(p, v, count);
+  }
   ENGINE_INLINE Floats choose(Floats v, Floats other) const {
     return select(first_lanes(count), v, other);
   }
@@ -59,8 +71,8 @@ ENGINE_INLINE void run_flat(ThreadPool& threads, std::int64_t count, Body body) 
 }
 
 // Writes `v`, or adds it to what is there.
-template <bool kAdd, class Lanes>
-ENGINE_INLINE void put(Lanes lanes, float* p, Floats v) {
+template <bool kAdd, class Lanes, class T>
+ENGINE_INLINE void put(Lanes lanes, T* p, Floats v) {
   lanes.store_to(p, kAdd ? lanes.load_from(p) + v : v);
 }
 

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "engine/ops/common/bf16_dispatch.h"
+
 namespace engine::ops {
 namespace {
 
@@ -32,6 +34,13 @@ void check_floating(std::string_view kernel, std::string_view operand, const Ten
              (cuda ? "f32, bf16 or f16 on a CUDA device" : "f32 or f64"));
   }
   if (!view && view.count() > 0) fail(kernel, operand, "is absent, but the kernel needs it");
+}
+
+void check_stored(std::string_view kernel, std::string_view operand, const TensorView& view) {
+  if (view.device.kind == Device::Kind::kCuda || view.dtype != DType::kBF16)
+    return check_floating(kernel, operand, view);
+  check_dtype(kernel, operand, view, DType::kBF16);
+  static_cast<void>(in_bf16(Products::kBF16));
 }
 
 void check_shape(std::string_view kernel, std::string_view operand, const TensorView& view,

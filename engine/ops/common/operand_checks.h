@@ -14,6 +14,9 @@ namespace engine::ops {
 void check_dtype(std::string_view kernel, std::string_view operand, const TensorView& view,
                  DType expected);
 void check_floating(std::string_view kernel, std::string_view operand, const TensorView& view);
+// The same for kernels that have a version for activations stored in bf16 on the CPU: it may be
+// that too, where the CPU can compute with it. Throws ModelError where it cannot.
+void check_stored(std::string_view kernel, std::string_view operand, const TensorView& view);
 
 // The dtype of statistics, losses, vectors of parameters and gradients of parameters beside
 // activations of this one.

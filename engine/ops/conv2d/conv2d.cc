@@ -45,7 +45,7 @@ std::int64_t check_operands(const char* kernel, const Conv2dGeometry& g, const N
                      shape.to_string() + ", expected [n, h, w, channels]");
   }
   const std::int64_t n = shape[0];
-  check_floating(kernel, input.name, input.view);
+  check_stored(kernel, input.name, input.view);
   check_shape(kernel, input.name, input.view, {n, g.in_h, g.in_w, g.in_channels});
   check_dtype(kernel, weight.name, weight.view, weight_dtype);
   check_shape(kernel, weight.name, weight.view,
@@ -62,9 +62,8 @@ void check_bias(const char* kernel, const char* name, const Conv2dGeometry& g,
   check_shape(kernel, name, bias, {g.out_channels});
 }
 
-// Of bias and of gradients of parameters.
-DType sum_dtype(const KernelContext& context, DType activations) {
-  return on_cuda(context) ? DType::kF32 : activations;
+DType weight_dtype(const KernelContext& context, const TensorView& input) {
+  return on_cuda(context) ? input.dtype : wide_dtype(input.dtype);
 }
 
 void check_scratch(const char* kernel, const KernelContext& context, const Conv2dGeometry& g,
@@ -82,26 +81,37 @@ ConvSizes sizes_of(const Conv2dGeometry& g, std::int64_t n) {
 
 // The fast kernels sort pixels into stride * stride classes and have room for 16.
 bool has_fast_kernel(const Conv2dGeometry& g, DType dtype) {
-  return dtype == DType::kF32 && g.stride <= 4;
+  return dtype != DType::kF64 && g.stride <= 4;
 }
 
-bool use_winograd(const KernelContext& context, const Conv2dGeometry& g, std::int64_t n) {
-  return context.convolutions == Convolutions::kAuto &&
-         suits_winograd(g, n, in_bf16(context.products));
+bool multiplies_in_bf16(DType dtype, Products products) {
+  return dtype == DType::kBF16 || in_bf16(products);
 }
-bool use_winograd_for_weights(const KernelContext& context, const Conv2dGeometry& g,
-                              std::int64_t n) {
+
+bool use_winograd(const KernelContext& context, const Conv2dGeometry& g, std::int64_t n,
+                  DType dtype) {
   return context.convolutions == Convolutions::kAuto &&
-         weights_suit_winograd(g, n, in_bf16(context.products));
+         suits_winograd(g, n, multiplies_in_bf16(dtype, context.products));
+}
+bool use_winograd_for_weights(const KernelContext& context, const Conv2dGeometry& g, std::int64_t n,
+                              DType dtype) {
+  return context.convolutions == Convolutions::kAuto &&
+         weights_suit_winograd(g, n, multiplies_in_bf16(dtype, context.products));
 }
 
 // The direct kernels.
-const Conv2dTable& table_for(Products products) {
+const Conv2dTable& table_for(DType dtype, Products products) {
+  if (dtype == DType::kBF16) return stored_table_of_conv2d_table();
   return in_bf16(products) ? bf16_table_of_conv2d_table() : isa_table_of_conv2d_table();
 }
-const Conv2dWeightsTable& weights_table_for(Products products) {
+const Conv2dWeightsTable& weights_table_for(DType dtype, Products products) {
+  if (dtype == DType::kBF16) return stored_table_of_conv2d_weights_table();
   return in_bf16(products) ? bf16_table_of_conv2d_weights_table()
                            : isa_table_of_conv2d_weights_table();
+}
+const Conv2dTable& winograd_for(DType dtype) { return ENGINE_TABLE_FOR(dtype, winograd_table); }
+const Conv2dWeightsTable& winograd_weights_for(DType dtype) {
+  return ENGINE_TABLE_FOR(dtype, winograd_weights_table);
 }
 
 float* scratch_floats(const KernelContext& context) {
@@ -141,17 +151,17 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n,
     if (dtype == DType::kF64)
       return static_cast<std::size_t>(f64().scratch(sizes, threads)) * sizeof(double);
     if (!has_fast_kernel(geometry, dtype)) return 0;
-    std::int64_t floats = std::max({table_for(products).forward_scratch(sizes, threads),
-                                    table_for(products).backward_data_scratch(sizes, threads),
-                                    weights_table_for(products).scratch(sizes, threads)});
-    const bool bf16 = in_bf16(products);
+    std::int64_t floats =
+        std::max({table_for(dtype, products).forward_scratch(sizes, threads),
+                  table_for(dtype, products).backward_data_scratch(sizes, threads),
+                  weights_table_for(dtype, products).scratch(sizes, threads)});
+    const bool bf16 = multiplies_in_bf16(dtype, products);
     if (suits_winograd(geometry, kForwardBatch, bf16))
-      floats = std::max(floats, isa_table_of_winograd_table().forward_scratch(sizes, threads));
+      floats = std::max(floats, winograd_for(dtype).forward_scratch(sizes, threads));
     if (suits_winograd(geometry, n, bf16))
-      floats =
-          std::max(floats, isa_table_of_winograd_table().backward_data_scratch(sizes, threads));
+      floats = std::max(floats, winograd_for(dtype).backward_data_scratch(sizes, threads));
     if (weights_suit_winograd(geometry, n, bf16))
-      floats = std::max(floats, isa_table_of_winograd_weights_table().scratch(sizes, threads));
+      floats = std::max(floats, winograd_weights_for(dtype).scratch(sizes, threads));
     return static_cast<std::size_t>(floats) * sizeof(float);
   };
   return dispatch_device(device, on_cpu,
@@ -161,18 +171,18 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n,
 void conv2d_forward(KernelContext& context, const Conv2dForward& o) {
   constexpr const char* kName = "conv2d_forward";
   const Conv2dGeometry& g = o.geometry;
-  const std::int64_t n =
-      check_operands(kName, g, {"x", o.x}, {"y", o.y}, {"weight", o.weight}, o.x.dtype);
-  check_bias(kName, "bias", g, o.bias, sum_dtype(context, o.x.dtype));
+  const std::int64_t n = check_operands(kName, g, {"x", o.x}, {"y", o.y}, {"weight", o.weight},
+                                        weight_dtype(context, o.x));
+  check_bias(kName, "bias", g, o.bias, wide_dtype(o.x.dtype));
   check_scratch(kName, context, g, n, o.x.dtype);
   dispatch(
       context, o.x.dtype,
       [&] { f64().forward(o, sizes_of(g, n), *context.threads, scratch_doubles(context)); },
       [&] {
         if (!has_fast_kernel(g, o.x.dtype)) return forward_reference(context, o);
-        const Conv2dTable& table = use_winograd(context, g, kForwardBatch)
-                                       ? isa_table_of_winograd_table()
-                                       : table_for(context.products);
+        const Conv2dTable& table = use_winograd(context, g, kForwardBatch, o.x.dtype)
+                                       ? winograd_for(o.x.dtype)
+                                       : table_for(o.x.dtype, context.products);
         table.forward(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_forward(context, o); });
@@ -181,16 +191,17 @@ void conv2d_forward(KernelContext& context, const Conv2dForward& o) {
 void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o) {
   constexpr const char* kName = "conv2d_backward_data";
   const Conv2dGeometry& g = o.geometry;
-  const std::int64_t n =
-      check_operands(kName, g, {"dx", o.dx}, {"dy", o.dy}, {"weight", o.weight}, o.dx.dtype);
+  const std::int64_t n = check_operands(kName, g, {"dx", o.dx}, {"dy", o.dy}, {"weight", o.weight},
+                                        weight_dtype(context, o.dx));
   check_scratch(kName, context, g, n, o.dx.dtype);
   dispatch(
       context, o.dx.dtype,
       [&] { f64().backward_data(o, sizes_of(g, n), *context.threads, scratch_doubles(context)); },
       [&] {
         if (!has_fast_kernel(g, o.dx.dtype)) return backward_data_reference(context, o);
-        const Conv2dTable& table = use_winograd(context, g, n) ? isa_table_of_winograd_table()
-                                                               : table_for(context.products);
+        const Conv2dTable& table = use_winograd(context, g, n, o.dx.dtype)
+                                       ? winograd_for(o.dx.dtype)
+                                       : table_for(o.dx.dtype, context.products);
         table.backward_data(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_backward_data(context, o); });
@@ -199,7 +210,7 @@ void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o) {
 void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o) {
   constexpr const char* kName = "conv2d_backward_weights";
   const Conv2dGeometry& g = o.geometry;
-  const DType gradient = sum_dtype(context, o.x.dtype);
+  const DType gradient = wide_dtype(o.x.dtype);
   const std::int64_t n =
       check_operands(kName, g, {"x", o.x}, {"dy", o.dy}, {"dweight", o.dweight}, gradient);
   check_bias(kName, "dbias", g, o.dbias, gradient);
@@ -212,9 +223,9 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
       },
       [&] {
         if (!has_fast_kernel(g, o.x.dtype)) return backward_weights_reference(context, o);
-        const Conv2dWeightsTable& table = use_winograd_for_weights(context, g, n)
-                                              ? isa_table_of_winograd_weights_table()
-                                              : weights_table_for(context.products);
+        const Conv2dWeightsTable& table = use_winograd_for_weights(context, g, n, o.x.dtype)
+                                              ? winograd_weights_for(o.x.dtype)
+                                              : weights_table_for(o.x.dtype, context.products);
         table.run(o, sizes_of(g, n), *context.threads, scratch_floats(context));
       },
       [&] { cuda::conv2d_backward_weights(context, o); });

@@ -10,7 +10,8 @@
 // form a kernel of its own, rotated and transposed. First layers (1 or 3 input channels) of one
 // vector of output channels have tiles of their own, in row_tiles.h. While tiles compute, what the
 // next ones read is fetched into L2. The bound is the FMA rate. In bf16 (gemm_tiles.h) a step is of
-// two neighbouring channels; where they are odd, of the last one and 0.
+// two neighbouring channels; where they are odd, of the last one and 0. What is stored in bf16 is
+// that already, and read in place where it has no rim.
 #include "engine/ops/conv2d/conv2d_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -48,8 +49,8 @@ struct Block {
 
 // Steps in chunks that keep one panel in L1, panels, tiles. `next`: what the block behind reads
 // first.
-void run_block(const Product& p, const Block& block, const Ahead& next, float* result,
-               const float* bias, bool add) {
+void run_block(const Product& p, const Block& block, const Ahead& next, Stored* result,
+               const float* bias, bool add, float* between) {
   const EvenCut tiles(block.count, kMaxPointerRows), chunks(p.steps, kStepsInCache);
   const std::int64_t panels = panel_count(p.columns);
   for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
@@ -66,26 +67,37 @@ void run_block(const Product& p, const Block& block, const Ahead& next, float* r
     for (std::int64_t panel = 0; panel < panels; ++panel) {
       const std::int64_t column = panel * kPanel, width = panel_width(p.columns, panel);
       const float* b = p.packed + column * p.steps + first_step * width;
-      TileOutput out{result + column, smaller(p.columns - column, kPanel), add || chunk > 0,
-                     nullptr, false};
-      if (bias != nullptr && chunk == 0) out.bias = bias + column;
       for (std::int64_t i = 0; i < tiles.pieces; ++i) {
+        TileOutputOf<Stored> out{result + column, smaller(p.columns - column, kPanel), add,
+                                 bias == nullptr ? nullptr : bias + column, false};
+        out.set_chunk(chunk, chunks.pieces,
+                      between + (panel * block.count + tiles.start(i)) * kPanel);
         tile.row = p.a_row + block.first + tiles.start(i);
         tile.c_row = p.c_row + block.first + tiles.start(i);
         if (panel + 1 < panels)
           prefetch_share(b + p.steps * kPanel, tile.steps * width, i, tiles.pieces);
         ahead.fetch(panel * tiles.pieces + i, panels * tiles.pieces);
-        const PointerTile run = p.neighbours ? pointer_tile_for<false>(tiles.size(i), out.columns)
-                                             : pointer_tile_for<true>(tiles.size(i), out.columns);
+#if defined(ENGINE_AMX_TILES)  // its tiles without a table want rows that are equally far apart
+        const auto run = pointer_tile_for<true, Stored>(tiles.size(i), out.columns);
+#else
+        const auto run = p.neighbours ? pointer_tile_for<false, Stored>(tiles.size(i), out.columns)
+                                      : pointer_tile_for<true, Stored>(tiles.size(i), out.columns);
+#endif
         run(tile, b, out);
       }
     }
   }
 }
 
+// Of one thread: the sums of a block between chunks, where the result is halves.
+std::int64_t between_floats(std::int64_t steps, std::int64_t columns) {
+  if (!kHalves || steps <= kStepsInCache) return 0;
+  return kPlaceBlock * panel_count(columns) * kPanel;
+}
+
 // All places of `images` images. The last tile of a row may begin within the one before, and does
 // some places again.
-void run_rows(const Product& p, const float* maps, std::int64_t images, float* result,
+void run_rows(const Product& p, const float* maps, std::int64_t images, Stored* result,
               const float* bias) {
   const RowTiles& tiles = p.rows;
   const RowProduct product{p.packed, p.step, p.steps, p.columns};
@@ -104,10 +116,13 @@ struct Work {
   std::int64_t count;
   Maps maps;
   std::int64_t group;
-  float* result;
-  std::int64_t result_floats;  // of an image
+  Stored* result;
+  std::int64_t result_elements;  // of an image
   const float* bias;
   bool add;
+  std::int64_t between;  // floats of each thread, behind its maps
+
+  std::int64_t buffer_floats() const { return maps.buffer_floats(group) + between; }
 };
 
 // What is read behind block `b` of `images` images from `image` on, of which the share ends at
@@ -118,7 +133,7 @@ Ahead behind_block(const Work& w, const Product& p, const EvenCut& blocks, std::
   if (!w.maps.in_place()) return w.maps.unpadded(next, count, b, blocks.pieces);
   if (!p.neighbours) return {};
   const std::int64_t channels = EvenCut(p.steps, kStepsInCache).size(0);
-  const float* maps = w.maps.data + image * w.maps.padded_floats();
+  const float* maps = w.maps.padded(image, 0, nullptr);
   if (b + 1 < blocks.pieces)
     return {maps, p.a_row + blocks.start(b + 1), blocks.size(b + 1), channels};
   return {maps + images * w.maps.padded_floats(), p.a_row,
@@ -137,14 +152,15 @@ void run_images(const Work& w, std::int64_t first, std::int64_t last, float* buf
       const Product& product = w.products[i];
       if (product.places == 0 || (w.add && product.steps == 0)) continue;
       if (product.rows.run != nullptr) {
-        run_rows(product, padded, images, w.result + image * w.result_floats, w.bias);
+        run_rows(product, padded, images, w.result + image * w.result_elements, w.bias);
         continue;
       }
       const EvenCut blocks(images * product.places, kPlaceBlock);
       for (std::int64_t b = 0; b < blocks.pieces; ++b) {
         run_block(product, {padded, blocks.start(b), blocks.size(b)},
                   behind_block(w, product, blocks, b, image, images, last),
-                  w.result + image * w.result_floats, w.bias, w.add);
+                  w.result + image * w.result_elements, w.bias, w.add,
+                  buffer + w.maps.buffer_floats(w.group));
       }
     }
   }
@@ -176,7 +192,7 @@ void fill_steps(std::int64_t rows, std::int64_t run, std::int64_t pitch, std::in
 
 // ---- forward
 
-Maps forward_maps(const ConvSizes& s, const float* x) {
+Maps forward_maps(const ConvSizes& s, const Stored* x) {
   return {x, s.in_h, s.in_w, steps_of(s.in), s.in, s.padding, s.padding, s.padding, s.padding};
 }
 
@@ -184,11 +200,11 @@ std::int64_t forward_scratch(const ConvSizes& s, int threads) {
   const std::int64_t places = s.out_h * s.out_w, group = group_images(places, s.n);
   const std::int64_t steps = s.kernel_h * s.kernel_w * steps_of(s.in);
   return packed_floats(steps, s.out) + table_floats(steps) + 2 * table_floats(group * places) +
-         threads * forward_maps(s, nullptr).buffer_floats(group);
+         threads * (forward_maps(s, nullptr).buffer_floats(group) + between_floats(steps, s.out));
 }
 
 void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, float* scratch) {
-  const Maps maps = forward_maps(s, floats(o.x));
+  const Maps maps = forward_maps(s, stored(o.x));
   const float* weight = floats(o.weight);
   const std::int64_t places = s.out_h * s.out_w, group = group_images(places, s.n);
   const std::int64_t taps = s.kernel_h * s.kernel_w;
@@ -219,9 +235,11 @@ void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, fl
                   to + tap * maps.channels * panel_width(s.out, panel));
     }
   });
-  const Work work{&product, 1, maps, group, floats(o.y), places * s.out, floats(o.bias), false};
+  const Work work{&product,       1,           maps,
+                  group,          stored(o.y), places * s.out,
+                  floats(o.bias), false,       between_floats(product.steps, s.out)};
   threads.run(s.n, [&](std::int64_t first, std::int64_t last, int thread) {
-    run_images(work, first, last, scratch + thread * maps.buffer_floats(group));
+    run_images(work, first, last, scratch + thread * work.buffer_floats());
   });
 }
 
@@ -248,7 +266,7 @@ Phase phase_of(std::int64_t phase, std::int64_t in, std::int64_t kernel, std::in
   return p;
 }
 
-Maps backward_maps(const ConvSizes& s, const float* dy) {
+Maps backward_maps(const ConvSizes& s, const Stored* dy) {
   Maps maps{dy, s.out_h, s.out_w, steps_of(s.out), s.out, 0, 0, 0, 0};
   for (std::int64_t phase = 0; phase < s.stride; ++phase) {
     const Phase y = phase_of(phase, s.in_h, s.kernel_h, s.stride, s.padding);
@@ -276,7 +294,7 @@ std::int64_t backward_data_scratch(const ConvSizes& s, int threads) {
   const std::int64_t steps = s.kernel_h * s.kernel_w * steps_of(s.out);
   return packed_floats(steps, s.in) + table_floats(steps) +
          2 * table_floats(group * s.in_h * s.in_w) + 3 * 16 * classes +
-         threads * backward_maps(s, nullptr).buffer_floats(group);
+         threads * (backward_maps(s, nullptr).buffer_floats(group) + between_floats(steps, s.in));
 }
 
 void fill_tables(const ConvSizes& s, const Maps& maps, std::int64_t group, const Phase& y,
@@ -309,7 +327,7 @@ void pack_class(const ConvSizes& s, const Phase& y, const Phase& x, const float*
 
 void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& threads,
                    float* scratch) {
-  const Maps maps = backward_maps(s, floats(o.dy));
+  const Maps maps = backward_maps(s, stored(o.dy));
   const float* weight = floats(o.weight);
   const std::int64_t group = backward_group(s), classes = s.stride * s.stride;
   Product products[kMaxClasses];
@@ -341,12 +359,18 @@ void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& 
       }
     }
   });
-  const Work work{products,     classes,
-                  maps,         group,
-                  floats(o.dx), s.in_h * s.in_w * s.in,
-                  nullptr,      o.write == Write::kAdd};
+  const std::int64_t most_steps = s.kernel_h * s.kernel_w * maps.channels;
+  const Work work{products,
+                  classes,
+                  maps,
+                  group,
+                  stored(o.dx),
+                  s.in_h * s.in_w * s.in,
+                  nullptr,
+                  o.write == Write::kAdd,
+                  between_floats(most_steps, s.in)};
   threads.run(s.n, [&](std::int64_t first, std::int64_t last, int thread) {
-    run_images(work, first, last, scratch + thread * maps.buffer_floats(group));
+    run_images(work, first, last, scratch + thread * work.buffer_floats());
   });
 }
 

@@ -36,6 +36,8 @@ ENGINE_ISA_TABLE(Conv2dWeightsTable, conv2d_weights_table)
 
 // Operands of products are rounded to bf16; sums, bias and its gradient are not.
 ENGINE_BF16_TABLE(Conv2dTable, conv2d_table)
+ENGINE_STORED_PRODUCTS(Conv2dTable, conv2d_table)
 ENGINE_BF16_TABLE(Conv2dWeightsTable, conv2d_weights_table)
+ENGINE_STORED_PRODUCTS(Conv2dWeightsTable, conv2d_weights_table)
 
 }  // namespace engine::ops

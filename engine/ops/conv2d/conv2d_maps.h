@@ -1,6 +1,7 @@
 // How the convolution kernels see images: maps with a rim of zeros, so that the loops over taps
 // know no edges, worked off in groups of whole images. In bf16 (gemm_tiles.h) maps are rounded and
-// paired on the way into a buffer, rim or not. Only for sources compiled once per instruction set.
+// paired on the way into a buffer, rim or not; those stored in bf16 are only copied. Only for
+// sources compiled once per instruction set.
 #pragma once
 
 #include "engine/ops/gemm/gemm_tiles.h"
@@ -15,7 +16,7 @@ inline constexpr std::int64_t kPlaceBlock = 256;
 ENGINE_INLINE std::int64_t round_up_16(std::int64_t floats) { return (floats + 15) / 16 * 16; }
 
 // `pixels` pixels side by side, as steps of their channels.
-ENGINE_INLINE void copy_pixels(const float* from, std::int64_t pixels, std::int64_t channels,
+ENGINE_INLINE void copy_pixels(const Stored* from, std::int64_t pixels, std::int64_t channels,
                                float* to) {
 #if defined(ENGINE_BF16_PAIRS)
   if (channels % 2 == 0) return pair_neighbours(from, pixels * channels, to);
@@ -50,11 +51,14 @@ struct Ahead {
 // Images [h, w, terms], of which pixels have `channels` steps or, in pairs of images, floats; read
 // through a rim of zeros. Without a rim they are read where they lie.
 struct Maps {
-  const float* data;
+  const Stored* data;
   std::int64_t h, w, channels, terms;
   std::int64_t top, left, bottom, right;
 
-  ENGINE_INLINE bool in_place() const { return !kPairs && (top | left | bottom | right) == 0; }
+  ENGINE_INLINE bool in_place() const {
+    const bool as_they_lie = !kPairs || (kHalves && channels * kTerms == terms);
+    return as_they_lie && (top | left | bottom | right) == 0;
+  }
   ENGINE_INLINE std::int64_t pitch() const { return (left + w + right) * channels; }
   ENGINE_INLINE std::int64_t padded_floats() const { return (top + h + bottom) * pitch(); }
   // Floats of a buffer for `images` of them.
@@ -74,8 +78,8 @@ struct Maps {
 
   // Images [first, first + count), padded_floats() apart; in `buffer` unless they are in place.
   const float* padded(std::int64_t first, std::int64_t count, float* buffer) const {
-    const float* from = data + first * h * w * terms;
-    if (in_place()) return from;
+    const Stored* from = data + first * h * w * terms;
+    if (in_place()) return reinterpret_cast<const float*>(from);
     for (std::int64_t image = 0; image < count; ++image) {
       float* to = start(buffer, image);
       for (std::int64_t y = 0; y < h; ++y, from += w * terms)
@@ -88,8 +92,10 @@ struct Maps {
   // are not in place.
   ENGINE_INLINE Ahead unpadded(std::int64_t first, std::int64_t count, std::int64_t i,
                                std::int64_t pieces) const {
-    const std::int64_t floats = count * h * w * terms, start = floats * i / pieces;
-    return {data + first * h * w * terms + start, nullptr, 1, floats * (i + 1) / pieces - start};
+    constexpr std::int64_t kOfFloat = sizeof(float) / sizeof(Stored);
+    const std::int64_t floats = count * h * w * terms / kOfFloat, start = floats * i / pieces;
+    const auto* from = reinterpret_cast<const float*>(data + first * h * w * terms);
+    return {from + start, nullptr, 1, floats * (i + 1) / pieces - start};
   }
 
   // Steps of neighbouring images, [first, first + count) of them, of `images` images; where those
@@ -99,8 +105,8 @@ struct Maps {
 #if defined(ENGINE_BF16_PAIRS)
     for (std::int64_t pair = 0; pair < count; ++pair) {
       const std::int64_t image = 2 * (first + pair);
-      const float* from = data + image * h * w * terms;
-      const float* second = image + 1 < images ? from + h * w * terms : nullptr;
+      const Stored* from = data + image * h * w * terms;
+      const Stored* second = image + 1 < images ? from + h * w * terms : nullptr;
       float* to = start(buffer, pair);
       for (std::int64_t y = 0; y < h; ++y)
         pair_rows(from + y * w * terms, second == nullptr ? nullptr : second + y * w * terms,

@@ -38,7 +38,7 @@ struct Plan {
   bool by_images, pack_neighbours;
 };
 
-Plan make_plan(const ConvSizes& s, const float* x, int threads) {
+Plan make_plan(const ConvSizes& s, const Stored* x, int threads) {
   Plan p{};
   p.maps = {x, s.in_h, s.in_w, s.in, s.in, s.padding, s.padding, s.padding, s.padding};
   p.images = steps_of(s.n);
@@ -64,7 +64,8 @@ struct Target {
 
 // A block of places: their images, padded; dy; and where in the images the places lie.
 struct Block {
-  const float *padded, *dy;
+  const float* padded;
+  const Stored* dy;
   const std::int64_t* table;
   std::int64_t places;
   float* buffer;
@@ -84,13 +85,14 @@ const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first,
     Floats sums[4] = {zero(), zero(), zero(), zero()};  // of both vectors of both images
     std::int64_t image = 2 * (block.first / places), place = block.first % places;
     for (std::int64_t i = 0; i < block.places; ++i, packed += width) {
-      const float* row = block.dy + image * whole + place * s.out + column;
-      for (std::int64_t v = 0; v * kWidth < width; ++v) {
+      const Stored* row = block.dy + image * whole + place * s.out + column;
+      for (std::int64_t v = 0; v * kWidth < width; ++v, row += kWidth) {
         const std::int64_t left = smaller(columns - v * kWidth, kWidth);
-        const Floats one = load_partial(row + v * kWidth, left),
-                     two = image + 1 < s.n ? load_partial(row + whole + v * kWidth, left) : zero();
-        sums[2 * v] += one, sums[2 * v + 1] += two;
-        store(packed + v * kWidth, paired(one, two));
+        const Stored* second = image + 1 < s.n ? row + whole : nullptr;
+        store(packed + v * kWidth, paired_rows(row, second, left));
+        if (target.dbias == nullptr) continue;
+        sums[2 * v] += load_partial(row, left);
+        if (second != nullptr) sums[2 * v + 1] += load_partial(second, left);
       }
       if (++place == places) place = 0, image += 2;
     }
@@ -262,10 +264,11 @@ struct Group {
 };
 
 // What is read behind block `b` of a group: by the next one, or of the next group.
-NextBlock next_block(const ConvSizes& s, const Plan& p, const float* dy, const std::int64_t* table,
-                     const Group& g, std::int64_t b) {
+NextBlock next_block([[maybe_unused]] const ConvSizes& s, [[maybe_unused]] const Plan& p,
+                     [[maybe_unused]] const Stored* dy, [[maybe_unused]] const std::int64_t* table,
+                     [[maybe_unused]] const Group& g, [[maybe_unused]] std::int64_t b) {
   NextBlock next;
-  if constexpr (kPairs) return next;
+#if !defined(ENGINE_BF16_PAIRS)
   const bool inside = b + 1 < g.blocks.pieces;
   const std::int64_t first = inside ? g.first : g.first + g.count,
                      count = smaller(p.group, g.last_of_share - first);
@@ -281,10 +284,11 @@ NextBlock next_block(const ConvSizes& s, const Plan& p, const float* dy, const s
     next.maps =
         p.maps.unpadded(behind, smaller(p.group, g.last_of_share - behind), b, g.blocks.pieces);
   }
+#endif
   return next;
 }
 
-void run_images(const ConvSizes& s, const Plan& p, const float* dy, const std::int64_t* table,
+void run_images(const ConvSizes& s, const Plan& p, const Stored* dy, const std::int64_t* table,
                 const Share& share) {
   if (share.first_image == share.last_image || share.first_panel == share.last_panel) return;
   const TileScope scope;
@@ -348,11 +352,11 @@ void add_private(const Privates& p, std::int64_t offset, float* to, std::int64_t
 }
 
 void run(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& pool, float* scratch) {
-  const float* dy = floats(o.dy);
+  const Stored* dy = stored(o.dy);
   float *dweight = floats(o.dweight), *dbias = floats(o.dbias);
   const bool add = o.write == Write::kAdd;
   const int threads = pool.threads();
-  const Plan p = make_plan(s, floats(o.x), threads);
+  const Plan p = make_plan(s, stored(o.x), threads);
   const std::int64_t panels = panel_count(s.out);
   const Target result{dweight, dbias, add};
   if (s.n == 0) {

@@ -17,14 +17,14 @@ struct RowProduct {
 // How many places lie on a row of the result and on a tile; the tile's loop, or nullptr.
 struct RowTiles {
   std::int64_t in_row, width;
-  void (*run)(const RowProduct& p, const float* a, const TileOutput& out);
+  void (*run)(const RowProduct& p, const float* a, const TileOutputOf<Stored>& out);
 };
 
 // A tile: kPixels places side by side x one vector of columns. The weights of a kernel row and
 // channel are kept in registers, and each element of the maps is loaded once for all the places
 // that read it: a load for each multiply-add would be the bound.
 template <int kPixels, int kTaps, int kChannels>
-void row_tile(const RowProduct& p, const float* a, const TileOutput& out) {
+void row_tile(const RowProduct& p, const float* a, const TileOutputOf<Stored>& out) {
   constexpr int kRun = kTaps * kChannels;
   Floats sum[kPixels][1];
   ENGINE_UNROLL

@@ -28,8 +28,9 @@ struct Convolution {
   std::int64_t count = 0;  // of tiles
   std::int64_t h = 0, w = 0, in = 0, out = 0, padding = 0;
   bool backward = false;
-  const float *from = nullptr, *weight = nullptr, *bias = nullptr;
-  float* to = nullptr;
+  const Stored* from = nullptr;
+  const float *weight = nullptr, *bias = nullptr;
+  Stored* to = nullptr;
   bool add = false;
 };
 
@@ -63,7 +64,7 @@ void transform_weights(const Convolution& c, std::int64_t first, std::int64_t co
 
 // Tiles [first, last) to v [36][..][tile_floats(in)]; `stride` leads from point to point.
 void transform_input(const Convolution& c, std::int64_t first, std::int64_t last,
-                     const float* zeros, float* v, std::int64_t stride) {
+                     const Stored* zeros, float* v, std::int64_t stride) {
   if (first == last) return;
   TilePixels<kTileSide> pixels(c.tiles, c.count, c.padding, {c.from, c.h, c.w, c.in, zeros}, first);
   for (std::int64_t tile = first; tile < last; ++tile, v += tile_floats(c.in)) {
@@ -78,12 +79,12 @@ void transform_input(const Convolution& c, std::int64_t first, std::int64_t last
 
 template <int kOut, bool kAdd>
 void transform_output(const Convolution& c, std::int64_t first, std::int64_t last,
-                      std::int64_t panel, float* sink, const float* m, std::int64_t stride) {
+                      std::int64_t panel, Stored* sink, const float* m, std::int64_t stride) {
   const std::int64_t column = panel * kPanel, width = panel_width(c.out, panel);
   for (std::int64_t tile = first; tile < last; ++tile, m += width) {
-    float* pixel[kOut * kOut];
-    find_pixels<kOut, float>(c.tiles, tile, 0, {c.to + column, c.tiles.h, c.tiles.w, c.out, sink},
-                             pixel);
+    Stored* pixel[kOut * kOut];
+    find_pixels<kOut, Stored>(c.tiles, tile, 0, {c.to + column, c.tiles.h, c.tiles.w, c.out, sink},
+                              pixel);
     for_each_vector(0, smaller(c.out - column, kPanel), [&](auto lanes, std::int64_t i) {
       const Floats bias = c.bias == nullptr ? zero() : lanes.load_from(c.bias + column + i);
       winograd::transform<winograd::Interpolate<kOut, false>>(
@@ -97,7 +98,8 @@ void transform_output(const Convolution& c, std::int64_t first, std::int64_t las
 
 // Buffers of one thread.
 struct Buffers {
-  float *packed, *u, *m, *sink;
+  float *packed, *u, *m;
+  Stored* sink;
 };
 
 // m [36][rows][width] += v [36][rows of `pitch`][steps] * u [36][steps][width], or = without `add`.
@@ -181,13 +183,13 @@ Buffers buffers_of(const Convolution& c, float* scratch, int thread) {
   b.packed = scratch + thread * buffer_floats(c);
   b.u = b.packed + packed_floats(c);
   b.m = b.u + kWeightFloats;
-  b.sink = b.m + kProductFloats;
+  b.sink = reinterpret_cast<Stored*>(b.m + kProductFloats);
   return b;
 }
 
 template <int kTaps>
 void run(const Convolution& c, ThreadPool& pool, float* scratch) {
-  const float* zeros = scratch;
+  const auto* zeros = reinterpret_cast<const Stored*>(scratch);
   __builtin_memset(scratch, 0, static_cast<unsigned long>(c.in) * sizeof(float));
   float* buffers = scratch + round_up_16(c.in);
   float* all_v = buffers + pool.threads() * buffer_floats(c);
@@ -254,7 +256,7 @@ std::int64_t forward_scratch(const ConvSizes& s, int threads) {
 
 void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, float* scratch) {
   Convolution c = forward_convolution(s);
-  c.from = floats(o.x), c.weight = floats(o.weight), c.to = floats(o.y), c.bias = floats(o.bias);
+  c.from = stored(o.x), c.weight = floats(o.weight), c.to = stored(o.y), c.bias = floats(o.bias);
   run(c, threads, scratch);
 }
 
@@ -265,7 +267,7 @@ std::int64_t backward_data_scratch(const ConvSizes& s, int threads) {
 void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& threads,
                    float* scratch) {
   Convolution c = backward_convolution(s);
-  c.from = floats(o.dy), c.weight = floats(o.weight), c.to = floats(o.dx);
+  c.from = stored(o.dy), c.weight = floats(o.weight), c.to = stored(o.dx);
   c.add = o.write == Write::kAdd;
   run(c, threads, scratch);
 }

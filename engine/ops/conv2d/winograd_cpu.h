@@ -8,6 +8,8 @@
 namespace engine::ops {
 
 ENGINE_ISA_TABLE(Conv2dTable, winograd_table)
+ENGINE_STORED_TABLE(Conv2dTable, winograd_table)
 ENGINE_ISA_TABLE(Conv2dWeightsTable, winograd_weights_table)
+ENGINE_STORED_TABLE(Conv2dWeightsTable, winograd_weights_table)
 
 }  // namespace engine::ops

@@ -189,7 +189,7 @@ class TilePixels {
  public:
   // `count` tiles in all.
   ENGINE_INLINE TilePixels(const TileMap& tiles, std::int64_t count, std::int64_t padding,
-                           const PixelMaps<const float>& maps, std::int64_t first)
+                           const PixelMaps<const Stored>& maps, std::int64_t first)
       : tiles_(tiles), count_(count), padding_(padding), maps_(maps) {
     find(first);
   }
@@ -206,14 +206,14 @@ class TilePixels {
 
  private:
   ENGINE_INLINE void find(std::int64_t tile) {
-    find_pixels<kSide, const float>(tiles_, tile, padding_, maps_, pixel_[now_ ^ 1]);
+    find_pixels<kSide, const Stored>(tiles_, tile, padding_, maps_, pixel_[now_ ^ 1]);
   }
 
   const TileMap& tiles_;
   std::int64_t count_, padding_;
-  PixelMaps<const float> maps_;
+  PixelMaps<const Stored> maps_;
   int now_ = 0;  // the other one is of the next tile
-  const float* pixel_[2][kSide * kSide];
+  const Stored* pixel_[2][kSide * kSide];
 };
 
 }  // namespace engine::ops::ENGINE_ISA_NAMESPACE

@@ -58,8 +58,8 @@ std::int64_t scratch_floats(const ConvSizes& s, int threads) {
 struct Work {
   const ConvSizes& s;
   const Plan& p;
-  const float *x, *dy;
-  float *dweight, *v, *d, *m, *zeros;
+  const Stored *x, *dy, *zeros;
+  float *dweight, *v, *d, *m;
 };
 
 // Tiles [first, last) of the group of `size` that begins at tile `start`.
@@ -133,7 +133,7 @@ void transform_products(const Work& w, std::int64_t panel, std::int64_t first_ro
 }
 
 // Sums of columns [first, last) of dy [rows, out].
-void sum_columns(const float* dy, std::int64_t rows, std::int64_t out, std::int64_t first,
+void sum_columns(const Stored* dy, std::int64_t rows, std::int64_t out, std::int64_t first,
                  std::int64_t last, bool add, float* dbias) {
   for_each_vector(first, last, [=](auto lanes, std::int64_t i) {
     Floats total = add ? lanes.load_from(dbias + i) : zero();
@@ -153,7 +153,7 @@ void run_taps(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& po
   const Plan p = make_plan(s);
   bool add = o.write == Write::kAdd;
   if (float* dbias = floats(o.dbias); dbias != nullptr) {
-    const float* dy = floats(o.dy);
+    const Stored* dy = stored(o.dy);
     pool.run(panel_count(s.out), [&](std::int64_t first, std::int64_t last, int) {
       sum_columns(dy, s.n * s.out_h * s.out_w, s.out, first * kPanel, smaller(last * kPanel, s.out),
                   add, dbias);
@@ -165,12 +165,19 @@ void run_taps(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& po
                        static_cast<unsigned long>(kTaps * kTaps * s.in * s.out) * sizeof(float));
     return;
   }
-  Work w{s, p, floats(o.x), floats(o.dy), floats(o.dweight), nullptr, nullptr, nullptr, nullptr};
-  w.zeros = scratch;
-  w.v = w.zeros + p.zeros;
+  __builtin_memset(scratch, 0, static_cast<unsigned long>(p.zeros) * sizeof(float));
+  Work w{s,
+         p,
+         stored(o.x),
+         stored(o.dy),
+         reinterpret_cast<const Stored*>(scratch),
+         floats(o.dweight),
+         nullptr,
+         nullptr,
+         nullptr};
+  w.v = scratch + p.zeros;
   w.d = w.v + p.v_floats;
   w.m = w.d + p.d_floats;
-  __builtin_memset(w.zeros, 0, static_cast<unsigned long>(p.zeros) * sizeof(float));
   const EvenCut groups(p.count, p.group), rows(s.in, kRows);
   for (std::int64_t group = 0; group < groups.pieces; ++group, add = true) {
     const std::int64_t size = groups.size(group);

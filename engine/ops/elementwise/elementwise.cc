@@ -16,12 +16,14 @@
 namespace engine::ops {
 namespace {
 
-const ElementwiseTable& fast() { return isa_table_of_elementwise_table(); }
+const ElementwiseTable& fast_for(const TensorView& operand) {
+  return ENGINE_TABLE_FOR(operand.dtype, elementwise_table);
+}
 
 // Dtype and number of elements of two flat operands agree.
 std::int64_t check_pair(std::string_view kernel, const KernelContext& context,
                         const TensorView& from, const TensorView& to) {
-  check_floating(kernel, "the input", from);
+  check_stored(kernel, "the input", from);
   check_dtype(kernel, "the output", to, from.dtype);
   check_count(kernel, "the output", to, from.count());
   check_context(kernel, context);
@@ -67,7 +69,7 @@ void relu_forward(KernelContext& context, TensorView x, TensorView y) {
   const std::int64_t count = check_pair("relu_forward", context, x, y);
   dispatch(
       context, x.dtype, [&] { reference::relu_forward(x.as<double>(), count, y.as<double>()); },
-      [&] { fast().relu_forward(x.as<float>(), count, y.as<float>(), *context.threads); },
+      [&] { fast_for(x).relu_forward(x, count, y, *context.threads); },
       [&] { cuda::relu_forward(context, x, count, y); });
 }
 
@@ -81,10 +83,7 @@ void relu_backward(KernelContext& context, TensorView y, TensorView dy, TensorVi
       [&] {
         reference::relu_backward(y.as<double>(), dy.as<double>(), count, dx.as<double>(), write);
       },
-      [&] {
-        fast().relu_backward(y.as<float>(), dy.as<float>(), count, dx.as<float>(),
-                             write == Write::kAdd, *context.threads);
-      },
+      [&] { fast_for(dy).relu_backward(y, dy, count, dx, write == Write::kAdd, *context.threads); },
       [&] { cuda::relu_backward(context, y, dy, count, dx, write); });
 }
 
@@ -94,10 +93,7 @@ void add_forward(KernelContext& context, TensorView a, TensorView b, bool relu, 
   dispatch(
       context, a.dtype,
       [&] { reference::add_forward(a.as<double>(), b.as<double>(), relu, count, y.as<double>()); },
-      [&] {
-        fast().add_forward(a.as<float>(), b.as<float>(), relu, count, y.as<float>(),
-                           *context.threads);
-      },
+      [&] { fast_for(a).add_forward(a, b, relu, count, y, *context.threads); },
       [&] { cuda::add_forward(context, a, b, relu, count, y); });
 }
 
@@ -106,10 +102,7 @@ void copy_or_add(KernelContext& context, TensorView from, TensorView to, Write w
   dispatch(
       context, from.dtype,
       [&] { reference::copy_or_add(from.as<double>(), count, to.as<double>(), write); },
-      [&] {
-        fast().copy_or_add(from.as<float>(), count, to.as<float>(), write == Write::kAdd,
-                           *context.threads);
-      },
+      [&] { fast_for(from).copy_or_add(from, count, to, write == Write::kAdd, *context.threads); },
       [&] { cuda::copy_or_add(context, from, count, to, write); });
 }
 
@@ -122,9 +115,8 @@ void dropout(KernelContext& context, const Dropout& o) {
   dispatch(
       context, o.from.dtype, [&] { reference::dropout<double>(o, count); },
       [&] {
-        fast().dropout({n, count, o.key, o.epoch, threshold, factor}, o.sample_ids.data(),
-                       o.from.as<float>(), o.to.as<float>(), o.write == Write::kAdd,
-                       *context.threads);
+        fast_for(o.from).dropout({n, count, o.key, o.epoch, threshold, factor}, o.sample_ids.data(),
+                                 o.from, o.to, o.write == Write::kAdd, *context.threads);
       },
       [&] {
         cuda::dropout(context, o, {o.key, threshold, factor, n, count});
@@ -140,8 +132,8 @@ void nhwc_to_channel_first(KernelContext& context, TensorView x, TensorView y, W
                                      y.as<double>(), write);
       },
       [&] {
-        fast().transpose(x.as<float>(), image.n, image.pixels, image.channels, y.as<float>(),
-                         write == Write::kAdd, *context.threads);
+        fast_for(x).transpose(x, image.n, image.pixels, image.channels, y, write == Write::kAdd,
+                              *context.threads);
       },
       [&] {
         cuda::transpose_samples(context, x, image.n, image.pixels, image.channels, y, write);
@@ -157,8 +149,8 @@ void channel_first_to_nhwc(KernelContext& context, TensorView x, TensorView y, W
                                      y.as<double>(), write);
       },
       [&] {
-        fast().transpose(x.as<float>(), image.n, image.channels, image.pixels, y.as<float>(),
-                         write == Write::kAdd, *context.threads);
+        fast_for(x).transpose(x, image.n, image.channels, image.pixels, y, write == Write::kAdd,
+                              *context.threads);
       },
       [&] {
         cuda::transpose_samples(context, x, image.n, image.channels, image.pixels, y, write);
@@ -166,10 +158,10 @@ void channel_first_to_nhwc(KernelContext& context, TensorView x, TensorView y, W
 }
 
 void cast(KernelContext& context, TensorView from, TensorView to) {
-  if (!on_cuda(context) || to.dtype != DType::kF32)
+  if (to.dtype != DType::kF32 || from.dtype == DType::kF64)
     check_dtype("cast", "the input", from, DType::kF32);
-  check_floating("cast", "the input", from);
-  check_floating("cast", "the output", to);
+  check_stored("cast", "the input", from);
+  check_stored("cast", "the output", to);
   check_count("cast", "the output", to, from.count());
   check_context("cast", context);
   dispatch(
@@ -181,7 +173,12 @@ void cast(KernelContext& context, TensorView from, TensorView to) {
           for (std::int64_t i = first; i < last; ++i) target[i] = source[i];
         });
       },
-      [&] { copy_or_add(context, from, to, Write::kOverwrite); },
+      [&] {
+        if (from.dtype == DType::kF32)
+          fast_for(to).narrow(from, from.count(), to, *context.threads);
+        else
+          fast_for(from).widen(from, from.count(), to, *context.threads);
+      },
       [&] { cuda::cast(context, from, from.count(), to); });
 }
 

@@ -36,8 +36,8 @@ void nhwc_to_channel_first(KernelContext& context, TensorView x, TensorView y,
                            Write write);  // y = reordered x
 void channel_first_to_nhwc(KernelContext& context, TensorView x, TensorView y, Write write);
 
-// Element by element, f32 -> dtype of `to` (f32 or f64). On a CUDA device f32 -> f32, bf16 or f16,
-// and back.
+// Element by element, f32 -> dtype of `to` (f32, f64 or bf16), and bf16 -> f32. On a CUDA device
+// f32 -> f32, bf16 or f16, and back.
 void cast(KernelContext& context, TensorView from, TensorView to);
 
 void zero(KernelContext& context, TensorView view);                // of any dtype

@@ -1,11 +1,12 @@
-// Elementwise kernels in float32 on the CPU: what elementwise.cc calls for the chosen instruction
+// Elementwise kernels on the CPU: what elementwise.cc calls for the chosen instruction
 // set.
 #pragma once
 
 #include <cstdint>
 
+#include "engine/core/tensor_view.h"
 #include "engine/core/thread_pool.h"
-#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/bf16_dispatch.h"
 
 namespace engine::ops {
 
@@ -18,22 +19,30 @@ struct DropoutSizes {
   float factor;  // of what is kept
 };
 
-// Operands as in elementwise.h. Results do not depend on the number of threads.
+// Operands as in elementwise.h, `count` elements of each. Results do not depend on the number of
+// threads.
 struct ElementwiseTable {
-  void (*relu_forward)(const float* x, std::int64_t count, float* y, ThreadPool& threads);
-  void (*relu_backward)(const float* y, const float* dy, std::int64_t count, float* dx, bool add,
-                        ThreadPool& threads);
-  void (*add_forward)(const float* a, const float* b, bool relu, std::int64_t count, float* y,
+  void (*relu_forward)(const TensorView& x, std::int64_t count, const TensorView& y,
+                       ThreadPool& threads);
+  void (*relu_backward)(const TensorView& y, const TensorView& dy, std::int64_t count,
+                        const TensorView& dx, bool add, ThreadPool& threads);
+  void (*add_forward)(const TensorView& a, const TensorView& b, bool relu, std::int64_t count,
+                      const TensorView& y, ThreadPool& threads);
+  void (*copy_or_add)(const TensorView& from, std::int64_t count, const TensorView& to, bool add,
                       ThreadPool& threads);
-  void (*copy_or_add)(const float* from, std::int64_t count, float* to, bool add,
-                      ThreadPool& threads);
-  void (*dropout)(const DropoutSizes& sizes, const std::int64_t* sample_ids, const float* from,
-                  float* to, bool add, ThreadPool& threads);
+  void (*dropout)(const DropoutSizes& sizes, const std::int64_t* sample_ids, const TensorView& from,
+                  const TensorView& to, bool add, ThreadPool& threads);
   // Each of n samples is a matrix [rows, columns]; its transpose is written.
-  void (*transpose)(const float* from, std::int64_t n, std::int64_t rows, std::int64_t columns,
-                    float* to, bool add, ThreadPool& threads);
+  void (*transpose)(const TensorView& from, std::int64_t n, std::int64_t rows, std::int64_t columns,
+                    const TensorView& to, bool add, ThreadPool& threads);
+  // From floats to what the table is for, and back.
+  void (*narrow)(const TensorView& from, std::int64_t count, const TensorView& to,
+                 ThreadPool& threads);
+  void (*widen)(const TensorView& from, std::int64_t count, const TensorView& to,
+                ThreadPool& threads);
 };
 
 ENGINE_ISA_TABLE(ElementwiseTable, elementwise_table)
+ENGINE_STORED_TABLE(ElementwiseTable, elementwise_table)
 
 }  // namespace engine::ops

@@ -46,7 +46,8 @@ template <class Rows>
 struct AmxTile {
   std::int64_t rows, vectors, stored;
 
-  void operator()(const Rows& a, const float* b, const TileOutput& out) const {
+  template <class C = float>
+  void operator()(const Rows& a, const float* b, const TileOutputOf<C>& out) const {
     vectors == 2 ? multiply<2>(a, b, out) : multiply<1>(a, b, out);
   }
 
@@ -143,15 +144,17 @@ struct AmxTile {
     if constexpr (kVectors == 2) add_tile_products<3, 5, 7>();
   }
 
-  static float* row_of(const PointerRows& a, const TileOutput& out, std::int64_t i) {
+  template <class C>
+  static C* row_of(const PointerRows& a, const TileOutputOf<C>& out, std::int64_t i) {
     return out.c + a.c_row[i];
   }
-  static float* row_of(const AdjacentRows& a, const TileOutput& out, std::int64_t i) {
+  template <class C>
+  static C* row_of(const AdjacentRows& a, const TileOutputOf<C>& out, std::int64_t i) {
     return out.c + i * a.c_stride;
   }
 
-  template <int kVectors>
-  void multiply(const Rows& a, const float* b, const TileOutput& out) const {
+  template <int kVectors, class C>
+  void multiply(const Rows& a, const float* b, TileOutputOf<C> out) const {
     constexpr std::int64_t kColumns = kVectors * kWidth;
     alignas(64) float sums[kMaxPointerRows * kColumns], a_room[kMaxPointerRows * kTileSteps],
         b_room[kTileSteps * kPanel];
@@ -172,6 +175,7 @@ struct AmxTile {
       Floats sum[1][kVectors];
       for (int v = 0; v < kVectors; ++v) sum[0][v] = load(sums + i * kColumns + v * kWidth);
       finish_tile(sum, out, [=](int) { return row_of(a, out, i); });
+      if (out.sums != nullptr) out.sums += kPanel;
     }
   }
 };
@@ -180,7 +184,7 @@ using PointerTile = AmxTile<PointerRows>;
 using AdjacentTile = AmxTile<AdjacentRows>;
 
 // As gemm_tiles.h has them; whether there is a table the rows say.
-template <bool kTable>
+template <bool kTable, class C = float>
 PointerTile pointer_tile_for(std::int64_t rows, std::int64_t columns) {
   const std::int64_t vectors = columns > kWidth ? 2 : 1;
   return {rows, vectors, vectors};

@@ -17,9 +17,8 @@ struct Sizes {
   std::int64_t n, in, out;
 };
 
-// What bias and the gradients of parameters are.
-DType vector_dtype(const KernelContext& context, const TensorView& input) {
-  return on_cuda(context) ? DType::kF32 : input.dtype;
+DType weight_dtype(const KernelContext& context, const TensorView& input) {
+  return on_cuda(context) ? input.dtype : wide_dtype(input.dtype);
 }
 
 struct Named {
@@ -41,7 +40,7 @@ Sizes check_operands(const char* kernel, const Named& input, const Named& output
                      matrix.to_string() + ", expected [out, in]");
   }
   const Sizes s{rows[0], matrix[1], matrix[0]};
-  check_floating(kernel, input.name, input.view);
+  check_stored(kernel, input.name, input.view);
   check_shape(kernel, input.name, input.view, {s.n, s.in});
   check_dtype(kernel, weight.name, weight.view, weight_dtype);
   check_dtype(kernel, output.name, output.view, input.view.dtype);
@@ -57,7 +56,8 @@ void check_scratch(const char* kernel, const KernelContext& context, const Sizes
       dense_scratch_bytes(s.n, s.in, s.out, dtype, threads, context.device.kind, context.products));
 }
 
-const GemmTable& gemm_table_for(Products products) {
+const GemmTable& gemm_table_for(DType activations, Products products) {
+  if (activations == DType::kBF16) return stored_table_of_gemm_table();
   return in_bf16(products) ? bf16_table_of_gemm_table() : isa_table_of_gemm_table();
 }
 
@@ -98,8 +98,8 @@ std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t ou
   return dispatch_device(
       device,
       [&]() -> std::size_t {
-        if (dtype != DType::kF32) return 0;
-        const GemmTable& gemm = gemm_table_for(products);
+        if (dtype == DType::kF64) return 0;
+        const GemmTable& gemm = gemm_table_for(dtype, products);
         const std::int64_t floats = std::max({gemm.rows_scratch(n, out, in, threads),
                                               gemm.rows_scratch(n, in, out, threads),
                                               gemm.outer_scratch(out, in, n, threads)});
@@ -110,9 +110,10 @@ std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t ou
 
 void dense_forward(KernelContext& context, const DenseForward& o) {
   constexpr const char* kName = "dense_forward";
-  const Sizes s = check_operands(kName, {"x", o.x}, {"y", o.y}, {"weight", o.weight}, o.x.dtype);
+  const Sizes s = check_operands(kName, {"x", o.x}, {"y", o.y}, {"weight", o.weight},
+                                 weight_dtype(context, o.x));
   if (o.bias) {
-    check_dtype(kName, "bias", o.bias, vector_dtype(context, o.x));
+    check_dtype(kName, "bias", o.bias, wide_dtype(o.x.dtype));
     check_shape(kName, "bias", o.bias, {s.out});
   }
   check_scratch(kName, context, s, o.x.dtype);
@@ -122,25 +123,26 @@ void dense_forward(KernelContext& context, const DenseForward& o) {
         const GemmRows gemm{.m = s.n,
                             .n = s.out,
                             .k = s.in,
-                            .a = o.x.as<float>(),
+                            .a = o.x.data,
                             .a_stride = s.in,
                             .b = o.weight.as<float>(),
                             .b_stride = s.in,
                             .b_transposed = true,
-                            .c = o.y.as<float>(),
+                            .c = o.y.data,
                             .c_stride = s.out,
                             .add = false,
                             .bias = o.bias.as<float>(),
                             .relu = o.relu};
-        gemm_table_for(context.products).rows(gemm, *context.threads, scratch_floats(context));
+        gemm_table_for(o.x.dtype, context.products)
+            .rows(gemm, *context.threads, scratch_floats(context));
       },
       [&] { cuda::dense_forward(context, o); });
 }
 
 void dense_backward_data(KernelContext& context, const DenseBackwardData& o) {
   constexpr const char* kName = "dense_backward_data";
-  const Sizes s =
-      check_operands(kName, {"dx", o.dx}, {"dy", o.dy}, {"weight", o.weight}, o.dx.dtype);
+  const Sizes s = check_operands(kName, {"dx", o.dx}, {"dy", o.dy}, {"weight", o.weight},
+                                 weight_dtype(context, o.dx));
   check_scratch(kName, context, s, o.dx.dtype);
   const bool add = o.write == Write::kAdd;
   dispatch(
@@ -154,17 +156,18 @@ void dense_backward_data(KernelContext& context, const DenseBackwardData& o) {
         const GemmRows gemm{.m = s.n,
                             .n = s.in,
                             .k = s.out,
-                            .a = o.dy.as<float>(),
+                            .a = o.dy.data,
                             .a_stride = s.out,
                             .b = o.weight.as<float>(),
                             .b_stride = s.in,
                             .b_transposed = false,
-                            .c = o.dx.as<float>(),
+                            .c = o.dx.data,
                             .c_stride = s.in,
                             .add = add,
                             .bias = nullptr,
                             .relu = false};
-        gemm_table_for(context.products).rows(gemm, *context.threads, scratch_floats(context));
+        gemm_table_for(o.dx.dtype, context.products)
+            .rows(gemm, *context.threads, scratch_floats(context));
       },
       [&] { cuda::dense_backward_data(context, o); });
 }
@@ -172,9 +175,9 @@ void dense_backward_data(KernelContext& context, const DenseBackwardData& o) {
 void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& o) {
   constexpr const char* kName = "dense_backward_weights";
   const Sizes s = check_operands(kName, {"x", o.x}, {"dy", o.dy}, {"dweight", o.dweight},
-                                 vector_dtype(context, o.x));
+                                 wide_dtype(o.x.dtype));
   if (o.dbias) {
-    check_dtype(kName, "dbias", o.dbias, vector_dtype(context, o.x));
+    check_dtype(kName, "dbias", o.dbias, wide_dtype(o.x.dtype));
     check_shape(kName, "dbias", o.dbias, {s.out});
   }
   check_scratch(kName, context, s, o.x.dtype);
@@ -191,15 +194,16 @@ void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& 
         const GemmOuter gemm{.m = s.out,
                              .n = s.in,
                              .k = s.n,
-                             .a = o.dy.as<float>(),
+                             .a = o.dy.data,
                              .a_stride = s.out,
-                             .b = o.x.as<float>(),
+                             .b = o.x.data,
                              .b_stride = s.in,
                              .c = o.dweight.as<float>(),
                              .c_stride = s.in,
                              .add = add,
                              .a_sums = o.dbias.as<float>()};
-        gemm_table_for(context.products).outer(gemm, *context.threads, scratch_floats(context));
+        gemm_table_for(o.x.dtype, context.products)
+            .outer(gemm, *context.threads, scratch_floats(context));
       },
       [&] { cuda::dense_backward_weights(context, o); });
 }

@@ -5,7 +5,8 @@
 // chunk of A stays in L2. A small m makes one block: then a panel is packed just before its only
 // use and never leaves L1. Otherwise all of B is packed first, once. The bound is the FMA rate:
 // packing moves m * k + k * n elements against 2 * m * n * k operations. In bf16 (gemm_tiles.h) the
-// rows of A, which tiles read in place, are rounded and paired first.
+// rows of A, which tiles read in place, are rounded and paired first; where they are stored in bf16
+// with an even number of terms, they are that already.
 #include "engine/ops/gemm/gemm_cpu.h"
 
 #include "engine/ops/gemm/gemm_tiles.h"
@@ -32,29 +33,41 @@ void pack_b(const GemmRows& g, std::int64_t panel, std::int64_t first_step, std:
   }
 }
 
-// One chunk of steps of one panel over at most kRowBlock rows.
-void run_panel(const GemmRows& g, Range rows, std::int64_t panel, std::int64_t first_step,
-               std::int64_t steps, const float* b) {
+// What tiles read: A as steps, `stride` apart from row to row.
+struct Steps {
+  const float* a;
+  std::int64_t stride;
+};
+
+// One chunk of steps of one panel over at most kRowBlock rows. `between`: their sums between
+// chunks, where c is halves.
+void run_panel(const GemmRows& g, const Steps& a, Range rows, std::int64_t panel,
+               const EvenCut& chunks, std::int64_t chunk, const float* b, float* between) {
   const std::int64_t column = panel * kPanel;
   std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
-  for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * g.a_stride, c_row[i] = i * g.c_stride;
-  TileOutput out{};
-  out.columns = smaller(g.n - column, kPanel);
-  out.add = g.add || first_step > 0;
-  out.bias = out.add || g.bias == nullptr ? nullptr : g.bias + column;
-  out.relu = g.relu && first_step + steps == steps_of(g.k);
+  for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * a.stride, c_row[i] = i * g.c_stride;
   const EvenCut tiles(rows.last - rows.first, kMaxPointerRows);
   for (std::int64_t t = 0; t < tiles.pieces; ++t) {
     const std::int64_t row = rows.first + tiles.start(t);
-    out.c = g.c + row * g.c_stride + column;
-    const PointerRows tile{g.a + row * g.a_stride + first_step, a_row, nullptr, steps, c_row};
-    pointer_tile_for<false>(tiles.size(t), out.columns)(tile, b, out);
+    TileOutputOf<Stored> out{static_cast<Stored*>(g.c) + row * g.c_stride + column,
+                             smaller(g.n - column, kPanel), g.add,
+                             g.bias == nullptr ? nullptr : g.bias + column, g.relu};
+    out.set_chunk(chunk, chunks.pieces, between + tiles.start(t) * kPanel);
+    const PointerRows tile{a.a + row * a.stride + chunks.start(chunk), a_row, nullptr,
+                           chunks.size(chunk), c_row};
+    pointer_tile_for<false, Stored>(tiles.size(t), out.columns)(tile, b, out);
   }
 }
 
+// Sums of a block of rows between chunks, of all panels.
+std::int64_t between_floats(std::int64_t m, std::int64_t n, std::int64_t k) {
+  if (!kHalves || steps_of(k) <= kStepsInCache) return 0;
+  return smaller(m, kRowBlock) * panel_count(n) * kPanel;
+}
 // Rows and panels of one thread. `packed` holds all of B, or is nullptr: then panels are packed
 // into `buffer` as they come.
-void run_block(const GemmRows& g, Range rows, Range panels, const float* packed, float* buffer) {
+void run_block(const GemmRows& g, const Steps& a, Range rows, Range panels, const float* packed,
+               float* buffer, float* between) {
   if (rows.first == rows.last) return;
   const TileScope scope;
   const EvenCut chunks(steps_of(g.k), kStepsInCache);
@@ -70,7 +83,8 @@ void run_block(const GemmRows& g, Range rows, Range panels, const float* packed,
         } else {
           pack_b(g, panel, chunks.start(chunk), chunks.size(chunk), buffer);
         }
-        run_panel(g, block_rows, panel, chunks.start(chunk), chunks.size(chunk), b);
+        run_panel(g, a, block_rows, panel, chunks, chunk, b,
+                  between + panel * kPanel * (block_rows.last - block_rows.first));
       }
     }
   }
@@ -80,39 +94,50 @@ std::int64_t packed_a_floats(std::int64_t m, std::int64_t steps) {
   return (m * steps + 15) / 16 * 16;
 }
 
+// Whether rows of A are steps as they lie.
+bool in_place(std::int64_t k) { return !kPairs || (kHalves && k % kTerms == 0); }
+
 std::int64_t rows_scratch(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
   const std::int64_t buffers = threads * kChunkFloats, steps = steps_of(k);
-  return (kPairs ? packed_a_floats(m, steps) : 0) +
+  return (in_place(k) ? 0 : packed_a_floats(m, steps)) + threads * between_floats(m, n, k) +
          (m <= kRowBlock ? buffers : larger(buffers, panel_count(n) * kPanel * steps));
 }
 
-void rows(const GemmRows& given, ThreadPool& threads, float* scratch) {
-  GemmRows g = given;
+Steps steps_of_a(const GemmRows& g, ThreadPool& threads, float* room) {
+  if (in_place(g.k)) return {static_cast<const float*>(g.a), g.a_stride / kTerms};
+  const std::int64_t steps = steps_of(g.k);
+  threads.run(g.m, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t row = first; row < last; ++row)
+      copy_steps(static_cast<const Stored*>(g.a) + row * g.a_stride, g.k, room + row * steps);
+  });
+  return {room, steps};
+}
+
+void rows(const GemmRows& g, ThreadPool& threads, float* scratch) {
   const std::int64_t panels = panel_count(g.n), steps = steps_of(g.k);
-  if constexpr (kPairs) {
-    float* a = scratch;
-    scratch += packed_a_floats(g.m, steps);
-    threads.run(g.m, [=](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t row = first; row < last; ++row)
-        copy_steps(given.a + row * given.a_stride, given.k, a + row * steps);
-    });
-    g.a = a, g.a_stride = steps;
-  }
+  const Steps a = steps_of_a(g, threads, scratch);
+  float* all_between = scratch + (in_place(g.k) ? 0 : packed_a_floats(g.m, steps));
+  const std::int64_t between_each = between_floats(g.m, g.n, g.k);
+  float* buffers = all_between + threads.threads() * between_each;
+  const auto run = [&](Range share, Range columns, const float* packed, int thread) {
+    run_block(g, a, share, columns, packed, packed ? nullptr : buffers + thread * kChunkFloats,
+              all_between + thread * between_each);
+  };
   if (g.m <= kRowBlock && panels >= threads.threads()) {
     threads.run(panels, [&](std::int64_t first, std::int64_t last, int thread) {
-      run_block(g, {0, g.m}, {first, last}, nullptr, scratch + thread * kChunkFloats);
+      run({0, g.m}, {first, last}, nullptr, thread);
     });
   } else if (g.m <= kRowBlock) {
     threads.run(g.m, [&](std::int64_t first, std::int64_t last, int thread) {
-      run_block(g, {first, last}, {0, panels}, nullptr, scratch + thread * kChunkFloats);
+      run({first, last}, {0, panels}, nullptr, thread);
     });
   } else {
     threads.run(panels, [&](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t panel = first; panel < last; ++panel)
-        pack_b(g, panel, 0, steps, scratch + panel * kPanel * steps);
+        pack_b(g, panel, 0, steps, buffers + panel * kPanel * steps);
     });
-    threads.run(g.m, [&](std::int64_t first, std::int64_t last, int) {
-      run_block(g, {first, last}, {0, panels}, scratch, nullptr);
+    threads.run(g.m, [&](std::int64_t first, std::int64_t last, int thread) {
+      run({first, last}, {0, panels}, buffers, thread);
     });
   }
 }
@@ -121,7 +146,7 @@ void rows(const GemmRows& given, ThreadPool& threads, float* scratch) {
 // that.
 template <int kVectors>
 void pack_tile(const GemmOuter& g, std::int64_t column, std::int64_t width, float* to) {
-  const float* from = g.a + column;
+  const Stored* from = static_cast<const Stored*>(g.a) + column;
   const auto left = [=](int v) { return smaller(larger(width - v * kWidth, 0), kWidth); };
   Floats sums[kVectors];
   for (int v = 0; v < kVectors; ++v)
@@ -131,14 +156,11 @@ void pack_tile(const GemmOuter& g, std::int64_t column, std::int64_t width, floa
   const std::int64_t steps = steps_of(g.k), free_steps = larger(0, steps - kWidth);
   for (std::int64_t step = 0; step < steps; ++step, from += kTerms * g.a_stride, to += width)
     for (int v = 0; v < kVectors; ++v) {
-      const Floats values = load_partial(from + v * kWidth, left(v));
-      sums[v] += values;
-      Floats second = zero();
-      if (kPairs && step * kTerms + 1 < g.k) {
-        second = load_partial(from + g.a_stride + v * kWidth, left(v));
-        sums[v] += second;
-      }
-      const Floats packed = step_of_rows(values, second);
+      const Stored* row = from + v * kWidth;
+      const Stored* second = kPairs && step * kTerms + 1 < g.k ? row + g.a_stride : nullptr;
+      sums[v] += load_partial(row, left(v));
+      if (second != nullptr) sums[v] += load_partial(second, left(v));
+      const Floats packed = step_of_rows(row, second, left(v));
       if (step < free_steps) {
         store(to + v * kWidth, packed);
       } else {
@@ -168,7 +190,8 @@ void run_outer(const GemmOuter& g, const EvenCut& tiles, Range tile_range, Range
     for (std::int64_t panel = panels.first; panel < panels.last; ++panel) {
       const std::int64_t column = panel * kPanel;
       TileOutput out{nullptr, smaller(g.n - column, kPanel), g.add || chunk > 0, nullptr, false};
-      pack_rows(g.b + first * g.b_stride + column, g.b_stride, terms, out.columns, buffer);
+      pack_rows(static_cast<const Stored*>(g.b) + first * g.b_stride + column, g.b_stride, terms,
+                out.columns, buffer);
       for (std::int64_t t = tile_range.first; t < tile_range.last; ++t) {
         const std::int64_t width = tiles.size(t);
         out.c = g.c + tiles.start(t) * g.c_stride + column;

@@ -1,4 +1,5 @@
-// Matrix products of float32 on the CPU, row-major, for the dense layer.
+// Matrix products on the CPU, row-major, for the dense layer: of floats, or of what is stored in
+// bf16.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +11,15 @@ namespace engine::ops {
 
 // c [m, n] = relu?(a [m, k] * B + bias), or c += a * B. B is b [k, n], or the transpose of b [n,
 // k]. Strides are in elements between rows. bias [n] or nullptr; REQUIRES: with `add` no bias and
-// no relu.
+// no relu. a and c are what the table is for, b and bias floats.
 struct GemmRows {
   std::int64_t m, n, k;
-  const float* a;
+  const void* a;
   std::int64_t a_stride;
   const float* b;
   std::int64_t b_stride;
   bool b_transposed;
-  float* c;
+  void* c;
   std::int64_t c_stride;
   bool add;
   const float* bias;
@@ -26,12 +27,12 @@ struct GemmRows {
 };
 
 // c [m, n] = (or +=) the transpose of a [k, m] * b [k, n]; a_sums [m] = (or +=) the column sums of
-// a, unless nullptr.
+// a, unless nullptr. a and b are what the table is for.
 struct GemmOuter {
   std::int64_t m, n, k;
-  const float* a;
+  const void* a;
   std::int64_t a_stride;
-  const float* b;
+  const void* b;
   std::int64_t b_stride;
   float* c;
   std::int64_t c_stride;
@@ -53,5 +54,6 @@ ENGINE_ISA_TABLE(GemmTable, gemm_table)
 
 // Operands are rounded to bf16; c, bias and a_sums, which are those of the floats, are not.
 ENGINE_BF16_TABLE(GemmTable, gemm_table)
+ENGINE_STORED_PRODUCTS(GemmTable, gemm_table)
 
 }  // namespace engine::ops

@@ -28,8 +28,8 @@ struct TileScope {
 };
 
 // `kStored`: vectors that the panel has at each step, of which the tile takes kVectors.
-template <int kRows, int kVectors, bool kTable, int kStored = kVectors>
-void pointer_tile(const PointerRows& rows, const float* b, const TileOutput& out) {
+template <int kRows, int kVectors, bool kTable, int kStored = kVectors, class C = float>
+void pointer_tile(const PointerRows& rows, const float* b, const TileOutputOf<C>& out) {
   Floats sum[kRows][kVectors];
   const float* a[kRows];
   ENGINE_UNROLL
@@ -79,15 +79,18 @@ void adjacent_tile(const AdjacentRows& rows, const float* b, const TileOutput& o
   finish_tile(sum, out, [c = out.c, stride = rows.c_stride](int i) { return c + i * stride; });
 }
 
-using PointerTile = void (*)(const PointerRows&, const float*, const TileOutput&);
-using AdjacentTile = void (*)(const AdjacentRows&, const float*, const TileOutput&);
+template <class Rows, class C>
+using TileOf = void (*)(const Rows&, const float*, const TileOutputOf<C>&);
+using PointerTile = TileOf<PointerRows, float>;
+using AdjacentTile = TileOf<AdjacentRows, float>;
 
 // The tile function for a number of rows and, by the panel's columns, of vectors.
-template <bool kTable, int kRows = kMaxPointerRows>
-PointerTile pointer_tile_for(std::int64_t rows, std::int64_t columns) {
+template <bool kTable, class C = float, int kRows = kMaxPointerRows>
+TileOf<PointerRows, C> pointer_tile_for(std::int64_t rows, std::int64_t columns) {
   if constexpr (kRows > 1)
-    if (rows < kRows) return pointer_tile_for<kTable, kRows - 1>(rows, columns);
-  return columns > kWidth ? pointer_tile<kRows, 2, kTable> : pointer_tile<kRows, 1, kTable>;
+    if (rows < kRows) return pointer_tile_for<kTable, C, kRows - 1>(rows, columns);
+  return columns > kWidth ? pointer_tile<kRows, 2, kTable, 2, C>
+                          : pointer_tile<kRows, 1, kTable, 1, C>;
 }
 
 // The same for one vector of a panel that is two wide.
@@ -129,28 +132,28 @@ ENGINE_INLINE std::int64_t panel_width(std::int64_t columns, std::int64_t panel)
 // Rows ahead that packing fetches: their stride is more than hardware guesses.
 inline constexpr std::int64_t kRowsAhead = 12;
 
-template <int kVectors>
-ENGINE_INLINE void pack_rows_of(const float* b, std::int64_t stride, std::int64_t terms,
+template <int kVectors, class T>
+ENGINE_INLINE void pack_rows_of(const T* b, std::int64_t stride, std::int64_t terms,
                                 std::int64_t columns, float* panel) {
   const bool whole = columns == kVectors * kWidth;
   for (std::int64_t k = 0; k < terms; k += kTerms) {
     ENGINE_UNROLL
     for (int i = 0; i < kTerms; ++i)
       __builtin_prefetch(b + smaller(kRowsAhead + i, terms - 1 - k) * stride);
-    const bool pair = kPairs && k + 1 < terms;
+    const T* second = kPairs && k + 1 < terms ? b + stride : nullptr;
     ENGINE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t left = smaller(larger(columns - v * kWidth, 0), kWidth);
-      const auto row = [=](const float* p) { return whole ? load(p) : load_partial(p, left); };
+      const std::int64_t left = whole ? kWidth : smaller(larger(columns - v * kWidth, 0), kWidth);
       store(panel + v * kWidth,
-            step_of_rows(row(b + v * kWidth), pair ? row(b + stride + v * kWidth) : zero()));
+            step_of_rows(b + v * kWidth, second == nullptr ? nullptr : second + v * kWidth, left));
     }
     panel += kVectors * kWidth, b += kTerms * stride;
   }
 }
 
-// Packs `terms` rows of `columns` floats, `stride` apart, into a panel of steps_of(terms).
-ENGINE_INLINE void pack_rows(const float* b, std::int64_t stride, std::int64_t terms,
+// Packs `terms` rows of `columns` elements, `stride` apart, into a panel of steps_of(terms).
+template <class T>
+ENGINE_INLINE void pack_rows(const T* b, std::int64_t stride, std::int64_t terms,
                              std::int64_t columns, float* panel) {
   if (columns > kWidth) {
     pack_rows_of<2>(b, stride, terms, columns, panel);

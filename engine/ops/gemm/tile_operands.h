@@ -3,7 +3,7 @@
 // compiled once per instruction set.
 #pragma once
 
-#include "engine/ops/common/simd.h"
+#include "engine/ops/common/stored.h"
 #if defined(ENGINE_BF16_PAIRS)
 #include "engine/ops/common/bf16_pairs.h"
 #endif
@@ -45,17 +45,21 @@ ENGINE_INLINE Floats add_products(Floats sum, Floats a, Floats b) { return sum +
 inline constexpr std::int64_t kTerms = kPairs ? 2 : 1;
 ENGINE_INLINE std::int64_t steps_of(std::int64_t terms) { return (terms + kTerms - 1) / kTerms; }
 
-// A step of neighbouring rows; of one row alone where there is no second.
-ENGINE_INLINE Floats step_of_rows([[maybe_unused]] Floats first, [[maybe_unused]] Floats second) {
+// A step of neighbouring rows, of `count` <= kWidth elements; of one row alone where the second is
+// nullptr.
+template <class T>
+ENGINE_INLINE Floats step_of_rows(const T* first, [[maybe_unused]] const T* second,
+                                  std::int64_t count) {
 #if defined(ENGINE_BF16_PAIRS)
-  return paired(first, second);
+  return paired_rows(first, second, count);
 #else
-  return first;
+  return count == kWidth ? load(first) : load_partial(first, count);
 #endif
 }
 
 // Steps of `count` neighbours, as tiles read them in place.
-ENGINE_INLINE void copy_steps(const float* from, std::int64_t count, float* to) {
+template <class T>
+ENGINE_INLINE void copy_steps(const T* from, std::int64_t count, float* to) {
 #if defined(ENGINE_BF16_PAIRS)
   pair_neighbours(from, count, to);
 #else
@@ -64,14 +68,31 @@ ENGINE_INLINE void copy_steps(const float* from, std::int64_t count, float* to) 
 }
 
 // What happens to a tile's sums besides being stored: c or bias is added, and they pass through
-// relu.
-struct TileOutput {
-  float* c;              // first row and column of the matrix block
+// relu. C: float or Stored.
+template <class C>
+struct TileOutputOf {
+  C* c;                  // first row and column of the matrix block
   std::int64_t columns;  // valid columns of this panel, 1..kPanel
   bool add;              // to what is in c
   const float* bias;     // of the panel's first column, or nullptr; REQUIRES: !add
   bool relu;
+  // Where c is halves and steps come in several chunks: the sums of a tile between chunks, rows of
+  // kPanel floats, so that they are rounded once. nullptr: there is one chunk.
+  float* sums = nullptr;
+  bool begins = true, ends = true;  // the first chunk, the last one
+
+  // REQUIRES: as given for the whole; `between` has room for the tile's rows, unless c is floats.
+  ENGINE_INLINE void set_chunk(std::int64_t chunk, std::int64_t chunks, float* between) {
+    begins = chunk == 0, ends = chunk + 1 == chunks;
+    if constexpr (sizeof(C) == sizeof(float)) {
+      if (!begins) add = true, bias = nullptr;
+      if (!ends) relu = false;
+    } else if (chunks > 1) {
+      sums = between;
+    }
+  }
 };
+using TileOutput = TileOutputOf<float>;
 
 // Rows of A given by offsets: row i of the tile at step k is a[row[i] + place(k)], place(k) = table
 // ? table[k] : k. Row i of the result is c + c_row[i]. REQUIRES: in bf16 without a table, rows are
@@ -98,25 +119,38 @@ struct AdjacentRows {
 
 // Sums start from zero and what they are added to is fetched meanwhile: nothing waits for it.
 template <int kRows, int kVectors>
-ENGINE_INLINE void start_row(Floats (&sum)[kRows][kVectors], int i, const float* c) {
+ENGINE_INLINE void start_row(Floats (&sum)[kRows][kVectors], int i, const void* c) {
   __builtin_prefetch(c);
   ENGINE_UNROLL
   for (int v = 0; v < kVectors; ++v) sum[i][v] = zero();
 }
 
-template <bool kWhole, int kRows, int kVectors, class Row>
-ENGINE_INLINE void store_sums(const Floats (&sum)[kRows][kVectors], const TileOutput& out,
+template <bool kWhole, int kRows, int kVectors, class C, class Row>
+ENGINE_INLINE void store_sums(const Floats (&sum)[kRows][kVectors], const TileOutputOf<C>& out,
                               Row row) {
   ENGINE_UNROLL
   for (int i = 0; i < kRows; ++i) {
-    float* c = row(i);
-    const float* start = out.add ? c : out.bias;
+    C* c = row(i);
     ENGINE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t left = smaller(larger(out.columns - v * kWidth, 0), kWidth);
+      const auto at = [=](const auto* p) {
+        return kWhole ? load(p + v * kWidth) : load_partial(p + v * kWidth, left);
+      };
       Floats value = sum[i][v];
-      if (start != nullptr)
-        value += kWhole ? load(start + v * kWidth) : load_partial(start + v * kWidth, left);
+      if (sizeof(C) < sizeof(float) && out.sums != nullptr) {
+        float* between = out.sums + i * kPanel + v * kWidth;
+        if (!out.begins) value += load(between);
+        if (!out.ends) {
+          store(between, value);
+          continue;
+        }
+      }
+      if (out.add) {
+        value += at(c);
+      } else if (out.bias != nullptr) {
+        value += at(out.bias);
+      }
       if (out.relu) value = relu(value);
       if (kWhole) {
         store(c + v * kWidth, value);
@@ -129,11 +163,13 @@ ENGINE_INLINE void store_sums(const Floats (&sum)[kRows][kVectors], const TileOu
 
 // row(i): where row i of the result begins. `out` is a copy, because through a reference every
 // store could change it. Short sums feel it, and each branch.
-template <int kRows, int kVectors, class Row>
-ENGINE_INLINE void finish_tile(const Floats (&sum)[kRows][kVectors], TileOutput out, Row row) {
+template <int kRows, int kVectors, class C, class Row>
+ENGINE_INLINE void finish_tile(const Floats (&sum)[kRows][kVectors], TileOutputOf<C> out, Row row) {
   if (out.columns != kVectors * kWidth) return store_sums<false>(sum, out, row);
-  if (!out.add && out.bias == nullptr && !out.relu)
-    return store_sums<true>(sum, {out.c, out.columns, false, nullptr, false}, row);
+  if (!out.add && out.bias == nullptr && !out.relu && out.sums == nullptr) {
+    const TileOutputOf<C> plain{out.c, out.columns, false, nullptr, false};
+    return store_sums<true>(sum, plain, row);
+  }
   store_sums<true>(sum, out, row);
 }
 

@@ -14,7 +14,7 @@ namespace engine::ops {
 namespace {
 
 RowSizes check_x(std::string_view kernel, const TensorView& x) {
-  check_floating(kernel, "x", x);
+  check_stored(kernel, "x", x);
   const int rank = x.shape.rank();
   if (rank < 2 || x.shape[rank - 1] < 1) {
     throw ShapeError(std::string(kernel) + ": x has the shape " + x.shape.to_string() +
@@ -27,11 +27,6 @@ void check_channels(std::string_view kernel, std::string_view operand, const Ten
                     DType dtype, std::int64_t channels) {
   check_dtype(kernel, operand, view, dtype);
   check_shape(kernel, operand, view, {channels});
-}
-
-// Of what is [channels].
-DType channel_dtype(const KernelContext& context, const TensorView& x) {
-  return on_cuda(context) ? DType::kF32 : x.dtype;
 }
 
 void check_sums(std::string_view kernel, const TensorView& sums, std::int64_t channels) {
@@ -47,6 +42,10 @@ void check_scratch(std::string_view kernel, const KernelContext& context, std::i
                 batch_norm_scratch_bytes(rows, channels, dtype, threads, context.device.kind));
 }
 
+const BatchNormTable& fast_for(const TensorView& x) {
+  return ENGINE_TABLE_FOR(x.dtype, batch_norm_table);
+}
+
 float* scratch_floats(const KernelContext& context) {
   return reinterpret_cast<float*>(context.scratch.data());
 }
@@ -58,8 +57,9 @@ std::size_t batch_norm_scratch_bytes(std::int64_t rows, std::int64_t channels, D
   return dispatch_device(
       device,
       [&]() -> std::size_t {
-        if (dtype != DType::kF32) return 0;
-        const auto floats = isa_table_of_batch_norm_table().scratch_floats(channels, threads);
+        if (dtype == DType::kF64) return 0;
+        const auto floats =
+            ENGINE_TABLE_FOR(dtype, batch_norm_table).scratch_floats(channels, threads);
         return static_cast<std::size_t>(floats) * sizeof(float);
       },
       [&] { return cuda::batch_norm_scratch_bytes(rows, channels, dtype); });
@@ -72,10 +72,7 @@ void batch_norm_statistics(KernelContext& context, TensorView x, TensorView sums
   check_scratch(kName, context, rows, channels, x.dtype);
   dispatch(
       context, x.dtype, [&] { reference::batch_norm_statistics<double>(x, sums); },
-      [&] {
-        isa_table_of_batch_norm_table().statistics(x, sums, *context.threads,
-                                                   scratch_floats(context));
-      },
+      [&] { fast_for(x).statistics(x, sums, *context.threads, scratch_floats(context)); },
       [&] { cuda::batch_norm_statistics(context, x, sums); });
 }
 
@@ -111,7 +108,7 @@ void batch_norm_from_running(KernelContext& context, const BatchNormFromRunning&
 void batch_norm_normalize(KernelContext& context, const BatchNormNormalize& o) {
   constexpr std::string_view kName = "batch_norm_normalize";
   const auto [rows, channels] = check_x(kName, o.x);
-  const DType dtype = channel_dtype(context, o.x);
+  const DType dtype = wide_dtype(o.x.dtype);
   check_channels(kName, "mean", o.mean, dtype, channels);
   check_channels(kName, "inverse_std", o.inverse_std, dtype, channels);
   check_channels(kName, "gamma", o.gamma, dtype, channels);
@@ -121,16 +118,14 @@ void batch_norm_normalize(KernelContext& context, const BatchNormNormalize& o) {
   check_scratch(kName, context, rows, channels, o.x.dtype);
   dispatch(
       context, o.x.dtype, [&] { reference::batch_norm_normalize<double>(o); },
-      [&] {
-        isa_table_of_batch_norm_table().normalize(o, *context.threads, scratch_floats(context));
-      },
+      [&] { fast_for(o.x).normalize(o, *context.threads, scratch_floats(context)); },
       [&] { cuda::batch_norm_normalize(context, o); });
 }
 
 void batch_norm_backward_sums(KernelContext& context, const BatchNormBackwardSums& o) {
   constexpr std::string_view kName = "batch_norm_backward_sums";
   const auto [rows, channels] = check_x(kName, o.x);
-  const DType dtype = channel_dtype(context, o.x);
+  const DType dtype = wide_dtype(o.x.dtype);
   if (o.y) check_like(kName, "y", o.y, o.x);
   check_like(kName, "dy", o.dy, o.x);
   check_channels(kName, "mean", o.mean, dtype, channels);
@@ -140,9 +135,7 @@ void batch_norm_backward_sums(KernelContext& context, const BatchNormBackwardSum
   check_scratch(kName, context, rows, channels, o.x.dtype);
   dispatch(
       context, o.x.dtype, [&] { reference::batch_norm_backward_sums<double>(o); },
-      [&] {
-        isa_table_of_batch_norm_table().backward_sums(o, *context.threads, scratch_floats(context));
-      },
+      [&] { fast_for(o.x).backward_sums(o, *context.threads, scratch_floats(context)); },
       [&] { cuda::batch_norm_backward_sums(context, o); });
 }
 
@@ -161,7 +154,7 @@ void batch_norm_backward_parameters(KernelContext& context, const BatchNormBackw
 void batch_norm_backward_data(KernelContext& context, const BatchNormBackwardData& o) {
   constexpr std::string_view kName = "batch_norm_backward_data";
   const auto [rows, channels] = check_x(kName, o.x);
-  const DType dtype = channel_dtype(context, o.x);
+  const DType dtype = wide_dtype(o.x.dtype);
   if (o.y) check_like(kName, "y", o.y, o.x);
   check_like(kName, "dy", o.dy, o.x);
   check_channels(kName, "mean", o.mean, dtype, channels);
@@ -174,9 +167,7 @@ void batch_norm_backward_data(KernelContext& context, const BatchNormBackwardDat
   if (rows == 0) return;
   dispatch(
       context, o.x.dtype, [&] { reference::batch_norm_backward_data<double>(o); },
-      [&] {
-        isa_table_of_batch_norm_table().backward_data(o, *context.threads, scratch_floats(context));
-      },
+      [&] { fast_for(o.x).backward_data(o, *context.threads, scratch_floats(context)); },
       [&] { cuda::batch_norm_backward_data(context, o); });
 }
 

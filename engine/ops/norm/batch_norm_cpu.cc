@@ -1,5 +1,5 @@
-// Batch normalisation in float32: each phase goes over memory once, vectors along the channels,
-// rows shared out to the threads.
+// Batch normalisation in float32, of what is stored as floats or halves: each phase goes over
+// memory once, vectors along the channels, rows shared out to the threads.
 //
 // Sums are float32 within a block of rows and float64 across blocks, parts and threads. The
 // statistics of a block are taken relative to the mean of the rows before it: what cancels in
@@ -106,11 +106,12 @@ ENGINE_INLINE void merge(double count, double n, double m, double q, double& mea
   squares += q + difference * difference * (count * weight);
 }
 
-void block_statistics(const float* x, std::int64_t first, std::int64_t last, std::int64_t channels,
+void block_statistics(const Stored* x, std::int64_t first, std::int64_t last, std::int64_t channels,
                       double rows_before, Part part) {
   clear(part.sums, 2 * padded(channels));
   for (std::int64_t c = 0; c < channels; ++c) {
-    part.shift[c] = rows_before > 0 ? static_cast<float>(part.first[c]) : x[first * channels + c];
+    part.shift[c] =
+        rows_before > 0 ? static_cast<float>(part.first[c]) : element(x + first * channels + c);
   }
   for_each_step<8>(first, last, channels,
                    [&](auto rows, auto lanes, std::int64_t i, std::int64_t c) {
@@ -136,7 +137,7 @@ void block_statistics(const float* x, std::int64_t first, std::int64_t last, std
 
 void statistics(const TensorView& x_operand, const TensorView& sums_operand, ThreadPool& threads,
                 float* scratch) {
-  const float* x = floats(x_operand);
+  const Stored* x = stored(x_operand);
   double* sums = doubles(sums_operand);
   const std::int64_t channels = count(sums_operand) / 2, rows = count(x_operand) / channels;
   for (std::int64_t c = 0; c < 2 * channels; ++c) sums[c] = 0;
@@ -161,9 +162,10 @@ void statistics(const TensorView& x_operand, const TensorView& sums_operand, Thr
 }
 
 struct Normalize {
-  const float *x, *mean, *scale, *beta, *residual;
+  const Stored *x, *residual;
+  const float *mean, *scale, *beta;
   std::int64_t channels;
-  float* y;
+  Stored* y;
 };
 
 template <bool kRelu, bool kResidual>
@@ -185,8 +187,8 @@ void normalize(const BatchNormNormalize& o, ThreadPool& threads, float* scratch)
   const std::int64_t channels = count(o.mean), rows = count(o.x) / channels;
   const float *inverse_std = floats(o.inverse_std), *gamma = floats(o.gamma);
   for (std::int64_t c = 0; c < channels; ++c) scratch[c] = inverse_std[c] * gamma[c];
-  const Normalize n{floats(o.x),        floats(o.mean), scratch,    floats(o.beta),
-                    floats(o.residual), channels,       floats(o.y)};
+  const Normalize n{stored(o.x),    stored(o.residual), floats(o.mean), scratch,
+                    floats(o.beta), channels,           stored(o.y)};
   const bool with_residual = n.residual != nullptr;
   const auto run = o.relu ? with_residual ? normalize_rows<true, true> : normalize_rows<true, false>
                    : with_residual ? normalize_rows<false, true>
@@ -199,9 +201,10 @@ void normalize(const BatchNormNormalize& o, ThreadPool& threads, float* scratch)
 enum class Residual { kNone, kOverwrite, kAdd };
 
 struct Backward {
-  const float *x, *y, *dy, *mean;
+  const Stored *x, *y, *dy;
+  const float* mean;
   std::int64_t channels;
-  float* out;  // dresidual or dx
+  Stored* out;  // dresidual or dx
 };
 
 // The gradient behind a fused ReLU.
@@ -231,7 +234,7 @@ void backward_sums_rows(Backward b, std::int64_t first, std::int64_t last, Part 
 }
 
 template <bool kRelu>
-ENGINE_INLINE auto backward_sums_for(const float* dresidual, bool add) {
+ENGINE_INLINE auto backward_sums_for(const Stored* dresidual, bool add) {
   if (dresidual == nullptr) return backward_sums_rows<kRelu, Residual::kNone>;
   return add ? backward_sums_rows<kRelu, Residual::kAdd>
              : backward_sums_rows<kRelu, Residual::kOverwrite>;
@@ -241,8 +244,8 @@ void backward_sums(const BatchNormBackwardSums& o, ThreadPool& threads, float* s
   const std::int64_t channels = count(o.mean), rows = count(o.x) / channels;
   const float* inverse_std = floats(o.inverse_std);
   double* sums = doubles(o.sums);
-  const Backward b{floats(o.x),    floats(o.y), floats(o.dy),
-                   floats(o.mean), channels,    floats(o.dresidual)};
+  const Backward b{stored(o.x),    stored(o.y), stored(o.dy),
+                   floats(o.mean), channels,    stored(o.dresidual)};
   const bool add = o.write_residual == Write::kAdd;
   const auto run =
       b.y != nullptr ? backward_sums_for<true>(b.out, add) : backward_sums_for<false>(b.out, add);
@@ -297,7 +300,7 @@ void backward_data(const BatchNormBackwardData& o, ThreadPool& threads, float* s
     slope[c] = static_cast<float>(sums[channels + c] * inverse_rows * inverse_std[c]);
     scale[c] = inverse_std[c] * gamma[c];
   }
-  const Backward b{floats(o.x), floats(o.y), floats(o.dy), floats(o.mean), channels, floats(o.dx)};
+  const Backward b{stored(o.x), stored(o.y), stored(o.dy), floats(o.mean), channels, stored(o.dx)};
   const bool add = o.write == Write::kAdd;
   const Coefficients k{mean_g, slope, scale};
   const auto run = b.y != nullptr

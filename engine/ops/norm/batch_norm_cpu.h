@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "engine/core/thread_pool.h"
-#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/bf16_dispatch.h"
 #include "engine/ops/norm/batch_norm.h"
 
 namespace engine::ops {
@@ -21,5 +21,6 @@ struct BatchNormTable {
 };
 
 ENGINE_ISA_TABLE(BatchNormTable, batch_norm_table)
+ENGINE_STORED_TABLE(BatchNormTable, batch_norm_table)
 
 }  // namespace engine::ops

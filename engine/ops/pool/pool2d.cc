@@ -29,7 +29,7 @@ std::int64_t check_planes(std::string_view kernel, const Pool2dGeometry& g,
                           std::string_view small_name, const TensorView& small) {
   check_geometry(kernel, g);
   const std::int64_t n = large.shape.rank() > 0 ? large.shape[0] : 0;
-  check_floating(kernel, large_name, large);
+  check_stored(kernel, large_name, large);
   check_shape(kernel, large_name, large, {n, g.in_h, g.in_w, g.channels});
   check_dtype(kernel, small_name, small, large.dtype);
   check_shape(kernel, small_name, small, {n, g.out_h(), g.out_w(), g.channels});
@@ -40,16 +40,12 @@ PoolSizes sizes_of(const Pool2dGeometry& g, std::int64_t n) {
   return {n, g.in_h, g.in_w, g.channels, g.out_h(), g.out_w(), g.window, g.stride, g.padding};
 }
 
-const Pool2dTable& fast() { return isa_table_of_pool2d_table(); }
+const Pool2dTable& fast_for(DType dtype) { return ENGINE_TABLE_FOR(dtype, pool2d_table); }
 
-struct GlobalExtents {
-  std::int64_t n, pixels, channels;
-};
-
-GlobalExtents check_global(std::string_view kernel, std::string_view large_name,
-                           const TensorView& large, std::string_view small_name,
-                           const TensorView& small) {
-  check_floating(kernel, large_name, large);
+GlobalSizes check_global(std::string_view kernel, std::string_view large_name,
+                         const TensorView& large, std::string_view small_name,
+                         const TensorView& small) {
+  check_stored(kernel, large_name, large);
   if (large.shape.rank() != 4 || large.shape[1] * large.shape[2] < 1) {
     throw ShapeError(std::string(kernel) + ": " + std::string(large_name) + " has the shape " +
                      large.shape.to_string() + ", expected [n, h >= 1, w >= 1, c]");
@@ -71,7 +67,7 @@ void max_pool2d_forward(KernelContext& context, const MaxPool2dForward& o) {
   check_context(kName, context);
   dispatch(
       context, o.x.dtype, [&] { reference::max_pool2d_forward<double>(o); },
-      [&] { fast().max_forward(o, sizes_of(o.geometry, n), *context.threads); },
+      [&] { fast_for(o.x.dtype).max_forward(o, sizes_of(o.geometry, n), *context.threads); },
       [&] { cuda::max_pool2d_forward(context, o); });
 }
 
@@ -83,7 +79,7 @@ void max_pool2d_backward(KernelContext& context, const MaxPool2dBackward& o) {
   check_context(kName, context);
   dispatch(
       context, o.dx.dtype, [&] { reference::max_pool2d_backward<double>(o); },
-      [&] { fast().max_backward(o, sizes_of(o.geometry, n), *context.threads); },
+      [&] { fast_for(o.dx.dtype).max_backward(o, sizes_of(o.geometry, n), *context.threads); },
       [&] { cuda::max_pool2d_backward(context, o); });
 }
 
@@ -93,7 +89,7 @@ void average_pool2d_forward(KernelContext& context, const AveragePool2dForward& 
   check_context(kName, context);
   dispatch(
       context, o.x.dtype, [&] { reference::average_pool2d_forward<double>(o); },
-      [&] { fast().average_forward(o, sizes_of(o.geometry, n), *context.threads); },
+      [&] { fast_for(o.x.dtype).average_forward(o, sizes_of(o.geometry, n), *context.threads); },
       [&] { cuda::average_pool2d_forward(context, o); });
 }
 
@@ -103,13 +99,13 @@ void average_pool2d_backward(KernelContext& context, const AveragePool2dBackward
   check_context(kName, context);
   dispatch(
       context, o.dx.dtype, [&] { reference::average_pool2d_backward<double>(o); },
-      [&] { fast().average_backward(o, sizes_of(o.geometry, n), *context.threads); },
+      [&] { fast_for(o.dx.dtype).average_backward(o, sizes_of(o.geometry, n), *context.threads); },
       [&] { cuda::average_pool2d_backward(context, o); });
 }
 
 void global_average_pool_forward(KernelContext& context, TensorView x, TensorView y) {
   constexpr std::string_view kName = "global_average_pool_forward";
-  const GlobalExtents e = check_global(kName, "x", x, "y", y);
+  const GlobalSizes e = check_global(kName, "x", x, "y", y);
   check_context(kName, context);
   dispatch(
       context, x.dtype,
@@ -117,17 +113,14 @@ void global_average_pool_forward(KernelContext& context, TensorView x, TensorVie
         reference::global_average_pool_forward(e.n, e.pixels, e.channels, x.as<double>(),
                                                y.as<double>());
       },
-      [&] {
-        fast().global_forward(e.n, e.pixels, e.channels, x.as<float>(), y.as<float>(),
-                              *context.threads);
-      },
+      [&] { fast_for(x.dtype).global_forward(x, y, e, *context.threads); },
       [&] { cuda::global_average_pool_forward(context, e.n, e.pixels, e.channels, x, y); });
 }
 
 void global_average_pool_backward(KernelContext& context, TensorView dy, TensorView dx,
                                   Write write) {
   constexpr std::string_view kName = "global_average_pool_backward";
-  const GlobalExtents e = check_global(kName, "dx", dx, "dy", dy);
+  const GlobalSizes e = check_global(kName, "dx", dx, "dy", dy);
   check_context(kName, context);
   dispatch(
       context, dx.dtype,
@@ -136,8 +129,7 @@ void global_average_pool_backward(KernelContext& context, TensorView dy, TensorV
                                                 dx.as<double>(), write);
       },
       [&] {
-        fast().global_backward(e.n, e.pixels, e.channels, dy.as<float>(), dx.as<float>(),
-                               write == Write::kAdd, *context.threads);
+        fast_for(dx.dtype).global_backward(dy, dx, e, write == Write::kAdd, *context.threads);
       },
       [&] {
         cuda::global_average_pool_backward(context, e.n, e.pixels, e.channels, dy, dx, write);

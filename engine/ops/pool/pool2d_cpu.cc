@@ -1,6 +1,6 @@
-// Pooling in float32, vectors along the channels, threads over samples or rows of output. Bound:
-// bytes. The common window of 2x2 with stride 2 and no padding has loops of its own: each input
-// pixel belongs to at most one window, so that backward writes each place of dx once, without
+// Pooling of floats or halves, vectors along the channels, threads over samples or rows of output.
+// Bound: bytes. The common window of 2x2 with stride 2 and no padding has loops of its own: each
+// input pixel belongs to at most one window, so that backward writes each place of dx once, without
 // clearing it first.
 #include "engine/ops/pool/pool2d_cpu.h"
 
@@ -75,13 +75,13 @@ bool is_quartering(const PoolSizes& s) {
 
 // Rows of output [first, last) of the batch taken as one tall image.
 template <bool kWinners>
-void quarter_max_forward(PoolSizes s, const float* x, float* y, std::uint8_t* argmax,
+void quarter_max_forward(PoolSizes s, const Stored* x, Stored* y, std::uint8_t* argmax,
                          std::int64_t first, std::int64_t last) {
   const std::int64_t row_floats = s.in_w * s.channels;
   for (std::int64_t row = first; row < last; ++row) {
-    const float* top = x + (row / s.out_h * s.in_h + row % s.out_h * 2) * row_floats;
+    const Stored* top = x + (row / s.out_h * s.in_h + row % s.out_h * 2) * row_floats;
     for (std::int64_t column = 0; column < s.out_w; ++column) {
-      const float* corner = top + column * 2 * s.channels;
+      const Stored* corner = top + column * 2 * s.channels;
       const std::int64_t out = (row * s.out_w + column) * s.channels;
       for_each_vector(0, s.channels, [&](auto lanes, std::int64_t c) {
         Best best{lanes.load_from(corner + c), Ints{}};
@@ -95,18 +95,18 @@ void quarter_max_forward(PoolSizes s, const float* x, float* y, std::uint8_t* ar
   }
 }
 
-ENGINE_INLINE void clear(float* p, std::int64_t count) {
-  __builtin_memset(p, 0, static_cast<std::size_t>(count) * 4);
+ENGINE_INLINE void clear(Stored* p, std::int64_t count) {
+  __builtin_memset(p, 0, static_cast<std::size_t>(count) * sizeof(Stored));
 }
 
 template <bool kAdd>
-void quarter_max_backward(PoolSizes s, const float* dy, const std::uint8_t* argmax, float* dx,
+void quarter_max_backward(PoolSizes s, const Stored* dy, const std::uint8_t* argmax, Stored* dx,
                           std::int64_t first, std::int64_t last) {
   const std::int64_t row_floats = s.in_w * s.channels, used = s.out_w * 2 * s.channels;
   for (std::int64_t row = first; row < last; ++row) {
-    float* top = dx + (row / s.out_h * s.in_h + row % s.out_h * 2) * row_floats;
+    Stored* top = dx + (row / s.out_h * s.in_h + row % s.out_h * 2) * row_floats;
     for (std::int64_t column = 0; column < s.out_w; ++column) {
-      float* corner = top + column * 2 * s.channels;
+      Stored* corner = top + column * 2 * s.channels;
       const std::int64_t out = (row * s.out_w + column) * s.channels;
       for_each_vector(0, s.channels, [&](auto lanes, std::int64_t c) {
         const Floats g = lanes.load_from(dy + out + c);
@@ -166,7 +166,7 @@ ENGINE_INLINE void for_each_window(const PoolSizes& s, std::int64_t first, std::
   }
 }
 
-void window_max_forward(PoolSizes s, const float* x, float* y, std::uint8_t* argmax,
+void window_max_forward(PoolSizes s, const Stored* x, Stored* y, std::uint8_t* argmax,
                         std::int64_t first, std::int64_t last) {
   for_each_window(s, first, last, [&](std::int64_t out, const Window& w) {
     const std::int64_t start = w.first_row * s.window + w.first_column;
@@ -183,7 +183,7 @@ void window_max_forward(PoolSizes s, const float* x, float* y, std::uint8_t* arg
   });
 }
 
-void window_max_backward(PoolSizes s, const float* dy, const std::uint8_t* argmax, float* dx,
+void window_max_backward(PoolSizes s, const Stored* dy, const std::uint8_t* argmax, Stored* dx,
                          std::int64_t first, std::int64_t last) {
   for_each_window(s, first, last, [&](std::int64_t out, const Window& w) {
     for_each_vector(0, s.channels, [&](auto lanes, std::int64_t c) {
@@ -198,8 +198,8 @@ void window_max_backward(PoolSizes s, const float* dy, const std::uint8_t* argma
 }
 
 void max_forward(const MaxPool2dForward& o, const PoolSizes& s, ThreadPool& threads) {
-  const float* x = floats(o.x);
-  float* y = floats(o.y);
+  const Stored* x = stored(o.x);
+  Stored* y = stored(o.y);
   auto* argmax = static_cast<std::uint8_t*>(o.argmax.data);
   if (!is_quartering(s)) {
     threads.run(s.n, [&](std::int64_t first, std::int64_t last, int) {
@@ -214,9 +214,9 @@ void max_forward(const MaxPool2dForward& o, const PoolSizes& s, ThreadPool& thre
 }
 
 void max_backward(const MaxPool2dBackward& o, const PoolSizes& s, ThreadPool& threads) {
-  const float* dy = floats(o.dy);
+  const Stored* dy = stored(o.dy);
   const auto* argmax = static_cast<const std::uint8_t*>(o.argmax.data);
-  float* dx = floats(o.dx);
+  Stored* dx = stored(o.dx);
   const bool add = o.write == Write::kAdd;
   if (is_quartering(s)) {
     const auto run = add ? quarter_max_backward<true> : quarter_max_backward<false>;
@@ -233,8 +233,8 @@ void max_backward(const MaxPool2dBackward& o, const PoolSizes& s, ThreadPool& th
 }
 
 void average_forward(const AveragePool2dForward& o, const PoolSizes& s, ThreadPool& threads) {
-  const float* x = floats(o.x);
-  float* y = floats(o.y);
+  const Stored* x = stored(o.x);
+  Stored* y = stored(o.y);
   threads.run(s.n, [&](std::int64_t first_sample, std::int64_t last_sample, int) {
     for_each_window(s, first_sample, last_sample, [&](std::int64_t out, const Window& w) {
       const float inverse_area = 1.0f / static_cast<float>(w.area);
@@ -250,8 +250,8 @@ void average_forward(const AveragePool2dForward& o, const PoolSizes& s, ThreadPo
 }
 
 void average_backward(const AveragePool2dBackward& o, const PoolSizes& s, ThreadPool& threads) {
-  const float* dy = floats(o.dy);
-  float* dx = floats(o.dx);
+  const Stored* dy = stored(o.dy);
+  Stored* dx = stored(o.dx);
   const bool add = o.write == Write::kAdd;
   const std::int64_t sample = s.in_h * s.in_w * s.channels;
   threads.run(s.n, [&](std::int64_t first_sample, std::int64_t last_sample, int) {
@@ -268,13 +268,16 @@ void average_backward(const AveragePool2dBackward& o, const PoolSizes& s, Thread
   });
 }
 
-void global_forward(std::int64_t n, std::int64_t pixels, std::int64_t channels, const float* x,
-                    float* y, ThreadPool& threads) {
+void global_forward(const TensorView& x_operand, const TensorView& y_operand,
+                    const GlobalSizes& sizes, ThreadPool& threads) {
+  const Stored* x = stored(x_operand);
+  Stored* y = stored(y_operand);
+  const std::int64_t n = sizes.n, pixels = sizes.pixels, channels = sizes.channels;
   const float inverse = 1.0f / static_cast<float>(pixels);
   threads.run(n, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t s = first; s < last; ++s) {
       for_each_vector(0, channels, [&](auto lanes, std::int64_t c) {
-        const float* column = x + s * pixels * channels + c;
+        const Stored* column = x + s * pixels * channels + c;
         Floats sum[4] = {};  // four chains: an addition takes four cycles
         std::int64_t p = 0;
         for (; p + 4 <= pixels; p += 4) {
@@ -288,19 +291,22 @@ void global_forward(std::int64_t n, std::int64_t pixels, std::int64_t channels, 
 }
 
 template <bool kAdd>
-void global_backward_rows(std::int64_t pixels, std::int64_t channels, const float* dy, float* dx,
+void global_backward_rows(std::int64_t pixels, std::int64_t channels, const Stored* dy, Stored* dx,
                           std::int64_t first, std::int64_t last) {
   const float inverse = 1.0f / static_cast<float>(pixels);
   for (std::int64_t row = first; row < last; ++row) {
-    const float* g = dy + row / pixels * channels;
+    const Stored* g = dy + row / pixels * channels;
     for_each_vector(0, channels, [&](auto lanes, std::int64_t c) {
       put<kAdd>(lanes, dx + row * channels + c, lanes.load_from(g + c) * inverse);
     });
   }
 }
 
-void global_backward(std::int64_t n, std::int64_t pixels, std::int64_t channels, const float* dy,
-                     float* dx, bool add, ThreadPool& threads) {
+void global_backward(const TensorView& dy_operand, const TensorView& dx_operand,
+                     const GlobalSizes& sizes, bool add, ThreadPool& threads) {
+  const Stored* dy = stored(dy_operand);
+  Stored* dx = stored(dx_operand);
+  const std::int64_t n = sizes.n, pixels = sizes.pixels, channels = sizes.channels;
   const auto run = add ? global_backward_rows<true> : global_backward_rows<false>;
   threads.run(n * pixels, [=](std::int64_t first, std::int64_t last, int) {
     run(pixels, channels, dy, dx, first, last);

@@ -1,10 +1,10 @@
-// Pooling in float32 on the CPU: what pool2d.cc calls for the chosen instruction set.
+// Pooling on the CPU: what pool2d.cc calls for the chosen instruction set.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/core/thread_pool.h"
-#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/bf16_dispatch.h"
 #include "engine/ops/pool/pool2d.h"
 
 namespace engine::ops {
@@ -12,6 +12,11 @@ namespace engine::ops {
 // A Pool2dGeometry with its batch, as plain numbers.
 struct PoolSizes {
   std::int64_t n, in_h, in_w, channels, out_h, out_w, window, stride, padding;
+};
+
+// Of global pooling.
+struct GlobalSizes {
+  std::int64_t n, pixels, channels;
 };
 
 // Results do not depend on the number of threads.
@@ -22,12 +27,13 @@ struct Pool2dTable {
                           ThreadPool& threads);
   void (*average_backward)(const AveragePool2dBackward& o, const PoolSizes& sizes,
                            ThreadPool& threads);
-  void (*global_forward)(std::int64_t n, std::int64_t pixels, std::int64_t channels, const float* x,
-                         float* y, ThreadPool& threads);
-  void (*global_backward)(std::int64_t n, std::int64_t pixels, std::int64_t channels,
-                          const float* dy, float* dx, bool add, ThreadPool& threads);
+  void (*global_forward)(const TensorView& x, const TensorView& y, const GlobalSizes& sizes,
+                         ThreadPool& threads);
+  void (*global_backward)(const TensorView& dy, const TensorView& dx, const GlobalSizes& sizes,
+                          bool add, ThreadPool& threads);
 };
 
 ENGINE_ISA_TABLE(Pool2dTable, pool2d_table)
+ENGINE_STORED_TABLE(Pool2dTable, pool2d_table)
 
 }  // namespace engine::ops

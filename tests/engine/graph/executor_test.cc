@@ -9,6 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/common/bf16_dispatch.h"
 #include "tests/engine/graph/graph_harness.h"
 
 namespace {
@@ -103,6 +104,28 @@ TEST_P(RandomGraphs, SinglePrecisionAgreesWithDouble) {
   const double a = single.executor.forward(batch.view(), true).loss_sum,
                b = twice.executor.forward(batch.view(), true).loss_sum;
   EXPECT_NEAR(a, b, 1e-4 * std::max(1.0, std::abs(b)));
+}
+
+// Every tensor but the loss in bf16, written over others where the plan says so.
+TEST_P(RandomGraphs, StoredInBf16AgreesWithSingle) {
+  if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
+    GTEST_SKIP() << missing;
+  const auto seed = static_cast<std::uint64_t>(GetParam());
+  const engine::PlanOptions halves{.max_batch = 8, .products = engine::Products::kBF16};
+  Harness stored(test_support::random_graph(seed), halves),
+      single(test_support::random_graph(seed), {.max_batch = 8});
+  ASSERT_EQ(stored.plan.storage, DType::kBF16);
+  const RandomBatch batch(single.graph, 8);
+  const double loss = single.executor.forward(batch.view(), true).loss_sum;
+  EXPECT_NEAR(stored.executor.forward(batch.view(), true).loss_sum, loss, 0.05 * loss);
+  const std::vector<double> found = gradients(stored, batch.view()),
+                            expected = gradients(single, batch.view());
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    error += (found[i] - expected[i]) * (found[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  EXPECT_LT(error, 0.01 * size);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphs, testing::Range(100, 125));

@@ -8,6 +8,7 @@
 #include "engine/core/arena.h"
 #include "engine/graph/memory_layout.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/common/bf16_dispatch.h"
 #include "tests/engine/graph/graph_harness.h"
 #include "tests/engine/graph/plan_checker.h"
 
@@ -177,6 +178,26 @@ TEST(Plan, LogitsThatBackwardNeedsAreNotReplaced) {
   const engine::PlanStep& loss = plan.steps.back();
   EXPECT_NE(loss.saved_offset, plan.tensors[static_cast<std::size_t>(graph.logits())].offset);
   EXPECT_EQ(test_support::check_plan(plan), "");
+}
+
+// On the CPU: half the memory, but for the loss; as a whole or not at all.
+TEST(Plan, StoresBf16WhereAllLayersCan) {
+  if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
+    GTEST_SKIP() << missing;
+  const engine::PlanOptions rounded{.max_batch = 64, .products = engine::Products::kBF16};
+  const Graph images = residual_graph();
+  const Plan halves = Plan::compile(images, rounded),
+             floats = Plan::compile(images, {.max_batch = 64});
+  EXPECT_EQ(floats.storage, engine::DType::kF32);
+  EXPECT_EQ(halves.storage, engine::DType::kBF16);
+  EXPECT_EQ(halves.tensors[static_cast<std::size_t>(halves.logits)].dtype, engine::DType::kBF16);
+  EXPECT_EQ(halves.tensors[static_cast<std::size_t>(halves.loss)].dtype, engine::DType::kF32);
+  // What f32 reads where the caller has it, bf16 has a copy of.
+  EXPECT_LT(halves.arena_bytes, floats.arena_bytes * 6 / 10);
+  const Graph text = test_support::text_model(4, [](Graph& g, NodeId x) {
+    return g.add("fc", layers::dense(5), {g.add("e", layers::embedding(5, 8), {x})});
+  });
+  EXPECT_EQ(Plan::compile(text, rounded).storage, engine::DType::kF32);
 }
 
 TEST(MemoryLayout, RandomBlocksNeverOverlapAndReuseMemory) {

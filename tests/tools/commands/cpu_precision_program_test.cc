@@ -45,13 +45,13 @@ TEST(CpuPrecisionProgram, SaysWhatItComputesAndWhatAResumedRunChanges) {
   const TemporaryDirectory folder;
   const CommandResult run = engine(train_on_cpu({"--amp", "bf16", "--save-dir", folder / "run"}));
   ASSERT_EQ(run.exit_code, 0) << run.err;
-  expect_words(run.out, {"1 thread on cpu (avx512", "), bf16 products | "});
+  expect_words(run.out, {"1 thread on cpu (avx512", "), bf16 products and activations | "});
   const CommandResult plain = engine(train_on_cpu({}));
   EXPECT_EQ(plain.out.find("bf16"), std::string::npos) << plain.out;
 
   const CommandResult same = engine({"train", "--resume", folder / "run", "--steps", "4"});
   ASSERT_EQ(same.exit_code, 0) << same.err;
-  expect_words(same.out, {"), bf16 products | "});
+  expect_words(same.out, {"), bf16 products and activations | "});
   const CommandResult changed =
       engine({"train", "--resume", folder / "run", "--steps", "5", "--amp", "off"});
   ASSERT_EQ(changed.exit_code, 0) << changed.err;
@@ -62,6 +62,16 @@ TEST(CpuPrecisionProgram, SaysWhatItComputesAndWhatAResumedRunChanges) {
   const CommandResult dry = engine(train_on_cpu({"--amp", "bf16", "--dry-run"}));
   EXPECT_EQ(dry.exit_code, 0) << dry.err;
   EXPECT_NE(dry.out, engine(train_on_cpu({"--dry-run"})).out);
+}
+
+TEST(CpuPrecisionProgram, ModelsOfTextKeepActivationsInF32) {
+  if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
+    GTEST_SKIP() << missing;
+  const CommandResult run = engine({"train", "--model", "gpt-nano", "--dataset", "synthetic",
+                                    "--synthetic-shape", "8", "--steps", "1", "--eval-every", "0",
+                                    "--device", "cpu", "--threads", "1", "--amp", "bf16"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  expect_words(run.out, {"), bf16 products | "});
 }
 
 TEST(CpuPrecisionProgram, RatesOfKernelsAreShown) {

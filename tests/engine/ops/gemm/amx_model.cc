@@ -1,22 +1,15 @@
 // AMX's registers in plain C++, by the operation of each instruction in the manual (Intel 64 and
 // IA-32 Architectures Software Developer's Manual, volume 2): what the kernels for AMX are linked
-// with in ops_amx_test, in place of the instructions and of the system's permission.
-#define ENGINE_ISA_NAMESPACE isa_amx
-
+// with in ops_amx_test, in place of the instructions. Compiled for each of their namespaces.
 #include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
-#include "engine/ops/common/amx_permission.h"
 #include "engine/ops/gemm/amx_registers.h"
 
-namespace engine::ops {
-
-bool amx_granted() { return true; }
-
-namespace isa_amx {
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
 constexpr int kTiles = 8, kMostRows = 16, kMostBytes = 64;
@@ -114,5 +107,4 @@ void model_add_products(int sum, int a, int b) {
   }
 }
 
-}  // namespace isa_amx
-}  // namespace engine::ops
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE
