@@ -5,7 +5,8 @@
 
 namespace engine {
 
-// kBF16 and kF16 are storage of activations and of copies of weights on CUDA devices.
+// kBF16 and kF16 are storage of activations and of copies of weights on CUDA devices; kBF16 also of
+// activations on CPUs.
 using base::DType;
 using base::DTypeOf;
 using base::is_half;

@@ -2,7 +2,8 @@
 //
 // Rules of all kernels in this folder
 //  - Operands are dense TensorViews of one dtype: f32 runs the fast kernels, f64 the plain
-//  references.
+//  references. Some kernels also take bf16 on the CPU (check_stored()): activations and their
+//  gradients, beside all else in f32.
 //  - Activations are NHWC: [n, h, w, c]. Convolution weights lie HWIO in memory: [kh, kw, in, out].
 //  Dense weights lie [out, in].
 //  - `n` may be smaller than the batch that scratch was sized for, and may be 0: then outputs that
