@@ -138,11 +138,12 @@ TEST(Output, RedirectTeeAndFilter) {
   EXPECT_FALSE(fs::exists(folder / "logs/j/0/2/stderr"));
 }
 
+// More lines than a pipe holds, so that some are written after head has left.
 TEST(Output, AReaderThatWentAwayDoesNotStopTheWorkers) {
   const TemporaryDirectory folder;
   const CommandResult r = test_support::run_command(
       {"bash", "-c",
-       "\"$0\" launch -- bash -c 'for i in {1..3000}; do echo line $i; done; echo done > '" +
+       "\"$0\" launch -- bash -c 'for i in {1..30000}; do echo line $i; done; echo done > '" +
            (folder / "done") + " | head -n 1",
        test_support::engine_binary()});
   EXPECT_CONTAINS(r.out, "line 1\n");
