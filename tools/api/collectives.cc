@@ -8,6 +8,7 @@
 #include "backends/identity/identity.h"
 #include "tools/api/group_impl.h"
 #include "tools/api/translated.h"
+#include "tools/group/joining_options.h"
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -64,15 +65,8 @@ backends::GroupOptions join_options(const GroupOptions& given) {
                                                                   .local_rank = given.local_rank,
                                                                   .job_id = given.job_id},
                                                                  backends::process_environment());
-  for (const std::string& warning : identity.warnings) tools::print_notice(warning);
   backends::GroupOptions options;
-  options.init_method = identity.init_method;
-  options.rank = identity.rank;
-  options.world_size = identity.world_size;
-  options.local_rank = identity.local_rank;
-  options.local_world_size = identity.known_local_world_size();
-  options.port_window = identity.port_window;
-  options.job_id = identity.job_from.value;
+  tools::take_identity(identity, options);
   options.backend = given.backend;
   options.local_stage = given.local_stage;
   options.interface = given.interface;

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "backends/identity/identity.h"
 #include "io/base/io_error.h"
+#include "tools/group/joining_options.h"
 #include "tools/machine/thread_choice.h"
 #include "tools/machine/visible_gpus.h"
 #include "tools/report/console_observer.h"
@@ -18,16 +18,6 @@ std::vector<std::string> group_names(const std::vector<std::string>& more) {
     if (option.group == std::string_view("group")) names.emplace_back(option.name);
   names.insert(names.end(), more.begin(), more.end());
   return names;
-}
-
-backends::Identity identity_of(const tools::RunConfig& config) {
-  return backends::resolve_identity({.init_method = config.init_method,
-                                     .rank = config.rank,
-                                     .world_size = config.world_size,
-                                     .local_rank = config.local_rank,
-                                     .port_rule = config.port_rule,
-                                     .job_id = config.job_id},
-                                    backends::process_environment());
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "backends/identity/identity.h"
 #include "backends/store/protocol/settings.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/digest.h"
@@ -85,6 +84,27 @@ bool was_restarted() {
   return restarts != nullptr && std::atoi(restarts) > 0;
 }
 
+backends::Identity identity_of(const RunConfig& config) {
+  return backends::resolve_identity({.init_method = config.init_method,
+                                     .rank = config.rank,
+                                     .world_size = config.world_size,
+                                     .local_rank = config.local_rank,
+                                     .port_rule = config.port_rule,
+                                     .job_id = config.job_id},
+                                    backends::process_environment());
+}
+
+void take_identity(const backends::Identity& identity, backends::GroupOptions& options) {
+  for (const std::string& warning : identity.warnings) print_notice(warning);
+  options.init_method = identity.init_method;
+  options.rank = identity.rank;
+  options.world_size = identity.world_size;
+  options.local_rank = identity.local_rank;
+  options.local_world_size = identity.known_local_world_size();
+  options.port_window = identity.port_window;
+  options.job_id = identity.job_from.value;
+}
+
 backends::GroupOptions options_of_process(const RunConfig& config) {
   backends::GroupOptions options = group_options(config);
   if (config.spawn == 1) return options;  // one rank, whatever a launcher's variables say
@@ -95,21 +115,7 @@ backends::GroupOptions options_of_process(const RunConfig& config) {
     options.restarted = was_restarted();
     return options;
   }
-  const backends::Identity identity = backends::resolve_identity({.init_method = config.init_method,
-                                                                  .rank = config.rank,
-                                                                  .world_size = config.world_size,
-                                                                  .local_rank = config.local_rank,
-                                                                  .port_rule = config.port_rule,
-                                                                  .job_id = config.job_id},
-                                                                 backends::process_environment());
-  for (const std::string& warning : identity.warnings) print_notice(warning);
-  options.init_method = identity.init_method;
-  options.rank = identity.rank;
-  options.world_size = identity.world_size;
-  options.local_rank = identity.local_rank;
-  options.local_world_size = identity.known_local_world_size();
-  options.port_window = identity.port_window;
-  options.job_id = identity.job_from.value;
+  take_identity(identity_of(config), options);
   take_launchers_word(options);
   return options;
 }

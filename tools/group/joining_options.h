@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/group.h"
+#include "backends/identity/identity.h"
 #include "tools/options/run_config.h"
 #include "tools/workers/worker_processes.h"
 
@@ -11,6 +12,11 @@ int milliseconds(double seconds);
 
 // Whether `engine launch` has started this process again after a failure.
 bool was_restarted();
+
+// What the options and the launchers' variables say of this process.
+backends::Identity identity_of(const RunConfig& config);
+// Where such a process meets the others, and as which rank; warnings are printed.
+void take_identity(const backends::Identity& identity, backends::GroupOptions& options);
 
 // As the launcher's variables and the options say, for a process that is one rank, or several.
 backends::GroupOptions options_of_process(const RunConfig& config);

@@ -25,7 +25,8 @@ std::string mac(const Secret& secret, const char* label, std::string_view name,
 }  // namespace
 
 std::uint32_t machine_digest() {
-  return static_cast<std::uint32_t>(base::short_digest_of(machine_id()));
+  static const auto digest = static_cast<std::uint32_t>(base::short_digest_of(machine_id()));
+  return digest;
 }
 
 MeshHello make_hello(int from, int to, int stream, int streams, int port) {
