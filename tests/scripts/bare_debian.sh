@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs quickstart.sh and test.sh, each twice, on a bare Debian 12: a fresh system tree with nothing but git.
+# Runs quickstart.sh and test.sh, each twice, and the commands of README's table "Install", on a bare Debian 12: a fresh system tree
+# with nothing but git.
 #
-# Usage: tests/scripts/bare_debian.sh [--keep] [--only quickstart|test] [DIRECTORY]
+# Usage: tests/scripts/bare_debian.sh [--keep] [--only quickstart|test|install] [DIRECTORY]
 #   --keep     leave the system tree in DIRECTORY (default: a new folder under /tmp) and use it again if it is there
 #   --only     run only this script
 # Needs root, debootstrap, and apt sources of Debian 12 on the running system: they are used inside the tree too.
@@ -10,7 +11,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../../tools/scripts/lib.sh"
 
-keep=no directory="" scripts=(quickstart test)
+keep=no directory="" scripts=(quickstart test install)
 while [ $# -gt 0 ]; do
   case $1 in
     --keep) keep=yes ;;
@@ -66,12 +67,48 @@ step "Cloning the last commit"
 rm -rf "$system/root/engine"
 git clone --quiet --no-hardlinks "$root" "$system/root/engine"
 results=() failed=no
+inside() { env --ignore-environment HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$system" "$@"; }
+
+# install_row NAME COMMANDS PROGRAM: types a row's commands in the clone; then the program trains. A row begins with the packages of
+# the bare system where the tree can be copied; here rows follow one another, the Debian package first.
+install_row() {
+  local begin=$SECONDS status=0
+  step "README, Install: $1"
+  inside bash -euc "cd /root/engine && $2" </dev/null || status=$?
+  if [ "$status" -eq 0 ] && [ -n "$3" ]; then
+    inside bash -euc "cd /root/engine && $3 train --model mlp --dataset synthetic --synthetic-size 200 --steps 3 --spawn 2" || status=$?
+  fi
+  [ "$status" -eq 0 ] || failed=yes
+  results+=("README, Install, $1: $((SECONDS - begin)) s, exit status $status")
+}
+walk_install_table() {
+  local rows=0 name commands program
+  echo 'APT::Get::Assume-Yes "true";' >"$system/etc/apt/apt.conf.d/99answers"
+  while IFS='|' read -r _ name commands _; do
+    commands=$(sed -n 's/^[^`]*`\([^`]*\)`.*/\1/p' <<<"$commands")
+    case $commands in
+      *deb.sh*) program=/usr/bin/engine ;;
+      *--install*) program=/root/.local/bin/engine ;;
+      *wheel.sh*) program=/root/engine-venv/bin/engine commands="apt-get -q install python3-venv && $commands" ;;
+      *container.sh*) program="" commands=${commands%% &&*} ;;  # podman needs more than a chroot has
+      *bundle.sh*) program='engine-*/bin/engine' ;;
+      *) continue ;;
+    esac
+    rows=$((rows + 1))
+    install_row "$name" "$commands" "$program"
+  done < <(sed -n '/^## Install/,/^Each brings/p' "$root/README.md" | grep '^| ')
+  [ "$rows" -eq 5 ] || fail "README's table has $rows rows that this script knows, expected 5"
+}
+
 for script in "${scripts[@]}"; do
+  if [ "$script" = install ]; then
+    walk_install_table
+    continue
+  fi
   for time in first second; do
     step "$script.sh, $time time"
     begin=$SECONDS status=0
-    env --ignore-environment HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-      chroot "$system" /root/engine/tools/"$script.sh" || status=$?
+    inside /root/engine/tools/"$script.sh" || status=$?
     [ "$status" -eq 0 ] || failed=yes
     results+=("$script.sh, $time time: $((SECONDS - begin)) s, exit status $status")
   done

@@ -45,6 +45,8 @@ for file in man/man1/engine-train.1 completion/engine.bash completion/_engine co
   [ -s "$bundle/share/$file" ] || fail "the bundle lacks share/$file"
 done
 
+"$root/tests/scripts/doc_pages_test.py" --links "$bundle" || fail "its documentation names files that it lacks"
+
 # Everything but the C library comes out of the bundle.
 for program in "$bundle/bin/engine" $( [ ! -f "$bundle/tests/gpu_tests.txt" ] || echo tests); do
   [ "$program" != tests ] || program="$bundle/tests/$(awk 'NR == 1 { print $2 }' "$bundle/tests/gpu_tests.txt")"

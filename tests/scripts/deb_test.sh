@@ -26,7 +26,7 @@ missing=()
 
 [ -e "$build/tools/api/libengine.so" ] || skip "the build has no library: cmake --build $build --target engine_api"
 [ -f "$build/manual.stamp" ] || skip "the build has no manual pages: cmake --build $build --target manual"
-"$root/tools/scripts/deb.sh" --from "$build" --output "$work"
+"$root/tools/scripts/deb.sh" --no-install --from "$build" --output "$work"
 package=$(echo "$work"/engine_*.deb) library=$(echo "$work"/libengine*.deb) headers=$(echo "$work"/engine-dev_*.deb)
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 field() { dpkg-deb --field "$package" "$1"; }

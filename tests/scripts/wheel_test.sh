@@ -16,15 +16,18 @@ for tool in zip patchelf objdump openssl; do
 done
 python3 -m venv "$work/env" 2>"$work/log" || skip "python3 makes no environment: $(tail -n 1 "$work/log")"
 
-"$root/tools/scripts/wheel.sh" --from "$build" --output "$work" >"$work/log" || { cat "$work/log"; fail "wheel.sh has failed"; }
+"$root/tools/scripts/wheel.sh" --no-install --from "$build" --output "$work" >"$work/log" || { cat "$work/log"; fail "wheel.sh has failed"; }
 wheel=$(echo "$work"/engine_train-*.whl)
-"$root/tools/scripts/wheel.sh" --from "$build" --output "$work/again" >"$work/log"
+"$root/tools/scripts/wheel.sh" --no-install --from "$build" --output "$work/again" >"$work/log"
 cmp "$wheel" "$work/again/$(basename "$wheel")" || fail "the same build gives two wheels"
 
 "$work/env/bin/pip" install --quiet --no-index --disable-pip-version-check "$wheel" || fail "pip does not install $wheel"
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 run() { env -i HOME="$work" PATH=/usr/bin:/bin "$work/env/bin/engine" "$@"; }
 [ "$(run version)" = "engine $version" ] || fail "engine version says $(run version)"
+for file in bash-completion/completions/engine zsh/site-functions/_engine fish/vendor_completions.d/engine.fish man/man1/engine-train.1; do
+  [ -s "$work/env/share/$file" ] || fail "the wheel lacks share/$file"
+done
 foreign=$(env -i ldd "$work/env/bin/engine" | awk '$2 == "=>" { print $3 }' | grep -vE "^$work/env/|/(libc|libm|libdl|librt|libpthread|libresolv)\.so" || true)
 [ -z "$foreign" ] || fail "the program takes the system's $foreign"
 run train --model mlp --dataset glyphs --spawn 2 --threads 1 --steps 20 --limit 2000 --save-dir "$work/run" --save-rank-models \

@@ -74,7 +74,7 @@ name="engine-$version-linux-$(uname -m)$flavour"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bundle="$work/$name"
-mkdir -p "$bundle"/{bin,lib,licences,docs,tests/gpu}
+mkdir -p "$bundle"/{bin,lib,licences,tests/gpu}
 
 step "Program and tests"
 install -m 755 -s "$program" "$bundle/bin/engine"
@@ -91,14 +91,18 @@ if [ "$tests" = yes ]; then
   cp "$root"/tests/gpu/*.sh "$bundle/tests/gpu/"
   cp "$root/tests/peers/torch_kernels.py" "$bundle/tests/peers/"
 fi
-cp -r "$root/docs/examples" "$bundle/"
 mkdir -p "$bundle/share/man/man1" "$bundle/share/completion"
 "$program" manual "$bundle/share/man/man1" --date "$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)"
 "$program" completion bash >"$bundle/share/completion/engine.bash"
 "$program" completion zsh >"$bundle/share/completion/_engine"
 "$program" completion fish >"$bundle/share/completion/engine.fish"
-cp "$root/README.md" "$root/LICENSE" "$bundle/"
-cp -r "$root"/docs/*.md "$root/docs/pictures" "$bundle/docs/"
+# The documentation, and the files outside it that its links name.
+cp "$root/README.md" "$root/CHANGELOG.md" "$root/LICENSE" "$bundle/"
+cp -r "$root/docs" "$bundle/"
+ln -s docs/examples "$bundle/examples"
+mkdir -p "$bundle/models" "$bundle/tools/scripts"
+cp -r "$root/models/examples" "$bundle/models/"
+cp "$root/tools/scripts/report_picture.sh" "$bundle/tools/scripts/"
 
 step "Libraries"
 # All that the loader finds, but for the C library's own: a program must not mix two of these.

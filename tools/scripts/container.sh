@@ -11,19 +11,23 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-output="" options=()
+output="" options=() install=yes
 while [ $# -gt 0 ]; do
   case $1 in
     --from | --output) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
     --from) options+=(--from "$2"); shift ;;
     --output) output=$2; shift ;;
-    --no-install) options+=(--no-install) ;;
+    --no-install) options+=(--no-install) install=no ;;
     -h | --help) usage; exit 0 ;;
     *) fail "unknown option $1 (see --help)" ;;
   esac
   shift
 done
-command -v buildah >/dev/null || fail "buildah is missing: tools/scripts/install_dependencies.sh --packaging installs it"
+if [ "$install" = yes ]; then
+  step "Packages"
+  "$root/tools/scripts/install_dependencies.sh" --for container
+fi
+command -v buildah >/dev/null || fail "buildah is missing: tools/scripts/install_dependencies.sh --for container installs it"
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
 export SOURCE_DATE_EPOCH
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")

@@ -26,14 +26,14 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-for tool in cpack dpkg-deb dpkg-shlibdeps; do
-  command -v "$tool" >/dev/null || fail "$tool is missing: install cmake and dpkg-dev"
+if [ "$install" = yes ]; then
+  step "Packages"
+  "$root/tools/scripts/install_dependencies.sh" --for deb
+fi
+for tool in cpack dpkg-deb dpkg-shlibdeps file; do
+  command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for deb installs it"
 done
 if [ -z "$build" ]; then
-  if [ "$install" = yes ]; then
-    step "Packages"
-    "$root/tools/scripts/install_dependencies.sh"
-  fi
   configure_and_build "$preset" "engine engine_api manual"
   build="$root/build/$preset"
 fi

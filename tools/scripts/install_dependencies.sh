@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the build and the scripts need; does nothing, quickly, when all are there.
 #
-# Usage: tools/scripts/install_dependencies.sh [--tests] [--cluster] [--clang] [--sanitizers] [--coverage] [--packaging] [--check] [--list]
+# Usage: tools/scripts/install_dependencies.sh [--tests] [--cluster] [--clang] [--sanitizers] [--coverage] [--packaging] [--for KIND]
+#        [--check] [--list]
 #   --tests  also what the tests need
 #   --cluster  also the launchers under which tests/cluster runs the program (SLURM, Open MPI); those tests are skipped without
 #   --clang  also clang, clang-format and clang-tidy, for the clang build and tests/scripts/lint.sh
 #   --sanitizers  also clang and its runtime libraries, for test.sh --sanitize and tests/fuzz/fuzz.sh
 #   --coverage  also gcovr, for the count of lines that tests reach
 #   --packaging  also what makes and judges packages, completion and pages; test.sh --readers installs it and more
+#   --for deb|wheel|container|bundle  also what the script of that name needs
 #   --check  install nothing; print what is missing and exit with 1 if anything is
 #   --list   print the package names and exit
 # Needs root or sudo on Debian 12. Anywhere else it prints the packages by their Debian names and stops.
@@ -27,7 +29,16 @@ while [ $# -gt 0 ]; do
     --clang) packages+=(clang clang-format clang-tidy) ;;
     --sanitizers) packages+=(clang libclang-rt-14-dev llvm) ;;
     --coverage) packages+=(gcovr) ;;
-    --packaging) packages+=(dpkg-dev lintian debootstrap zsh fish zip patchelf openssl binutils python3-venv buildah chromium) ;;
+    --packaging) packages+=(dpkg-dev file lintian debootstrap zsh fish zip patchelf openssl binutils python3-venv buildah chromium) ;;
+    --for)
+      case ${2:-} in
+        deb) packages+=(dpkg-dev file) ;;
+        wheel) packages+=(zip patchelf binutils openssl) ;;
+        container) packages+=(buildah binutils) ;;
+        bundle) packages+=(binutils) ;;
+        *) fail "--for takes deb, wheel, container or bundle, not '${2:-}'" ;;
+      esac
+      shift ;;
     --check) check=yes ;;
     --list) check=list ;;
     -h | --help) usage; exit 0 ;;

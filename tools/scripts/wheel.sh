@@ -11,20 +11,24 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-output="$root/build" options=()
+output="$root/build" options=() install=yes
 while [ $# -gt 0 ]; do
   case $1 in
     --from | --output) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
     --from) options+=(--from "$2"); shift ;;
     --output) output=$2; shift ;;
-    --no-install) options+=(--no-install) ;;
+    --no-install) options+=(--no-install) install=no ;;
     -h | --help) usage; exit 0 ;;
     *) fail "unknown option $1 (see --help)" ;;
   esac
   shift
 done
+if [ "$install" = yes ]; then
+  step "Packages"
+  "$root/tools/scripts/install_dependencies.sh" --for wheel
+fi
 for tool in zip patchelf objdump openssl; do
-  command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --packaging installs it"
+  command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for wheel installs it"
 done
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
 export SOURCE_DATE_EPOCH
@@ -37,7 +41,7 @@ bundle=$(echo "$work"/engine-*)
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 
 step "Wheel"
-# Beside python: bin/engine, its libraries in lib/engine, manual pages in share/man.
+# Beside python: bin/engine, its libraries in lib/engine, manual pages and completion in share.
 tree="$work/wheel" data="engine_train-$version.data" info="engine_train-$version.dist-info"
 mkdir -p "$tree/$data/scripts" "$tree/$data/data/lib/engine" "$tree/$data/data/share/man" "$tree/$info/licenses"
 cp "$bundle/bin/engine" "$tree/$data/scripts/engine"
@@ -47,6 +51,10 @@ for library in "$bundle"/lib/*; do
   patchelf --set-rpath '$ORIGIN' "$tree/$data/data/lib/engine/$(basename "$library")"
 done
 cp -r "$bundle/share/man/man1" "$tree/$data/data/share/man/"
+mkdir -p "$tree/$data/data/share"/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
+cp "$bundle/share/completion/engine.bash" "$tree/$data/data/share/bash-completion/completions/engine"
+cp "$bundle/share/completion/_engine" "$tree/$data/data/share/zsh/site-functions/"
+cp "$bundle/share/completion/engine.fish" "$tree/$data/data/share/fish/vendor_completions.d/"
 cp "$bundle/LICENSE" "$tree/$info/licenses/"
 cp -r "$bundle/licences" "$tree/$info/licenses/compiled-in"
 
