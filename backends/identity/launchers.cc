@@ -27,6 +27,10 @@ constexpr LauncherRow kEnvironmentRow = {
 constexpr LauncherRow kMpiRows[] = {
     {"Open MPI", 2, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, "OMPI_MCA_ess_base_jobid"},
+    {"MVAPICH2", 2, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr},
+    {"MVAPICH", 2, "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE", "MVP_COMM_WORLD_LOCAL_RANK",
+     "MVP_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr},
     {"PMI", 2, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, nullptr},
 };
 // Launchers that number the ranks but do not give the world size.

@@ -57,6 +57,14 @@ PortChoice by_rule(const std::string& rule, bool is_rank_0, const Claim& claim,
               {}};
     return {port, kPortWindow, given, {}};
   }
+  // MPICH and Intel MPI name no job. Two of them at a time on one host need MASTER_PORT.
+  const bool is_nameless = claim.job.value.empty() && !claim.master_host.value.empty() &&
+                           claim.world_size.value == claim.local_world_size.value;
+  if (rule == "auto" && is_nameless)
+    return {kFixedPort,
+            1,
+            {std::to_string(kFixedPort), "all ranks are on this host, and there is no job number"},
+            {}};
   if (rule == "fixed")
     return {kFixedPort, kPortWindow, {std::to_string(kFixedPort), "port rule fixed"}, {}};
   PortChoice choice;

@@ -127,18 +127,17 @@ std::optional<Claim> slurm_array_claim(const Environment& environment) {
 std::string slurm_batch_notice(const Environment& environment) {
   const ResolvedValue job = first_of(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
   const ResolvedValue tasks = first_of(environment, {"SLURM_NTASKS", "SLURM_NPROCS"});
-  if (job.value.empty() || tasks.value.empty() || tasks.value == "1" ||
-      slurm_step_claim(environment))
-    return "";
-  // A batch script is task 0 of its own.
+  if (tasks.value.empty() || tasks.value == "1" || slurm_step_claim(environment)) return "";
+  // A batch script is task 0 of its own, and knows its job.
   const ResolvedValue task = variable(environment, "SLURM_PROCID");
-  if (!task.value.empty() && task.value != "0" &&
-      first_of(environment, {"SLURM_STEP_ID", "SLURM_STEPID"}).value.empty())
+  const bool may_be_batch = task.value.empty() || (task.value == "0" && !job.value.empty());
+  if (!may_be_batch && first_of(environment, {"SLURM_STEP_ID", "SLURM_STEPID"}).value.empty())
     throw ConfigurationError(
         task.source + "=" + task.value + " and " + tasks.source + "=" + tasks.value +
         ", but no SLURM_STEP_ID: expected all variables of the step (a container may forward a few "
         "only: add SLURM_STEP_ID, SLURM_STEP_NUM_TASKS and SLURM_STEP_NODELIST), or --rank and "
         "--world-size");
+  if (job.value.empty()) return "";
   return "this process is not a task of SLURM job " + job.value + " (" + tasks.source + "=" +
          tasks.value + "): it is one rank alone; start the ranks with srun";
 }

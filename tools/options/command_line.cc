@@ -176,7 +176,8 @@ std::optional<std::string> help_topic(const Arguments& arguments) {
 
 bool is_one_of_many() {
   if (std::getenv("ENGINE_RESTART_COUNT") != nullptr) return true;
-  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                           "MV2_COMM_WORLD_RANK", "MVP_COMM_WORLD_RANK"}) {
     const char* rank = std::getenv(name);
     if (rank != nullptr && std::string_view(rank) != "0") return true;
   }

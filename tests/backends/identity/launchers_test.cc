@@ -131,6 +131,11 @@ TEST(Launchers, ABatchScriptIsNoTask) {
 TEST(Launchers, ATaskWithoutItsStepIsRefused) {
   const Variables task = {{"SLURM_JOB_ID", "9"}, {"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "12"}};
   EXPECT_CONTAINS(error_of(task), "SLURM_PROCID=5 and SLURM_NTASKS=12, but no SLURM_STEP_ID");
+  for (const char* rank : {"5", "0"})
+    EXPECT_CONTAINS(
+        error_of({{"SLURM_PROCID", rank}, {"SLURM_NTASKS", "12"}}),
+        std::string("SLURM_PROCID=") + rank + " and SLURM_NTASKS=12, but no SLURM_STEP_ID")
+        << "without a job this is no batch script";
   EXPECT_EQ(resolve(task + Variables{{"SLURM_STEP_ID", "0"}, {"SLURM_JOB_NODELIST", "n1"}}).rank,
             5);
 }
@@ -272,6 +277,20 @@ TEST(Launchers, OpenMpiAndPmi) {
   EXPECT_EQ(resolve(pmi).init_method, "tcp://a:7");
   EXPECT_CONTAINS(error_of({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MASTER_ADDR", "a"}}),
                   "MASTER_PORT is not set");
+  // `mpiexec.hydra -n 2` of MPICH and Intel MPI on one host.
+  const Variables hydra = {
+      {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+  EXPECT_EQ(resolve(hydra).init_method, "tcp://127.0.0.1:29500");
+  EXPECT_EQ(resolve(hydra + Variables{{"MASTER_PORT", "7"}}).init_method, "tcp://127.0.0.1:7");
+  for (const std::string name : {"MV2", "MVP"}) {
+    const Variables mvapich = {{name + "_COMM_WORLD_RANK", "1"},
+                               {name + "_COMM_WORLD_SIZE", "2"},
+                               {name + "_COMM_WORLD_LOCAL_RANK", "1"},
+                               {name + "_COMM_WORLD_LOCAL_SIZE", "2"}};
+    EXPECT_EQ(resolve(mvapich).rank, 1);
+    EXPECT_EQ(resolve(mvapich).world_size, 2);
+    EXPECT_EQ(resolve(mvapich).init_method, "tcp://127.0.0.1:29500");
+  }
   // srun --mpi=pmi2 says both.
   EXPECT_EQ(resolve(kStep + Variables{{"PMI_RANK", "3"}, {"PMI_SIZE", "5"}}).rank_from.source,
             "SLURM_PROCID");
