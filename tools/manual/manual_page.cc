@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "io/base/text_parts.h"
+#include "tools/options/help_text.h"
 
 namespace tools {
 namespace {
@@ -41,11 +42,6 @@ std::string roff_text(std::string_view text) {
 
 std::string bold(std::string_view text) { return "\\fB" + roff_text(text) + "\\fR"; }
 std::string italic(std::string_view text) { return "\\fI" + roff_text(text) + "\\fR"; }
-
-std::string capital(std::string text) {
-  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  return text;
-}
 
 std::string upper(std::string text) {
   std::ranges::transform(text, text.begin(),
@@ -192,7 +188,7 @@ std::string manual_page(const ProgramShape& program, const ProgramCommand& comma
     if (std::ranges::find(groups, o.group) == groups.end()) groups.push_back(o.group);
   page << ".SH OPTIONS\n";
   for (const std::string& group : groups) {
-    if (groups.size() > 1) page << ".SS " << roff_text(capital(group)) << '\n';
+    if (groups.size() > 1) page << ".SS " << roff_text(heading_of(group)) << '\n';
     for (const OptionShape& o : command.shape.options)
       if (o.group == group) page << option_text(o);
   }

@@ -35,7 +35,7 @@ constexpr Heading kHeadings[] = {{"config", "Configuration file"},
                                  {"before", "Before training"},
                                  {"run", "Model and data"},
                                  {"compute", "Devices, threads and precision"},
-                                 {"group", "Ranks and how they meet"},
+                                 {"group", "Ranks and rendezvous"},
                                  {"sync", "Averaging"},
                                  {"batch", "Batches and their order"},
                                  {"optimizer", "Optimizer and learning rate"},
@@ -43,13 +43,8 @@ constexpr Heading kHeadings[] = {{"config", "Configuration file"},
                                  {"report", "Evaluation and reports"},
                                  {"preempt", "Preemption"},
                                  {"job", "Nodes and workers"},
-                                 {"rendezvous", "How the nodes meet"},
+                                 {"rendezvous", "Rendezvous of the nodes"},
                                  {"output", "Output of the workers"}};
-
-std::string heading_of(const std::string& group) {
-  const auto found = std::ranges::find(kHeadings, group, &Heading::group);
-  return found == std::end(kHeadings) ? group : std::string(found->text);
-}
 
 // What makes the example mean something, then the option itself.
 struct Example {
@@ -387,6 +382,11 @@ std::string common(const CommandShape& command, std::size_t width) {
 }
 
 }  // namespace
+
+std::string heading_of(const std::string& group) {
+  const auto found = std::ranges::find(kHeadings, group, &Heading::group);
+  return found == std::end(kHeadings) ? group : std::string(found->text);
+}
 
 std::string help_text(const CommandShape& command, const std::string& topic, int columns) {
   const auto width = static_cast<std::size_t>(columns);

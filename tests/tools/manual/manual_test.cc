@@ -88,6 +88,8 @@ TEST_F(Manual, HasEveryOptionOfEveryCommand) {
       EXPECT_TRUE(has_option(train, "--no-" + std::string(option.name))) << option.name;
     }
   }
+  for (const char* heading : {"Ranks and rendezvous", "Saving and resuming", "Preemption"})
+    EXPECT_CONTAINS(train, ".SS " + std::string(heading) + "\n") << "as in --help";
 }
 
 TEST_F(Manual, OverviewNamesCommandsAndExitCodes) {
