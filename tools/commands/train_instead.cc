@@ -115,7 +115,7 @@ int find_lr(const Instead& instead, const RunConfig& config) {
   if (config.most_ranks > 0)
     throw io::ConfigError("--lr-find needs ranks that stay: leave --elastic out");
   if (has_rank_zero(config)) check_output_path("metrics", config.metrics, "");
-  const std::vector<int> signals{SIGUSR1};
+  const std::vector<int> signals(std::begin(kSaveSignals), std::end(kSaveSignals));
   const std::atomic<int>& stop_signal = install_stop_signals(signals);
   return run_group(
       config, [&](backends::Group& group) { return find_lr(config, range, group, stop_signal); });

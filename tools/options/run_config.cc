@@ -381,7 +381,11 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.allowed_mismatches = read_patterns(read, "allow-mismatch");
   config.map_location = read.text("map-location");
   config.eval_every = read.interval("eval-every");
-  config.log_every = read.integer("log-every", 0, kMostCount, 100);
+  if (const std::string& every = read.text("log-every"); !every.empty() && every != "auto") {
+    config.log_every = parse_integer(every);
+    if (!config.log_every || *config.log_every < 0 || *config.log_every > kMostCount)
+      read.refuse("log-every", "auto, or an integer from 0 to " + std::to_string(kMostCount));
+  }
   config.on_nonfinite = read.text("on-nonfinite");
   if (config.on_nonfinite == "skip" && !config.compress.empty() && config.compress != "none")
     read.demand("on-nonfinite",
@@ -432,14 +436,14 @@ void read_best(const ValueReader& read, RunConfig& config) {
 
 void read_preempt(const ValueReader& read, RunConfig& config) {
   constexpr std::pair<std::string_view, int> kSignals[] = {
-      {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT}};
+      {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"XCPU", SIGXCPU}, {"TERM", SIGTERM}, {"INT", SIGINT}};
   config.requeue = read.flag("requeue");
   if (read.text("preempt-signal").empty()) return;
   for (const std::string& text : base::split_text(read.text("preempt-signal"), ',')) {
     const std::string name = text.starts_with("SIG") ? text.substr(3) : text;
     const auto found = std::ranges::find(kSignals, name, &std::pair<std::string_view, int>::first);
     if (found == std::end(kSignals))
-      read.refuse("preempt-signal", "signals of USR1, USR2, TERM and INT, as USR1,TERM");
+      read.refuse("preempt-signal", "signals of USR1, USR2, XCPU, TERM and INT, e.g. USR1,TERM");
     config.preempt_signals.push_back(found->second);
   }
 }

@@ -13,7 +13,7 @@ namespace tools {
 SignalInbox::SignalInbox() {
   sigset_t wanted;
   sigemptyset(&wanted);
-  for (const int s : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&wanted, s);
+  for (const int s : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGCHLD}) sigaddset(&wanted, s);
   struct sigaction hang_up {};
   sigaction(SIGHUP, nullptr, &hang_up);
   if (hang_up.sa_handler != SIG_IGN) sigaddset(&wanted, SIGHUP);

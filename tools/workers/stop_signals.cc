@@ -36,8 +36,9 @@ void on_signal(int signal, siginfo_t* info, void*) {
     first_second.store(monotonic_second());
   }
   int none = 0;
-  if (stop_signal.compare_exchange_strong(none, signal) || signal == SIGHUP || is_echo(info))
-    return;
+  if (stop_signal.compare_exchange_strong(none, signal)) return;
+  // The kernel repeats SIGXCPU every second.
+  if (signal == SIGHUP || signal == SIGXCPU || is_echo(info)) return;
   _exit(128 + signal);
 }
 

@@ -1,6 +1,6 @@
 // SIGINT, SIGTERM and SIGHUP: the first asks for an orderly stop, the second ends the process at
-// once (unless it is the first one heard again through the parent, or a SIGHUP: a session that is
-// closed sends several). A SIGHUP that is ignored (nohup) stays ignored.
+// once (unless it is the first one heard again through the parent, a SIGHUP: a session that is
+// closed sends several, or a SIGXCPU). A SIGHUP that is ignored (nohup) stays ignored.
 #pragma once
 
 #include <signal.h>
@@ -13,6 +13,10 @@ namespace tools {
 // Installs the handlers, for these signals too, and returns the flag: 0, or the number of the
 // signal that asked to stop first.
 const std::atomic<int>& install_stop_signals(std::span<const int> more = {});
+// Schedulers send these before they end a job: SLURM USR1 by convention, SGE and LSF USR2, and a
+// limit of CPU time (ulimit -t, SGE's s_cpu) XCPU, repeatedly.
+inline constexpr int kSaveSignals[] = {SIGUSR1, SIGUSR2, SIGXCPU};
+
 // That flag; 0 for ever where no handlers were installed.
 const std::atomic<int>& stop_signal_flag();
 

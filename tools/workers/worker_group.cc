@@ -17,6 +17,7 @@
 #include "io/base/deadline.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/workers/stop_signals.h"
 
 namespace tools {
 namespace {
@@ -222,12 +223,12 @@ void WorkerGroup::look_for_ends() {
     end.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
     end.code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
     // Training without a folder ends so where it is told to save.
-    if (rules_.ranks_of_one_run && outcome_.stop_signal == 0 && end.signal == 0 &&
-        end.code == 128 + SIGUSR1)
-      outcome_.stop_signal = SIGUSR1;
+    if (rules_.ranks_of_one_run && outcome_.stop_signal == 0 && end.signal == 0)
+      for (const int signal : kSaveSignals)
+        if (end.code == 128 + signal) outcome_.stop_signal = signal;
     // One rank that is asked to stop stops all of them, in order, and none is started again then.
     if (rules_.least > 0 && outcome_.stop_signal == 0 && end.signal == 0 && !end.by_us)
-      for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR2})
+      for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU})
         if (end.code == 128 + signal) outcome_.stop_signal = signal;
     if (!end.by_us && is_orderly(end)) orderly_end_ = Clock::now();
     if (!end.by_us && is_failure(end)) found.push_back(static_cast<int>(i));

@@ -114,6 +114,31 @@ TEST(Preemption, WorksWithEveryBackend) {
   }
 }
 
+// SGE and LSF send SIGUSR2 before they end a job, and a limit of CPU time SIGXCPU.
+TEST(Preemption, EveryWarningOfASchedulerSaves) {
+  for (const int signal : {SIGUSR2, SIGXCPU})
+    for (const bool parent_only : {true, false}) {
+      const TemporaryDirectory folder;
+      const CommandResult stopped = interrupted(folder / "run", {}, signal, parent_only);
+      EXPECT_EQ(stopped.exit_code, 128 + signal) << stopped.err;
+      EXPECT_TRUE(fs::exists(folder / "run/latest")) << stopped.err;
+    }
+  const TemporaryDirectory folder;
+  const CommandResult stopped =
+      interrupted(folder / "run", {"--preempt-signal", "XCPU"}, SIGXCPU, /*parent_only=*/true);
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
+}
+
+TEST(Preemption, ALimitOfCpuTimeSavesBeforeItKills) {
+  const TemporaryDirectory folder;
+  const std::vector<std::string> train = training(folder / "run", "100000000", {});
+  std::vector<std::string> command{"/bin/sh", "-c", "ulimit -S -t 2; exec \"$0\" \"$@\""};
+  command.insert(command.end(), train.begin(), train.end());
+  const CommandResult stopped = run_command(command);
+  EXPECT_EQ(stopped.exit_code, 128 + SIGXCPU) << stopped.err;
+  EXPECT_TRUE(fs::exists(folder / "run/latest")) << stopped.err;
+}
+
 TEST(Preemption, OneRanksSignalStopsAllAfterTheSameStep) {
   const TemporaryDirectory folder;
   const CommandResult stopped = interrupted(folder / "run", {"--preempt-signal", "USR2,SIGTERM"},
@@ -327,7 +352,7 @@ TEST_F(Requeue, IsRefusedBeforeTheTrainingWhereItCannotWork) {
   const CommandResult name =
       run_command(training(folder_ / "run", "1", {"--preempt-signal", "USR3"}));
   EXPECT_EQ(name.exit_code, 78);
-  EXPECT_NE(name.err.find("expected signals of USR1, USR2, TERM and INT, as USR1,TERM"),
+  EXPECT_NE(name.err.find("expected signals of USR1, USR2, XCPU, TERM and INT"),
             std::string::npos)
       << name.err;
 }
