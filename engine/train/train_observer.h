@@ -114,7 +114,7 @@ class TrainObserver {
   virtual void on_step(const TrainProgress&) {}  // after every step of this rank; must be cheap
   // A few times a second, on every rank: the loss of the step just done, as StepReport has it.
   virtual void on_loss(const TrainProgress&, double /*loss*/) {}
-  // Every log_every steps of an epoch, on every rank; a run too short for one gets one at its end.
+  // On every rank, as TrainerOptions::log_every says; a run too short for one gets one at its end.
   virtual void on_report(const StepReport&) {}
   virtual void on_eval(const EvalReport&) {}
   virtual void on_desync(const TrainProgress&, const DesyncReport&) {

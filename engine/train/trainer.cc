@@ -24,6 +24,11 @@ namespace {
 constexpr double kExchangeSeconds = 0.25;
 constexpr std::int64_t kMaxStepsBetweenExchanges = 1000;
 
+// Reports of a run without TrainerOptions::log_every: enough for a curve, and for a long run's
+// reader.
+constexpr std::int64_t kLeastReports = 100;
+constexpr double kReportSeconds = 10;
+
 }  // namespace
 
 Trainer::Trainer(const TrainerOptions& options, const TrainerParts& parts,
@@ -53,7 +58,7 @@ TrainResult Trainer::run() {
   }
   tell(finite_.bad_parameter());
   p_.loader.seek(progress.epoch, progress.step_in_epoch, progress.taken);
-  if (options_.log_every > 0)
+  if (has_reports())
     static_cast<void>(p_.state.policy.take_report());  // from here on the spread is measured
   try {
     train();
@@ -102,7 +107,7 @@ void Trainer::train() {
     if (p_.desync) tell(p_.desync->after_step(epoch_end));
     const bool averaged = average_weights();
     exchange();
-    if (epoch_end && options_.log_every > 0) before_epoch_ = p_.work.results().total;
+    if (epoch_end && has_reports()) before_epoch_ = p_.work.results().total;
     report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
     if (averaged || last || due(options_.evaluate, epoch_end)) evaluate();
@@ -302,11 +307,16 @@ void Trainer::sum_over_ranks(std::span<double> values, double& signal) {
   signal = greatest;
 }
 
+bool Trainer::is_report_step() const {
+  const std::int64_t step = p_.state.progress.global_step;
+  if (options_.log_every) return *options_.log_every > 0 && step % *options_.log_every == 0;
+  const std::int64_t between = std::max<std::int64_t>(1, options_.total_steps / kLeastReports);
+  return step % between == 0 || step == options_.total_steps;
+}
+
 void Trainer::exchange() {
   const TrainProgress& progress = p_.state.progress;
-  const std::int64_t step_in_epoch =
-      progress.step_in_epoch == 0 ? p_.sampler.steps_per_epoch() : progress.step_in_epoch;
-  const bool report_due = options_.log_every > 0 && step_in_epoch % options_.log_every == 0;
+  bool report_due = is_report_step();
   const bool last = progress.global_step == options_.total_steps;
   if (!report_due && !last && progress.global_step < next_exchange_) return;
 
@@ -324,7 +334,10 @@ void Trainer::exchange() {
   const bool pause = p_.pause && p_.pause();
   // Not at once: those that have just come may not have the state yet, and need this rank for it.
   const bool leave = std::exchange(has_exchanged_, true) && p_.leave && p_.leave();
-  std::array<double, 10> sums{results.last.loss_sum,
+  // By one rank's clock, so that all agree.
+  const bool overdue =
+      !options_.log_every && p_.control.rank() == 0 && seconds - reported_at_ >= kReportSeconds;
+  std::array<double, 11> sums{results.last.loss_sum,
                               static_cast<double>(results.last.rows),
                               static_cast<double>(results.total.correct - before_epoch_.correct),
                               static_cast<double>(results.total.rows - before_epoch_.rows),
@@ -333,7 +346,8 @@ void Trainer::exchange() {
                               own.loss,
                               own.norm,
                               pause ? 1.0 : 0.0,
-                              leave ? 1.0 : 0.0};
+                              leave ? 1.0 : 0.0,
+                              overdue ? 1.0 : 0.0};
   sum_over_ranks(sums, sums[4]);
   timer.lap(phases_since_report_.communication);  // here ranks wait for slow ones, too
   stop_ = static_cast<int>(sums[4]);
@@ -347,7 +361,8 @@ void Trainer::exchange() {
                                             1, kMaxStepsBetweenExchanges);
   exchanged_at_ = seconds;
   exchanged_step_ = progress.global_step;
-  const bool only_one = options_.log_every > 0 && reports_ == 0 && (last || stop_ != 0);
+  report_due = report_due || sums[10] > 0;
+  const bool only_one = has_reports() && reports_ == 0 && (last || stop_ != 0);
   const double loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
   for (TrainObserver* o : p_.observers) o->on_loss(progress, loss);
   tell(finite_.judge({.loss = sums[6], .norm = sums[7]}));

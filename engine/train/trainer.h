@@ -30,7 +30,9 @@ struct Every {  // of steps, or of epochs; 0 = never
 
 struct TrainerOptions {
   std::int64_t total_steps = 0;
-  std::int64_t log_every = 100;
+  // Reports come after each multiple of this many steps of the whole run; 0: none. Absent: at least
+  // 100 in a run, at least one every 10 s, and one after the last step.
+  std::optional<std::int64_t> log_every{};
   Every evaluate, save;
   double clip_grad = 0;
   // > 0: gradients are those of the sum of all losses of a step instead of their mean; as many
@@ -117,7 +119,9 @@ class Trainer {
       std::int64_t step) const;  // whether every rank has as many samples in a step of the epoch
   bool advance();                // counts the step just done; true at the end of an epoch
   void sum_over_ranks(std::span<double> values, double& signal);
-  void exchange();  // agrees on stopping, reports when it is time
+  bool has_reports() const { return options_.log_every != std::optional<std::int64_t>(0); }
+  bool is_report_step() const;  // by its number alone
+  void exchange();              // agrees on stopping, reports when it is time
   void report(double loss, std::optional<double> accuracy, double seconds);
   void tell(const DesyncReport* found);  // to observers; throws DesyncError where the run must end
   // What is not finite (""; all is), to observers; throws NonFiniteError where the run must end.

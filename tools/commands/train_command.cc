@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "io/base/cpu_affinity.h"
 #include "io/base/deadline.h"
 #include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
@@ -18,6 +19,7 @@
 #include "tools/group/run_group.h"
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"
+#include "tools/report/console_output.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/metrics_observer.h"
 #include "tools/report/run_log.h"
@@ -185,6 +187,7 @@ engine::TrainResult train(const RunConfig& config, TrainingRun& run, TrainSessio
          .colour = wants_colour(STDOUT_FILENO),
          .verbose = config.verbose,
          .unit = progress_unit(session.data().train()),
+         .min_interval = std::chrono::seconds(config.log_every ? 0 : 1),
          .seconds_before = turn == nullptr ? 0 : base::steady_seconds() - turn->kept.begin}));
   if (root) {
     add_metrics(config, run, session, turn);
@@ -222,6 +225,7 @@ engine::TrainResult train_or_explain(const RunConfig& config, TrainingRun& run,
 std::optional<int> train_rank(const RunConfig& config, const std::string& command,
                               backends::Group& group, const std::atomic<int>& stop_signal,
                               const Turn* turn) {
+  const ConsoleThreads console(stop_signal);
   begin_to_speak(config, group);
   std::unique_ptr<backends::Communicator> control = host_communicator(group);
   std::unique_ptr<PrometheusPage> own_page;
@@ -301,6 +305,34 @@ std::optional<int> train_rank(const RunConfig& config, const std::string& comman
   return kExitPreempted;
 }
 
+// Whether a rank was lost, and not the run's own end.
+bool is_loss(int code) {
+  constexpr int kFatal[] = {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE};
+  return code == kExitUnavailable ||
+         std::ranges::any_of(kFatal, [&](int signal) { return code == 128 + signal; });
+}
+
+// A launcher restarts the ranks itself.
+void print_way_to_continue(const RunConfig& config) {
+  if (config.save_dir.empty() || config.save_dir == "auto" || is_one_of_many()) return;
+  if (const std::string text = continue_text(config.save_dir); !text.empty()) print_notice(text);
+}
+
+// Trains on the ranks that this process has to start or to be.
+int train_ranks(const RunConfig& config, const std::string& command,
+                const std::atomic<int>& stop_signal) {
+  try {
+    const int code = run_group(config, [&](backends::Group& group) {
+      return *train_rank(config, command, group, stop_signal, nullptr);
+    });
+    if (is_loss(code)) print_way_to_continue(config);
+    return code;
+  } catch (const backends::PeerError&) {
+    if (has_rank_zero(config)) print_way_to_continue(config);
+    throw;
+  }
+}
+
 int train_elastic(const RunConfig& config, const std::string& command,
                   const std::atomic<int>& stop_signal) {
   Kept kept;  // made before the ranks of --spawn are forked, so each has its own
@@ -364,6 +396,10 @@ int train_command(const Arguments& arguments) {
   if (config.requeue) check_requeue();
   if (!spawned.empty() && !instead.print_config) print_notice(spawned);
   if (const std::optional<int> code = run_instead(instead, config)) return *code;
+  check_spawn(config.spawn);
+  if (const int cpus = base::count_of_cpus(); config.spawn > cpus)
+    print_notice(std::to_string(config.spawn) + " ranks share " + std::to_string(cpus) +
+                 (cpus == 1 ? " CPU" : " CPUs") + ": steps are slower than with one rank per CPU");
   if (has_rank_zero(config)) {
     check_output_path("metrics", config.metrics, config.save_dir);
     check_output_path("trace", config.trace, config.save_dir);
@@ -377,16 +413,17 @@ int train_command(const Arguments& arguments) {
   set_log_options(
       {.quiet = config.quiet, .format = config.log_json ? LogFormat::kJson : LogFormat::kText});
   std::vector<int> signals = config.preempt_signals;
-  signals.push_back(SIGUSR1);     // a scheduler's warning is also one where nothing can be saved
+  const bool is_elastic = config.most_ranks > 0;
+  const bool leaves = is_elastic && std::ranges::find(signals, kLeaveSignal) == signals.end();
+  // A scheduler's warning ends the run in order, also if nothing can be saved.
+  for (const int signal : kSaveSignals)
+    if (!leaves || signal != kLeaveSignal) signals.push_back(signal);
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the output that leaves is a write that fails
   const std::atomic<int>& stop_signal = install_stop_signals(signals);
-  if (config.most_ranks > 0 && std::ranges::find(signals, kLeaveSignal) == signals.end())
-    install_leave_signal();
+  if (leaves) install_leave_signal();
   const std::string command = command_text(arguments);
-  if (config.most_ranks > 0) return train_elastic(config, command, stop_signal);
-  return run_group(config, [&](backends::Group& group) {
-    return *train_rank(config, command, group, stop_signal, nullptr);
-  });
+  if (is_elastic) return train_elastic(config, command, stop_signal);
+  return train_ranks(config, command, stop_signal);
 }
 
 }  // namespace tools

@@ -6,6 +6,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
+#include "io/base/cpu_affinity.h"
 #include "io/base/io_error.h"
 #include "tools/group/elastic_rank.h"
 #include "tools/group/joined_rank.h"
@@ -52,7 +53,20 @@ int run_process(const backends::GroupOptions& options, const RunConfig& config,
   });
 }
 
+// More ranks than this for each CPU would not even start within their deadlines.
+constexpr int kMaxRanksPerCpu = 16;
+
 }  // namespace
+
+void check_spawn(int ranks) {
+  const int cpus = base::count_of_cpus(), most = kMaxRanksPerCpu * cpus;
+  if (ranks <= most) return;
+  const std::string limit = base::cpu_limit_text();
+  throw io::ConfigError("--spawn " + std::to_string(ranks) + ": at most " + std::to_string(most) +
+                        " ranks can share the " + std::to_string(cpus) + " CPUs of this host" +
+                        (limit.empty() ? "" : " (" + limit + ")") +
+                        "; one rank per CPU is fastest (--spawn without a number)");
+}
 
 int run_elastic(const RunConfig& config, const ElasticBody& body) {
   backends::check_backend(config.backend, config.local_stage);
@@ -61,6 +75,7 @@ int run_elastic(const RunConfig& config, const ElasticBody& body) {
   if (config.devices.size() > 1)
     throw io::ConfigError("--elastic needs one device a process, found " +
                           std::to_string(config.devices.size()) + " in --devices");
+  check_spawn(config.spawn);
   if (config.spawn == 0) return run_elastic_member(options_of_process(config), config, body);
   return run_worker_processes(
       config.spawn,
@@ -75,6 +90,7 @@ int run_group(const RunConfig& config, const std::function<int(backends::Group&)
                           config.local_stage);  // once, before N workers say the same
   check_threads(config.threads);
   check_bind(config.bind);
+  check_spawn(config.spawn);
   if (config.spawn > 1 && config.backend == "inproc")
     return run_inproc_ranks(config.spawn, milliseconds(config.timeout_s),
                             [&](std::unique_ptr<backends::Group> group) {

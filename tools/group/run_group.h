@@ -11,6 +11,9 @@
 
 namespace tools {
 
+// Throws ConfigError if `ranks` are far more than this host's CPUs can run.
+void check_spawn(int ranks);
+
 // Runs body(group) on every rank that this process stands for, and returns the exit code. The group
 // has joined; it leaves in order when body returns, and without goodbye when it throws.
 int run_group(const RunConfig& config, const std::function<int(backends::Group&)>& body);

@@ -308,8 +308,8 @@ constexpr OptionSpec kTrainOptions[] = {
 
     {"eval-every", kInterval, "1e", "N[e|s]", "report",
      "evaluate every N epochs or steps, and at the end (0: never)", kEqual},
-    {"log-every", kInteger, "100", "N", "report", "steps between two report lines (0: none)",
-     kEqual},
+    {"log-every", kString, "auto", "auto|N", "report",
+     "report every N steps of the run (0: never; auto: often enough for a curve)", kEqual},
     {"on-nonfinite", kChoice, "abort", "abort|skip|continue", "report",
      "if the loss, the gradient's norm or a parameter is NaN or infinite: exit with 79 and save "
      "nothing more, skip that step's update, or warn and continue",

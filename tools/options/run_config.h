@@ -108,7 +108,8 @@ struct RunConfig {
   // report
   Interval eval_every;
   std::string on_nonfinite;  // abort, skip, continue
-  std::int64_t log_every = 100, log_gpu = 0;
+  std::optional<std::int64_t> log_every{};  // as engine::TrainerOptions has it
+  std::int64_t log_gpu = 0;
   std::string metrics, progress /* auto, rich, never */, flight_dir;
   bool quiet = false, verbose = false, log_json = false;
   std::string log_file;

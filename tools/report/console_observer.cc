@@ -13,6 +13,7 @@
 
 #include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
+#include "tools/report/console_output.h"
 #include "tools/report/run_log.h"
 
 namespace tools {
@@ -38,6 +39,7 @@ class ConsoleObserver : public engine::TrainObserver {
       started_ = now;
     }
     if (now - drawn_ < std::chrono::milliseconds(200)) return;
+    if (!console_is_idle(ConsoleStream::kOut)) return;  // a bar that nobody reads yet is outdated
     drawn_ = now;
     draw(progress, std::chrono::duration<double>(now - started_).count());
   }
@@ -48,14 +50,20 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
   void on_report(const engine::StepReport& report) override {
+    const bool is_last = report.progress.global_step == options_.total_steps;
+    const auto now = Clock::now();
+    if (now - reported_ < options_.min_interval && !is_last) return;
+    reported_ = now;
     const bool epoch_end = report.progress.step_in_epoch == 0;
     const std::int64_t step = epoch_end ? options_.steps_per_epoch : report.progress.step_in_epoch;
     const std::int64_t epoch = report.progress.epoch + (epoch_end ? 0 : 1);
+    // The last epoch may be shorter than the others.
+    const std::int64_t steps = std::min(options_.steps_per_epoch,
+                                        step + options_.total_steps - report.progress.global_step);
     char text[256];
     std::snprintf(text, sizeof text, "Epoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f",
                   static_cast<long long>(epoch), static_cast<long long>(options_.epochs),
-                  static_cast<long long>(step), static_cast<long long>(options_.steps_per_epoch),
-                  report.loss);
+                  static_cast<long long>(step), static_cast<long long>(steps), report.loss);
     print((report.train_accuracy ? base::number_text("Accuracy: %.4f\n", *report.train_accuracy)
                                  : std::string()) +
               text,
@@ -177,28 +185,35 @@ class ConsoleObserver : public engine::TrainObserver {
                                             .rate = rate_text(options_.unit, rate),
                                             .seconds_left = left},
                                            terminal_columns(STDOUT_FILENO));
-    clear();
-    if (options_.rich) draw_curve();
-    std::printf("\r%s\033[K", line.c_str());
-    std::fflush(stdout);
+    const std::string cleared = taken_clearing();
+    write_console(ConsoleStream::kOut,
+                  cleared + (options_.rich ? curve_text() : "") + "\r" + line + "\033[K");
     drawn_bar_ = true;
   }
   // Two lines above the bar.
-  void draw_curve() {
+  std::string curve_text() {
     const std::vector<std::string> curve =
         sparkline(losses_.values(), terminal_columns(STDOUT_FILENO) - 1);
+    std::string text;
     for (const std::string& line : curve)
-      std::printf(options_.colour ? "\r\033[36m%s\033[0m\033[K\n" : "\r%s\033[K\n", line.c_str());
+      text += options_.colour ? "\r\033[36m" + line + "\033[0m\033[K\n" : "\r" + line + "\033[K\n";
     drawn_above_ = static_cast<int>(curve.size());
+    return text;
+  }
+  // What removes the bar from the terminal.
+  std::string taken_clearing() {
+    std::string text = drawn_bar_ ? "\r\033[K" : "";
+    for (; drawn_above_ > 0; --drawn_above_) text += "\033[1A\033[K";
+    drawn_bar_ = false;
+    return text;
   }
   void clear() {
-    if (drawn_bar_) std::fputs("\r\033[K", stdout);
-    for (; drawn_above_ > 0; --drawn_above_) std::fputs("\033[1A\033[K", stdout);
-    drawn_bar_ = false;
+    if (const std::string text = taken_clearing(); !text.empty())
+      write_console(ConsoleStream::kOut, text);
   }
 
   const ConsoleOptions options_;
-  Clock::time_point started_{}, drawn_{};
+  Clock::time_point started_{}, drawn_{}, reported_{};
   std::int64_t first_samples_ = -1, first_step_ = 0;
   std::optional<double> loss_;  // as last told
   LossHistory losses_;

@@ -2,6 +2,7 @@
 // end.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,6 +20,7 @@ struct ConsoleOptions {
   bool colour = false;        // of the curve
   bool verbose = false;       // each report has a line with the phases of a step
   ProgressUnit unit;
+  std::chrono::milliseconds min_interval{0};  // between two reports that are printed
   double seconds_before = 0;  // of the training, with other ranks
 };
 

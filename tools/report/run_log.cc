@@ -15,7 +15,7 @@
 #include "io/base/utc_time.h"
 #include "io/base/visible_text.h"
 #include "io/metrics/line_file.h"
-#include "tools/report/standard_output.h"
+#include "tools/report/console_output.h"
 
 namespace tools {
 namespace {
@@ -133,8 +133,7 @@ void say(const std::string& lines, const char* event) {
       for (std::string line; std::getline(each, line);) shown += prefix() + line + "\n";
       if (text.empty()) shown = "\n";
     }
-    std::fputs(shown.c_str(), stdout);
-    flush_standard_output();
+    write_console(ConsoleStream::kOut, shown);
   }
   log_lines(text, json);
 }
@@ -145,7 +144,7 @@ void warn(const std::string& line) {
   if (const auto handler = notice_handler())
     (*handler)(line);
   else  // at once, so that lines of several processes do not mix
-    std::fputs(as_json ? json.c_str() : ("engine: " + line + "\n").c_str(), stderr);
+    write_console(ConsoleStream::kError, as_json ? json : "engine: " + line + "\n");
   log_lines(line, json);
 }
 

@@ -11,6 +11,8 @@
 #include <string>
 
 #include "io/base/io_error.h"
+#include "io/base/text_parts.h"
+#include "tools/report/console_output.h"
 
 namespace tools {
 namespace {
@@ -34,13 +36,17 @@ void flush_standard_output() noexcept {
   if (std::fflush(stdout) != 0 && errno != 0) first_fault.store(errno);
 }
 
-bool standard_output_failed() noexcept { return std::ferror(stdout) != 0; }
+bool standard_output_failed() noexcept { return std::ferror(stdout) != 0 || console_fault() != 0; }
 
 void check_standard_output() {
   flush_standard_output();  // also what std::cout was given: the streams are synchronized
-  if (std::ferror(stdout) == 0) return;
-  const int fault = first_fault.load();
-  const std::string cause = fault != 0 ? std::string(": ") + std::strerror(fault) : "";
+  wait_for_console(1);
+  if (!standard_output_failed()) return;
+  const int fault = first_fault.load() != 0 ? first_fault.load() : console_fault();
+  std::string cause = fault != 0 ? std::string(": ") + std::strerror(fault) : "";
+  if (fault == ETIMEDOUT)
+    cause = ": its reader has accepted nothing for " +
+            base::number_text("%g s", kConsolePatienceSeconds);
   throw io::Error("cannot write to standard output" + cause);
 }
 

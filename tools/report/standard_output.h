@@ -13,7 +13,8 @@ void flush_standard_output() noexcept;
 
 bool standard_output_failed() noexcept;  // something that was printed has not arrived
 
-// Flushes standard output. Throws io::Error where that or anything printed before has failed.
+// Flushes standard output, and waits for at most a second for what threads of ConsoleThreads have to
+// write. Throws io::Error where that or anything printed before has failed.
 void check_standard_output();
 
 }  // namespace tools

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "io/checkpoint/checkpoint.h"
 #include "tools/report/shell_text.h"
 
 namespace tools {
@@ -21,6 +22,17 @@ std::string stop_text(const engine::TrainResult& result, bool preempted, const L
   return text + "saved " + last.path() +
          (last.step() == step ? "" : " (step " + std::to_string(last.step()) + ")") +
          "; to go on: engine train --resume " + shell_word(folder.empty() ? "." : folder) + why;
+}
+
+std::string continue_text(const std::string& folder) {
+  try {
+    const std::string newest = io::find_newest_checkpoint(folder, nullptr);
+    if (newest.empty()) return "";
+    return std::filesystem::path(newest).filename().string() + " is saved in " + folder +
+           "; to continue: engine train --resume " + shell_word(folder);
+  } catch (const std::exception&) {
+    return "";  // the failure itself is reported elsewhere
+  }
 }
 
 }  // namespace tools

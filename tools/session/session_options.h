@@ -158,7 +158,7 @@ struct SessionOptions {
   std::string backend = "auto";   // as it was asked for
   std::uint64_t seed = 0;
   std::int64_t epochs = 1, steps = 0;  // steps > 0: these
-  std::int64_t log_every = 100;
+  std::optional<std::int64_t> log_every{};  // as engine::TrainerOptions has it
   engine::Every evaluate = {}, save = {};
   engine::BufferMode buffers = engine::BufferMode::kLocal;
   std::int64_t verify_every = 0;  // 0: never

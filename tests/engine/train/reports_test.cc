@@ -61,4 +61,29 @@ TEST(Reports, AShortRunReportsItsLastStep) {
   EXPECT_TRUE(train(1, {{"steps", "3"}, {"log-every", "0"}})[0].reports.empty());
 }
 
+std::vector<std::int64_t> steps_of(const session_runner::RankResult& result) {
+  std::vector<std::int64_t> steps;
+  for (const engine::StepReport& report : result.reports)
+    steps.push_back(report.progress.global_step);
+  return steps;
+}
+
+// An epoch has five steps.
+TEST(Reports, StepsAreCountedOverTheRun) {
+  for (const int world : {1, 2})
+    EXPECT_EQ(steps_of(train(world, {{"epochs", "4"}, {"log-every", "8"}})[0]),
+              (std::vector<std::int64_t>{8, 16}));
+}
+
+TEST(Reports, ByDefaultThereAreEnoughForACurve) {
+  const std::vector<std::int64_t> all =
+      steps_of(train(2, {{"epochs", "41"}, {"log-every", "auto"}})[0]);
+  ASSERT_EQ(all.size(), 103u);
+  EXPECT_EQ(all[0], 2);
+  EXPECT_EQ(all[1], 4);
+  EXPECT_EQ(all.back(), 205) << "the last step";
+  EXPECT_EQ(steps_of(train(1, {{"steps", "3"}, {"log-every", "auto"}})[0]),
+            (std::vector<std::int64_t>{1, 2, 3}));
+}
+
 }  // namespace

@@ -185,6 +185,92 @@ TEST(Console, ALimitOnTheSizeOfFilesIsAWriteThatFails) {
                {"step-00000005.ckpt: File too large", "(ulimit -f, or the file system)"});
 }
 
+// Writes to pipes that nobody reads, of which `out` takes 4 KiB and `err` the rest.
+struct UnreadTraining {
+  pid_t pid = -1;
+  int out[2] = {-1, -1};
+  explicit UnreadTraining(const std::vector<std::string>& options) {
+    std::vector<std::string> all{test_support::engine_binary()};
+    for (const std::string& argument : quick_train(options)) all.push_back(argument);
+    std::vector<char*> argv;
+    for (std::string& argument : all) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    EXPECT_EQ(pipe2(out, O_CLOEXEC), 0);
+    EXPECT_GE(fcntl(out[1], F_SETPIPE_SZ, 4096), 4096);
+    pid = fork();
+    if (pid == 0) {
+      dup2(out[1], STDOUT_FILENO);
+      dup2(out[1], STDERR_FILENO);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+    close(out[1]);
+  }
+  ~UnreadTraining() { close(out[0]); }
+  // Its exit code; 128 + N when it was killed.
+  int wait() const {
+    int status = 0;
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+};
+
+// As `engine train | less`, or a terminal that was stopped by Ctrl-S.
+TEST(Console, AReaderThatStandsStillStopsNeitherStepsNorSaves) {
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    const TemporaryDirectory folder;
+    const std::string run = folder / "run";
+    const UnreadTraining training({"--steps", "100000000", "--save-every", "2000s", "--log-every",
+                                   "1", "--verbose", "--eval-every", "0", "--preempt-signal",
+                                   "USR1", "--save-dir", run});
+    const bool went_on = test_support::eventually([&] {  // the pipe holds some 20 lines
+      return std::filesystem::exists(run + "/latest") &&
+             test_support::read_text(run + "/latest") >= "step-00006000.ckpt";
+    });
+    kill(training.pid, signal);
+    EXPECT_TRUE(went_on);
+    EXPECT_EQ(training.wait(), signal == SIGUSR1 ? 75 : 128 + signal);
+    EXPECT_NE(test_support::read_text(run + "/log.txt").find("after step"), std::string::npos);
+  }
+}
+
+TEST(Console, TextThatNobodyReadIsCountedWhenTheReaderGoesOn) {
+  const TemporaryDirectory folder;
+  const std::string run = folder / "run";
+  const UnreadTraining training({"--steps", "30000", "--log-every", "1", "--verbose",
+                                 "--eval-every", "0", "--save-every", "20000s", "--save-dir", run});
+  EXPECT_TRUE(test_support::eventually([&] { return std::filesystem::exists(run + "/latest"); }));
+  std::string text;
+  std::array<char, 4096> piece;
+  for (ssize_t n; (n = read(training.out[0], piece.data(), piece.size())) > 0;)
+    text.append(piece.data(), static_cast<std::size_t>(n));
+  EXPECT_EQ(training.wait(), 0);
+  expect_words(text, {" lines are missing here: nobody read this stream", "Training completed in"});
+}
+
+TEST(Console, WithoutLogEveryALineASecondIsShownAndMoreArePlotted) {
+  const TemporaryDirectory folder;
+  const CommandResult run = engine(quick_train({"--epochs", "40", "--save-dir", folder / "run"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const std::string metrics = test_support::read_text(folder / "run/metrics.jsonl");
+  std::size_t points = 0, lines = 0;
+  for (std::size_t at = 0; (at = metrics.find("\"event\":\"step\"", at)) != std::string::npos; ++at)
+    ++points;
+  for (std::size_t at = 0; (at = run.out.find("Loss: ", at)) != std::string::npos; ++at) ++lines;
+  EXPECT_EQ(points, 100u);
+  EXPECT_LT(lines, 50u) << run.out;
+  expect_words(run.out, {"Epoch [40/40], Step [5/5]"});
+}
+
+TEST(Console, StepsAreCountedToTheEndOfTheRun) {
+  const CommandResult run = engine(quick_train({"--steps", "7", "--log-every", "1"}));
+  expect_words(run.out, {"Epoch [1/2], Step [5/5]", "Epoch [2/2], Step [1/2]"});
+}
+
+TEST(Console, MoreRanksThanCpusAreSaidAndFarMoreRejected) {
+  program::expect_error(engine(quick_train({"--spawn", "1000"})), 78, "--spawn 1000: at most ");
+}
+
 TEST(Console, VerboseTellsThePhasesOfAStep) {
   const CommandResult run = engine(quick_train({"--verbose", "--spawn", "2"}));
   ASSERT_EQ(run.exit_code, 0) << run.err;

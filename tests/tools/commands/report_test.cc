@@ -185,7 +185,7 @@ TEST(Report, SaysWhyThereAreNoPredictions) {
   test_support::write_text(table, rows);
   const CommandResult trained =
       engine({"train", "--model", "mlp", "--dataset", "csv", "--annotations", table, "--epochs",
-              "1", "--batch-size", "8", "--threads", "1", "--save-dir", run});
+              "1", "--batch-size", "8", "--threads", "1", "--log-every", "1000", "--save-dir", run});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const std::string whole = engine({"report", run, "-o", "-"}).out;
   program::expect_words(whole, {"Confusion matrix", "Worst predictions"});
