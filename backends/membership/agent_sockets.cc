@@ -18,7 +18,11 @@ namespace backends {
 namespace {
 
 constexpr std::size_t kMostWaiting = 64;  // messages for a connection that is being made
-constexpr std::size_t kMostIncoming = 4096;
+constexpr std::size_t kMaxIncoming = 4096;
+// Connections that have not proved themselves: all together, and from one address. Each takes a
+// descriptor, of which a process may have few.
+constexpr std::size_t kMaxUnproved = 128, kMaxUnprovedPerAddress = 64;
+constexpr auto kRefusalInterval = std::chrono::seconds(10);
 constexpr int kMostRetries = 20;
 constexpr auto kReopenInterval = std::chrono::milliseconds(20);
 
@@ -200,20 +204,43 @@ void AgentSockets::on_session(const Endpoint& to, Outgoing& out) {
 
 // ---- Incoming.
 
+// Closes the oldest connection that has not proved itself, if there are as many as may be: in all,
+// or from `address`. Those that prove themselves do so within moments.
+void AgentSockets::make_room(const std::string& address) {
+  const auto drop_oldest = [this](std::size_t most, const auto& counts) {
+    if (static_cast<std::size_t>(std::ranges::count_if(incoming_, counts)) < most) return;
+    incoming_.erase(std::ranges::find_if(incoming_, counts));
+  };
+  const auto is_unproved = [](const Incoming& in) { return !in.link.is_open(); };
+  drop_oldest(kMaxUnprovedPerAddress,
+              [&](const Incoming& in) { return is_unproved(in) && in.address == address; });
+  drop_oldest(kMaxUnproved, is_unproved);
+}
+
+// One line per kRefusalInterval: whoever is refused may try thousands of times.
+void AgentSockets::notice_refusal(const std::string& why) {
+  if (!events_.notice) return;
+  if (!base::has_passed(next_refusal_notice_)) {
+    ++unnoticed_refusals_;
+    return;
+  }
+  next_refusal_notice_ = base::deadline_in(kRefusalInterval);
+  const std::size_t before = std::exchange(unnoticed_refusals_, 0);
+  events_.notice("refused a connection: " + why +
+                 (before == 0 ? "" : " (and " + std::to_string(before) + " more before)"));
+}
+
 void AgentSockets::accept_from(const Socket& listener) {
   for (int i = 0; i < 64; ++i) {
     Socket socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
     prepare_stream(socket.fd());
     ask_whether_it_lives(socket.fd());
-    if (incoming_.size() >= kMostIncoming) {
-      const auto oldest =
-          std::ranges::find_if(incoming_, [](const Incoming& in) { return !in.link.is_open(); });
-      if (oldest == incoming_.end()) return;
-      incoming_.erase(oldest);
-    }
-    const std::string peer = peer_text(socket.fd());
-    incoming_.push_back({{}, {secret_, own_, random_bytes(kNonceBytes), peer}, {}, {}, false});
+    const std::string peer = peer_text(socket.fd()), address = peer.substr(0, peer.rfind(':'));
+    make_room(address);
+    if (incoming_.size() >= kMaxIncoming) return;
+    incoming_.push_back(
+        {{}, {secret_, own_, random_bytes(kNonceBytes), peer}, address, {}, {}, false});
     incoming_.back().connection.socket = std::move(socket);
     incoming_.back().handshake_until = base::deadline_in(kHandshakeTimeout);
   }
@@ -236,8 +263,7 @@ bool AgentSockets::serve(Incoming& in, short events) {
   in.connection.out += in.link.take_output();
   if (end.empty()) end = in.connection.flush();
   if (!in.link.has_ended()) return end.empty();
-  if (!in.link.refusal().empty() && !in.connection.close_after && events_.notice)
-    events_.notice("refused a connection: " + in.link.refusal());
+  if (!in.link.refusal().empty() && !in.connection.close_after) notice_refusal(in.link.refusal());
   // Until the other side has read why, and closes.
   in.connection.close_after = true;
   return end.empty();

@@ -59,6 +59,7 @@ class AgentSockets {
   struct Incoming {
     StoreConnection connection;
     AcceptedLink link;
+    std::string address;  // of the peer, without its port
     Deadline handshake_until{};
     MemberId from = {};       // of its last message
     bool is_of_dead = false;  // what its process sent before it died is not heard any more
@@ -76,6 +77,8 @@ class AgentSockets {
   void on_session(const Endpoint& to, Outgoing& out);
   void put(Outgoing& out, const MembershipMessage& message);
   void accept_from(const Socket& listener);
+  void make_room(const std::string& address);
+  void notice_refusal(const std::string& why);
   bool serve(Incoming& in, short events);  // false: it has ended
 
   const Secret secret_;
@@ -85,6 +88,8 @@ class AgentSockets {
   std::vector<Socket> listeners_;
   Outgoings outgoing_;
   std::list<Incoming> incoming_;
+  Deadline next_refusal_notice_{};
+  std::size_t unnoticed_refusals_ = 0;  // since the last notice
 };
 
 }  // namespace backends

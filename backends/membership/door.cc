@@ -70,8 +70,8 @@ std::optional<Endpoint> Door::find() const {
 
 Secret Door::secret(const Endpoint& agent) {
   if (!is_file()) return load_secret(explicit_secret_, "");
-  for (;;) {
-    std::string reason;
+  std::string reason;
+  for (int attempt = 0; attempt < 10; ++attempt) {  // others may create and remove it meanwhile
     if (const std::optional<Rendezvous> file = read_rendezvous(path_, reason)) {
       secret_hex_ = file->secret_hex;
       return load_secret(explicit_secret_, secret_hex_);
@@ -80,6 +80,7 @@ Secret Door::secret(const Endpoint& agent) {
     if (!publish(agent, Publish::kCreate) && errno != EEXIST)
       throw ConfigurationError("cannot write the rendezvous file " + path_);
   }
+  throw ConfigurationError(reason + ": remove it, or name another file");
 }
 
 Socket Door::listen_beside() const {

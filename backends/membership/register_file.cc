@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
+#include "backends/identity/host_identity.h"
 #include "backends/store/protocol/wire.h"
 #include "backends/store/secret.h"
 #include "io/base/deadline.h"
@@ -152,6 +153,19 @@ struct PrivateFolder {
   std::string path, notice;
 };
 
+// A folder in the user's home, for when others have taken all names in memory. Several hosts may
+// share the home, so it is named by the host.
+PrivateFolder home_folder(const std::string& reason) {
+  const std::string folder = user_config_folder() + "/registers-" + host_id();
+  for (std::size_t slash = folder.find('/', 1); slash != std::string::npos;
+       slash = folder.find('/', slash + 1))
+    static_cast<void>(mkdir(folder.substr(0, slash).c_str(), 0700));
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    throw PeerError(reason + ", and " + folder + " cannot be made: " + std::strerror(errno));
+  if (!is_own_folder(folder)) throw AuthenticationError(folder + " belongs to another user");
+  return {folder, reason + ": registers of elastic jobs are in " + folder};
+}
+
 // The user's own folder in memory, for nobody else. All processes of this user have to find the
 // same one, whatever others put into their way: the first that is the user's.
 PrivateFolder private_folder() {
@@ -180,8 +194,7 @@ PrivateFolder private_folder() {
   }
   PrivateFolder made = own();
   if (made.path.empty())
-    throw AuthenticationError(first + " to " + folder(kTries - 1) +
-                              " belong to other users: this one has nowhere to keep its registers");
+    return home_folder(first + " to " + folder(kTries - 1) + " belong to other users");
   return made;
 }
 

@@ -44,20 +44,7 @@ Secret from_hex(std::string_view text, const std::string& origin) {
   return {std::move(key), origin};
 }
 
-std::string user_secret_path() {
-  std::string base = base::environment("XDG_CONFIG_HOME");
-  if (base.empty()) {
-    std::string home = base::environment("HOME");
-    if (home.empty()) {
-      const passwd* user = getpwuid(geteuid());
-      if (user != nullptr) home = user->pw_dir;
-    }
-    if (home.empty())
-      throw AuthenticationError("no home directory for the key file; set ENGINE_SECRET_FILE");
-    base = home + "/.config";
-  }
-  return base + "/engine/secret";
-}
+std::string user_secret_path() { return user_config_folder() + "/secret"; }
 
 Secret made_user_secret() {
   const std::string path = user_secret_path();
@@ -107,6 +94,23 @@ std::optional<Secret> given_secret(const std::string& explicit_hex,
 }
 
 }  // namespace
+
+std::string user_config_folder() {
+  std::string base = base::environment("XDG_CONFIG_HOME");
+  if (base.empty()) {
+    std::string home = base::environment("HOME");
+    if (home.empty()) {
+      const passwd* user = getpwuid(geteuid());
+      if (user != nullptr) home = user->pw_dir;
+    }
+    if (home.empty())
+      throw AuthenticationError(
+          "no home directory for the files of this user; set HOME or XDG_CONFIG_HOME, or for the "
+          "key ENGINE_SECRET_FILE");
+    base = home + "/.config";
+  }
+  return base + "/engine";
+}
 
 Secret load_secret(const std::string& explicit_hex, const std::string& from_rendezvous_file) {
   std::optional<Secret> given = given_secret(explicit_hex, from_rendezvous_file);

@@ -30,6 +30,10 @@ std::string to_hex(std::string_view bytes);
 std::string keyed_hash(const Secret& secret, std::string_view label, std::string_view message);
 [[nodiscard]] bool equal_in_constant_time(std::string_view a, std::string_view b);
 
+// $XDG_CONFIG_HOME/engine, or .config/engine in the home folder. Throws AuthenticationError without
+// a home.
+std::string user_config_folder();
+
 // Reads a small file that only this user may read. Throws AuthenticationError on a wrong owner or
 // mode; returns false when it does not exist.
 [[nodiscard]] bool read_private_file(const std::string& path, std::string& text);

@@ -36,8 +36,9 @@ AddressList look_up(const Endpoint& endpoint, int flags) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  const int rc =
-      getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
+  // One address on every host, so that a process on [::1] cannot stand between two ranks.
+  const std::string host = endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host;
+  const int rc = getaddrinfo(host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
   if (rc != 0)
     throw PeerError("cannot resolve host \"" + endpoint.host + "\": " + gai_strerror(rc));
   return {list, &freeaddrinfo};

@@ -3,11 +3,15 @@
 #include "backends/membership/membership.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <future>
 #include <memory>
@@ -268,6 +272,65 @@ TEST(MembershipTest, AFileIsADoorToo) {
   for (std::thread& t : leaving) t.join();
   struct stat status {};
   EXPECT_NE(stat(path.c_str(), &status), 0) << "the door's file was not removed";
+}
+
+TEST(MembershipTest, AFileOfSomethingElseIsRejectedAtOnce) {
+  const std::string path = testing::TempDir() + "/elastic-empty-" + std::to_string(free_port());
+  for (const std::string text : {"", "not a rendezvous"}) {
+    { std::ofstream(path) << text; }
+    ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+    MembershipOptions o = options_for(0, 1, 1, 1);
+    o.group.init_method = "file://" + path;
+    o.group.secret = "";
+    o.group.local_world_size = o.group.world_size;
+    try {
+      Membership membership(o);
+      ADD_FAILURE() << "'" << text << "' is taken for a rendezvous";
+    } catch (const backends::ConfigurationError& error) {
+      EXPECT_CONTAINS(std::string(error.what()), path + " is not a rendezvous file");
+    }
+  }
+  unlink(path.c_str());
+}
+
+// As a port scanner that keeps its connections, or a neighbor who wants to be in the way.
+TEST(MembershipTest, OpenConnectionsKeepNobodyOut) {
+  const int port = free_port();
+  Threads ranks = start_threads(2, 1, 4, port);
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  std::vector<backends::Socket> crowd;
+  std::string reason;
+  for (int i = 0; i < 400; ++i)
+    crowd.push_back(backends::connect_to({"127.0.0.1", port},
+                                         base::deadline_in(std::chrono::seconds(5)), reason));
+  ranks.push_back(std::make_unique<ThreadRank>(options_for(-1, 1, 4, port)));
+  EXPECT_TRUE(eventually([&] { return all_see(ranks, 3); }));
+  EXPECT_TRUE(eventually([&] {  // all but the newest are closed
+    return std::ranges::count_if(crowd, [](const backends::Socket& socket) {
+             char byte;
+             return recv(socket.fd(), &byte, 1, MSG_DONTWAIT) == 0;
+           }) >= 400 - 64;
+  }));
+}
+
+// Whoever is refused may try thousands of times: the lines are few.
+TEST(MembershipTest, RefusalsAreCountedAndNotListed) {
+  const int port = free_port();
+  std::atomic<int> lines{0};
+  MembershipOptions options = options_for(0, 1, 2, port);
+  options.group.notice = [&](const std::string& line) {
+    lines += line.find("refused a connection") != std::string::npos;
+  };
+  ThreadRank rank(options);
+  ASSERT_TRUE(eventually([&] { return rank.seen().has_value(); }));
+  for (int i = 0; i < 20; ++i) {
+    MembershipOptions other = options_for(2, 1, 2, port);
+    other.group.secret = std::string(64, 'a');
+    Membership without_secret(other);
+    EXPECT_THROW(without_secret.first_view(), backends::AuthenticationError);
+  }
+  EXPECT_GE(lines, 1);
+  EXPECT_LE(lines, 4);
 }
 
 TEST(MembershipTest, WhoWaitsWhenTheJobEndsIsTold) {

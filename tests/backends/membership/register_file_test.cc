@@ -178,7 +178,20 @@ TEST(RegisterFile, AnotherUsersFolderIsPassedByAndNamed) {
     const RegisterFile file("a job");
     if (!file.path().starts_with("/dev/shm/engine-0-1/elastic-")) _exit(2);
     if (file.notice().find("/dev/shm/engine-0 belongs to user 1234") != 0) _exit(3);
-    _exit(RegisterFile("a job").path() == file.path() ? 0 : 4);  // all find the same one
+    if (RegisterFile("a job").path() != file.path()) _exit(4);  // all find the same one
+    // All names are taken: the home folder.
+    std::filesystem::remove_all("/dev/shm/engine-0-1");
+    for (int i = 1; i < 16; ++i) {
+      const std::string name = "/dev/shm/engine-0-" + std::to_string(i);
+      if (mkdir(name.c_str(), 0700) != 0 || chown(name.c_str(), 1234, 1234) != 0) _exit(6);
+    }
+    setenv("XDG_CONFIG_HOME", "/dev/shm/home", 1);
+    const RegisterFile at_home("a job");
+    if (!at_home.path().starts_with("/dev/shm/home/engine/registers-")) _exit(7);
+    if (at_home.notice().find("/dev/shm/engine-0 to /dev/shm/engine-0-15 belong to other users") !=
+        0)
+      _exit(8);
+    _exit(RegisterFile("a job").path() == at_home.path() ? 0 : 9);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

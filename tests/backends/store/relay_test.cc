@@ -26,6 +26,13 @@ using group_harness::outcomes;
 using group_harness::Proxy;
 using test_support::free_port;
 
+// Whoever listens on [::1] is not asked to carry what is meant for 127.0.0.1.
+TEST(Relay, OnTheOtherLoopbackAddressIsNotReached) {
+  const std::vector<backends::Endpoint> all = backends::resolve({"localhost", 29500});
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(to_string(all.front()), "127.0.0.1:29500");
+}
+
 // With a job id rank 0 takes the next port when the first is taken, and others may have taken it to
 // pass on what they hear.
 TEST(Relay, OnAnEarlierPortOfTheWindowIsPassedOver) {
