@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 
 #include "io/base/environment.h"
@@ -16,6 +17,8 @@ namespace {
 
 cudaStream_t stream_of(void* handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
+
+std::atomic<bool> blocking_waits{false};
 
 void expect(cudaError_t code, const char* call) { check(static_cast<int>(code), call); }
 
@@ -64,6 +67,11 @@ void check_launch(int code, const char* kernel, void* stream) {
   if (waits_for_kernels() && !is_capturing(stream))
     check(static_cast<int>(cudaStreamSynchronize(stream_of(stream))), "execution", kernel);
 }
+
+void load_kernels_at_start() { setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0); }
+
+void block_in_waits(bool block) { blocking_waits = block; }
+bool blocks_in_waits() { return blocking_waits; }
 
 DeviceInfo device_info(int index) {
   cudaDeviceProp properties;
@@ -175,13 +183,25 @@ void pin(void* memory, std::size_t bytes) {
 
 void unpin(void* memory) noexcept { cudaHostUnregister(memory); }
 
-Stream::Stream() {
+Stream::Stream(Priority priority) {
   cudaStream_t made = nullptr;
-  expect(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  if (priority == Priority::kHighest) {
+    int lowest = 0, highest = 0;  // the highest is the smallest number
+    expect(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+    expect(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, highest),
+           "cudaStreamCreateWithPriority");
+  } else {
+    expect(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
   handle_ = made;
 }
 Stream::~Stream() { cudaStreamDestroy(stream_of(handle_)); }
 void synchronize_stream(void* stream) {
+  if (blocks_in_waits()) {  // only events can wait without polling
+    Event end;
+    end.record(stream);
+    return end.synchronize();
+  }
   expect(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
 }
 bool is_idle(void* stream) {
@@ -199,8 +219,9 @@ void Stream::synchronize() const { synchronize_stream(handle_); }
 
 Event::Event(bool timing) {
   cudaEvent_t made = nullptr;
-  expect(cudaEventCreateWithFlags(&made, timing ? cudaEventDefault : cudaEventDisableTiming),
-         "cudaEventCreateWithFlags");
+  const unsigned flags = (timing ? cudaEventDefault : cudaEventDisableTiming) |
+                         (blocks_in_waits() ? cudaEventBlockingSync : cudaEventDefault);
+  expect(cudaEventCreateWithFlags(&made, flags), "cudaEventCreateWithFlags");
   handle_ = made;
 }
 Event::~Event() {

@@ -38,6 +38,17 @@ void check_launch(int code, const char* kernel, void* stream);
 // for, too.
 bool waits_for_kernels();
 
+// All kernels are loaded together with a device's context, instead of each at its first launch,
+// during which a driver may wait for every device of the process: for ever, where one waits for
+// another rank. REQUIRES: before the first call of CUDA in this process, and while it has a single
+// thread. A CUDA_MODULE_LOADING that is set stays.
+void load_kernels_at_start();
+
+// Whether waits give the core away instead of polling on it, from now on and in the whole process:
+// where its ranks have fewer cores than one each, polling takes the time of those that have work.
+void block_in_waits(bool block);
+bool blocks_in_waits();
+
 struct DeviceInfo {
   std::string name;  // "NVIDIA H200"
   std::size_t memory_bytes = 0;
@@ -91,9 +102,11 @@ class PinnedMemory {
   void* data_;
 };
 
+enum class Priority { kUsual, kHighest };  // of work that waits for a place on the device
+
 class Stream {
  public:
-  Stream();  // does not wait for the default stream
+  explicit Stream(Priority priority = Priority::kUsual);  // does not wait for the default stream
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

@@ -14,6 +14,9 @@ constexpr const char* kNone =
 void check(int, const char*, const char*) { refuse(); }
 void check_launch(int, const char*, void*) { refuse(); }
 bool waits_for_kernels() { return false; }
+void load_kernels_at_start() {}
+void block_in_waits(bool) {}
+bool blocks_in_waits() { return false; }
 std::string missing() { return "this build has no CUDA"; }
 int device_count() { return 0; }
 int listed_devices() { return 0; }
@@ -38,7 +41,7 @@ void* allocate_pinned(std::size_t) { refuse(); }
 void release_pinned(void*) noexcept {}
 void pin(void*, std::size_t) { refuse(); }
 void unpin(void*) noexcept {}
-Stream::Stream() { refuse(); }
+Stream::Stream(Priority) { refuse(); }
 Stream::~Stream() = default;
 void Stream::synchronize() const {}
 Event::Event(bool) { refuse(); }

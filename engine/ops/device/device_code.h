@@ -48,7 +48,7 @@ void launch(const char* name, void (*kernel)(Parameters...), Grid grid, int thre
            static_cast<cudaStream_t>(stream)>>>(static_cast<Parameters>(arguments)...);
   const auto code = static_cast<int>(cudaGetLastError());
 #else
-  simt::enqueue(stream, [=] {
+  const auto start = [=] {
     const simt::Index blocks{grid.x, grid.y, grid.z}, block{static_cast<unsigned>(threads), 1, 1};
     if (simt::runs_ptx()) {
       const std::tuple<Parameters...> given(static_cast<Parameters>(arguments)...);
@@ -63,8 +63,8 @@ void launch(const char* name, void (*kernel)(Parameters...), Grid grid, int thre
     }
     simt::run_grid(blocks, block, shared_bytes, name,
                    [=] { kernel(static_cast<Parameters>(arguments)...); });
-  });
-  constexpr int code = 0;
+  };
+  const int code = simt::launch(stream, reinterpret_cast<const void*>(kernel), name, start);
 #endif
   engine::cuda::check_launch(code, name, stream);
 }

@@ -29,7 +29,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   made->ended = true;
   --captures;
   if (!made->valid) return fail(cudaErrorStreamCaptureInvalidated);
-  if (capture_mode() == "off") return fail(cudaErrorStreamCaptureUnsupported);
+  if (capture_mode(s.device) == "off") return fail(cudaErrorStreamCaptureUnsupported);
   if (!is_joined(made->after, s.ends)) return fail(cudaErrorStreamCaptureUnjoined);
   *graph = new EmulatedGraph;
   (*graph)->work = made->work;

@@ -19,6 +19,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "io/gpu/stand_in/graph_order.h"
@@ -38,6 +40,7 @@ struct EmulatedGraph {
 
 struct EmulatedStream {
   int device = 0;
+  int priority = 0;
   std::recursive_mutex mutex;  // held while its work runs
   std::mutex queue_mutex;
   std::deque<Work> queue;
@@ -48,6 +51,7 @@ struct EmulatedStream {
 };
 
 struct EmulatedEvent {
+  unsigned flags = 0;
   EmulatedStream* stream = nullptr;  // null: never recorded
   std::uint64_t position = 0;
   std::shared_ptr<EmulatedGraph> capture;  // recorded within this capture
@@ -73,6 +77,11 @@ struct Machine {
   std::vector<EmulatedStream*>
       ended;  // kept: another thread's synchronisation may still look at them
   std::atomic<cudaError_t> lost{cudaSuccess};  // what every call says from now on
+  // Waits of the host that keep a core busy: for streams, and for events that do not block.
+  std::atomic<std::int64_t> polling_waits{0};
+  std::mutex loading_mutex;
+  std::set<std::pair<int, const void*>> loaded;  // kernels, by device
+  std::map<int, int> waiting;  // by device: work on its streams that waits for other ranks
 };
 Machine& machine();
 
@@ -93,6 +102,14 @@ struct DeviceAccess {
   DeviceAccess(const DeviceAccess&) = delete;
   DeviceAccess& operator=(const DeviceAccess&) = delete;
 };
+
+// Whether a context loads all kernels (CUDA_MODULE_LOADING=EAGER), as the first call of the process
+// finds it; else each is loaded at its first launch.
+bool loads_at_start();
+// Loads the kernel for the stream's device, if need be. Refused within a capture, and while another
+// device of the process waits for a rank: a driver that synchronizes devices for it would not come
+// to its end.
+cudaError_t load(const void* kernel, const char* name, EmulatedStream& stream);
 
 cudaPointerAttributes attributes_of(const void* pointer);
 

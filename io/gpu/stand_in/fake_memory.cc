@@ -193,7 +193,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
-  if (stream_of(stream).capture && capture_mode() == "no-fills") {
+  if (stream_of(stream).capture && capture_mode(stream_of(stream).device) == "no-fills") {
     stream_of(stream).capture->valid = false;
     return fail(cudaErrorStreamCaptureUnsupported);
   }

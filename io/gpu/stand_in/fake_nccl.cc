@@ -1,6 +1,10 @@
 // NCCL's interface for the GPU that the CPU plays: ranks are threads or processes of one host, data
 // goes through shared memory.
 //
+// A communicator that does not block makes a thread for each call, which launches it, also into a
+// stream that the caller captures; until it has, the communicator is in progress and takes no other
+// call. One that blocks launches in the caller's thread.
+//
 // As unhelpful as the real one may be: a call that no peer answers never ends, and neither does one
 // that the ranks disagree on; a peer's death is not noticed; two ranks on one GPU are refused
 // unless their NCCL_HOSTID differs; host memory is refused; a call that is captured on some ranks
@@ -10,6 +14,10 @@
 // NCCL_ON_CPU_FAULT=KIND[:N][@RANK] brings about, on one rank or on all:
 //   refuse_init      the communicator is not made (ncclSystemError)
 //   refuse_register  memory is not registered (ncclInvalidUsage)
+//   refuse_others    memory that is not of ncclMemAlloc is not registered
+//   refuse_memory    ncclMemAlloc fails
+//   keep_call:N      the N-th call (from 0) is never launched: it does not return, or stays in
+//                    progress, until the communicator is aborted
 //   async_error:N    the N-th collective to run (from 0) ends in ncclRemoteError, seen by
 //   ncclCommGetAsyncError only never:N          it never comes to its end
 // NCCL_ON_CPU_VERSION=N is what ncclGetVersion says.
@@ -49,6 +57,7 @@ Fault fault_of(int rank) {
 }
 
 thread_local std::string last_error;
+thread_local int launches = 0;
 
 ncclResult_t fail(ncclResult_t result, const std::string& text) {
   last_error = text;
@@ -113,28 +122,50 @@ struct ncclComm {
 
 namespace {
 
-ncclResult_t issue(ncclComm_t comm, Call call, const void* in, void* out, cudaStream_t stream) {
-  State& s = *comm->state;
+// Puts the call on its stream.
+ncclResult_t launch(const std::shared_ptr<State>& state, long number, Call call, const void* in,
+                    void* out, cudaStream_t stream) {
+  while (state->fault.kind == "keep_call" && state->fault.number == number && !state->aborted)
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  if (state->aborted) return ncclInternalError;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaSetDevice(state->device) != cudaSuccess ||
+      cudaStreamIsCapturing(stream, &status) != cudaSuccess)
+    return ncclUnhandledCudaError;
+  call.captured = status != cudaStreamCaptureStatusNone;
+  ++launches;
+  const std::shared_ptr<int> graph = call.captured ? state->graphs : nullptr;
+  simt::enqueue_until_done(stream, [running = Running(state, call, in, out), graph]() mutable {
+    return running.step();
+  });
+  return ncclSuccess;
+}
+
+ncclResult_t issue(ncclComm_t comm, const Call& call, const void* in, void* out,
+                   cudaStream_t stream) {
+  const std::shared_ptr<State> state = comm->state;  // an abort deletes the communicator
+  State& s = *state;
   if (s.stage != State::kReady) return fail(ncclInvalidUsage, "the communicator is not ready");
+  if (s.launching) return fail(ncclInvalidArgument, "the call before is still in progress");
   if (call.op != ncclSum && call.op != ncclMax && call.op != ncclMin)
     return fail(ncclInvalidArgument, "no such reduction here");
   if (!on_device(in, s.device) || !on_device(out, s.device))
     return fail(ncclInvalidArgument, "the memory is not that of the communicator's device");
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  cudaStreamIsCapturing(stream, &status);
-  call.captured = status != cudaStreamCaptureStatusNone;
-  const std::shared_ptr<int> graph = call.captured ? s.graphs : nullptr;
-  simt::enqueue_until_done(stream, [running = Running(comm->state, call, in, out),
-                                    graph]() mutable { return running.step(); });
-  // Handing over takes its time now and then, as it may where the communicator does not block.
-  if (s.blocking || s.issued++ % 3 != 0) return ncclSuccess;
-  s.unsettled = 2;
+  const long number = s.issued++;
+  if (s.blocking) return launch(state, number, call, in, out, stream);
+  s.join_launcher();
+  s.launching = true;
+  s.launcher = std::thread([&s, number, call, in, out, stream, weak = std::weak_ptr(state)] {
+    // The communicator joins this thread before it lets go of its state.
+    s.launched = launch(weak.lock(), number, call, in, out, stream);
+    s.launching = false;
+  });
   return ncclInProgress;
 }
 
 struct Registry {
   std::mutex mutex;
-  std::set<void*> registered;
+  std::set<void*> registered, own;  // own: of ncclMemAlloc
 };
 Registry& registry() {
   static Registry* r = new Registry;
@@ -149,6 +180,9 @@ void forget_registered(State& s) {
 }  // namespace
 
 extern "C" {
+
+// For tests: the calls that the calling thread itself has put on a stream.
+int nccl_on_cpu_launches() { return launches; }
 
 ncclResult_t ncclGetVersion(int* version) {
   const char* text = std::getenv("NCCL_ON_CPU_VERSION");
@@ -192,7 +226,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   *comm = new ncclComm{state};
   while (state->blocking && state->state == ncclInProgress) {
     advance(*state);
-    std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   return state->blocking ? state->state : ncclInProgress;
 }
@@ -201,7 +235,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   State& s = *comm->state;
   advance(s);
   if (s.failed) s.state = fail(ncclRemoteError, "failed on demand");
-  *result = s.state == ncclSuccess && s.unsettled > 0 ? (--s.unsettled, ncclInProgress) : s.state;
+  *result = s.state != ncclSuccess ? s.state : s.launching ? ncclInProgress : s.launched;
   return ncclSuccess;
 }
 
@@ -213,11 +247,17 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   s.slot(s.rank).finalized = 1;
   s.stage = State::kFinalizing;
   s.state = ncclInProgress;
-  return ncclInProgress;
+  const std::shared_ptr<State> state = comm->state;  // an abort deletes the communicator
+  while (state->blocking && state->state == ncclInProgress && !state->aborted) {
+    advance(*state);
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return state->aborted ? ncclInternalError : state->state;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm->state->stage != State::kFinalized)
     return fail(ncclInvalidUsage, "destroyed before it was finalized");
+  comm->state->join_launcher();
   delete comm;
   return ncclSuccess;
 }
@@ -225,6 +265,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   State& s = *comm->state;
   s.aborted = true;
   shm_unlink(s.name.c_str());  // in case that not all have come
+  s.join_launcher();
   forget_registered(s);
   while (s.graphs.use_count() > 1) std::this_thread::sleep_for(std::chrono::microseconds(100));
   delete comm;
@@ -238,8 +279,10 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, std::size_t b
     return fail(ncclInvalidArgument, "not the device's memory");
   if (fault_of(comm->state->rank).kind == "refuse_register")
     return fail(ncclInvalidUsage, "registration refused");
-  comm->state->registered[memory] = bytes;
   const std::lock_guard lock(registry().mutex);
+  if (fault_of(comm->state->rank).kind == "refuse_others" && !registry().own.contains(memory))
+    return fail(ncclInvalidUsage, "memory of another library");
+  comm->state->registered[memory] = bytes;
   registry().registered.insert(memory);
   *handle = memory;
   return ncclSuccess;
@@ -252,8 +295,13 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
   return ncclSuccess;
 }
 ncclResult_t ncclMemAlloc(void** memory, std::size_t bytes) {
-  return cudaMalloc(memory, bytes) == cudaSuccess ? ncclSuccess
-                                                  : fail(ncclUnhandledCudaError, "out of memory");
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || fault_of(device).kind == "refuse_memory" ||
+      cudaMalloc(memory, bytes) != cudaSuccess)
+    return fail(ncclUnhandledCudaError, "out of memory");
+  const std::lock_guard lock(registry().mutex);
+  registry().own.insert(*memory);
+  return ncclSuccess;
 }
 ncclResult_t ncclMemFree(void* memory) {
   {
@@ -262,6 +310,7 @@ ncclResult_t ncclMemFree(void* memory) {
       std::fprintf(stderr, "nccl_on_cpu: freed while registered\n");
       return fail(ncclInvalidUsage, "freed while registered");
     }
+    if (registry().own.erase(memory) == 0) return fail(ncclInvalidArgument, "not of ncclMemAlloc");
   }
   return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }

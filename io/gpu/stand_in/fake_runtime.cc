@@ -20,6 +20,7 @@ cudaError_t fail(cudaError_t code) {
 
 cudaError_t failing(const char* function, cudaError_t code) {
   Machine& m = machine();
+  loads_at_start();
   if (m.lost != cudaSuccess) return fail(m.lost);
   if (!is_chosen(function)) return cudaSuccess;
   if (fails_for_good()) m.lost = code;
@@ -50,6 +51,8 @@ const char* cudaGetErrorName(cudaError_t code) {
       return "cudaErrorLaunchFailure";
     case cudaErrorStreamCaptureUnsupported:
       return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
     case cudaErrorStreamCaptureUnjoined:
       return "cudaErrorStreamCaptureUnjoined";
     case cudaErrorCapturedEvent:

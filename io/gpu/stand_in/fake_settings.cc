@@ -44,7 +44,12 @@ int capability_of(int device) {
   return static_cast<int>(std::strtod(text, nullptr) * 10 + 0.5);
 }
 
-std::string capture_mode() { return variable("ENGINE_EMULATED_CAPTURE"); }
+std::string capture_mode(int device) {
+  const std::string text = variable("ENGINE_EMULATED_CAPTURE");
+  const std::size_t at = text.find('@');
+  if (at == std::string::npos) return text;
+  return std::atoi(text.c_str() + at + 1) == device ? text.substr(0, at) : "";
+}
 
 bool is_chosen(const char* function) {
   static const std::string chosen = variable("ENGINE_EMULATED_FAIL"),

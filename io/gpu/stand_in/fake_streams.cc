@@ -19,6 +19,7 @@ namespace fake {
 namespace {
 
 constexpr auto kPause = std::chrono::microseconds(20);
+constexpr int kHighestPriority = -5;  // as devices of today have it
 
 [[noreturn]] void device_failure(const char* what) {
   std::fprintf(stderr, "emulated device: %s\n", what);
@@ -73,6 +74,15 @@ void advance(EmulatedStream& stream) {
 void add_ends(std::vector<std::size_t>& ends, const std::vector<std::size_t>& more) {
   for (const std::size_t node : more)
     if (std::ranges::find(ends, node) == ends.end()) ends.push_back(node);
+}
+
+cudaError_t make_stream(cudaStream_t* stream, int priority) {
+  *stream = new EmulatedStream;
+  (*stream)->device = current_device;
+  (*stream)->priority = priority;
+  const std::lock_guard lock(machine().streams_mutex);
+  machine().streams.push_back(*stream);
+  return cudaSuccess;
 }
 
 double now() {
@@ -148,20 +158,27 @@ void enqueue(void* stream, std::function<void()> work) {
   if (machine().lost != cudaSuccess) return;
   issue(stream_of(static_cast<cudaStream_t>(stream)), std::move(work));
 }
-void enqueue_until_done(void* stream, std::function<bool()> work) {
-  issue_work(stream_of(static_cast<cudaStream_t>(stream)), std::move(work));
-}
 }  // namespace simt
 
 extern "C" {
 
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  *lowest = 0;
+  *highest = kHighestPriority;
+  return cudaSuccess;
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
-  *stream = new EmulatedStream;
-  (*stream)->device = current_device;
-  const std::lock_guard lock(machine().streams_mutex);
-  machine().streams.push_back(*stream);
-  return cudaSuccess;
+  return make_stream(stream, 0);
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  return make_stream(stream, std::clamp(priority, kHighestPriority, 0));
+}
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  return *priority = stream_of(stream).priority, cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
@@ -175,6 +192,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   EmulatedStream& s = stream_of(stream);
   if (s.capture) return fail(cudaErrorStreamCaptureUnsupported);
+  ++machine().polling_waits;
   drain(s, s.issued);
   return cudaSuccess;
 }
@@ -212,9 +230,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
-  return *event = new EmulatedEvent, cudaSuccess;
+  *event = new EmulatedEvent;
+  (*event)->flags = flags;
+  return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
@@ -244,6 +264,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (event->stream == nullptr) return cudaSuccess;
   if (event->capture) return fail(cudaErrorStreamCaptureUnsupported);
+  if ((event->flags & cudaEventBlockingSync) == 0) ++machine().polling_waits;
   drain(*event->stream, event->position);
   return cudaSuccess;
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 
 namespace nccl_on_cpu {
 
@@ -58,14 +59,21 @@ struct State {
   std::string error;
   Fault fault;
   std::atomic<bool> aborted{false}, failed{false};
-  int unsettled = 0;                        // queries until the last call counts as handed over
+  // Of a communicator that does not block: hands the last call over, and what became of that.
+  std::thread launcher;
+  std::atomic<bool> launching{false};
+  ncclResult_t launched = ncclSuccess;
   std::uint64_t pieces = 0;                 // of this rank
   long calls = 0, issued = 0;               // that began to run; that were put on a stream
   const void* running = nullptr;            // the call that has the communicator
   std::map<void*, std::size_t> registered;  // by address
   std::shared_ptr<int> graphs = std::make_shared<int>(0);  // held by every captured call
 
+  void join_launcher() {
+    if (launcher.joinable()) launcher.join();
+  }
   ~State() {
+    join_launcher();
     if (segment != nullptr) munmap(segment, sizeof(Segment));
   }
   Slot& slot(int r) const { return segment->slots[r]; }

@@ -68,7 +68,10 @@ DeviceRange device_range(std::uintptr_t address);
 
 // Puts work on a stream of the stand-in's (fake_streams.cc); `stream` is a cudaStream_t.
 void enqueue(void* stream, std::function<void()> work);
-// The same for work that waits for something outside: called again and again until it returns true.
+// The same for the launch of a kernel, which is loaded at its first one (fake_loading.cc). Returns
+// a cudaError_t.
+int launch(void* stream, const void* kernel, const char* name, std::function<void()> work);
+// The same for work that waits for other ranks: called again and again until it returns true.
 void enqueue_until_done(void* stream, std::function<bool()> work);
 
 }  // namespace simt

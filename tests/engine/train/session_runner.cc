@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "engine/train/saving/weights.h"
@@ -11,6 +12,12 @@
 #include "tools/workers/worker_threads.h"
 
 namespace session_runner {
+namespace {
+
+// Ranks are threads here, each with its device: as in a process of the program that has several.
+[[maybe_unused]] const int kLoading = setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+
+}  // namespace
 
 Options with(Options base, const Options& more) {
   for (const auto& [name, value] : more) {

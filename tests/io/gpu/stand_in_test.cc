@@ -10,9 +10,13 @@
 
 #include "engine/ops/device/device_code.h"
 #include "io/gpu/device_memory.h"
+#include "io/gpu/stand_in/fake_machine.h"
 
 namespace engine::ops::cuda {
 namespace {
+
+// Tests launch kernels within captures at once. Before the first call, which reads it.
+[[maybe_unused]] const int kLoading = setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
 
 constexpr int kThreads = 64;
 
@@ -248,6 +252,110 @@ TEST(StandInDeathTest, WithCudaSyncALaunchWaitsForItsKernel) {
   };
   EXPECT_EXIT(waits("1"), testing::ExitedWithCode(1), "");
   EXPECT_EXIT(waits("0"), testing::ExitedWithCode(0), "");
+}
+
+// In processes of their own, which load each kernel at its first launch.
+class LazyLoadingDeathTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+    setenv("ENGINE_EMULATED_GPUS", "2", 1);
+  }
+  void TearDown() override {
+    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+    unsetenv("ENGINE_EMULATED_GPUS");
+  }
+  [[noreturn]] static void end(const std::string& text) {
+    std::fprintf(stderr, "|%s|", text.c_str());
+    std::exit(0);
+  }
+};
+
+TEST_F(LazyLoadingDeathTest, AKernelIsNotLoadedWithinACapture) {
+  const auto capture = [](bool run_before) {
+    const engine::cuda::Stream stream;
+    const DeviceInts device(kThreads);
+    if (run_before) run(add_one, stream, device.data());
+    engine::cuda::StepGraph::begin_capture(stream.handle());
+    std::string text = refusal_of([&] { run(add_one, stream, device.data()); });
+    text += "|" + refusal_of([&] { engine::cuda::StepGraph::end_capture(stream.handle()); });
+    end(text);
+  };
+  const auto exits = testing::ExitedWithCode(0);
+  EXPECT_EXIT(capture(true), exits, "^[|][|][|]$");
+  EXPECT_EXIT(capture(false), exits,
+              "a_kernel is loaded within a capture\n[|]launch of a_kernel: [^|]*"
+              "[|]cudaStreamEndCapture: [^|]*Invalidated[^|]*[|]$");
+}
+
+TEST_F(LazyLoadingDeathTest, AKernelIsNotLoadedWhileAnotherDeviceWaitsForARank) {
+  const auto launch_beside = [](int waiting_device) {
+    bool has_come = false;
+    engine::cuda::use_device(waiting_device);
+    const engine::cuda::Stream waiting;
+    simt::enqueue_until_done(waiting.handle(), [&] { return has_come; });
+    engine::cuda::use_device(0);
+    const engine::cuda::Stream stream;
+    const DeviceInts device(kThreads);
+    std::string text = refusal_of([&] { run(add_one, stream, device.data()); });
+    has_come = true;
+    waiting.synchronize();
+    text += "|" + refusal_of([&] { run(add_one, stream, device.data()); });
+    end(text);
+  };
+  const auto exits = testing::ExitedWithCode(0);
+  EXPECT_EXIT(launch_beside(1), exits,
+              "a_kernel is loaded while device 1 waits for another rank\n[|]launch of a_kernel: "
+              "[^|]*[|][|]$");
+  EXPECT_EXIT(launch_beside(0), exits, "^[|][|][|]$") << "its own process's rank waits for others";
+}
+
+TEST_F(LazyLoadingDeathTest, UnlessAllAreLoadedAtTheStart) {
+  const auto capture = [](const char* set) {
+    set == nullptr ? unsetenv("CUDA_MODULE_LOADING") : setenv("CUDA_MODULE_LOADING", set, 1);
+    engine::cuda::load_kernels_at_start();
+    const engine::cuda::Stream stream;
+    const DeviceInts device(kThreads);
+    engine::cuda::StepGraph::begin_capture(stream.handle());
+    end(refusal_of([&] { run(add_one, stream, device.data()); }));
+  };
+  const auto exits = testing::ExitedWithCode(0);
+  EXPECT_EXIT(capture(nullptr), exits, "^[|][|]$");
+  EXPECT_EXIT(capture("LAZY"), exits, "launch of a_kernel: ") << "what the user has set stays";
+}
+
+TEST(StandIn, AStreamMayHaveTheHighestPriority) {
+  const engine::cuda::Stream usual, urgent(engine::cuda::Priority::kHighest);
+  int lowest = 0, highest = 0, found = -1;
+  cudaDeviceGetStreamPriorityRange(&lowest, &highest);
+  EXPECT_LT(highest, lowest);
+  cudaStreamGetPriority(static_cast<cudaStream_t>(usual.handle()), &found);
+  EXPECT_EQ(found, 0);
+  cudaStreamGetPriority(static_cast<cudaStream_t>(urgent.handle()), &found);
+  EXPECT_EQ(found, highest);
+}
+
+TEST(StandIn, WaitsBlockIfThatIsWanted) {
+  const auto flags_of = [](const engine::cuda::Event& event) {
+    return static_cast<cudaEvent_t>(event.handle())->flags;
+  };
+  const engine::cuda::Event polling;
+  EXPECT_EQ(flags_of(polling) & cudaEventBlockingSync, 0u);
+  engine::cuda::block_in_waits(true);
+  const engine::cuda::Event blocking, timed(true);
+  EXPECT_EQ(flags_of(blocking), cudaEventBlockingSync | cudaEventDisableTiming);
+  EXPECT_EQ(flags_of(timed), cudaEventBlockingSync);
+  const engine::cuda::Stream stream;
+  const DeviceInts device(kThreads);
+  run(write_index, stream, device.data());
+  const auto before = fake::machine().polling_waits.load();
+  stream.synchronize();
+  EXPECT_TRUE(stream.idle());
+  EXPECT_EQ(fake::machine().polling_waits, before) << "a stream was waited for by polling";
+  engine::cuda::block_in_waits(false);
+  stream.synchronize();
+  EXPECT_EQ(fake::machine().polling_waits, before + 1);
 }
 
 TEST(StandIn, AFailedLaunchNamesTheKernel) {

@@ -81,6 +81,7 @@ struct cudaPointerAttributes {
 
 #define cudaStreamNonBlocking 1u
 #define cudaEventDefault 0u
+#define cudaEventBlockingSync 1u
 #define cudaEventDisableTiming 2u
 #define cudaHostAllocDefault 0u
 #define cudaHostRegisterDefault 0u
@@ -118,6 +119,9 @@ cudaError_t cudaMemset(void* to, int value, std::size_t bytes);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
