@@ -12,6 +12,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "backends/communicator.h"
 #include "backends/control_word.h"
@@ -32,15 +33,19 @@ class DeviceCommunicator : public Communicator {
 
   // Whether the calls above may be captured into a CUDA graph. If not, they block the
   // host and return when the copy of the last piece back to the device is enqueued. Run a step once
-  // before it is captured: NCCL connects on first use. Ranks that are threads of one process meet,
-  // by agree({}), between making their graphs and starting the first: to make one a driver may wait
-  // for all devices of the process.
+  // before it is captured: NCCL connects on first use. All ranks meet, by first_failure(), between
+  // making their graphs and starting the first: a graph with a call waits for those of all ranks,
+  // and where ranks are threads of one process, to make one a driver may wait for all its devices.
   virtual bool capturable() const = 0;
 
   // Collective, blocking: all ranks compare the calls that a step will make, in order, before its
   // first use. A difference is a MismatchError that names both sides on every rank. NCCL itself
   // would hang, or finish with wrong data.
   virtual void agree(std::span<const ControlWord> plan) = 0;
+
+  // Collective, blocking, of the host alone: what failed on the first rank whose `own` is not
+  // empty, "rank 2: TEXT"; "" if there is none. The same on all ranks.
+  virtual std::string first_failure(const std::string& own) = 0;
 
   // Throws PeerError, naming the last call, if the communicator has failed or a member is dead.
   // Does not wait.
@@ -52,10 +57,11 @@ class DeviceCommunicator : public Communicator {
 
   // Collective: registers memory of later calls with the network, for transfers without copies.
   // Equal sizes on all ranks, in the same order. Does nothing if the library cannot register
-  // memory. Undone by release() or by the destructor.
+  // memory. Undone by deregister_memory() or release() on each rank, or by the destructor.
   virtual void register_memory(void* memory, std::size_t bytes) = 0;
-  // Uninitialized device memory that is suited to registering. Pass it to release() before the
-  // communicator is destroyed.
+  virtual void deregister_memory(void* memory) noexcept = 0;
+  // Uninitialized device memory that is suited to registering. Throws as cuda::allocate(). Pass it
+  // to release() before the communicator is destroyed.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
 };

@@ -16,11 +16,18 @@ namespace backends {
 
 class InterruptibleWait {
  public:
-  explicit InterruptibleWait(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+  static constexpr int kBusyPolls = 10'000;  // then it sleeps between polls
+  explicit InterruptibleWait(std::chrono::milliseconds timeout, int busy_polls = kBusyPolls)
+      : timeout_(timeout), busy_polls_(busy_polls) {}
   // Ends current and future waits. The first reason is kept.
   void abort(std::string_view reason) noexcept;
+  bool is_aborted() const { return aborted_; }
   // Throws PeerError "aborted: WHY".
   void throw_if_aborted() const;
+  // Throws PeerError "timeout after N ms in WHAT".
+  [[noreturn]] void throw_timeout(const std::string& what) const {
+    throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms in " + what);
+  }
   // Waits until done() is true. Throws PeerError when aborted, or "timeout after N ms in " +
   // what().
   template <typename What, typename Done>
@@ -28,15 +35,14 @@ class InterruptibleWait {
     const base::Deadline deadline = base::deadline_in(timeout_);
     for (int polls = 0; !done(); ++polls) {
       throw_if_aborted();
-      if (base::has_passed(deadline))
-        throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms in " + what());
-      if (polls > kBusyPolls) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (base::has_passed(deadline)) throw_timeout(what());
+      if (polls >= busy_polls_) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
 
  private:
-  static constexpr int kBusyPolls = 10'000;  // then sleeps between polls
   const std::chrono::milliseconds timeout_;
+  const int busy_polls_;
   std::atomic<bool> aborted_{false};
   mutable std::mutex mutex_;
   std::string reason_;

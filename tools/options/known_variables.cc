@@ -21,6 +21,7 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_ISA",                     // kernels of an older instruction set
     "ENGINE_NCCL_LIBRARY",            // the file to load as NCCL
     "ENGINE_NCCL_REGISTER",           // 0: no memory is registered with NCCL
+    "ENGINE_NCCL_BLOCKING",           // 1: its calls block
     "ENGINE_NVML_LIBRARY",            // as NVML
     "ENGINE_CUPTI_LIBRARY",           // and as CUPTI
     "ENGINE_ALLOW_SHARED_GPU",        // several ranks on a GPU, for tests

@@ -35,6 +35,12 @@ class GuardedDeviceCommunicator final : public GuardedCalls<DeviceCommunicator> 
     explain([&] { return "the plan of " + std::to_string(plan.size()) + " collectives"; },
             [&] { inner().agree(plan); });
   }
+  std::string first_failure(const std::string& own) override {
+    std::string failure;
+    explain([] { return std::string("first_failure"); },
+            [&] { failure = inner().first_failure(own); });
+    return failure;
+  }
   void check() override {
     explain([] { return std::string("check"); }, [&] { inner().check(); });
   }
@@ -45,6 +51,7 @@ class GuardedDeviceCommunicator final : public GuardedCalls<DeviceCommunicator> 
     explain([&] { return "register_memory of " + std::to_string(bytes) + " bytes"; },
             [&] { inner().register_memory(memory, bytes); });
   }
+  void deregister_memory(void* memory) noexcept override { inner().deregister_memory(memory); }
   void* allocate(std::size_t bytes) override {
     void* memory = nullptr;
     explain([&] { return "allocate of " + std::to_string(bytes) + " bytes"; },

@@ -177,6 +177,19 @@ class StagedCommunicator final : public DeviceCommunicator {
       expect_equal_plans(plan_of(0), members_[0], plan_of(r), members_[r]);
   }
 
+  std::string first_failure(const std::string& own) override {
+    std::vector<std::uint64_t> lengths(size_);
+    const std::uint64_t length = own.size();
+    host_->all_gather(&length, sizeof length, lengths.data());
+    const auto first = static_cast<std::size_t>(
+        std::ranges::find_if(lengths, [](std::uint64_t n) { return n > 0; }) - lengths.begin());
+    if (first == size_) return "";
+    std::string text = own;
+    text.resize(lengths[first]);
+    host_->broadcast(text.data(), text.size(), static_cast<int>(first));
+    return "rank " + std::to_string(members_[first]) + ": " + text;
+  }
+
   void check() override { progress_.throw_if_aborted(); }
 
   void wait(void* stream) override {
@@ -188,6 +201,7 @@ class StagedCommunicator final : public DeviceCommunicator {
     const ControlWord word = transfer_word(Operation::kRegister, ++registrations_, bytes);
     agree({&word, 1});
   }
+  void deregister_memory(void*) noexcept override {}
   void* allocate(std::size_t bytes) override {
     void* memory = cuda::allocate(bytes);
     allocated_.insert(memory);

@@ -1,18 +1,24 @@
 // The nccl backend: blocking calls first gather the control words, then move their payload, and
 // poll for completion.
 //
-// NCCL's communicator is nonblocking, because a deadline could not end a wait inside the library.
+// NCCL's communicator is nonblocking, because a deadline could not end a wait inside the library:
+// each call is then launched by a thread of NCCL's, also into a stream that is being captured. With
+// ENGINE_NCCL_BLOCKING=1 the caller's thread launches, and a watch ends a call that does not
+// return.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "backends/device_calls.h"
 #include "backends/interruptible_wait.h"
 #include "backends/transport/nccl/nccl_backend.h"
 #include "backends/transport/nccl/nccl_bootstrap.h"
+#include "backends/transport/nccl/nccl_call_watch.h"
 #include "backends/transport/nccl/nccl_library.h"
 #include "io/base/deadline.h"
 #include "io/gpu/device_memory.h"
@@ -60,7 +66,8 @@ class NcclCommunicator final : public DeviceCommunicator {
         timeout_(context.timeout),
         store_(context.store),
         prefix_(context.prefix),
-        progress_(context.timeout),
+        notice_(context.rank == 0 ? context.notice : nullptr),
+        progress_(context.timeout, cuda::blocks_in_waits() ? 0 : InterruptibleWait::kBusyPolls),
         words_(static_cast<std::size_t>(size_)) {
     const cuda::MemoryPurpose purpose("averaging");
     device_words_ =
@@ -80,6 +87,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   void connect(const ncclUniqueId& id) {
+    if (nccl_.blocking) return connect_blocking(id);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     begin("ncclCommInitRankConfig",
@@ -144,35 +152,33 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   bool capturable() const override { return true; }
 
-  // Rank 0 compares and publishes the result, so that all ranks report the same.
   void agree(std::span<const ControlWord> plan) override {
-    const std::string key = prefix_ + "/plan/" + std::to_string(plans_++);
     const auto bytes = std::as_bytes(plan);
-    std::string verdict;
-    if (rank_ != 0) {
-      store_.set(key + "/" + std::to_string(rank_),
-                 {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-      verdict = store_.get(key, timeout_);
-    } else {
-      for (int r = 1; r < size_ && verdict.empty(); ++r) {
-        const std::string their_key = key + "/" + std::to_string(r),
-                          text = store_.get(their_key, timeout_);
-        std::vector<ControlWord> theirs(text.size() / sizeof(ControlWord));
-        if (!theirs.empty())
-          std::memcpy(theirs.data(), text.data(), theirs.size() * sizeof(ControlWord));
-        try {
-          expect_equal_plans(plan, group_rank(0), theirs, group_rank(r));
-        } catch (const MismatchError& error) {
-          verdict = error.what();
-        }
-        store_.remove(their_key);
-      }
-      verdict.insert(0, "=");
-      store_.set(key, verdict);
-    }
-    if (verdict.size() == 1) return;
+    const auto [key, verdict] =
+        decide({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+               [&](int rank, const std::string& text) -> std::string {
+                 std::vector<ControlWord> theirs(text.size() / sizeof(ControlWord));
+                 if (!theirs.empty())
+                   std::memcpy(theirs.data(), text.data(), theirs.size() * sizeof(ControlWord));
+                 try {
+                   expect_equal_plans(plan, group_rank(0), theirs, group_rank(rank));
+                 } catch (const MismatchError& error) {
+                   return error.what();
+                 }
+                 return "";
+               });
+    if (verdict.empty()) return;
     wait_until_all_read(store_, key, rank_, size_);
-    throw MismatchError(verdict.substr(1));
+    throw MismatchError(verdict);
+  }
+
+  std::string first_failure(const std::string& own) override {
+    return decide(own,
+                  [&](int rank, const std::string& text) {
+                    return text.empty() ? ""
+                                        : "rank " + std::to_string(group_rank(rank)) + ": " + text;
+                  })
+        .second;
   }
 
   void check() override {
@@ -207,11 +213,19 @@ class NcclCommunicator final : public DeviceCommunicator {
     registered_.emplace_back(memory, handle);
   }
 
+  void deregister_memory(void* memory) noexcept override {
+    const auto found = std::ranges::find(registered_, memory, &std::pair<void*, void*>::first);
+    if (found == registered_.end()) return;
+    if (comm_ != nullptr) nccl_.ncclCommDeregister(comm_, found->second);
+    registered_.erase(found);
+  }
+
   void* allocate(std::size_t bytes) override {
     void* memory = nullptr;
-    const bool by_nccl = nccl_.ncclMemAlloc != nullptr && nccl_.ncclMemFree != nullptr;
+    if (nccl_.registers) memory = allocate_by_nccl(bytes);
+    const bool by_nccl = memory != nullptr;
     if (by_nccl)
-      check_nccl(nccl_.ncclMemAlloc(&memory, bytes), "ncclMemAlloc");
+      cuda::note_allocated(memory, bytes, device_);
     else
       memory = cuda::allocate(bytes);
     allocated_[memory] = by_nccl;
@@ -219,23 +233,40 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   void release(void* memory) noexcept override {
-    const auto found = std::ranges::find(registered_, memory, &std::pair<void*, void*>::first);
-    if (found != registered_.end()) {
-      if (comm_ != nullptr) nccl_.ncclCommDeregister(comm_, found->second);
-      registered_.erase(found);
-    }
+    deregister_memory(memory);
     const auto made = allocated_.find(memory);
     if (made == allocated_.end()) return;
-    if (made->second)
+    if (made->second) {
+      cuda::note_released(memory);
       nccl_.ncclMemFree(memory);
-    else
+    } else {
       cuda::release(memory);
+    }
     allocated_.erase(made);
   }
 
   void abort(std::string_view reason) noexcept override { progress_.abort(reason); }
 
  private:
+  // Rank 0 judges each rank's text in turn, until the verdict is not empty, and publishes it, so
+  // that all ranks have the same. Returns the key that it stands under, and the verdict.
+  template <typename Judge>
+  std::pair<std::string, std::string> decide(std::string own, const Judge& judge) {
+    const std::string key = prefix_ + "/plan/" + std::to_string(plans_++);
+    if (rank_ != 0) {
+      store_.set(key + "/" + std::to_string(rank_), own);
+      return {key, store_.get(key, timeout_).substr(1)};
+    }
+    std::string verdict = judge(0, own);
+    for (int r = 1; r < size_ && verdict.empty(); ++r) {
+      const std::string their_key = key + "/" + std::to_string(r);
+      verdict = judge(r, store_.get(their_key, timeout_));
+      store_.remove(their_key);
+    }
+    store_.set(key, "=" + verdict);
+    return {key, verdict};
+  }
+
   int group_rank(int rank_here) const { return members_[static_cast<std::size_t>(rank_here)]; }
 
   // All ranks gather the words first, for every operation, so that NCCL never sees a mismatch, on
@@ -264,6 +295,57 @@ class NcclCommunicator final : public DeviceCommunicator {
     begin(name, call);
   }
 
+  // Null where NCCL has none, with the reason.
+  void* allocate_by_nccl(std::size_t bytes) const {
+    void* memory = nullptr;
+    std::string why = "it has no ncclMemAlloc, which 2.19 brought";
+    if (nccl_.ncclMemAlloc != nullptr && nccl_.ncclMemFree != nullptr) {
+      const ncclResult_t result = nccl_.ncclMemAlloc(&memory, bytes);
+      if (result == ncclSuccess) return memory;
+      why = std::string("ncclMemAlloc: ") + nccl_.ncclGetErrorString(result);
+    }
+    if (notice_)
+      notice_("nccl: gradients are in memory of cudaMalloc, which NCCL " +
+              nccl_version_text(nccl_.version) + " may have to copy: " + why);
+    return nullptr;
+  }
+
+  // No deadline ends the call that connects: it has a thread, which is left behind if it does not
+  // return.
+  void connect_blocking(const ncclUniqueId& id) {
+    struct Connecting {
+      std::atomic<bool> done{false};
+      ncclComm_t comm = nullptr;
+      ncclResult_t result = ncclSuccess;
+    };
+    const auto it = std::make_shared<Connecting>();
+    std::thread([it, call = nccl_.ncclCommInitRankConfig, size = size_, rank = rank_,
+                 device = device_, id] {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 1;
+      it->result = cudaSetDevice(device) == cudaSuccess ? call(&it->comm, size, id, rank, &config)
+                                                        : ncclUnhandledCudaError;
+      it->done = true;
+    }).detach();
+    const char* const name = last_call_ = "ncclCommInitRankConfig";
+    abort_on_error([&] {
+      progress_.until([&] { return call_waiting_text(name); }, [&] { return it->done.load(); });
+      check_nccl(it->result, name);
+    });
+    comm_ = it->comm;
+    watch_.emplace([this] { return progress_.is_aborted(); }, [this] { abort_communicator(); });
+  }
+
+  // A call on this thread, as long as it takes but for the deadline.
+  template <typename Call>
+  ncclResult_t call_blocking(const char* name, const Call& call) {
+    watch_->arm(timeout_);
+    const ncclResult_t result = call();
+    if (watch_->disarm()) return result;
+    progress_.throw_if_aborted();
+    progress_.throw_timeout(call_waiting_text(name));
+  }
+
   // Starts a call of NCCL, which may return ncclInProgress.
   template <typename Call>
   void begin(const char* name, const Call& call) {
@@ -271,7 +353,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     last_call_ = name;
     abort_on_error([&] {
       progress_.throw_if_aborted();
-      ncclResult_t state = call();
+      ncclResult_t state = watch_ ? call_blocking(name, call) : call();
       progress_.until([&] { return call_waiting_text(name); },
                       [&] {
                         if (state == ncclInProgress) {
@@ -354,7 +436,9 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   // ncclCommFinalize() is collective: with a deadline.
   bool finalize() noexcept {
+    if (watch_) watch_->arm(kNcclLeaveTimeout);
     ncclResult_t state = nccl_.ncclCommFinalize(comm_);
+    if (watch_ && !watch_->disarm()) return false;
     for (const auto deadline = base::deadline_in(kNcclLeaveTimeout);
          state == ncclInProgress && !base::has_passed(deadline);) {
       if (nccl_.ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return false;
@@ -369,6 +453,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   const std::chrono::milliseconds timeout_;
   Store& store_;
   const std::string prefix_;
+  const std::function<void(const std::string&)> notice_;  // empty: none
   InterruptibleWait progress_;
   cuda::Stream stream_;             // of the blocking calls
   std::vector<ControlWord> words_;  // of all ranks
@@ -385,6 +470,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   std::thread aborter_;                              // of abort_communicator()
   const std::shared_ptr<std::atomic<bool>> aborted_ =
       std::make_shared<std::atomic<bool>>(false);  // it has ended
+  std::optional<NcclCallWatch> watch_;             // of calls that block; none: they do not
 };
 
 std::unique_ptr<DeviceCommunicator> connect(const BackendContext& context, const ncclUniqueId& id) {

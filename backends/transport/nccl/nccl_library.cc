@@ -56,12 +56,14 @@ NcclLibrary load() {
   find(nccl, "ncclGetLastError", library.ncclGetLastError);
   find(nccl, "ncclGetUniqueId", library.ncclGetUniqueId);
   find(nccl, "ncclReduceScatter", library.ncclReduceScatter);
-  if (base::environment("ENGINE_NCCL_REGISTER") != "0") {
+  library.registers = base::environment("ENGINE_NCCL_REGISTER") != "0";
+  library.blocking = base::environment("ENGINE_NCCL_BLOCKING") == "1";
+  if (library.registers) {
     find_optional(nccl, "ncclCommRegister", library.ncclCommRegister);
     find_optional(nccl, "ncclCommDeregister", library.ncclCommDeregister);
+    find_optional(nccl, "ncclMemAlloc", library.ncclMemAlloc);
+    find_optional(nccl, "ncclMemFree", library.ncclMemFree);
   }
-  find_optional(nccl, "ncclMemAlloc", library.ncclMemAlloc);
-  find_optional(nccl, "ncclMemFree", library.ncclMemFree);
   decltype(&::ncclGetVersion) version = nullptr;
   find(nccl, "ncclGetVersion", version);
   version(&library.version);

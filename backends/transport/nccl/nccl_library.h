@@ -2,7 +2,8 @@
 //
 // ENGINE_NCCL_LIBRARY names the library; else the system's search path is searched for
 // libnccl.so.2. With ENGINE_NCCL_REGISTER=0 memory is not registered, as with a library that
-// cannot.
+// cannot. With ENGINE_NCCL_BLOCKING=1 its calls return when they are handed over to the device, and
+// until then block the thread that makes them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,7 +16,9 @@ namespace backends {
 // One member per function, of the type that nccl.h declares.
 struct NcclLibrary {
   std::string path;
-  int version = 0;  // 22809: 2.28.9
+  int version = 0;        // 22809: 2.28.9
+  bool registers = true;  // false: ENGINE_NCCL_REGISTER=0
+  bool blocking = false;  // ENGINE_NCCL_BLOCKING=1
 
   decltype(&::ncclAllGather) ncclAllGather = nullptr;
   decltype(&::ncclAllReduce) ncclAllReduce = nullptr;

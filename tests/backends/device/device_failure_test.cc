@@ -1,5 +1,6 @@
 // Failures of collectives on device memory: every surviving rank reports the cause within a short
 // time, and none hangs.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -13,6 +14,8 @@
 #include <thread>
 
 #include "backends/backend_error.h"
+#include "backends/transport/nccl/nccl_backend.h"
+#include "io/gpu/cuda_runtime.h"
 #include "tests/backends/device/device_harness.h"
 #include "tests/support/time_limits.h"
 
@@ -41,6 +44,10 @@ std::string nccl_note() {
     return std::ranges::find(list, "nccl", &backends::BackendInfo::name)->note;
   });
 }
+std::string nccl_path() {
+  const std::string path = backends::describe_nccl();
+  return path.substr(path.find('(') + 1, path.find(')') - path.find('(') - 1);
+}
 bool nccl_is_emulated() { return nccl_note().find("nccl_on_cpu") != std::string::npos; }
 
 void reduce_on(DeviceCommunicator& c, const Stream& stream, const DeviceBytes& data) {
@@ -52,6 +59,36 @@ void expect_has(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
 }
 
+const std::vector<std::string> kTwoOk{"ok", "ok"};
+
+// Collectives that this thread itself has put on a stream, of the stand-in for NCCL.
+int launches_of_this_thread() {
+  void* const library = dlopen(nccl_path().c_str(), RTLD_NOW | RTLD_NOLOAD);
+  const auto count = library == nullptr
+                         ? nullptr
+                         : reinterpret_cast<int (*)()>(dlsym(library, "nccl_on_cpu_launches"));
+  if (count == nullptr) throw std::runtime_error("the stand-in for NCCL is not loaded");
+  return count();
+}
+
+// Two ranks sum memory that the communicator has allocated and registered. `line`: what rank 0 is
+// to be told; "": nothing but the library's name.
+std::vector<std::string> reduce_allocated_memory(const std::string& line) {
+  std::string notices;
+  const auto keep = [&](const std::string& text) { notices += text + "\n"; };
+  return run_forked(2, {.notice = keep}, [&](Group& group) {
+    const auto c = group.make_device_communicator({.backend = "nccl"});
+    void* memory = c->allocate(kCount * 4);
+    c->register_memory(memory, kCount * 4);
+    c->all_reduce(memory, kCount, DType::kF32, ReduceOp::kMax);
+    const auto lines = std::ranges::count(notices, '\n');
+    const bool right = group.rank() != 0 ? lines == 0
+                       : line.empty()    ? lines == 1
+                                         : lines == 2 && notices.find(line) != std::string::npos;
+    if (!right) throw std::runtime_error("lines: " + notices);
+  });
+}
+
 // These tests run first, while this process has not loaded the library: each fork loads the one
 // that its environment names.
 class NcclLibraryFile : public ::testing::Test {
@@ -61,20 +98,98 @@ class NcclLibraryFile : public ::testing::Test {
   }
 };
 
-TEST_F(NcclLibraryFile, OfAnOlderVersionRegistersNothing) {
+TEST_F(NcclLibraryFile, OfAnOlderVersionRegistersNothingAndSaysSo) {
   std::string path = nccl_note();
   path = path.substr(path.find('(') + 1);
   path.resize(path.find(')'));
   path.insert(path.find("libnccl_on_cpu") + 3, "old_");
   const Setting library("ENGINE_NCCL_LIBRARY", path);
   expect_has(nccl_note(), "NCCL 2.28.9 (" + path + ")");
-  const auto outcomes = run_forked(2, {}, [](Group& group) {
-    const auto c = group.make_device_communicator({.backend = "nccl"});
-    void* memory = c->allocate(kCount * 4);
-    c->register_memory(memory, kCount * 4);
-    c->all_reduce(memory, kCount, DType::kF32, ReduceOp::kMax);
-  });
-  EXPECT_EQ(outcomes, (std::vector<std::string>{"ok", "ok"}));
+  EXPECT_EQ(reduce_allocated_memory(
+                "nccl: gradients are in memory of cudaMalloc, which NCCL 2.28.9 may have to copy: "
+                "it has no ncclMemAlloc, which 2.19 brought"),
+            kTwoOk);
+}
+
+TEST_F(NcclLibraryFile, MemoryToRegisterIsItsOwn) {
+  {
+    const Setting refusing("NCCL_ON_CPU_FAULT", "refuse_others");
+    EXPECT_EQ(reduce_allocated_memory(""), kTwoOk);
+    for (const std::string& text : run_forked(2, {}, [](Group& group) {
+           const auto c = group.make_device_communicator({.backend = "nccl"});
+           const DeviceBytes data(kCount * 4);
+           c->register_memory(data.get(), kCount * 4);
+         }))
+      expect_has(text, "ncclCommRegister: ");
+  }
+  const Setting refusing("NCCL_ON_CPU_FAULT", "refuse_memory");
+  EXPECT_EQ(reduce_allocated_memory("may have to copy: ncclMemAlloc: unhandled cuda error"),
+            kTwoOk);
+  const Setting off("ENGINE_NCCL_REGISTER", "0");
+  EXPECT_EQ(reduce_allocated_memory(""), kTwoOk);
+}
+
+// ENGINE_NCCL_BLOCKING=1: the thread that calls launches, else one of NCCL's, also into a capture.
+TEST_F(NcclLibraryFile, CallsMayBlock) {
+  for (const char* blocking : {"0", "1"}) {
+    const Setting mode("ENGINE_NCCL_BLOCKING", blocking);
+    const auto outcomes = run_forked(2, {}, [&](Group& group) {
+      const auto c = group.make_device_communicator({.backend = "nccl"});
+      const Stream stream;
+      Bytes one(4);
+      const float value = group.rank() == 0 ? 1.f : 2.f;
+      std::memcpy(one.data(), &value, 4);
+      const DeviceBytes data(one);
+      base::cuda::StepGraph::begin_capture(stream.get());
+      for (int i = 0; i < 2; ++i)
+        c->all_reduce_on(stream.get(), data.get(), 1, DType::kF32, ReduceOp::kSum);
+      const auto graph = base::cuda::StepGraph::end_capture(stream.get());
+      if (graph.nodes() != 2) throw std::runtime_error("not captured");
+      const int own_thread = launches_of_this_thread();
+      if ((own_thread > 0) != (*blocking == '1')) throw std::runtime_error("another thread");
+      if (!c->first_failure("").empty()) throw std::runtime_error("failed");
+      graph.launch(stream.get());
+      c->wait(stream.get());
+      float sum = 0;
+      std::memcpy(&sum, data.read().data(), 4);
+      if (sum != 6) throw std::runtime_error("a sum of " + std::to_string(sum));
+    });
+    EXPECT_EQ(outcomes, kTwoOk) << blocking;
+  }
+}
+
+TEST_F(NcclLibraryFile, ACallThatDoesNotReturnFailsAtItsDeadline) {
+  const int timeout_ms = test_support::deadline_ms(300);
+  const Setting fault("NCCL_ON_CPU_FAULT", "keep_call:3@1");
+  for (const char* blocking : {"0", "1"}) {
+    const Setting mode("ENGINE_NCCL_BLOCKING", blocking);
+    const auto start = Clock::now();
+    const auto outcomes = run_forked(2, {.timeout_ms = timeout_ms}, [](Group& group) {
+      const auto c = group.make_device_communicator({.backend = "nccl"});
+      const Stream stream;
+      const DeviceBytes data(kCount * 4);
+      for (int i = 0; i < 5; ++i) reduce_on(*c, stream, data);
+    });
+    EXPECT_FALSE(test_support::is_past(start, 10s));
+    for (const std::string& text : outcomes) expect_has(text, "peer: backend nccl, rank ");
+    EXPECT_TRUE(std::ranges::any_of(
+        outcomes,
+        [&](const std::string& text) {
+          return text.find("timeout after " + std::to_string(timeout_ms) +
+                           " ms in ncclAllReduce, waiting for one of the ranks") !=
+                 std::string::npos;
+        }))
+        << outcomes[0] << "\n"
+        << outcomes[1];
+  }
+}
+
+TEST_F(NcclLibraryFile, ARefusedStartIsToldToTheOthersWhereCallsBlock) {
+  const Setting mode("ENGINE_NCCL_BLOCKING", "1"), fault("NCCL_ON_CPU_FAULT", "refuse_init@1");
+  const auto outcomes =
+      run_forked(2, {}, [](Group& group) { group.make_device_communicator({.backend = "nccl"}); });
+  expect_has(outcomes[1], "connecting the ranks: ncclCommInitRankConfig: unhandled system error");
+  expect_has(outcomes[0], "rank 1 ");
 }
 
 // Registering can be switched off, should a library or a network not take it.
@@ -285,6 +400,18 @@ TEST_F(DeviceFailure, HostMemoryIsRefused) {
       expect_has(outcome, "got host memory, expected memory of CUDA device");
     }
   }
+}
+
+TEST_P(DeviceDisagreement, AFailureOfOneRankIsTheAnswerOfAll) {
+  const auto outcomes = run_threads(3, {}, [](Group& group) {
+    const auto c = group.make_device_communicator({.backend = GetParam()});
+    EXPECT_EQ(c->first_failure(""), "");
+    EXPECT_EQ(c->first_failure(group.rank() == 0 ? "" : "no " + std::to_string(group.rank())),
+              "rank 1: no 1");
+    EXPECT_EQ(c->first_failure(group.rank() == 0 ? "none" : ""), "rank 0: none");
+    EXPECT_EQ(c->first_failure(""), "");
+  });
+  EXPECT_EQ(outcomes, (std::vector<std::string>(3)));
 }
 
 TEST_P(DeviceDisagreement, OfAPlanIsNamedOnBothSides) {

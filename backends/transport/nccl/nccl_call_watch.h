@@ -1,0 +1,40 @@
+// A deadline for calls of NCCL that block the thread which makes them (ENGINE_NCCL_BLOCKING=1): a
+// thread of its own ends such a call from outside.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "io/base/deadline.h"
+
+namespace backends {
+
+class NcclCallWatch {
+ public:
+  // `end` makes the call under way return. It is called on the watch's thread, once at most, when
+  // the call has taken longer than its timeout or `is_aborted` turns true.
+  NcclCallWatch(std::function<bool()> is_aborted, std::function<void()> end);
+  ~NcclCallWatch();
+  NcclCallWatch(const NcclCallWatch&) = delete;
+  NcclCallWatch& operator=(const NcclCallWatch&) = delete;
+
+  // One caller at a time, around a call. disarm() returns false if the call was ended.
+  void arm(std::chrono::milliseconds timeout);
+  bool disarm();
+
+ private:
+  void run();
+
+  const std::function<bool()> is_aborted_;
+  const std::function<void()> end_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool armed_ = false, fired_ = false, leaves_ = false;  // guarded by the mutex, as the next
+  base::Deadline deadline_{};
+  std::thread thread_;
+};
+
+}  // namespace backends
