@@ -6,6 +6,7 @@
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
 #include "backends/identity/identity.h"
+#include "io/gpu/cuda_runtime.h"
 #include "tools/api/group_impl.h"
 #include "tools/api/translated.h"
 #include "tools/group/joining_options.h"
@@ -144,8 +145,10 @@ void Communicator::abort(const std::string& reason) noexcept { impl_->communicat
 
 Group Group::join(const GroupOptions& options) {
   return translated([&] {
-    return Group(std::make_shared<Impl>(Impl{.group = backends::join_group(join_options(options)),
-                                             .cancelled = options.cancelled}));
+    const backends::GroupOptions joining = join_options(options);
+    if (joining.world_size > 1) base::cuda::load_kernels_at_start();
+    return Group(std::make_shared<Impl>(
+        Impl{.group = backends::join_group(joining), .cancelled = options.cancelled}));
   });
 }
 
@@ -217,6 +220,7 @@ void run_threads(int ranks, const std::function<void(Group&)>& body,
     refuse("the number of ranks is " + std::to_string(ranks) + ", expected 1.." +
            std::to_string(kMost));
   translated([&] {
+    if (ranks > 1) base::cuda::load_kernels_at_start();
     tools::run_inproc_ranks(
         ranks, milliseconds("timeout", timeout, 1), [&](std::unique_ptr<backends::Group> own) {
           Group group(std::make_shared<Group::Impl>(Group::Impl{.group = std::move(own)}));

@@ -17,6 +17,7 @@
 #include "io/base/deadline.h"
 #include "io/base/io_error.h"
 #include "io/base/utc_time.h"
+#include "io/gpu/cuda_runtime.h"
 #include "tools/group/joined_rank.h"
 #include "tools/group/membership_text.h"
 #include "tools/machine/device_choice.h"
@@ -176,6 +177,7 @@ class ElasticRank {
 
 int run_elastic_member(const backends::GroupOptions& options, const RunConfig& config,
                        const ElasticBody& body) {
+  base::cuda::load_kernels_at_start();
   require_named_devices({.device = config.device, .devices = config.devices});
   try {
     return ElasticRank(options, config, body).run();

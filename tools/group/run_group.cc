@@ -8,6 +8,7 @@
 #include "backends/compose/table/backend_table.h"
 #include "io/base/cpu_affinity.h"
 #include "io/base/io_error.h"
+#include "io/gpu/cuda_runtime.h"
 #include "tools/group/elastic_rank.h"
 #include "tools/group/joined_rank.h"
 #include "tools/group/joining_options.h"
@@ -29,8 +30,9 @@ void check_bind(const std::string& bind) {
 // other at the rendezvous.
 int run_process(const backends::GroupOptions& options, const RunConfig& config,
                 const std::function<int(backends::Group&)>& body) {
-  require_named_devices({.device = config.device, .devices = config.devices});
   const int replicas = std::max(1, static_cast<int>(config.devices.size()));
+  if (options.world_size * replicas > 1) base::cuda::load_kernels_at_start();
+  require_named_devices({.device = config.device, .devices = config.devices});
   const std::string folder = chosen_folder(config);
   if (replicas == 1) return run_member(options, folder, body);
   if (options.world_size == 1) {
@@ -91,11 +93,13 @@ int run_group(const RunConfig& config, const std::function<int(backends::Group&)
   check_threads(config.threads);
   check_bind(config.bind);
   check_spawn(config.spawn);
-  if (config.spawn > 1 && config.backend == "inproc")
+  if (config.spawn > 1 && config.backend == "inproc") {
+    base::cuda::load_kernels_at_start();
     return run_inproc_ranks(config.spawn, milliseconds(config.timeout_s),
                             [&](std::unique_ptr<backends::Group> group) {
                               return run_joined(*group, chosen_folder(config), body);
                             });
+  }
   if (config.spawn > 1)
     return run_worker_processes(config.spawn, [&](const WorkerPlace& place) {
       return run_process(options_of_worker(config, place), config, body);

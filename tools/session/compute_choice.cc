@@ -16,6 +16,9 @@
 namespace tools {
 namespace {
 
+// Of a rank that waits by polling: one for that, and one for what prepares its batches.
+constexpr int kCoresOfADevice = 2;
+
 // ", bf16", ", f16 products, loss scale dynamic".
 std::string precision_text(const Compute& compute, engine::DType stored) {
   using engine::Products;
@@ -73,7 +76,7 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
     if (choice.device.kind == engine::Device::Kind::kCpu) check_on_cpu(options, choice.reason);
   });
   if (engine::cuda::kBuilt && group.world_size() > 1) check_devices_apart(choice, group, control);
-  int threads = options.threads > 0 ? options.threads : default_threads(group);
+  int cores = default_threads(group), threads = options.threads > 0 ? options.threads : cores;
   std::shared_ptr<const RankBinding> binding;
   if (options.bind != Bind::kNone) {
     const HostNeeds needs = gather_needs({.rank = group.rank(),
@@ -83,9 +86,11 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
                                          group, control);
     do_together(group, control,
                 [&] { binding = std::make_shared<const RankBinding>(options.bind, needs); });
-    threads = binding->threads();
+    threads = cores = binding->threads();
   }
-  const bool cpu = choice.device.kind == engine::Device::Kind::kCpu;
+  const bool cpu = choice.device.kind == engine::Device::Kind::kCpu,
+             blocks = !cpu && cores < kCoresOfADevice;
+  if (!cpu) engine::cuda::block_in_waits(blocks);
   return {.device = choice.device,
           .storage = cpu ? options.dtype : options.half.value_or(options.dtype),
           .products = cpu && options.half ? engine::Products::kBF16 : options.products,
@@ -94,6 +99,7 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
           .pinned = options.pinned,
           .non_blocking = options.non_blocking,
           .threads = threads,
+          .blocks = blocks,
           .binding = std::move(binding),
           .reason = choice.reason.starts_with("auto") ? choice.reason : ""};
 }
@@ -106,7 +112,8 @@ std::string compute_text(const Compute& compute, int threads, engine::DType stor
            ")" + precision_text(compute, stored);
   const engine::cuda::DeviceInfo info = engine::cuda::device_info(compute.device.index);
   return engine::to_string(compute.device) + " (" + info.name + ", sm_" +
-         std::to_string(info.major) + std::to_string(info.minor) + reason + ")" +
+         std::to_string(info.major) + std::to_string(info.minor) + reason +
+         (compute.blocks ? "; waits block, with one core" : "") + ")" +
          precision_text(compute, stored);
 }
 

@@ -23,6 +23,9 @@ struct Compute {
   engine::LossScaleRule loss_scale;
   bool graph = true, pinned = true, non_blocking = true;
   int threads = 1;  // of this rank's pool
+  // On a CUDA device: waits give the core away (engine::cuda::block_in_waits()), since the rank has
+  // a single one.
+  bool blocks = false;
   // While it lives the calling thread is bound; null: no thread is.
   std::shared_ptr<const RankBinding> binding;
   std::string reason;  // why `auto` took this device; "" where it was named
@@ -39,6 +42,7 @@ struct Compute {
 // Collective over the group, by way of `control`, a communicator of all its ranks for host memory.
 // The device is choose_device()'s (device_choice.h); ranks of one host have different ones. Makes
 // no context on any device. Binds the calling thread where that is asked for (rank_binding.h).
+// Decides for the process whether waits for its devices block.
 // Throws io::ConfigError for a combination that cannot be computed, on all ranks
 // (engine::RemoteError where it is another's).
 Compute choose_compute(const ComputeOptions& options, const backends::Group& group,

@@ -1,6 +1,7 @@
 // The program on CUDA devices, with ranks as processes: NCCL, host memory and devices of one
 // process end bit-identical; a rank that dies ends the others.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -38,7 +39,8 @@ class CudaProgram : public ::testing::Test {
 const std::map<std::string, std::string> kEnvironment{{"ENGINE_ALLOW_SHARED_GPU", "1"},
                                                       {"ENGINE_EMULATED_GPUS", "2"}};
 
-CommandResult train(const std::string& folder, const std::vector<std::string>& more) {
+CommandResult train(const std::string& folder, const std::vector<std::string>& more,
+                    const std::map<std::string, std::string>& environment = kEnvironment) {
   std::vector<std::string> argv{engine_binary(),
                                 "train",
                                 "--model",
@@ -59,7 +61,7 @@ CommandResult train(const std::string& folder, const std::vector<std::string>& m
                                 "--save-dir",
                                 folder};
   argv = test_support::overridden(argv, more);
-  return run_command(argv, kEnvironment);
+  return run_command(argv, environment);
 }
 
 CommandResult verify(const std::string& a, const std::string& b) {
@@ -112,12 +114,42 @@ TEST_F(CudaProgram, AFailedCaptureIsSaidAndTheSameStepsAreLaunched) {
         verify(rank_model(folder / "captured", 0), rank_model(folder / mode, 0));
     EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
   }
-
   // Where ranks are joined by NCCL the others' graphs hold a call of this one's.
   const CommandResult joined =
       run("joined", "off", {"--backend", "nccl", "--spawn", "2", "--timeout", "20"});
   EXPECT_NE(joined.exit_code, 0) << joined.out;
   EXPECT_NE(joined.err.find("cudaStreamEndCapture: "), std::string::npos) << joined.err;
+}
+
+// A kernel that is loaded while another device of the process waits for this rank may wait for that
+// device: a process with several loads all of them at its start.
+TEST_F(CudaProgram, DevicesOfOneProcessLoadTheirKernelsAtTheStart) {
+  if (!engine::cuda::device_info(0).name.starts_with("emulated"))
+    GTEST_SKIP() << "a GPU that loads kernels late may hang";
+  const TemporaryDirectory folder;
+  const std::vector<std::string> options{"--gpu-devices", "0,1", "--timeout", "20"};
+  const CommandResult eager = train(folder / "eager", options);
+  EXPECT_EQ(eager.exit_code, 0) << eager.out << eager.err;
+  std::map<std::string, std::string> environment = kEnvironment;
+  environment["CUDA_MODULE_LOADING"] = "LAZY";
+  const CommandResult lazy = train(folder / "lazy", options, environment);
+  EXPECT_NE(lazy.exit_code, 0) << lazy.out;
+  EXPECT_NE(lazy.err.find("is loaded while device "), std::string::npos) << lazy.err;
+}
+
+// A rank with one core leaves it to its loader while it waits.
+TEST_F(CudaProgram, ARankWithOneCoreDoesNotPoll) {
+  const TemporaryDirectory folder;
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);  // of the program, too
+  const CommandResult result = train(folder / "one", {"--device", "cuda"});
+  sched_setaffinity(0, sizeof all, &all);
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_NE(result.out.find("; waits block, with one core)"), std::string::npos) << result.out;
 }
 
 // Of 13 samples one rank has 5 and two have 4, each in its turn: no step may be a graph on some

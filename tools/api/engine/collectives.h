@@ -136,7 +136,8 @@ struct GroupOptions {
 class ENGINE_API Group {
  public:
   // Joins processes. Blocks until all ranks are there; throws PeerError naming those that are
-  // missing at the deadline.
+  // missing at the deadline. Sets CUDA_MODULE_LOADING=EAGER where there are several ranks and the
+  // variable is not set: call it before anything uses CUDA (docs/gpu.md).
   static Group join(const GroupOptions& options = {});
 
   Group(Group&&) noexcept;
