@@ -24,6 +24,11 @@ std::string size_text(std::size_t bytes) {
   return text;
 }
 
+void fill_with_zeros(std::byte* device_memory, std::size_t bytes) {
+  cuda::set_bytes_async(device_memory, 0, bytes, nullptr);
+  cuda::synchronize_device();
+}
+
 }  // namespace
 
 Arena::Arena(std::size_t bytes, Device device, const char* purpose)
@@ -34,8 +39,7 @@ Arena::Arena(std::size_t bytes, Device device, const char* purpose)
     if (purpose != nullptr) said.emplace(purpose);
     cuda::use_device(device.index);
     data_ = static_cast<std::byte*>(cuda::allocate(bytes));
-    cuda::set_bytes_async(data_, 0, bytes, nullptr);
-    cuda::synchronize_device();
+    fill_with_zeros(data_, bytes);
     return;
   }
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -45,9 +49,20 @@ Arena::Arena(std::size_t bytes, Device device, const char* purpose)
   data_ = static_cast<std::byte*>(block);
 }
 
+Arena::Arena(std::size_t bytes, Device device, MemorySource source)
+    : bytes_(bytes), device_(device), source_(std::move(source)) {
+  require(device.kind == Device::Kind::kCuda, "memory of a source is that of a CUDA device");
+  if (bytes == 0) return;
+  cuda::use_device(device.index);
+  data_ = static_cast<std::byte*>(source_.allocate(bytes));
+  fill_with_zeros(data_, bytes);
+}
+
 Arena::~Arena() {
   if (data_ == nullptr) return;
-  if (device_.kind == Device::Kind::kCuda)
+  if (source_.release)
+    source_.release(data_);
+  else if (device_.kind == Device::Kind::kCuda)
     cuda::release(data_);
   else
     munmap(data_, bytes_);
@@ -56,12 +71,14 @@ Arena::~Arena() {
 Arena::Arena(Arena&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
-      device_(other.device_) {}
+      device_(other.device_),
+      source_(std::move(other.source_)) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(device_, other.device_);
+  std::swap(source_, other.source_);
   return *this;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
 #include "engine/core/device.h"
 
@@ -13,6 +14,13 @@ constexpr std::size_t align_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Where memory of a CUDA device comes from, if not from the runtime: that of a library which moves
+// it between devices. Both outlive the arenas.
+struct MemorySource {
+  std::function<void*(std::size_t bytes)> allocate;  // throws as cuda::allocate()
+  std::function<void(void* memory)> release;         // does not throw
+};
+
 class Arena {
  public:
   Arena() = default;
@@ -20,6 +28,8 @@ class Arena {
   // cuda::DeviceMemoryError, which says what for: `purpose`, "activations", or what else the thread
   // says (io/gpu/device_memory.h). `bytes` may be 0.
   explicit Arena(std::size_t bytes, Device device = {}, const char* purpose = nullptr);
+  // Of a CUDA device, from `source`.
+  Arena(std::size_t bytes, Device device, MemorySource source);
   ~Arena();
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
@@ -32,6 +42,7 @@ class Arena {
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_;
+  MemorySource source_;  // empty: none
 };
 
 }  // namespace engine

@@ -3,7 +3,8 @@
 
 namespace engine {
 
-FlatBuffer::FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Device device)
+FlatBuffer::FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Device device,
+                       const MemorySource* source)
     : dtype_(dtype) {
   const auto unit = static_cast<std::int64_t>(kAlignment / size_of(dtype));
   for (const NamedLayout& tensor : tensors) {
@@ -12,7 +13,7 @@ FlatBuffer::FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Dev
     slots_.push_back({tensor.name, tensor.layout, size_, count});
     size_ += (count + unit - 1) / unit * unit;
   }
-  arena_ = Arena(bytes(), device);
+  arena_ = source == nullptr ? Arena(bytes(), device) : Arena(bytes(), device, *source);
 }
 
 FlatBuffer FlatBuffer::like(const FlatBuffer& other) {

@@ -32,8 +32,10 @@ class FlatBuffer {
   };
 
   FlatBuffer() = default;
-  // Every tensor's dtype must be `dtype`. Zero-filled.
-  FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Device device = {});
+  // Every tensor's dtype must be `dtype`. Zero-filled. `source`: null for memory of the device's
+  // own runtime.
+  FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Device device = {},
+             const MemorySource* source = nullptr);
   // Zero-filled memory with the same slots (an optimizer's state beside the parameters).
   static FlatBuffer like(const FlatBuffer& other);
 

@@ -85,7 +85,8 @@ std::vector<OrderedParameter> completion_order(const Graph& graph, DType dtype) 
   return order;
 }
 
-ModelState ModelState::allocate(const Graph& graph, DType compute, Device device, bool gradients) {
+ModelState ModelState::allocate(const Graph& graph, DType compute, Device device, bool gradients,
+                                const MemorySource* source) {
   const DType dtype = state_dtype(compute);
   require(dtype == DType::kF32 || dtype == DType::kF64, "a model's state is f32 or f64");
   ModelState state;
@@ -116,8 +117,8 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
   if (gradients) {
     const cuda::MemoryPurpose purpose("gradients");
     state.parameters.gradients = FlatBuffer(
-        dtype, {parameters.begin(), parameters.end() - static_cast<std::ptrdiff_t>(frozen)},
-        device);
+        dtype, {parameters.begin(), parameters.end() - static_cast<std::ptrdiff_t>(frozen)}, device,
+        source);
   }
   const cuda::MemoryPurpose purpose("parameters");
   state.parameters.values = FlatBuffer(dtype, parameters, device);

@@ -42,9 +42,9 @@ struct ModelState {
 
   // Zero-filled memory for the graph's state. Allocates.
   // `compute` as PlanOptions::dtype has it; the state itself is in state_dtype(compute).
-  // For inference alone it needs no gradients.
+  // For inference alone it needs no gradients. `source`: of the gradients' memory (FlatBuffer).
   static ModelState allocate(const Graph& graph, DType compute, Device device = {},
-                             bool gradients = true);
+                             bool gradients = true, const MemorySource* source = nullptr);
   // Initial values by each parameter's own stream; buffers to their initial values. Depends on
   // (graph, seed) only: f64 holds exactly the f32 values.
   void initialize(const Graph& graph, std::uint64_t seed);

@@ -229,11 +229,13 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
                          &graph = model.graph](const engine::FlatBuffer& values) {
         return make_optimizer(update, graph, values, nullptr);
       }};
-  if (wires.device)
+  if (wires.device) {
+    device.gradient_memory = engine::gradient_memory(*wires.device);
     device.make_sum = [wire = wires.device.get(),
                        buckets = options.averaging.buckets](const engine::FlatBuffer& gradients) {
       return engine::make_device_sum(*wire, gradients, buckets);
     };
+  }
   return device;
 }
 

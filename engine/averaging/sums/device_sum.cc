@@ -30,7 +30,7 @@ class Sum final : public DeviceGradientSum {
     communicator.register_memory(data_, gradients.bytes());
   }
 
-  ~Sum() override { communicator_.release(data_); }  // before the memory goes
+  ~Sum() override { communicator_.deregister_memory(data_); }  // before the memory goes
 
   void ready(std::int64_t elements, void* stream) override {
     if (overlap_) send(elements, stream);
@@ -66,7 +66,8 @@ class Sum final : public DeviceGradientSum {
   backends::DeviceCommunicator& communicator_;
   float* const data_;
   const bool overlap_;
-  cuda::Stream stream_;
+  // Before kernels of backward that are waiting, or the sums would end long after it.
+  cuda::Stream stream_{cuda::Priority::kHighest};
   const std::vector<std::int64_t> ends_;  // one past each bucket's last element
   std::vector<cuda::Event> filled_;
   cuda::Event summed_;
@@ -78,6 +79,11 @@ class Sum final : public DeviceGradientSum {
 std::unique_ptr<DeviceGradientSum> make_device_sum(backends::DeviceCommunicator& communicator,
                                                    const FlatBuffer& gradients,
                                                    const BucketOptions& options) {
+MemorySource gradient_memory(backends::DeviceCommunicator& communicator) {
+  return {.allocate = [&communicator](std::size_t bytes) { return communicator.allocate(bytes); },
+          .release = [&communicator](void* memory) { communicator.release(memory); }};
+}
+
   return std::make_unique<Sum>(communicator, gradients, options);
 }
 

@@ -33,6 +33,9 @@ class DeviceGradientSum {
 // its device. Collective: ranks compare the calls of a step, and the memory is registered, before
 // the first one.
 std::unique_ptr<DeviceGradientSum> make_device_sum(backends::DeviceCommunicator& communicator,
+// Memory for these gradients, which `communicator` may read without a copy. It outlives the memory.
+MemorySource gradient_memory(backends::DeviceCommunicator& communicator);
+
                                                    const FlatBuffer& gradients,
                                                    const BucketOptions& options);
 

@@ -81,7 +81,9 @@ class Work final : public StepWork, private StateHome {
         pin_values_(host.parameters.values, true),
         pin_gradients_(host.parameters.gradients,
                        !options.make_sum),  // else they never leave the device
-        model_(ModelState::allocate(*plan.graph, plan.options.dtype, options.device)),
+        model_(ModelState::allocate(
+            *plan.graph, plan.options.dtype, options.device, true,
+            options.gradient_memory.allocate ? &options_.gradient_memory : nullptr)),
         running_(model_.running, options.steps_back),
         counters_(model_.counters, options.steps_back),
         optimizer_(make_optimizer()),

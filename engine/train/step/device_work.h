@@ -31,6 +31,7 @@ struct DeviceWorkOptions {
   ReplicaExchange* replicas = nullptr;  // null: no layer exchanges statistics
   // Empty: gradients stay this rank's, or are summed in host memory.
   std::function<std::unique_ptr<DeviceGradientSum>(const FlatBuffer& gradients)> make_sum = {};
+  MemorySource gradient_memory = {};  // empty: the device's own
   backends::Communicator* agreement =
       nullptr;  // host memory: ranks agree on skipped steps where gradients stay apart
   std::function<std::unique_ptr<Optimizer>(const FlatBuffer& values)> make_optimizer = {};

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <sstream>
 #include <string>
@@ -135,6 +136,31 @@ TEST_F(CudaProgram, DevicesOfOneProcessLoadTheirKernelsAtTheStart) {
   const CommandResult lazy = train(folder / "lazy", options, environment);
   EXPECT_NE(lazy.exit_code, 0) << lazy.out;
   EXPECT_NE(lazy.err.find("is loaded while device "), std::string::npos) << lazy.err;
+}
+
+// NCCL may read memory of its own without a copy; what is not is refused here.
+TEST_F(CudaProgram, GradientsLieInMemoryOfNccl) {
+  if (!engine::cuda::device_info(0).name.starts_with("emulated"))
+    GTEST_SKIP() << "needs the stand-in for NCCL";
+  const TemporaryDirectory folder;
+  const std::vector<std::string> options{"--device", "cuda", "--backend", "nccl", "--spawn", "2"};
+  std::map<std::string, std::string> environment = kEnvironment;
+  environment["ENGINE_EMULATED_CALLS"] = folder / "calls";
+  environment["NCCL_ON_CPU_FAULT"] = "refuse_others";
+  const CommandResult own = train(folder / "own", options, environment);
+  EXPECT_EQ(own.exit_code, 0) << own.out << own.err;
+  EXPECT_EQ(own.err.find("gradients are in memory of cudaMalloc"), std::string::npos) << own.err;
+  std::ifstream calls(folder / "calls");
+  const std::string called{std::istreambuf_iterator<char>(calls), {}};
+  EXPECT_NE(called.find("cudaStreamCreateWithPriority\n"), std::string::npos)
+      << "sums of gradients have no stream of the highest priority";
+  environment["NCCL_ON_CPU_FAULT"] = "refuse_memory";
+  const CommandResult other = train(folder / "other", options, environment);
+  EXPECT_EQ(other.exit_code, 0) << other.out << other.err;
+  EXPECT_NE(other.err.find("nccl: gradients are in memory of cudaMalloc, which NCCL 2.28.9 may "
+                           "have to copy: ncclMemAlloc: "),
+            std::string::npos)
+      << other.err;
 }
 
 // A rank with one core leaves it to its loader while it waits.
