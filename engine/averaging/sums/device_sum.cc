@@ -43,7 +43,10 @@ class Sum final : public DeviceGradientSum {
     summed_.make_wait(stream);
   }
 
-  void meet() override { communicator_.agree({}); }
+  void drop_step() override { sent_ = 0; }
+  std::string first_failure(const std::string& own) override {
+    return communicator_.first_failure(own);
+  }
   bool capturable() const override { return communicator_.capturable(); }
   void wait(void* stream) override {
     communicator_.wait(stream_.handle());  // a step that failed on the way has not joined the two
@@ -76,14 +79,14 @@ class Sum final : public DeviceGradientSum {
 
 }  // namespace
 
-std::unique_ptr<DeviceGradientSum> make_device_sum(backends::DeviceCommunicator& communicator,
-                                                   const FlatBuffer& gradients,
-                                                   const BucketOptions& options) {
 MemorySource gradient_memory(backends::DeviceCommunicator& communicator) {
   return {.allocate = [&communicator](std::size_t bytes) { return communicator.allocate(bytes); },
           .release = [&communicator](void* memory) { communicator.release(memory); }};
 }
 
+std::unique_ptr<DeviceGradientSum> make_device_sum(backends::DeviceCommunicator& communicator,
+                                                   const FlatBuffer& gradients,
+                                                   const BucketOptions& options) {
   return std::make_unique<Sum>(communicator, gradients, options);
 }
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -24,7 +25,9 @@ namespace {
 
 constexpr std::int64_t kPiece =
     std::int64_t{1} << 18;  // elements of a gradient piece on its way to the host, at least
-constexpr int kStepsBeforeCapture = 2;  // a kernel's first launch loads it, which no capture may do
+// Of as many samples as the captured step has: a kernel's first launch loads it, which no capture
+// may do, and which kernels a step launches depends on the size of its batch.
+constexpr int kStepsBeforeCapture = 2;
 
 // Memory pinned for as long as this lives.
 class Pin {
@@ -281,9 +284,9 @@ class Work final : public StepWork, private StateHome {
     sum_->finish(stream_.handle());
   }
 
-  // The whole step, as one graph from the third on. For NCCL a call is captured, and a graph with
-  // it started, on all ranks or on none: they decide alike, because they do so only where all have
-  // as many samples.
+  // The whole step, as one graph from the third of its size on. For NCCL a call is captured, and a
+  // graph with it started, on all ranks or on none: they decide alike, because steps are counted
+  // and captured only where all have as many samples.
   void captured_step(const StepRequest& request, PhaseTimer& timer, StepPhases& phases) {
     const BatchView& batch = request.batch;
     const base::TraceSpan span("start the step on the device");
@@ -296,15 +299,13 @@ class Work final : public StepWork, private StateHome {
     };
     CapturedStep& captured = captured_[static_cast<std::size_t>(slot)];
     const bool alike = sum_ == nullptr || request.equal_shares;
-    if (!alike || straight_steps_ < kStepsBeforeCapture || batch.count < captured.count) {
-      issue();  // later on: a smaller batch, at the end of an epoch
-      straight_steps_ = std::min(straight_steps_ + 1, kStepsBeforeCapture);
+    if (alike && batch.count > captured.count && has_run_straight(batch.count))
+      capture(captured, batch.count, issue);
+    if (alike && batch.count == captured.count && why_straight_.empty()) {
+      captured.graph.launch(stream_.handle());
     } else {
-      if (batch.count > captured.count) capture(captured, batch.count, issue);
-      if (why_straight_.empty())
-        captured.graph.launch(stream_.handle());
-      else
-        issue();
+      issue();  // later on: a smaller batch, at the end of an epoch
+      if (alike) ++straight_steps_[batch.count];
     }
     timer.lap(phases.forward);
     if (waits_for_sums()) {
@@ -316,21 +317,38 @@ class Work final : public StepWork, private StateHome {
     executor_.release(slot);
   }
 
+  bool has_run_straight(std::int64_t count) const {
+    const auto found = straight_steps_.find(count);
+    return found != straight_steps_.end() && found->second >= kStepsBeforeCapture;
+  }
+
+  // All ranks start their graphs, or none does, since a graph holds a call of every other rank's.
+  // They also meet because making a graph takes memory of the device, for which a driver may wait
+  // until all devices of the process are idle: for ever, if one of them already ran the graph of
+  // another rank, which waits for this one's.
   template <class Issue>
   void capture(CapturedStep& captured, std::int64_t count, const Issue& issue) {
+    CapturedStep made{.graph = {}, .count = count};
+    std::string failure = record(made.graph, issue);
+    if (sum_ != nullptr) failure = sum_->first_failure(failure);
+    if (failure.empty())
+      captured = std::move(made);
+    else
+      why_straight_ = "the capture failed, " + failure;
+  }
+
+  // Returns why the capture failed, at a call or at its end: nothing of it has run then.
+  template <class Issue>
+  std::string record(cuda::StepGraph& graph, const Issue& issue) {
     cuda::StepGraph::begin_capture(stream_.handle());
     try {
       issue();
-      captured.graph = cuda::StepGraph::end_capture(stream_.handle());
-      captured.count = count;
-      // To make a graph takes memory of the device, for which a driver may wait until all devices
-      // of the process are idle: for ever, if one of them already runs the graph of another rank,
-      // which waits for this one's.
-      if (sum_ != nullptr) sum_->meet();
-    } catch (const cuda::CudaError& failed) {  // at a call or at the end: nothing has run yet
+      graph = cuda::StepGraph::end_capture(stream_.handle());
+      return "";
+    } catch (const cuda::CudaError& failed) {
       cuda::StepGraph::drop_capture(stream_.handle());
-      if (sum_ != nullptr) throw;  // the other ranks' graphs hold a call of this one's
-      why_straight_ = std::string("the capture failed, ") + failed.what();
+      if (sum_ != nullptr) sum_->drop_step();
+      return failed.what();
     } catch (...) {
       cuda::StepGraph::drop_capture(stream_.handle());
       throw;
@@ -438,7 +456,8 @@ class Work final : public StepWork, private StateHome {
   StepNumbers numbers_;
   std::string why_straight_;
   double rows_of_sample_ = 1;
-  int last_slot_ = 0, straight_steps_ = 0;
+  int last_slot_ = 0;
+  std::map<std::int64_t, int> straight_steps_;  // by the number of samples
 };
 
 }  // namespace
