@@ -14,6 +14,7 @@
 #include "io/data/loader/image_preparer.h"
 #include "io/data/sources/data_file.h"
 #include "models/next_token.h"
+#include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -112,13 +113,22 @@ class Preparation {
   std::vector<float> numbers_;
 };
 
+std::unique_ptr<io::SampleStream> open_inputs(const PredictorRequest& request,
+                                              TrainedModel& model) {
+  std::vector<std::string> left_out;
+  auto stream = io::open_samples(request.inputs, model.data(), &left_out);
+  if (model.control().rank() == 0)
+    for (const std::string& line : left_out) print_notice(line);
+  return stream;
+}
+
 // The samples of all inputs, kBatch a block.
 class Samples : public InputPredictor {
  public:
   static constexpr std::int64_t kBatch = 64;  // as an evaluation
 
   Samples(const PredictorRequest& request, TrainedModel& model)
-      : stream_(io::open_samples(request.inputs, model.data())),
+      : stream_(open_inputs(request, model)),
         prepared_(model),
         watches_(!request.layer.empty()),
         inference_(model.graph(), model.state(), model.pool(),

@@ -11,6 +11,7 @@
 #include "io/base/digest.h"
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
+#include "io/data/sources/data_folder.h"
 
 namespace io {
 namespace {
@@ -52,9 +53,8 @@ bool is_same(const fs::path& from, const fs::path& to) {
 // Files below `folder`, by their paths from there.
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
-  for (const auto& entry :
-       fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink))
-    if (entry.is_regular_file()) files.push_back(entry.path().lexically_relative(folder));
+  for (const fs::path path : all_files_below(folder.string()))
+    files.push_back(path.lexically_relative(folder));
   std::sort(files.begin(), files.end());
   return files;
 }

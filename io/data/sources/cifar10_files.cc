@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <limits>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/base/io_error.h"
 #include "io/data/sources/data_file.h"
+#include "io/data/sources/data_folder.h"
 
 namespace io {
 namespace {
@@ -20,27 +22,42 @@ constexpr std::size_t kCifarSide = 32, kPlane = kCifarSide * kCifarSide, kChanne
 constexpr std::uint8_t kCifarClasses = 10;
 constexpr const char* kSet = "cifar10";
 
+void check_unpacked(const FolderEntry& entry) {
+  if (!entry.name.ends_with(".bin.xz")) return;
+  std::filesystem::path unpacked = entry.path;
+  unpacked.replace_extension();
+  if (std::filesystem::exists(unpacked)) return;
+  throw MissingFileError(unpacked.string() + " is missing, but " + entry.name +
+                         " lies beside it: unpack it with `xz -dk " + entry.path +
+                         "`, or run `tools/scripts/get_data.sh " + kSet + " --dir DIR`");
+}
+
 // Paths of PREFIX*.bin, shorter names first: 2 before 10.
 std::vector<std::string> find_batches(const std::string& directory, const std::string& prefix,
                                       const char* what) {
-  std::vector<std::string> found;
-  for (const auto& entry : entries_of(directory)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix)) continue;
-    if (name.ends_with(".bin")) found.push_back(entry.path().string());
-    if (!name.ends_with(".bin.xz")) continue;
-    std::filesystem::path unpacked = entry.path();
-    unpacked.replace_extension();
-    if (std::filesystem::exists(unpacked)) continue;
-    throw MissingFileError(unpacked.string() + " is missing, but " + name +
-                           " lies beside it: unpack it with `xz -dk " + entry.path().string() +
-                           "`, or run `tools/scripts/get_data.sh " + kSet + " --dir DIR`");
-  }
-  if (found.empty()) throw_missing(what, directory, prefix + "*.bin", kSet);
-  std::sort(found.begin(), found.end(), [](const std::string& a, const std::string& b) {
-    return a.size() != b.size() ? a.size() < b.size() : a < b;
-  });
+  const std::string looked_for = prefix + "*.bin";
+  if (std::error_code unknown; !std::filesystem::exists(directory, unknown))
+    throw_missing(what, directory, looked_for, kSet);
+  for (const FolderEntry& entry : list_folder(directory))
+    if (entry.name.starts_with(prefix)) check_unpacked(entry);
+  LeftOut ignored;  // left_out_line() counts them
+  std::vector<std::string> found = pick_files(
+      directory,
+      [&](const std::string& name) { return is_cifar10_name(name) && name.starts_with(prefix); },
+      ignored);
+  if (found.empty()) throw_missing(what, directory, looked_for, kSet);
+  std::ranges::stable_sort(found, {}, &std::string::size);
   return found;
+}
+
+// A line for the user on files that are not of the set, or "".
+std::string left_out_line(const std::string& directory) {
+  LeftOut left_out;
+  for (const FolderEntry& entry : list_folder(directory))
+    if (!is_cifar10_name(entry.name) && !entry.name.ends_with(".bin.xz") &&
+        entry.name != "batches.meta.txt" && entry.name != "readme.html")  // of the archive
+      left_out.add(entry);
+  return left_out.line(directory, "batches are data_batch_*.bin and test_batch*.bin");
 }
 
 // Planes of red, green and blue to pixels of three bytes.
@@ -95,10 +112,17 @@ Dataset read_cifar10_split(const std::string& directory, const std::string& pref
 
 }  // namespace
 
+bool is_cifar10_name(const std::string& name) {
+  return name.ends_with(".bin") &&
+         (name.starts_with("data_batch_") || name.starts_with("test_batch"));
+}
+
 DatasetSplits read_cifar10_splits(const std::string& directory) {
   DatasetSplits splits;
   splits.train = read_cifar10_split(directory, "data_batch_", "training batches");
   splits.test = read_cifar10_split(directory, "test_batch", "test batches");
+  if (std::string line = left_out_line(directory); !line.empty())
+    splits.warnings.push_back(std::move(line));
   return splits;
 }
 

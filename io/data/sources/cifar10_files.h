@@ -15,4 +15,6 @@ namespace io {
 // expected.
 DatasetSplits read_cifar10_splits(const std::string& directory);
 
+bool is_cifar10_name(const std::string& name);  // data_batch_*.bin, test_batch*.bin
+
 }  // namespace io

@@ -175,32 +175,14 @@ std::uint64_t DataFile::skip_to_end() {
   return total;
 }
 
-std::vector<std::filesystem::directory_entry> entries_of(const std::string& directory) {
-  std::vector<std::filesystem::directory_entry> entries;
-  std::error_code failure;
-  for (std::filesystem::directory_iterator entry(directory, failure), end; !failure && entry != end;
-       entry.increment(failure))
-    entries.push_back(*entry);
-  if (failure && failure != std::errc::no_such_file_or_directory &&
-      failure != std::errc::not_a_directory)
-    throw Error("cannot list folder " + directory + ": " + failure.message());
-  return entries;
-}
-
-std::string find_data_file(const std::string& directory, std::span<const std::string> names) {
-  for (const std::string& name : names) {
-    const std::filesystem::path path = std::filesystem::path(directory) / name;
-    std::error_code ignored;  // what cannot be looked at is not there; opening another says more
-    if (std::filesystem::exists(path, ignored)) return path.string();
-  }
-  return "";
-}
-
 void throw_missing(const std::string& what, const std::string& directory,
                    const std::string& looked_for, const std::string& set) {
-  throw MissingFileError("no " + what + " of " + set + " in " + directory + ": looked for " +
-                         looked_for + "; `tools/scripts/get_data.sh " + set + " --dir " +
-                         directory + "` fetches them");
+  std::error_code unknown;
+  const std::string found = std::filesystem::exists(directory, unknown)
+                                ? "no " + what + " of " + set + " in " + directory
+                                : "no folder " + directory + " with the files of " + set;
+  throw MissingFileError(found + ": looked for " + looked_for + "; `tools/scripts/get_data.sh " +
+                         set + " --dir " + directory + "` fetches them");
 }
 
 }  // namespace io

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -59,13 +58,6 @@ class DataFile {
   bool stream_open_ = false;         // kGzipStream: inside a gzip member
   z_stream stream_{};
 };
-
-// What lies in `directory`; nothing where there is no such folder. Throws Error when it cannot be
-// listed.
-std::vector<std::filesystem::directory_entry> entries_of(const std::string& directory);
-
-// The first of `names` that exists in `directory`, as a path; "" when none does.
-std::string find_data_file(const std::string& directory, std::span<const std::string> names);
 
 // Throws MissingFileError: what was wanted, where it was looked for, and the command that fetches
 // `set`.

@@ -93,6 +93,7 @@ struct DatasetOptions {
                text_stride =
                    0;  // text, tokens: a sample's length; from one to the next (0: the length)
   std::int64_t vocabulary_size = 0;  // tokens; 0: the highest id + 1
+  int token_bits = 0;                // tokens: 16 or 32; 0: as the file says
   std::int64_t image_size = 224;     // images: side of the squares that they become
   std::int64_t image_cache_bytes = std::int64_t{1}
                                    << 30;  // images: kept in memory if a part needs no more

@@ -1,11 +1,17 @@
 // Checks and reads the four files of an IDX set.
 #include "io/data/sources/idx_files.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <utility>
 #include <vector>
+
+#include <zlib.h>
 
 #include "io/base/background_jobs.h"
 #include "io/base/io_error.h"
@@ -25,16 +31,82 @@ std::vector<std::string> class_names(const std::string& set) {
   return {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
 }
 
+// Length and CRC-32 of the content. Of a gzip file what its end says (RFC 1952, 2.3.1): of several
+// streams in one file, which nobody packs MNIST into, those of the last.
+std::pair<std::uint64_t, std::uint64_t> content_sum(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  const auto* data = reinterpret_cast<const Bytef*>(bytes.data());
+  const std::size_t size = bytes.size();
+  if (size < 18 || data[0] != 0x1F || data[1] != 0x8B) return {size, crc32_z(0, data, size)};
+  const auto word = [&](std::size_t at) {
+    return std::uint32_t{data[at]} | std::uint32_t{data[at + 1]} << 8 |
+           std::uint32_t{data[at + 2]} << 16 | std::uint32_t{data[at + 3]} << 24;
+  };
+  return {word(size - 4), word(size - 8)};
+}
+
+// All places where a file may lie, as archives and torchvision leave it: plain, packed, and in a
+// folder of its own name.
+std::vector<std::string> places_of(const std::string& directory,
+                                   const std::array<std::string, 4>& names) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> found;
+  for (const std::string& name : names)
+    for (const fs::path& path : {fs::path(directory) / name, fs::path(directory) / name / name}) {
+      std::error_code missing;
+      const fs::file_status link = fs::symlink_status(path, missing);
+      if (fs::is_symlink(link) && !fs::exists(path, missing))
+        throw DataError(path.string() + ": a link to " + fs::read_symlink(path, missing).string() +
+                        ", which is not there");
+      if (fs::exists(path, missing) && !fs::is_directory(path, missing))
+        found.push_back(path.string());
+    }
+  return found;
+}
+
+// Where the set lies below a folder that does not have it: for a hint.
+std::string folder_with(const std::string& directory, const std::array<std::string, 4>& names) {
+  namespace fs = std::filesystem;
+  std::error_code failure;
+  for (fs::recursive_directory_iterator it(directory, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    if (it.depth() >= 2) it.disable_recursion_pending();
+    const std::string name = it->path().filename().string();
+    if (std::ranges::find(names, name) == names.end()) continue;
+    std::error_code unknown;
+    if (it->is_regular_file(unknown)) return it->path().parent_path().string();
+  }
+  return "";
+}
+
 // stem "train-images", suffix "idx3-ubyte".
-DataFile open_idx(const std::string& set, const std::string& directory, const std::string& stem,
-                  const std::string& suffix) {
+std::string find_idx(const std::string& set, const std::string& directory, const std::string& stem,
+                     const std::string& suffix) {
   const std::array<std::string, 4> names = {stem + "-" + suffix, stem + "." + suffix,
                                             stem + "-" + suffix + ".gz",
                                             stem + "." + suffix + ".gz"};
-  const std::string path = find_data_file(directory, names);
-  if (path.empty())
+  const std::vector<std::string> found = places_of(directory, names);
+  if (found.empty()) {
+    for (const std::string& name : names)
+      if (const auto path = std::filesystem::path(directory) / name;
+          std::filesystem::exists(path))  // a folder: opening it says so
+        return path.string();
+    if (const std::string other = folder_with(directory, names); !other.empty())
+      throw MissingFileError("no " + stem + " of " + set + " in " + directory + ", but in " +
+                             other + ": name that folder with --data-dir");
     throw_missing(stem, directory, names[0] + " and " + names[1] + ", plain or .gz", set);
-  return DataFile(path);
+  }
+  for (std::size_t i = 1; i < found.size(); ++i)
+    if (content_sum(found[i]) != content_sum(found[0]))
+      throw DataError("found both " + found[0] + " and " + found[i] +
+                      ", which differ: expected one of them; remove or rename the other");
+  return found[0];
+}
+
+DataFile open_idx(const std::string& set, const std::string& directory, const std::string& stem,
+                  const std::string& suffix) {
+  return DataFile(find_idx(set, directory, stem, suffix));
 }
 
 // Big-endian words.
@@ -116,6 +188,11 @@ Dataset read_idx_split(const std::string& set, const std::string& directory,
 }
 
 }  // namespace
+
+std::vector<std::string> find_idx_images(const std::string& name, const std::string& directory) {
+  return {find_idx(name, directory, "train-images", "idx3-ubyte"),
+          find_idx(name, directory, "t10k-images", "idx3-ubyte")};
+}
 
 DatasetSplits read_idx_splits(const std::string& name, const std::string& directory) {
   DatasetSplits splits;

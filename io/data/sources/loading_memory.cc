@@ -6,10 +6,16 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "io/base/io_error.h"
 #include "io/base/open_file.h"
-#include "io/data/sources/data_file.h"
+#include "io/data/sources/cifar10_files.h"
+#include "io/data/sources/data_folder.h"
+#include "io/data/sources/idx_files.h"
+#include "io/data/sources/text_files.h"
+#include "io/data/sources/token_file.h"
 
 namespace io {
 namespace {
@@ -35,45 +41,45 @@ FileSize size_of_file(const std::string& path) {
   return {.packed = bytes, .content = std::min(content, unpacked_limit(bytes))};
 }
 
+bool is_idx(const std::string& set) { return set == "mnist" || set == "fashion-mnist"; }
 bool is_text(const std::string& set) { return set == "text" || set == "tinyshakespeare"; }
 
 bool has_data(const std::string& name, const std::string& set) {
-  if (is_text(set)) return name.ends_with(".txt") || name.ends_with(".txt.gz");
+  if (is_text(set)) return is_text_name(name);
   if (set == "csv") return name.ends_with(".csv") || name.ends_with(".csv.gz");
-  if (set == "cifar10")
-    return name.ends_with(".bin") &&
-           (name.starts_with("data_batch_") || name.starts_with("test_batch"));
-  return (name.starts_with("train-images") || name.starts_with("t10k-images")) &&
-         (name.ends_with("idx3-ubyte") || name.ends_with("idx3-ubyte.gz"));
+  return is_cifar10_name(name);
 }
 
-// Where the same file is there plain and as .gz, the plain one is read.
+// Those that are read; none where loading will refuse them.
 std::vector<std::string> files_of(const DatasetOptions& options) {
   if (!options.annotations.empty()) return {options.annotations};
   if (std::error_code none; std::filesystem::is_regular_file(options.directory, none))
     return {options.directory};
   std::vector<std::string> paths;
-  std::error_code failure;
-  for (std::filesystem::directory_iterator it(options.directory, failure), end;
-       !failure && it != end; it.increment(failure))
-    if (has_data(it->path().filename().string(), options.name))
-      paths.push_back(it->path().string());
-  std::sort(paths.begin(), paths.end());
-  const auto same = [](const std::string& a, const std::string& b) { return b == a + ".gz"; };
+  try {
+    if (is_idx(options.name)) return find_idx_images(options.name, options.directory);
+    for (FolderEntry& entry : list_folder(options.directory))
+      if (has_data(entry.name, options.name)) paths.push_back(std::move(entry.path));
+  } catch (const Error&) {
+    return {};  // loading says why
+  }
   if (options.name == "csv" && paths.size() != 1) return {};
-  if (is_text(options.name)) return paths;  // all are read
-  paths.erase(std::unique(paths.begin(), paths.end(), same), paths.end());
   return paths;
 }
 
-// Of 16-bit ids in a file and 32-bit ones in memory. A file is let go before the next one is read.
-std::uint64_t token_bytes(const std::string& directory) {
+// Ids of 32 bits each. Plain files are read block by block, others are unpacked first; a file is
+// let go before the next one is read.
+std::uint64_t token_bytes(const DatasetOptions& options) {
   std::uint64_t held = 0, most = 0;
-  for (const std::string name : {"train.bin", "val.bin"}) {
-    const std::array<std::string, 2> names{name, name + ".gz"};
-    const std::uint64_t content = size_of_file(find_data_file(directory, names)).content;
-    held += 2 * content;
-    most = std::max(most, held + content);
+  for (const std::string name : {"train", "val"}) {
+    try {
+      const TokenPlace place = find_token_file(options.directory, name, options.token_bits);
+      const FileSize size = size_of_file(place.path);
+      held += size.content / place.width * sizeof(std::int32_t);
+      most = std::max(most, held + (size.packed > 0 ? size.content : 0));
+    } catch (const Error&) {
+      continue;  // loading says why
+    }
   }
   return most;
 }
@@ -89,10 +95,9 @@ std::uint64_t text_bytes(const DatasetOptions& options) {
 
 std::uint64_t loading_bytes(const DatasetOptions& options) {
   if (is_text(options.name)) return text_bytes(options);
-  if (options.name == "tokens") return token_bytes(options.directory);
-  const bool idx = options.name == "mnist" || options.name == "fashion-mnist",
-             records = options.name == "cifar10";
-  if (!idx && !records && options.name != "csv") return 0;
+  if (options.name == "tokens") return token_bytes(options);
+  const bool records = options.name == "cifar10";
+  if (!is_idx(options.name) && !records && options.name != "csv") return 0;
   std::uint64_t held = 0, beside = 0;
   for (const std::string& path : files_of(options)) {
     const FileSize size = size_of_file(path);

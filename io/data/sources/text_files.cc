@@ -7,30 +7,37 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "io/base/io_error.h"
 #include "io/data/sources/data_file.h"
+#include "io/data/sources/data_folder.h"
+#include "io/data/sources/token_file.h"
 
 namespace io {
 namespace {
 
 constexpr std::uint64_t kWholeFile = std::numeric_limits<std::uint64_t>::max();
 
-std::vector<std::string> find_texts(const std::string& name, const std::string& directory) {
+// With a line for the user, "" if no file is left out.
+struct FoundTexts {
+  std::vector<std::string> paths;
+  std::string left_out;
+};
+
+FoundTexts find_texts(const std::string& name, const std::string& directory) {
   std::error_code failure;
-  if (std::filesystem::is_regular_file(directory, failure)) return {directory};
-  std::vector<std::string> found;
-  for (const auto& entry : entries_of(directory)) {
-    const std::string file = entry.path().filename().string();
-    if (file.ends_with(".txt") || file.ends_with(".txt.gz")) found.push_back(entry.path().string());
-  }
+  if (std::filesystem::is_regular_file(directory, failure)) return {{directory}, ""};
+  if (name == "tinyshakespeare" && !std::filesystem::exists(directory, failure))
+    throw_missing("text", directory, "*.txt", name);
+  LeftOut left_out;
+  std::vector<std::string> found = pick_files(directory, is_text_name, left_out);
   if (found.empty() && name == "tinyshakespeare") throw_missing("text", directory, "*.txt", name);
   if (found.empty())
     throw MissingFileError("no text in " + directory +
                            ": looked for *.txt and *.txt.gz; name the folder with --data-dir");
-  std::sort(found.begin(), found.end());
-  return found;
+  return {std::move(found), left_out.line(directory, "texts are *.txt and *.txt.gz")};
 }
 
 Dataset make_part(const DatasetOptions& options, std::vector<std::int32_t> tokens,
@@ -60,44 +67,7 @@ std::int64_t train_stride(const DatasetOptions& options) {
   return options.text_stride > 0 ? options.text_stride : options.context;
 }
 
-struct TokenStream {
-  std::string path;
-  std::vector<std::int32_t> tokens;
-};
-
-TokenStream read_tokens(const std::string& directory, const std::string& name) {
-  const std::array<std::string, 2> names = {name, name + ".gz"};
-  TokenStream stream{find_data_file(directory, names), {}};
-  if (stream.path.empty())
-    throw MissingFileError("no " + name + " in " + directory + ": looked for " + name + " and " +
-                           name + ".gz, 16-bit token ids; name the folder with --data-dir");
-  const std::vector<std::uint8_t> bytes = DataFile(stream.path).read_up_to(kWholeFile);
-  const auto word = [&bytes](std::size_t i) {  // of llm.c's header
-    std::uint32_t value = 0;
-    for (std::size_t k = 4; k-- > 0;) value = value << 8 | bytes[4 * i + k];
-    return value;
-  };
-  std::size_t first = 0;
-  constexpr std::size_t kHeaderBytes = 1024;
-  if (bytes.size() >= kHeaderBytes && word(0) == 20240520 && word(1) == 1) {
-    first = kHeaderBytes;
-    if ((bytes.size() - first) / 2 != word(2)) {
-      throw DataError(stream.path + ": found " + std::to_string((bytes.size() - first) / 2) +
-                      " tokens after the header, which announces " + std::to_string(word(2)));
-    }
-  }
-  if (bytes.size() % 2 != 0) {
-    throw DataError(stream.path + ": truncated or not a token file: found " +
-                    std::to_string(bytes.size()) +
-                    " bytes, expected a whole number of 16-bit tokens");
-  }
-  stream.tokens.reserve((bytes.size() - first) / 2);
-  for (std::size_t i = first; i < bytes.size(); i += 2)
-    stream.tokens.push_back(bytes[i] | bytes[i + 1] << 8);
-  return stream;
-}
-
-void check_ids(const TokenStream& stream, std::int64_t vocabulary_size) {
+void check_ids(const TokenFile& stream, std::int64_t vocabulary_size) {
   const auto beyond = std::find_if(stream.tokens.begin(), stream.tokens.end(),
                                    [&](std::int32_t t) { return t >= vocabulary_size; });
   if (beyond == stream.tokens.end()) return;
@@ -108,10 +78,15 @@ void check_ids(const TokenStream& stream, std::int64_t vocabulary_size) {
 
 }  // namespace
 
+bool is_text_name(const std::string& name) {
+  return name.ends_with(".txt") || name.ends_with(".txt.gz");
+}
+
 DatasetSplits read_text_splits(const DatasetOptions& options) {
   check_windows(options);
   std::vector<std::uint8_t> text;
-  for (const std::string& path : find_texts(options.name, options.directory)) {
+  FoundTexts found = find_texts(options.name, options.directory);
+  for (const std::string& path : found.paths) {
     std::vector<std::uint8_t> bytes = DataFile(path).read_up_to(kWholeFile);
     if (bytes.empty()) throw DataError(path + ": the file is empty, expected text");
     if (text.empty())
@@ -143,16 +118,17 @@ DatasetSplits read_text_splits(const DatasetOptions& options) {
     part->classes = static_cast<std::int64_t>(vocabulary.size());
     part->vocabulary = vocabulary;
   }
+  if (!found.left_out.empty()) splits.warnings.push_back(std::move(found.left_out));
   return splits;
 }
 
 DatasetSplits read_token_splits(const DatasetOptions& options) {
   check_windows(options);
-  TokenStream train = read_tokens(options.directory, "train.bin"),
-              test = read_tokens(options.directory, "val.bin");
+  TokenFile train = read_token_file(options.directory, "train", options.token_bits),
+            test = read_token_file(options.directory, "val", options.token_bits);
   std::int64_t size = options.vocabulary_size;
   if (size == 0) {
-    for (const TokenStream* stream : {&train, &test})
+    for (const TokenFile* stream : {&train, &test})
       for (const std::int32_t token : stream->tokens)
         size = std::max<std::int64_t>(size, token + 1);
   }

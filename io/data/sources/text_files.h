@@ -12,14 +12,13 @@ namespace io {
 // the same window one token later. Windows for training start every options.text_stride tokens (0:
 // the context, so that they do not overlap), those for testing every `context`, so that each label
 // is counted once. Throws MissingFileError and DataError: no file, an empty one, parts shorter than
-// context + 1.
+// context + 1; files that data_folder.h refuses.
 DatasetSplits read_text_splits(const DatasetOptions& options);
+bool is_text_name(const std::string& name);  // *.txt, *.txt.gz
 
-// train.bin and val.bin of options.directory: token ids as 16-bit unsigned integers, little-endian,
-// one after the other, as nanoGPT and llm.c write them (llm.c's header of 256 32-bit words,
-// beginning with 20240520 and 1, may precede them). Windows as above; the vocabulary size is
-// options.vocabulary_size, or else the highest id + 1. Throws as above and DataError: an odd size,
-// an id outside the vocabulary (with its position).
+// train.bin and val.bin (or .npy) of options.directory, as token_file.h reads them. Windows as
+// above; the vocabulary size is options.vocabulary_size, or else the highest id + 1. Throws as
+// above, as read_token_file() and DataError: an id outside the vocabulary (with its position).
 DatasetSplits read_token_splits(const DatasetOptions& options);
 
 }  // namespace io

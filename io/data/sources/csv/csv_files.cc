@@ -23,6 +23,7 @@
 #include "io/data/sources/csv/csv_separator.h"
 #include "io/data/sources/csv/csv_table.h"
 #include "io/data/sources/data_file.h"
+#include "io/data/sources/data_folder.h"
 
 namespace io {
 namespace {
@@ -33,11 +34,11 @@ constexpr std::uint64_t kSplitStream =
 std::string only_csv_file(const std::string& directory) {
   std::error_code failure;
   if (std::filesystem::is_regular_file(directory, failure)) return directory;
-  std::vector<std::string> found;
-  for (const auto& entry : entries_of(directory)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(".csv") || name.ends_with(".csv.gz")) found.push_back(entry.path().string());
-  }
+  LeftOut ignored;  // one file is read, and the options say which
+  const std::vector<std::string> found = pick_files(
+      directory,
+      [](const std::string& name) { return name.ends_with(".csv") || name.ends_with(".csv.gz"); },
+      ignored);
   if (found.size() == 1) return found[0];
   const std::string hint = "; name one with --annotations FILE.csv";
   if (found.empty()) throw MissingFileError("no *.csv in " + directory + hint);

@@ -9,19 +9,25 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "io/base/io_error.h"
+#include "io/base/text_parts.h"
 #include "io/data/sources/data_file.h"
+#include "io/data/sources/data_folder.h"
 #include "io/data/sources/image_source.h"
 #include "io/data/sources/images/augmentation.h"
 #include "io/data/sources/images/image_decoder.h"
+#include "io/data/sources/images/image_extent.h"
 #include "io/data/sources/images/resample.h"
 
 namespace io {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kTakenImages = "images are *.png, *.jpg and *.jpeg";
 
 // One part's files and, where they fit, their pixels.
 class FolderImages : public ImageSource {
@@ -88,45 +94,64 @@ bool has_ending(const std::string& name, std::string_view ending) {
          });
 }
 
-bool is_image(const fs::directory_entry& entry) {
-  const std::string name = entry.path().filename().string();
-  const bool png = has_ending(name, ".png"),
-             jpeg = has_ending(name, ".jpg") || has_ending(name, ".jpeg");
-  if (name.starts_with('.') || (!png && !jpeg) || entry.is_directory()) return false;
-  // A link to a disk that is not mounted must not make a training of fewer images.
-  if (!entry.exists())
-    throw DataError(entry.path().string() + ": a link to " +
-                    fs::read_symlink(entry.path()).string() + ", which is not there");
-  if (!entry.is_regular_file())
-    throw DataError(entry.path().string() + ": a device or a pipe, expected an image file");
-  if ((png && !has_png_decoder()) || (jpeg && !has_jpeg_decoder())) {
-    throw ConfigError(entry.path().string() + ": this build reads no " + (png ? "PNG" : "JPEG") +
-                      " images: install " + (png ? "libpng-dev" : "libjpeg62-turbo-dev") +
-                      " and build again");
-  }
-  return true;
+void check_decoder(const std::string& path) {
+  const bool png = has_ending(path, ".png");
+  if (png ? has_png_decoder() : has_jpeg_decoder()) return;
+  throw ConfigError(path + ": this build reads no " + (png ? "PNG" : "JPEG") + " images: install " +
+                    (png ? "libpng-dev" : "libjpeg62-turbo-dev") + " and build again");
+}
+
+// Images of a folder and below, none or more.
+std::vector<std::string> find_images(const std::string& folder, LeftOut& left_out) {
+  std::vector<std::string> paths = pick_files_below(folder, is_image_name, left_out);
+  for (const std::string& path : paths) check_decoder(path);
+  return paths;
 }
 
 // Names of the folders in `directory`, in byte order.
-std::vector<std::string> class_folders(const fs::path& directory) {
+std::vector<std::string> class_folders(const fs::path& directory, LeftOut* left_out = nullptr) {
   std::vector<std::string> names;
-  for (const auto& entry : entries_of(directory.string())) {
-    const std::string name = entry.path().filename().string();
-    if (entry.is_directory() && !name.starts_with('.')) names.push_back(name);
-    if (is_image(entry))
-      throw DataError(entry.path().string() + ": an image in no folder of a class, expected " +
-                      directory.string() + "/CLASS/" + name);
+  for (const FolderEntry& entry : list_folder(directory.string())) {
+    check_usable(entry, "a folder");
+    if (entry.kind == FolderEntry::Kind::kFolder) {
+      names.push_back(entry.name);
+    } else if (is_image_name(entry.name)) {
+      throw DataError(entry.path + ": an image in no folder of a class, expected " +
+                      directory.string() + "/CLASS/" + entry.name);
+    } else if (left_out != nullptr) {
+      left_out->add(entry);
+    }
   }
   if (names.empty())
     throw MissingFileError("no folders of classes in " + directory.string() + ": expected " +
-                           directory.string() +
-                           "/CLASS/*.png or *.jpg; name the folder above with --data-dir");
-  std::sort(names.begin(), names.end());
+                           directory.string() + "/CLASS/*.png or *.jpg");
   return names;
 }
 
+// A line for the user, "" where most images of a few are no smaller than what is made of them.
+std::string enlarged_line(const std::vector<std::string>& paths, std::int64_t size) {
+  constexpr std::size_t kLookedAt = 15;
+  std::vector<std::pair<ImageExtent, std::string>> small;
+  const std::size_t count = std::min(paths.size(), kLookedAt);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string& path = paths[i * paths.size() / count];
+    const std::optional<ImageExtent> extent = read_image_extent(path);
+    if (extent && std::min(extent->width, extent->height) < size) small.emplace_back(*extent, path);
+  }
+  if (2 * small.size() <= count) return "";
+  const auto& [extent, path] = small.front();
+  const std::string side = std::to_string(size);
+  return path + " is " + std::to_string(extent.width) + " x " + std::to_string(extent.height) +
+         ", and so small are most images: they are enlarged to " + side + " x " + side +
+         "; --image-size " + std::to_string(std::min(extent.width, extent.height)) +
+         " takes them as they are";
+}
+
+// Adds lines for the user to `warnings`, if there are any: on files that are left out, and,
+// `small`, on images that are smaller than they are to be.
 Dataset read_part(const DatasetOptions& options, const fs::path& directory,
-                  const std::vector<std::string>& classes) {
+                  const std::vector<std::string>& classes,
+                  std::vector<std::string>* warnings = nullptr, bool small = false) {
   Dataset part;
   part.name = options.name;
   part.shape = {options.image_size, options.image_size, 3};
@@ -135,21 +160,46 @@ Dataset read_part(const DatasetOptions& options, const fs::path& directory,
   part.mean = {0.485f, 0.456f, 0.406f};
   part.deviation = {0.229f, 0.224f, 0.225f};
   part.scaled = true;
+  LeftOut left_out;
   std::vector<std::string> paths;
-  for (const std::string& name : class_folders(directory)) {
+  for (const std::string& name : class_folders(directory, &left_out)) {
     const auto label = std::lower_bound(classes.begin(), classes.end(), name);
     if (label == classes.end() || *label != name)
       throw DataError((directory / name).string() +
                       ": a class that is not in training: there is no " + options.directory +
                       "/train/" + name);
-    for (std::string& path : images_below((directory / name).string())) {
+    std::vector<std::string> found = find_images((directory / name).string(), left_out);
+    if (found.empty())
+      throw DataError((directory / name).string() + ": found no image; " + kTakenImages);
+    for (std::string& path : found) {
       paths.push_back(std::move(path));
       part.labels.push_back(static_cast<std::int32_t>(label - classes.begin()));
     }
   }
+  const auto warn = [&](std::string line) {
+    if (warnings != nullptr && !line.empty()) warnings->push_back(std::move(line));
+  };
+  warn(left_out.line(directory.string(), kTakenImages));
+  if (small) warn(enlarged_line(paths, options.image_size));
   part.source = std::make_shared<FolderImages>(std::move(paths), options.image_size,
                                                options.image_cache_bytes);
   return part;
+}
+
+// The folder of a part, which is there.
+fs::path part_folder(const fs::path& directory, const std::vector<std::string>& names,
+                     const std::string& expected) {
+  for (const std::string& name : names) {
+    const fs::path path = directory / name;
+    std::error_code unknown;
+    if (fs::is_directory(path, unknown)) return path;
+    for (const FolderEntry& entry : list_folder(directory.string()))
+      if (entry.name == name) check_usable(entry, "a folder");
+  }
+  static_cast<void>(list_folder(directory.string()));  // no such folder: that is the fault
+  throw MissingFileError("no folder " + base::join_text(names, " or ") + " in " +
+                         directory.string() + ": expected " + expected +
+                         "; name the folder above with --data-dir");
 }
 
 DatasetSplits read_parts(const DatasetOptions& options) {
@@ -157,14 +207,18 @@ DatasetSplits read_parts(const DatasetOptions& options) {
     throw ConfigError("images of size " + std::to_string(options.image_size) +
                       ": expected 1..4096");
   const fs::path directory(options.directory);
-  const std::vector<std::string> classes = class_folders(directory / "train");
-  if (!fs::is_directory(directory / "val") && !fs::is_directory(directory / "test"))
-    throw MissingFileError("neither " + (directory / "val").string() + " nor " +
-                           (directory / "test").string() +
-                           " is there: one of them has the images for testing");
-  return {read_part(options, directory / "train", classes),
-          read_part(options, directory / (fs::is_directory(directory / "val") ? "val" : "test"),
-                    classes)};
+  const fs::path training =
+      part_folder(directory, {"train"}, (directory / "train").string() + "/CLASS/*.png or *.jpg");
+  const fs::path testing =
+      part_folder(directory, {"val", "test"},
+                  (directory / "val").string() + " or " + (directory / "test").string() +
+                      " with images for testing");
+  const std::vector<std::string> classes = class_folders(training);
+  DatasetSplits splits;
+  // Images for testing are as large as those for training: one line is enough.
+  splits.train = read_part(options, training, classes, &splits.warnings, /*small=*/true);
+  splits.test = read_part(options, testing, classes, &splits.warnings);
+  return splits;
 }
 
 }  // namespace
@@ -173,24 +227,15 @@ bool is_image_name(const std::string& name) {
   return has_ending(name, ".png") || has_ending(name, ".jpg") || has_ending(name, ".jpeg");
 }
 
-std::vector<std::string> images_below(const std::string& folder) try {
-  std::vector<std::string> paths;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (is_image(entry)) paths.push_back(entry.path().string());
-  }
-  if (paths.empty()) throw DataError(folder + ": found no image, expected *.png, *.jpg or *.jpeg");
-  std::sort(paths.begin(), paths.end());
-  return paths;
-} catch (const fs::filesystem_error& error) {
-  throw MissingFileError(error.path1().string() + ": cannot be read: " + error.code().message());
+FoundImages images_below(const std::string& folder) {
+  LeftOut left_out;
+  std::vector<std::string> paths = find_images(folder, left_out);
+  if (paths.empty()) throw DataError(folder + ": found no image; " + kTakenImages);
+  return {std::move(paths), left_out.line(folder, kTakenImages)};
 }
 
 DatasetSplits read_image_folder_splits(const DatasetOptions& options) {
-  try {
-    return read_parts(options);
-  } catch (const fs::filesystem_error& error) {
-    throw MissingFileError(error.path1().string() + ": cannot be read: " + error.code().message());
-  }
+  return read_parts(options);
 }
 
 }  // namespace io

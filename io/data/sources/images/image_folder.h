@@ -10,18 +10,25 @@ namespace io {
 
 // Classes are the subfolders of options.directory/train in byte order of their names; their images
 // all *.png, *.jpg and *.jpeg below, in byte order of their paths, as torchvision's ImageFolder has
-// it. Tests are in options.directory/val, or else /test, whose classes must be among those of
-// train. Images are decoded when they are wanted: shorter side to options.image_size, the middle
-// square of that; for training with Augmentation::resized_crop a random part, scaled to the size.
-// Without it they are kept in memory once decoded, if all of their part fits in
-// options.image_cache_bytes. Mean and deviation are ImageNet's usual constants. Throws
-// MissingFileError (no such folder, none with images), DataError (a class without images, or
+// it; data_folder.h says which files count. Tests are in options.directory/val, or else /test,
+// whose classes must be among those of train. Images are decoded when they are wanted: shorter side
+// to options.image_size, the middle square of that; for training with Augmentation::resized_crop a
+// random part, scaled to the size. Without it they are kept in memory once decoded, if all of their
+// part fits in options.image_cache_bytes. Mean and deviation are ImageNet's usual constants. A
+// warning says what was left out, and whether most images are smaller than options.image_size.
+// Throws MissingFileError (no such folder, none with images), DataError (a class without images, or
 // unknown in training), ConfigError (a format that this build cannot read).
 DatasetSplits read_image_folder_splits(const DatasetOptions& options);
 
 bool is_image_name(const std::string& name);  // *.png, *.jpg, *.jpeg, in any case
-// All images in a folder and below, in byte order of their paths. Throws DataError where there are
-// none, MissingFileError where it cannot be read, ConfigError as above.
-std::vector<std::string> images_below(const std::string& folder);
+
+// All images in a folder and below, in byte order of their paths, and a line for the user if other
+// files are left out, or "". Throws DataError where there are none, MissingFileError where it
+// cannot be read, ConfigError as above.
+struct FoundImages {
+  std::vector<std::string> paths;
+  std::string left_out;
+};
+FoundImages images_below(const std::string& folder);
 
 }  // namespace io

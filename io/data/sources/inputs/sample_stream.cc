@@ -43,7 +43,8 @@ class FileSequence : public SampleStream {
 }  // namespace
 
 std::unique_ptr<SampleStream> open_samples(const std::vector<std::string>& inputs,
-                                           const DatasetSplits& splits) {
+                                           const DatasetSplits& splits,
+                                           std::vector<std::string>* left_out) {
   namespace fs = std::filesystem;
   std::vector<std::string> files;
   for (const std::string& input : inputs) {
@@ -56,7 +57,10 @@ std::unique_ptr<SampleStream> open_samples(const std::vector<std::string>& input
     }
     if (splits.train.kind != SampleKind::kImages)
       throw DataError(input + ": found a folder, expected a CSV file");
-    for (std::string& path : images_below(input)) files.push_back(std::move(path));
+    FoundImages found = images_below(input);
+    for (std::string& path : found.paths) files.push_back(std::move(path));
+    if (left_out != nullptr && !found.left_out.empty())
+      left_out->push_back(std::move(found.left_out));
   }
   return std::make_unique<FileSequence>(std::move(files), splits);
 }

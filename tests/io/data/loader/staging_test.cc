@@ -68,6 +68,16 @@ TEST_F(Staging, OneFileLiesInAFolderOfItsName) {
   EXPECT_EQ(test_support::read_text(copy), "first");
 }
 
+TEST_F(Staging, LinksAreFollowedAndNoneMayLeadNowhere) {
+  write("elsewhere/c.txt", "linked");
+  fs::create_symlink(folder_ / "elsewhere", folder_ / "source/class");
+  stage_files(folder_ / "source", folder_ / "local");
+  const std::string copy = staged_path(folder_ / "source", folder_ / "local");
+  EXPECT_EQ(test_support::read_text(copy + "/class/c.txt"), "linked");
+  fs::create_symlink(folder_ / "gone", folder_ / "source/other");
+  EXPECT_THROW(stage_files(folder_ / "source", folder_ / "local"), DataError);
+}
+
 TEST_F(Staging, WhatCannotBeReadOrWrittenIsNamed) {
   EXPECT_THROW(stage_files(folder_ / "none", folder_ / "local"), MissingFileError);
   fs::create_directories(folder_ / "empty");

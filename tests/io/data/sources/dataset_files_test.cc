@@ -124,6 +124,40 @@ TEST_F(IdxFiles, ReadsDotsInNamesAndGzip) {
   }
 }
 
+// As Kaggle's archive unpacks: each file twice, once in a folder of the other name.
+TEST_F(IdxFiles, ReadsFilesInFoldersOfTheirNames) {
+  write_mnist();
+  for (const std::string stem : {"train-images", "train-labels", "t10k-images", "t10k-labels"}) {
+    const std::string kind = stem.ends_with("images") ? "idx3-ubyte" : "idx1-ubyte";
+    const std::string name = stem + "-" + kind;
+    const std::string content = read(name);
+    remove(name);
+    std::filesystem::create_directory(folder_ / name);
+    write(name + "/" + name, content);
+    EXPECT_EQ(stem == "t10k-labels" ? load("mnist").test.size() : 7, 7);  // these alone are enough
+    write(stem + "." + kind, content);
+  }
+  EXPECT_EQ(load("mnist").train.size(), 30);
+  write("train-labels.idx1-ubyte", labels(29) + "\7");
+  const std::string text = complaint("mnist", "train-labels.idx1-ubyte");
+  expect_said(text, "train-labels-idx1-ubyte/train-labels-idx1-ubyte");
+  expect_said(text, "which differ");
+}
+
+TEST_F(IdxFiles, PackedAndPlainFilesMustBeTheSame) {
+  write_mnist();
+  write("train-images-idx3-ubyte.gz", gzip(images(30)));  // as torchvision and gunzip -k leave it
+  EXPECT_EQ(load("mnist").train.size(), 30);
+  write("train-images-idx3-ubyte.gz", gzip(images(31)));
+  expect_said(complaint("mnist", "train-images-idx3-ubyte.gz"), "which differ");
+}
+
+TEST_F(IdxFiles, AFolderAboveNamesTheOneThatHasThem) {
+  std::filesystem::create_directories(folder_ / "MNIST/raw");
+  write("MNIST/raw/train-images-idx3-ubyte", images(30));
+  expect_said(complaint<MissingFileError>("mnist", "MNIST/raw: name that folder"), "--data-dir");
+}
+
 TEST_F(IdxFiles, MissingFileSaysHowToGetIt) {
   write_mnist();
   remove("t10k-labels-idx1-ubyte");
