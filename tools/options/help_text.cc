@@ -62,6 +62,7 @@ constexpr Example kExamples[] = {
     {"context", "--dataset text --context 128"},
     {"text-stride", "--dataset text --text-stride 1"},
     {"vocabulary-size", "--dataset tokens --vocabulary-size 50257"},
+    {"token-bits", "--dataset tokens --token-bits 32"},
     {"image-size", "--dataset images --image-size 160"},
     {"image-cache-mb", "--dataset images --image-cache-mb 4096"},
     {"annotations", "--dataset csv --annotations houses.csv"},

@@ -66,6 +66,7 @@ constexpr Dependence kDependences[] = {
     {"context", "dataset", "text|tinyshakespeare|tokens"},
     {"text-stride", "dataset", "text|tinyshakespeare|tokens"},
     {"vocabulary-size", "dataset", "tokens"},
+    {"token-bits", "dataset", "tokens"},
     {"image-size", "dataset", "images"},
     {"image-cache-mb", "dataset", "images"},
     {"annotations", "dataset", "csv"},

@@ -39,6 +39,8 @@ constexpr OptionSpec kTrainOptions[] = {
      "text, tokens: distance between the starts of training samples (0: the context)", kEqual},
     {"vocabulary-size", kInteger, "0", "N", "run",
      "tokens: number of token ids (0: the highest one + 1)", kEqual},
+    {"token-bits", kChoice, "auto", "auto|16|32", "run",
+     "tokens: width of an id in files without a header", kEqual},
     {"image-size", kInteger, "224", "N", "run",
      "images: side in pixels to which images are scaled and cropped", kEqual},
     {"image-cache-mb", kInteger, "1024", "MB", "run",

@@ -94,7 +94,10 @@ void read_run(const ValueReader& read, RunConfig& config) {
 void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
   config.context = read.integer("context", 1, 1'000'000, config.context);
   config.text_stride = read.integer("text-stride", 0, 1'000'000'000, 0);
-  config.vocabulary_size = read.integer("vocabulary-size", 0, 65536, 0);
+  config.vocabulary_size = read.integer("vocabulary-size", 0, 1 << 24, 0);
+  config.token_bits = read.text("token-bits") == "16"   ? 16
+                      : read.text("token-bits") == "32" ? 32
+                                                        : 0;
   config.image_size = read.integer("image-size", 1, 4096, config.image_size);
   config.image_cache_mb = read.integer("image-cache-mb", 0, 1'000'000, config.image_cache_mb);
   config.annotations = read.text("annotations");

@@ -24,6 +24,7 @@ struct RunConfig {
   std::int64_t synthetic_context = 0;                      // > 0: texts of so many tokens instead
   std::int64_t context = 64, text_stride = 0 /* the context */,
                vocabulary_size = 0 /* of the files */;
+  int token_bits = 0 /* as the files say */;
   std::int64_t image_size = 224, image_cache_mb = 1024;
   std::string annotations, label_column, csv_header, columns, ignore_columns, separator;
   bool regression = false;  // --task

@@ -16,7 +16,7 @@ const std::vector<std::string>& saved_options() {
       "label-column",    "task",           "loss",
       "csv-header",      "columns",        "ignore-columns",
       "separator",       "test-share",     "synthetic-shape",
-      "synthetic-size",  "synthetic-classes"};
+      "synthetic-size",  "synthetic-classes", "token-bits"};
   // clang-format on
   return names;
 }

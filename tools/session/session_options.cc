@@ -48,6 +48,7 @@ io::DatasetOptions set_of(const RunConfig& config) {
           .context = config.context,
           .text_stride = config.text_stride,
           .vocabulary_size = config.vocabulary_size,
+          .token_bits = config.token_bits,
           .image_size = config.image_size,
           .image_cache_bytes = config.image_cache_mb << 20,
           .annotations = config.annotations,
