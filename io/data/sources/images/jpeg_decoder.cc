@@ -43,13 +43,28 @@ bool read_header(jpeg_decompress_struct& jpeg, JpegErrors& errors,
   return true;
 }
 
-bool read_rows(jpeg_decompress_struct& jpeg, JpegErrors& errors, std::uint8_t* pixels) {
+// Four inks to three colors as Pillow converts them: every such JPEG is taken for Adobe's kind, in
+// which 255 is no ink. `row` holds `width` pixels of both.
+void inks_to_rgb(const std::uint8_t* inks, std::uint8_t* row, std::size_t width) {
+  for (std::size_t x = 0; x < width; ++x)
+    for (std::size_t c = 0; c < 3; ++c) {
+      const int light = inks[4 * x + 3];
+      const int product = (255 - inks[4 * x + c]) * light + 128;
+      row[3 * x + c] = static_cast<std::uint8_t>(light - ((product + (product >> 8)) >> 8));
+    }
+}
+
+// `inks` has room for a row of four bytes a pixel where the file has four inks; else it is null.
+bool read_rows(jpeg_decompress_struct& jpeg, JpegErrors& errors, std::uint8_t* inks,
+               std::uint8_t* pixels) {
   if (setjmp(errors.back) != 0) return false;
-  jpeg.out_color_space = JCS_RGB;
+  jpeg.out_color_space = inks != nullptr ? JCS_CMYK : JCS_RGB;
   jpeg_start_decompress(&jpeg);
   while (jpeg.output_scanline < jpeg.output_height) {
-    JSAMPROW row = pixels + std::size_t{3} * jpeg.output_width * jpeg.output_scanline;
+    std::uint8_t* to = pixels + std::size_t{3} * jpeg.output_width * jpeg.output_scanline;
+    JSAMPROW row = inks != nullptr ? inks : to;
     jpeg_read_scanlines(&jpeg, &row, 1);
+    if (inks != nullptr) inks_to_rgb(inks, to, jpeg.output_width);
   }
   jpeg_finish_decompress(&jpeg);
   return true;
@@ -80,10 +95,12 @@ DecodedImage decode_jpeg(std::span<const std::uint8_t> file, const std::string& 
   JpegReader reader;
   const auto fail = [&] { throw DataError(path + ": damaged JPEG: " + reader.errors.failure); };
   if (!read_header(reader.jpeg, reader.errors, file)) fail();
-  if (reader.jpeg.jpeg_color_space == JCS_CMYK || reader.jpeg.jpeg_color_space == JCS_YCCK)
-    throw DataError(path + ": a JPEG in CMYK, expected RGB or grayscale; convert it");
+  const bool four =
+      reader.jpeg.jpeg_color_space == JCS_CMYK || reader.jpeg.jpeg_color_space == JCS_YCCK;
   DecodedImage image = make_image(reader.jpeg.image_width, reader.jpeg.image_height, path);
-  if (!read_rows(reader.jpeg, reader.errors, image.pixels.data())) fail();
+  std::vector<std::uint8_t> inks(four ? std::size_t{4} * reader.jpeg.image_width : 0);
+  if (!read_rows(reader.jpeg, reader.errors, four ? inks.data() : nullptr, image.pixels.data()))
+    fail();
   return image;
 }
 

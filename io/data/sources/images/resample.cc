@@ -6,7 +6,8 @@
 // filter is the product of one over rows and one over columns, so it is applied as two passes,
 // whose cost grows with the width of the triangle and not with its square. Weights are integers of
 // 22 fraction bits and each pass rounds to bytes, because Pillow does both and the results are to
-// be equal byte for byte.
+// be equal byte for byte. The order of the passes is Pillow 13's; earlier versions always begin
+// with the columns.
 #include "io/data/sources/images/resample.h"
 
 #include <algorithm>
@@ -63,31 +64,61 @@ std::uint8_t weighted(const std::uint8_t* in, std::ptrdiff_t stride, const Tap& 
   return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
 }
 
-}  // namespace
+// Rows of RGB pixels of which a part is looked at.
+struct Rows {
+  const std::uint8_t* first;  // of the top left pixel of that part
+  std::int64_t stride;        // bytes from a row to the next
+};
 
-void resample(const DecodedImage& image, const PixelBox& box, std::int64_t width,
-              std::int64_t height, const PixelBox& window, std::span<std::uint8_t> out) {
-  const Taps columns = make_taps(box.width, width, window.left, window.width);
-  const Taps rows = make_taps(box.height, height, window.top, window.height);
-  const std::int64_t first_row = rows.taps.front().first,
-                     end_row = rows.taps.back().first + rows.taps.back().count;
-
-  std::vector<std::uint8_t> narrowed(
-      static_cast<std::size_t>((end_row - first_row) * window.width * 3));
-  std::uint8_t* to = narrowed.data();
-  for (std::int64_t y = first_row; y < end_row; ++y) {
-    const std::uint8_t* from = image.pixels.data() + ((box.top + y) * image.width + box.left) * 3;
+// `count` rows, each a pixel for each tap; taps count pixels from rows.first on.
+void filter_across(const Rows& rows, std::int64_t count, const Taps& columns, std::uint8_t* to) {
+  for (std::int64_t y = 0; y < count; ++y) {
+    const std::uint8_t* from = rows.first + y * rows.stride;
     for (const Tap& tap : columns.taps)
       for (int c = 0; c < 3; ++c)
         *to++ = weighted(from + tap.first * 3 + c, 3, tap, columns.weights.data() + tap.weights);
   }
-  const std::int64_t row = window.width * 3;
-  to = out.data();
-  for (const Tap& tap : rows.taps) {
-    const std::uint8_t* from = narrowed.data() + (tap.first - first_row) * row;
-    for (std::int64_t x = 0; x < row; ++x)
-      *to++ = weighted(from + x, row, tap, rows.weights.data() + tap.weights);
+}
+
+// A row of `bytes` bytes for each tap; taps count rows from rows.first on.
+void filter_down(const Rows& rows, std::int64_t bytes, const Taps& taps, std::uint8_t* to) {
+  for (const Tap& tap : taps.taps) {
+    const std::uint8_t* from = rows.first + tap.first * rows.stride;
+    for (std::int64_t x = 0; x < bytes; ++x)
+      *to++ = weighted(from + x, rows.stride, tap, taps.weights.data() + tap.weights);
   }
+}
+
+// What the taps look at becomes the whole: they count from there on. Returns its beginning.
+std::int64_t begin_at_first(Taps& taps) {
+  const std::int64_t first = taps.taps.front().first;
+  for (Tap& tap : taps.taps) tap.first -= first;
+  return first;
+}
+std::int64_t reached(const Taps& taps) { return taps.taps.back().first + taps.taps.back().count; }
+
+}  // namespace
+
+void resample(const DecodedImage& image, const PixelBox& box, std::int64_t width,
+              std::int64_t height, const PixelBox& window, std::span<std::uint8_t> out) {
+  Taps columns = make_taps(box.width, width, window.left, window.width);
+  Taps rows = make_taps(box.height, height, window.top, window.height);
+  const std::int64_t left = box.left + begin_at_first(columns),
+                     top = box.top + begin_at_first(rows);
+  const Rows source{image.pixels.data() + (top * image.width + left) * 3, image.width * 3};
+  // Each pass rounds, so that the order shows. Pillow 13 begins with the height if that shrinks by
+  // more than twice as many pixels as the width.
+  const std::int64_t shorter = box.height - height, narrower = box.width - width;
+  if (shorter > 0 && shorter > 2 * narrower) {
+    const std::int64_t bytes = reached(columns) * 3;
+    std::vector<std::uint8_t> between(static_cast<std::size_t>(window.height * bytes));
+    filter_down(source, bytes, rows, between.data());
+    return filter_across({between.data(), bytes}, window.height, columns, out.data());
+  }
+  const std::int64_t bytes = window.width * 3;
+  std::vector<std::uint8_t> between(static_cast<std::size_t>(reached(rows) * bytes));
+  filter_across(source, reached(rows), columns, between.data());
+  filter_down({between.data(), bytes}, bytes, rows, out.data());
 }
 
 void resize_and_crop(const DecodedImage& image, std::int64_t size, std::span<std::uint8_t> out) {

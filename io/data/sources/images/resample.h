@@ -15,7 +15,7 @@ struct PixelBox {
 // Scales the part `box` of the image to width x height and writes the part `window` of the result:
 // window.height * window.width * 3 bytes. Bilinear: a triangle that reaches max(1, scale) pixels of
 // the source to each side, separately over columns and rows, rounded to bytes after each, as Pillow
-// and torchvision's Resize do. REQUIRES: `box` inside the image, `window` inside width x height,
+// 13 and torchvision's Resize do. REQUIRES: `box` inside the image, `window` inside width x height,
 // nothing empty.
 void resample(const DecodedImage& image, const PixelBox& box, std::int64_t width,
               std::int64_t height, const PixelBox& window, std::span<std::uint8_t> out);
