@@ -31,6 +31,7 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_EMULATED_ORDER",          // and the order of its threads
     "ENGINE_EMULATED_CAPTURE",        // off, no-fills: captures fail
     "ENGINE_EMULATED_COMPUTE",        // compute capabilities of these devices
+    "ENGINE_EMULATED_PROCESSORS",     // streaming multiprocessors of each
     "ENGINE_EMULATED_MEMORY",         // bytes of each
     "ENGINE_EMULATED_ARCHITECTURES",  // what kernels count as compiled for
     "ENGINE_EMULATED_GRAPH_SEED",     // decides the order of a graph's nodes

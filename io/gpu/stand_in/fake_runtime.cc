@@ -108,7 +108,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::snprintf(properties->name, sizeof properties->name, "emulated GPU");
   properties->uuid.bytes[15] = static_cast<char>(device);
   properties->totalGlobalMem = device_bytes();
-  properties->multiProcessorCount = 4;
+  properties->multiProcessorCount = processor_count();
   properties->major = capability_of(device) / 10;
   properties->minor = capability_of(device) % 10;
   return cudaSuccess;
@@ -116,7 +116,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
   if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
-  *value = attribute == cudaDevAttrMultiProcessorCount      ? 4
+  *value = attribute == cudaDevAttrMultiProcessorCount      ? processor_count()
            : attribute == cudaDevAttrComputeCapabilityMajor ? capability_of(device) / 10
            : attribute == cudaDevAttrComputeCapabilityMinor ? capability_of(device) % 10
                                                             : 0;

@@ -1,6 +1,7 @@
 // Those of the devices are read whenever they are asked for, those of failing calls once.
 #include "io/gpu/stand_in/fake_settings.h"
 
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -49,6 +50,18 @@ std::string capture_mode(int device) {
   const std::size_t at = text.find('@');
   if (at == std::string::npos) return text;
   return std::atoi(text.c_str() + at + 1) == device ? text.substr(0, at) : "";
+}
+
+int processor_count() {
+  const std::string text = variable("ENGINE_EMULATED_PROCESSORS");
+  if (text.empty()) return 4;
+  int count = 0;
+  const char* const past = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), past, count);
+  if (error == std::errc() && end == past && count >= 1 && count <= 1000) return count;
+  std::fprintf(stderr, "emulated device: ENGINE_EMULATED_PROCESSORS is '%s', expected 1 to 1000\n",
+               text.c_str());
+  std::abort();
 }
 
 bool is_chosen(const char* function) {

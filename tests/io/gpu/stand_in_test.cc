@@ -207,6 +207,21 @@ TEST(StandIn, AReplayMayTakeAnyOrderThatItsEdgesAllow) {
   unsetenv("ENGINE_EMULATED_GRAPH_SEED");
 }
 
+TEST(StandInDeathTest, DevicesHaveAsManyProcessorsAsAskedFor) {
+  const char* const before = std::getenv("ENGINE_EMULATED_PROCESSORS");
+  const std::string kept = before == nullptr ? "" : before;
+  const auto processors = [](const char* text) {
+    setenv("ENGINE_EMULATED_PROCESSORS", text, 1);
+    return engine::cuda::device_info(0).processors;
+  };
+  EXPECT_EQ(processors(""), 4);
+  EXPECT_EQ(processors("132"), 132);
+  for (const char* wrong : {"0", "1001", "-4", "132 ", "0x84", "many"})
+    EXPECT_DEATH(processors(wrong),
+                 std::string("ENGINE_EMULATED_PROCESSORS is '") + wrong + "', expected 1 to 1000");
+  setenv("ENGINE_EMULATED_PROCESSORS", kept.c_str(), 1);
+}
+
 // In processes of their own, for the variables are read once.
 TEST(StandInDeathTest, ACallFailsOnDemand) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
