@@ -15,89 +15,94 @@ has_peer() {  # asks once
 }
 median() { sort -g | awk '{ v[NR] = $1 } END { if (NR) print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 
-# ---- Training steps.
+# ---- Training steps. $logs/step-MODEL-bBATCH-AMP.{ours,warpgroup,peer}.jsonl have a line for each round.
 step_ms() { sed -n 's/.*"step_ms": *\([0-9.e+-]*\).*/\1/p' "$1" | tail -n 1; }
-# Random text of 65 different characters: the vocabulary that the peer's model has.
-[ "$list" = yes ] || awk 'BEGIN { srand(1); for (i = 0; i < 100000; ++i) printf "%c", i < 65 ? 33 + i : 33 + int(65 * rand()) }' \
-  >"$scratch/letters.txt"
+median_ms() { while read -r line; do step_ms <(echo "$line"); done | median; }
 our_step() {  # MODEL BATCH AMP FILE: appends a line of JSON
-  local data=()
-  [ "$1" != gpt-nano ] || data=(--dataset text --data-dir "$scratch/letters.txt")
   # shellcheck disable=SC2046
-  "$engine" bench step --model "$1" "${data[@]}" --batch "$2" --device "$device" $(amp "$3") --optimizer sgd --momentum 0.9 \
-    --seconds "$(choose 5 2 0.1)" --warmup "$(choose 20 10 1)" --format json >>"$4"
+  "$engine" bench step --model "$1" $(bench_options "$1") --batch "$2" --device "$device" $(amp "$3") \
+    $(choose "--seconds 5" "--seconds 2" "--steps 2") --warmup "$(choose 20 10 1)" --format json >>"$4"
 }
-# float32 means float32 in PyTorch too: by itself it gives convolutions TF32, and products not.
-peer_step() {  # MODEL BATCH AMP FILE OPTION...
-  local model=$1 batch=$2 amp=$3 file=$4 precision=NVIDIA_TF32_OVERRIDE=0
-  shift 4
-  [ "$amp" = off ] || precision=TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1
-  env "$precision" "$peer_python" "$peers/torch_peer.py" throughput --model "$model" --batch "$batch" --device "$peer_device" \
-    --amp "$amp" --momentum 0.9 --seconds "$(choose 5 2 0.1)" --warmup "$(choose 20 20 1)" --chunk "$(choose 10 10 1)" "$@" |
-    tail -n 1 >>"$file"
+peer_step() {  # MODEL BATCH AMP VARIANTS FILE: appends a line of JSON for each variant
+  local optimizer=sgd
+  [[ "$1" != gpt* ]] || optimizer=adamw
+  "$peer_python" "$here/tests/peers/torch_steps.py" --model "$1" --batch "$2" --amp "$3" --variants "$4" --optimizer "$optimizer" \
+    --device "$peer_device" --seconds "$(choose 5 2 0.1)" --warmup "$(choose 20 10 1)" | tee -a "$5"
   return "${PIPESTATUS[0]}"
 }
-peer_variants() {  # MODEL
-  [ "$emulated" = no ] || { echo; return; }
+straight_variants() { case $1 in convnet | resnet*) echo eager,channels_last ;; *) echo eager ;; esac; }
+compiled_variants() {  # small models are limited by launches
   case $1 in
-    mlp | gpt-nano) printf '%s\n' "" "--compile default" "--compile reduce-overhead" ;;
-    *) printf '%s\n' "" "--channels-last" "--compile default" "--channels-last --compile default" ;;
+    convnet) echo channels_last+graphs ;;
+    mlp | gpt-nano) echo graphs ;;
+    resnet*) echo channels_last+compiled ;;
+    *) echo compiled ;;
   esac
 }
-beside_step() {  # MODEL BATCH AMP
-  local name="$1-b$2-$3" peers="${ENGINE_PEERS:-$here/../shared/peers}" round ms best_ms="" best=""
-  local option found theirs="-" ratio="-"
-  local ours="$logs/step-$name-ours.jsonl" peer="$logs/step-$name-peer.jsonl"
-  rm -f "$ours" "$peer"
+variants_of() {  # FILE: the variants in it, the fastest one first
+  local variant
+  sed -n 's/.*"variant": *"\([^"]*\)".*/\1/p' "$1" 2>/dev/null | sort -u | while read -r variant; do
+    echo "$(grep -F "\"variant\": \"$variant\"" "$1" | median_ms) $variant"
+  done | sort -g
+}
+step_row() {  # MODEL BATCH AMP: of what has been measured so far, a row of the table; and the note
+  local base="$logs/step-$1-b$2-$3" ours warp="-" theirs="-" best="-"
+  ours=$(median_ms <"$base.ours.jsonl")
+  [ ! -s "$base.warpgroup.jsonl" ] || warp=$(median_ms <"$base.warpgroup.jsonl")
+  [ ! -s "$base.peer.jsonl" ] || read -r theirs best < <(variants_of "$base.peer.jsonl")
+  awk -v m="$1" -v b="$2" -v a="$3" -v o="$ours" -v w="$warp" -v t="$theirs" -v v="$best" '
+    function ratio(time) { return t == "-" || time == "-" ? "-" : sprintf("%.3g", t / time) }
+    BEGIN {
+      printf "| %s | %d | %s | %.3f | %.4g | %s | %s | %s | %s | %s |\n", m, b, a, o, 1000 * b / o, w, t, v, ratio(o), ratio(w)
+    }' >"$base.row"
+  note "$(awk -F' *[|] *' '{ printf "%s ms", $5 } $7 != "-" { printf ", with warpgroup products %s", $7 }
+    $8 != "-" { printf "; PyTorch %s (%s): ratio %s", $8, $9, $10 } $11 != "-" { printf ", %s", $11 }' "$base.row")"
+}
+beside_step() {  # MODEL BATCH AMP: ours, ours with warpgroup products, PyTorch's, in turns
+  local base="$logs/step-$1-b$2-$3" round variants
+  rm -f "$base".{ours,warpgroup,peer}.jsonl
+  variants=$(straight_variants "$1")
   for ((round = 1; round <= $(choose 3 1 1); ++round)); do
-    our_step "$1" "$2" "$3" "$ours" || return 1
-    if ! has_peer || [ ! -f "$peers/torch_peer.py" ]; then continue; fi
-    if [ "$round" -eq 1 ]; then  # all variants; then the best
-      while read -r option; do
-        rm -f "$scratch/variant.json"
-        # shellcheck disable=SC2086
-        peer_step "$1" "$2" "$3" "$scratch/variant.json" $option </dev/null || { echo "PyTorch failed: $option"; continue; }
-        ms=$(step_ms "$scratch/variant.json")
-        [ -n "$ms" ] || { echo "PyTorch said nothing: $option"; continue; }
-        echo "PyTorch ${option:-eager}: $ms ms"
-        [ -z "$best_ms" ] || awk "BEGIN { exit !($ms < $best_ms) }" || continue
-        best_ms=$ms best=$option
-        tail -n 1 "$scratch/variant.json" >"$peer"
-      done < <(peer_variants "$1")
-    elif [ -n "$best_ms" ]; then
-      # shellcheck disable=SC2086
-      peer_step "$1" "$2" "$3" "$peer" $best || echo "PyTorch failed in round $round"
+    our_step "$1" "$2" "$3" "$base.ours.jsonl" || return 1
+    if [ "$3" = bf16 ] && has_warpgroups; then
+      ENGINE_WARPGROUP_PRODUCTS=1 our_step "$1" "$2" "$3" "$base.warpgroup.jsonl" || return 1
     fi
+    ! has_peer || peer_step "$1" "$2" "$3" "$variants" "$base.peer.jsonl" || echo "PyTorch failed"
   done
-  found=$(while read -r option; do step_ms <(echo "$option"); done <"$ours" | median)
-  if [ -s "$peer" ]; then
-    theirs=$(while read -r option; do step_ms <(echo "$option"); done <"$peer" | median)
-    ratio=$(awk "BEGIN { printf \"%.3g\", $theirs / $found }")
-    best=${best:-eager}
-  fi
-  awk -v m="$1" -v b="$2" -v a="$3" -v o="$found" -v t="$theirs" -v r="$ratio" -v v="$best" 'BEGIN {
-    printf "| %s | %d | %s | %.3f | %.4g | %s | %s | %s |\n", m, b, a, o, 1000 * b / o, t, v, r }' >"$logs/step-$name.row"
-  found="$(awk "BEGIN { printf \"%.3f\", $found }") ms"
-  if [ "$ratio" != - ]; then found+="; PyTorch's best $theirs ms ($best): ratio $ratio"; fi
-  note "$found"
+  step_row "$1" "$2" "$3"
+}
+beside_compiled_step() {  # MODEL BATCH AMP: PyTorch compiled, beside what beside_step has measured
+  has_peer || skip "no PyTorch"
+  local base="$logs/step-$1-b$2-$3" status
+  [ -s "$base.ours.jsonl" ] || our_step "$1" "$2" "$3" "$base.ours.jsonl" || return 1
+  peer_step "$1" "$2" "$3" "$(compiled_variants "$1")" "$base.peer.jsonl"
+  status=$?
+  step_row "$1" "$2" "$3"
+  [ "$status" -eq 0 ] || skip "PyTorch cannot compile it"
 }
 
 # ---- Single operators.
 has_warpgroups() {
   has_tool nvidia-smi && [ "$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)" = 9.0 ]
 }
+error_limit() {  # SET AMP: of results relative to the largest one; numbers of bf16 are off by 2^-9 of themselves
+  case $2 in off) echo 1e-5 ;; tf32) echo 5e-3 ;; *) [ "$1" = attention ] && echo 1e-2 || echo 5e-3 ;; esac
+}
 operators() {  # SET AMP BATCH FILE: the engine's, appended as CSV
-  local sizes=()
+  local sizes=() what=(--set "$1")
+  [ "$1" != attention ] || what=(--op attention)
+  [ "$1-$emulated" != attention-yes ] || sizes=(--model gpt-nano)
   [ "$1" != gemm ] || sizes=(--sizes "$(choose 512,1024,2048,4096,8192 512,1024,2048,4096,8192 32,64)")
   [ "$1-$emulated" != conv-yes ] || sizes=(--shape 32x32x3-)
   # shellcheck disable=SC2046
-  "$engine" bench kernels --set "$1" "${sizes[@]}" --batch "$3" --device "$device" $(amp "$2") \
+  "$engine" bench kernels "${what[@]}" "${sizes[@]}" --batch "$3" --device "$device" $(amp "$2") \
     --seconds "$(choose 0.5 0.1 0.001)" --format csv >>"$4"
 }
 peer_operators() {  # SET TYPE BATCH FILE: PyTorch's, appended as lines of JSON
   local sizes=()
   [ "$1-$emulated" != gemm-yes ] || sizes=(--sizes "32,64")
   [ "$1-$emulated" != conv-yes ] || sizes=(--shape 32x32x3-)
+  [ "$1-$emulated" != attention-yes ] || sizes=(--shape 64x128)
   "$peer_python" "$here/tests/peers/torch_kernels.py" --device "$peer_device" --set "$1" --dtype "$2" --batch "$3" \
     "${sizes[@]}" --seconds "$(choose 0.5 0.1 0.01)" >>"$4"
 }
@@ -154,13 +159,13 @@ ratio_note() {  # TABLE: the geometric mean of a column's ratios
     }' "$1"
 }
 beside_operators() {  # SET AMP BATCH
-  local base="$logs/$1-$2" type=$2 round limit warp=0 peer=0
+  local base="$logs/$1-$2" type=${2/off/f32} round limit warp=0 peer=0
   [ "$1" = gemm ] || base="$logs/$1-b$3-$2"
-  case $2 in off) type=f32 limit=1e-5 ;; tf32) limit=5e-3 ;; *) limit=3e-2 ;; esac
+  limit=$(error_limit "$1" "$2")
   rm -f "$base".{ours.csv,warpgroup.csv,peer.jsonl}
   for ((round = 1; round <= $(choose 3 1 1); ++round)); do
     operators "$1" "$2" "$3" "$base.ours.csv" || return 1
-    if [ "$1-$2" = gemm-bf16 ] && has_warpgroups; then
+    if [[ "$1-$2" = gemm-bf16 ]] && has_warpgroups; then
       ENGINE_WARPGROUP_PRODUCTS=1 operators "$1" "$2" "$3" "$base.warpgroup.csv" || { warp=1; echo "warpgroup products failed"; }
     fi
     if has_peer; then
@@ -179,25 +184,31 @@ beside_operators() {  # SET AMP BATCH
 }
 
 beside_steps() {  # all of them
-  local model batch amps amp
-  for amp in $(choose "bf16 tf32 off" "bf16 tf32" bf16); do step "beside gemm $amp" 300 beside_operators gemm "$amp" 1; done
+  local model batch amps amp models
+  models=$(case $(choose full quick emulated) in
+    full)
+      printf '%s\n' "gpt2 16 bf16 tf32" "resnet50 256 bf16 tf32" "resnet18-cifar 512 bf16 tf32" "convnet 512 bf16 tf32" \
+        "gpt-nano 256 bf16 tf32" "mlp 512 bf16 tf32 off" "resnet18-cifar 128 bf16" "convnet 128 bf16" "mlp 128 bf16"
+      ;;
+    quick)
+      printf '%s\n' "gpt2 16 bf16" "resnet50 256 bf16" "resnet18-cifar 512 bf16" "convnet 512 bf16" "gpt-nano 256 bf16" "mlp 512 bf16"
+      ;;
+    *) printf '%s\n' "convnet 2 off" "gpt-nano 1 bf16" "mlp 4 off" ;;
+  esac)
+  while read -r model batch amps; do
+    for amp in $amps; do step "beside step $model b$batch $amp" "$(choose 600 90 300)" beside_step "$model" "$batch" "$amp"; done
+  done <<<"$models"
+  for amp in $(choose "bf16 tf32 off" bf16 bf16); do step "beside gemm $amp" 300 beside_operators gemm "$amp" 1; done
+  step "beside attention bf16" 300 beside_operators attention bf16 "$(choose 256 256 1)"
   for batch in $(choose "128 512" 128 1); do
     for amp in $(choose "bf16 tf32" bf16 bf16); do step "beside conv b$batch $amp" 400 beside_operators conv "$amp" "$batch"; done
   done
+  # Last, as compiling takes PyTorch up to a minute for each.
   while read -r model batch amps; do
-    for amp in $amps; do step "beside step $model b$batch $amp" 900 beside_step "$model" "$batch" "$amp"; done
-  done < <(case $(choose full quick emulated) in
-    full)
-      printf '%s\n' "mlp 128 off tf32 bf16" "mlp 512 off tf32 bf16" "convnet 128 tf32 bf16" "convnet 512 tf32 bf16" \
-        "resnet18-cifar 128 tf32 bf16" "resnet18-cifar 512 tf32 bf16" "resnet50 64 tf32 bf16" \
-        "gpt-nano 64 tf32 bf16" "gpt-nano 256 tf32 bf16"
-      ;;
-    quick)
-      printf '%s\n' "mlp 128 bf16" "convnet 512 bf16" "resnet18-cifar 128 bf16" "resnet18-cifar 512 bf16" "resnet50 64 bf16" \
-        "gpt-nano 64 bf16"
-      ;;
-    *) printf '%s\n' "mlp 4 off" "convnet 2 off" "gpt-nano 1 off" ;;
-  esac)
+    for amp in $amps; do
+      step "beside compiled $model b$batch $amp" "$(choose 600 100 300)" beside_compiled_step "$model" "$batch" "$amp"
+    done
+  done <<<"$models"
 }
 beside_summary() {
   local file name steps=()
@@ -205,11 +216,11 @@ beside_summary() {
   steps=("$logs"/step-*.row)
   if [ ${#steps[@]} -gt 0 ]; then
     printf '\n## Training steps beside PyTorch\n\nMedians of rounds in turns; ratio: the time of the best PyTorch over ours.\n\n'
-    echo "| model | batch | amp | ms | samples/s | PyTorch ms | its best | ratio |"
-    echo "|---|---:|---|---:|---:|---:|---|---:|"
+    echo "| model | batch | amp | ms | samples/s | warpgroup ms | PyTorch ms | its best | ratio | warpgroup ratio |"
+    echo "|---|---:|---|---:|---:|---:|---:|---|---:|---:|"
     cat "${steps[@]}"
   fi
-  for file in "$logs"/gemm-*.md "$logs"/conv-*.md; do
+  for file in "$logs"/gemm-*.md "$logs"/attention-*.md "$logs"/conv-*.md; do
     name=$(basename "$file" .md)
     printf '\n## %s beside PyTorch\n\n' "${name//-/ }"
     cat "$file"

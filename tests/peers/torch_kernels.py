@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""PyTorch's products (cuBLAS) and convolutions (cuDNN), alone, at the shapes of `engine bench kernels --set gemm|conv`.
+"""PyTorch's products (cuBLAS), convolutions (cuDNN) and attention, alone, at the shapes of `engine bench kernels`: of --set gemm and
+conv, and of --op attention.
 
-Usage: torch_kernels.py [--device cuda] [--set gemm,conv] [--dtype bf16,tf32,f32] [--sizes 512,1024] [--batch 128]
+Usage: torch_kernels.py [--device cuda] [--set gemm,conv,attention] [--dtype bf16,tf32,f32] [--sizes 512,1024] [--batch 128]
                         [--shape TEXT] [--seconds 0.2]
 One line of JSON for each: op, shape (both as `engine bench kernels` names them), dtype, ms (of a call, the median of rounds),
-tflops. gemm is a b^T, as a dense layer computes it. Convolutions are channels_last, with cudnn.benchmark, without bias. f32 is
+tflops. gemm is a b^T, as a dense layer computes it. Attention is causal, by scaled_dot_product_attention, and its gradient; there
+are a quarter as many texts as --batch says. Convolutions are channels_last, with cudnn.benchmark, without bias. f32 is
 without tensor cores, tf32 with them, both on f32 operands. Each round is many calls between two CUDA events, from one captured
 graph where that works, as the engine's are; values are random. Exits with 77 where there is no PyTorch, or none that sees the
 device.
@@ -26,6 +28,7 @@ CONVOLUTIONS = [  # side, channels in and out, kernel, stride, padding
     (32, 64, 256, 1, 1, 0),
     (8, 1024, 256, 1, 1, 0),
 ]
+ATTENTIONS = [(64, 128, 4), (128, 192, 6), (256, 768, 12)]  # tokens, width, heads
 
 
 def gemm_cases(sizes):
@@ -61,6 +64,31 @@ def convolution(make, batch, sizes, mask):
     dy, pair = make(batch, cout, place, place), lambda v: [v, v]
     return lambda: torch.ops.aten.convolution_backward(dy, x, weight, None, pair(stride), pair(padding), [1, 1], False, [0, 0], 1,
                                                        mask)
+
+
+def attention_cases(batch):
+    for tokens, width, heads in ATTENTIONS:
+        texts = max(batch // 4, 1)
+        shape = f"{texts}x{tokens}x{width} h{heads}"
+        pairs = texts * heads * tokens * (tokens + 1) / 2
+        for op, flops in (("forward", 4 * pairs * (width // heads)), ("backward", 10 * pairs * (width // heads))):
+            def build(make, op=op, sizes=(texts, heads, tokens, width // heads)):
+                return attention(make, sizes, op == "backward")
+            yield "causal_attention_" + op, shape, flops, build
+
+
+def attention(make, sizes, backward):
+    """The gradient is timed with the forward pass, whose time is then subtracted: a captured graph must hold both."""
+    import torch
+    q, k, v, dy = (make(*sizes).contiguous().requires_grad_(backward) for _ in range(4))
+
+    def forward():
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def both():
+        with torch.enable_grad():
+            return torch.autograd.grad(forward(), (q, k, v), dy)
+    return (both, forward) if backward else forward
 
 
 def captured(call, inner):
@@ -130,11 +158,17 @@ def measure(args, dtype):
         cases += gemm_cases(args.sizes)
     if "conv" in args.set:
         cases += conv_cases(args.batch)
+    if "attention" in args.set:
+        cases += attention_cases(args.batch)
     for op, shape, flops, build in cases:
         if args.shape not in shape:
             continue
         with torch.no_grad():
-            seconds = median_seconds(build(make), args.device, args.seconds)
+            call = build(make)
+            call, less = call if isinstance(call, tuple) else (call, None)
+            seconds = median_seconds(call, args.device, args.seconds)
+            if less:
+                seconds = max(seconds - median_seconds(less, args.device, args.seconds), 1e-9)
         print(json.dumps({"op": op, "shape": shape, "dtype": dtype, "ms": float(f"{seconds * 1e3:.5g}"),
                           "tflops": float(f"{flops / seconds / 1e12:.4g}")}), flush=True)
 
@@ -151,8 +185,8 @@ def main():
     p.add_argument("--shape", default="", help="only shapes with this in their text")
     p.add_argument("--seconds", type=float, default=0.2, help="measuring time of each")
     args = p.parse_args()
-    if set(args.set) - {"gemm", "conv"} or set(args.dtype) - {"bf16", "tf32", "f32"}:
-        p.error("--set is gemm or conv, --dtype bf16, tf32 or f32")
+    if set(args.set) - {"gemm", "conv", "attention"} or set(args.dtype) - {"bf16", "tf32", "f32"}:
+        p.error("--set is gemm, conv or attention, --dtype bf16, tf32 or f32")
     try:
         import torch
     except ImportError:

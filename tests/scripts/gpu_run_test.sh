@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/gpu/run.sh in short: its four calls from a bundle whose suites of tests are played, with some that fail, hang and crash; its
+# tests/gpu/run.sh in short: its three calls from a bundle whose suites of tests are played, with some that fail, hang and crash; its
 # deadline; and what is left of it when it is ended or killed. The program is the real one, on the CPU: what the script asks of it
 # is what it knows. No device is needed. The long form, with the stand-in and the real suites: gpu_hour_test.sh.
 #
@@ -30,7 +30,11 @@ cat >"$bundle/bin/engine" <<END
 command=\$1 arguments=()
 while [ \$# -gt 0 ]; do
   case \$1 in
-    --device) arguments+=(--device cpu); shift ;;
+    --device)
+      [ "\$command\$2" != traincuda:0 ] || [ -z "\${PLAYED_FROZEN:-}" ] || arguments+=(--freeze "\$PLAYED_FROZEN")
+      arguments+=(--device cpu)
+      shift
+      ;;
     --amp) [ "\$command" != train ] || arguments+=(--label-smoothing 0.001); shift ;;
     --cuts) ;;
     nccl) arguments+=(shm) ;;
@@ -38,6 +42,14 @@ while [ \$# -gt 0 ]; do
   esac
   shift
 done
+if [ "\$command" = bench ] && [ -n "\${PLAYED_ERROR:-}" ]; then
+  "$program" "\${arguments[@]}" | sed -E "s/,[^,]*\$/,\$PLAYED_ERROR/"
+  exit
+fi
+if [ "\$command" = version ]; then
+  "$program" "\${arguments[@]}" | sed 's/^CUDA .*/CUDA         13.0, sm_90a, compute_80/'  # a build for devices
+  exit
+fi
 exec "$program" "\${arguments[@]}"
 END
 chmod +x "$bundle/bin/engine"
@@ -49,8 +61,10 @@ begin() {  # NAME OPTION...: starts it
   local script="$bundle/tests/gpu/run.sh"
   if [ "$2" = --bundle ]; then script="$source/tests/gpu/run.sh"; fi
   shift
-  PLAYED_PIDS="$results.pids" ENGINE_GPU_TOOLS="$work/tools" ENGINE_NCCL_LIBRARY=played \
-    "$script" --emulated --no-pytorch --output "$results" "$@" >"$results.said" 2>&1 &
+  local kind=(--emulated) nccl=played
+  [ "${on_device:-no}" = no ] || kind=(--quick) nccl=
+  PLAYED_PIDS="$results.pids" ENGINE_GPU_TOOLS="$work/tools" ENGINE_NCCL_LIBRARY=$nccl \
+    "$script" "${kind[@]}" --no-pytorch --output "$results" "$@" >"$results.said" 2>&1 &
   pid=$!
 }
 run() {
@@ -86,7 +100,7 @@ call_1() {
   run call-1 --call 1
   [ "$status" -eq 1 ] || fail "exit $status, though suites failed"
   [ "$took" -le 535 ] || fail "took $took s"
-  grep -q 'Part 1 of 4' "$summary" || fail "the summary does not say that it is of part 1"
+  grep -q 'Part 1 of 3' "$summary" || fail "the summary does not say that it is of part 1"
   grep -q 'Without PyTorch (--no-pytorch)' "$summary" || fail "does not say that it ran without PyTorch"
   row device passed 'Played GPU'
   row 'test planted_test DensePlayed' passed '1 ran, 0 skipped'
@@ -103,9 +117,11 @@ call_1() {
   no_row '(again|memcheck) planted_test [^P].*' '.*'
   tar -xzOf "$results/results.tar.gz" results/again_planted_test_PlantedFailure.log | grep -q 'execution of a_kernel' ||
     fail "the second run has no ENGINE_CUDA_SYNC"
-  [ "$(cut -d' ' -f1 "$results.pids" | sort -u | wc -l)" -eq 13 ] || fail "not a process for each suite: $(cat "$results.pids")"
+  [ "$(cut -d' ' -f1 "$results.pids" | sort -u | wc -l)" -eq 14 ] || fail "not a process for each suite: $(cat "$results.pids")"
   no_suite_runs
-  no_row '(trace|repeat|resume|moves|times) .*' FAILED
+  no_row '(step|trace|repeat|resume|moves|times|translated) .*' FAILED
+  row 'step gpt-nano bf16' passed 'half of 52 by'
+  row 'step resnet20-cifar bf16' passed 'half of 59 by'
   row 'trace gpt-nano bf16' passed '2 steps'
   row 'resume convnet' passed 'bit-equal'
   row 'times gemm bf16 warpgroup' passed 'rows'
@@ -113,31 +129,68 @@ call_1() {
 # The other calls, with nothing that fails but the race that the last one is to find.
 call_2() {
   export PLAYED_WATCH="$work/results-call-2"
-  run call-2 --call 2
+  run call-2 --bundle "$work/engine.tar.gz" --call 2
   [ "$status" -eq 0 ] || { cat "$summary" >&2; fail "exit $status, though nothing failed"; }
-  row 'whole mlp b4 graph off' passed 'ms a step'
-  row 'cuts gemm bf16 warpgroup' passed 'products'
-  grep -qx 'results/cuts-gemm-bf16-1.csv' "$results.files" || fail "the times of cuts are missing"
+  row 'beside step gpt-nano b1 bf16' passed ' ms'
+  row 'beside gemm bf16' passed '2 shapes'
+  row 'beside attention bf16' passed '2 shapes'
+  row 'beside compiled mlp b4 off' skipped 'no PyTorch'
   # One after the other: whenever the program ran, all earlier steps had their rows.
   [ "$(sed 1d "$PLAYED_WATCH.seen" | sort -u)" = 1 ] || fail "not written after every step: $(xargs <"$PLAYED_WATCH.seen")"
 }
 call_3() {
-  run call-3 --bundle "$work/engine.tar.gz" --call 3
-  [ "$status" -eq 0 ] || { cat "$summary" >&2; fail "exit $status, though nothing failed"; }
-  row 'counters convnet' passed ''
-  row 'beside step gpt-nano b1 off' passed 'ms'
-  tar -xzOf "$results/results.tar.gz" results/counters-convnet.csv | grep -q dense_kernel || fail "no counters"
-}
-call_4() {
-  run call-4 --call 4
+  run call-3 --call 3
   [ "$status" -eq 1 ] || fail "exit $status, though there was a race"
+  row 'library CUPTI' skipped 'no CUPTI: ENGINE_CUPTI_LIBRARY names its file'
+  row 'hot convnet' skipped 'no CUPTI'
+  row 'counters convnet' passed ''
+  tar -xzOf "$results/results.tar.gz" results/counters-convnet.csv | grep -q dense_kernel || fail "no counters"
   row 'ranks mlp nccl' passed 'bit-equal'
   row 'ranks gpt-nano shm' passed 'bit-equal'
+  row 'scaling gpt-nano' passed '1: [0-9.]+ ms, 2: '
   row 'bench comm' passed ''
   row 'memcheck planted_test AttentionPlayed' passed '9.9'
   row 'racecheck planted_test AttentionPlayed' FAILED 'Race reported'
   row 'synccheck planted_test DensePlayed' passed '9.9'
+  row 'leaks planted_test DensePlayed' passed '9.9'
+  [ "$(grep -c '^| leaks ' "$summary")" -eq 1 ] || fail "leaks are looked for in several suites"
+  row 'cuts gemm bf16 warpgroup' passed 'products'
+  grep -qx 'results/cuts-gemm-bf16-1.csv' "$results.files" || fail "the times of cuts are missing"
   [ "$(grep -c '| FAILED |' "$summary")" -eq 1 ] || { cat "$summary" >&2; fail "more has failed"; }
+}
+# A gradient that is missing, and a result that is wrong, are failures.
+judged() {
+  export PLAYED_FROZEN='transformer.h.1.mlp.c_fc.bias' PLAYED_ERROR=2.0e-02
+  run judged --only '^(step gpt-nano bf16|times gemm bf16)$' --pack
+  [ "$status" -eq 1 ] || fail "exit $status, though results are wrong"
+  row 'step gpt-nano bf16' FAILED 'by 1.0e[+]00 at most .*transformer.h.1.mlp.c_fc.bias'
+  row 'times gemm bf16' FAILED 'gemm 32x32x32 2.0e-02'
+}
+# Libraries that only Python packages have are found, and later steps use them. As on a device: the programs are played.
+libraries() {
+  local site="$work/site"
+  mkdir -p "$site/nvidia/nccl/lib" "$site/nvidia/cu13/lib" "$work/system"
+  touch "$site/nvidia/nccl/lib/libnccl.so.2" "$site/nvidia/cu13/lib/libcupti.so.13"
+  printf '#!/bin/sh\n' >"$work/system/ldconfig"  # it lists no library
+  chmod +x "$work/system/ldconfig"
+  PATH="$work/system:$PATH" PYTHONPATH="$site" on_device=yes run libraries --only '^(library|ranks mlp nccl)' --pack
+  row 'library NCCL' passed "$site/nvidia/nccl/lib/libnccl.so.2"
+  row 'library CUPTI' passed "$site/nvidia/cu13/lib/libcupti.so.13"
+  row 'ranks mlp nccl' passed 'bit-equal'
+}
+# A C++ library that does not load is left out of the bundle, and that is said.
+cpp_library() {
+  local other="$work/other-bundle"
+  cp -r "$bundle" "$other"
+  mkdir "$other/lib"
+  cp "$program" "$other/bin/engine"
+  if ! ldd "$program" | grep -q 'libstdc++'; then return; fi
+  echo "no library" >"$other/lib/libstdc++.so.6"
+  ! "$other/bin/engine" version >/dev/null 2>&1 || fail "the planted library is not used"
+  ENGINE_GPU_TOOLS="$work/tools" "$other/tests/gpu/run.sh" --emulated --no-pytorch --only '^device' --output "$work/results-cpp" >/dev/null 2>&1 ||
+    fail "a C++ library that does not load ends the run"
+  grep -q "^The bundle's libstdc++ does not load here (.*libstdc++.*); the host's is used\.\$" "$work/results-cpp/summary.md" ||
+    { cat "$work/results-cpp/summary.md" >&2; fail "the summary does not name the library"; }
 }
 # What runs is cut off, what is left is skipped, both are said.
 deadline() {
@@ -185,6 +238,6 @@ at_once() {
   for pid in "${pids[@]}"; do wait "$pid" || status=1; done
   return "$status"
 }
-at_once call_1 call_2 call_3 call_4
+at_once call_1 call_2 call_3 judged libraries cpp_library
 limit_suites 900  # they may take as long as they are let
 at_once deadline ended killed

@@ -89,11 +89,14 @@ if [ "$tests" = yes ]; then
   mkdir -p "$bundle/tests/parity" "$bundle/tests/peers"
   cp -r "$root/tests/parity/data" "$bundle/tests/parity/"
   cp "$root"/tests/gpu/*.sh "$bundle/tests/gpu/"
-  cp "$root/tests/peers/torch_kernels.py" "$bundle/tests/peers/"
+  cp "$root"/tests/peers/torch_{kernels,steps}.py "$bundle/tests/peers/"
 fi
 mkdir -p "$bundle/share/man/man1" "$bundle/share/completion"
 "$program" manual "$bundle/share/man/man1" --date "$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)"
 "$program" completion bash >"$bundle/share/completion/engine.bash"
+  [ -x "$build/tests/hold_device" ] || fail "$build/tests/hold_device is not built: cmake --build $build --target gpu_tests"
+  install -m 755 -s "$build/tests/hold_device" "$bundle/tests/hold_device"
+  programs+=("$build/tests/hold_device")
 "$program" completion zsh >"$bundle/share/completion/_engine"
 "$program" completion fish >"$bundle/share/completion/engine.fish"
 # The documentation, and the files outside it that its links name.

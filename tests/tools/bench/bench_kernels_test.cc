@@ -183,7 +183,8 @@ TEST(BenchKernels, SamplesShowAWrongElement) {
   std::vector<KernelCase> squares = square_cases({48});
   KernelBench bench({.threads = 1, .seconds = 0.001});
   EXPECT_LE(bench.error(squares[0]), 2e-6);
-  for (const std::int64_t wrong : {0, 48 * 48 - 1}) {
+  // Whole rows are compared: any column of the first and of the last.
+  for (const std::int64_t wrong : {0, 14, 47 * 48 + 29, 48 * 48 - 1}) {
     KernelCase broken = squares[0];
     broken.call = [call = squares[0].call, wrong](engine::KernelContext& context,
                                                   const KernelCase::Views& views) {

@@ -1,5 +1,8 @@
 // Dense layers and convolutions of the models.
 #include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
 
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/gemm/dense.h"
@@ -101,23 +104,30 @@ void add_convolution(std::vector<KernelCase>& cases, const Convolution& k, std::
   cases.push_back(std::move(weights));
 }
 
-// Elements of c = a b^T, all [side, side]: of 16 rows and 16 columns, the first and the last among
-// them, the others at changing places within tiles.
+// Whole rows of c = a b^T, all [side, side]: the first, the last and others at changing places
+// within tiles. Whole, as a product may be wrong in single columns, or lack a part of its sum.
 std::vector<Sample> square_samples(std::int64_t side,
                                    const std::function<double(std::size_t, std::size_t)>& at) {
-  const auto place = [side](std::int64_t k) {
-    return k == 15 ? side - 1 : k * (side / 16) + 37 * k % std::max<std::int64_t>(side / 16, 1);
+  constexpr std::int64_t kRows = 8;
+  const auto row_of = [&](std::size_t operand, std::int64_t row) {
+    std::vector<double> numbers(static_cast<std::size_t>(side));
+    for (std::size_t k = 0; k < numbers.size(); ++k)
+      numbers[k] = at(operand, static_cast<std::size_t>(row * side) + k);
+    return numbers;
   };
+  std::set<std::int64_t> places{side - 1};
+  for (std::int64_t i = 0; i + 1 < kRows; ++i)
+    places.insert(
+        std::min(i * (side / kRows) + 37 * i % std::max<std::int64_t>(side / kRows, 1), side - 1));
+  std::vector<std::pair<std::int64_t, std::vector<double>>> rows;
+  for (const std::int64_t place : places) rows.emplace_back(place, row_of(0, place));
   std::vector<Sample> samples;
-  for (std::int64_t i = 0; i < 16; ++i)
-    for (std::int64_t j = 0; j < 16; ++j) {
-      const std::int64_t row = place(i), column = place(j);
-      double sum = 0;
-      for (std::int64_t k = 0; k < side; ++k)
-        sum += at(0, static_cast<std::size_t>(row * side + k)) *
-               at(1, static_cast<std::size_t>(column * side + k));
-      samples.push_back({static_cast<std::size_t>(row * side + column), sum});
-    }
+  for (std::int64_t column = 0; column < side; ++column) {
+    const std::vector<double> other = row_of(1, column);
+    for (const auto& [place, row] : rows)
+      samples.push_back({static_cast<std::size_t>(place * side + column),
+                         std::inner_product(row.begin(), row.end(), other.begin(), 0.0)});
+  }
   return samples;
 }
 
