@@ -112,6 +112,7 @@ void AgentSockets::refuse(const Endpoint& to) {
   for (Incoming& in : incoming_)
     in.is_of_dead = in.is_of_dead || node.mapped().ids.contains(in.from);
   for (const MemberId& id : node.mapped().ids) events_.refused(id);
+  events_.no_agent(to, false);
 }
 
 void AgentSockets::drop(const Endpoint& to) { outgoing_.erase({to.host, to.port}); }
@@ -185,6 +186,7 @@ void AgentSockets::on_session(const Endpoint& to, Outgoing& out) {
       for (const MembershipMessage& m : std::exchange(out.waiting, {})) put(out, m);
       return;
     case State::kNoStore:
+      events_.no_agent(to, true);
       break;
     case State::kOtherSecret:
       events_.turned_away(to, RefusalKind::kAuthentication,
@@ -309,9 +311,14 @@ void AgentSockets::turn(int wake, Deadline until) {
     if (polled[i + 1].revents != 0) accept_from(listeners_[i]);
   }
   retry();
-  std::erase_if(outgoing_, [](const auto& entry) {
-    return entry.second.connecting && base::has_passed(entry.second.handshake_until);
+  std::vector<Endpoint> silent;
+  std::erase_if(outgoing_, [&](const auto& entry) {
+    const Outgoing& out = entry.second;
+    const bool is_late = out.connecting && base::has_passed(out.handshake_until);
+    if (is_late && out.standing) silent.push_back(endpoint_of(entry));
+    return is_late;
   });
+  for (const Endpoint& to : silent) events_.no_agent(to, true);
 }
 
 void AgentSockets::flush(Deadline until) {

@@ -28,6 +28,9 @@ class AgentSockets {
   struct Events {
     std::function<void(const MembershipMessage&)> received;
     std::function<void(const MemberId&)> refused;  // nothing listens there any more
+    // Nothing listens there, or (`answers`) a process that does not speak this protocol, or is
+    // silent.
+    std::function<void(const Endpoint&, bool answers)> no_agent;
     // What listens there has another secret, or has turned this process away.
     std::function<void(const Endpoint&, RefusalKind, const std::string&)> turned_away;
     std::function<void(const std::string&)> notice;

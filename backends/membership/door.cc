@@ -24,6 +24,7 @@ Door::Door(const GroupOptions& options)
     own_address_ = one_host ? "127.0.0.1" : default_address();
   } else if (method.starts_with("tcp://")) {
     endpoint_ = parse_endpoint(std::string_view(method).substr(6), "init method");
+    window_ = std::clamp(options.port_window, 1, 65536 - endpoint_.port);
     resolve_name(options);
   } else {
     throw ConfigurationError("init method \"" + method +
@@ -61,7 +62,7 @@ void Door::resolve_name(const GroupOptions& options) {
 }
 
 std::optional<Endpoint> Door::find() const {
-  if (!is_file()) return endpoint_;
+  if (!is_file()) return current();
   std::string reason;
   const std::optional<Rendezvous> file = read_rendezvous(path_, reason);
   if (!file) return std::nullopt;
@@ -83,18 +84,26 @@ Secret Door::secret(const Endpoint& agent) {
   throw ConfigurationError(reason + ": remove it, or name another file");
 }
 
+bool Door::pass_by(const Endpoint& at) {
+  if (is_file() || window_ == 1 || to_string(at) != to_string(current())) return false;
+  offset_ = (offset_ + 1) % window_;
+  return true;
+}
+
 Socket Door::listen_beside() const {
   std::vector<Socket> tried;  // kept, so that the kernel chooses another
+  int port = 0;
   do {
     tried.push_back(listen_on({own_address_, 0}));
-  } while (local_endpoint(tried.back().fd()).port == endpoint_.port);
+    port = local_endpoint(tried.back().fd()).port;
+  } while (port >= endpoint_.port && port < endpoint_.port + window_);
   return std::move(tried.back());
 }
 
 Socket Door::serve() {
   if (is_file() || is_of_other_host_) return {};
   try {
-    return listen_on(endpoint_, std::chrono::milliseconds(0));
+    return listen_on(current(), std::chrono::milliseconds(0));
   } catch (const ConfigurationError&) {
     is_of_other_host_ = true;
   } catch (const PeerError&) {

@@ -22,8 +22,15 @@ class Door {
   // Listens where those that come through the door can reach this process; never on the door's own
   // port, which the kernel may choose while nobody serves it.
   Socket listen_beside() const;
-  // Where newcomers call now; none is known: there is no file yet.
+  // Where joining processes call now; none is known: there is no file yet. With tcp and a job that
+  // has a name, the job uses the first of GroupOptions::port_window ports that nobody else has
+  // taken.
   std::optional<Endpoint> find() const;
+  // The process there is not of this job, or nothing listens: find() and serve() use the next port.
+  // Returns false, and changes nothing, if `at` is not what find() returns or there is one port
+  // alone.
+  bool pass_by(const Endpoint& at);
+  bool is_on_this_host() const { return !is_file() && !is_of_other_host_; }
   // The job's secret; that of the file, which is made if there is none yet, where no other is
   // given.
   Secret secret(const Endpoint& agent);
@@ -39,10 +46,12 @@ class Door {
  private:
   void resolve_name(const GroupOptions& options);
   bool publish(const Endpoint& agent, Publish how);
+  Endpoint current() const { return {endpoint_.host, endpoint_.port + offset_}; }
 
   const std::string explicit_secret_, host_id_;
   std::string path_, nonce_, secret_hex_, own_address_;
-  Endpoint endpoint_;
+  Endpoint endpoint_;  // with the first port
+  int window_ = 1, offset_ = 0;
   bool is_of_other_host_ = false;
 };
 

@@ -73,6 +73,7 @@ class Membership::Agent {
   AgentSockets::Events events();
   Hello hello() const;
   void received(const MembershipMessage& message);
+  void no_agent(const Endpoint& at, bool answers);
   void turned_away(RefusalKind kind, const std::string& text);
   void run();
   bool take_commands();  // false: stop
@@ -190,8 +191,13 @@ AgentSockets::Events Membership::Agent::events() {
                 machine_->refused(id, now());
                 has_news_ = true;
               },
-          .turned_away = [this](const Endpoint&, RefusalKind kind,
-                                const std::string& text) { turned_away(kind, text); },
+          .no_agent = [this](const Endpoint& at, bool answers) { no_agent(at, answers); },
+          .turned_away =
+              [this](const Endpoint& at, RefusalKind kind, const std::string& text) {
+                const bool is_other_job =
+                    kind == RefusalKind::kAuthentication || kind == RefusalKind::kOtherJob;
+                if (!is_other_job || !door_.pass_by(at)) turned_away(kind, text);
+              },
           .notice = [this](const std::string& text) { notice(text); }};
 }
 
@@ -203,6 +209,18 @@ void Membership::Agent::received(const MembershipMessage& message) {
 
 void Membership::Agent::notice(const std::string& text) const {
   if (options_.group.notice) options_.group.notice(text);
+}
+
+// On the job's own host a free port is taken by serve() instead.
+void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
+  if (!answers && door_.is_on_this_host()) return;
+  const std::optional<Endpoint> door = door_.find();
+  if (door_.pass_by(at) || !answers || !door || to_string(*door) != to_string(at)) return;
+  if (!base::has_passed(next_problem_)) return;
+  next_problem_ = base::deadline_in(kProblemInterval);
+  notice(to_string(at) +
+         " is held by a process that is not of this job: choose another port, or give "
+         "the job a name (--job-id), with which it takes the first free one of several");
 }
 
 // Who is in no view yet does not fit this job. A member has been let in by others before.
@@ -280,6 +298,8 @@ void Membership::Agent::run_door() {
   } else if (Socket door = door_.serve()) {
     sockets_->listen(std::move(door));
     machine_->set_door(true, now());
+  } else if (is_member && door_.is_on_this_host() && !machine_->is_door_held()) {
+    door_.pass_by(*door_.find());  // another program has the port
   }
 }
 

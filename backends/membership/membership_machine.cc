@@ -408,6 +408,12 @@ bool MembershipMachine::wants_door() const {
   return !has_door_ && !leaving_ && (is_member() || (is_waiting() && options_.may_found));
 }
 
+bool MembershipMachine::is_door_held() const {
+  return has_door_ || std::ranges::any_of(peers_, [](const auto& entry) {
+           return entry.second.has_door && entry.second.heard;
+         });
+}
+
 bool MembershipMachine::shows_door() const {
   return is_member() && !leaving_ && roster_->members.front().id == options_.self.id;
 }

@@ -88,9 +88,10 @@ class MembershipMachine {
   bool join_wanted() const;
   // Why the generation whose view was taken last cannot go on.
   std::optional<std::string> broken() const;
-  bool wants_door() const;  // it should be taken if it is free
-  bool shows_door() const;  // others should find this process there: the first of the roster
-  bool may_end() const;     // after leave() or part(): nobody needs this process any more
+  bool wants_door() const;    // it should be taken if it is free
+  bool is_door_held() const;  // by this process, or by one that it hears
+  bool shows_door() const;    // others should find this process there: the first of the roster
+  bool may_end() const;       // after leave() or part(): nobody needs this process any more
   std::string waiting_for() const;  // while a view is awaited, for messages
 
  private:

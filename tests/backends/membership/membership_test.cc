@@ -3,6 +3,7 @@
 #include "backends/membership/membership.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -130,6 +131,58 @@ TEST(MembershipTest, TheDoorIsTakenOver) {
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 1); }));
   ranks.push_back(std::make_unique<ThreadRank>(options_for(-1, 1, 4, port)));
   EXPECT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+}
+
+MembershipOptions named_job(int hint, int port) {
+  MembershipOptions options = options_for(hint, 1, 4, port);
+  options.group.job_id = "a name";
+  options.group.port_window = 16;
+  return options;
+}
+
+// A neighbor took the port: it says nothing, or greets like some other server.
+TEST(MembershipTest, APortThatIsTakenBeforeTheStartIsPassedBy) {
+  for (const bool speaks : {true, false}) {
+    const int port = free_port();
+    const backends::Socket neighbor = backends::listen_on({"127.0.0.1", port});
+    std::atomic<bool> ends{false};
+    std::thread greets([&] {
+      std::vector<backends::Socket> kept;
+      while (!ends) {
+        pollfd wanted{neighbor.fd(), POLLIN, 0};
+        if (poll(&wanted, 1, 20) <= 0) continue;
+        kept.emplace_back(accept4(neighbor.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+        const std::string text = "220 mail.example.org ESMTP\r\n";
+        if (speaks) static_cast<void>(!write(kept.back().fd(), text.data(), text.size()));
+      }
+    });
+    Threads ranks;
+    for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<ThreadRank>(named_job(r, port)));
+    EXPECT_TRUE(eventually([&] { return all_see(ranks, 2); })) << speaks;
+    ranks.push_back(std::make_unique<ThreadRank>(named_job(-1, port)));
+    EXPECT_TRUE(eventually([&] { return all_see(ranks, 3); })) << speaks;
+    ends = true;
+    greets.join();
+  }
+}
+
+TEST(MembershipTest, APortThatIsTakenAfterItsOwnersDeathIsPassedBy) {
+  const int port = free_port();
+  Threads ranks;
+  for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<ThreadRank>(named_job(r, port)));
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  backends::Socket neighbor;
+  for (int tries = 0; !neighbor && !ranks.empty() && tries < 2; ++tries) {  // one of them has it
+    try {
+      neighbor = backends::listen_on({"127.0.0.1", port}, 0ms);
+    } catch (const backends::PeerError&) {
+      if (ranks.size() == 1) break;
+      ranks[0]->crash();
+      ranks.erase(ranks.begin());
+    }
+  }
+  ranks.push_back(std::make_unique<ThreadRank>(named_job(-1, port)));
+  EXPECT_TRUE(eventually([&] { return all_see(ranks, static_cast<int>(ranks.size())); }));
 }
 
 TEST(MembershipTest, TheFounderDiesBeforeTheFirstView) {
