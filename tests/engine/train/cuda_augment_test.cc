@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -110,6 +111,39 @@ TEST_F(CudaAugment, WhereACaptureFailsKernelsAreLaunchedOneByOne) {
   if (engine::cuda::device_info(0).name.starts_with("emulated")) {
     EXPECT_TRUE(straight.graph.starts_with("not captured: the capture failed, ")) << straight.graph;
   }
+}
+
+// Steps of `counts` samples, in a process where each kernel is loaded at its first launch. Ends it,
+// with 0 and the line about captured steps.
+void steps_of(const std::vector<std::int64_t>& counts) {
+  tiny_training::Parts parts(
+      {.shape = {16, 16, 1}, .samples = 600, .batch = 300, .device = kDevice});
+  const auto optimizer = engine::make_sgd({}, parts.model.parameters.values);
+  engine::StepControl control = engine::first_control({});
+  engine::DeviceWorkOptions options;
+  options.device = kDevice;
+  options.control = &control;
+  options.make_optimizer = [](const engine::FlatBuffer& values) {
+    return engine::make_sgd({}, values);
+  };
+  const auto work = engine::make_device_work(parts.plan, parts.model, *optimizer, options);
+  for (const std::int64_t count : counts) {
+    const engine::BatchView batch = parts.next_batch().slice(0, count);
+    engine::StepPhases phases;
+    work->step({.batch = batch, .scale = 1.0 / static_cast<double>(count), .lr = 0.05}, phases);
+  }
+  std::fprintf(stderr, "%s\n", work->graph_text().c_str());
+  std::exit(std::isfinite(work->results().last.loss_sum) ? 0 : 1);
+}
+
+// Which kernels a step launches depends on the size of its batch.
+TEST_F(CudaAugment, ABatchSizeIsCapturedOnceItsKernelsHaveRun) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+  const auto exits = testing::ExitedWithCode(0);
+  EXPECT_EXIT(steps_of({2, 2, 300, 300, 2, 300, 300}), exits, "^captured, [0-9]+ nodes\n$");
+  EXPECT_EXIT(steps_of({2, 2, 300, 300}), exits, "^captured from step 3 on\n$");
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 }
 
 TEST_F(CudaAugment, BytesTrainAsNumbersDo) {
