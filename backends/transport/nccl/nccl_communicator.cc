@@ -248,7 +248,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   void abort(std::string_view reason) noexcept override { progress_.abort(reason); }
 
  private:
-  // Rank 0 judges each rank's text in turn, until the verdict is not empty, and publishes it, so
+  // Rank 0 judges the ranks' texts in turn and publishes the first verdict that is not empty, so
   // that all ranks have the same. Returns the key that it stands under, and the verdict.
   template <typename Judge>
   std::pair<std::string, std::string> decide(std::string own, const Judge& judge) {
@@ -258,9 +258,10 @@ class NcclCommunicator final : public DeviceCommunicator {
       return {key, store_.get(key, timeout_).substr(1)};
     }
     std::string verdict = judge(0, own);
-    for (int r = 1; r < size_ && verdict.empty(); ++r) {
-      const std::string their_key = key + "/" + std::to_string(r);
-      verdict = judge(r, store_.get(their_key, timeout_));
+    for (int r = 1; r < size_; ++r) {  // all of them, since nobody goes on before the last has come
+      const std::string their_key = key + "/" + std::to_string(r),
+                        text = store_.get(their_key, timeout_);
+      if (verdict.empty()) verdict = judge(r, text);
       store_.remove(their_key);
     }
     store_.set(key, "=" + verdict);
