@@ -5,6 +5,7 @@
 
 #include "engine/optim/optimizer_spec.h"
 #include "io/base/io_error.h"
+#include "io/base/visible_text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/options/optimizer_options.h"
 #include "tools/options/option_rules.h"
@@ -23,13 +24,24 @@ std::string value_of(const ConfigValues& values, const char* name) {
   return found == values.end() ? "" : found->second.value;
 }
 
+// A path in a backend's name is a shared library, which would run with the user's rights. Whoever
+// sends a run chooses its files, so only the command line, the environment or a config file names
+// one. The name of a plug-in finds libraries in the program's own folders alone.
+void check_names_no_code(const std::string& name, const std::string& value,
+                         const std::string& source) {
+  if (name == "backend" && value.find('/') != std::string::npos)
+    throw io::ConfigError(source + ": its backend is " + base::visible_text(value) +
+                          ", a shared library; a stored file may only name a backend, since the "
+                          "library runs with your rights: give --backend");
+}
+
 // Like the values of a configuration file, which they stand behind. A default stays one.
 void add(const ConfigValues& saved, const std::string& source, ConfigValues& values) {
-  for (const auto& [name, entry] : saved)
-    if (!entry.value.empty() && !belongs_to_one_start(name))
-      values.try_emplace(
-          name,
-          ConfigValue{entry.value, entry.source == "default" ? "default" : source + ":" + name});
+  for (const auto& [name, entry] : saved) {
+    if (entry.value.empty() || belongs_to_one_start(name) || values.contains(name)) continue;
+    check_names_no_code(name, entry.value, source);
+    values[name] = {entry.value, entry.source == "default" ? "default" : source + ":" + name};
+  }
 }
 
 // Another optimizer has other defaults: what nobody gave is not taken along. The configuration in a

@@ -260,6 +260,50 @@ TEST_F(Folder, WithoutARecordIsRefusedAndCanGoOn) {
   EXPECT_EQ(folder.id(), snapshot.run_id);
 }
 
+// Both files of a run that hold its options. A library that a sent run brings along must not run.
+TEST_F(Folder, ABackendInAStoredFileIsAName) {
+  fs::create_directories(dir());
+  for (const std::string path : {"./libengine_x.so", "/tmp/x.so", "checked:shm,./x.so"}) {
+    io::Checkpoint snapshot;
+    snapshot.global_step = 7;
+    snapshot.run_id = "20260102-030405-89abcdef";
+    snapshot.config = "[run]\nmodel = \"mlp\"\n[group]\nbackend = \"" + path + "\"\n";
+    io::save_to_directory(snapshot, dir(), 3);
+    tools::RunRecord record;
+    record.id = snapshot.run_id;
+    record.options["backend"] = {path, "--backend"};
+    for (const bool with_record : {false, true}) {
+      if (with_record) tools::write_run_record(record, dir());
+      for (const std::string& resume : {dir(), dir() + "/step-00000007.ckpt"}) {
+        tools::ConfigValues values{{"resume", {resume, "--resume"}}};
+        try {
+          tools::take_resumed_run(values);
+          FAIL() << resume << " was taken with the backend " << path;
+        } catch (const io::ConfigError& error) {
+          const std::string text = error.what();
+          EXPECT_NE(text.find("its backend is " + path), std::string::npos) << text;
+          EXPECT_NE(text.find("give --backend"), std::string::npos) << text;
+        }
+        values = {{"resume", {resume, "--resume"}}, {"backend", {path, "--backend"}}};
+        tools::take_resumed_run(values);
+        EXPECT_EQ(values.at("backend").value, path) << "somebody typed it";
+      }
+    }
+    fs::remove(dir() + "/run.json");
+  }
+}
+
+TEST_F(Folder, TheNameOfAStoredBackendIsKept) {
+  fs::create_directories(dir());
+  tools::RunRecord record;
+  record.id = "20260102-030405-89abcdef";
+  record.options["backend"] = {"mpi", "--backend"};
+  tools::write_run_record(record, dir());
+  tools::ConfigValues values{{"resume", {dir(), "--resume"}}};
+  tools::take_resumed_run(values);
+  EXPECT_EQ(values.at("backend").value, "mpi");
+}
+
 TEST_F(Folder, AutoNumbersFolders) {
   const fs::path before = fs::current_path();
   fs::current_path(folder_.path());
