@@ -40,6 +40,25 @@ std::string file_name(double time, int attempt) {
   return text + host_name() + "." + std::to_string(getpid()) + "." + std::to_string(attempt);
 }
 
+int open_folder(const std::string& folder, NamedBy named_by) {
+  if (named_by == NamedBy::kRun) {
+    try {
+      return open_own_folder(folder);
+    } catch (const CannotCreateError& error) {
+      throw CannotCreateError(std::string("tensorboard ") + error.what());
+    }
+  }
+  std::error_code fault;
+  std::filesystem::create_directories(folder, fault);
+  const int fd = fault ? -1 : base::retried([&] {
+    return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  });
+  if (fd < 0)
+    throw CannotCreateError("tensorboard " + folder + ": cannot create: " +
+                            (fault ? fault.message() : base::system_error_text(errno)));
+  return fd;
+}
+
 }  // namespace
 
 struct EventFile::Impl {
@@ -96,23 +115,25 @@ struct EventFile::Impl {
   }
 };
 
-EventFile::EventFile(const std::string& folder, Clock clock, Notice notice)
+EventFile::EventFile(const std::string& folder, Clock clock, Notice notice, NamedBy named_by)
     : impl_(std::make_unique<Impl>()) {
   impl_->clock = clock ? std::move(clock) : now_of_host;
   impl_->notice = std::move(notice);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error)
-    throw CannotCreateError("tensorboard " + folder + ": cannot create: " + error.message());
+  const int folder_fd = open_folder(folder, named_by);
   const double time = impl_->clock();
   for (int attempt = 0; impl_->fd < 0; ++attempt) {
-    impl_->path = (std::filesystem::path(folder) / file_name(time, attempt)).string();
-    impl_->fd = base::retried(
-        [&] { return ::open(impl_->path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
-    if (impl_->fd < 0 && (errno != EEXIST || attempt == 100))
-      throw CannotCreateError("tensorboard " + impl_->path +
-                              ": cannot create: " + base::system_error_text(errno));
+    const std::string name = file_name(time, attempt);
+    impl_->path = (std::filesystem::path(folder) / name).string();
+    impl_->fd = base::retried([&] {
+      return ::openat(folder_fd, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    });
+    const int error = errno;
+    if (impl_->fd >= 0 || (error == EEXIST && attempt < 100)) continue;
+    ::close(folder_fd);
+    throw CannotCreateError("tensorboard " + impl_->path +
+                            ": cannot create: " + base::system_error_text(error));
   }
+  ::close(folder_fd);
   impl_->write(events::event(time, 0).text(events::kFileVersion, "brain.Event:2"));
 }
 

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "io/base/own_file.h"
 #include "io/metrics/histogram.h"
 
 namespace io {
@@ -25,11 +26,13 @@ class EventFile {
  public:
   using Clock = std::function<double()>;  // seconds since 1970
   using Notice = std::function<void(const std::string&)>;
-  // A new file in the folder, which is made where it is missing; its name is later, in the order of
+  // A new file in the folder, which is made where it is missing, and which is no link if the run
+  // names it (own_file.h); its name is later, in the order of
   // names, than those of earlier starts, as TensorBoard wants it. A file that takes no more is no
   // reason to end: what is lost is told to `notice`, as MetricsWriter does. Throws
   // CannotCreateError.
-  explicit EventFile(const std::string& folder, Clock clock = {}, Notice notice = {});
+  explicit EventFile(const std::string& folder, Clock clock = {}, Notice notice = {},
+                     NamedBy named_by = NamedBy::kUser);
   ~EventFile();
 
   // What earlier files of the folder say of steps after `step` was given up: the run goes on from

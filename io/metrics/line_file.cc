@@ -30,20 +30,43 @@ bool ends_within_a_line(const std::string& path) {
   return in.get() != '\n';
 }
 
+// The same of a file that is open for reading.
+bool ends_within_a_line(int fd) {
+  struct stat status {};
+  char last = '\n';
+  return fstat(fd, &status) == 0 && status.st_size > 0 &&
+         base::retried([&] { return ::pread(fd, &last, 1, status.st_size - 1); }) == 1 &&
+         last != '\n';
+}
+
 }  // namespace
 
-LineFile::LineFile(const std::string& what, const std::string& path) : what_(what), path_(path) {
-  const bool console = path == "-";
-  torn_ = !console && ends_within_a_line(path);
+LineFile::LineFile(const std::string& what, const std::string& path, NamedBy named_by)
+    : what_(what), path_(path) {
+  if (named_by == NamedBy::kUser) {
+    open_named_by_user();
+    return;
+  }
+  try {
+    fd_ = open_own_file(path, O_RDWR | O_CREAT | O_APPEND);
+  } catch (const CannotCreateError& error) {
+    throw CannotCreateError(what + " " + error.what());
+  }
+  torn_ = ends_within_a_line(fd_);
+}
+
+void LineFile::open_named_by_user() {
+  const bool console = path_ == "-";
+  torn_ = !console && ends_within_a_line(path_);
   // Does not wait for somebody to read a pipe.
   fd_ = base::retried([&] {
-    return console
-               ? ::dup(STDOUT_FILENO)
-               : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK, 0666);
+    return console ? ::dup(STDOUT_FILENO)
+                   : ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK,
+                            0666);
   });
   if (fd_ < 0)
     throw CannotCreateError(
-        what + " " + path + ": cannot create: " +
+        what_ + " " + path_ + ": cannot create: " +
         (errno == ENXIO ? "nobody reads this pipe" : base::system_error_text(errno)));
   if (!console) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
 }

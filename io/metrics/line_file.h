@@ -4,13 +4,15 @@
 #include <cstdint>
 #include <string>
 
+#include "io/base/own_file.h"
+
 namespace io {
 
 class LineFile {
  public:
-  // `what` names it in messages, before the path: "metrics". "-": standard output. Throws
-  // CannotCreateError.
-  LineFile(const std::string& what, const std::string& path);
+  // `what` names it in messages, before the path: "metrics". "-": standard output. A file that the
+  // run names is a file of its own (own_file.h). Throws CannotCreateError.
+  LineFile(const std::string& what, const std::string& path, NamedBy named_by = NamedBy::kUser);
   ~LineFile();
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
@@ -22,6 +24,7 @@ class LineFile {
   std::string write(const std::string& lines);
 
  private:
+  void open_named_by_user();
   int write_all(const std::string& text, std::size_t& done) const;
   bool cut(std::size_t bytes) const;
 

@@ -41,11 +41,12 @@ struct MetricsWriter::Impl {
   }
 };
 
-MetricsWriter::MetricsWriter(const std::vector<std::string>& paths, Clock clock, Notice notice)
+MetricsWriter::MetricsWriter(const MetricsFiles& files, Clock clock, Notice notice)
     : impl_(std::make_unique<Impl>()) {
   impl_->clock = clock ? std::move(clock) : host_clock;
   impl_->notice = std::move(notice);
-  for (const std::string& path : paths) impl_->files.emplace_back("metrics", path);
+  if (!files.of_run.empty()) impl_->files.emplace_back("metrics", files.of_run, NamedBy::kRun);
+  if (!files.chosen.empty()) impl_->files.emplace_back("metrics", files.chosen);
 }
 
 MetricsWriter::~MetricsWriter() = default;

@@ -18,18 +18,23 @@ struct EvalMarks {
   bool best = false;              // the best of the run so far
 };
 
+// Where events go; "": nowhere.
+struct MetricsFiles {
+  std::string of_run = {};  // the file in the run's folder, which is no link
+  std::string chosen = {};  // a file that the user has named; "-": standard output
+};
+
 class MetricsWriter {
  public:
   using Clock = std::function<double()>;  // seconds since 1970
   using Notice = std::function<void(const std::string&)>;
-  // To each of the files. Appends: what is in them stays. "-" is the standard output. Events are
-  // stamped by `clock`, by default the host's. A file that takes no more is no reason to end: the
+  // To each of the files. Appends: what is in them stays. Events are stamped by `clock`, by default
+  // the host's. A file that takes no more is no reason to end: the
   // writer says so to `notice`, goes on without, and says when the file takes lines again, and how
   // many it lacks. Throws CannotCreateError.
-  explicit MetricsWriter(const std::vector<std::string>& paths, Clock clock = {},
-                         Notice notice = {});
-  explicit MetricsWriter(const std::string& path, Clock clock = {}, Notice notice = {})
-      : MetricsWriter(std::vector<std::string>{path}, std::move(clock), std::move(notice)) {}
+  explicit MetricsWriter(const MetricsFiles& files, Clock clock = {}, Notice notice = {});
+  explicit MetricsWriter(const std::string& chosen, Clock clock = {}, Notice notice = {})
+      : MetricsWriter(MetricsFiles{.chosen = chosen}, std::move(clock), std::move(notice)) {}
   ~MetricsWriter();
 
   // `step`: global steps done; `epoch`: the one that step belongs to, from 0. `loss`: mean over the

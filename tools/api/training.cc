@@ -156,11 +156,10 @@ class FolderCheck : public engine::TrainObserver {
 // the session will know it.
 const tools::LastSave* add_records(const tools::RunConfig& config, const tools::TrainingRun& run,
                                    const backends::Group& group, tools::TrainSession& session) {
-  std::vector<std::string> files;
-  if (!run.folder().empty()) files.push_back(run.folder() + "/metrics.jsonl");
-  if (!config.metrics.empty() && config.metrics != run.folder() + "/metrics.jsonl")
-    files.push_back(config.metrics);
-  if (!files.empty()) {
+  io::MetricsFiles files;
+  if (!run.folder().empty()) files.of_run = run.folder() + "/metrics.jsonl";
+  if (config.metrics != files.of_run) files.chosen = config.metrics;
+  if (!files.of_run.empty() || !files.chosen.empty()) {
     auto observer = std::make_unique<tools::MetricsObserver>(files, config.log_gpu);
     const engine::TrainProgress& progress = session.state().progress;
     observer->writer().start(progress.global_step, progress.epoch, run.record().id,

@@ -85,11 +85,11 @@ class GroupTime {
 // Rank 0 writes the run's metrics into its folder, and where --metrics says.
 void add_metrics(const RunConfig& config, const TrainingRun& run, TrainSession& session,
                  const Turn* turn) {
-  std::vector<std::string> files;
-  if (!run.folder().empty()) files.push_back(run.folder() + "/metrics.jsonl");
-  if (!config.metrics.empty() && (files.empty() || !same_file(files.front(), config.metrics)))
-    files.push_back(config.metrics);
-  if (files.empty()) return;
+  io::MetricsFiles files;
+  if (!run.folder().empty()) files.of_run = run.folder() + "/metrics.jsonl";
+  if (files.of_run.empty() || !same_file(files.of_run, config.metrics))
+    files.chosen = config.metrics;
+  if (files.of_run.empty() && files.chosen.empty()) return;
   auto observer = std::make_unique<MetricsObserver>(files, config.log_gpu);
   const engine::TrainProgress& progress = session.state().progress;
   if (session.carried_over())

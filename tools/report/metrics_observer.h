@@ -15,10 +15,10 @@ class MetricsObserver : public engine::TrainObserver {
  public:
   // `gpu_every`: steps between samples of the GPUs; 0: none. Throws io::ConfigError where there is
   // nothing to sample.
-  explicit MetricsObserver(const std::vector<std::string>& paths, std::int64_t gpu_every = 0)
+  explicit MetricsObserver(const io::MetricsFiles& files, std::int64_t gpu_every = 0)
       : gpu_every_(gpu_every),
         gpus_(gpu_every > 0 ? std::make_unique<io::GpuMonitor>() : nullptr),
-        writer_(paths, {}, print_notice) {}
+        writer_(files, {}, print_notice) {}
   io::MetricsWriter& writer() { return writer_; }
   void on_step(const engine::TrainProgress& p) override {
     if (gpu_every_ == 0 || p.global_step % gpu_every_ != 0) return;

@@ -108,7 +108,7 @@ void keep_log(const std::string& path) {
     const std::lock_guard guard(log_mutex);
     run_log_file.reset();
     try {
-      if (!path.empty()) run_log_file.emplace("log", path);
+      if (!path.empty()) run_log_file.emplace("log", path, io::NamedBy::kRun);
     } catch (const io::CannotCreateError& error) {
       fault = error.what();
     }

@@ -32,7 +32,7 @@ class TensorboardObserver final : public engine::TrainObserver {
   explicit TensorboardObserver(TensorboardOptions options)
       : options_(std::move(options)),
         gpus_(options_.gpu_every > 0 ? std::make_unique<io::GpuMonitor>() : nullptr),
-        file_(options_.folder, {}, print_notice),
+        file_(options_.folder, {}, print_notice, options_.folder_named_by),
         last_step_(options_.step) {
     file_.begin(options_.step);
     file_.hyperparameters(options_.step, options_.run, options_.hyperparameters, metrics());

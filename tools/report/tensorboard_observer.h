@@ -17,6 +17,7 @@ namespace tools {
 
 struct TensorboardOptions {
   std::string folder;
+  io::NamedBy folder_named_by = io::NamedBy::kUser;
   std::string run;        // its id
   std::int64_t step = 0;  // where the run stands
   std::vector<io::Hyperparameter> hyperparameters;

@@ -10,6 +10,7 @@
 #include <regex>
 
 #include "io/base/io_error.h"
+#include "io/base/own_file.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_record.h"
 
@@ -69,6 +70,11 @@ bool is_foreign(const fs::path& path, const OwnFile& own) {
 }
 
 }  // namespace
+
+void check_own_names(const std::string& folder) {
+  for (const char* name : {"run.lock", "log.txt", "metrics.jsonl", "tensorboard"})
+    io::check_own_name((fs::path(folder) / name).string());
+}
 
 void check_folder_is_free(const std::string& folder) {
   for (const OwnFile& own : kOwnFiles) {

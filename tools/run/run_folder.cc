@@ -133,6 +133,7 @@ RunFolder::RunFolder(const RunFolderRequest& request)
   std::error_code unknown;
   made_ = request.folder == "auto" || !fs::exists(path_, unknown);
   io::ensure_writable_directory(path_);
+  check_own_names(path_);
   if (!has_run_record(path_) && io::newest_checkpoint_name(path_).empty())
     check_folder_is_free(path_);
   try {

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "backends/identity/host_identity.h"
 #include "io/base/deadline.h"
 #include "io/base/io_error.h"
+#include "io/base/own_file.h"
 #include "io/base/retried.h"
 #include "io/base/system_error_text.h"
 #include "io/checkpoint/checkpoint.h"
@@ -32,19 +32,6 @@ namespace {
 // Without waiting. 0: it is ours.
 int try_lock(int fd) {
   return base::retried([&] { return flock(fd, LOCK_EX | LOCK_NB); });
-}
-
-[[noreturn]] void refuse_unopened(const std::string& path, int error) {
-  struct stat found {};
-  const bool there = lstat(path.c_str(), &found) == 0;
-  std::string text = (there ? "cannot open " : "cannot create ") + path + ": ";
-  text += base::system_error_text(error);
-  if (there) {
-    char mode[16];
-    std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(found.st_mode & 07777));
-    text += " (owned by user " + std::to_string(found.st_uid) + ", mode " + mode + ")";
-  }
-  throw io::CannotCreateError(text);
 }
 
 std::chrono::milliseconds time_of(const timespec& time) {
@@ -91,9 +78,7 @@ RunLock::~RunLock() {
 }
 
 void RunLock::open_and_lock(const LockClaim& claim) {
-  fd_ = base::retried(
-      [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); });
-  if (fd_ < 0) refuse_unopened(path_, errno);
+  fd_ = io::open_own_file(path_, O_RDWR | O_CREAT);
   const int error = try_lock(fd_) == 0 ? 0 : errno;  // without locks the signs decide
   if (error == 0) check_is_named();
   if (claim.take_over) {

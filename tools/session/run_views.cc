@@ -94,6 +94,8 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
     show = [samples](std::int64_t step, io::EventFile& file) { samples->show(step, file); };
   session.add_observer(make_tensorboard_observer(
       {.folder = folder,
+       .folder_named_by =
+           viewed.config.tensorboard_dir.empty() ? io::NamedBy::kRun : io::NamedBy::kUser,
        .run = record.id,
        .step = session.state().progress.global_step,
        .hyperparameters = hyperparameters(viewed.config),

@@ -117,11 +117,33 @@ TEST(MetricsWriter, WhatIsInTheFileStays) {
 
 TEST(MetricsWriter, SeveralFilesGetTheSameLines) {
   const test_support::TemporaryDirectory folder;
-  const std::vector<std::string> paths{folder / "a.jsonl", folder / "b.jsonl"};
-  io::MetricsWriter(paths).end(1, 1, 1, 0);
-  EXPECT_NE(test_support::read_text(paths[0]), "");
-  EXPECT_EQ(test_support::read_text(paths[0]), test_support::read_text(paths[1]));
-  EXPECT_THROW(io::MetricsWriter({paths[0], "/no/such/folder/m.jsonl"}), io::CannotCreateError);
+  const io::MetricsFiles files{.of_run = folder / "a.jsonl", .chosen = folder / "b.jsonl"};
+  io::MetricsWriter(files).end(1, 1, 1, 0);
+  EXPECT_NE(test_support::read_text(files.of_run), "");
+  EXPECT_EQ(test_support::read_text(files.of_run), test_support::read_text(files.chosen));
+  const io::MetricsFiles missing{.of_run = files.of_run, .chosen = "/no/such/folder/m.jsonl"};
+  EXPECT_THROW(io::MetricsWriter{missing}, io::CannotCreateError);
+}
+
+// A run's folder may have come from elsewhere; a file that the user names may be a link.
+TEST(MetricsWriter, OnlyAFileThatTheUserNamesMayBeALink) {
+  const test_support::TemporaryDirectory folder;
+  const std::string link = folder / "m.jsonl", target = folder / "target";
+  test_support::write_text(target, "of the user\n");
+  std::filesystem::create_symlink(target, link);
+  EXPECT_THROW(io::MetricsWriter(io::MetricsFiles{.of_run = link}), io::CannotCreateError);
+  EXPECT_EQ(test_support::read_text(target), "of the user\n");
+  io::MetricsWriter(io::MetricsFiles{.chosen = link}).end(1, 1, 1, 0);
+  EXPECT_NE(test_support::read_text(target), "of the user\n");
+}
+
+// As a full disk leaves the file.
+TEST(MetricsWriter, ARunsFileThatEndsWithinALineGetsALineEnd) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "m.jsonl";
+  test_support::write_text(path, "{\"schema\":1,\"ev");
+  io::MetricsWriter(io::MetricsFiles{.of_run = path}).end(1, 1, 1, 0);
+  EXPECT_TRUE(test_support::read_text(path).starts_with("{\"schema\":1,\"ev\n{\"schema\":1"));
 }
 
 TEST(MetricsWriter, AStartNamesTheRunAndHoldsItsRecord) {
