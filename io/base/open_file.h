@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace io {
@@ -12,10 +13,13 @@ struct OpenedFile {
   std::uint64_t bytes = 0;
 };
 
+// What to do about a name that is a symbolic link.
+enum class Links { kFollow, kReject };
+
 // Opens a regular file; does not wait for the other side of a pipe. Throws MissingFileError (there
 // is none, or it may not be read), Error when the system cannot open it now, and DataError for
-// anything else that has a name: a folder, a device, a pipe.
-OpenedFile open_regular_file(const std::string& path);
+// anything else that has a name: a folder, a device, a pipe, a link that is rejected.
+OpenedFile open_regular_file(const std::string& path, Links links = Links::kFollow);
 
 // False where there is nothing, or something else. Throws Error where nobody can say.
 bool is_regular_file(const std::string& path);
@@ -23,9 +27,14 @@ bool is_regular_file(const std::string& path);
 // The content of a file or a pipe. Throws MissingFileError, DataError once there are more than
 // `most_bytes`, Error when opening or reading fails otherwise.
 std::string read_small_file(const std::string& path, std::uint64_t most_bytes);
-// The same of a regular file; throws DataError for anything else, without waiting for it. For files
-// of a run's folder, which nobody gives as a pipe on purpose.
-std::string read_small_regular_file(const std::string& path, std::uint64_t most_bytes);
+// The content of a file of a run's folder, which may have come from elsewhere: a regular file that
+// is no link. Throws as read_small_file(), and DataError for anything else, without waiting for it.
+std::string read_run_file(const std::string& path, std::uint64_t max_bytes);
+
+// Calls line(text) for each line of a file of a run's folder, without its end. Holds one line at a
+// time, cut off at `max_line_bytes`. Throws as read_run_file().
+void for_each_run_line(const std::string& path, std::size_t max_line_bytes, std::uint64_t max_bytes,
+                       const std::function<void(const std::string&)>& line);
 
 // The most that a compressed file of so many bytes may unpack to where the content has to be held
 // in memory. Real data compress less; what has to go beyond it can be unpacked beforehand.

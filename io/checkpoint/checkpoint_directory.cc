@@ -67,7 +67,7 @@ std::optional<std::int64_t> named_step(const std::string& directory, const char*
   if (!is_regular_file(path)) return std::nullopt;
   std::string name;
   try {
-    name = read_small_regular_file(path, kLongest);
+    name = read_run_file(path, kLongest);
   } catch (const MissingFileError& refused) {
     throw Error(refused.what());
   } catch (const DataError&) {

@@ -120,6 +120,10 @@ void print_order(const io::Checkpoint& c, std::int64_t epoch) {
   std::int64_t size = 0;
   for (const auto& [name, value] : c.counters)
     if (name == "trainer.dataset_size") size = value;
+  constexpr std::int64_t kMaxSamples = std::int64_t{1} << 40;
+  if (size < 0 || size > kMaxSamples)
+    throw io::DataError("the checkpoint counts " + std::to_string(size) +
+                        " samples; expected 0 to " + std::to_string(kMaxSamples));
   io::Sampler sampler({.size = size,
                        .seed = c.seed,
                        .shuffle = shuffle == config.end() || shuffle->second.value != "false"});

@@ -2,16 +2,19 @@
 #include "tools/html/run_history.h"
 
 #include <cmath>
-#include <fstream>
 #include <limits>
 
+#include "io/base/io_error.h"
+#include "io/base/nesting.h"
+#include "io/base/open_file.h"
 #include "io/base/text_parts.h"
 #include "tools/report/json_file.h"
 
 namespace tools {
 namespace {
 
-constexpr std::size_t kLongestLine = std::size_t{4} << 20;
+constexpr std::size_t kMaxLineBytes = std::size_t{4} << 20;
+constexpr std::uint64_t kMaxMetricsBytes = std::uint64_t{1} << 30;
 constexpr const char* kPhaseKeys[5] = {"data_s", "forward_s", "backward_s", "communication_s",
                                        "update_s"};
 
@@ -131,15 +134,20 @@ RunHistory read_run_history(const std::string& folder) {
   RunHistory history;
   history.folder = folder;
   history.record = read_run_record(folder);
-  std::ifstream file(folder + "/metrics.jsonl", std::ios::binary);
   Reader reader(history);
   // A line may be torn, where a writer was killed or a disk full.
-  for (std::string line; std::getline(file, line);) {
-    const Json event = line.size() > kLongestLine ? Json() : Json::parse(line, nullptr, false);
+  const auto take = [&](const std::string& line) {
+    const bool readable = line.size() < kMaxLineBytes && io::json_nests_within_limit(line);
+    const Json event = readable ? Json::parse(line, nullptr, false) : Json();
     if (event.is_object())
       reader.take(event);
     else if (!line.empty())
       ++history.unreadable_lines;
+  };
+  try {
+    io::for_each_run_line(folder + "/metrics.jsonl", kMaxLineBytes, kMaxMetricsBytes, take);
+  } catch (const io::MissingFileError&) {
+    // The run has not begun to train.
   }
   return history;
 }

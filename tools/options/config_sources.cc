@@ -10,6 +10,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
+#include "io/base/nesting.h"
 #include "io/base/text_format.h"
 #include "tools/options/config_variables.h"
 #include "tools/options/option_table.h"
@@ -125,6 +126,9 @@ void ConfigFile::apply() {
 }
 
 void ConfigFile::apply_text(const std::string& text) {
+  if (!io::toml_nests_within_limit(text))
+    throw io::ConfigError(path_ + ": nests more than " + std::to_string(io::kMaxNesting) +
+                          " levels deep; expected options, at most in [GROUP]");
   try {
     table_ = toml::parse(text, path_);
   } catch (const toml::parse_error& error) {

@@ -1,10 +1,11 @@
-// The checks around nlohmann's parser. It keeps its own stack, so depth costs memory only, and the
-// size bounds that.
+// The checks around nlohmann's parser. It keeps its own stack, but its values are compared, printed
+// and destroyed by recursion, so their depth is limited before.
 #include "tools/report/json_file.h"
 
 #include <cmath>
 
 #include "io/base/io_error.h"
+#include "io/base/nesting.h"
 #include "io/base/open_file.h"
 
 namespace tools {
@@ -20,6 +21,9 @@ namespace {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& source) {
+  if (!io::json_nests_within_limit(text))
+    throw io::DataError(source + ": its JSON nests more than " + std::to_string(io::kMaxNesting) +
+                        " levels deep, more than any such text has");
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
@@ -32,7 +36,7 @@ Json parse_json(std::string_view text, const std::string& source) {
 }
 
 Json read_json_file(const std::string& path, std::int64_t most_bytes) {
-  return parse_json(io::read_small_regular_file(path, static_cast<std::uint64_t>(most_bytes)),
+  return parse_json(io::read_run_file(path, static_cast<std::uint64_t>(most_bytes)),
                     path);
 }
 
