@@ -21,6 +21,7 @@
 #include <toml++/toml.h>
 
 #include "io/base/io_error.h"
+#include "io/base/nesting.h"
 #include "io/base/open_file.h"
 #include "io/base/text_format.h"
 #include "models/chain.h"
@@ -29,6 +30,9 @@
 
 namespace models {
 namespace {
+
+constexpr std::uint64_t kMaxDefinitionBytes = 1 << 20;
+constexpr std::size_t kMaxLayers = 10'000;
 
 Ends begin(engine::Graph& graph, const ModelOptions& options) {
   const engine::Shape& shape = options.sample_shape;
@@ -107,8 +111,15 @@ class Builder {
 
 // `text`: of the file; "": it is read.
 toml::table parse(const std::string& path, const std::string& text = {}) {
+  const std::string content = text.empty() ? read_layer_list(path) : text;
+  if (content.size() > kMaxDefinitionBytes)
+    throw engine::ModelError(path + ": its list of layers has " + std::to_string(content.size()) +
+                             " bytes; expected at most " + std::to_string(kMaxDefinitionBytes));
+  if (!io::toml_nests_within_limit(content))
+    throw engine::ModelError(path + ": nests more than " + std::to_string(io::kMaxNesting) +
+                             " levels deep; expected [[layer]] tables");
   try {
-    return toml::parse(text.empty() ? read_layer_list(path) : text, path);
+    return toml::parse(content, path);
   } catch (const toml::parse_error& error) {
     if (error.source().begin.line == 0)
       throw engine::ModelError(path + ": " + std::string(error.description()));
@@ -119,9 +130,8 @@ toml::table parse(const std::string& path, const std::string& text = {}) {
 }  // namespace
 
 std::string read_layer_list(const std::string& path) {
-  constexpr std::uint64_t kLargestFile = 1 << 20;
   try {
-    return io::read_small_file(path, kLargestFile);
+    return io::read_small_file(path, kMaxDefinitionBytes);
   } catch (const io::Error& error) {
     throw engine::ModelError(error.what());
   }
@@ -138,6 +148,9 @@ engine::Graph build_layer_list(const std::string& path, const ModelOptions& opti
   const toml::array* list = file["layer"].as_array();
   if (list == nullptr || list->empty())
     throw engine::ModelError(path + ": expected at least one [[layer]] table");
+  if (list->size() > kMaxLayers)
+    throw engine::ModelError(path + ": lists " + std::to_string(list->size()) +
+                             " layers; expected at most " + std::to_string(kMaxLayers));
   Builder builder(path, options);
   for (const toml::node& node : *list) {
     if (!node.is_table())

@@ -1,6 +1,8 @@
 // Offsets of a flat buffer.
 #include "engine/core/parameter_buffer.h"
 
+#include "engine/core/checked.h"
+
 namespace engine {
 
 FlatBuffer::FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Device device,
@@ -11,7 +13,7 @@ FlatBuffer::FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Dev
     require(tensor.dtype == dtype, "a flat buffer has one dtype");
     const std::int64_t count = tensor.layout.file_shape.count();
     slots_.push_back({tensor.name, tensor.layout, size_, count});
-    size_ += (count + unit - 1) / unit * unit;
+    size_ = checked_add(size_, checked_add(count, unit - 1) / unit * unit);
   }
   arena_ = source == nullptr ? Arena(bytes(), device) : Arena(bytes(), device, *source);
 }

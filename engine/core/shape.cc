@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/core/checked.h"
 #include "engine/core/error.h"
 
 namespace engine {
@@ -20,7 +21,7 @@ Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.s
 
 std::int64_t Shape::count() const {
   std::int64_t product = 1;
-  for (std::int64_t d : dims()) product *= d;
+  for (std::int64_t d : dims()) product = checked_multiply(product, d);
   return product;
 }
 

@@ -179,7 +179,8 @@ struct Executor::Impl {
       run.residual_gradient = gradient(from.residual);
     }
     const std::string& name = plan.graph->nodes()[static_cast<std::size_t>(from.node)].name;
-    run.key = stream_key(seed, name.empty() ? "#" + std::to_string(from.node) : name);
+    run.key =
+        stream_key(seed, name.empty() ? std::string("#").append(std::to_string(from.node)) : name);
     if (base::Tracer* tracer = base::Tracer::of_this_thread())
       step.name = tracer->keep(plan.graph->describe(from.node));
     for (std::size_t k = 0; k < from.inputs.size(); ++k)

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/core/checked.h"
+
 namespace engine {
 namespace {
 
@@ -12,11 +14,22 @@ std::string label(const std::string& name, std::size_t index, const Layer& layer
   return "layer " + who + " (" + std::string(layer.kind()) + ")";
 }
 
-void check_name(const std::vector<Graph::Node>& nodes, const std::string& name,
-                const std::string& who) {
-  const bool taken = std::any_of(nodes.begin(), nodes.end(),
-                                 [&](const Graph::Node& node) { return node.name == name; });
-  if (!name.empty() && taken) throw ModelError(who + ": the name is used twice; names must differ");
+void check_shape(const Shape& shape, const std::string& who) {
+  for (const std::int64_t extent : shape.dims())
+    if (extent < 1)
+      throw ShapeError(who + ": expected extents of at least 1, got " + shape.to_string());
+  checked_elements(shape.count(), who + ": " + shape.to_string());
+}
+
+Shape checked_shape(const Layer& layer, std::span<const Shape> inputs, const std::string& who) {
+  Shape shape;
+  try {
+    shape = layer.output_shape(inputs);
+  } catch (const ShapeError& error) {
+    throw ShapeError(who + ": " + error.what());
+  }
+  check_shape(shape, who);
+  return shape;
 }
 
 void check_tied(const std::string& who, const std::vector<ParameterSpec>& wanted,
@@ -40,14 +53,23 @@ void check_tied(const std::string& who, const std::vector<ParameterSpec>& wanted
 
 NodeId Graph::input(std::string name, const Shape& item_shape, DType dtype) {
   const std::string who = "input '" + name + "'";
-  check_name(nodes_, name, who);
-  if (item_shape.count() < 1)
-    throw ShapeError(who + ": expected extents of at least 1, got " + item_shape.to_string());
-  nodes_.push_back({.name = std::move(name),
-                    .layer = nullptr,
-                    .inputs = {},
-                    .shape = item_shape,
-                    .dtype = dtype});
+  check_name(name, who);
+  check_shape(item_shape, who);
+  return push({.name = std::move(name),
+               .layer = nullptr,
+               .inputs = {},
+               .shape = item_shape,
+               .dtype = dtype});
+}
+
+void Graph::check_name(const std::string& name, const std::string& who) const {
+  if (!name.empty() && names_.contains(name))
+    throw ModelError(who + ": the name is used twice; names must differ");
+}
+
+NodeId Graph::push(Node node) {
+  names_.insert(node.name);
+  nodes_.push_back(std::move(node));
   return static_cast<NodeId>(nodes_.size()) - 1;
 }
 
@@ -67,7 +89,7 @@ NodeId Graph::add_tied(std::string name, LayerPtr layer, std::vector<NodeId> inp
 NodeId Graph::append(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner) {
   require(layer != nullptr, "a graph node needs a layer");
   const std::string who = label(name, nodes_.size(), *layer);
-  check_name(nodes_, name, who);
+  check_name(name, who);
   std::vector<Shape> shapes;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] < 0 || inputs[i] >= static_cast<NodeId>(nodes_.size()))
@@ -82,24 +104,19 @@ NodeId Graph::append(std::string name, LayerPtr layer, std::vector<NodeId> input
                        " from " + describe(inputs[i]));
     shapes.push_back(from.shape);
   }
-  Shape shape;
-  try {
-    shape = layer->output_shape(shapes);
-  } catch (const ShapeError& error) {
-    throw ShapeError(who + ": " + error.what());
-  }
-  if (owner >= 0)
-    check_tied(who, layer->parameters(shapes), describe(owner), own_parameters(owner));
-  if (name.empty() &&
-      !((owner >= 0 || layer->parameters(shapes).empty()) && layer->buffers(shapes).empty()))
+  const Shape shape = checked_shape(*layer, shapes, who);
+  const std::vector<ParameterSpec> parameters = layer->parameters(shapes);
+  for (const ParameterSpec& spec : parameters)
+    check_shape(spec.layout.file_shape, who + ": parameter " + spec.name);
+  if (owner >= 0) check_tied(who, parameters, describe(owner), own_parameters(owner));
+  if (name.empty() && !((owner >= 0 || parameters.empty()) && layer->buffers(shapes).empty()))
     throw ModelError(who + ": a layer with parameters needs a name");
-  nodes_.push_back({.name = std::move(name),
-                    .layer = std::move(layer),
-                    .inputs = std::move(inputs),
-                    .shape = shape,
-                    .dtype = DType::kF32,
-                    .owner = owner});
-  return static_cast<NodeId>(nodes_.size()) - 1;
+  return push({.name = std::move(name),
+               .layer = std::move(layer),
+               .inputs = std::move(inputs),
+               .shape = shape,
+               .dtype = DType::kF32,
+               .owner = owner});
 }
 
 int Graph::synchronize_statistics() {

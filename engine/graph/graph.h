@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/layers/layer.h"
@@ -29,7 +30,8 @@ class Graph {
   NodeId input(std::string name, const Shape& item_shape, DType dtype = DType::kF32);
   // Infers the shape. Throws ShapeError "layer 'fc' (dense): expected ..., got ..." and ModelError
   // for a name used twice, an input that is not there or has the wrong dtype, and a layer with
-  // parameters or buffers but no name.
+  // parameters or buffers but no name. The shape and those of the parameters have extents of at
+  // least 1 and at most kMaxElements elements (checked.h).
   NodeId add(std::string name, LayerPtr layer, std::vector<NodeId> inputs);
 
   // A layer that has no parameters of its own but uses those of an earlier node, which must want
@@ -77,8 +79,11 @@ class Graph {
 
  private:
   NodeId append(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner);
+  void check_name(const std::string& name, const std::string& who) const;
+  NodeId push(Node node);
 
   std::vector<Node> nodes_;
+  std::unordered_set<std::string> names_;  // of nodes_
   NodeId logits_ = -1, loss_ = -1;
 };
 

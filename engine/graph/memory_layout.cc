@@ -9,6 +9,9 @@
 // small ones fill; in order of time a small block that lives long would fragment the arena. Only
 // blocks that share a time constrain each other, so all others are skipped when gaps are looked
 // for.
+//
+// Each block is compared with all before it. To keep the time of very deep models linear, blocks
+// beyond kMaxTogether are placed by the same rule among themselves, in a region behind the others.
 #include "engine/graph/memory_layout.h"
 
 #include <algorithm>
@@ -19,24 +22,33 @@
 namespace engine {
 namespace {
 
-bool share_time(const MemoryBlock& a, const MemoryBlock& b) {
+constexpr std::size_t kMaxTogether = 4096;  // the deepest models that people train have fewer
+
+// A block that has its place, side by side in memory with the others: all are looked at for each
+// further block.
+struct PlacedBlock {
+  std::size_t offset = 0, end = 0;
+  int first = 0, last = 0;
+};
+
+bool share_time(const MemoryBlock& a, const PlacedBlock& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
 // `placed` is sorted by offset.
-std::size_t best_offset(const MemoryBlock& block, const std::vector<const MemoryBlock*>& placed) {
+std::size_t best_offset(const MemoryBlock& block, const std::vector<PlacedBlock>& placed) {
   constexpr auto kNone = static_cast<std::size_t>(-1);
   std::size_t end = 0, best = kNone, best_gap = kNone;
-  for (const MemoryBlock* other : placed) {
-    if (!share_time(block, *other)) continue;
-    if (other->offset >= end) {
-      const std::size_t gap = other->offset - end;
+  for (const PlacedBlock& other : placed) {
+    if (!share_time(block, other)) continue;
+    if (other.offset >= end) {
+      const std::size_t gap = other.offset - end;
       if (gap >= block.bytes && gap < best_gap) {
         best = end;
         best_gap = gap;
       }
     }
-    end = std::max(end, other->offset + align_up(other->bytes));
+    end = std::max(end, other.end);
   }
   return best == kNone ? end : best;
 }
@@ -48,16 +60,24 @@ std::size_t place_blocks(std::vector<MemoryBlock>& blocks) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return blocks[a].bytes > blocks[b].bytes; });
-  std::vector<const MemoryBlock*> placed;
-  std::size_t arena = 0;
+  std::vector<PlacedBlock> placed;  // offsets within the region
+  std::size_t arena = 0, region = 0;
   for (const std::size_t i : order) {
-    blocks[i].offset = best_offset(blocks[i], placed);
-    arena = std::max(arena, blocks[i].offset + align_up(blocks[i].bytes));
-    const auto by_offset = [](const MemoryBlock* a, const MemoryBlock* b) {
-      return a->offset < b->offset;
+    if (placed.size() == kMaxTogether) {
+      placed.clear();
+      region = arena;
+    }
+    const std::size_t offset = best_offset(blocks[i], placed);
+    const PlacedBlock made{.offset = offset,
+                           .end = offset + align_up(blocks[i].bytes),
+                           .first = blocks[i].first,
+                           .last = blocks[i].last};
+    blocks[i].offset = region + offset;
+    arena = std::max(arena, region + made.end);
+    const auto by_offset = [](const PlacedBlock& a, const PlacedBlock& b) {
+      return a.offset < b.offset;
     };
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), &blocks[i], by_offset),
-                  &blocks[i]);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), made, by_offset), made);
   }
   return arena;
 }

@@ -30,6 +30,7 @@
 #include <algorithm>
 
 #include "engine/core/arena.h"
+#include "engine/core/checked.h"
 #include "engine/graph/fusion.h"
 #include "engine/graph/memory_layout.h"
 #include "engine/graph/model_state.h"
@@ -56,6 +57,7 @@ class Compiler {
       find_gradients();
       order_writes();
     }
+    find_last_reads();
     size_scratch_and_saved();
     mark_completion();
     place_memory();
@@ -85,7 +87,7 @@ class Compiler {
 
   std::size_t bytes(int i) const {
     return static_cast<std::size_t>(tensor(i).item_shape.count() * plan_.options.max_batch) *
-           size_of(tensor(i).dtype);
+           size_of(tensor(i).dtype);  // make_tensors() has checked the product
   }
 
   // Losses are never stored in half.
@@ -97,6 +99,9 @@ class Compiler {
   void make_tensors() {
     for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
       const Graph::Node& from = node(i);
+      checked_elements(
+          checked_multiply(from.shape.count(), plan_.options.max_batch),
+          graph_.describe(i) + ": " + from.shape.with_batch(plan_.options.max_batch).to_string());
       plan_.tensors.push_back({.item_shape = from.shape,
                                .dtype = tensor_dtype(i),
                                .root = fused_.root[static_cast<std::size_t>(i)]});
@@ -236,21 +241,26 @@ class Compiler {
   }
 
   // The last time at which the value of root `r` is read; -1 when never.
-  int last_read(int r) const {
-    if (r == root(plan_.loss)) return end_time();
-    if (plan_.options.watched >= 0 && r == root(plan_.options.watched)) return end_time();
-    int last = r == root(plan_.logits) ? step_count() - 1 : -1;
+  int last_read(int r) const { return last_read_[static_cast<std::size_t>(r)]; }
+
+  void find_last_reads() {
+    last_read_.assign(plan_.tensors.size(), -1);
+    const auto read = [&](int r, int time) {
+      int& last = last_read_[static_cast<std::size_t>(r)];
+      last = std::max(last, time);
+    };
     for (int i = 0; i < step_count(); ++i) {
-      const PlanStep& s = plan_.steps[static_cast<std::size_t>(i)];
-      bool reads_input = false;
-      for (const int input : s.inputs) reads_input = reads_input || root(input) == r;
-      if (reads_input || (s.residual >= 0 && root(s.residual) == r)) last = std::max(last, i);
+      const PlanStep& s = step(i);
+      for_each_read(s, [&](int r) { read(r, i); });
       if (!s.backward) continue;
       const BackwardNeeds needs = s.layer->backward_needs();
-      if ((reads_input && needs.inputs) || (s.output == r && (needs.output || s.relu)))
-        last = std::max(last, backward_time(i));
+      if (needs.inputs)
+        for (const int input : s.inputs) read(root(input), backward_time(i));
+      if (needs.output || s.relu) read(s.output, backward_time(i));
     }
-    return last;
+    read(root(plan_.logits), step_count() - 1);
+    read(root(plan_.loss), end_time());
+    if (plan_.options.watched >= 0) read(root(plan_.options.watched), end_time());
   }
 
   void place_values(int i) {
@@ -319,6 +329,7 @@ class Compiler {
   FusionResult fused_;
   Plan plan_;
   std::vector<bool> has_gradient_;
+  std::vector<int> last_read_;  // per root tensor: a time
   std::vector<MemoryBlock> blocks_;
   std::vector<int> value_block_, gradient_block_;  // per root tensor
 };

@@ -1,5 +1,6 @@
 // Two-dimensional convolution. Files hold the weight as [out, in, kh, kw], memory as [kh, kw, in,
 // out].
+#include <algorithm>
 #include <cmath>
 
 #include "engine/layers/layer_checks.h"
@@ -34,10 +35,11 @@ class Conv2d final : public Layer {
   // fan_in = in * kh * kw, fan_out = out * kh * kw. A bias starts as PyTorch's in any case.
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
     const std::int64_t in = inputs[0][2], k = options_.kernel;
-    const Initializer uniform{Initializer::Kind::kUniform,
-                              1 / std::sqrt(static_cast<double>(in * k * k))};
-    const Initializer normal{Initializer::Kind::kNormal,
-                             std::sqrt(2 / static_cast<double>(options_.out_channels * k * k))};
+    const auto fan = [&](std::int64_t channels) {
+      return static_cast<double>(channels) * static_cast<double>(k) * static_cast<double>(k);
+    };
+    const Initializer uniform{Initializer::Kind::kUniform, 1 / std::sqrt(fan(in))};
+    const Initializer normal{Initializer::Kind::kNormal, std::sqrt(2 / fan(options_.out_channels))};
     TensorLayout weight{.file_shape = {options_.out_channels, in, k, k}};
     weight.permutation = {2, 3, 1, 0, 4, 5, 6, 7};
     std::vector<ParameterSpec> specs{
@@ -81,14 +83,16 @@ class Conv2d final : public Layer {
   }
 
  private:
+  // A stride beyond the padded input gives one output as that extent does; kernels take time by it.
   ops::Conv2dGeometry geometry(const Shape& item) const {
+    const std::int64_t extent = std::max(item[0], item[1]) + 2 * options_.padding;
     return {.in_h = item[0],
             .in_w = item[1],
             .in_channels = item[2],
             .out_channels = options_.out_channels,
             .kernel_h = options_.kernel,
             .kernel_w = options_.kernel,
-            .stride = options_.stride,
+            .stride = std::min(options_.stride, extent),
             .padding = options_.padding};
   }
   ops::Conv2dGeometry geometry_of_batch(const Shape& x) const {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/core/checked.h"
+
 namespace engine::layers {
 
 void expect_inputs(std::span<const Shape> inputs, std::size_t count) {
@@ -23,16 +25,22 @@ void expect_window(const Shape& input, std::int64_t window, std::int64_t padding
                    std::int64_t spare) {
   expect_rank(input, 3, "[h, w, c]");
   const std::int64_t least = std::max<std::int64_t>(1, window - 2 * padding - spare);
-  if (input[0] >= least && input[1] >= least) return;
+  if (input[0] >= least && input[1] >= least) {
+    const Shape padded{input[0] + 2 * padding, input[1] + 2 * padding, input[2]};
+    checked_elements(padded.count(), "the padded input " + padded.to_string());
+    return;
+  }
   throw ShapeError("expected an input of at least " + Shape{least, least, input[2]}.to_string() +
                    " (window " + std::to_string(window) + ", padding " + std::to_string(padding) +
                    "), got " + input.to_string());
 }
 
 void expect_at_least(const char* kind, const char* option, std::int64_t value, std::int64_t least) {
-  if (value >= least) return;
-  throw ModelError(std::string(kind) + ": " + option + " must be at least " +
-                   std::to_string(least) + ", not " + std::to_string(value));
+  if (value >= least && value <= kMaxExtent) return;
+  const bool small = value < least;
+  throw ModelError(std::string(kind) + ": " + option + " must be at " +
+                   (small ? "least " : "most ") + std::to_string(small ? least : kMaxExtent) +
+                   ", not " + std::to_string(value));
 }
 
 TensorView take_scratch(KernelContext& context, DType dtype, const Shape& shape) {

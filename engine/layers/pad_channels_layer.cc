@@ -1,4 +1,5 @@
 // Zeros around the channels, for shortcuts into wider blocks.
+#include "engine/core/checked.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
 #include "engine/ops/pool/pad_channels.h"
@@ -19,7 +20,7 @@ class PadChannels final : public Layer {
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     expect_rank(inputs[0], 3, "[h, w, c]");
-    return {inputs[0][0], inputs[0][1], before_ + inputs[0][2] + after_};
+    return {inputs[0][0], inputs[0][1], checked_add(checked_add(before_, inputs[0][2]), after_)};
   }
   bool is_alias(std::span<const Shape>) const override { return before_ + after_ == 0; }
 

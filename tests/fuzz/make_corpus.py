@@ -49,6 +49,20 @@ def safetensors(arrays):
     return struct.pack("<Q", len(text)) + text + data
 
 
+def write_definitions():
+    """Choices that model_targets.cc makes definitions of: threads and batch; kind and extents of the sample; classes; the
+    ending; then each layer's kind, links and options (how each is given, and its value)."""
+    left_out = [3]
+    images = [1, 2, 0, 4, 0, 3, 0, 1, 0, 1, 0, 1]                   # conv2d: 4 channels, kernel 3, padding 1
+    images += [2, 2] + left_out * 2 + [5, 2] + [4, 2, 0, 2] + left_out  # batch_norm2d, relu, group_norm
+    pooled = [6, 2, 0, 2] + left_out * 3 + [8, 2, 0, 2, 0, 2] + [9, 2]
+    text = [13, 2, 2, 0, 10] + left_out + [14, 2, 0, 8] + left_out + [15, 2] + left_out
+    text += [17, 2, 0, 2] + left_out + [16, 2, 0, 1] + [0, 2, 0, 8] + left_out
+    write("model_definition", "images", bytes([1, 1, 2, 7, 7, 1, 2, 1] + images + pooled[:-2]))
+    write("model_definition", "pooled", bytes([0, 2, 9, 7, 7, 1, 2, 3] + images + pooled))
+    write("model_definition", "text", bytes([1, 1, 4, 7, 2, 3] + text))
+
+
 def torch_pickle(protocol):
     """A state dict as torch.save pickles it: a whole storage, a view with strides, shorts."""
     def text(value):
@@ -243,6 +257,7 @@ def main():
     for name, value in (("list", "30,60"), ("interval", "2e"), ("real", "1e-3"), ("devices", "cpu:0,cpu:1")):
         write("option_values", name, value)
     write("layer_list", "small", LAYERS)
+    write_definitions()
     call = {"communicator": 0, "sequence": 1, "operation": "all_reduce", "count": 4, "type": "f32", "op": "sum",
             "begin_us": 5, "end_us": None, "state": "running"}
     write("flight_record", "one", json.dumps(

@@ -33,6 +33,7 @@ void rendezvous_file(Input input);
 void config(Input input);
 void option_values(Input input);
 void layer_list(Input input);
+void model_definition(Input input);
 void flight_record(Input input);
 void run_record(Input input);
 void run_status(Input input);
@@ -65,6 +66,7 @@ inline constexpr Target kTargets[] = {
     {"config", config},
     {"option_values", option_values},
     {"layer_list", layer_list},
+    {"model_definition", model_definition},
     {"flight_record", flight_record},
     {"run_record", run_record},
     {"run_status", run_status},
