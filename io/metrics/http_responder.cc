@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstring>
 #include <list>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -32,7 +33,8 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMostConnections = 32, kMostRequestBytes = 8192, kMostIgnoredBytes = 65536;
+constexpr std::size_t kMostConnections = 32, kMostOfASource = 8, kMostRequestBytes = 8192,
+                      kMostIgnoredBytes = 65536;
 constexpr int kMostAcceptedPerSecond = 50;
 constexpr milliseconds kExchangeTime{5000};  // from accept() to the end of the answer
 constexpr milliseconds kFarewellTime{500};   // in which a client may take the answer
@@ -106,6 +108,16 @@ Descriptor listen_at(const HttpResponderOptions& options) {
   return fd;
 }
 
+// The address without the port; of IPv6 the network, since a host has many addresses there.
+std::string source_of(const SocketAddress& peer) {
+  if (peer.storage.ss_family == AF_INET6) {
+    const auto& address = reinterpret_cast<const sockaddr_in6&>(peer.storage).sin6_addr;
+    return {reinterpret_cast<const char*>(&address), 8};
+  }
+  const auto& address = reinterpret_cast<const sockaddr_in&>(peer.storage).sin_addr;
+  return {reinterpret_cast<const char*>(&address), sizeof address};
+}
+
 int port_of(const Descriptor& fd) {
   SocketAddress address;
   address.size = sizeof address.storage;
@@ -119,9 +131,14 @@ int port_of(const Descriptor& fd) {
 // bytes unread, a socket would reset the connection and the answer be lost.
 class Exchange {
  public:
-  explicit Exchange(Descriptor fd)
-      : fd_(std::move(fd)), until_(SteadyClock::now() + kExchangeTime) {}
+  Exchange(Descriptor fd, std::string source)
+      : fd_(std::move(fd)),
+        source_(std::move(source)),
+        until_(SteadyClock::now() + kExchangeTime) {}
 
+  const std::string& source() const { return source_; }
+  // The higher, the less is lost with it: who has its answer, then who does not take it.
+  int progress() const { return static_cast<int>(stage_); }
   int fd() const { return fd_.get(); }
   short events() const { return stage_ == Stage::kAnswer ? POLLOUT : POLLIN; }
   SteadyClock::time_point until() const { return until_; }
@@ -170,6 +187,7 @@ class Exchange {
   }
 
   Descriptor fd_;
+  std::string source_;
   SteadyClock::time_point until_;
   Stage stage_ = Stage::kRequest;
   std::string request_, answer_;
@@ -209,12 +227,15 @@ struct HttpResponder::Impl {
     if (!head) return refuse(431, "the request is too long\n");
     const HttpRequest request = parse_http_request(*head);
     if (request.fault != 0) return refuse(request.fault, "no HTTP/1.1 request\n");
-    if (options.own_host_only && request.host != address_text(options, port) &&
-        request.host != "localhost:" + std::to_string(port))
-      return refuse(421, "see http://" + address_text(options, port) + options.path + "\n");
+    if (!names_this_host(request.host))
+      return refuse(421, options.secret_path
+                             ? "another host's name\n"
+                             : "see http://" + address_text(options, port) + options.path + "\n");
     if (request.method != "GET" && request.method != "HEAD")
       return refuse(405, "only GET and HEAD\n");
-    if (request.path != options.path) return refuse(404, "see " + options.path + "\n");
+    if (request.path != options.path)
+      return refuse(404, options.secret_path ? "the address of the page was printed at its start\n"
+                                             : "see " + options.path + "\n");
     try {
       const Content content = page(request.accept);
       const std::string answer_head = http_answer_head(200, content.type, content.body.size());
@@ -224,6 +245,42 @@ struct HttpResponder::Impl {
     }
   }
 
+  bool names_this_host(const std::string& host) const {
+    if (options.host_check == HostCheck::kNone) return true;
+    const std::string own_port = ":" + std::to_string(port);
+    std::string name = host;
+    if (options.host_check == HostCheck::kNameAndPort) {
+      if (!name.ends_with(own_port)) return false;
+      name.resize(name.size() - own_port.size());
+    } else if (const std::size_t colon = name.rfind(':');
+               colon != std::string::npos && name.find(']', colon) == std::string::npos) {
+      name.resize(colon);  // a tunnel may begin at another port
+    }
+    const std::string address = address_text(options, port);
+    return name == "localhost" || name == address.substr(0, address.rfind(':')) ||
+           (is_loopback_address(options.address) && (name == "127.0.0.1" || name == "[::1]"));
+  }
+
+  // A source that has many connections gives up one of its own, so that others keep theirs.
+  void make_room(const std::string& source) {
+    std::map<std::string_view, std::size_t> counts;
+    for (const Exchange& e : exchanges) ++counts[e.source()];
+    std::string_view from = source;
+    if (counts[source] < kMostOfASource) {
+      if (exchanges.size() < kMostConnections) return;
+      from = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
+    }
+    auto least = exchanges.end();
+    for (auto e = exchanges.begin(); e != exchanges.end(); ++e)
+      if (e->source() == from && (least == exchanges.end() || e->progress() > least->progress()))
+        least = e;
+    exchanges.erase(least);
+  }
+
+  bool advance(Exchange& exchange) const {
+    return exchange.advance([this](std::optional<std::string_view> head) { return answer(head); });
+  }
+
   // As many as come in until a second's share is used up: further ones wait in the kernel.
   void accept_all(SteadyClock::time_point now) {
     if (now - second >= std::chrono::seconds(1)) {
@@ -231,8 +288,10 @@ struct HttpResponder::Impl {
       accepted = 0;
     }
     while (accepted < kMostAcceptedPerSecond) {
+      SocketAddress peer;
       Descriptor fd(base::retried([&] {
-        return ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        peer.size = sizeof peer.storage;
+        return ::accept4(listener.get(), peer.get(), &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
       }));
       if (!fd) {
         // Without descriptors or memory the client would be there at once again.
@@ -240,8 +299,11 @@ struct HttpResponder::Impl {
         return;
       }
       ++accepted;
-      if (exchanges.size() >= kMostConnections) exchanges.pop_front();  // the oldest
-      exchanges.emplace_back(std::move(fd));
+      const std::string source = source_of(peer);
+      make_room(source);
+      exchanges.emplace_back(std::move(fd), source);
+      // A request that is there is answered before others can take its place.
+      if (!advance(exchanges.back())) exchanges.pop_back();
     }
   }
 
@@ -280,9 +342,7 @@ struct HttpResponder::Impl {
     if (ready > 0) {
       std::size_t i = 2;
       for (auto e = exchanges.begin(); e != exchanges.end(); ++i) {
-        const bool goes_on =
-            polled[i].revents == 0 ||
-            e->advance([this](std::optional<std::string_view> head) { return answer(head); });
+        const bool goes_on = polled[i].revents == 0 || advance(*e);
         e = goes_on ? std::next(e) : exchanges.erase(e);
       }
       if (polled[1].revents != 0) accept_all(now);
@@ -324,6 +384,10 @@ std::string HttpResponder::url() const {
   const int port = impl_->port;
   return "http://" + address_text(impl_->options, port == 0 ? impl_->options.port : port) +
          impl_->options.path;
+}
+
+bool is_loopback_address(const std::string& address) {
+  return address == "::1" || (address.starts_with("127.") && socket_address(address, 0));
 }
 
 void check_http_address(const HttpResponderOptions& options) {

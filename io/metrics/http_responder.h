@@ -10,14 +10,17 @@
 
 namespace io {
 
+// Whether requests must name the responder as their host: its address or localhost. A page of
+// another site, whose name was made to lead here, then cannot read what a browser of this host may.
+enum class HostCheck { kNone, kName, kNameAndPort };
+
 struct HttpResponderOptions {
   std::string address = "127.0.0.1";  // numeric, IPv4 or IPv6
   int port = 0;                       // 0: any that is free
   std::string path = "/metrics";
   std::string name = "http";  // how messages begin: what wants to be served
-  // Requests must name the address and port as their host (or localhost): a page of another site,
-  // whose name was made to lead here, cannot read what a browser of this host may.
-  bool own_host_only = false;
+  bool secret_path = false;   // no answer names `path`: who asks has to know it
+  HostCheck host_check = HostCheck::kNone;
   // An address that is in use is tried again every second, instead of being an error; `notice` is
   // told that, once.
   bool patient = false;
@@ -46,6 +49,9 @@ class HttpResponder {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Whether only processes of this host can reach the address: 127.0.0.0/8 or ::1.
+bool is_loopback_address(const std::string& address);
 
 // Throws what HttpResponder throws where it could not be made; leaves nothing behind.
 void check_http_address(const HttpResponderOptions& options);

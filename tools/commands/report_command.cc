@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <random>
 
 #include "engine/train/evaluator.h"
 #include "io/base/io_error.h"
@@ -157,12 +158,28 @@ std::optional<JudgedRun> judged_run(const ReportOptions& o) {
   return judged;
 }
 
+// 128 random bits: other users of the host can reach the port, and may not read the folder.
+std::string new_token() {
+  std::random_device random;
+  std::string token;
+  for (int i = 0; i < 4; ++i) {
+    char digits[9];
+    std::snprintf(digits, sizeof digits, "%08x", static_cast<unsigned>(random()));
+    token += digits;
+  }
+  return token;
+}
+
 // Until a signal asks for the end.
 void serve(const ReportOptions& o) {
   SignalInbox signals;                      // before there is another thread
   static_cast<void>(read_runs(o.folders));  // what cannot be read is said now
   const io::HttpResponder server(
-      {.port = o.port, .path = "/", .name = "engine report", .own_host_only = true},
+      {.port = o.port,
+       .path = "/" + new_token() + "/",
+       .name = "engine report",
+       .secret_path = true,
+       .host_check = io::HostCheck::kNameAndPort},
       [&o](std::string_view) {
         const std::vector<RunHistory> runs = read_runs(o.folders);
         const bool goes_on =

@@ -17,6 +17,9 @@ io::HttpResponderOptions responder_options(const PrometheusServer& server) {
   return {.address = server.address,
           .port = server.port,
           .name = "prometheus",
+          // What the network may read anyway has any name.
+          .host_check =
+              io::is_loopback_address(server.address) ? io::HostCheck::kName : io::HostCheck::kNone,
           .patient = server.patient,
           .notice = print_notice};
 }

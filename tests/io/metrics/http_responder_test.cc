@@ -14,6 +14,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -130,9 +131,10 @@ TEST_F(Responder, RefusesAllElse) {
 }
 
 TEST(OwnHost, IsAskedForByNameOrAddress) {
-  const io::HttpResponder server({.path = "/", .own_host_only = true}, [](std::string_view) {
-    return io::HttpResponder::Content{"text/plain", "page"};
-  });
+  const io::HttpResponder server({.path = "/", .host_check = io::HostCheck::kNameAndPort},
+                                 [](std::string_view) {
+                                   return io::HttpResponder::Content{"text/plain", "page"};
+                                 });
   const std::string port = std::to_string(server.port());
   const auto status = [&](const std::string& host) {
     const Client client(server.port());
@@ -140,12 +142,68 @@ TEST(OwnHost, IsAskedForByNameOrAddress) {
     const std::string answer = client.hear();
     return answer.substr(0, answer.find("\r\n"));
   };
-  for (const std::string& host : {"127.0.0.1:" + port, "LocalHost:" + port})
+  for (const std::string& host : {"127.0.0.1:" + port, "LocalHost:" + port, "[::1]:" + port})
     EXPECT_EQ(status(host), "HTTP/1.1 200 OK") << host;
   for (const std::string& host :
        {std::string("127.0.0.1"), "evil.example:" + port, "127.0.0.1:" + port + "0",
         "localhost.evil.example:" + port, std::string("localhost:1")})
     EXPECT_EQ(status(host), "HTTP/1.1 421 Misdirected Request") << host;
+}
+
+// As through a tunnel that begins at another port.
+TEST(OwnHost, IsAskedForByNameAlone) {
+  const io::HttpResponder server({.host_check = io::HostCheck::kName}, [](std::string_view) {
+    return io::HttpResponder::Content{"text/plain", "page"};
+  });
+  const auto status = [&](const std::string& host) {
+    const Client client(server.port());
+    EXPECT_TRUE(client.say("GET /metrics HTTP/1.1\r\nHost: " + host + "\r\n\r\n"));
+    const std::string answer = client.hear();
+    return answer.substr(0, answer.find("\r\n"));
+  };
+  for (const char* host : {"127.0.0.1", "localhost", "localhost:1", "[::1]", "[::1]:9400"})
+    EXPECT_EQ(status(host), "HTTP/1.1 200 OK") << host;
+  for (const char* host : {"evil.example", "evil.example:9400", "127.0.0.1.evil.example", "",
+                           "localhost.evil.example:1", "127.0.0.2", "[::2]:9400"})
+    EXPECT_EQ(status(host), "HTTP/1.1 421 Misdirected Request") << host;
+}
+
+TEST(SecretPath, IsInNoAnswerToOthers) {
+  const io::HttpResponder server({.path = "/secret/", .secret_path = true}, [](std::string_view) {
+    return io::HttpResponder::Content{"text/plain", "page"};
+  });
+  const auto answer = [&](const std::string& path) {
+    const Client client(server.port());
+    EXPECT_TRUE(client.say("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n"));
+    return client.hear();
+  };
+  for (const char* path : {"/", "/secret", "/secret/x", "//secret/", "/metrics"}) {
+    const std::string text = answer(path);
+    EXPECT_TRUE(text.starts_with("HTTP/1.1 404 ")) << text;
+    EXPECT_EQ(text.find("secret"), std::string::npos) << text;
+  }
+  EXPECT_TRUE(answer("/secret/").ends_with("page"));
+}
+
+// They hold all that a source may hold and open more as fast as they can; nobody else is sent away
+// before its answer.
+TEST_F(Responder, SlowReadersDoNotStarveOthers) {
+  body_ = std::string(4'000'000, 'x');
+  std::atomic<bool> done{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 8; ++i)
+    readers.emplace_back([&] {
+      while (!done) {
+        const Client slow(server_.port(), 2048);
+        static_cast<void>(slow.say(kGet));
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      }
+    });
+  for (int i = 0; i < 20; ++i)
+    EXPECT_TRUE(
+        ask("GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: a/b\r\n\r\n").ends_with("\r\n\r\na/b,"));
+  done = true;
+  for (std::thread& reader : readers) reader.join();
 }
 
 TEST_F(Responder, GarbageDoesNotStopIt) {

@@ -30,13 +30,21 @@ TEST(ReportWatch, ServesThePageAsTheRunGoesOnUntilItIsAskedToEnd) {
       << server.err();
   ASSERT_TRUE(line.starts_with(before)) << line;
   const int port = std::stoi(line.substr(before.size()));
+  // A path that nobody can guess, for the port is open to all users of the host.
+  const std::size_t slash = line.find('/', before.size());
+  const std::string path = line.substr(slash, line.find(' ', slash) - slash);
+  ASSERT_GE(path.size(), std::string("/0123456789abcdef0123456789abcdef/").size()) << line;
   const auto page = [&](const std::string& host) {
-    return http_client::answer(port, "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+    return http_client::answer(port, "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
   };
   const std::string host = "127.0.0.1:" + std::to_string(port), ended = page(host);
   expect_words(ended, {"200 OK", "text/html", ">Loss</figcaption>"});
   EXPECT_EQ(ended.find("Pause"), std::string::npos);  // there is nothing to come
   EXPECT_TRUE(page("evil.example").starts_with("HTTP/1.1 421 "));
+  const std::string guess =
+      http_client::answer(port, "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+  EXPECT_TRUE(guess.starts_with("HTTP/1.1 404 ")) << guess;
+  EXPECT_EQ(guess.find(path), std::string::npos) << guess;
   {
     std::ofstream metrics(run + "/metrics.jsonl", std::ios::app);
     metrics << "{\"schema\":1,\"event\":\"start\",\"step\":5}\n"
