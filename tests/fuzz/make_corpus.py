@@ -234,7 +234,9 @@ def main():
     rows = {"schema": 1, "kind": "features", "name": "t.csv", "shape": [1, 1, 3], "classes": 2,
             "table": {"separator": "auto", "columns": 3, "label": 1, "header": ["a", "b", "c"],
                       "features": [column, text]}}
-    for name, statement in (("images", images), ("rows", rows)):
+    table = {**rows["table"], "missing": ["-999", "NA"], "label_decimal": ",",
+             "features": [{**column, "decimal": ",", "odd": ["Total"]}, text]}
+    for name, statement in (("images", images), ("rows", rows), ("dialect", {**rows, "schema": 3, "table": table})):
         write("sample_statement", name, json.dumps(statement))
     write("safetensors", "two", safetensors({"a": ("F32", [2], bytes(8)), "b.\u00e4": ("I64", [], bytes(8))}))
     write("npz", "stored", npz(zipfile.ZIP_STORED))
@@ -243,6 +245,10 @@ def main():
     write("npy_header", "f4", npy("<f4", (3, 4), b""))
     write("csv", "header", "a,b,label\n1,x,u\n2.5,\"y \"\"z\"\"\",v\n,?,u\n3,x,v\n")
     write("csv", "semicolon", "1;2;x\r\n3;4;y\r\n")
+    write("csv", "pandas", ",0,1,2\n0,1.5,None,x\n1,\"1,234\",7,y\n2,-0.5,9,x\n")
+    write("csv", "german", "\ufeffsep=;\r\na;a;b\r\n1,5;1.234;x\r\n-;2.345.678,5;y\r\n")
+    write("csv", "r", "\"x\",\"kind\"\n\"1\",2.5,\"u\"\n\"2\",NA,\"v\"\n\"3\",1e3,\"u\"\n")
+    write("csv", "utf16", "a\tb\tkind\r\n1\t\U0001f600\tu\r\n2\ty\tv\r\n".encode("utf-16"))
     idx()
     write("cifar10", "one", bytes([3]) + bytes(3072))
     write("tokens", "plain", struct.pack("<8H", *range(8)))

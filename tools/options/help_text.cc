@@ -73,6 +73,8 @@ constexpr Example kExamples[] = {
     {"columns", "--dataset csv --columns age,income"},
     {"ignore-columns", "--dataset csv --ignore-columns id"},
     {"separator", "--dataset csv --separator ';'"},
+    {"csv-decimal", "--dataset csv --csv-decimal comma"},
+    {"csv-missing", "--dataset csv --csv-missing auto,-999"},
     {"test-share", "--dataset csv --test-share 0.1"},
     {"synthetic-shape", "--dataset synthetic --synthetic-shape 32x32x3"},
     {"synthetic-size", "--dataset synthetic --synthetic-size 50000"},

@@ -78,6 +78,8 @@ constexpr Dependence kDependences[] = {
     {"columns", "dataset", "csv"},
     {"ignore-columns", "dataset", "csv"},
     {"separator", "dataset", "csv"},
+    {"csv-decimal", "dataset", "csv"},
+    {"csv-missing", "dataset", "csv"},
     {"test-share", "dataset", "csv"},
     {"crop-padding", "augment", "crop"},
     {"cutout-size", "augment", "cutout"},

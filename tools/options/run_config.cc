@@ -110,6 +110,8 @@ void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
   config.columns = read.text("columns");
   config.ignore_columns = read.text("ignore-columns");
   config.separator = read.text("separator").empty() ? "auto" : read.text("separator");
+  config.csv_decimal = read.text("csv-decimal").empty() ? "auto" : read.text("csv-decimal");
+  config.csv_missing = read.text("csv-missing").empty() ? "auto" : read.text("csv-missing");
   config.test_share =
       read.real("test-share", 0, 0.99, config.test_share, "a number from 0 to 0.99");
 }

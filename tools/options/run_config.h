@@ -26,7 +26,8 @@ struct RunConfig {
                vocabulary_size = 0 /* of the files */;
   int token_bits = 0 /* as the files say */;
   std::int64_t image_size = 224, image_cache_mb = 1024;
-  std::string annotations, label_column, csv_header, columns, ignore_columns, separator;
+  std::string annotations, label_column, csv_header, columns, ignore_columns, separator,
+      csv_decimal, csv_missing;
   bool regression = false;  // --task
   std::string loss;         // of a regression: mse, mae
   double test_share = 0.2;

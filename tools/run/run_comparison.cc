@@ -19,7 +19,8 @@ constexpr auto kExperiment = std::to_array<std::string_view>(
      "synthetic-size",  "synthetic-classes", "loss",         "dtype",
      "normalize",       "augment",           "crop-padding", "cutout-size",
      "shuffle",         "sampler",           "seed",         "optimizer",
-     "label-smoothing", "reduction",         "freeze",       "token-bits"});
+      "label-smoothing", "reduction",         "freeze",       "csv-decimal",
+      "csv-missing",     "token-bits"});
 
 // Another value gives the model other arrays than the snapshot has, whatever is allowed.
 constexpr auto kNeverFits =
@@ -28,7 +29,7 @@ constexpr auto kNeverFits =
 // It may, as far as the options tell.
 constexpr auto kMayNotFit = std::to_array<std::string_view>(
     {"model", "dataset", "context", "image-size", "label-column", "csv-header", "columns",
-     "ignore-columns", "separator", "synthetic-shape"});
+     "ignore-columns", "separator", "csv-decimal", "csv-missing", "synthetic-shape"});
 
 // Where the data lie: they may have moved, so their content is compared instead.
 constexpr auto kPlaces = std::to_array<std::string_view>({"data-dir", "annotations"});

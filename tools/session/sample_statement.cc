@@ -11,6 +11,7 @@
 #include "io/base/json_writer.h"
 #include "io/base/text_format.h"
 #include "io/data/sources/csv/csv_coding.h"
+#include "io/data/sources/csv/csv_header.h"
 #include "tools/report/json_file.h"
 
 namespace tools {
@@ -39,14 +40,22 @@ void write_texts(base::JsonWriter& json, const char* key, const std::vector<std:
   json.end_array();
 }
 
+std::string decimal_text(char decimal) { return std::string(1, decimal); }
+
 void write_table(base::JsonWriter& json, const io::CsvCoding& coding) {
   json.key("table").begin_object().member("separator", coding.separator);
   json.member("columns", coding.table_columns).member("label", coding.selection.label);
+  if (coding.label_decimal != '.') json.member("label_decimal", decimal_text(coding.label_decimal));
+  json.key("missing").begin_array();
+  for (const std::string& marker : coding.missing->markers()) write_text(json, marker);
+  json.end_array();
   write_texts(json, "header", coding.selection.header);
   json.key("features").begin_array();
   for (const io::CsvColumn& column : coding.columns) {
     json.begin_object().member("column", column.index).member("text", column.text);
     write_texts(json, "categories", column.categories);
+    if (column.decimal != '.') json.member("decimal", decimal_text(column.decimal));
+    write_texts(json, "odd", column.odd);
     json.member("mean", column.mean).member("deviation", column.deviation);
     json.member("constant", column.constant).end_object();
   }
@@ -103,11 +112,23 @@ std::vector<float> read_numbers(const Json& object, const char* key, const std::
   return numbers;
 }
 
+// What separates decimals; a point if nothing is stated.
+char read_decimal(const Json& object, const char* key, const std::string& where) {
+  if (!object.contains(key)) return '.';
+  const std::string text = text_member(object, key, where);
+  if (text != "," && text != ".")
+    throw io::DataError(where + ": \"" + key + "\" is '" + text.substr(0, 40) +
+                        "', expected . or ,");
+  return text[0];
+}
+
 io::CsvColumn read_column(const Json& json, std::int64_t columns, const std::string& where) {
   io::CsvColumn column;
   column.index = static_cast<std::size_t>(whole_member(json, "column", 0, columns - 1, where));
   column.text = bool_member(json, "text", where);
   column.categories = read_texts(json, "categories", where);
+  column.decimal = read_decimal(json, "decimal", where);
+  column.odd = read_texts(json, "odd", where);
   column.mean = real_member(json, "mean", where);
   column.deviation = real_member(json, "deviation", where);
   column.constant = bool_member(json, "constant", where);
@@ -133,12 +154,17 @@ std::shared_ptr<const io::CsvCoding> read_table(const Json& json, const std::str
   coding->separator = text_member(json, "separator", where);
   coding->selection.label =
       static_cast<std::size_t>(whole_member(json, "label", 0, columns - 1, where));
-  coding->selection.header = read_texts(json, "header", where);
+  coding->label_decimal = read_decimal(json, "label_decimal", where);
+  coding->missing = std::make_shared<const io::CsvMissing>(
+      json.contains("missing") ? io::CsvMissing(read_texts(json, "missing", where))
+                               : io::CsvMissing::of_unstated());
+  coding->selection.header = io::unique_names(read_texts(json, "header", where));
   if (!coding->selection.header.empty() && coding->selection.header.size() != coding->table_columns)
     throw io::DataError(where + ": found " + std::to_string(coding->selection.header.size()) +
                         " names of columns, expected " + std::to_string(columns));
   for (const Json& feature : list_member(json, "features", where)) {
     coding->columns.push_back(read_column(feature, columns, where));
+    coding->columns.back().missing = coding->missing;
     coding->selection.columns.push_back(coding->columns.back().index);
     coding->features += coding->columns.back().features();
   }
@@ -215,8 +241,9 @@ std::string sample_statement(const io::DatasetSplits& splits, io::Normalization 
   const io::Dataset& set = splits.train;
   if (bytes_of_names(splits) > kLongestStatement) return "";
   base::JsonWriter json;
-  // Who knows classes only would take the number for the logit of one.
-  json.begin_object().member("schema", set.target ? 2 : 1);
+  // A program that knows classes only would take the number for the logit of one, and one that
+  // knows no markers and decimal signs would read other numbers.
+  json.begin_object().member("schema", splits.coding ? 3 : set.target ? 2 : 1);
   json.member("kind", kKindNames[static_cast<std::size_t>(set.kind)]);
   json.key("name");
   write_text(json, set.name);
@@ -241,9 +268,9 @@ StatedSamples read_sample_statement(const std::string& text, const std::string& 
   const std::string where = source + ": its statement of the samples";
   const Json json = parse_json(text, where);
   const std::int64_t schema = whole_member(json, "schema", 1, kUnlimited, where);
-  if (schema > 2)
+  if (schema > 3)
     throw io::DataError(where + " has schema " + std::to_string(schema) +
-                        ", expected 1 or 2: a later version of the program has written it");
+                        ", expected 1, 2 or 3: a later version of the program has written it");
   return read_statement(json, where);
 }
 

@@ -15,7 +15,8 @@ const std::vector<std::string>& saved_options() {
       "image-size",      "image-cache-mb", "annotations",
       "label-column",    "task",           "loss",
       "csv-header",      "columns",        "ignore-columns",
-      "separator",       "test-share",     "synthetic-shape",
+      "separator",       "csv-decimal",    "csv-missing",
+      "test-share",      "synthetic-shape",
       "synthetic-size",  "synthetic-classes", "token-bits"};
   // clang-format on
   return names;

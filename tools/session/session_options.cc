@@ -55,6 +55,8 @@ io::DatasetOptions set_of(const RunConfig& config) {
           .label_column = config.label_column,
           .csv_header = config.csv_header,
           .csv_separator = config.separator,
+          .csv_decimal = config.csv_decimal,
+          .csv_missing = config.csv_missing,
           .columns = config.columns,
           .ignored_columns = config.ignore_columns,
           .test_share = config.test_share,

@@ -101,6 +101,8 @@ struct DatasetOptions {
       label_column;  // csv: the file; a name from the header or a number from 1, "": the last
   std::string csv_header = "auto";       // csv: auto, yes or no
   std::string csv_separator = "auto";    // csv_separator.h
+  std::string csv_decimal = "auto";      // csv: auto, point or comma; csv_scan.h
+  std::string csv_missing = "auto";      // csv_missing.h
   std::string columns, ignored_columns;  // csv: "A,B", only these or all but these; one is ""
   double test_share = 0.2;               // csv: below 1
   bool regression = false;               // csv: the label column has numbers to predict

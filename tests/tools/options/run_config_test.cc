@@ -414,6 +414,20 @@ TEST(RunConfig, DevicesAreSaidOnce) {
   EXPECT_EQ(tools::resolve_run_config(values).device, "cpu");
 }
 
+TEST(RunConfig, TablesAreReadAsTheOptionsSay) {
+  const tools::RunConfig plain = tools::resolve_run_config(flags({{"dataset", "csv"}}));
+  EXPECT_EQ(plain.csv_decimal, "auto");
+  EXPECT_EQ(plain.csv_missing, "auto");
+  const tools::RunConfig own = tools::resolve_run_config(
+      flags({{"dataset", "csv"}, {"csv-decimal", "comma"}, {"csv-missing", "NA,-999"}}));
+  EXPECT_EQ(own.csv_decimal, "comma");
+  EXPECT_EQ(own.csv_missing, "NA,-999");
+  EXPECT_NE(fault(flags({{"csv-decimal", "dot"}, {"dataset", "csv"}})).find("auto, point, comma"),
+            std::string::npos);
+  EXPECT_NE(fault(flags({{"csv-missing", "NA"}})).find("requires --dataset csv"),
+            std::string::npos);
+}
+
 TEST(RunConfig, Precision) {
   const auto scale = [](const char* amp, const char* text) {
     return tools::resolve_run_config(text == nullptr ? flags({{"amp", amp}})

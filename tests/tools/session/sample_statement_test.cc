@@ -78,6 +78,43 @@ TEST(SampleStatement, OfATableReadsOtherTablesAlike) {
   EXPECT_EQ(found.features, expected.features);
 }
 
+TEST(SampleStatement, OfATableHasItsDecimalSignsMarkersAndOddCells) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "t.csv";
+  std::string text = "size;size;;kind\n";
+  for (int i = 0; i < 40; ++i)
+    text += (i == 9 ? "Total" : std::to_string(i) + ",5") + ";" + (i % 7 == 0 ? "-999" : "1.250") +
+            ";" + (i % 4 == 0 ? "NA" : "DE") + ";" + (i % 2 == 0 ? "NA" : "x") + "\n";
+  test_support::write_text(path, text);
+  io::DatasetOptions options = csv_options(path);
+  options.csv_missing = "-999";
+  const io::DatasetSplits splits = io::load_dataset(options);
+  const io::DatasetSplits stated =
+      read_sample_statement(sample_statement(splits, io::Normalization::kUnit), "x").splits;
+  EXPECT_EQ(rows_of(path, stated).features, rows_of(path, splits).features);
+  EXPECT_EQ(stated.coding->columns[0].odd, std::vector<std::string>{"Total"});
+  EXPECT_EQ(stated.coding->columns[0].decimal, ',');
+  EXPECT_EQ(stated.coding->selection.header, splits.coding->selection.header);
+  EXPECT_EQ(stated.coding->missing->markers(), std::vector<std::string>{"-999"});
+}
+
+TEST(SampleStatement, WithoutMarkersHasThoseOfItsTime) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "t.csv";
+  test_support::write_text(path, "a,kind\nNone,x\nplain,y\nNone,x\nplain,x\n");
+  io::DatasetOptions options = csv_options(path);
+  options.csv_missing = "NA";
+  options.csv_header = "yes";
+  std::string text = sample_statement(io::load_dataset(options), io::Normalization::kUnit);
+  const std::string markers = "\"missing\":[\"NA\"],";
+  ASSERT_NE(text.find(markers), std::string::npos) << text;
+  text.erase(text.find(markers), markers.size());
+  text.replace(text.find("\"schema\":3"), 10, "\"schema\":1");
+  const io::CsvColumn& column = read_sample_statement(text, "x").splits.coding->columns.at(0);
+  EXPECT_TRUE(column.missing->has("n/A") && column.missing->has("?"));
+  EXPECT_FALSE(column.missing->has("None"));  // a value of its own in those snapshots
+}
+
 TEST(SampleStatement, OfARegressionHasTheTarget) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "t.csv";
@@ -87,7 +124,7 @@ TEST(SampleStatement, OfARegressionHasTheTarget) {
   options.regression = true;
   const io::DatasetSplits splits = io::load_dataset(options);
   const std::string text = sample_statement(splits, io::Normalization::kUnit);
-  EXPECT_TRUE(text.starts_with("{\"schema\":2,")) << text;
+  EXPECT_TRUE(text.starts_with("{\"schema\":3,")) << text;
   const io::Dataset read = read_sample_statement(text, "x").splits.train;
   ASSERT_TRUE(read.target);
   EXPECT_EQ(read.target->name, "price");
@@ -101,7 +138,7 @@ TEST(SampleStatement, OfARegressionHasTheTarget) {
   };
   refuses("\"classes\":1", "\"classes\":3");
   refuses("\"name\":\"price\"", "\"nam\":\"price\"");
-  refuses("\"schema\":2", "\"schema\":3");
+  refuses("\"schema\":3", "\"schema\":4");
 }
 
 TEST(SampleStatement, IsLeftOutWhereItWouldBeTooLong) {
@@ -134,7 +171,7 @@ TEST(SampleStatement, ThatContradictsItselfIsRefused) {
       EXPECT_TRUE(std::string(error.what()).starts_with("a.ckpt")) << error.what();
     }
   };
-  refuses("\"schema\":1", "\"schema\":3", "has schema 3, expected 1 or 2");
+  refuses("\"schema\":1", "\"schema\":4", "has schema 4, expected 1, 2 or 3");
   refuses("images", "sounds", "kind 'sounds', expected images, features or tokens");
   refuses("images", "features", "lacks \"table\"");
   refuses("[2,2,1]", "[2,2]", "a shape of 2 extents, expected 3");

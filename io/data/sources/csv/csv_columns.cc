@@ -2,58 +2,36 @@
 #include "io/data/sources/csv/csv_columns.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <limits>
 #include <optional>
+#include <utility>
 
 #include "io/base/io_error.h"
+#include "io/data/sources/csv/csv_number.h"
 
 namespace io {
 namespace {
 
-enum class Content { kMissing, kNumber, kTooLarge, kText };
+using Content = CsvNumber::Content;
 
-struct Value {
-  Content content;
-  double number = 0;
-};
-
-Value read_value(std::string_view field) {
-  if (is_missing(field)) return {Content::kMissing};
-  const std::string_view digits =
-      field.substr(field.size() > 1 && field[0] == '+' && field[1] != '-' ? 1 : 0);
-  double number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (end != digits.data() + digits.size() || error == std::errc::invalid_argument)
-    return {Content::kText};
-  const bool too_small = error == std::errc::result_out_of_range && std::abs(number) < 1;
-  if (too_small) return {Content::kNumber, 0};
-  const bool fits =
-      error == std::errc() &&
-      std::abs(number) <= std::numeric_limits<float>::max();  // false for infinity, too
-  return fits ? Value{Content::kNumber, number} : Value{Content::kTooLarge};
+// A number, or nothing for a missing value and for any other text.
+std::optional<double> read_value(std::string_view field, char decimal, const CsvMissing& missing) {
+  if (field.empty() || (missing.has_numbers() && missing.has(field))) return std::nullopt;
+  const CsvNumber number = read_number(field, decimal);
+  return number.content == Content::kNumber ? std::optional(number.value) : std::nullopt;
 }
 
-bool is_text_column(const CsvTable& table, std::size_t index, std::size_t first) {
-  std::optional<std::size_t> too_large;
-  for (std::size_t row = first; row < table.rows(); ++row) {
-    const Content content = read_value(table.field(row, index)).content;
-    if (content == Content::kText) return true;
-    if (content == Content::kTooLarge && !too_large) too_large = row;
-  }
-  if (too_large) {
-    throw DataError(table.place(*too_large) + ": '" + std::string(table.field(*too_large, index)) +
-                    "' in column " + std::to_string(index + 1) +
-                    ", which has numbers: expected one that float32 can hold");
-  }
-  return false;
+void check_range(const CsvTable& table, std::size_t index, const ColumnScan& scan) {
+  if (!scan.is_number() || scan.first_large == kNoRow) return;
+  throw DataError(table.place(scan.first_large) + ": '" +
+                  std::string(table.field(scan.first_large, index)) + "' in column " +
+                  std::to_string(index + 1) +
+                  ", which has numbers: expected one that float32 can hold");
 }
 
 std::optional<double> number_of(const CsvColumn& column, std::string_view field) {
-  const Value value = read_value(field);
-  if (value.content == Content::kMissing) return std::nullopt;
-  if (!column.text) return value.number;
+  if (!column.text) return read_value(field, column.decimal, *column.missing);
+  if (column.missing->has(field)) return std::nullopt;
   const auto found = std::lower_bound(column.categories.begin(), column.categories.end(), field);
   if (found == column.categories.end() || *found != field) return std::nullopt;
   return static_cast<double>(found - column.categories.begin());
@@ -83,49 +61,39 @@ std::vector<std::string_view> different(std::vector<std::string_view> values) {
   return values;
 }
 
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value)
-                                                                  : std::nullopt;
-}
-
 }  // namespace
 
-bool is_missing(std::string_view field) {
-  if (field.empty() || field == "?") return true;
-  if (field.size() > 4) return false;
-  std::string lower(field);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
-  return lower == "na" || lower == "n/a" || lower == "nan" || lower == "null";
-}
-
 bool CsvColumn::accepts(std::string_view field) const {
-  if (text) return true;
-  const Content content = read_value(field).content;
-  return content == Content::kNumber || content == Content::kMissing;
+  if (text || read_value(field, decimal, *missing) || missing->has(field)) return true;
+  return std::ranges::find(odd, field) != odd.end();
 }
 
-void CsvColumn::encode(std::string_view field, float* out) const {
+bool CsvColumn::encode(std::string_view field, float* out) const {
   if (!one_hot()) {
     const auto number = number_of(*this, field);
     *out = number ? static_cast<float>((*number - mean) / deviation) : 0.0f;
-    return;
+    return number || accepts(field);
   }
-  const bool missing = is_missing(field);
+  const bool none = missing->has(field);
   for (const std::string_view category : categories)
-    *out++ = !missing && category == field ? 1.0f : 0.0f;
+    *out++ = !none && category == field ? 1.0f : 0.0f;
+  return true;
 }
 
-CsvColumn learn_column(const CsvTable& table, std::size_t index, std::size_t first,
+CsvColumn learn_column(const CsvTable& table, std::size_t index, const ColumnScan& scan,
+                       std::shared_ptr<const CsvMissing> missing,
                        std::span<const std::size_t> training) {
+  check_range(table, index, scan);
   CsvColumn column;
   column.index = index;
-  column.text = is_text_column(table, index, first);
+  column.text = !scan.is_number();
+  column.decimal = scan.decimal;
+  column.missing = std::move(missing);
+  if (!column.text) column.odd.assign(scan.odd.begin(), scan.odd.end());
   if (column.text) {
     std::vector<std::string_view> values;
     for (const std::size_t row : training) {
-      if (!is_missing(table.field(row, index))) values.push_back(table.field(row, index));
+      if (!column.missing->has(table.field(row, index))) values.push_back(table.field(row, index));
     }
     const std::vector<std::string_view> found = different(std::move(values));
     column.categories.assign(found.begin(), found.end());
@@ -135,26 +103,32 @@ CsvColumn learn_column(const CsvTable& table, std::size_t index, std::size_t fir
 }
 
 std::vector<double> read_targets(const CsvTable& table, std::size_t index, std::size_t first,
+                                 char decimal, const CsvMissing& missing,
                                  const std::string& title) {
   std::vector<double> targets;
   for (std::size_t row = first; row < table.rows(); ++row) {
-    const Value value = read_value(table.field(row, index));
-    if (value.content != Content::kNumber)
+    const auto number = read_value(table.field(row, index), decimal, missing);
+    if (!number)
       throw DataError(table.place(row) + ": found '" +
                       std::string(table.field(row, index).substr(0, 40)) + "' in " + title +
                       ", the target, expected a number that float32 can hold");
-    targets.push_back(value.number);
+    targets.push_back(*number);
   }
   return targets;
 }
 
-CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first) {
+CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first,
+                      const CsvMissing& missing) {
   std::vector<std::string_view> values;
   for (std::size_t row = first; row < table.rows(); ++row) {
     values.push_back(table.field(row, index));
-    if (is_missing(values.back()))
-      throw DataError(table.place(row) + ": no label in column " + std::to_string(index + 1) +
-                      ": found '" + std::string(values.back()) + "'");
+    if (!missing.has(values.back())) continue;
+    const std::string found(values.back());
+    throw DataError(table.place(row) + ": no label in column " + std::to_string(index + 1) +
+                    ": found '" + found + "'" +
+                    (found.empty() ? ""
+                                   : "; if that is a class, name other missing values with "
+                                     "--csv-missing, or none with --csv-missing empty"));
   }
   std::vector<std::string_view> classes = different(values);
   if (classes.size() < 2 || (classes.size() > 20 && classes.size() > values.size() / 2)) {

@@ -3,44 +3,49 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "io/data/sources/csv/csv_missing.h"
+#include "io/data/sources/csv/csv_scan.h"
 #include "io/data/sources/csv/csv_table.h"
 
 namespace io {
 
-// What stands for "no value": nothing, ?, NA, N/A, NaN and null, in any case.
-bool is_missing(std::string_view field);
-
 // What has been learnt of one column. Numbers become (x - mean) / deviation, both of the training
 // rows' values (deviation: of the population; 1 where all are equal), and a missing number the
-// mean, so 0. A column with any other text is text: with at most kMaxOneHot different values in
-// the training rows it becomes a 0/1 feature for each of them, in byte order, all 0 for a missing
-// or a new value; with more, it becomes the position of its value in their order, standardised like
-// a number.
+// mean, so 0; so does an odd cell that csv_scan.h leaves to a column of numbers. A column with
+// other text is text: with at most kMaxOneHot different values in the training rows it becomes a
+// 0/1 feature for each of them, in byte order, all 0 for a missing or a new value; with more, it
+// becomes the position of its value in their order, standardised like a number.
 struct CsvColumn {
   static constexpr std::size_t kMaxOneHot = 16;
 
   std::size_t index = 0;  // in the table
   bool text = false;
+  char decimal = '.';                         // csv_number.h
+  std::shared_ptr<const CsvMissing> missing;  // not null
+  std::vector<std::string> odd;  // of numbers: other texts of the table that count as missing
   std::vector<std::string> categories;  // of text, ascending
   double mean = 0, deviation = 1;
   bool constant = false;  // a number, or a position, of which training has one value or none
 
   bool one_hot() const { return text && categories.size() <= kMaxOneHot; }
   std::size_t features() const { return one_hot() ? categories.size() : 1; }
-  // Whether encode() knows what to make of it: in a column of numbers a number, or none.
+  // Whether encode() knows what to make of it: in a column of numbers a number, a missing value, or
+  // an odd cell that training had, too.
   bool accepts(std::string_view field) const;
-  // Writes features() numbers. REQUIRES: accepts(field).
-  void encode(std::string_view field, float* out) const;
+  // Writes features() numbers; returns accepts(field), without which they are 0.
+  bool encode(std::string_view field, float* out) const;
 };
 
-// Type from rows [first, table.rows()), everything else from `training` rows. Throws DataError
-// where a column of numbers has one that is not finite.
-CsvColumn learn_column(const CsvTable& table, std::size_t index, std::size_t first,
+// Type and decimal sign from the scan of all rows of data, everything else from `training` rows.
+// Throws DataError where a column of numbers has one that is not finite.
+CsvColumn learn_column(const CsvTable& table, std::size_t index, const ColumnScan& scan,
+                       std::shared_ptr<const CsvMissing> missing,
                        std::span<const std::size_t> training);
 
 struct CsvLabels {
@@ -48,14 +53,15 @@ struct CsvLabels {
   std::vector<std::string> names;  // by class; whole numbers ascending, anything else in byte order
 };
 
-// The numbers of the column, of rows [first, table.rows()). `title` is what messages call it.
-// Throws DataError, naming the row, for a field that is missing, no number, or not finite as
-// float32.
+// The numbers of the column, of rows [first, table.rows()), written with this `decimal` sign.
+// `title` is what messages call it. Throws DataError, naming the row, for a field that is missing,
+// no number, or not finite as float32.
 std::vector<double> read_targets(const CsvTable& table, std::size_t index, std::size_t first,
-                                 const std::string& title);
+                                 char decimal, const CsvMissing& missing, const std::string& title);
 
 // Throws DataError: a missing label, a single class, or as good as every row another (a number to
 // predict, not a class).
-CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first);
+CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first,
+                      const CsvMissing& missing);
 
 }  // namespace io

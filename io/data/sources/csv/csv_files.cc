@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -19,9 +18,11 @@
 #include "io/data/sources/csv/csv_coding.h"
 #include "io/data/sources/csv/csv_columns.h"
 #include "io/data/sources/csv/csv_report.h"
+#include "io/data/sources/csv/csv_scan.h"
 #include "io/data/sources/csv/csv_selection.h"
 #include "io/data/sources/csv/csv_separator.h"
 #include "io/data/sources/csv/csv_table.h"
+#include "io/data/sources/csv/csv_text.h"
 #include "io/data/sources/data_file.h"
 #include "io/data/sources/data_folder.h"
 
@@ -75,8 +76,7 @@ std::string beginning(std::string_view field) {
 }
 
 CsvTable read_table(const std::string& path, const std::string& wanted) {
-  std::vector<std::uint8_t> bytes =
-      DataFile(path).read_up_to(std::numeric_limits<std::uint64_t>::max());
+  std::vector<std::uint8_t> bytes = CsvText(path).rest();
   const char separator =
       csv_separator(wanted, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   CsvTable table(std::move(bytes), path, separator);
@@ -156,19 +156,24 @@ Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns, con
 DatasetSplits read_csv_splits(const DatasetOptions& options) {
   const std::string path =
       options.annotations.empty() ? only_csv_file(options.directory) : options.annotations;
+  const auto missing =
+      std::make_shared<const CsvMissing>(CsvMissing::of_option(options.csv_missing));
   const CsvTable table = read_table(path, options.csv_separator);
-  const CsvSelection selection = select_columns(table, options);
+  std::vector<ColumnScan> scans = scan_columns(table, 1, *missing, options.csv_decimal);
+  const CsvSelection selection = select_columns(table, scans, *missing, options);
   const std::size_t first = selection.first_row();
   if (table.rows() < first + 2) {
     throw DataError(path + ": found " + std::to_string(table.rows() - first) +
                     " rows of data, expected at least 2");
   }
+  for (std::size_t c = 0; first == 0 && c < scans.size(); ++c) scans[c].add(table, c, 0, *missing);
   const std::string title = selection.title(selection.label);
+  const char label_decimal = scans[selection.label].decimal;
   Answers answers;
   if (options.regression)
-    answers.numbers = read_targets(table, selection.label, first, title);
+    answers.numbers = read_targets(table, selection.label, first, label_decimal, *missing, title);
   else
-    answers.labels = read_labels(table, selection.label, first);
+    answers.labels = read_labels(table, selection.label, first, *missing);
   const std::vector<bool> for_test =
       draw_test_rows(options.regression ? one_class(answers.numbers.size()) : answers.labels,
                      options.test_share, options.seed);
@@ -180,7 +185,7 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
 
   std::vector<CsvColumn> columns;
   for (const std::size_t c : selection.columns)
-    columns.push_back(learn_column(table, c, first, rows.train));
+    columns.push_back(learn_column(table, c, scans[c], missing, rows.train));
   DatasetSplits splits{encode(table, columns, answers, first, rows.train),
                        encode(table, columns, answers, first, rows.test)};
   if (splits.train.shape[2] == 0)
@@ -191,11 +196,15 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
           ? "target " + title + " (mean " + base::number_text("%.4g", answers.target->mean) +
                 ", deviation " + base::number_text("%.4g", answers.target->deviation) + ")"
           : "label " + title + " (" + std::to_string(answers.labels.names.size()) + " classes)");
-  splits.warnings = column_warnings(table, selection, columns);
+  splits.warnings = reading_notices(table, selection, columns, scans);
+  for (std::string& line : column_warnings(table, selection, columns))
+    splits.warnings.push_back(std::move(line));
   splits.coding = std::make_shared<const CsvCoding>(
       CsvCoding{.selection = selection,
                 .table_columns = table.columns(),
                 .separator = options.csv_separator,
+                .missing = missing,
+                .label_decimal = label_decimal,
                 .features = static_cast<std::size_t>(splits.train.shape[2]),
                 .columns = std::move(columns)});
   return splits;

@@ -10,9 +10,10 @@ namespace io {
 // Reads options.annotations, or else the only *.csv (or *.csv.gz) of options.directory; csv_table.h
 // and csv_columns.h say how.
 //
-// The first row is a header when --csv-header says so, or by itself when it has no value in it that
-// is missing or a number and a column below it is all numbers, or when options.label_column is one
-// of its fields and no number. The label is the column of that name (or number, from 1), by default
+// The first row is a header when options.csv_header says so, or by itself as csv_header.h says, or
+// when options.label_column is one of its fields and no number. An index in a first column without
+// a name is left out. What a user would want to know of such decisions is in `warnings` of the
+// result. The label is the column of that name (or number, from 1), by default
 // the last. options.columns or options.ignored_columns choose among the others, by name or number.
 //
 // options.test_share of each class's rows, rounded, are for testing, but never the last of a class:

@@ -65,31 +65,24 @@ bool is_date(std::string_view field) {
                    : is_month_and_day(n[1], n[0]) || is_month_and_day(n[0], n[1]);
 }
 
-bool has_decimal_comma(std::string_view field) {
-  const std::size_t comma = field.find(',');
-  return comma != std::string_view::npos && is_whole_number(field.substr(0, comma)) &&
-         comma + 1 < field.size() &&
-         std::all_of(field.begin() + static_cast<std::ptrdiff_t>(comma) + 1, field.end(), is_digit);
-}
-
 // Whether there are values and each of them is of a kind.
-bool all_are(const CsvTable& table, std::size_t column, std::size_t first,
+bool all_are(const CsvTable& table, const CsvColumn& column, std::size_t first,
              const std::function<bool(std::string_view)>& kind) {
   bool any = false;
   for (std::size_t row = first; row < table.rows(); ++row) {
-    const std::string_view field = table.field(row, column);
-    if (is_missing(field)) continue;
+    const std::string_view field = table.field(row, column.index);
+    if (column.missing->has(field)) continue;
     if (!kind(field)) return false;
     any = true;
   }
   return any;
 }
 
-bool all_differ(const CsvTable& table, std::size_t column, std::size_t first) {
+bool all_differ(const CsvTable& table, const CsvColumn& column, std::size_t first) {
   std::vector<std::string_view> values;
   for (std::size_t row = first; row < table.rows(); ++row) {
-    if (is_missing(table.field(row, column))) return false;
-    values.push_back(table.field(row, column));
+    if (column.missing->has(table.field(row, column.index))) return false;
+    values.push_back(table.field(row, column.index));
   }
   std::sort(values.begin(), values.end());
   return std::adjacent_find(values.begin(), values.end()) == values.end();
@@ -129,7 +122,8 @@ std::string columns_text(const CsvTable& table, const CsvSelection& selection,
       numbers.push_back(title);
   }
   for (const std::size_t column : selection.left_out)
-    left_out.push_back(selection.title(column) + " (by option)");
+    left_out.push_back(selection.title(column) +
+                       (selection.index == column ? " (the rows' index)" : " (by option)"));
   std::string text = file_name(table) + ": " + label;
   const auto add = [&](const char* what, const std::vector<std::string>& names) {
     if (!names.empty()) text += std::string("; ") + what + ": " + joined(names, ", ");
@@ -146,16 +140,14 @@ std::string columns_text(const CsvTable& table, const CsvSelection& selection,
 std::vector<std::string> column_warnings(const CsvTable& table, const CsvSelection& selection,
                                          std::span<const CsvColumn> columns) {
   const std::size_t first = selection.first_row();
-  Named identifiers, dates, commas;
+  Named identifiers, dates;
   for (const CsvColumn& column : columns) {
     const std::size_t c = column.index;
-    if (all_are(table, c, first, is_date))
+    if (all_are(table, column, first, is_date))
       dates.add(selection, c);
-    else if (column.text && all_are(table, c, first, has_decimal_comma))
-      commas.add(selection, c);
     else if (table.rows() >= first + kFewestRows &&
-             (column.text || all_are(table, c, first, is_whole_number)) &&
-             all_differ(table, c, first))
+             (column.text || all_are(table, column, first, is_whole_number)) &&
+             all_differ(table, column, first))
       identifiers.add(selection, c);
   }
   std::vector<std::string> lines;
@@ -175,8 +167,6 @@ std::vector<std::string> column_warnings(const CsvTable& table, const CsvSelecti
   warn(dates, "looks like a date", "look like dates",
        ", which the model sees as mere numbers or categories; " + leave_out(dates) +
            ", or put year, month or weekday into columns of their own");
-  warn(commas, "has numbers with a decimal comma, which are read as text",
-       "have numbers with a decimal comma, which are read as text", "; write them with a point");
   return lines;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/data/sources/csv/csv_columns.h"
+#include "io/data/sources/csv/csv_scan.h"
 #include "io/data/sources/csv/csv_selection.h"
 
 namespace io {
@@ -16,8 +17,16 @@ namespace io {
 std::string columns_text(const CsvTable& table, const CsvSelection& selection,
                          std::span<const CsvColumn> columns, const std::string& label);
 
+// Lines about how the file was read, where that is not plain: a first row that may or may not be
+// names, an index, names given twice, decimal commas, digits in groups, cells without a value and
+// odd ones, and text columns that have mostly numbers. Each names a row and its value. `scans`
+// are of the rows of data, one for each column of the table.
+std::vector<std::string> reading_notices(const CsvTable& table, const CsvSelection& selection,
+                                         std::span<const CsvColumn> columns,
+                                         std::span<const ColumnScan> scans);
+
 // Lines about columns that are used but look like identifiers (whole numbers or text, another one
-// in each of 20 rows or more), like dates, or like numbers with a decimal comma.
+// in each of 20 rows or more), or like dates.
 std::vector<std::string> column_warnings(const CsvTable& table, const CsvSelection& selection,
                                          std::span<const CsvColumn> columns);
 

@@ -9,7 +9,7 @@
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
-#include "io/data/sources/csv/csv_columns.h"
+#include "io/data/sources/csv/csv_header.h"
 
 namespace io {
 namespace {
@@ -20,33 +20,38 @@ bool is_number(std::string_view field) {
   return error == std::errc() && end == field.data() + field.size();
 }
 
-bool looks_like_header(const CsvTable& table) {
-  bool tells = false;  // a column whose first field alone is no number
-  for (std::size_t c = 0; c < table.columns(); ++c) {
-    if (is_missing(table.field(0, c)) || is_number(table.field(0, c))) return false;
-    bool numbers = false, others = false;
-    for (std::size_t row = 1; row < table.rows() && !others; ++row) {
-      const std::string_view field = table.field(row, c);
-      if (is_number(field))
-        numbers = true;
-      else
-        others = !is_missing(field);
-    }
-    tells = tells || (numbers && !others);
-  }
-  return tells;
-}
-
-// The first row's fields, or nothing.
-std::vector<std::string> header_of(const CsvTable& table, const DatasetOptions& options) {
+// The first row's fields.
+std::vector<std::string> first_fields(const CsvTable& table) {
   std::vector<std::string> names;
   for (std::size_t c = 0; c < table.columns(); ++c) names.emplace_back(table.field(0, c));
+  return names;
+}
+
+HeaderDecision decide_header(const CsvTable& table, std::span<const ColumnScan> scans,
+                             const CsvMissing& missing, const DatasetOptions& options) {
+  if (options.csv_header != "auto") return {.header = options.csv_header == "yes"};
+  if (table.short_header()) return {.header = true};
   // A number means a position: it says nothing about row 1, which may well have that number in it.
+  const std::vector<std::string> names = first_fields(table);
   const bool named = !options.label_column.empty() && !is_number(options.label_column) &&
                      std::find(names.begin(), names.end(), options.label_column) != names.end();
-  const bool header = options.csv_header == "yes" ||
-                      (options.csv_header != "no" && (named || looks_like_header(table)));
-  return header ? names : std::vector<std::string>();
+  return named ? HeaderDecision{.header = true} : find_header(table, scans, missing);
+}
+
+// An index has no name where R and pandas write it; pandas reads and writes it as "Unnamed: 0".
+bool is_unnamed(const std::string& name) { return name.empty() || name == "Unnamed: 0"; }
+
+std::optional<std::size_t> find_index(const CsvTable& table, const CsvSelection& selection,
+                                      const DatasetOptions& options) {
+  const bool candidate = !selection.header.empty() && options.columns.empty() &&
+                         selection.label != 0 && is_unnamed(std::string(table.field(0, 0)));
+  const bool index = candidate && is_index(table, 0);
+  const bool chosen = !selection.header.empty() && !options.columns.empty();
+  if (table.short_header() && !index && !chosen)
+    throw DataError(table.place(1) + ": found " + std::to_string(table.columns()) +
+                    " fields, expected " + std::to_string(table.columns() - 1) +
+                    " as in row 1, or an index in the first column");
+  return index ? std::optional<std::size_t>(0) : std::nullopt;
 }
 
 // `what` is looked for: "label column" or "column"; `option` is where `wanted` was given.
@@ -54,7 +59,8 @@ std::size_t find_column(const CsvTable& table, const std::vector<std::string>& h
                         const std::string& wanted, const std::string& what, const char* option) {
   const auto found = std::find(header.begin(), header.end(), wanted);
   if (found != header.end()) {
-    if (std::find(found + 1, header.end(), wanted) != header.end())
+    const std::vector<std::string> names = first_fields(table);
+    if (std::count(names.begin(), names.end(), wanted) > 1)
       throw ConfigError(table.name() + ": several columns are called '" + wanted + "'; give " +
                         option + " a number from 1");
     return static_cast<std::size_t>(found - header.begin());
@@ -84,7 +90,7 @@ std::vector<bool> listed(const CsvTable& table, const std::vector<std::string>& 
 
 std::string CsvSelection::title(std::size_t column) const {
   constexpr std::size_t kLongest = 40;
-  if (header.empty() || header[column].empty()) return "column " + std::to_string(column + 1);
+  if (header.empty()) return "column " + std::to_string(column + 1);
   std::string name = header[column];
   for (char& c : name)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
@@ -97,13 +103,21 @@ std::string CsvSelection::title(std::size_t column) const {
 std::string CsvSelection::option_name(std::size_t column) const {
   const bool plain = !header.empty() && title(column) == header[column] &&
                      header[column].find_first_of(", '") == std::string::npos &&
-                     std::count(header.begin(), header.end(), header[column]) == 1;
+                     std::ranges::find(header, header[column] + ".1") == header.end();
   return plain ? header[column] : std::to_string(column + 1);
 }
 
-CsvSelection select_columns(const CsvTable& table, const DatasetOptions& options) {
+std::string CsvSelection::place(std::size_t column) const {
+  const std::string number = "column " + std::to_string(column + 1), name = title(column);
+  return name == number ? number : number + " ('" + name + "')";
+}
+
+CsvSelection select_columns(const CsvTable& table, std::span<const ColumnScan> scans,
+                            const CsvMissing& missing, const DatasetOptions& options) {
   CsvSelection selection;
-  selection.header = header_of(table, options);
+  const HeaderDecision decision = decide_header(table, scans, missing, options);
+  if (decision.header) selection.header = unique_names(first_fields(table));
+  selection.doubtful = decision.doubtful;
   const std::vector<std::string>& header = selection.header;
   selection.label = options.label_column.empty() ? table.columns() - 1
                                                  : find_column(table, header, options.label_column,
@@ -117,11 +131,14 @@ CsvSelection select_columns(const CsvTable& table, const DatasetOptions& options
     throw ConfigError(table.name() + ": --ignore-columns names " +
                       selection.title(selection.label) +
                       ", which is the label; choose another one with --label-column");
+  selection.index = find_index(table, selection, options);
+  if (selection.index) marked[*selection.index] = !only;
   for (std::size_t c = 0; c < table.columns(); ++c)
     if (c != selection.label)
       (marked[c] == only ? selection.columns : selection.left_out).push_back(c);
   if (selection.columns.empty())
-    throw ConfigError(table.name() + ": no column besides the label is left");
+    throw ConfigError(table.name() + ": no column besides the label" +
+                      (selection.index ? " and the index, column 1," : "") + " is left");
   return selection;
 }
 

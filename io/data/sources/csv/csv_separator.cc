@@ -47,9 +47,12 @@ char detect(std::string_view text) {
   const std::vector<Counts> rows = count_in_rows(text);
   if (rows.empty()) return ',';
   const Counts& first = rows.front();
-  for (std::size_t i = 0; i < kCandidates.size(); ++i) {
-    const auto alike = [&](const Counts& row) { return row[i] == first[i]; };
-    if (first[i] > 0 && std::all_of(rows.begin(), rows.end(), alike)) return kCandidates[i];
+  for (const std::size_t more : {0, 1}) {  // the other rows have so many fields more
+    if (more > 0 && rows.size() < 3) continue;
+    for (std::size_t i = 0; i < kCandidates.size(); ++i) {
+      const auto alike = [&](const Counts& row) { return row[i] == first[i] + more; };
+      if (first[i] > 0 && std::all_of(rows.begin() + 1, rows.end(), alike)) return kCandidates[i];
+    }
   }
   return kCandidates[static_cast<std::size_t>(std::max_element(first.begin(), first.end()) -
                                               first.begin())];
@@ -57,8 +60,20 @@ char detect(std::string_view text) {
 
 }  // namespace
 
+std::size_t separator_line(std::string_view text) {
+  if (!text.starts_with("sep=") && !text.starts_with("SEP=")) return 0;
+  const std::size_t end = text.find_first_of("\r\n", 5);
+  if (end != 5) return 0;
+  return text.substr(end).starts_with("\r\n") ? 7 : 6;
+}
+
 char csv_separator(const std::string& wanted, std::string_view text) {
-  if (wanted == "auto") return detect(text);
+  if (wanted == "auto") {
+    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    if (separator_line(text) == 0) return detect(text);
+    const char named = text[4];
+    return named == '\t' ? named : csv_separator(std::string(1, named), text);
+  }
   if (wanted == "tab" || wanted == "\\t") return '\t';
   const bool usable = wanted.size() == 1 &&
                       std::string_view(",;\t|:!#^~&").find(wanted[0]) != std::string_view::npos;

@@ -1,15 +1,20 @@
 // What stands between the fields of a CSV file.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace io {
 
-// The character that `wanted` names: "tab", or the character itself; "auto": of , ; tab and | the
-// first that cuts all of the first rows into equally many fields, two or more, else the most
-// frequent one of the first row, else a comma. Quoted fields are passed over. Throws ConfigError
-// for anything else.
+// The length of a first line "sep=;" with its end, as Excel writes and reads it; 0: there is none.
+std::size_t separator_line(std::string_view text);
+
+// The character that `wanted` names: "tab", or the character itself; "auto": that of a
+// separator_line(), else of , ; tab and | the first that cuts all of the first rows into equally
+// many fields, two or more, or the first one into one less (csv_table.h), else the most frequent
+// one of the first row, else a comma. Quoted fields are passed over. Throws ConfigError for
+// anything else.
 char csv_separator(const std::string& wanted, std::string_view text);
 
 // "','", "';'", "a tab": for messages.

@@ -131,7 +131,13 @@ CsvTable::CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separ
     text += 3;
     size -= 3;
   }
-  Reader reader(text, size, name_, separator_, start_.lines);
+  std::size_t lines = start_.lines;
+  if (const std::size_t named = lines == 0 ? separator_line({text, size}) : 0; named > 0) {
+    text += named;
+    size -= named;
+    ++lines;
+  }
+  Reader reader(text, size, name_, separator_, lines);
   for (reader.skip_empty_lines(); !reader.at_end(); reader.skip_empty_lines()) {
     lines_.push_back(reader.line());
     std::size_t count = 0;
@@ -141,16 +147,34 @@ CsvTable::CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separ
                         " fields");
       fields_.push_back(reader.field(more));
     }
-    if (columns_ == 0) columns_ = count;
-    if (count != columns_) {
-      throw DataError(place(rows() - 1) + ": found " + std::to_string(count) +
-                      " fields, expected " + std::to_string(columns_) + " as in row 1" +
-                      (separator_ == ',' ? "" : ", separated by " + separator_text(separator_)));
-    }
+    check_row(count);
   }
+  if (long_row_) refuse_row(1, columns_ + 1);
   end_line_ = reader.line() - 1;
   if (start_.rows + rows() == 0)
     throw DataError(name_ + ": the file is empty, expected rows of fields");
+}
+
+void CsvTable::check_row(std::size_t count) {
+  if (columns_ == 0) columns_ = count;
+  if (start_.rows == 0 && rows() == 2 && count == columns_ + 1 && !fields_.back().empty()) {
+    long_row_ = true;  // the third row decides
+    return;
+  }
+  if (long_row_) {
+    if (count != columns_ + 1 || fields_.back().empty()) refuse_row(1, columns_ + 1);
+    fields_.insert(fields_.begin(), std::string_view());
+    ++columns_;
+    start_.short_header = true;
+    long_row_ = false;
+  }
+  if (count != columns_) refuse_row(rows() - 1, count);
+}
+
+void CsvTable::refuse_row(std::size_t row, std::size_t count) const {
+  throw DataError(place(row) + ": found " + std::to_string(count) + " fields, expected " +
+                  std::to_string(columns_ - (start_.short_header ? 1 : 0)) + " as in row 1" +
+                  (separator_ == ',' ? "" : ", separated by " + separator_text(separator_)));
 }
 
 std::string CsvTable::place(std::size_t row) const {

@@ -6,9 +6,10 @@
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "io/data/sources/csv/csv_coding.h"
+#include "io/data/sources/csv/csv_header.h"
 #include "io/data/sources/csv/csv_separator.h"
 #include "io/data/sources/csv/csv_table.h"
-#include "io/data/sources/data_file.h"
+#include "io/data/sources/csv/csv_text.h"
 #include "io/data/sources/inputs/sample_stream.h"
 
 namespace io {
@@ -30,9 +31,7 @@ class TableBlocks {
       if (before > kLongestRow)
         throw DataError(file_.path() + ": line " + std::to_string(start_.lines + 1) +
                         " begins a row of more than 64 MiB: is a quote never closed?");
-      text_.resize(before + kBlock);
-      text_.resize(before + file_.read(std::span(text_).subspan(before)));
-      at_end_ = text_.size() < before + kBlock;
+      at_end_ = !file_.append(kBlock, text_);
       scan(before);
       end = last_end_;
     }
@@ -60,7 +59,7 @@ class TableBlocks {
     }
   }
 
-  DataFile file_;
+  CsvText file_;
   const std::string wanted_;
   char separator_ = ',';
   std::vector<std::uint8_t> text_;
@@ -108,15 +107,19 @@ class TableRows : public SampleStream {
   }
 
   void find_names() {
-    std::vector<std::string> header;
-    for (std::size_t c = 0; c < table_->columns(); ++c) header.emplace_back(table_->field(0, c));
+    std::vector<std::string> given;
+    for (std::size_t c = 0; c < table_->columns(); ++c) given.emplace_back(table_->field(0, c));
+    const std::vector<std::string> header = unique_names(given);
+    const std::vector<std::string>& trained = coding_.selection.header;
     for (const CsvColumn& column : coding_.columns) {
-      const std::string& name = coding_.selection.header[column.index];
+      const std::string& name = trained[column.index];
       const auto found = std::find(header.begin(), header.end(), name);
       if (found == header.end())
         throw DataError(path_ + ": row 1 names no column '" + name +
                         "', which the model was trained with" + base::did_you_mean(name, header));
-      if (std::find(found + 1, header.end(), name) != header.end())
+      // Of equal names the later ones have another one in both tables, or the model knows one only.
+      if (std::count(given.begin(), given.end(), name) > 1 &&
+          std::find(trained.begin(), trained.end(), name + ".1") == trained.end())
         throw DataError(path_ + ": several columns are called '" + name + "', expected one");
       places_.push_back(static_cast<std::size_t>(found - header.begin()));
     }
@@ -129,11 +132,10 @@ class TableRows : public SampleStream {
     for (std::size_t i = 0; i < places_.size(); ++i) {
       const CsvColumn& column = coding_.columns[i];
       const std::string_view field = table_->field(row_, places_[i]);
-      if (!column.accepts(field))
+      if (!column.encode(field, out))
         throw DataError(table_->place(row_) + ": found '" + std::string(field.substr(0, 40)) +
                         "' in " + coding_.selection.title(column.index) +
                         ", expected a number, as in training");
-      column.encode(field, out);
       out += column.features();
     }
   }

@@ -1,0 +1,31 @@
+// Numbers as people write them into tables: with a decimal point or comma, and digits in groups.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace io {
+
+struct CsvNumber {
+  enum class Content : std::uint8_t {
+    kNumber,
+    kTooLarge,  // infinite, NaN, or beyond float32
+    kText,      // no number
+  };
+  Content content = Content::kText;
+  bool grouped = false;  // 1,234,567
+  double value = 0;
+};
+
+// Reads the whole field. `decimal` is '.' or ','. Digits before it may be in groups of three,
+// separated by the other one of the two, an apostrophe, a space, or the no-break spaces U+00A0 and
+// U+202F: 1,234.5 or 1'234.5 or, with a decimal comma, 1.234,5. The first group does not begin
+// with 0. A number too small for a double is 0.
+CsvNumber read_number(std::string_view field, char decimal);
+
+// The whole field as an integer of 64 bits in plain digits.
+std::optional<std::int64_t> whole_number(std::string_view field);
+
+}  // namespace io

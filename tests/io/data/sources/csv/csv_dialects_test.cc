@@ -1,0 +1,390 @@
+// The same table in the dialects of the programs that write tables: the samples are the same.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "io/base/io_error.h"
+#include "io/base/split_mix.h"
+#include "io/base/text_format.h"
+#include "io/data/sources/csv/csv_coding.h"
+#include "io/data/sources/csv/csv_files.h"
+#include "io/data/sources/inputs/sample_stream.h"
+#include "tests/support/test_support.h"
+
+namespace io {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// Two columns of numbers, one of them with missing values; one of texts; and a class.
+struct Rows {
+  Words names{"size", "weight", "note", "kind"};
+  struct Row {
+    double size = 0, weight = 0;
+    bool known = true;  // the weight
+    std::string note, kind;
+  };
+  std::vector<Row> rows;
+};
+
+Rows random_rows(std::uint64_t seed) {
+  SplitMix random(seed, 1, 2);
+  const Words notes{"plain",      "a, b",      "a; b",        "say \"x\"",
+                    "two\nlines", "tab\there", "\xC3\xA4rger"};
+  Rows table;
+  const std::uint32_t count = 20 + random.below(60);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Rows::Row row;
+    row.size = (static_cast<double>(random.below(400'000)) - 100'000) / 16;  // ends after 4 digits
+    row.weight = random.below(3'000'000);
+    row.known = random.below(8) != 0;
+    row.note = notes[random.below(static_cast<std::uint32_t>(notes.size()))];
+    row.kind = i < 2 ? (i == 0 ? "x" : "y") : random.below(2) == 0 ? "x" : "y";
+    table.rows.push_back(row);
+  }
+  return table;
+}
+
+struct Dialect {
+  const char* name;
+  std::string separator = ",", line_end = "\n", missing = "";
+  char decimal = '.';
+  std::string groups = "";  // between digits of whole numbers
+  enum class Index { kNone, kPandas, kR, kShortHeader } index = Index::kNone;
+  bool quotes_all = false, mark = false, utf16 = false, names = true, named_by_excel = false;
+};
+
+class Writer {
+ public:
+  explicit Writer(const Dialect& dialect) : d_(dialect) {}
+
+  std::string write(const Rows& table) {
+    using Index = Dialect::Index;
+    std::string text;
+    if (d_.named_by_excel) text += "sep=" + d_.separator + d_.line_end;
+    if (d_.names) {
+      Words names;
+      if (d_.index == Index::kPandas || d_.index == Index::kR) names.push_back(quoted_text(""));
+      for (const std::string& name : table.names) names.push_back(quoted_text(name));
+      text += line(names);
+    }
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const Rows::Row& row = table.rows[i];
+      Words fields;
+      if (d_.index == Index::kPandas) fields.push_back(std::to_string(i));
+      if (d_.index == Index::kR || d_.index == Index::kShortHeader)
+        fields.push_back("\"" + std::to_string(i + 1) + "\"");
+      fields.push_back(number(row.size));
+      fields.push_back(row.known ? number(row.weight) : d_.missing);
+      fields.push_back(quoted_text(row.note));
+      fields.push_back(quoted_text(row.kind));
+      text += line(fields);
+    }
+    if (d_.mark) text.insert(0, "\xEF\xBB\xBF");
+    return d_.utf16 ? as_utf16(text) : text;
+  }
+
+ private:
+  std::string line(const Words& fields) const {
+    std::string text;
+    for (std::size_t i = 0; i < fields.size(); ++i) text += (i > 0 ? d_.separator : "") + fields[i];
+    return text + d_.line_end;
+  }
+
+  std::string quoted_text(const std::string& text) const {
+    if (!d_.quotes_all && text.find_first_of(d_.separator + "\"\n\r") == std::string::npos)
+      return text;
+    std::string quoted = "\"";
+    for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return quoted + "\"";
+  }
+
+  std::string number(double value) const {
+    std::string text = shortest_text(value);
+    if (text.find('e') != std::string::npos) {
+      char plain[64];
+      std::snprintf(plain, sizeof plain, "%.0f", value);
+      text = plain;
+    }
+    std::size_t end = std::min(text.find('.'), text.size());
+    if (end < text.size()) text[end] = d_.decimal;
+    const std::size_t first = text[0] == '-' ? 1 : 0;
+    for (; !d_.groups.empty() && end > first + 3; end -= 3) text.insert(end - 3, d_.groups);
+    return text.find(d_.separator) == std::string::npos ? text : "\"" + text + "\"";
+  }
+
+  static std::string as_utf16(const std::string& text) {
+    std::string wide = "\xFF\xFE";
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      auto unit = static_cast<unsigned>(static_cast<unsigned char>(text[i]));
+      if (unit >= 0xC0) unit = (unit & 0x1F) << 6 | (static_cast<unsigned char>(text[++i]) & 0x3F);
+      wide += static_cast<char>(unit & 0xFF);
+      wide += static_cast<char>(unit >> 8);
+    }
+    return wide;
+  }
+
+  const Dialect& d_;
+};
+
+std::vector<Dialect> dialects() {
+  using Index = Dialect::Index;
+  return {
+      {.name = "pandas", .index = Index::kPandas},
+      {.name = "pandas with NA", .missing = "NA"},
+      {.name = "pandas for Europe", .separator = ";", .decimal = ','},
+      {.name = "R write.csv", .missing = "NA", .index = Index::kR, .quotes_all = true},
+      {.name = "R write.csv2",
+       .separator = ";",
+       .missing = "NA",
+       .decimal = ',',
+       .index = Index::kR,
+       .quotes_all = true},
+      {.name = "R write.table",
+       .separator = ",",
+       .missing = "NA",
+       .index = Index::kShortHeader,
+       .quotes_all = true},
+      {.name = "Excel", .line_end = "\r\n", .missing = "#N/A", .mark = true},
+      {.name = "German Excel",
+       .separator = ";",
+       .line_end = "\r\n",
+       .missing = "-",
+       .decimal = ',',
+       .groups = ".",
+       .mark = true},
+      {.name = "Excel's Unicode text", .separator = "\t", .line_end = "\r\n", .utf16 = true},
+      {.name = "Excel with sep=", .separator = ";", .line_end = "\r\n", .named_by_excel = true},
+      {.name = "tabs and MySQL's NULL", .separator = "\t", .missing = "\\N"},
+      {.name = "English groups", .missing = "None", .groups = ","},
+      {.name = "Swiss groups", .separator = ";", .missing = "?", .groups = "'"},
+      {.name = "French groups", .separator = ";", .decimal = ',', .groups = "\xC2\xA0"},
+  };
+}
+
+class CsvDialects : public ::testing::Test {
+ protected:
+  DatasetSplits load(const std::string& text, const DatasetOptions& more = {}) {
+    DatasetOptions options = more;
+    options.name = "csv";
+    options.annotations = folder_ / "t.csv";
+    test_support::write_text(options.annotations, text);
+    return load_dataset(options);
+  }
+  // The first `rows` samples of the file, as predict has them.
+  std::vector<float> stream(const DatasetSplits& splits) {
+    const auto samples = open_samples({folder_ / "t.csv"}, splits);
+    SampleBlock block;
+    samples->fill(1'000'000, Wanted::kSamples, block);
+    return block.features;
+  }
+  static std::string joined(const Words& lines) {
+    std::string text;
+    for (const std::string& line : lines) text += line + "\n";
+    return text;
+  }
+  test_support::TemporaryDirectory folder_;
+};
+
+TEST_F(CsvDialects, RandomTablesGiveTheSameSamplesInTrainingAndPrediction) {
+  DatasetOptions options;
+  options.test_share = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const Rows rows = random_rows(seed);
+    const Dialect plain{.name = "plain"};
+    const DatasetSplits expected = load(Writer(plain).write(rows), options);
+    ASSERT_EQ(expected.train.size(), static_cast<std::int64_t>(rows.rows.size()));
+    for (const Dialect& dialect : dialects()) {
+      const DatasetSplits read = load(Writer(dialect).write(rows), options);
+      EXPECT_EQ(read.train.features, expected.train.features)
+          << dialect.name << ", seed " << seed << ": " << read.columns << "\n"
+          << joined(read.warnings);
+      EXPECT_EQ(read.train.labels, expected.train.labels) << dialect.name;
+      EXPECT_EQ(read.train.class_names, (Words{"x", "y"})) << dialect.name;
+      EXPECT_EQ(stream(read), read.train.features) << dialect.name << ", seed " << seed;
+    }
+  }
+}
+
+TEST_F(CsvDialects, ATableOfCategoriesHasAHeaderIfItsFieldsOccurNowhereElse) {
+  const Words values{"sunny", "rain", "hot", "cool", "yes", "no"};
+  std::string rows;
+  for (int i = 0; i < 14; ++i)
+    rows += values[static_cast<std::size_t>(i % 2)] + "," +
+            values[static_cast<std::size_t>(2 + i / 2 % 2)] + "," +
+            values[static_cast<std::size_t>(4 + i / 3 % 2)] + "\n";
+  const DatasetSplits named = load("outlook,temperature,play\n" + rows);
+  EXPECT_EQ(named.train.class_names, (Words{"no", "yes"}));
+  EXPECT_NE(joined(named.warnings)
+                .find("row 1 ('outlook', 'temperature', 'play') is read as the "
+                      "names of the columns; if it is data, give --csv-header no"),
+            std::string::npos)
+      << joined(named.warnings);
+  EXPECT_EQ(named.train.size() + named.test.size(), 14);
+  const DatasetSplits unnamed = load(rows);
+  EXPECT_EQ(unnamed.train.size() + unnamed.test.size(), 14);
+  EXPECT_EQ(joined(unnamed.warnings), "");
+}
+
+TEST_F(CsvDialects, NumbersMayBeNames) {
+  std::string rows;
+  for (int i = 0; i < 30; ++i)
+    rows += std::to_string(i) + ".25," + std::to_string(i % 7) + "," + std::to_string(i % 2) + "\n";
+  EXPECT_EQ(load("0,1,2\n" + rows).coding->selection.header, (Words{"0", "1", "2"}));
+  EXPECT_EQ(load("2019,2020,2\n" + rows).coding->selection.header, Words());
+  EXPECT_EQ(load("3.5,1,1\n" + rows).coding->selection.header, Words());
+  std::string years;
+  for (int i = 0; i < 30; ++i)
+    years += "c" + std::to_string(i % 5) + ",7" + std::to_string(i) + ",8" + std::to_string(i) +
+             ",9" + std::to_string(i) + "," + std::to_string(i % 2) + "\n";
+  EXPECT_EQ(load("country,1990,1991,1992,rich\n" + years).coding->selection.header.size(), 5u);
+  EXPECT_EQ(load("c1,71,72,73,1\n" + years).coding->selection.header.size(), 0u);
+}
+
+TEST_F(CsvDialects, AnIndexWithoutANameIsLeftOut) {
+  std::string rows, shuffled, texts, measured;
+  for (int i = 0; i < 30; ++i) {
+    const std::string rest = "," + std::to_string(i % 7) + ".5," + (i % 2 == 0 ? "x" : "y") + "\n";
+    rows += std::to_string(i) + rest;
+    shuffled += std::to_string(i * 11 % 30) + rest;
+    texts += "car " + std::to_string(i) + rest;
+    measured += std::to_string(i / 2) + rest;
+  }
+  for (const std::string& table : {rows, shuffled, texts}) {
+    const DatasetSplits splits = load(",size,kind\n" + table);
+    EXPECT_EQ(splits.train.shape[2], 1) << splits.columns;
+    EXPECT_NE(splits.columns.find("left out: column 1 (the rows' index)"), std::string::npos)
+        << splits.columns;
+    EXPECT_NE(joined(splits.warnings).find("column 1 has no name and another value in every row"),
+              std::string::npos);
+  }
+  EXPECT_EQ(load("Unnamed: 0,size,kind\n" + rows).train.shape[2], 1);
+  EXPECT_EQ(load(",size,kind\n" + measured).train.shape[2], 2);
+  EXPECT_EQ(load("id,size,kind\n" + rows).train.shape[2], 2);
+  DatasetOptions options;
+  options.columns = "1,2";
+  EXPECT_EQ(load(",size,kind\n" + rows, options).train.shape[2], 2);
+}
+
+// A table of 40 numbers in which some cells are others.
+std::string numbers_with(const std::function<std::string(int)>& cell) {
+  std::string text = "age,kind\n";
+  for (int i = 0; i < 40; ++i) text += cell(i) + "," + (i % 2 == 0 ? "x" : "y") + "\n";
+  return text;
+}
+
+TEST_F(CsvDialects, AnOddCellIsMissingAndNamed) {
+  const auto plain = [](int i) { return std::to_string(i * i); };
+  for (const std::string odd : {"None", "#N/A", "-", "\\N", "Total", "12 kg"}) {
+    const DatasetSplits splits =
+        load(numbers_with([&](int i) { return i == 16 ? odd : plain(i); }));
+    EXPECT_FALSE(splits.coding->columns[0].text) << odd;
+    EXPECT_EQ(joined(splits.warnings),
+              "t.csv: read as missing: column 1 ('age'): 1 of 40 cells is not a number (row 18: '" +
+                  odd + "')\n");
+    EXPECT_EQ(stream(splits)[16], 0) << odd;
+  }
+  const DatasetSplits two = load(numbers_with([&](int i) {
+    return i == 16 ? "None" : i == 3 ? "?" : plain(i);
+  }));
+  EXPECT_NE(joined(two.warnings).find("2 of 40 cells are not numbers (row 5: '?')"),
+            std::string::npos)
+      << joined(two.warnings);
+}
+
+TEST_F(CsvDialects, ManyOddCellsMakeATextAndThatIsSaid) {
+  const DatasetSplits splits =
+      load(numbers_with([](int i) { return i % 5 == 4 ? "3+" : std::to_string(i % 3); }));
+  EXPECT_TRUE(splits.coding->columns[0].text);
+  EXPECT_EQ(joined(splits.warnings),
+            "t.csv: read as text although most cells are numbers: column 1 ('age'): 8 of 40 cells "
+            "are not numbers (row 6: '3+'); --csv-missing can list the other cells as missing "
+            "values\n");
+}
+
+TEST_F(CsvDialects, AnOddCellThatTrainingDidNotHaveIsRefused) {
+  const DatasetSplits splits =
+      load(numbers_with([](int i) { return i == 16 ? "Total" : std::to_string(i); }));
+  test_support::write_text(folder_ / "t.csv", "age\n1\nTotal\nNone\n");
+  EXPECT_EQ(stream(splits).size(), 3u);
+  test_support::write_text(folder_ / "t.csv", "age\n1\nSum\n");
+  EXPECT_THROW(stream(splits), DataError);
+}
+
+TEST_F(CsvDialects, DecimalSignsAreFoundForEachColumnOrGiven) {
+  const auto mean_of = [&](const std::string& text, const std::string& decimal) {
+    DatasetOptions options;
+    options.csv_decimal = decimal;
+    options.test_share = 0;
+    return load(text, options).coding->columns[0].mean;
+  };
+  std::string ambiguous = "size;kind\n", groups = "size,kind\n", both = "size;other;kind\n";
+  for (int i = 0; i < 10; ++i) {
+    const std::string kind = i % 2 == 0 ? "x\n" : "y\n";
+    ambiguous += "1,500;" + kind;
+    groups += "\"1,500\"," + kind;
+    both += "1.500;" + std::to_string(i) + ",5;" + kind;
+  }
+  EXPECT_EQ(mean_of(ambiguous, "auto"), 1.5);
+  EXPECT_EQ(mean_of(ambiguous, "point"), 1500);
+  EXPECT_EQ(mean_of(groups, "auto"), 1500);
+  EXPECT_EQ(mean_of(groups, "comma"), 1.5);
+  EXPECT_EQ(mean_of(both, "auto"), 1500);  // as the other column is written
+  EXPECT_EQ(mean_of(both, "point"), 1.5);
+}
+
+TEST_F(CsvDialects, ANameTwiceIsTheSameForTrainingAndPrediction) {
+  std::string text = "x,x,,kind\n";
+  for (int i = 0; i < 20; ++i)
+    text += std::to_string(i) + ".5," + std::to_string(i * i) + ".5,7.5," +
+            (i % 2 == 0 ? "a\n" : "b\n");
+  DatasetOptions options;
+  options.test_share = 0;
+  const DatasetSplits splits = load(text, options);
+  EXPECT_EQ(splits.coding->selection.header, (Words{"x", "x.1", "column 3", "kind"}));
+  EXPECT_EQ(joined(splits.warnings),
+            "t.csv: column 2 is the second one called 'x' and becomes 'x.1'\n");
+  EXPECT_EQ(stream(splits), splits.train.features);
+  test_support::write_text(folder_ / "t.csv", "kind,x.1,x,column 3\nc,0.5,0.5,7.5\n");
+  EXPECT_EQ(stream(splits).size(), 3u);
+}
+
+TEST_F(CsvDialects, AClassMayBeCalledNA) {
+  DatasetOptions options;
+  const std::string text = "size,country\n1.5,NA\n2.5,DE\n3.5,NA\n4.5,DE\n5.5,NA\n";
+  try {
+    load(text);
+    ADD_FAILURE() << "a missing label went unnoticed";
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("--csv-missing empty"), std::string::npos)
+        << error.what();
+  }
+  options.csv_missing = "empty";
+  EXPECT_EQ(load(text, options).train.class_names, (Words{"DE", "NA"}));
+  options.csv_missing = "2.5";
+  EXPECT_EQ(load(text, options).coding->missing->markers(), Words{"2.5"});
+}
+
+TEST_F(CsvDialects, DamagedUtf16IsNamed) {
+  const auto complaint = [&](const std::string& text) {
+    try {
+      load(text);
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  using namespace std::string_literals;
+  EXPECT_NE(complaint("\xFF\xFE"
+                      "a\0,\0b"s)
+                .find("within a character of UTF-16"),
+            std::string::npos);
+  EXPECT_NE(complaint("\xFE\xFF\xDC\x00\0a"s).find("half of a surrogate pair"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace io

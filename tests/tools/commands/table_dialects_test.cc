@@ -1,0 +1,117 @@
+// Tables as other programs write them, from training to prediction with the real program.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
+
+namespace {
+
+using program::expect_error;
+using program::expect_words;
+using test_support::CommandResult;
+using test_support::engine;
+using test_support::write_text;
+using Texts = std::vector<std::string>;
+
+constexpr int kPoints = 120;
+
+// Rows "0.25,-3,neg", each after what `before` gives.
+std::string points(const std::function<std::string(int)>& before = {}) {
+  std::string text;
+  for (int i = 0; i < kPoints; ++i) {
+    const int x = (i * 37) % 101 - 50, y = (i * 53) % 89 - 44;
+    text += (before ? before(i) : "") + std::to_string(x) + ".25," + std::to_string(y) + "," +
+            (x > y ? "pos" : "neg") + "\n";
+  }
+  return text;
+}
+
+Texts split_lines(const std::string& text) {
+  Texts lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+class TablesOfOthers : public ::testing::Test {
+ protected:
+  std::string file(const std::string& name) const { return folder_ / name; }
+  std::string run(const std::string& name) const { return folder_ / ("run-" + name); }
+  CommandResult train(const std::string& name, const std::string& table, const Texts& more = {}) {
+    write_text(file("t.csv"), table);
+    Texts words{"train",       "--model",   "mlp", "--dataset",  "csv",    "--annotations",
+                file("t.csv"), "--epochs",  "3",   "--lr",       "0.05",   "--batch-size",
+                "10",          "--threads", "1",   "--save-dir", run(name)};
+    words.insert(words.end(), more.begin(), more.end());
+    const CommandResult result = engine(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result;
+  }
+  // The table's predictions, one a line, without the file's name.
+  std::string predicted(const std::string& name, const Texts& more = {}) {
+    Texts words{"predict", run(name), file("t.csv"), "--threads", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    const CommandResult result = engine(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::string text;
+    for (const std::string& line : split_lines(result.out))
+      text += line.substr(line.find(',')) + "\n";
+    return text;
+  }
+  test_support::TemporaryDirectory folder_;
+};
+
+TEST_F(TablesOfOthers, AnIndexAndNamesThatAreNumbersChangeNothing) {
+  EXPECT_EQ(train("plain", "x0,x1,label\n" + points()).err, "");
+  const std::string expected = predicted("plain");
+  EXPECT_EQ(split_lines(expected).size(), std::size_t{kPoints + 1});
+  const auto index = [](int i) { return std::to_string(i) + ","; };
+  expect_words(train("index", ",x0,x1,label\n" + points(index)).err,
+               {"column 1 has no name", "is read as the rows' index and left out"});
+  EXPECT_EQ(predicted("index"), expected);
+  expect_words(train("numbers", "0,1,2\n" + points()).err,
+               {"row 1 ('0', '1', '2') is read as the names", "--csv-header no"});
+  EXPECT_EQ(predicted("numbers"), expected);
+  const auto r_index = [](int i) { return "\"" + std::to_string(i + 1) + "\","; };
+  train("r", "\"\",\"x0\",\"x1\",\"label\"\n" + points(r_index));
+  EXPECT_EQ(predicted("r"), expected);
+}
+
+TEST_F(TablesOfOthers, OneOddCellIsMissingAndSaid) {
+  std::string table = "x0,x1,label\n" + points();
+  const std::size_t at = table.find('\n', 200) + 1;
+  table.replace(at, table.find(',', at) - at, "None");
+  const CommandResult result = train("odd", table);
+  expect_words(
+      result.err,
+      {"read as missing: column 1 ('x0'): 1 of 120 cells is not a number (row ", ": 'None')"});
+  expect_words(result.out, {"numbers: x0, x1"});
+  EXPECT_EQ(split_lines(predicted("odd")).size(), std::size_t{kPoints + 1});
+}
+
+TEST_F(TablesOfOthers, ANameTwiceTrainsAndPredicts) {
+  expect_words(train("twice", "x,x,label\n" + points()).err, {"becomes 'x.1'"});
+  EXPECT_EQ(split_lines(predicted("twice")).size(), std::size_t{kPoints + 1});
+}
+
+TEST_F(TablesOfOthers, ARunKeepsHowItsTableIsRead) {
+  std::string table = "x0,x1,label\n" + points();
+  for (std::size_t at = table.find("neg"); at != std::string::npos; at = table.find("neg", at))
+    table.replace(at, 3, "NA");
+  train("kept", table, {"--csv-missing", "empty"});
+  const std::string answers = predicted("kept");
+  EXPECT_NE(answers.find(",NA,"), std::string::npos) << answers;
+  EXPECT_EQ(engine({"eval", run("kept"), "--threads", "1"}).exit_code, 0);
+  const CommandResult resumed =
+      engine({"train", "--resume", run("kept"), "--epochs", "4", "--threads", "1"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_error(engine({"train", "--resume", run("kept"), "--epochs", "5", "--csv-missing", "auto"}),
+               78, "csv-missing");
+}
+
+}  // namespace
