@@ -10,6 +10,7 @@
 #include "engine/ops/common/bf16_dispatch.h"
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
+#include "io/base/visible_text.h"
 #include "tools/commands/command.h"
 #include "tools/machine/device_choice.h"
 #include "tools/machine/thread_choice.h"
@@ -17,6 +18,7 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/shell_text.h"
+#include "tools/report/standard_output.h"
 
 namespace tools {
 namespace {
@@ -103,11 +105,12 @@ void print_text(const std::vector<VariableRow>& rows, const backends::Identity& 
   const std::string isa(engine::ops::to_string(engine::ops::cpu_isa())),
       missing = engine::ops::missing_bf16_products();
   for (const VariableRow& row : rows)
-    std::printf("%-17s %-20s from %s\n", row.name,
-                row.value.value.empty() ? "-" : row.value.value.c_str(),
-                row.value.source.empty() ? "nowhere" : row.value.source.c_str());
+    std::printf(
+        "%-17s %-20s from %s\n", row.name,
+        row.value.value.empty() ? "-" : base::visible_text(row.value.value).c_str(),
+        row.value.source.empty() ? "nowhere" : base::visible_text(row.value.source).c_str());
   std::printf("%-17s %s\n", "init method",
-              id.init_method.empty() ? "- (one rank)" : id.init_method.c_str());
+              id.init_method.empty() ? "- (one rank)" : base::visible_text(id.init_method).c_str());
   std::printf("%-17s %-20s %d port%s tried\n", "port rule", port_rule.c_str(), id.port_window,
               id.port_window == 1 ? "" : "s");
   std::printf("%-17s %-20s %s\n", "CPU kernels", isa.c_str(),
@@ -126,7 +129,7 @@ void print_text(const std::vector<VariableRow>& rows, const backends::Identity& 
 int print_hosts(const std::string& list, const std::string& format) {
   const std::vector<std::string> hosts = backends::expand_hostlist(list, "--hosts");
   if (format != "json") {
-    for (const std::string& host : hosts) std::printf("%s\n", host.c_str());
+    for (const std::string& host : hosts) print_output(host + "\n");
     return kExitOk;
   }
   std::printf("%s\n", base::JsonWriter().value(hosts).text().c_str());

@@ -14,6 +14,7 @@
 #include "tools/report/class_report.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/standard_output.h"
 #include "tools/session/saved_weights.h"
 #include "tools/session/trained_model.h"
 
@@ -30,8 +31,9 @@ void print_numbers(const engine::EvalReport& report, const io::TargetScale& targ
   const bool model = o.model.weights == "model";
   if (o.format != "json") {
     std::printf("%s%s on %s (%s), target %s: %s\n", base::visible_text(o.model.path).c_str(),
-                model ? "" : (" " + o.model.weights).c_str(), set.c_str(), o.split.c_str(),
-                base::visible_text(target.name).c_str(), eval_text(report).c_str());
+                model ? "" : (" " + o.model.weights).c_str(), base::visible_text(set).c_str(),
+                o.split.c_str(), base::visible_text(target.name).c_str(),
+                eval_text(report).c_str());
     return;
   }
   base::JsonWriter object;
@@ -47,13 +49,13 @@ void print(const engine::EvalReport& report, const engine::ClassCounts& counts,
            const std::vector<std::string>& names, const EvalOptions& o, const std::string& set) {
   const bool model = o.model.weights == "model";
   if (o.format == "csv") {
-    std::fputs(class_csv(counts, names).c_str(), stdout);
+    print_output(class_csv(counts, names));
     return;
   }
   if (o.format != "json") {
     std::printf("%s%s on %s (%s): %s\n%s", base::visible_text(o.model.path).c_str(),
-                model ? "" : (" " + o.model.weights).c_str(), set.c_str(), o.split.c_str(),
-                eval_text(report).c_str(), class_tables(counts, names).c_str());
+                model ? "" : (" " + o.model.weights).c_str(), base::visible_text(set).c_str(),
+                o.split.c_str(), eval_text(report).c_str(), class_tables(counts, names).c_str());
     return;
   }
   base::JsonWriter object;

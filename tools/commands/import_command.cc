@@ -117,8 +117,8 @@ int import_command(const Arguments& arguments) {
   checkpoint.arrays = engine::export_state(state, {});
   io::save_checkpoint(checkpoint, out);
   std::printf("Imported %zu of %zu tensors of %s, %s: %s\n", arrays.size(),
-              checkpoint.arrays.size(), model_name.c_str(), target.described.c_str(),
-              base::visible_text(out).c_str());
+              checkpoint.arrays.size(), base::visible_text(model_name).c_str(),
+              base::visible_text(target.described).c_str(), base::visible_text(out).c_str());
   return kExitOk;
 }
 

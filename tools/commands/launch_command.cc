@@ -3,7 +3,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <iostream>
 
 #include "io/base/io_error.h"
 #include "tools/commands/command.h"
@@ -13,6 +12,7 @@
 #include "tools/launch/restart_resume.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/standard_output.h"
 
 namespace tools {
 
@@ -32,7 +32,7 @@ int launch_command(const Arguments& arguments) {
   if (!plan.unused_gpus.empty()) print_notice(plan.unused_gpus);
   check_hosts(*options, plan);
   if (options->dry_run) {
-    std::cout << plan_table(plan, *options) << std::flush;
+    print_output(plan_table(plan, *options));
     return kExitOk;
   }
   if (options->hosts.empty() && plan.own_command) {  // those on other hosts see to it themselves

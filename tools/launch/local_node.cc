@@ -234,8 +234,8 @@ int LocalNode::exec_worker(int local_rank, int attempt, const std::vector<std::s
       worker_environment(plan_, local_rank, attempt, extra, options_.environment);
   execve(program_.c_str(), pointers(arguments).data(), pointers(environment).data());
   const int cause = errno;
-  std::fprintf(stderr, "engine: error: cannot run '%s': %s\n", options_.command.front().c_str(),
-               std::strerror(cause));
+  std::fprintf(stderr, "engine: error: cannot run '%s': %s\n",
+               base::visible_text(options_.command.front()).c_str(), std::strerror(cause));
   return cause == ENOENT ? 127 : 126;
 }
 

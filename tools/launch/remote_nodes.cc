@@ -20,6 +20,7 @@
 #include "backends/store/tcp_socket.h"
 #include "io/base/io_error.h"
 #include "io/base/system_error_text.h"
+#include "io/base/visible_text.h"
 #include "tools/launch/control_line.h"
 #include "tools/launch/local_node.h"
 #include "tools/launch/own_program.h"
@@ -77,7 +78,9 @@ int exec_node(const std::vector<std::string>& command, const backends::Socket& i
   for (const std::string& a : command) arguments.push_back(const_cast<char*>(a.c_str()));
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
-  std::fprintf(stderr, "engine: error: cannot run '%s': %s\n", arguments[0], std::strerror(errno));
+  const int cause = errno;
+  std::fprintf(stderr, "engine: error: cannot run '%s': %s\n",
+               base::visible_text(command.front()).c_str(), std::strerror(cause));
   return 127;
 }
 
@@ -224,10 +227,9 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
     print_notice("stopped all nodes after signal " + std::to_string(outcome.stop_signal));
   if (outcome.culprit >= 0 && !outcome.killed) {
     const auto index = static_cast<std::size_t>(outcome.culprit);
-    std::fprintf(
-        stderr, "engine: error: %s\n",
-        node_failure(options.hosts[index], outcome.ends[index], nodes[index].err->last_line)
-            .c_str());
+    const std::string failure =
+        node_failure(options.hosts[index], outcome.ends[index], nodes[index].err->last_line);
+    std::fprintf(stderr, "engine: error: %s\n", base::visible_text(failure).c_str());
   }
   // 255 is ssh's own word for a host that it cannot reach, and no code of this program.
   return outcome.code() == 255 ? kExitUnavailable : outcome.code();

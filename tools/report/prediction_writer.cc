@@ -9,19 +9,17 @@
 
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
+#include "io/base/text_format.h"
 #include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
-#include "tools/report/class_report.h"
+#include "tools/report/standard_output.h"
 
 namespace tools {
 namespace {
 
-std::string number(double value) { return base::number_text("%.9g", value); }
+std::string number(double value) { return io::shortest_text(value); }
 
-void put(const std::string& line) {
-  std::fwrite(line.data(), 1, line.size(), stdout);
-  std::fputc('\n', stdout);
-}
+void put(const std::string& line) { print_output(line + "\n"); }
 
 }  // namespace
 

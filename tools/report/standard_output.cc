@@ -12,6 +12,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
+#include "io/base/visible_text.h"
 #include "tools/report/console_output.h"
 
 namespace tools {
@@ -37,6 +38,12 @@ void flush_standard_output() noexcept {
 }
 
 bool standard_output_failed() noexcept { return std::ferror(stdout) != 0 || console_fault() != 0; }
+
+void print_output(std::string_view lines) {
+  static const bool terminal = isatty(STDOUT_FILENO) == 1;
+  const std::string shown = terminal ? base::visible_lines(lines) : std::string(lines);
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
+}
 
 void check_standard_output() {
   flush_standard_output();  // also what std::cout was given: the streams are synchronized

@@ -2,7 +2,6 @@
 #include "tools/report/verify_report.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "io/base/json_writer.h"
 #include "io/base/text_parts.h"
@@ -53,11 +52,8 @@ void add_object(base::JsonWriter& json, const io::ArrayDifference& d,
   const bool values = d.reason == "values";
   json.begin_object().member("name", d.name).member("dtype", d.type);
   json.key("shape").ready_made(d.shape).member("kind", io::to_string(d.section));
-  json.member("reason", d.reason).key("max_abs");
-  if (values && std::isfinite(d.values.max_absolute))  // JSON has no NaN and no infinity
-    json.ready_made(base::number_text("%.9g", d.values.max_absolute));
-  else
-    json.null();
+  json.member("reason", d.reason);
+  json.member("max_abs", values ? std::optional(d.values.max_absolute) : std::nullopt);
   json.member("max_ulp",
               values && d.values.max_ulp >= 0 ? std::optional(d.values.max_ulp) : std::nullopt);
   json.member("first_index", values ? std::optional(d.values.first_index) : std::nullopt);

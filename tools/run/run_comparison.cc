@@ -19,8 +19,8 @@ constexpr auto kExperiment = std::to_array<std::string_view>(
      "synthetic-size",  "synthetic-classes", "loss",         "dtype",
      "normalize",       "augment",           "crop-padding", "cutout-size",
      "shuffle",         "sampler",           "seed",         "optimizer",
-      "label-smoothing", "reduction",         "freeze",       "csv-decimal",
-      "csv-missing",     "token-bits"});
+     "label-smoothing", "reduction",         "freeze",       "csv-decimal",
+     "csv-missing",     "token-bits"});
 
 // Another value gives the model other arrays than the snapshot has, whatever is allowed.
 constexpr auto kNeverFits =

@@ -1,13 +1,23 @@
 // Tables as other programs write them, from training to prediction with the real program.
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
 #include <functional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 #include "tests/tools/commands/program.h"
+#include "tools/report/json_file.h"
 
 namespace {
 
@@ -112,6 +122,83 @@ TEST_F(TablesOfOthers, ARunKeepsHowItsTableIsRead) {
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   expect_error(engine({"train", "--resume", run("kept"), "--epochs", "5", "--csv-missing", "auto"}),
                78, "csv-missing");
+}
+
+TEST_F(TablesOfOthers, PredictedNumbersReadBackExactlyInEveryFormat) {
+  std::string table = "x;y\n";
+  for (int i = 0; i < kPoints; ++i)
+    table += std::to_string(i) + ",5;1.000.000.0" + std::to_string(10 + i % 80) + ",125\n";
+  train("large", table, {"--task", "regression"});
+  const auto output = [&](const std::string& format) {
+    const CommandResult result =
+        engine({"predict", run("large"), file("t.csv"), "--threads", "1", "--format", format});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return split_lines(result.out);
+  };
+  const Texts csv = output("csv"), json = output("json"), people = output("table");
+  ASSERT_EQ(csv.size(), std::size_t{kPoints + 1});
+  ASSERT_EQ(json.size(), csv.size());
+  ASSERT_EQ(people.size(), csv.size());
+  for (std::size_t i = 1; i < csv.size(); ++i) {
+    const double value = tools::parse_json(json[i], "line")["prediction"].get<double>();
+    const std::string text = csv[i].substr(csv[i].rfind(',') + 1);
+    double read = 0;
+    std::from_chars(text.data(), text.data() + text.size(), read);
+    EXPECT_EQ(read, value) << csv[i];
+    EXPECT_NEAR(read, 1e9, 1000) << csv[i];
+    EXPECT_TRUE(people[i].ends_with(" " + text)) << people[i];
+  }
+}
+
+// What the program writes to standard output if that is a terminal.
+std::string shown_on_terminal(const Texts& arguments) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) return "";
+  const int slave = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  Texts all = arguments;
+  all.insert(all.begin(), test_support::engine_binary());
+  std::vector<char*> argv;
+  for (std::string& argument : all) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(slave, STDOUT_FILENO);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  close(slave);
+  std::string text;
+  const auto start = std::chrono::steady_clock::now();
+  while (true) {
+    pollfd wanted{terminal, POLLIN, 0};
+    std::array<char, 4096> piece;
+    ssize_t n = 0;
+    if (poll(&wanted, 1, 100) > 0 && (n = read(terminal, piece.data(), piece.size())) <= 0) break;
+    text.append(piece.data(), static_cast<std::size_t>(n));
+    if (test_support::is_past(start, std::chrono::seconds(60))) kill(child, SIGKILL);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << "\n" << text;
+  close(terminal);
+  return text;
+}
+
+TEST_F(TablesOfOthers, NamesReachATerminalEscapedAndAFileUnchanged) {
+  std::string table = "x0,x1,label\n" + points();
+  const std::string name = "n\x1B[31m";
+  for (std::size_t at = table.find("neg"); at != std::string::npos; at = table.find("neg", at))
+    table.replace(at, 3, name);
+  train("names", table);
+  const Texts predict{"predict", run("names"), file("t.csv"), "--threads", "1"};
+  const Texts eval{"eval", run("names"), "--threads", "1", "--format", "csv"};
+  for (const Texts& command : {predict, eval}) {
+    EXPECT_NE(engine(command).out.find(name), std::string::npos);
+    const std::string shown = shown_on_terminal(command);
+    if (shown.empty()) GTEST_SKIP() << "no terminals here";
+    EXPECT_EQ(shown.find('\x1B'), std::string::npos) << shown;
+    EXPECT_NE(shown.find("n\\x1b[31m"), std::string::npos) << shown;
+  }
 }
 
 }  // namespace

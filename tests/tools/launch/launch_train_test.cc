@@ -256,6 +256,7 @@ class LaunchOverSsh : public LaunchTrain {
         "#!/bin/bash\nprintf '%s\\n' \"$@\" >> '" + (folder_ / "arguments") +
             "'\nwhile [ \"$1\" != -- ]; do shift; done\n[ \"$2\" = 127.0.0.66 ] && { echo no route "
             ">&2; exit 255; }\n"
+            "[ \"$2\" = 127.0.0.67 ] && { printf 'no \\033[31mroute\\n' >&2; exit 255; }\n"
             "exec env -i PATH=/usr/bin:/bin FAKE_HOST=\"$2\" sh -c \"${*:3}\"\n");
     chmod((folder_ / "bin/ssh").c_str(), 0755);
     environment_["PATH"] = (folder_ / "bin") + ":" + std::getenv("PATH");
@@ -309,6 +310,13 @@ TEST_F(LaunchOverSsh, TheFailureOfAnyHostIsTheLastLineAndTheCode) {
   EXPECT_EQ(unreachable.exit_code, 69) << unreachable.err;
   EXPECT_CONTAINS(last_line(unreachable.err),
                   "launch on 127.0.0.66: ssh failed; its last line: no route");
+}
+
+TEST_F(LaunchOverSsh, TheLastLineOfAnotherHostShowsNoEscapes) {
+  const CommandResult r =
+      launch({"--hosts", "127.0.0.2,127.0.0.67", "--", "sleep", "50"}, environment_);
+  EXPECT_EQ(r.exit_code, 69) << r.err;
+  EXPECT_CONTAINS(last_line(r.err), "its last line: no \\x1b[31mroute");
 }
 
 TEST_F(LaunchOverSsh, SignalsAndDeathReachTheOtherHosts) {
