@@ -12,6 +12,17 @@ namespace {
 
 constexpr std::size_t kMaxColumnsShown = 8;
 
+// "12%", "$7.50", "180 cm"; not dates and times.
+bool has_unit(std::string_view field) {
+  for (const std::string_view sign : {"-", "+", "$", "\xC2\xA3", "\xE2\x82\xAC"})
+    if (field.starts_with(sign)) field.remove_prefix(sign.size());
+  if (field.empty() || field[0] < '0' || field[0] > '9') return false;
+  const std::size_t end = field.find_first_not_of("0123456789.,");
+  const bool part_of_date = end != std::string_view::npos &&
+                            std::string_view("-/:T").find(field[end]) != std::string_view::npos;
+  return !part_of_date && std::count(field.begin(), field.end(), '.') < 2;
+}
+
 // Collects what one line says of several columns.
 class ColumnList {
  public:
@@ -46,6 +57,7 @@ class Notices {
     add_groups();
     add_missing();
     add_mixed();
+    add_units();
     return std::move(lines_);
   }
 
@@ -150,6 +162,22 @@ class Notices {
     if (!mixed.empty())
       say("read as text although most cells are numbers: " + mixed.text() +
           "; --csv-missing can list the other cells as missing values");
+  }
+
+  void add_units() {
+    ColumnList units;
+    for (const CsvColumn& column : columns_) {
+      const ColumnScan& scan = scans_[column.index];
+      if (!column.text || column.one_hot() || scan.numbers * 2 >= scan.values()) continue;
+      std::size_t found = 0;
+      for (std::size_t row = selection_.first_row(); row < table_.rows(); ++row)
+        found += has_unit(table_.field(row, column.index)) ? 1 : 0;
+      if (found * 20 >= scan.values() * 19)
+        units.add(selection_.place(column.index) + " (" + at(scan.first_other, column.index) + ")");
+    }
+    if (!units.empty())
+      say("numbers with a unit are read as text, by position in sorted order: " + units.text() +
+          "; remove the unit, or leave the column out with --ignore-columns");
   }
 
   const CsvTable& table_;

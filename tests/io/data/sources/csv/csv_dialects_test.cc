@@ -306,6 +306,27 @@ TEST_F(CsvDialects, ManyOddCellsMakeATextAndThatIsSaid) {
             "values\n");
 }
 
+TEST_F(CsvDialects, NumbersWithAUnitAreTextAndThatIsSaid) {
+  DatasetOptions options;
+  options.csv_header = "yes";
+  for (const std::string unit : {"%", " kg"})
+    EXPECT_EQ(
+        joined(load(numbers_with([&](int i) { return std::to_string(i % 25) + unit; }), options)
+                   .warnings),
+        "t.csv: numbers with a unit are read as text, by position in sorted order: column 1 "
+        "('age') (row 2: '0" +
+            unit +
+            "'); remove the unit, or leave the column out with "
+            "--ignore-columns\n");
+  for (const std::string other : {"-05-2024", ":30", "-a", ".12.2024"})
+    EXPECT_EQ(
+        joined(load(numbers_with([&](int i) { return std::to_string(i % 25) + other; }), options)
+                   .warnings)
+            .find("unit"),
+        std::string::npos)
+        << other;
+}
+
 TEST_F(CsvDialects, AnOddCellThatTrainingDidNotHaveIsRefused) {
   const DatasetSplits splits =
       load(numbers_with([](int i) { return i == 16 ? "Total" : std::to_string(i); }));
