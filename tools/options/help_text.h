@@ -13,7 +13,8 @@ namespace tools {
 // with the nearest.
 std::string help_text(const CommandShape& command, const std::string& topic, int width);
 
-// The heading of a group of options, e.g. "Ranks and rendezvous" of "group"; an unknown group's name.
+// The heading of a group of options, e.g. "Ranks and rendezvous" of "group"; an unknown group's
+// name.
 std::string heading_of(const std::string& group);
 
 // Of the terminal at standard output, COLUMNS or 80, within what can be read well.

@@ -109,7 +109,7 @@ struct RunConfig {
   std::int64_t average_last = 0;  // epochs; 0 = no average
   // report
   Interval eval_every;
-  std::string on_nonfinite;  // abort, skip, continue
+  std::string on_nonfinite;                 // abort, skip, continue
   std::optional<std::int64_t> log_every{};  // as engine::TrainerOptions has it
   std::int64_t log_gpu = 0;
   std::string metrics, progress /* auto, rich, never */, flight_dir;

@@ -21,7 +21,7 @@ struct ConsoleOptions {
   bool verbose = false;       // each report has a line with the phases of a step
   ProgressUnit unit;
   std::chrono::milliseconds min_interval{0};  // between two reports that are printed
-  double seconds_before = 0;  // of the training, with other ranks
+  double seconds_before = 0;                  // of the training, with other ranks
 };
 
 std::unique_ptr<engine::TrainObserver> make_console_observer(const ConsoleOptions& options);

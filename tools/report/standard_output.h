@@ -19,8 +19,8 @@ bool standard_output_failed() noexcept;  // something that was printed has not a
 // pipe, with escapes in place of control characters (visible_lines()) on a terminal.
 void print_output(std::string_view lines);
 
-// Flushes standard output, and waits for at most a second for what threads of ConsoleThreads have to
-// write. Throws io::Error where that or anything printed before has failed.
+// Flushes standard output, and waits for at most a second for what threads of ConsoleThreads have
+// to write. Throws io::Error where that or anything printed before has failed.
 void check_standard_output();
 
 }  // namespace tools

@@ -27,8 +27,8 @@ class LastSave : public engine::TrainObserver {
 // --resume run". REQUIRES: result.signal > 0.
 std::string stop_text(const engine::TrainResult& result, bool preempted, const LastSave& last);
 
-// "step-00000400.ckpt is saved in run; to continue: engine train --resume run", for a run in `folder` that was
-// ended by a failure. "" if nothing is saved there, or nothing that can be read.
+// "step-00000400.ckpt is saved in run; to continue: engine train --resume run", for a run in
+// `folder` that was ended by a failure. "" if nothing is saved there, or nothing that can be read.
 std::string continue_text(const std::string& folder);
 
 }  // namespace tools

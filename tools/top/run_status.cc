@@ -136,9 +136,7 @@ RunStatus parse_run_status(std::string_view text, const std::string& source) {
 
 RunStatus read_run_status(const std::string& folder) {
   const std::string path = run_status_path(folder);
-  const auto read = [&] {
-    return parse_run_status(io::read_run_file(path, kLargestStatus), path);
-  };
+  const auto read = [&] { return parse_run_status(io::read_run_file(path, kLargestStatus), path); };
   RunStatus status = read();
   if (!is_gone(status)) return status;
   status = read();  // its last word may have come since

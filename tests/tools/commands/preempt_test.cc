@@ -352,8 +352,7 @@ TEST_F(Requeue, IsRefusedBeforeTheTrainingWhereItCannotWork) {
   const CommandResult name =
       run_command(training(folder_ / "run", "1", {"--preempt-signal", "USR3"}));
   EXPECT_EQ(name.exit_code, 78);
-  EXPECT_NE(name.err.find("expected signals of USR1, USR2, XCPU, TERM and INT"),
-            std::string::npos)
+  EXPECT_NE(name.err.find("expected signals of USR1, USR2, XCPU, TERM and INT"), std::string::npos)
       << name.err;
 }
 

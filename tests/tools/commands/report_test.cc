@@ -183,9 +183,9 @@ TEST(Report, SaysWhyThereAreNoPredictions) {
   for (int i = 0; i < 60; ++i)
     rows += std::to_string(i) + "," + std::to_string(i * i % 7) + (i % 2 == 0 ? ",x\n" : ",y\n");
   test_support::write_text(table, rows);
-  const CommandResult trained =
-      engine({"train", "--model", "mlp", "--dataset", "csv", "--annotations", table, "--epochs",
-              "1", "--batch-size", "8", "--threads", "1", "--log-every", "1000", "--save-dir", run});
+  const CommandResult trained = engine(
+      {"train", "--model", "mlp", "--dataset", "csv", "--annotations", table, "--epochs", "1",
+       "--batch-size", "8", "--threads", "1", "--log-every", "1000", "--save-dir", run});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const std::string whole = engine({"report", run, "-o", "-"}).out;
   program::expect_words(whole, {"Confusion matrix", "Worst predictions"});

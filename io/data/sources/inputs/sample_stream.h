@@ -41,8 +41,8 @@ class SampleStream {
 // one channel is made of colours as Pillow's "L". Tables: columns are found by the names of the
 // training table, in any order, and others are passed over; without names by their places, the
 // label's being there or not. What was learnt in training is applied. `left_out` takes a
-// line for each folder in which there are other files. Throws MissingFileError and DataError, naming
-// the file.
+// line for each folder in which there are other files. Throws MissingFileError and DataError,
+// naming the file.
 std::unique_ptr<SampleStream> open_samples(const std::vector<std::string>& inputs,
                                            const DatasetSplits& splits,
                                            std::vector<std::string>* left_out = nullptr);
