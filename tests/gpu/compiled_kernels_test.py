@@ -21,6 +21,22 @@ __global__ void __launch_bounds__(BOUNDS) sums(const float* from, int n, float* 
   for (int j = 0; j < 48; ++j) to[threadIdx.x * 48 + j] = s[j];
 }
 """
+# Sums of products that are under way are read: ptxas has each waited for.
+SERIALIZED = """
+__global__ void __launch_bounds__(128) products(unsigned long long a, unsigned long long b, int steps, float* to) {
+  float s[4] = {};
+  for (int i = 0; i < steps; ++i) {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
+                 : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]) : "l"(a), "l"(b));
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    TOUCH
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+  }
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  for (int i = 0; i < 4; ++i) to[threadIdx.x * 4 + i] = s[i];
+}
+"""
 temporary = tempfile.TemporaryDirectory()
 root = Path(temporary.name)
 folder = root / "engine/ops/toy"
@@ -70,4 +86,10 @@ write(step="sinf(clock() + j)")
 expect(1, "sums: ", "loop ")
 write(kernels=KERNELS.replace("copy", "copies"))
 expect(1, "copies: not in the table", "copy: in the table, but not there any more")
+expect(0, options=["--update"])
+write(kernels=KERNELS + SERIALIZED.replace("TOUCH", "to[i] = s[0];"))
+expect(1, "toy_cuda.cu: ", "instructions are serialized due to", "ptxas serializes wgmma", "2 passed, 1 failed")
+expect(1, "ptxas serializes wgmma", options=["--update"])
+write(kernels=KERNELS + SERIALIZED.replace("TOUCH", 'asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");'))
+expect(0, options=["--update"])
 print("all as expected")
