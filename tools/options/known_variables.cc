@@ -33,6 +33,7 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_EMULATED_COMPUTE",        // compute capabilities of these devices
     "ENGINE_EMULATED_PROCESSORS",     // streaming multiprocessors of each
     "ENGINE_EMULATED_MEMORY",         // bytes of each
+    "ENGINE_EMULATED_SLICES",         // 1: slices of one card
     "ENGINE_EMULATED_ARCHITECTURES",  // what kernels count as compiled for
     "ENGINE_EMULATED_GRAPH_SEED",     // decides the order of a graph's nodes
     "ENGINE_EMULATED_CALLS",          // a file that calls of the runtime are noted in

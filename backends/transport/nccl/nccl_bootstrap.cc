@@ -20,16 +20,20 @@ namespace {
 
 // Sent to rank 0 as one line per field.
 struct Capabilities {
-  std::string missing, version, gpu, host;
+  std::string missing, version;
+  std::string gpu;   // host and UUID: slices of a card (MIG) have one each
+  std::string card;  // host and bus address
+  std::string host;  // for people
 };
 
 std::string to_text(const Capabilities& e) {
-  return e.missing + "\n" + e.version + "\n" + e.gpu + "\n" + e.host + "\n";
+  return e.missing + "\n" + e.version + "\n" + e.gpu + "\n" + e.card + "\n" + e.host + "\n";
 }
 Capabilities from_text(const std::string& text) {
   Capabilities e;
   std::istringstream lines(text);
-  for (std::string* each : {&e.missing, &e.version, &e.gpu, &e.host}) std::getline(lines, *each);
+  for (std::string* each : {&e.missing, &e.version, &e.gpu, &e.card, &e.host})
+    std::getline(lines, *each);
   return e;
 }
 
@@ -44,15 +48,23 @@ Capabilities own_capabilities() {
   if (e.missing.empty()) e.missing = base::cuda::missing();
   e.missing = one_line(e.missing);
   if (!e.missing.empty()) return e;
-  const std::string bus = base::cuda::bus_address(base::cuda::current_device());
+  const int device = base::cuda::current_device();
+  const std::string bus = base::cuda::bus_address(device);
   e.version = std::to_string(nccl_library().version);
-  e.gpu = host_id() + " " + bus;
+  e.gpu = host_id() + " " + base::cuda::device_info(device).uuid;
+  e.card = host_id() + " " + bus;
   e.host = host_name() + ", GPU " + bus;
   return e;
 }
 
 bool may_share() {
   const char* text = std::getenv("ENGINE_ALLOW_SHARED_GPU");
+  return text != nullptr && std::string(text) == "1";
+}
+
+// NCCL itself asks for this variable, in the versions that know several ranks of a card.
+bool may_share_cards() {
+  const char* text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return text != nullptr && std::string(text) == "1";
 }
 
@@ -73,6 +85,11 @@ std::string refusal_of(const BackendContext& context, const std::vector<Capabili
       if (all[other].gpu == all[r].gpu)
         return name(other) + " and " + name(r) + " use one GPU (" + all[r].host +
                "), but NCCL needs one GPU per rank: give each its own (--device), or use staged";
+      if (all[other].card == all[r].card && !may_share_cards())
+        return name(other) + " and " + name(r) + " use two slices (MIG) of one GPU (" +
+               all[r].host +
+               "), which NCCL takes for one GPU: use staged, or set NCCL_MULTI_RANK_GPU_ENABLE=1 "
+               "if this NCCL knows it";
     }
   }
   return "";

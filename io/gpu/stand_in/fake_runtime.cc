@@ -124,7 +124,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
   ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
-  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
+  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0",
+                are_slices() ? 1 : device + 1);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {

@@ -64,6 +64,8 @@ int processor_count() {
   std::abort();
 }
 
+bool are_slices() { return variable("ENGINE_EMULATED_SLICES") == "1"; }
+
 bool is_chosen(const char* function) {
   static const std::string chosen = variable("ENGINE_EMULATED_FAIL"),
                            file = variable("ENGINE_EMULATED_CALLS");

@@ -562,6 +562,34 @@ TEST_F(DeviceFailure, AThreadThatEndsIsNamedByTheOthers) {
   }
 }
 
+// Slices of a card have one bus address and a UUID each; NCCL goes by the address.
+TEST(SharedGpu, SlicesOfOneCardAreToldApart) {
+  skip_without(2);
+  if (!nccl_is_emulated()) GTEST_SKIP() << "needs emulated slices";
+  const Setting slices("ENGINE_EMULATED_SLICES", "1");
+  const std::string refusal =
+      "configuration: backend nccl cannot be used: rank 0 and rank 1 use two slices (MIG) of one "
+      "GPU (";
+  const auto nccl = [](Group& group) { group.make_device_communicator({.backend = "nccl"}); };
+  for (const std::string& text : run_threads(2, {}, nccl)) {
+    expect_has(text, refusal);
+    expect_has(text, "NCCL_MULTI_RANK_GPU_ENABLE=1");
+  }
+  for (const std::string& text : run_threads(2, {.one_device = true}, nccl))
+    expect_has(text, "rank 0 and rank 1 use one GPU (");
+  for (const std::string& text : run_threads(2, {}, [](Group& group) {
+         const auto c = group.make_device_communicator({.backend = "auto"});
+         EXPECT_EQ(c->name(), "staged:shm");
+         const DeviceBytes data(kCount * 4);
+         c->all_reduce(data.get(), kCount, DType::kF32, ReduceOp::kSum);
+       }))
+    EXPECT_EQ(text, "");
+  // What NCCL says where the user lets it decide: this one does not know the variable.
+  const Setting allowed("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+  for (const std::string& text : run_threads(2, {}, nccl))
+    expect_has(text, "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device");
+}
+
 // NCCL needs a GPU per rank: otherwise `auto` reports that and uses pinned memory. Tests may allow
 // sharing.
 TEST(SharedGpu, IsRefusedOrReported) {
