@@ -15,7 +15,6 @@ void conv2d_forward(KernelContext& context, const Conv2dForward& o, GemmPlan pla
   const GemmKind kind(o.x.dtype, context.products);
   const Window window = forward_window(g, o.x.shape[0], kind.stage_depth);
   const GemmShape shape{window.places, g.out_channels, window.depth};
-  if (plan.tile == 0) plan = plan_on_device(shape, kind, 1);
   with_storage(o.x.dtype, [&]<class S>(S) {
     using Product = GemmProduct<PlaceLoader<S, 1>, MatrixLoader<S, false>, MatrixStore<S>>;
     const Product product{
@@ -26,8 +25,11 @@ void conv2d_forward(KernelContext& context, const Conv2dForward& o, GemmPlan pla
         .a = PlaceLoader<S, 1>::of(window, o.x.as<S>(), in_chunks(o.x.as<S>(), g.in_channels)),
         .b = MatrixLoader<S, false>::of(o.weight.as<S>(), g.out_channels, g.out_channels),
         .store = MatrixStore<S>::of(o.y.as<S>(), g.out_channels, false, o.bias.as<float>())};
-    with_products<S>(context.products,
-                     [&](auto products) { launch_gemm<products()>(context, plan, product); });
+    with_products<S>(context.products, [&](auto products) {
+      if (plan.tile == 0)
+        plan = plan_on_device(shape, kind, residents_of<products(), GemmGroup<Product>>(), 1);
+      launch_gemm<products()>(context, plan, product);
+    });
   });
 }
 

@@ -99,7 +99,6 @@ void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o, G
   for (std::int64_t first = 0; first < g.stride * g.stride; first += kClasses) {
     const ClassGroup classes = group_of(g, n, first, kind.stage_depth);
     const GemmShape shape{classes.places, g.in_channels, classes.depth / classes.count};
-    const GemmPlan cut = plan.tile == 0 ? plan_on_device(shape, kind, 1) : plan;
     with_storage(o.dx.dtype, [&]<class S>(S) {
       using Product = GemmProduct<PlaceLoader<S, -1>, WeightLoader<S>, PixelStore<S>>;
       GemmGroup<Product, kClasses> group{{}, classes.count};
@@ -123,8 +122,13 @@ void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o, G
                       .in_h = static_cast<int>(g.in_h),
                       .in_w = static_cast<int>(g.in_w)}};
       }
-      with_products<S>(context.products,
-                       [&](auto products) { launch_gemm_group<products()>(context, cut, group); });
+      with_products<S>(context.products, [&](auto products) {
+        using Group = GemmGroup<Product, kClasses>;
+        const GemmPlan cut = plan.tile == 0
+                                 ? plan_on_device(shape, kind, residents_of<products(), Group>(), 1)
+                                 : plan;
+        launch_gemm_group<products()>(context, cut, group);
+      });
     });
   }
 }

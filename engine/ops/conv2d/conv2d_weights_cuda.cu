@@ -27,7 +27,6 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
   const GemmKind kind(o.x.dtype, context.products);
   const Window window = forward_window(g, o.x.shape[0], kind.stage_depth);
   const GemmShape shape{window.depth, g.out_channels, window.places};
-  if (plan.tile == 0) plan = plan_on_device(shape, kind);
   with_storage(o.x.dtype, [&]<class S>(S) {
     using Product = GemmProduct<TapLoader<S>, MatrixLoader<S, false>, MatrixStore<float>>;
     const Product product{
@@ -39,8 +38,11 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
         .b = MatrixLoader<S, false>::of(o.dy.as<S>(), g.out_channels, g.out_channels),
         .store =
             MatrixStore<float>::of(o.dweight.as<float>(), g.out_channels, o.write == Write::kAdd)};
-    with_products<S>(context.products,
-                     [&](auto products) { launch_gemm<products()>(context, plan, product); });
+    with_products<S>(context.products, [&](auto products) {
+      if (plan.tile == 0)
+        plan = plan_on_device(shape, kind, residents_of<products(), GemmGroup<Product>>());
+      launch_gemm<products()>(context, plan, product);
+    });
   });
   if (o.dbias)
     column_sums(context, o.dy.data, o.dy.dtype, window.places, g.out_channels, o.dbias.as<float>(),

@@ -10,7 +10,7 @@
 //  - No thread of a warp returns while others of it still shuffle, vote, multiply matrices or wait
 //  at a barrier.
 //  - No atomics on floating-point numbers, and sums in an order that depends on the shape (and on
-//  the device's number of processors) alone: the same bits in every run.
+//  the device's model) alone: the same bits in every run.
 //  - Offsets that may pass 2^31 are std::int64_t. A grid's y and z end at 65535.
 //  - A kernel that fits into no resource limit of sm_80 (99 KiB of shared memory a block with
 //  opt-in) is not written.
@@ -28,6 +28,7 @@
 #include "engine/core/dtype.h"
 #include "engine/ops/device/launch_grid.h"
 #include "io/gpu/kernel_language.h"
+#include "io/gpu/kernel_resources.h"
 
 namespace engine::ops::cuda {
 
@@ -38,12 +39,9 @@ inline constexpr int kWarp = 32;
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), Grid grid, int threads,
             std::size_t shared_bytes, void* stream, Arguments... arguments) {
+  engine::cuda::prepare_launch({reinterpret_cast<const void*>(kernel), name, threads, shared_bytes},
+                               std::int64_t{grid.x} * grid.y * grid.z);
 #if defined(__CUDACC__)
-  if (shared_bytes > 48 * 1024)
-    engine::cuda::check(
-        static_cast<int>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              static_cast<int>(shared_bytes))),
-        "cudaFuncSetAttribute", name);
   kernel<<<dim3(grid.x, grid.y, grid.z), dim3(static_cast<unsigned>(threads)), shared_bytes,
            static_cast<cudaStream_t>(stream)>>>(static_cast<Parameters>(arguments)...);
   const auto code = static_cast<int>(cudaGetLastError());

@@ -6,9 +6,8 @@
 
 namespace engine::ops::cuda {
 
-void dense_backward_data(KernelContext& context, const DenseBackwardData& o, GemmPlan plan) {
+void dense_backward_data(KernelContext& context, const DenseBackwardData& o, const GemmPlan& plan) {
   const std::int64_t n = o.dx.shape[0], in = o.dx.shape[1], out = o.dy.shape[1];
-  if (plan.tile == 0) plan = plan_matrix_product({n, in, out}, o.dx.dtype, context.products);
   const PaddedRows dy = padded_rows(context, o.dy);
   KernelContext rest = context;
   rest.scratch = dy.scratch_left;

@@ -8,10 +8,10 @@
 
 namespace engine::ops::cuda {
 
-void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& o, GemmPlan plan) {
+void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& o,
+                            const GemmPlan& plan) {
   const std::int64_t n = o.x.shape[0], in = o.x.shape[1], out = o.dy.shape[1];
   if (o.dbias) column_sums(context, o.dy.data, o.dy.dtype, n, out, o.dbias.as<float>(), o.write);
-  if (plan.tile == 0) plan = plan_matrix_product({out, in, n}, o.x.dtype, context.products);
   const PaddedRows dy = padded_rows(context, o.dy);
   KernelContext rest = context;
   rest.scratch = dy.scratch_left;

@@ -16,13 +16,15 @@ void allow_warpgroup_products(bool on);
 
 // plan_gemm() for the calling thread's device, with warpgroup instructions where they are allowed
 // and there is use for them.
-GemmPlan plan_matrix_product(const GemmShape& shape, DType storage, Products products);
+GemmPlan plan_matrix_product(const GemmShape& shape, DType storage, Products products,
+                             const GemmResidents& residents = kBoundedResidents);
 
 // Without a plan (tile 0) each is cut by plan_matrix_product(); with one, scratch is what that plan
 // needs.
-void dense_forward(KernelContext& context, const DenseForward& o, GemmPlan plan = {});
-void dense_backward_data(KernelContext& context, const DenseBackwardData& o, GemmPlan plan = {});
+void dense_forward(KernelContext& context, const DenseForward& o, const GemmPlan& plan = {});
+void dense_backward_data(KernelContext& context, const DenseBackwardData& o,
+                         const GemmPlan& plan = {});
 void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& o,
-                            GemmPlan plan = {});
+                            const GemmPlan& plan = {});
 
 }  // namespace engine::ops::cuda

@@ -19,9 +19,8 @@ std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t ou
                   column_sums_scratch_bytes(n, out));
 }
 
-void dense_forward(KernelContext& context, const DenseForward& o, GemmPlan plan) {
+void dense_forward(KernelContext& context, const DenseForward& o, const GemmPlan& plan) {
   const std::int64_t n = o.x.shape[0], in = o.x.shape[1], out = o.y.shape[1];
-  if (plan.tile == 0) plan = plan_matrix_product({n, out, in}, o.x.dtype, context.products);
   with_storage(o.x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products(), true, true>(

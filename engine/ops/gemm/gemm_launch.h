@@ -78,6 +78,27 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
     Block::run(product, at, SplitStore<typename Product::Epilogue>(product, cut, at.split));
 }
 
+// Blocks of each tile's kernel that a processor of the calling thread's device holds at once, asked
+// of the runtime once per device and thread: a step that is captured has run before.
+template <Products kProducts, class Group>
+const GemmResidents& residents_of() {
+  thread_local int asked = -1;
+  thread_local GemmResidents found{};
+  if (const int device = engine::cuda::current_device(); device != asked) {
+    const auto ask = []<class Tile>(Tile) {
+      using Block = GemmBlock<kProducts, Tile, typename Group::Product>;
+      void (*const kernel)(const Group, const GemmCut) = gemm<kProducts, Tile, Group>;
+      const int held =
+          engine::cuda::resident_blocks({reinterpret_cast<const void*>(kernel), "a matrix product",
+                                         Tile::kThreads, sizeof(typename Block::Shared)});
+      return std::clamp(held, 1, Tile::kResident);
+    };
+    found = {ask(GemmTile128{}), ask(GemmTile128x64{}), ask(GemmTile64{}), ask(GemmTile32{})};
+    asked = device;
+  }
+  return found;
+}
+
 // One thread a run of 8 columns: the parts in their order.
 template <class Epilogue>
 __global__ void gemm_sum_parts(const float* parts, int splits, int m, int n, Epilogue epilogue) {

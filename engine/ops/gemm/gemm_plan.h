@@ -1,18 +1,22 @@
 // How a matrix product is cut into blocks of threads: the tile of C that a block computes, and into
 // how many parts the sum over k is split, so that few tiles still fill a device: the cheapest by a
-// rough model of a device. Follows from the shape and the device's number of processors alone, so
-// that sums always run in the same order there. Reasoned, not measured.
+// rough model of a device. Follows from the shape and the device alone (its number of processors,
+// and how many blocks one of them holds), so that sums always run in the same order there.
+// Reasoned, not measured.
 //
-// A tile of 128 x 128 reads least from L2, and two blocks of 8 warps fit a processor; 128 x 64 has
-// the same 32 x 64 a warp, 4 warps, three fit; 64 x 64 has 32 x 32 a warp, so more reads of shared
-// memory for the same flops, four fit; 32 x 32 has 16 x 32, and serves what is small. What decides
-// is how many blocks the busiest processor gets: with many tiles the large one wins, with 64
-// columns or fewer the one between, with few the small ones although they are slower. Processors
-// with fewer than 16 warps hide less latency.
+// A tile of 128 x 128 reads least from L2, and two blocks of 8 warps fit a processor of 9.0; 128 x
+// 64 has the same 32 x 64 a warp, 4 warps, three fit; 64 x 64 has 32 x 32 a warp, so more reads of
+// shared memory for the same flops, four fit; 32 x 32 has 16 x 32, and serves what is small. On
+// other devices fewer fit, which is asked of the runtime: one and one of the large ones on 8.6.
+// What decides is how many blocks the busiest processor gets: with many tiles the large one wins,
+// with 64 columns or fewer the one between, with few the small ones although they are slower.
+// Processors with fewer than 16 warps hide less latency.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <iterator>
 
 #include "engine/core/dtype.h"
 #include "engine/ops/common/kernel_context.h"
@@ -20,8 +24,8 @@
 
 namespace engine::ops::cuda {
 
-// A tile, and the warps that share it as a grid. kResident: blocks for which a processor of sm_80
-// and later has registers and shared memory.
+// A tile, and the warps that share it as a grid. kResident: blocks of a processor for which
+// registers are bounded; a device may have shared memory for fewer (residents_of()).
 template <int kRows_, int kColumns_, int kDown, int kAcross_, int kResident_>
 struct GemmTile {
   static constexpr int kRows = kRows_, kColumns = kColumns_, kAcross = kAcross_,
@@ -86,25 +90,40 @@ constexpr GemmPlan warpgroup_plan_of(std::int64_t k, std::int64_t splits) {
 }
 
 struct GemmTileFacts {
-  int rows, columns, warps, resident;
+  int rows, columns, warps;
   double rate;  // compared with the large tile's, on tensor cores
   double f32_rate;
 };
 template <class Tile>
 constexpr GemmTileFacts facts_of(double rate, double f32_rate) {
-  return {Tile::kRows, Tile::kColumns, Tile::kWarps, Tile::kResident, rate, f32_rate};
+  return {Tile::kRows, Tile::kColumns, Tile::kWarps, rate, f32_rate};
 }
 inline constexpr GemmTileFacts kGemmTiles[] = {
     facts_of<GemmTile128>(1, 1), facts_of<GemmTile128x64>(0.95, 0.95),
     facts_of<GemmTile64>(0.75, 0.8), facts_of<GemmTile32>(0.45, 0.5)};
 
-// Microseconds of a product, roughly.
+// Blocks of each of kGemmTiles that a processor holds at once.
+using GemmResidents = std::array<int, std::size(kGemmTiles)>;
+inline constexpr GemmResidents kBoundedResidents = {GemmTile128::kResident,
+                                                    GemmTile128x64::kResident,
+                                                    GemmTile64::kResident, GemmTile32::kResident};
+
+// What a plan has to know of a device. Never more residents than registers are bounded for:
+// otherwise plans, and with them bits, would depend on the compiler's registers.
+struct GemmDevice {
+  int processors;
+  GemmResidents residents;
+  constexpr GemmDevice(int processor_count, const GemmResidents& held = kBoundedResidents)
+      : processors(processor_count), residents(held) {}
+};
+
+// Microseconds of a product, roughly. `resident`: blocks of the tile that a processor holds.
 inline double gemm_time(const GemmShape& shape, const GemmKind& kind, const GemmTileFacts& tile,
-                        std::int64_t splits, int processors) {
+                        std::int64_t splits, int processors, int resident) {
   const std::int64_t blocks =
       divide_up(shape.m, tile.rows) * divide_up(shape.n, tile.columns) * splits;
   const std::int64_t each = divide_up(blocks, processors);
-  const std::int64_t warps = std::min<std::int64_t>(each, tile.resident) * tile.warps;
+  const std::int64_t warps = std::min<std::int64_t>(each, resident) * tile.warps;
   const double busy = warps >= 16 ? 1.0 : warps >= 8 ? 0.85 : warps >= 4 ? 0.6 : 0.35;
   constexpr double kStartAndEnd = 96;  // what filling the stages and writing C cost, as k
   const double depth = static_cast<double>(divide_up(shape.k, splits)) + kStartAndEnd;
@@ -130,15 +149,16 @@ struct GemmCutWish {
   std::int64_t splits = 0;    // as near to it as k and the workspace allow
 };
 
-// `most_splits`: 1 where there is no workspace. REQUIRES: processors > 0.
-inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, int processors,
+// `most_splits`: 1 where there is no workspace. REQUIRES: device.processors > 0.
+inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, const GemmDevice& device,
                           std::int64_t most_splits = 512, const GemmCutWish& wish = {}) {
   const std::int64_t part = std::max<std::int64_t>(shape.m * divide_up(shape.n, 8) * 8, 1);
   most_splits = std::min({most_splits, most_gemm_splits(shape.k, kind.stage_depth),
-                          most_part_floats(processors) / part});
+                          most_part_floats(device.processors) / part});
   GemmPlan best;
   double best_time = -1;
-  for (const GemmTileFacts& tile : kGemmTiles) {
+  for (std::size_t i = 0; i < std::size(kGemmTiles); ++i) {
+    const GemmTileFacts& tile = kGemmTiles[i];
     if (wish.rows > 0) {
       if (tile.rows != wish.rows || tile.columns != wish.columns) continue;
       const std::int64_t splits =
@@ -147,7 +167,8 @@ inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, int proc
     }
     for (std::int64_t splits = 1; splits == 1 || splits <= most_splits;
          splits += splits < 8 ? 1 : splits / 8) {
-      const double time = gemm_time(shape, kind, tile, splits, processors);
+      const double time =
+          gemm_time(shape, kind, tile, splits, device.processors, device.residents[i]);
       if (best_time >= 0 && time >= best_time) continue;
       best_time = time;
       best = gemm_plan_of(shape.k, kind.stage_depth, tile.rows, splits, tile.columns);
@@ -157,9 +178,9 @@ inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, int proc
 }
 
 // plan_gemm() for the calling thread's device, by the calling thread's wish (`engine bench kernels
-// --cuts`).
+// --cuts`). `residents`: of the kernels that the plan is for, on that device.
 GemmPlan plan_on_device(const GemmShape& shape, const GemmKind& kind,
-                        std::int64_t most_splits = 512);
+                        const GemmResidents& residents, std::int64_t most_splits = 512);
 void wish_for_cut(const GemmCutWish& wish);
 // What the calling thread's last product was cut into; tile 0 after wish_for_cut().
 GemmPlan last_cut();

@@ -28,10 +28,16 @@ struct MatrixOperands {
 };
 
 // By whichever instructions the plan says, with one kernel for operands that are both aligned to 16
-// bytes, and another for all else.
+// bytes, and another for all else. Without a plan (tile 0) by plan_matrix_product(), for the first
+// of the two: their blocks are of one size, and where operands lie shall not decide on bits.
 template <Products kProducts, bool kByDepthA, bool kByDepthB, class S, class T>
-void launch_matrix_product(KernelContext& context, const GemmPlan& plan,
+void launch_matrix_product(KernelContext& context, const GemmPlan& given,
                            const MatrixOperands<S, T>& x) {
+  using Aligned = MatrixProduct<S, kByDepthA, kByDepthB, T, true>;
+  const GemmPlan plan = given.tile != 0
+                            ? given
+                            : plan_matrix_product({x.m, x.n, x.k}, DTypeOf<S>::value, kProducts,
+                                                  residents_of<kProducts, GemmGroup<Aligned>>());
   const auto start = [&](auto aligned) {
     using Product = MatrixProduct<S, kByDepthA, kByDepthB, T, aligned()>;
     const Product product{.name = x.name,

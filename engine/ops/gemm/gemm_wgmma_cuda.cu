@@ -96,9 +96,10 @@ void allow_warpgroup_products(bool on) {
   allowed = on;
 }
 
-GemmPlan plan_on_device(const GemmShape& shape, const GemmKind& kind, std::int64_t most_splits) {
-  last_of_thread =
-      plan_gemm(shape, kind, engine::cuda::processor_count(), most_splits, wish_of_thread);
+GemmPlan plan_on_device(const GemmShape& shape, const GemmKind& kind,
+                        const GemmResidents& residents, std::int64_t most_splits) {
+  last_of_thread = plan_gemm(shape, kind, {engine::cuda::processor_count(), residents}, most_splits,
+                             wish_of_thread);
   return last_of_thread;
 }
 
@@ -109,8 +110,9 @@ void wish_for_cut(const GemmCutWish& wish) {
 
 GemmPlan last_cut() { return last_of_thread; }
 
-GemmPlan plan_matrix_product(const GemmShape& shape, DType storage, Products products) {
-  const GemmPlan plan = plan_on_device(shape, GemmKind(storage, products));
+GemmPlan plan_matrix_product(const GemmShape& shape, DType storage, Products products,
+                             const GemmResidents& residents) {
+  const GemmPlan plan = plan_on_device(shape, GemmKind(storage, products), residents);
   if (allowed && size_of(storage) == 2 && plan.columns == kTile)
     last_of_thread = warpgroup_plan_of(shape.k, plan.splits);
   return last_of_thread;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/ops/device/device_code.h"
@@ -506,6 +507,42 @@ TEST(StandInDeathTest, LaunchesThatNoDeviceTakes) {
   EXPECT_DEATH(start({1, 70'000}, kThreads, 0), "a grid that no device takes");
   EXPECT_DEATH(start({1}, 2048, 0), "2048 threads");
   EXPECT_DEATH(start({1}, kThreads, 200 * 1024), "shared memory a block");
+}
+
+// Where the driver decides how much shared memory a processor has, it may be enough for one block.
+TEST(StandIn, ProcessorsHoldWhatTheirSharedMemoryAllows) {
+  void (*const kernel)(int*) = add_one;
+  const auto* const address = reinterpret_cast<const void*>(kernel);
+  const auto held = [&](std::size_t shared_bytes) {
+    int blocks = -1;
+    EXPECT_EQ(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, address, 128, shared_bytes),
+              cudaSuccess);
+    return blocks;
+  };
+  EXPECT_EQ(held(40 * 1024), 1);
+  EXPECT_EQ(held(60 * 1024), 0) << "not allowed yet";
+  for (const auto& [capability, most_kib, blocks] : {std::tuple{"8.0", 163, 2},
+                                                     {"8.6", 99, 1},
+                                                     {"8.9", 99, 1},
+                                                     {"9.0", 227, 3},
+                                                     {"12.0", 99, 1}}) {
+    setenv("ENGINE_EMULATED_COMPUTE", capability, 1);
+    EXPECT_EQ(engine::cuda::resident_blocks({address, "add_one", 128, 60 * 1024}), blocks);
+    EXPECT_EQ(cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   (most_kib + 1) * 1024),
+              cudaErrorInvalidValue)
+        << capability;
+    cudaGetLastError();
+    EXPECT_EQ(engine::cuda::resident_blocks({address, "add_one", 128, 0}),
+              std::string(capability) == "8.0" || std::string(capability) == "9.0" ? 16 : 12);
+  }
+  unsetenv("ENGINE_EMULATED_COMPUTE");
+  try {
+    engine::cuda::resident_blocks({nullptr, "a_kernel", 128, 0});
+    FAIL() << "no error";
+  } catch (const engine::cuda::CudaError& failed) {
+    EXPECT_NE(std::string(failed.what()).find("of a_kernel"), std::string::npos) << failed.what();
+  }
 }
 
 TEST(StandIn, MemoryThatIsRefusedSaysWhatItWasFor) {

@@ -2,11 +2,21 @@
 // products, odd and unaligned sizes, every tile and splits of k.
 #include "engine/ops/gemm/dense.h"
 
+#include <unistd.h>
+
 #include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
 
 #include "engine/ops/device/column_sums_cuda.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/ops/gemm/dense_reference.h"
+#include "io/gpu/kernel_resources.h"
 #include "tests/engine/ops/device/cuda_test_support.h"
 
 namespace engine::ops {
@@ -209,6 +219,16 @@ TYPED_TEST(DenseCudaWarpgroup, AgreesWithTheReference) {
   expect_near<TypeParam>({1, 3, 7}, {128, 1, true});
 }
 
+// More stages than the ring has, several times over, in each of the three products.
+TYPED_TEST(DenseCudaWarpgroup, TheRingTurnsManyTimes) {
+  if (!has_warpgroup_instructions()) GTEST_SKIP() << "of compute capability 9.0";
+  // In C++ the CPU takes minutes for the large one.
+  const bool plain =
+      engine::cuda::device_info(0).name == "emulated GPU" && !std::getenv("ENGINE_TEST_PTX");
+  const Case c = plain ? Case{576, 128, 576} : Case{1024, 1024, 1024};
+  expect_near<TypeParam>(c, {128, 1, true});
+}
+
 TYPED_TEST(DenseCuda, ManyRowsAreSplit) {
   const Case c{1000, 20, 12};
   expect_near<TypeParam>(c, {32, 4});
@@ -293,6 +313,108 @@ TEST_F(DenseCudaChecks, ScratchSufficesForSmallerBatches) {
             ASSERT_LE(cuda::column_sums_scratch_bytes(rows, out), most);
           }
         }
+}
+
+// A dense layer in bf16, of zeros.
+struct SmallDense {
+  SmallDense(std::int64_t n, std::int64_t in, std::int64_t out)
+      : x(zeros({n, in})),
+        weight(zeros({out, in})),
+        y(zeros({n, out})),
+        context(dense_scratch_bytes(n, in, out, DType::kBF16, 0, Device::Kind::kCuda)) {}
+  void forward() {
+    dense_forward(context.context, {.x = x.view(), .weight = weight.view(), .y = y.view()});
+    context.finish();
+  }
+  static DeviceOperand<bf16> zeros(const Shape& shape) {
+    return to_device<bf16>(shape, std::vector<float>(static_cast<std::size_t>(shape.count())));
+  }
+  DeviceOperand<bf16> x, weight, y;
+  DeviceContext context;
+};
+
+// The product of a forward call on an emulated device of this compute capability.
+struct Started {
+  engine::cuda::LaunchRecord::Launch launch;
+  int resident = 0;  // blocks of a processor
+};
+Started forward_on(const char* capability, std::int64_t n, std::int64_t in, std::int64_t out,
+                   const cuda::GemmCutWish& wish = {}) {
+  setenv("ENGINE_EMULATED_COMPUTE", capability, 1);
+  Started started;
+  std::thread([&] {  // what has been asked of a device is remembered by the thread
+    engine::cuda::use_device(0);
+    SmallDense layer(n, in, out);
+    cuda::wish_for_cut(wish);
+    const engine::cuda::LaunchRecord record;
+    layer.forward();
+    started.launch = record.launches().at(0);
+    started.resident = engine::cuda::resident_blocks(started.launch.use);
+  })
+      .join();
+  return started;
+}
+
+class DenseOccupancy : public DenseCudaChecks {
+ protected:
+  void SetUp() override {
+    DenseCudaChecks::SetUp();
+    if (!IsSkipped() && engine::cuda::device_info(0).name != "emulated GPU")
+      GTEST_SKIP() << "a device has the compute capability that it has";
+    if (const char* text = std::getenv("ENGINE_EMULATED_COMPUTE")) before_ = text;
+  }
+  void TearDown() override {
+    if (before_)
+      setenv("ENGINE_EMULATED_COMPUTE", before_->c_str(), 1);
+    else
+      unsetenv("ENGINE_EMULATED_COMPUTE");
+  }
+  std::optional<std::string> before_;
+};
+
+TEST_F(DenseOccupancy, BlocksOfAProcessorAreThoseThatItsSharedMemoryHolds) {
+  for (const auto& [capability, blocks] :
+       {std::pair{"9.0", 4}, {"10.0", 4}, {"8.0", 2}, {"8.6", 1}, {"8.9", 1}, {"12.0", 1}}) {
+    const Started started = forward_on(capability, 128, 64, 64, {128, 64, 1});
+    EXPECT_EQ(started.launch.use.threads, 128);
+    EXPECT_EQ(started.launch.use.shared_bytes, 55'296u);
+    EXPECT_EQ(started.resident, blocks) << capability;
+  }
+}
+
+TEST_F(DenseOccupancy, PlansFollowIt) {
+  if (engine::cuda::processor_count() != 4) GTEST_SKIP() << "these are plans for 4 processors";
+  // On 4 processors, 4 blocks of the narrow tile each, of which 8.6 holds one at a time.
+  const Started large = forward_on("9.0", 2048, 64, 64), small = forward_on("8.6", 2048, 64, 64);
+  EXPECT_EQ(large.launch.blocks, 16);
+  EXPECT_EQ(small.launch.blocks, 32);
+}
+
+// In a process of its own, which has not asked for the variable before.
+TEST(DenseOccupancyDeathTest, IsAskedOncePerKernelAndDevice) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto count = [] {
+    const std::string calls = testing::TempDir() + "occupancy_calls_" + std::to_string(getpid());
+    setenv("ENGINE_EMULATED_CALLS", calls.c_str(), 1);
+    if (!engine::cuda::missing().empty() || engine::cuda::device_info(0).name != "emulated GPU") {
+      std::fprintf(stderr, "no emulated device\n");
+      std::exit(0);
+    }
+    engine::cuda::use_device(0);
+    SmallDense layer(64, 64, 64);
+    for (int i = 0; i < 3; ++i) layer.forward();
+    std::ifstream lines(calls);
+    int asked = 0, set = 0;
+    for (std::string line; std::getline(lines, line);) {
+      asked += line.starts_with("cudaOccupancy");
+      set += line == "cudaFuncSetAttribute";
+    }
+    std::remove(calls.c_str());
+    std::fprintf(stderr, "asked %d, set %d\n", asked, set);
+    std::exit(0);
+  };
+  // Four tiles, each with a carve-out; two of them have more than 48 KiB.
+  EXPECT_EXIT(count(), testing::ExitedWithCode(0), "asked 4, set 6|no emulated device");
 }
 
 TEST_F(DenseCudaChecks, WarpgroupProductsAreOffAndNeedTheirDevice) {

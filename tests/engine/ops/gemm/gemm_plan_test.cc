@@ -88,6 +88,19 @@ TEST(GemmPlan, FollowsTheDevice) {
             plan_gemm({512, 512, 50000}, kHalf, 4).splits);
 }
 
+TEST(GemmPlan, FollowsTheBlocksThatAProcessorHolds) {
+  // 100 KB of shared memory (8.6, 8.9, 12.0): one block of 4 warps of the narrow tile is little.
+  constexpr GemmDevice kSmall{kA100, {1, 1, 2, 5}}, kLarge{kA100};
+  const GemmShape narrow{131072, 64, 576};
+  EXPECT_EQ(plan_gemm(narrow, kHalf, kLarge, 1).tile, 128);
+  EXPECT_EQ(plan_gemm(narrow, kHalf, kSmall, 1).tile, 64);
+  for (const GemmShape& shape : {narrow, GemmShape{512, 512, 50000}, {4096, 4096, 4096}}) {
+    const GemmPlan plan = plan_gemm(shape, kHalf, kSmall);
+    EXPECT_LE(gemm_workspace_bytes(plan, shape.m, shape.n),
+              most_gemm_workspace_bytes(shape, kHalf.stage_depth, kA100));
+  }
+}
+
 TEST(GemmPlan, WorkspaceOfTheLargestServesTheSmaller) {
   for (const int processors : {4, kA100, kH100})
     for (const GemmKind& kind : {kHalf, kFloat})

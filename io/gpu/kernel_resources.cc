@@ -1,0 +1,63 @@
+// Attributes of kernels are the process's, per device; each thread remembers which it has set.
+#include "io/gpu/kernel_resources.h"
+
+#include <cuda_runtime_api.h>
+
+#include <set>
+#include <tuple>
+
+#include "io/gpu/cuda_runtime.h"
+
+namespace base::cuda {
+namespace {
+
+constexpr std::size_t kWithoutAsking = 48 * 1024;  // every block may have this much
+constexpr std::size_t kSmall = 8 * 1024;
+
+thread_local LaunchRecord* record_of_thread = nullptr;
+
+void set_attribute(const KernelUse& use, cudaFuncAttribute attribute, int value) {
+  check(static_cast<int>(cudaFuncSetAttribute(use.kernel, attribute, value)),
+        "cudaFuncSetAttribute", use.name);
+}
+
+void allow_shared_memory(const KernelUse& use) {
+  if (use.shared_bytes <= kSmall) return;
+  thread_local std::set<std::tuple<const void*, int, std::size_t>> allowed;
+  const std::tuple key{use.kernel, current_device(), use.shared_bytes};
+  if (allowed.contains(key)) return;
+  if (use.shared_bytes > kWithoutAsking)
+    set_attribute(use, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                  static_cast<int>(use.shared_bytes));
+  constexpr int kAllThereIs = 100;  // percent (cudaSharedmemCarveoutMaxShared)
+  set_attribute(use, cudaFuncAttributePreferredSharedMemoryCarveout, kAllThereIs);
+  allowed.insert(key);
+}
+
+}  // namespace
+
+void prepare_launch(const KernelUse& use, std::int64_t blocks) {
+  allow_shared_memory(use);
+  if (record_of_thread != nullptr) record_of_thread->launches_.push_back({use, blocks});
+}
+
+int resident_blocks(const KernelUse& use) {
+  allow_shared_memory(use);
+  int blocks = 0;
+  check(static_cast<int>(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+            &blocks, use.kernel, use.threads, use.shared_bytes)),
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor", use.name);
+  return blocks;
+}
+
+int code_version(const KernelUse& use) {
+  cudaFuncAttributes attributes{};
+  check(static_cast<int>(cudaFuncGetAttributes(&attributes, use.kernel)), "cudaFuncGetAttributes",
+        use.name);
+  return attributes.ptxVersion;
+}
+
+LaunchRecord::LaunchRecord() : outer_(record_of_thread) { record_of_thread = this; }
+LaunchRecord::~LaunchRecord() { record_of_thread = outer_; }
+
+}  // namespace base::cuda
