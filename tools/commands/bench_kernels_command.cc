@@ -179,23 +179,30 @@ int bench_kernels_command(const Arguments& arguments) {
                   cases[i].shape.c_str());
     return kExitOk;
   }
-  const BenchHeading heading = bench_heading();
+  KernelHeading heading{.bench = bench_heading(), .device = device_text(options), .cuda = cuda};
   if (flags.cuts && !cuda) throw UsageError("--cuts is for CUDA devices: add --device cuda");
   KernelBench bench(options);
   if (flags.cuts) {
     print_cuts(bench, cases, chosen, flags.amp == "off" ? "f32" : flags.amp);
     return kExitOk;
   }
-  const Ceilings ceilings = bench.ceilings();
+  std::unique_ptr<CublasLt> cublaslt;
+  if (cuda) {
+    std::string missing;
+    cublaslt = CublasLt::load(missing);
+    heading.cublaslt = cublaslt ? cublaslt->description() : "no cuBLASLt (" + missing + ")";
+  }
+  heading.ceilings = bench.ceilings();
   const std::string type = flags.amp == "off" ? "f32" : flags.amp;
   std::vector<KernelRow> rows;
   for (const std::size_t i : chosen) {
-    rows.push_back(make_row(cases[i], bench.stored(), type, ceilings));
+    rows.push_back(make_row(cases[i], bench.stored(), type, heading.ceilings));
     rows.back().seconds = bench.median_seconds(cases[i]);
+    rows.back().occupancy = bench.occupancy(cases[i]);
+    if (cublaslt) rows.back().cublaslt_seconds = bench.cublaslt_seconds(cases[i], *cublaslt);
     rows.back().error = bench.error(small[i]);
   }
-  const std::string text =
-      kernels_text(heading, device_text(options), ceilings, rows, flags.format);
+  const std::string text = kernels_text(heading, rows, flags.format);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return kExitOk;
 }

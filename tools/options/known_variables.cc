@@ -23,7 +23,8 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_NCCL_REGISTER",           // 0: no memory is registered with NCCL
     "ENGINE_NCCL_BLOCKING",           // 1: its calls block
     "ENGINE_NVML_LIBRARY",            // as NVML
-    "ENGINE_CUPTI_LIBRARY",           // and as CUPTI
+    "ENGINE_CUPTI_LIBRARY",           // as CUPTI
+    "ENGINE_CUBLASLT_LIBRARY",        // and as cuBLASLt, for `engine bench kernels`; or none
     "ENGINE_ALLOW_SHARED_GPU",        // several ranks on a GPU, for tests
     "ENGINE_WARPGROUP_PRODUCTS",      // sm_90a's instructions
     "ENGINE_CUDA_SYNC",               // wait for each kernel
@@ -32,8 +33,8 @@ constexpr const char* kFurtherVariables[] = {
     "ENGINE_EMULATED_CAPTURE",        // off, no-fills: captures fail
     "ENGINE_EMULATED_COMPUTE",        // compute capabilities of these devices
     "ENGINE_EMULATED_PROCESSORS",     // streaming multiprocessors of each
-    "ENGINE_EMULATED_MEMORY",         // bytes of each
     "ENGINE_EMULATED_SLICES",         // 1: slices of one card
+    "ENGINE_EMULATED_MEMORY",         // bytes of each
     "ENGINE_EMULATED_ARCHITECTURES",  // what kernels count as compiled for
     "ENGINE_EMULATED_GRAPH_SEED",     // decides the order of a graph's nodes
     "ENGINE_EMULATED_CALLS",          // a file that calls of the runtime are noted in

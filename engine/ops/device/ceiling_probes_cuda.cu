@@ -3,6 +3,8 @@
 #include "engine/ops/device/ceiling_probes_cuda.h"
 #include "engine/ops/device/device_code.h"
 #include "engine/ops/device/tensor_core.h"
+#include "engine/ops/device/warpgroup_mma.h"
+#include "io/gpu/compiled_code.h"
 
 namespace engine::ops::cuda {
 namespace {
@@ -44,6 +46,58 @@ __global__ void matrix_chains(int steps, float* sink) {
   if (total == -1) *sink = total;
 }
 
+// Two warpgroups a block, each with a chain of products of zeros in shared memory, as deep in
+// flight as the main loop's (gemm_wgmma_cuda.cu).
+struct WgmmaShared {
+  unsigned char bytes[2 * 128 * 64 * 2 + 1024];
+};
+template <class S>
+__global__ void __launch_bounds__(kThreads, 2) wgmma_chains(int steps, float* sink) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
+  using Operand = SwizzledTile<S, true, 128>;
+  unsigned char* a = block_shared<WgmmaShared>().bytes;
+  a += (1024 - shared_address(a) % 1024) % 1024;
+  unsigned char* const b = a + Operand::kElements * sizeof(S);
+  for (int i = static_cast<int>(threadIdx.x); i < Operand::kElements / 4; i += kThreads)
+    reinterpret_cast<Packed<float>*>(a)[i] = {};
+  publish_to_wgmma();
+  __syncthreads();
+  const unsigned address_a = shared_address(a), address_b = shared_address(b),
+                 warpgroup = static_cast<unsigned>(warp_index()) / 4;
+  WarpgroupSums<S, false, false> sums;
+  for (int s = 0; s < steps; ++s) {
+    sums.begin();
+#pragma unroll
+    for (unsigned step = 0; step < 4; ++step)
+      sums.multiply(Operand::descriptor(address_a, warpgroup, step),
+                    Operand::descriptor(address_b, 0, step));
+    sums.commit();
+    sums.template wait<1>();
+  }
+  sums.template wait<0>();
+  // Never, but ptxas drops products whose sums are not used.
+  if (const float total = sums.total(); total == -1) *sink = total;
+#else
+  __trap();  // never launched: see has_wgmma()
+#endif
+}
+
+template <class S>
+engine::cuda::KernelUse wgmma_use() {
+  void (*const kernel)(int, float*) = wgmma_chains<S>;
+  return {reinterpret_cast<const void*>(kernel), "probe_multiply_adds", kThreads,
+          sizeof(WgmmaShared)};
+}
+
+// The driver may also run code for 8.0 here, as PTX: with CUDA_FORCE_PTX_JIT=1, or where the
+// program was compiled without 9.0a.
+template <class S>
+bool has_wgmma() {
+  return engine::cuda::device_info(engine::cuda::current_device()).major == 9 &&
+         engine::cuda::compiled_architectures().find("90a") != std::string::npos &&
+         engine::cuda::code_version(wgmma_use<S>()) >= 90;
+}
+
 __global__ void copy_packed(const Packed<float>* from, std::int64_t count, Packed<float>* to) {
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
        i += std::int64_t{gridDim.x} * kThreads)
@@ -52,30 +106,37 @@ __global__ void copy_packed(const Packed<float>* from, std::int64_t count, Packe
 
 }  // namespace
 
-double probe_multiply_adds(KernelContext& context, int steps, TensorView sink) {
-  const int processors = engine::cuda::device_info(context.device.index).processors;
-  const Grid grid{static_cast<unsigned>(8 * processors)};
+MultiplyAddProbe probe_multiply_adds(KernelContext& context, int steps, int blocks,
+                                     TensorView sink) {
+  const Grid grid{static_cast<unsigned>(blocks)};
   const auto start = [&](auto* kernel) {
     launch("probe_multiply_adds", kernel, grid, kThreads, 0, context.stream, steps,
            sink.as<float>());
   };
+  const auto start_wgmma = [&]<class S>(S, const char* instruction) -> MultiplyAddProbe {
+    launch("probe_multiply_adds", wgmma_chains<S>, grid, kThreads, sizeof(WgmmaShared),
+           context.stream, steps, sink.as<float>());
+    return {2.0 * blocks * steps * 4 * 2 * 64 * 128 * 16, instruction};
+  };
   const double threads = static_cast<double>(grid.x) * kThreads,
-               chained = threads * kChains * steps;
+               chained = threads * kChains * steps, matrix = chained / kWarp * 2 * 16 * 8 * 16;
   switch (context.products) {
     case Products::kF32:
       start(fma_chains);
-      return 2 * chained;
+      return {2 * chained, "fma f32"};
     case Products::kTf32:
       start(matrix_chains<0>);
-      return chained / kWarp * 2 * 16 * 8 * 8;
+      return {matrix / 2, "mma.sync m16n8k8 tf32"};
     case Products::kBF16:
+      if (has_wgmma<bf16>()) return start_wgmma(bf16{}, "wgmma m64n128k16 bf16");
       start(matrix_chains<1>);
-      break;
+      return {matrix, "mma.sync m16n8k16 bf16"};
     case Products::kF16:
+      if (has_wgmma<f16>()) return start_wgmma(f16{}, "wgmma m64n128k16 f16");
       start(matrix_chains<2>);
-      break;
+      return {matrix, "mma.sync m16n8k16 f16"};
   }
-  return chained / kWarp * 2 * 16 * 8 * 16;
+  return {};
 }
 
 void probe_copy(KernelContext& context, TensorView from, TensorView to) {

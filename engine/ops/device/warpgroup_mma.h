@@ -172,6 +172,13 @@ class WarpgroupSums {
         *reinterpret_cast<Pair*>(to + (16 * w + g + 8 * h) * pitch + 8 * j + 2 * t) = {
             sums_[4 * j + 2 * h], sums_[4 * j + 2 * h + 1]};
   }
+  // The sum of this thread's. REQUIRES: all are waited for.
+  __device__ __forceinline__ float total() const {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < 64; ++i) sum += sums_[i];
+    return sum;
+  }
 
  private:
   struct alignas(8) Pair {

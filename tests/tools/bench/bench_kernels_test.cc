@@ -7,8 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <string>
+#include <utility>
 
 #include "engine/ops/common/bf16_dispatch.h"
+#include "engine/ops/gemm/dense.h"
 #include "tests/support/test_support.h"
 #include "tools/bench/kernels/kernel_bench.h"
 #include "tools/report/exit_codes.h"
@@ -286,6 +289,124 @@ TEST(BenchKernels, CutsAreCsvOfOneLineATime) {
   EXPECT_EQ(relu.exit_code, 0) << relu.err;
   EXPECT_EQ(cells(relu.out).size(), 1u) << "no product, no cut:\n" << relu.out;
 }
+
+#if defined(FAKE_CUBLASLT_LIBRARY)
+CommandResult bench_on_device(std::vector<std::string> arguments,
+                              const std::map<std::string, std::string>& environment) {
+  arguments.insert(arguments.begin(), {test_support::engine_binary(), "bench", "kernels", "--batch",
+                                       "1", "--seconds", "0.001", "--device", "cuda"});
+  return test_support::run_command(arguments, environment, 60'000);
+}
+
+// Sets a variable while it lives.
+struct Variable {
+  Variable(const char* name, const char* value) : name(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name); }
+  const char* name;
+};
+
+TEST(BenchKernels, CuBlasLtComputesTheSameProducts) {
+  const Variable library("ENGINE_CUBLASLT_LIBRARY", FAKE_CUBLASLT_LIBRARY);
+  std::string missing;
+  const std::unique_ptr<CublasLt> cublaslt = CublasLt::load(missing);
+  ASSERT_NE(cublaslt, nullptr) << missing;
+  EXPECT_TRUE(cublaslt->description().starts_with("cuBLASLt 13.0.2 (/")) << cublaslt->description();
+  std::set<std::string> seen;
+  std::vector<KernelCase> cases = dense_cases({.images = 2, .texts = 1});
+  std::ranges::move(square_cases({48}), std::back_inserter(cases));
+  for (const auto& [amp, limit] :
+       {std::pair{"off", 1e-5}, {"tf32", 1e-2}, {"O1", 1e-2}, {"O2", 1e-2}, {"bf16", 3e-2}}) {
+    KernelBench bench({.device = {engine::Device::Kind::kCuda, 0}, .amp = amp, .seconds = 0.001});
+    for (KernelCase& test : cases) {
+      if (!small(test) || test.shape.find("784") != std::string::npos) continue;
+      ASSERT_TRUE(test.product) << test.op;
+      if (test.op == "dense_forward")  // the product alone
+        test.call = [](engine::KernelContext& c, const KernelCase::Views& v) {
+          engine::ops::dense_forward(c, {.x = v[0], .weight = v[1], .y = v[3]});
+        };
+      const auto difference = bench.cublaslt_difference(test, *cublaslt);
+      ASSERT_TRUE(difference) << test.op << " " << test.shape;
+      EXPECT_LE(*difference, limit) << test.op << " " << test.shape << " " << amp;
+      EXPECT_GT(bench.cublaslt_seconds(test, *cublaslt).value_or(0), 0);
+      seen.insert(test.op);
+    }
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{"dense_forward", "dense_backward_data",
+                                         "dense_backward_weights", "gemm"}));
+}
+
+TEST(BenchKernels, CuBlasLtBesideOurs) {
+  const std::vector<std::string> mlp{"--op",    "dense,relu_forward",
+                                     "--model", "mlp,resnet18-cifar",
+                                     "--shape", "2",
+                                     "--amp",   "bf16",
+                                     "--format"};
+  const auto with = [&](const char* format, std::map<std::string, std::string> environment) {
+    std::vector<std::string> arguments = mlp;
+    arguments.push_back(format);
+    return bench_on_device(arguments, environment);
+  };
+  const std::map<std::string, std::string> fake{{"ENGINE_CUBLASLT_LIBRARY", FAKE_CUBLASLT_LIBRARY}};
+  const CommandResult json = with("json", fake);
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const Json report = Json::parse(json.out);
+  EXPECT_TRUE(report["cublaslt"].get<std::string>().starts_with("cuBLASLt 13.0.2 (/"));
+  EXPECT_EQ(report["ceiling_instruction"], "mma.sync m16n8k16 bf16");
+  for (const Json& row : report["rows"]) {
+    const bool dense = row["op"].get<std::string>().starts_with("dense");
+    EXPECT_EQ(row["cublaslt_us"].is_number(), dense) << row;
+    if (dense) {
+      EXPECT_NEAR(row["ratio"].get<double>(),
+                  row["cublaslt_us"].get<double>() / row["us"].get<double>(), 1e-3);
+    }
+    EXPECT_GT(row["blocks_per_processor"].get<int>(), 0) << row;
+    EXPECT_GT(row["warps_per_processor"].get<int>(), 0) << row;
+    EXPECT_LE(row["warps_per_processor"].get<int>(), 64) << row;
+  }
+  const auto lines = cells(with("csv", fake).out);
+  ASSERT_GT(lines.size(), 2u);
+  EXPECT_EQ(std::vector<std::string>(lines[0].begin() + 10, lines[0].end()),
+            (std::vector<std::string>{"blocks", "warps", "cublaslt_us", "ratio"}));
+  EXPECT_GT(std::stod(lines[1][12]), 0);
+  const std::string table = with("table", fake).out;
+  EXPECT_NE(table.find("beside: cuBLASLt 13.0.2 (/"), std::string::npos) << table;
+  EXPECT_NE(table.find("(mma.sync m16n8k16 bf16)"), std::string::npos) << table;
+
+  auto no_algorithm = fake;
+  no_algorithm["CUBLASLT_ON_CPU_REFUSES"] = "1";
+  for (const Json& row : Json::parse(with("json", no_algorithm).out)["rows"])
+    EXPECT_TRUE(row["cublaslt_us"].is_null() && row["ratio"].is_null()) << row;
+  const CommandResult none = with("table", {{"ENGINE_CUBLASLT_LIBRARY", "none"}});
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  EXPECT_NE(none.out.find("no cuBLASLt (ENGINE_CUBLASLT_LIBRARY=none)"), std::string::npos);
+  const CommandResult absent = with("table", {{"ENGINE_CUBLASLT_LIBRARY", "/no/such.so"}});
+  EXPECT_EQ(absent.exit_code, kExitConfiguration);
+  EXPECT_NE(absent.err.find("cannot load ENGINE_CUBLASLT_LIBRARY (/no/such.so"), std::string::npos)
+      << absent.err;
+  const CommandResult other = with("table", {{"ENGINE_CUBLASLT_LIBRARY", "libc.so.6"}});
+  EXPECT_EQ(other.exit_code, kExitConfiguration);
+  EXPECT_NE(other.err.find("this libcublasLt has no cublasLtGetVersion"), std::string::npos)
+      << other.err;
+}
+
+TEST(BenchKernels, TheCeilingIsOfTheFastestInstruction) {
+  const auto instruction = [](std::map<std::string, std::string> environment, const char* amp) {
+    const CommandResult result =
+        bench_on_device({"--op", "pad_channels", "--amp", amp, "--format", "json"}, environment);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const Json report = Json::parse(result.out);
+    EXPECT_GT(report["ceiling_gflops"].get<double>(), 0);
+    return report["ceiling_instruction"].get<std::string>();
+  };
+  const std::pair<std::string, std::string> hopper{"ENGINE_EMULATED_COMPUTE", "9.0"};
+  EXPECT_EQ(instruction({hopper}, "bf16"), "wgmma m64n128k16 bf16");
+  EXPECT_EQ(instruction({hopper}, "O1"), "wgmma m64n128k16 f16");
+  EXPECT_EQ(instruction({hopper}, "off"), "fma f32");
+  EXPECT_EQ(instruction({{"ENGINE_EMULATED_COMPUTE", "8.0"}}, "O2"), "mma.sync m16n8k16 f16");
+  EXPECT_EQ(instruction({hopper, {"ENGINE_EMULATED_ARCHITECTURES", "80-real 80-virtual"}}, "bf16"),
+            "mma.sync m16n8k16 bf16");
+}
+#endif
 
 TEST(BenchKernels, TheProgramOnADevice) {
   const CommandResult result =

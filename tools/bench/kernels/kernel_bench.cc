@@ -10,6 +10,7 @@
 #include "engine/core/dtype.h"
 #include "engine/ops/device/ceiling_probes_cuda.h"
 #include "engine/ops/gemm/gemm_plan.h"
+#include "io/gpu/kernel_resources.h"
 
 namespace tools {
 namespace {
@@ -181,6 +182,11 @@ class KernelBench::Operands {
     }
     return relative_error(found, expected);
   }
+  ProductOperands product() const {  // REQUIRES: the case is one
+    const CaseProduct& p = *test_.product;
+    return {views_[p.a].data, views_[p.b].data, views_[p.c].data, views_[p.a].dtype,
+            views_[p.c].dtype};
+  }
   void prepare(KernelContext& context) const {
     if (test_.prepare) test_.prepare(context, views_);
   }
@@ -289,6 +295,51 @@ double KernelBench::median_seconds(const KernelCase& test) {
   return time([&] { operands.call(c); });
 }
 
+Occupancy KernelBench::occupancy(const KernelCase& test) {
+  Occupancy found;
+  if constexpr (engine::cuda::kBuilt) {
+    if (!is_cuda(options_.device)) return found;
+    const Operands operands(test, options_.device, stored_, DType::kF32, stored_);
+    const Arena scratch(scratch_bytes(test), options_.device);
+    KernelContext c = context(scratch);
+    operands.prepare(c);
+    const engine::cuda::LaunchRecord record;
+    operands.call(c);
+    stream_->synchronize();
+    if (record.launches().empty()) return found;
+    const auto& largest = *std::ranges::max_element(
+        record.launches(), {}, [](const auto& each) { return each.blocks * each.use.threads; });
+    found.blocks = engine::cuda::resident_blocks(largest.use);
+    found.warps = found.blocks * largest.use.threads / 32;
+  }
+  return found;
+}
+
+std::optional<double> KernelBench::cublaslt_seconds(const KernelCase& test, CublasLt& library) {
+  if (!test.product) return std::nullopt;
+  const Operands operands(test, options_.device, stored_, DType::kF32, stored_);
+  const auto call =
+      library.product(test.product->shape, operands.product(), products_, stream_->handle());
+  return call ? std::optional(time(call)) : std::nullopt;
+}
+
+std::optional<double> KernelBench::cublaslt_difference(const KernelCase& test, CublasLt& library) {
+  if (!test.product) return std::nullopt;
+  const Operands operands(test, options_.device, stored_, DType::kF32, stored_);
+  const Arena scratch(scratch_bytes(test), options_.device);
+  KernelContext c = context(scratch);
+  operands.prepare(c);
+  operands.call(c);
+  const std::vector<double> ours = operands.values(test.product->c);
+  const auto call =
+      library.product(test.product->shape, operands.product(), products_, stream_->handle());
+  if (!call) return std::nullopt;
+  engine::cuda::set_bytes_async(operands.product().c, 0xff,
+                                operands.views()[test.product->c].bytes(), stream_->handle());
+  call();
+  return relative_error(operands.values(test.product->c), ours);
+}
+
 std::vector<CutTime> KernelBench::cut_times(const KernelCase& test) {
   std::vector<CutTime> times;
   if constexpr (engine::cuda::kBuilt) {
@@ -365,16 +416,17 @@ Ceilings KernelBench::ceilings() {
           to(bytes, options_.device), none;
       KernelContext c = context(none);
       const engine::Shape all{static_cast<std::int64_t>(bytes / 4)};
-      double operations = 0;
+      engine::ops::cuda::MultiplyAddProbe probe;
+      const int blocks = 8 * (emulated ? 1 : engine::cuda::processor_count());
       const double busy = time([&] {
-        operations = engine::ops::cuda::probe_multiply_adds(
-            c, emulated ? 4 : 4096, {sink.data(), DType::kF32, {64}, options_.device});
+        probe = engine::ops::cuda::probe_multiply_adds(
+            c, emulated ? 1 : 4096, blocks, {sink.data(), DType::kF32, {64}, options_.device});
       });
       const double copying = time([&] {
         engine::ops::cuda::probe_copy(c, {from.data(), DType::kF32, all, options_.device},
                                       {to.data(), DType::kF32, all, options_.device});
       });
-      return {operations / busy, 2 * static_cast<double>(bytes) / copying};
+      return {probe.operations / busy, 2 * static_cast<double>(bytes) / copying, probe.instruction};
     }
   }
   std::vector<double> rates(static_cast<std::size_t>(options_.threads));

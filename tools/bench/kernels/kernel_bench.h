@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,13 @@ struct KernelBenchOptions {
 struct Ceilings {
   double flops = 0;  // a second, of multiply-adds in the type that products have; 0: unknown
   double bytes_per_second = 0;  // read and written, of a copy much larger than the caches
+  std::string instruction{};    // of the multiply-adds, on a CUDA device: "wgmma m64n128k16 bf16"
+};
+
+// What a CUDA device's processor holds at once of a call's largest kernel, the one with most
+// threads: by its registers, threads and shared memory, not measured.
+struct Occupancy {
+  int blocks = 0, warps = 0;
 };
 
 // How a product can be cut, and the time of it.
@@ -45,6 +53,13 @@ class KernelBench {
 
   Ceilings ceilings();
   double median_seconds(const KernelCase& test);  // of a call
+  Occupancy occupancy(const KernelCase& test);    // zeros on a CPU
+  // Of a call of cuBLASLt with the operands of a product on a CUDA device, alone: without the bias
+  // that the case may have. Nothing where cuBLASLt has no such product.
+  std::optional<double> cublaslt_seconds(const KernelCase& test, CublasLt& library);
+  // The largest difference of an element of the product from this program's, relative to the
+  // largest magnitude; nothing as above.
+  std::optional<double> cublaslt_difference(const KernelCase& test, CublasLt& library);
   // Of a product on a CUDA device with each tile and number of parts; nothing for other operators.
   std::vector<CutTime> cut_times(const KernelCase& test);
   // The largest difference of an output from float64 on the CPU, relative to the output's largest
@@ -75,14 +90,23 @@ struct KernelRow {
   double seconds = 0, flops = 0, bytes = 0, error = 0;
   double bound = 0;  // seconds, by the ceilings; 0: unknown
   bool by_flops = false;
+  Occupancy occupancy{};  // blocks 0: unknown
+  std::optional<double> cublaslt_seconds{};
 };
 KernelRow make_row(const KernelCase& test, engine::DType stored, const std::string& type,
                    const Ceilings& ceilings);
+// What stands above a report.
+struct KernelHeading {
+  BenchHeading bench;
+  std::string device;
+  Ceilings ceilings;
+  bool cuda = false;     // then with occupancy, and times of cuBLASLt
+  std::string cublaslt;  // which one, or why there is none; "" on a CPU
+};
 // A line of CSV for each, for planners to be fitted to; the heading where `test` is null.
 std::string cuts_text(const KernelCase* test, const std::string& type,
                       const std::vector<CutTime>& times);
-std::string kernels_text(const BenchHeading& heading, const std::string& device,
-                         const Ceilings& ceilings, const std::vector<KernelRow>& rows,
+std::string kernels_text(const KernelHeading& heading, const std::vector<KernelRow>& rows,
                          const std::string& format);
 
 // The rate of independent multiply-adds on the calling thread, flop/s: by its CPU time, or by the

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/core/dtype.h"
 #include "engine/core/tensor_view.h"
 #include "engine/ops/common/kernel_context.h"
+#include "tools/bench/kernels/cublaslt.h"
 
 namespace tools {
 
@@ -34,6 +36,12 @@ struct OperandSpec {
   double low = -1, high = 1;
 };
 
+// A case that is one product of matrices, and which of its operands they are.
+struct CaseProduct {
+  PlainProduct shape;
+  std::size_t a = 0, b = 1, c = 2;
+};
+
 // Some elements of the last operand, in float64: `at(i, j)` is element j of operand i.
 struct Sample {
   std::size_t element = 0;
@@ -56,6 +64,7 @@ struct KernelCase {
   std::function<std::size_t(engine::DType dtype, int threads, engine::Device::Kind device,
                             engine::Products products)>
       scratch_bytes = nullptr;
+  std::optional<CaseProduct> product{};  // besides, at most a bias or its gradient
   Sampler sample = nullptr;  // instead of the whole result in float64, where that takes too long
 };
 

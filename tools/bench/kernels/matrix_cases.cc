@@ -39,12 +39,14 @@ void add_dense(std::vector<KernelCase>& cases, const char* model, std::int64_t n
   forward.call = [](KernelContext& c, const Views& v) {
     engine::ops::dense_forward(c, {.x = v[0], .weight = v[1], .bias = v[2], .y = v[3]});
   };
+  forward.product = {{n, out, in, true, true}, 0, 1, 3};
   data.op = "dense_backward_data";
   data.operands = {{y}, {weight}, {x, Storage::kActivation, Use::kOut}};
   data.call = [](KernelContext& c, const Views& v) {
     engine::ops::dense_backward_data(
         c, {.dy = v[0], .weight = v[1], .dx = v[2], .write = Write::kOverwrite});
   };
+  data.product = {{n, in, out, true, false}, 0, 1, 2};
   weights.op = "dense_backward_weights";
   weights.operands = {
       {x}, {y}, {weight, Storage::kVector, Use::kOut}, {bias, Storage::kVector, Use::kOut}};
@@ -52,6 +54,7 @@ void add_dense(std::vector<KernelCase>& cases, const char* model, std::int64_t n
     engine::ops::dense_backward_weights(
         c, {.x = v[0], .dy = v[1], .dweight = v[2], .dbias = v[3], .write = Write::kOverwrite});
   };
+  weights.product = {{out, in, n, false, false}, 1, 0, 2};
   for (KernelCase* each : {&forward, &data, &weights}) cases.push_back(std::move(*each));
 }
 
@@ -151,6 +154,7 @@ std::vector<KernelCase> square_cases(const std::vector<std::int64_t>& sides) {
                                 engine::Products products) {
       return engine::ops::dense_scratch_bytes(side, side, side, dtype, threads, device, products);
     };
+    test.product = {{side, side, side, true, true}, 0, 1, 2};
     test.sample = [side](const auto& at) { return square_samples(side, at); };
     cases.push_back(std::move(test));
   }
