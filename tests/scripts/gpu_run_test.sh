@@ -201,6 +201,12 @@ deadline() {
   row 'repeat convnet' skipped 'no time left'
   no_suite_runs
 }
+# In call 1, suites that take long leave time for the judged steps.
+reserved() {
+  run reserved --call 1 --deadline 283 --only '^(test|step gpt-nano off)'
+  row 'test planted_test PlantedHang' 'cut off' 'by the deadline'
+  row 'step gpt-nano off' passed 'half of 52 by'
+}
 # Ended or killed in the middle, the summary is that of the last step. Who ends it ends its suites.
 stopped() {  # SIGNAL
   begin "$1" --only '^test' --deadline 900 --pack
@@ -240,4 +246,4 @@ at_once() {
 }
 at_once call_1 call_2 call_3 judged libraries cpp_library
 limit_suites 900  # they may take as long as they are let
-at_once deadline ended killed
+at_once deadline reserved ended killed
