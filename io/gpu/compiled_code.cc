@@ -57,17 +57,49 @@ bool fits(const Architecture& code, int major, int minor, bool newer_too) {
   return newer_too && code.feature == 0 && major > code.major;
 }
 
+std::string name_of(const char* prefix, const Architecture& code) {
+  std::string name = prefix + std::to_string(code.major) + std::to_string(code.minor);
+  if (code.feature != 0) name += code.feature;
+  return name;
+}
+
+struct Chosen {
+  Runs runs = Runs::kNo;
+  std::string name;  // as in code_for()
+};
+
+// As the driver chooses: machine code before PTX, of each the newest that fits.
+Chosen chosen_code(std::string_view architectures, int major, int minor) {
+  std::optional<Architecture> real, ptx;
+  const auto newer = [](const std::optional<Architecture>& old, const Architecture& code) {
+    return !old || std::pair{code.major, code.minor} >= std::pair{old->major, old->minor};
+  };
+  for (const std::string& word : words_of(architectures)) {
+    const std::optional<Architecture> code = parsed(word);
+    if (!code) return {Runs::kCompiled, ""};
+    if (code->real && fits(*code, major, minor, false) && newer(real, *code)) real = code;
+    if (code->is_virtual && fits(*code, major, minor, true) && newer(ptx, *code)) ptx = code;
+  }
+  if (real) return {Runs::kCompiled, name_of("sm_", *real)};
+  if (ptx) return {Runs::kTranslated, name_of("compute_", *ptx)};
+  return {};
+}
+
 }  // namespace
 
 Runs runs_on(std::string_view architectures, int major, int minor) {
-  bool translated = false;
-  for (const std::string& word : words_of(architectures)) {
-    const std::optional<Architecture> code = parsed(word);
-    if (!code) return Runs::kCompiled;
-    if (code->real && fits(*code, major, minor, false)) return Runs::kCompiled;
-    translated = translated || (code->is_virtual && fits(*code, major, minor, true));
-  }
-  return translated ? Runs::kTranslated : Runs::kNo;
+  return chosen_code(architectures, major, minor).runs;
+}
+
+std::string code_for(std::string_view architectures, int major, int minor) {
+  return chosen_code(architectures, major, minor).name;
+}
+
+std::string code_text(std::string_view architectures, int major, int minor) {
+  const auto [runs, name] = chosen_code(architectures, major, minor);
+  if (runs == Runs::kTranslated) return "kernels from PTX for " + name;
+  const std::string own = "sm_" + std::to_string(major) + std::to_string(minor);
+  return name.empty() || name.starts_with(own) ? "" : "kernels for " + name;
 }
 
 std::string architectures_text(std::string_view architectures) {

@@ -19,11 +19,19 @@ enum class Runs {
 // nothing: kCompiled.
 Runs runs_on(std::string_view architectures, int major, int minor);
 
+// The code that such a device runs: "sm_80" is machine code, "compute_80" PTX that the driver
+// translates; "" for kNo, and for a list that tells nothing.
+std::string code_for(std::string_view architectures, int major, int minor);
+
 // For people: "sm_80, sm_90a, compute_80".
 std::string architectures_text(std::string_view architectures);
 
 // What this program was compiled for; "" in a build without CUDA.
 std::string compiled_architectures();
+
+// How the code that a device runs differs from its own: "kernels for sm_80" on 8.9, "kernels from
+// PTX for compute_80" on 10.0; "" for machine code of its own.
+std::string code_text(std::string_view architectures, int major, int minor);
 
 // Of a device that runs translated code: what its first start takes. `name` as in UnusedDevice.
 std::string translation_text(const std::string& name);

@@ -69,6 +69,12 @@ UnusedDevices unused_devices() {
   return unused;
 }
 
+std::string code_text(int device) {
+  const auto capability = capability_of(device);
+  return capability ? code_text(compiled_architectures(), capability->first, capability->second)
+                    : "";
+}
+
 std::string translation_notice(int device) {
   const auto capability = capability_of(device);
   const bool translated = capability && runs_on(compiled_architectures(), capability->first,

@@ -21,6 +21,7 @@ std::string missing() { return "this build has no CUDA"; }
 int device_count() { return 0; }
 int listed_devices() { return 0; }
 UnusedDevices unused_devices() { return {}; }
+std::string code_text(int) { return ""; }
 std::string translation_notice(int) { return ""; }
 DeviceInfo device_info(int) { refuse(); }
 std::string versions() { return "none"; }

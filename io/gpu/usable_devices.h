@@ -24,6 +24,8 @@ UnusedDevices unused_devices();
 // "kernels need 8.0", "kernels were compiled for sm_90a"; "" where they run. `architectures` as in
 // compiled_code.h.
 std::string why_unused(int major, int minor, const std::string& architectures);
+// As code_text() in compiled_code.h, of this program's code.
+std::string code_text(int device);
 // "" for one that runs this program's machine code; else what the first start on it takes.
 std::string translation_notice(int device);
 

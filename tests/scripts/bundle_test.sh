@@ -9,6 +9,22 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "bundle_test: $*"; exit 1; }
 
+# A release bundle has machine code for sm_120 where nvcc knows it.
+mkdir -p "$work/played" "$work/tree/tools"
+cp -r "$root/tools/scripts" "$work/tree/tools/"
+printf '#!/bin/sh\necho "$@" >"%s/configured"\nexit 1\n' "$work" >"$work/played/cmake"
+configured_with() {  # RELEASE_OF_NVCC OPTION...
+  printf '#!/bin/sh\necho "Cuda compilation tools, release %s, V%s.1"\n' "$1" "$1" >"$work/played/nvcc"
+  chmod +x "$work"/played/*
+  shift
+  ! PATH="$work/played:$PATH" CUDA_HOME="" "$work/tree/tools/scripts/bundle.sh" --no-install "$@" >/dev/null 2>&1 || fail "it did not configure"
+  cat "$work/configured"
+}
+[[ "$(configured_with 12.8)" = *"/build/release-bundle "*"-DENGINE_CUDA_ARCHITECTURES=80-real;90a-real;120-real;80-virtual"* ]] ||
+  fail "no code for sm_120: $(cat "$work/configured")"
+[[ "$(configured_with 12.4)" != *ARCHITECTURES* ]] || fail "nvcc 12.4 does not know sm_120: $(cat "$work/configured")"
+[[ "$(configured_with 13.0 --arch 90a)" = *"-DENGINE_CUDA_ARCHITECTURES=90a"* ]] || fail "--arch is not taken: $(cat "$work/configured")"
+
 options=(--from "$build")
 while read -r _ program; do
   [ -x "$program" ] || { options+=(--program-only); break; }  # somebody builds single targets

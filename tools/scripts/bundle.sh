@@ -7,7 +7,8 @@
 #   --preset NAME    what to build: release (default), emulated, ...
 #   --from DIR       pack this build as it is, instead of building one
 #   --program-only   without tests
-#   --arch A         kernels for these architectures alone (90a), built in build/PRESET-A: smaller, and sooner compiled
+#   --arch A         kernels for these architectures alone (90a), built in build/PRESET-A: smaller, and sooner compiled. By default
+#                    a release has what a build has, and machine code for sm_120 if nvcc is 12.8 or newer, in build/PRESET-bundle
 #   --cuda HOME      by the CUDA toolkit in this folder (/usr/local/cuda-12.9), built in build/PRESET-cuda12: a bundle for drivers
 #                    of that CUDA; the default is the newest one's, or what CUDA_HOME names
 #   --output FILE    where to write (default: build/engine-VERSION-linux-x86_64[-cuda13].tar.gz). A name that ends with .tar.zst
@@ -41,6 +42,14 @@ if [ -z "$build" ]; then
   fi
   options=()
   folder="$root/build/$preset${arch:+-${arch//[^a-z0-9-]/_}}"
+  if [ -z "$arch" ] && [ "$preset" = release ]; then
+    nvcc=$(PATH="${toolkit:-${CUDA_HOME:-/nowhere}}/bin:$PATH:/usr/local/cuda/bin" command -v nvcc || true)
+    release=$([ -z "$nvcc" ] || "$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+    if [ -n "$release" ] && [ "$(printf '%s\n' 12.8 "$release" | sort -V | head -n 1)" = 12.8 ]; then
+      arch='80-real;90a-real;120-real;80-virtual'
+      folder="$root/build/$preset-bundle"
+    fi
+  fi
   [ -z "$arch" ] || options=("-DENGINE_CUDA_ARCHITECTURES=$arch")
   if [ -n "$toolkit" ]; then
     release=$("$toolkit/bin/nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p') || fail "no nvcc in $toolkit/bin"
@@ -86,6 +95,9 @@ if [ "$tests" = yes ]; then
     echo "$limit $(basename "$file")" >>"$bundle/tests/gpu_tests.txt"
     programs+=("$file")
   done < <(grep . "$build/gpu_tests.txt")
+  [ -x "$build/tests/hold_device" ] || fail "$build/tests/hold_device is not built: cmake --build $build --target gpu_tests"
+  install -m 755 -s "$build/tests/hold_device" "$bundle/tests/hold_device"
+  programs+=("$build/tests/hold_device")
   mkdir -p "$bundle/tests/parity" "$bundle/tests/peers"
   cp -r "$root/tests/parity/data" "$bundle/tests/parity/"
   cp "$root"/tests/gpu/*.sh "$bundle/tests/gpu/"
@@ -94,9 +106,6 @@ fi
 mkdir -p "$bundle/share/man/man1" "$bundle/share/completion"
 "$program" manual "$bundle/share/man/man1" --date "$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)"
 "$program" completion bash >"$bundle/share/completion/engine.bash"
-  [ -x "$build/tests/hold_device" ] || fail "$build/tests/hold_device is not built: cmake --build $build --target gpu_tests"
-  install -m 755 -s "$build/tests/hold_device" "$bundle/tests/hold_device"
-  programs+=("$build/tests/hold_device")
 "$program" completion zsh >"$bundle/share/completion/_engine"
 "$program" completion fish >"$bundle/share/completion/engine.fish"
 # The documentation, and the files outside it that its links name.

@@ -9,6 +9,7 @@
 #include "engine/ops/common/bf16_dispatch.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/optim/loss_scale.h"
+#include "io/gpu/usable_devices.h"
 #include "tools/machine/device_choice.h"
 #include "tools/machine/thread_choice.h"
 #include "tools/session/agreement.h"
@@ -111,8 +112,10 @@ std::string compute_text(const Compute& compute, int threads, engine::DType stor
            std::string(engine::ops::to_string(engine::ops::isa_of(compute.products))) + reason +
            ")" + precision_text(compute, stored);
   const engine::cuda::DeviceInfo info = engine::cuda::device_info(compute.device.index);
+  const std::string code = base::cuda::code_text(compute.device.index);
   return engine::to_string(compute.device) + " (" + info.name + ", sm_" +
-         std::to_string(info.major) + std::to_string(info.minor) + reason +
+         std::to_string(info.major) + std::to_string(info.minor) +
+         (code.empty() ? "" : ", " + code) + reason +
          (compute.blocks ? "; waits block, with one core" : "") + ")" +
          precision_text(compute, stored);
 }

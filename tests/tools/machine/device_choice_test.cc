@@ -243,6 +243,22 @@ TEST(CompiledCode, RunsWhereNvidiasRulesSay) {
                         {"native", 8, 0, Runs::kCompiled}})
     EXPECT_EQ(base::cuda::runs_on(c.architectures, c.major, c.minor), c.expected)
         << c.architectures << " on " << c.major << "." << c.minor;
+  // What each device gets of a build, of a release bundle, and of a bundle for one architecture.
+  const std::string build = "80-real;90a-real;80-virtual",
+                    release = "80-real;90a-real;120-real;80-virtual";
+  EXPECT_EQ(base::cuda::code_for(build, 8, 6), "sm_80");
+  EXPECT_EQ(base::cuda::code_for(build, 9, 0), "sm_90a");
+  EXPECT_EQ(base::cuda::code_for(build, 12, 0), "compute_80");
+  EXPECT_EQ(base::cuda::code_for(release, 12, 0), "sm_120");
+  EXPECT_EQ(base::cuda::code_for(release, 12, 1), "sm_120");
+  EXPECT_EQ(base::cuda::code_for(release, 10, 3), "compute_80");
+  EXPECT_EQ(base::cuda::code_for("90a-real", 8, 9), "");
+  EXPECT_EQ(base::cuda::code_for("86-real 80-real", 8, 9), "sm_86");
+  EXPECT_EQ(base::cuda::code_text(build, 8, 0), "");
+  EXPECT_EQ(base::cuda::code_text(build, 9, 0), "");
+  EXPECT_EQ(base::cuda::code_text(build, 8, 9), "kernels for sm_80");
+  EXPECT_EQ(base::cuda::code_text(build, 11, 0), "kernels from PTX for compute_80");
+  EXPECT_EQ(base::cuda::code_text("native", 8, 9), "");
   EXPECT_EQ(base::cuda::architectures_text("80-real;90a;80-virtual"),
             "sm_80, sm_90a, compute_90a, compute_80");
   EXPECT_EQ(base::cuda::why_unused(7, 5, "75"), "kernels need 8.0");
@@ -460,6 +476,17 @@ TEST(Programs, UseNoDeviceThatIsTooOld) {
       "capability 12.0): when the program first runs there, the driver translates the PTX";
   expect_said(step_on("cuda", "12.0"), 0, translated);
   EXPECT_EQ(step_on("cuda", "9.0").err.find("translates"), std::string::npos);
+  // The start line names the code of each kind of device; a device newer than all is translated.
+  for (const auto& [capability, text] :
+       {std::pair{"8.0", "(emulated GPU, sm_80; auto: "},
+        {"8.6", "(emulated GPU, sm_86, kernels for sm_80; auto: "},
+        {"8.9", "(emulated GPU, sm_89, kernels for sm_80; auto: "},
+        {"9.0", "(emulated GPU, sm_90; auto: "},
+        {"10.0", "(emulated GPU, sm_100, kernels from PTX for compute_80; auto: "},
+        {"11.0", "(emulated GPU, sm_110, kernels from PTX for compute_80; auto: "},
+        {"12.0", "(emulated GPU, sm_120, kernels from PTX for compute_80; auto: "},
+        {"15.3", "(emulated GPU, sm_153, kernels from PTX for compute_80; auto: "}})
+    expect_said(step_on("auto", capability), 0, text);
 
   const auto with = [](const std::string& capabilities, std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), test_support::engine_binary());
