@@ -52,7 +52,9 @@ ConfigValues complete(const ConfigValues& values) {
           choice ? base::did_you_mean(value.value, base::split_text(option->metavar, '|')) : "");
     }
     if (text->empty() && (*option->default_value != '\0' || is_said_to_be_a_number(*option, value)))
-      refuse_value(name, value, expected_text(*option));
+      refuse_value(
+          name, value,
+          option->type == OptionSpec::Type::kString ? option->metavar : expected_text(*option));
     value.value = *text;
   }
   return result;

@@ -426,6 +426,8 @@ TEST(RunConfig, TablesAreReadAsTheOptionsSay) {
             std::string::npos);
   EXPECT_NE(fault(flags({{"csv-missing", "NA"}})).find("requires --dataset csv"),
             std::string::npos);
+  EXPECT_EQ(fault(flags({{"csv-missing", ""}, {"dataset", "csv"}})),
+            "--csv-missing is '' (from --csv-missing); expected auto|empty|A,B");
 }
 
 TEST(RunConfig, Precision) {
