@@ -25,6 +25,11 @@ struct ArrayEntry {
   std::string_view stored_as{};
 };
 
+// An array of a type that is not read: truth values, 16-bit numbers, text. No model here has one.
+struct UnreadArray {
+  std::string name, type;  // as the file calls it: "BOOL", "<U5"
+};
+
 // One thread at a time, except as many_readers() says.
 class ArraySource {
  public:
@@ -33,6 +38,8 @@ class ArraySource {
   const std::string& name() const { return bytes_->name(); }  // the file
   std::uint64_t file_bytes() const { return bytes_->size(); }
   const std::vector<ArrayEntry>& entries() const { return entries_; }
+  // What else the file holds; not among the entries.
+  const std::vector<UnreadArray>& unread() const { return unread_; }
   // Whether the file says what is a parameter and what a buffer, and keeps them in model order.
   virtual bool has_sections() const { return false; }
   virtual bool in_model_order() const { return true; }
@@ -56,6 +63,7 @@ class ArraySource {
 
   std::unique_ptr<ByteSource> bytes_;
   std::vector<ArrayEntry> entries_;
+  std::vector<UnreadArray> unread_;
 };
 
 // All arrays in memory, and the file checked to its end. Throws DataError before anything is

@@ -65,10 +65,12 @@ std::unique_ptr<ArraySource> open_arrays(const std::string& path) {
   return open_arrays(open_bytes(path));
 }
 
-std::vector<NamedArray> load_arrays(const std::string& path) {
+std::vector<NamedArray> load_arrays(const std::string& path, std::vector<UnreadArray>* unread) {
   std::unique_ptr<ByteSource> bytes = open_bytes(path);
   if (is_checkpoint(*bytes)) return load_checkpoint(path).arrays;
-  std::vector<NamedArray> arrays = read_arrays(*open_arrays(std::move(bytes)));
+  const std::unique_ptr<ArraySource> source = open_arrays(std::move(bytes));
+  if (unread != nullptr) *unread = source->unread();
+  std::vector<NamedArray> arrays = read_arrays(*source);
   for (NamedArray& array : arrays) array.section = section_of_name(array.name);
   return arrays;
 }

@@ -17,9 +17,11 @@ namespace io {
 std::unique_ptr<ArraySource> open_arrays(const std::string& path);
 std::unique_ptr<ArraySource> open_arrays(std::unique_ptr<ByteSource> bytes);
 
-// All arrays in memory. Those of plain files (.safetensors, .npz, .pth) get the section that their
-// name tells; those of checkpoints keep section and device. Throws as open_arrays.
-std::vector<NamedArray> load_arrays(const std::string& path);
+// All arrays in memory; `unread` takes those of types that are not read. Those of plain files
+// (.safetensors, .npz, .pth) get the section that their name tells; those of checkpoints keep
+// section and device. Throws as open_arrays.
+std::vector<NamedArray> load_arrays(const std::string& path,
+                                    std::vector<UnreadArray>* unread = nullptr);
 
 // What PyTorch's BatchNorm calls its buffers: running_mean, running_var, num_batches_tracked.
 Section section_of_name(const std::string& name);

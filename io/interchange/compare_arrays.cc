@@ -47,12 +47,22 @@ class Table {  // which array of which file bears which name
     };
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
+    for (const std::size_t f : order) check_unread(*files[f]);
     for (const std::size_t f : order) add(f);
   }
 
   const std::vector<std::pair<const Key*, const Columns*>>& rows() const { return order_; }
 
  private:
+  // Arrays that are to be compared must be read.
+  void check_unread(const ArraySource& file) const {
+    for (const UnreadArray& array : file.unread()) {
+      const std::string name = plain(array.name, options_);
+      if (selected({section_of_name(name), name}, options_))
+        throw DataError(file.name() + ": '" + array.name + "' has dtype " + array.type +
+                        ", which is not read; leave it out with --ignore '" + array.name + "'");
+    }
+  }
   void add(std::size_t f) {
     for (std::size_t i = 0; i < files_[f]->entries().size(); ++i) {
       const ArrayEntry& entry = files_[f]->entries()[i];

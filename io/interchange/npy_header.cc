@@ -34,7 +34,7 @@ class DictionaryReader : private HeaderScanner {
       expect(':');
       if (key == "descr") {
         once(has_descr, key);
-        header.type = type();
+        read_type(header);
       } else if (key == "fortran_order") {
         once(has_order, key);
         header.fortran_order = boolean();
@@ -70,19 +70,28 @@ class DictionaryReader : private HeaderScanner {
     return out;
   }
 
-  DType type() {
+  void read_type(NpyHeader& header) {
     space();
     if (at_ < text_.size() && text_[at_] == '[')
       fail("a structured dtype; save each field as an array of its own");
     const std::string descr = string();
     for (const auto& [name, known] : kNpyTypes)
-      if (descr == name) return known;
+      if (descr == name) {
+        header.type = known;
+        return;
+      }
     if (descr.find('O') != std::string::npos)
       fail("dtype '" + descr +
            "': an array of Python objects is a pickle, and pickles are never read");
     if (descr.starts_with('>'))
       fail("dtype '" + descr + "' is big-endian; save it after .astype(a.dtype.newbyteorder('<'))");
-    fail("dtype '" + descr + "'; known are <f2 <f4 <f8 <i4 <i8 |u1");
+    // Truth values, whole numbers, text and times: no model has weights of these.
+    constexpr std::string_view kUnread = "|b1 |i1 <i2 <u2 <u4 <u8";
+    const bool unread = (descr.size() == 3 && kUnread.find(descr) != std::string_view::npos) ||
+                        descr.starts_with("<U") || descr.starts_with("|S") ||
+                        descr.starts_with("<M8") || descr.starts_with("<m8");
+    if (!unread) fail("dtype '" + descr + "'; known are <f2 <f4 <f8 <i4 <i8 |u1");
+    header.unread_type = descr;
   }
 
   bool boolean() {

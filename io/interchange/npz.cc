@@ -49,7 +49,7 @@ class NpzSource : public ArraySource {
 
   void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) override {
     if (!headers_[index].fortran_order)
-      return zip_.read(index, headers_[index].header_bytes + offset, target);
+      return zip_.read(members_[index], headers_[index].header_bytes + offset, target);
     if (turned_index_ != index) turn(index);
     if (!target.empty()) std::memcpy(target.data(), turned_.data() + offset, target.size());
   }
@@ -66,8 +66,12 @@ class NpzSource : public ArraySource {
     const std::size_t first = std::min<std::uint64_t>(header.size(), length);
     header.resize(length);
     zip_.read(index, first, std::span(header).subspan(first));
-    headers_.push_back(parse_npy_header(header, what));
-    NpyHeader& h = headers_.back();
+    NpyHeader h = parse_npy_header(header, what);
+    std::string array = member.name.substr(0, member.name.size() - kEnding.size());
+    if (!h.unread_type.empty()) {
+      unread_.push_back({std::move(array), std::move(h.unread_type)});
+      return;
+    }
     const std::uint64_t wanted = format::array_bytes(h.shape, h.type, what),
                         found = member.size - length;
     if (wanted != found)
@@ -76,8 +80,9 @@ class NpzSource : public ArraySource {
     const auto longer =
         std::count_if(h.shape.begin(), h.shape.end(), [](std::int64_t d) { return d > 1; });
     if (longer < 2) h.fortran_order = false;  // the same in both orders
-    entries_.push_back({member.name.substr(0, member.name.size() - kEnding.size()),
-                        Section::kParameter, h.type, h.shape, found});
+    entries_.push_back({std::move(array), Section::kParameter, h.type, h.shape, found});
+    headers_.push_back(std::move(h));
+    members_.push_back(index);
   }
 
   void turn(std::size_t index) {
@@ -85,14 +90,15 @@ class NpzSource : public ArraySource {
     turned_.clear();
     check_unpacked(entries_[index].bytes);
     std::vector<std::byte> fortran(entries_[index].bytes);
-    zip_.read(index, headers_[index].header_bytes, fortran);
+    zip_.read(members_[index], headers_[index].header_bytes, fortran);
     turned_ = to_c_order(fortran, entries_[index].shape, size_of(entries_[index].type));
     turned_index_ = index;
   }
 
   static constexpr std::size_t kNone = ~std::size_t{0};
   ZipReader zip_;
-  std::vector<NpyHeader> headers_;
+  std::vector<NpyHeader> headers_;    // of each entry
+  std::vector<std::size_t> members_;  // of the archive, for each entry
   std::size_t turned_index_ = kNone;
   std::vector<std::byte> turned_;  // the array that was turned last
 };

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "io/base/io_error.h"
+#include "io/interchange/pickle_names.h"
 #include "io/interchange/pickle_values.h"
 
 namespace io::pickle {
@@ -20,6 +21,8 @@ enum Known : std::int64_t {
   kRebuildTensor,
   kRebuildTensorV2,
   kRebuildParameter,
+  kListLike,      // called with anything, it is a list
+  kDictLike,      // called with anything, it is a dictionary
   kOpaque,        // called with anything, it is a value that is not looked into
   kFirstStorage,  // and on, as kStorageTypes
 };
@@ -32,10 +35,9 @@ constexpr KnownName kNames[] = {
     {"torch._utils._rebuild_tensor", kRebuildTensor},
     {"torch._utils._rebuild_tensor_v2", kRebuildTensorV2},
     {"torch._utils._rebuild_parameter", kRebuildParameter},
-    // In the states of schedulers and loops, beside the model's.
-    {"collections.Counter", kOpaque},
-    {"torch.Size", kOpaque},
-    {"torch.device", kOpaque},
+    // In options, the states of schedulers and loops, and measurements, beside the model's.
+    {"collections.defaultdict", kDictLike},
+    {"collections.deque", kListLike},
 };
 
 enum Opcode : unsigned char {
@@ -69,6 +71,15 @@ enum Opcode : unsigned char {
   kBinPersId = 'Q',
   kReduce = 'R',
   kBuild = 'b',
+  kNewObj = 0x81,
+  kEmptySet = 0x8F,
+  kAddItems = 0x90,
+  kFrozenSet = 0x91,
+  kLong4 = 0x8B,
+  kBinBytes = 'B',
+  kShortBinBytes = 'C',
+  kBinBytes8 = 0x8E,
+  kByteArray8 = 0x96,
   kBinPut = 'q',
   kLongBinPut = 'r',
   kMemoize = 0x94,
@@ -211,6 +222,7 @@ class Machine {
       if (name.starts_with(kTorch) && name.substr(kTorch.size()) == kStorageTypes[i].name)
         return push_new(
             {.kind = Kind::kName, .number = kFirstStorage + static_cast<std::int64_t>(i)});
+    if (is_harmless_name(name)) return push_new({.kind = Kind::kName, .number = kOpaque});
     refuse(name);
   }
   void stack_global() {
@@ -258,9 +270,21 @@ class Machine {
         if (items.size() != 3 || at(items[0]).kind != Kind::kTensor)
           fail("a parameter that is not of a tensor");
         return push(items[0]);
+      case kListLike:
+        return push_new({.kind = Kind::kList});
+      case kDictLike:
+        return push_new({.kind = Kind::kDict});
       default:
         return push_new({.kind = Kind::kOther});
     }
+  }
+  // An object of one of the harmless classes.
+  void new_object() {
+    const Ref arguments = pop(), type = pop();
+    if (at(type).kind != Kind::kName || at(type).number != kOpaque ||
+        at(arguments).kind != Kind::kTuple)
+      fail("an object of what is no known class");
+    push_new({.kind = Kind::kOther});
   }
   // (storage, offset, sizes, strides[, requires_grad, hooks[, metadata]])
   void tensor(const std::vector<Ref>& items, std::size_t least, std::size_t most) {
@@ -280,9 +304,11 @@ class Machine {
     push_new(
         {.kind = Kind::kTensor, .number = offset.number, .items = {items[0], items[2], items[3]}});
   }
-  // The attributes of a state dict (_metadata: versions of its modules) are not needed.
+  // The attributes of a state dict (_metadata: versions of its modules) are not needed, nor is the
+  // state of what is not looked into.
   void build() {
     const Ref state = pop();
+    if (stack_.size() > floor() && at(stack_.back()).kind == Kind::kOther) return;
     if (at(state).kind != Kind::kDict) fail("attributes that are no dictionary");
     top(Kind::kDict, "attributes of what is no dictionary");
   }
@@ -345,6 +371,36 @@ class Machine {
         return reduce();
       case kBuild:
         return build();
+      case kNewObj:
+        return new_object();
+      default:
+        return step_unread(opcode);
+    }
+  }
+
+  // Values of which nothing is needed: sets, bytes, large numbers.
+  void step_unread(unsigned char opcode) {
+    switch (opcode) {
+      case kEmptySet:
+        return push_new({.kind = Kind::kOther});
+      case kAddItems:
+        static_cast<void>(pop_to_mark());
+        top(Kind::kOther, "items of what is no set");
+        return;
+      case kFrozenSet:
+        static_cast<void>(pop_to_mark());
+        return push_new({.kind = Kind::kOther});
+      case kLong4:
+      case kBinBytes:
+        take(number<std::uint32_t>());
+        return push_new({.kind = Kind::kOther});
+      case kShortBinBytes:
+        take(next());
+        return push_new({.kind = Kind::kOther});
+      case kBinBytes8:
+      case kByteArray8:
+        take(number<std::uint64_t>());
+        return push_new({.kind = Kind::kOther});
       default:
         return step_collection(opcode);
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "io/base/text_format.h"
@@ -18,9 +19,13 @@ constexpr std::pair<std::string_view, DType> kSafetensorsTypes[] = {
     {"F32", DType::kF32}, {"F64", DType::kF64}, {"F16", DType::kF16}, {"BF16", DType::kBF16},
     {"I64", DType::kI64}, {"I32", DType::kI32}, {"U8", DType::kU8}};
 
-DType type_of(const SafetensorsEntry& entry, const std::string& file) {
+constexpr std::string_view kUnreadTypes[] = {"BOOL", "I8", "I16", "U16", "U32", "U64"};
+
+// Nothing for a type that is not read; no model has weights of these.
+std::optional<DType> type_of(const SafetensorsEntry& entry, const std::string& file) {
   for (const auto& [name, type] : kSafetensorsTypes)
     if (entry.dtype == name) return type;
+  if (std::ranges::find(kUnreadTypes, entry.dtype) != std::end(kUnreadTypes)) return std::nullopt;
   throw DataError(file + ": '" + entry.name + "' has dtype " + entry.dtype +
                   "; known are F32, F64, F16, BF16, I64, I32, U8");
 }
@@ -69,21 +74,25 @@ class SafetensorsSource : public ArraySource {
  private:
   // Returns where it ends, which is where the next must begin.
   std::uint64_t take(SafetensorsEntry& entry, std::uint64_t at) {
-    const DType type = type_of(entry, name());
     const std::uint64_t data_size = bytes_->size() - data_;
     if (entry.begin != at || entry.end < entry.begin || entry.end > data_size)
       throw DataError(name() + ": '" + entry.name + "' lies at bytes " +
                       std::to_string(entry.begin) + " to " + std::to_string(entry.end) +
                       ", expected to start at " + std::to_string(at) + " and to end by " +
                       std::to_string(data_size));
-    const std::uint64_t wanted = byte_count(entry, type, name());
+    const std::optional<DType> type = type_of(entry, name());
+    if (!type) {
+      unread_.push_back({std::move(entry.name), std::move(entry.dtype)});
+      return entry.end;
+    }
+    const std::uint64_t wanted = byte_count(entry, *type, name());
     if (entry.end - entry.begin != wanted)
       throw DataError(name() + ": '" + entry.name + "' has " +
                       std::to_string(entry.end - entry.begin) +
                       " bytes, its shape and dtype need " + std::to_string(wanted));
     begins_.push_back(data_ + entry.begin);
     entries_.push_back(
-        {std::move(entry.name), Section::kParameter, type, std::move(entry.shape), wanted});
+        {std::move(entry.name), Section::kParameter, *type, std::move(entry.shape), wanted});
     return entry.end;
   }
 

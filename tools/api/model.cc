@@ -68,8 +68,9 @@ Model::Impl::Impl(std::string model_name, std::string definition, const ModelSha
   state.initialize(graph, seed);
 }
 
-void Model::Impl::take(const std::vector<io::NamedArray>& arrays, const std::string& source) {
-  engine::import_state(arrays, source, /*exact=*/false, state);
+void Model::Impl::take(const std::vector<io::NamedArray>& arrays, const std::string& source,
+                       const std::vector<io::UnreadArray>& unread) {
+  engine::import_state(arrays, source, /*exact=*/false, state, {}, unread);
   if (const auto bad = engine::first_not_finite(state, /*statistics=*/true))
     throw io::DataError(source + ": '" + state.entries[*bad].name +
                         "' is not finite (NaN or infinity)");
@@ -179,12 +180,13 @@ void Model::set_tensors(const std::vector<Tensor>& tensors) {
 void Model::load(const std::string& path) {
   translated([&] {
     std::string chosen;
+    std::vector<io::UnreadArray> unread;
     const auto load = [&](const std::string& file) {
       chosen = file;
-      return tools::load_weights("model", file);
+      return tools::load_weights("model", file, &unread);
     };
     const auto arrays = tools::read_snapshot(path, tools::Snapshot::kBest, load);
-    impl_->take(arrays, chosen);
+    impl_->take(arrays, chosen, unread);
   });
 }
 

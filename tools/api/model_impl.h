@@ -11,6 +11,7 @@
 #include "engine/graph/batch_view.h"
 #include "engine/graph/inference.h"
 #include "engine/model.h"
+#include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/loader/image_preparer.h"
 #include "models/model_catalog.h"
@@ -22,7 +23,8 @@ struct Model::Impl {
        std::uint64_t seed, int threads);
 
   // Replaces the weights. `source` stands for them in messages. Throws io::DataError.
-  void take(const std::vector<io::NamedArray>& arrays, const std::string& source);
+  void take(const std::vector<io::NamedArray>& arrays, const std::string& source,
+            const std::vector<io::UnreadArray>& unread = {});
   // How the images were prepared that the model was trained on.
   void prepare_as(const io::Dataset& like, io::Normalization normalization);
   // `items`: of a sample. `batch_of(first, count)` has these samples.

@@ -68,8 +68,9 @@ void check_format(const ExportOptions& o) {
     throw UsageError("--" + given + " is for ONNX: a ." + o.format + " holds the arrays alone");
 }
 
-std::vector<io::NamedArray> model_arrays(const ExportOptions& o) {
-  std::vector<io::NamedArray> arrays = load_weights(o.weights, o.path);
+std::vector<io::NamedArray> model_arrays(const ExportOptions& o,
+                                         std::vector<io::UnreadArray>& unread) {
+  std::vector<io::NamedArray> arrays = load_weights(o.weights, o.path, &unread);
   std::erase_if(arrays, [](const io::NamedArray& a) {
     return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
   });
@@ -77,7 +78,11 @@ std::vector<io::NamedArray> model_arrays(const ExportOptions& o) {
 }
 
 void export_arrays(const ExportOptions& o) {
-  std::vector<io::NamedArray> arrays = model_arrays(o);
+  std::vector<io::UnreadArray> unread;
+  std::vector<io::NamedArray> arrays = model_arrays(o, unread);
+  if (!unread.empty())
+    throw io::DataError(o.path + ": '" + unread.front().name + "' has dtype " +
+                        unread.front().type + ", which is not read and would be missing");
   std::int64_t bytes = 0;
   for (io::NamedArray& array : arrays) {
     if (o.half || o.brain)
@@ -190,7 +195,9 @@ void export_onnx(const ExportOptions& o) {
                                        .definition = model.definition});
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 0);
-  engine::import_state(model_arrays(o), o.path, /*exact=*/false, state);
+  std::vector<io::UnreadArray> unread;
+  const std::vector<io::NamedArray> arrays = model_arrays(o, unread);
+  engine::import_state(arrays, o.path, /*exact=*/false, state, {}, unread);
   if (const auto bad = engine::first_not_finite(state, /*statistics=*/true))
     throw io::DataError(o.path + ": '" + state.entries[*bad].name +
                         "' is not finite (NaN or infinity): the training that wrote it had "

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "engine/train/saving/weights.h"
+#include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
@@ -96,7 +97,8 @@ int import_command(const Arguments& arguments) {
   const std::string model_name = model->second.value;
   check_new_file(out, {path});
 
-  std::vector<io::NamedArray> arrays = io::load_arrays(path);
+  std::vector<io::UnreadArray> unread;
+  std::vector<io::NamedArray> arrays = io::load_arrays(path, &unread);
   std::erase_if(arrays, [](const io::NamedArray& a) {
     return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
   });
@@ -104,7 +106,11 @@ int import_command(const Arguments& arguments) {
   const Target target = target_of(model_name, values);
   engine::ModelState state = engine::ModelState::allocate(target.graph, target.dtype);
   state.initialize(target.graph, 0);
-  engine::import_state(arrays, path, /*exact=*/false, state);
+  const std::vector<std::string> left_out =
+      engine::import_state(arrays, path, /*exact=*/false, state, {}, unread);
+  if (!left_out.empty())
+    std::fprintf(stderr, "import: left out %s\n",
+                 base::visible_text(base::join_text(left_out)).c_str());
 
   io::Checkpoint checkpoint;
   checkpoint.model = model_name;

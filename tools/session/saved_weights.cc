@@ -68,8 +68,9 @@ void choose_weights(const std::string& weights, const std::string& path,
   }
 }
 
-std::vector<io::NamedArray> load_weights(const std::string& weights, const std::string& path) {
-  if (weights == "model") return io::load_arrays(path);
+std::vector<io::NamedArray> load_weights(const std::string& weights, const std::string& path,
+                                         std::vector<io::UnreadArray>* unread) {
+  if (weights == "model") return io::load_arrays(path, unread);
   io::Checkpoint checkpoint = io::load_checkpoint(path);
   choose_weights(weights, path, checkpoint);
   return std::move(checkpoint.arrays);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/run/run_reference.h"
 
@@ -26,6 +27,7 @@ void choose_weights(const std::string& weights, const std::string& path,
                     io::Checkpoint& checkpoint);
 
 // io::load_arrays(), or of a snapshot what choose_weights() makes of it.
-std::vector<io::NamedArray> load_weights(const std::string& weights, const std::string& path);
+std::vector<io::NamedArray> load_weights(const std::string& weights, const std::string& path,
+                                         std::vector<io::UnreadArray>* unread = nullptr);
 
 }  // namespace tools

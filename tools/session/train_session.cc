@@ -72,17 +72,20 @@ std::string TrainSession::Impl::load_or_share_state() {
   if (!resumed_from.empty())
     return "resumed " + resumed_from + " at step " + std::to_string(state.progress.global_step);
   if (!keeping.init_from.empty()) {
-    const auto read = [this](const std::string& path) {
-      std::vector<io::NamedArray> arrays = read_snapshot(
-          path, Snapshot::kBest, [](const std::string& file) { return io::load_arrays(file); });
+    std::vector<io::UnreadArray> unread;
+    const auto read = [&](const std::string& path) {
+      std::vector<io::NamedArray> arrays =
+          read_snapshot(path, Snapshot::kBest,
+                        [&](const std::string& file) { return io::load_arrays(file, &unread); });
       for (const io::NamedArray& array : arrays) place(array.device);
       return arrays;
     };
-    const std::vector<std::string> left_out =
-        engine::init_from(*control, keeping.init_from, read, exit_code_of, model.state,
-                          [&keeping](const std::string& name) {
-                            return matches_any(keeping.allowed_mismatches, name);
-                          });
+    const std::vector<std::string> left_out = engine::init_from(
+        *control, keeping.init_from, read, exit_code_of, model.state,
+        [&keeping](const std::string& name) {
+          return matches_any(keeping.allowed_mismatches, name);
+        },
+        unread);
     return "weights from " + keeping.init_from +
            (left_out.empty() ? "" : ", but for " + base::join_text(left_out));
   }

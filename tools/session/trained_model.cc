@@ -110,14 +110,15 @@ TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& refere
       state_(engine::ModelState::allocate(graph_, engine::state_dtype(compute_.storage))),
       pool_(compute_.make_pool()) {
   state_.initialize(graph_, 0);
+  std::vector<io::UnreadArray> unread;
   const auto load = [&](const std::string& file) {
     path_ = file;
-    return load_weights(reference.weights, file);
+    return load_weights(reference.weights, file, &unread);
   };
   const auto read = [&](const std::string& path) {
     return read_snapshot(reference.given, snapshot_with(reference.weights), load, path);
   };
-  engine::init_from(*control_, reference.path, read, exit_code_of, state_);
+  engine::init_from(*control_, reference.path, read, exit_code_of, state_, {}, unread);
   if (const auto bad = engine::first_not_finite(state_, /*statistics=*/true))
     throw io::DataError(path_ + ": '" + state_.entries[*bad].name +
                         "' is not finite (NaN or infinity): the training that wrote it had "

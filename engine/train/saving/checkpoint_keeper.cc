@@ -199,11 +199,15 @@ std::vector<std::string> init_from(
     backends::Communicator& communicator, const std::string& path,
     const std::function<std::vector<io::NamedArray>(const std::string&)>& read,
     const std::function<int(const std::exception&)>& exit_code_of, ModelState& state,
-    const std::function<bool(const std::string& name)>& optional) {
+    const std::function<bool(const std::string& name)>& optional,
+    const std::vector<io::UnreadArray>& unread) {
   std::vector<std::string> left_out;
   run_on_root(
       communicator,
-      [&] { left_out = import_state(read(path), path, /*exact=*/false, state, optional); },
+      [&] {
+        const std::vector<io::NamedArray> arrays = read(path);
+        left_out = import_state(arrays, path, /*exact=*/false, state, optional, unread);
+      },
       exit_code_of);
   broadcast_state(communicator, state);
   return left_out;

@@ -14,7 +14,7 @@
 #include "engine/train/saving/snapshot_writer.h"
 #include "engine/train/saving/state_copy.h"
 #include "engine/train/saving/train_state.h"
-#include "io/checkpoint/byte_source.h"
+#include "io/checkpoint/array_source.h"
 
 namespace engine {
 
@@ -105,11 +105,13 @@ class CheckpointKeeper {
 };
 
 // Collective: rank 0 reads and validates a weights file (.ckpt or .safetensors through `read`), all
-// ranks import it. Returns, on rank 0, what was left out, as import_state() does.
+// ranks import it. `read` may fill `unread`. Returns, on rank 0, what was left out, as
+// import_state() does.
 std::vector<std::string> init_from(
     backends::Communicator& communicator, const std::string& path,
     const std::function<std::vector<io::NamedArray>(const std::string&)>& read,
     const std::function<int(const std::exception&)>& exit_code_of, ModelState& state,
-    const std::function<bool(const std::string& name)>& optional = {});
+    const std::function<bool(const std::string& name)>& optional = {},
+    const std::vector<io::UnreadArray>& unread = {});
 
 }  // namespace engine

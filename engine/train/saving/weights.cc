@@ -67,6 +67,15 @@ void from_array(const io::NamedArray& array, const std::string& source, bool exa
                      size_of(buffer.dtype()));
 }
 
+// An array that the model needs must be of a type that is read.
+void check_type(const std::vector<io::UnreadArray>& unread, const std::string& name,
+                const std::string& source, DType wanted) {
+  for (const io::UnreadArray& array : unread)
+    if (plain_name(array.name) == name)
+      throw io::DataError(source + ": '" + array.name + "' has type " + array.type +
+                          ", the run wants " + std::string(to_string(wanted)));
+}
+
 const FlatBuffer& buffer_of(const ModelState& state, ModelState::Kind kind) {
   switch (kind) {
     case ModelState::Kind::kParameter:
@@ -108,9 +117,10 @@ std::string plain_name(const std::string& name) {
   return std::string(rest);
 }
 
-std::vector<std::string> import_state(
-    const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
-    ModelState& state, const std::function<bool(const std::string& name)>& optional) {
+std::vector<std::string> import_state(const std::vector<io::NamedArray>& arrays,
+                                      const std::string& source, bool exact, ModelState& state,
+                                      const std::function<bool(const std::string& name)>& optional,
+                                      const std::vector<io::UnreadArray>& unread) {
   const auto may_lack = [&](const std::string& name) { return optional && optional(name); };
   std::unordered_map<std::string, const io::NamedArray*> by_name;
   for (const io::NamedArray& array : arrays)
@@ -122,6 +132,7 @@ std::vector<std::string> import_state(
     const auto found = by_name.find(e.name);
     const Shape& wanted = state.layout(e).file_shape;
     if (found == by_name.end()) {
+      check_type(unread, e.name, source, buffer_of(state, e.kind).dtype());
       if (!exact && e.kind != ModelState::Kind::kParameter) continue;
       if (may_lack(e.name)) {
         left_out.push_back(e.name + " (not there, the model has " + wanted.to_string() + ")");
@@ -145,12 +156,15 @@ std::vector<std::string> import_state(
     const std::string name = plain_name(array.name);
     if (const auto found = by_name.find(name); found == by_name.end() || found->second != &array)
       continue;
-    if (!may_lack(name))
+    const bool of_no_model = array.type == DType::kU8 || array.type == DType::kI32;
+    if (!may_lack(name) && (exact || !of_no_model))
       throw io::DataError(source + ": '" + array.name + "' is not of this model (" +
                           std::to_string(by_name.size()) + " arrays are not used, " +
                           std::to_string(used) + " are)");
     left_out.push_back(name + " (" + shape_text(array.shape) + " there, not of this model)");
   }
+  for (const io::UnreadArray& array : unread)
+    left_out.push_back(plain_name(array.name) + " (" + array.type + ", not of this model)");
   if (used == 0 && !left_out.empty())
     throw io::DataError(source + ": none of its " + std::to_string(arrays.size()) +
                         " arrays is of this model and of the shape that it has");

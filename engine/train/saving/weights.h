@@ -9,6 +9,7 @@
 #include "engine/graph/model_state.h"
 #include "engine/train/saving/state_copy.h"
 #include "io/base/digest.h"
+#include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace engine {
@@ -23,13 +24,15 @@ std::string plain_name(const std::string& name);
 
 // Fills `state` from arrays found by (section, plain name); `source` stands for the file in
 // messages. Every parameter must be there. With `exact`, buffers too, and dtypes must be the
-// state's; otherwise buffers are optional and f16, bf16, f32 and f64 convert. Throws io::DataError
-// that names the array and both shapes (or dtypes, or the missing and the unused names). Those
-// whose names are `optional` may be missing, unused or of another shape: they are left out, and
-// returned, each with the reason.
+// state's; otherwise buffers are optional, f16, bf16, f32 and f64 convert, and arrays of types that
+// no model has (u8, i32) are passed over where they are not used. Throws io::DataError that names
+// the array and both shapes (or dtypes, or the missing and the unused names). Those whose names are
+// `optional` may be missing, unused or of another shape: they are left out. Returns what was left
+// out or passed over, each with the reason. `unread`: what else the file holds, for messages.
 std::vector<std::string> import_state(
     const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
-    ModelState& state, const std::function<bool(const std::string& name)>& optional = {});
+    ModelState& state, const std::function<bool(const std::string& name)>& optional = {},
+    const std::vector<io::UnreadArray>& unread = {});
 
 // One flat buffer with the slots of `kind` as arrays named prefix + slot name, in model order; and
 // back (exact dtype, shape).

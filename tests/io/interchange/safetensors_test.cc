@@ -184,6 +184,22 @@ TEST(Safetensors, OverlapsHolesAndWrongSizesAreRefused) {
   EXPECT_NE(safetensors_fault(file_of("{" + entry("x", "f32", "[1]", "[0,4]") + "}", 4)), "");
 }
 
+// Masks and indices beside the weights: no model needs them.
+TEST(Safetensors, TypesThatNoModelHasAreNamedAndNotRead) {
+  const Bytes bytes = file_of("{" + entry("mask", "BOOL", "[4]", "[0,4]") + "," +
+                                  entry("w", "F32", "[1]", "[4,8]") + "," +
+                                  entry("ids", "I16", "[2]", "[8,12]") + "}",
+                              12);
+  const auto source = io::open_safetensors(io::memory_bytes(bytes, kSafetensorsName));
+  ASSERT_EQ(source->entries().size(), 1u);
+  EXPECT_EQ(source->entries()[0].name, "w");
+  ASSERT_EQ(source->unread().size(), 2u);
+  EXPECT_EQ(source->unread()[0].name + " " + source->unread()[0].type, "mask BOOL");
+  EXPECT_EQ(source->unread()[1].name + " " + source->unread()[1].type, "ids I16");
+  EXPECT_EQ(io::read_arrays(*source).at(0).data,
+            (Bytes{std::byte{5}, std::byte{6}, std::byte{7}, std::byte{8}}));
+}
+
 TEST(Safetensors, ImpossibleHeaderLengthsAreRefused) {
   EXPECT_NE(safetensors_fault({}), "");
   EXPECT_NE(safetensors_fault(Bytes(7)), "");

@@ -202,6 +202,44 @@ TEST(TorchArchive, EveryNameButThoseOfTensorsIsRefused) {
   EXPECT_CONTAINS(pth_fault(with_root("(ios\nsystem\n")), "opcode 0x69 is refused");
 }
 
+// Options and states as people keep them beside a model; what they are does not matter.
+TEST(TorchArchive, ValuesBesideAModelAreNotLookedInto) {
+  const std::string none = ")", item = small(1);
+  const std::pair<const char*, std::string> values[] = {
+      {"a data type", global("torch", "bfloat16")},
+      {"a layout", global("torch", "strided")},
+      {"a set, as protocol 2 has it", global("__builtin__", "set") + "(](" + item + "etR"},
+      {"a set, as protocol 4 has it", "\x8f(" + item + "\x90"},
+      {"a frozen set", "(" + item + "\x91"},
+      {"options", global("argparse", "Namespace") + none + "\x81}(" + text("lr") + item + "ub"},
+      {"a number of NumPy", global("numpy.core.multiarray", "scalar") + "(" +
+                                global("numpy", "dtype") + "(" + text("f8") + "\x89\x88tR(" +
+                                small(3) + text("<") + "NtbC\x08" + std::string(8, 'x') + "tR"},
+      {"a path", global("pathlib", "PosixPath") + "(" + text("a") + "tR"},
+      {"a dictionary with defaults", global("collections", "defaultdict") + "(" +
+                                         global("__builtin__", "list") + "tR(" + text("a") + item +
+                                         "u"},
+      {"a queue", global("collections", "deque") + "(]tR(" + item + "e"},
+      {"bytes", "B" + std::string("\x02\0\0\0", 4) + "ab"},
+  };
+  for (const auto& [what, value] : values) {
+    SCOPED_TRACE(what);
+    const std::string bytes =
+        with_root(dict({{"model", dict({{"w", pickled({})}})}, {"beside", value}}));
+    ASSERT_EQ(pth_fault(bytes), "");
+    EXPECT_EQ(parse_pth(bytes).at(0).name, "w");
+    // In the place of a weight it is refused.
+    EXPECT_CONTAINS(pth_fault(with_root(dict({{"w", pickled({})}, {"v", value}}))), "'v' is ");
+  }
+  for (const std::string name : {"eval", "getattr", "exec", "__import__", "open", "map"})
+    EXPECT_CONTAINS(pth_fault(with_root(dict({{"model", dict({{"w", pickled({})}})},
+                                              {"beside", global("builtins", name) + ")R"}}))),
+                    "refuses to load builtins." + name);
+  EXPECT_CONTAINS(pth_fault(with_root(global("os", "system") + ")\x81")), "refuses to load");
+  EXPECT_CONTAINS(pth_fault(with_root(global("collections", "OrderedDict") + ")\x81")),
+                  "an object of what is no known class");
+}
+
 TEST(TorchArchive, OtherFilesOfPyTorchAreToldApart) {
   const auto fault = [](const std::string& name) {
     return pth_fault(test_support::read_text(data_file(name)));

@@ -353,6 +353,41 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
 }
 
 // A pipeline that exported nothing has proved nothing.
+// Masks, indices and names beside the weights are passed over, unless the model needs one of them.
+TEST_F(VerifyFiles, ArraysOfTypesThatNoModelHasArePassedOver) {
+  const std::string definition = folder_ / "tiny.toml";
+  test_support::write_text(definition,
+                           "sample_shape = [1, 1, 1]\nclasses = 1\n[[layer]]\nkind = "
+                           "\"flatten\"\n[[layer]]\nkind = \"dense\"\n"
+                           "name = \"fc\"\nout = 1\n");
+  const auto file = [&](const std::string& name, const std::string& bias_type) {
+    std::string header =
+        "{\"fc.weight\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]},"
+        "\"mask\":{\"dtype\":\"BOOL\",\"shape\":[4],\"data_offsets\":[4,8]},"
+        "\"fc.bias\":{\"dtype\":\"" +
+        bias_type + "\",\"shape\":[1],\"data_offsets\":[8," + (bias_type == "F32" ? "12" : "10") +
+        "]}}";
+    std::string bytes(8, '\0');
+    bytes[0] = static_cast<char>(header.size());
+    bytes[1] = static_cast<char>(header.size() >> 8);
+    test_support::write_text(folder_ / name,
+                             bytes + header + std::string(bias_type == "F32" ? 12 : 10, '\0'));
+    return folder_ / name;
+  };
+  const std::string good = file("good.safetensors", "F32"), bad = file("bad.safetensors", "I16");
+  const CommandResult made =
+      engine({"import", good, "-o", folder_ / "good.ckpt", "--model", definition});
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_EQ(made.err, "import: left out mask (BOOL, not of this model)\n");
+  const CommandResult refused =
+      engine({"import", bad, "-o", folder_ / "bad.ckpt", "--model", definition});
+  EXPECT_EQ(refused.exit_code, 65);
+  EXPECT_NE(refused.err.find("'fc.bias' has type I16, the run wants f32"), std::string::npos)
+      << refused.err;
+  expect_trouble(verify({good, good}), "'mask' has dtype BOOL, which is not read");
+  expect(verify({"--ignore", "mask", good, folder_ / "good.ckpt"}), 0, "");
+}
+
 TEST_F(VerifyFiles, NothingToCompareIsNoVerdict) {
   const std::string header = "{}      ", length("\x08\0\0\0\0\0\0\0", 8);
   for (const char* name : {"a.safetensors", "b.safetensors"})
