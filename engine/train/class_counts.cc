@@ -17,15 +17,16 @@ double confidence_of_largest(std::span<const double> row, double largest) {
 
 }  // namespace
 
-ClassCounts::ClassCounts(std::int64_t classes) : classes_(classes) {
-  const std::int64_t matrix = has_matrix() ? classes * classes : 0;
+ClassCounts::ClassCounts(std::int64_t classes, std::int64_t unknown)
+    : width_(classes), classes_(classes + unknown) {
+  const std::int64_t matrix = has_matrix() ? classes_ * classes_ : 0;
   counts_.resize(static_cast<std::size_t>(matrix_begin() + matrix));
 }
 
 void ClassCounts::clear() { std::fill(counts_.begin(), counts_.end(), 0); }
 
 void ClassCounts::add(std::span<const double> logits, std::span<const std::int32_t> labels) {
-  const auto width = static_cast<std::size_t>(classes_);
+  const auto width = static_cast<std::size_t>(width_);
   for (std::size_t r = 0; r < labels.size(); ++r) {
     const std::span<const double> row = logits.subspan(r * width, width);
     const std::int64_t label = labels[r];

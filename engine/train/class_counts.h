@@ -16,12 +16,13 @@ class ClassCounts {
   // Modern Neural Networks", 2017, section 2).
   static constexpr std::int64_t kBins = 15;
 
-  explicit ClassCounts(std::int64_t classes);
+  // `unknown`: classes that the model lacks, and so never predicts; they follow its own.
+  explicit ClassCounts(std::int64_t classes, std::int64_t unknown = 0);
 
   void clear();
-  // Rows of logits with their labels, which are below classes(). The prediction is the first
-  // largest logit, the confidence its softmax, rounded to a multiple of 2^-32. A row with a NaN
-  // predicts nothing: it counts for its label only.
+  // Rows of the model's logits with their labels, which are below classes(). The prediction is the
+  // first largest logit, the confidence its softmax, rounded to a multiple of 2^-32. A row with a
+  // NaN predicts nothing: it counts for its label only.
   void add(std::span<const double> logits, std::span<const std::int32_t> labels);
   // Everything that is summed over ranks.
   std::span<std::int64_t> all() { return counts_; }
@@ -58,7 +59,8 @@ class ClassCounts {
     return of == 0 ? 0 : static_cast<double>(part) / static_cast<double>(of);
   }
 
-  std::int64_t classes_;
+  std::int64_t width_;    // logits of a row
+  std::int64_t classes_;  // with the unknown ones
   // By class: labelled, predicted, correct. By bin: rows, correct rows, confidence in 2^-32. The
   // confusion matrix, a row for each label.
   std::vector<std::int64_t> counts_;

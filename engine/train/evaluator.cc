@@ -42,6 +42,40 @@ void add_errors(std::span<const double> predictions, std::span<const float> targ
   }
 }
 
+// Adds a row whose label the model has; the loss is the kernel's, in f64.
+void add_row(std::span<const double> logits, std::int32_t label, BatchResult& result) {
+  const double own = logits[static_cast<std::size_t>(label)];
+  const double largest = *std::ranges::max_element(logits);
+  double sum = 0;
+  std::int64_t before = 0;
+  for (std::size_t c = 0; c < logits.size(); ++c) {
+    sum += std::exp(logits[c] - largest);
+    before += logits[c] > own || (logits[c] == own && c < static_cast<std::size_t>(label));
+  }
+  result.loss_sum += std::log(sum) - (own - largest);
+  const bool comparable = !std::isnan(sum);
+  result.correct += comparable && before == 0;
+  result.top5 += comparable && before < 5;
+}
+
+// Counts a batch that has labels which the model lacks.
+BatchResult known_rows(std::span<const double> logits, std::span<const std::int32_t> labels,
+                       std::int64_t classes) {
+  BatchResult result{};
+  const auto width = static_cast<std::size_t>(classes);
+  for (std::size_t r = 0; r < labels.size(); ++r)
+    if (labels[r] < classes) add_row(logits.subspan(r * width, width), labels[r], result);
+  result.rows = std::ssize(labels);
+  return result;
+}
+
+// NaN where no row has a class of the model's.
+double mean_loss(double sum, std::int64_t rows, std::int64_t unknown) {
+  if (rows == 0) return 0;
+  return rows == unknown ? std::numeric_limits<double>::quiet_NaN()
+                         : sum / static_cast<double>(rows - unknown);
+}
+
 // The sum of squared distances from their mean: every rank has all targets.
 double spread_of(std::span<const float> targets) {
   double sum = 0, squares = 0;
@@ -84,9 +118,24 @@ struct Evaluator::Impl {
                 .prefetch = 1,
                 .bytes = sends_bytes(dataset, options.device)}) {
     const auto world = static_cast<std::size_t>(c.world_size());
-    if (options.by_class && !dataset.target) by_class.emplace(dataset.classes);
+    if (options.by_class && !dataset.target)
+      by_class.emplace(dataset.classes, std::ssize(dataset.unknown_classes));
     own_sums.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
     sums.resize(own_sums.size() * world);
+  }
+
+  // Rows of a batch whose class the model lacks. They go through it with another label.
+  std::int64_t replace_unknown(BatchView& view) {
+    if (set.unknown_classes.empty()) return 0;
+    labels.assign(view.labels.begin(), view.labels.end());
+    std::int64_t unknown = 0;
+    for (std::int32_t& label : labels) {
+      if (label < set.classes) continue;
+      label = 0;
+      ++unknown;
+    }
+    view.labels = labels;
+    return unknown;
   }
 
   ModelState& state() { return communicator.world_size() > 1 ? own : training; }
@@ -115,7 +164,9 @@ struct Evaluator::Impl {
   io::BatchLoader loader;
   std::vector<ops::ImageDraw> draws;      // none in evaluation, but a place for each image
   std::vector<ChunkSums> own_sums, sums;  // by chunk: this rank's, all ranks'
-  std::array<std::int64_t, 4> counts{};   // samples, rows, right, among the first five
+  // Samples, rows, right, among the first five, of unknown classes.
+  std::array<std::int64_t, 5> counts{};
+  std::vector<std::int32_t> labels;  // of a batch, those that the model lacks replaced
   std::optional<ClassCounts> by_class;
 };
 
@@ -160,7 +211,10 @@ int Evaluator::measure(const std::atomic<int>* stop_signal) {
     if (stopped != 0) break;
     e.loader.seek(0, chunk);
     const io::Batch& batch = e.loader.next();
-    const BatchResult result = e.model.forward(view_of(batch, e.draws));
+    BatchView view = view_of(batch, e.draws);
+    const std::int64_t unknown = e.replace_unknown(view);
+    BatchResult result = e.model.forward(view);
+    if (unknown > 0) result = known_rows(e.model.logits(), batch.labels, e.set.classes);
     if (e.by_class) e.by_class->add(e.model.logits(), batch.labels);
     if (e.set.target) add_errors(e.model.logits(), batch.targets, e.own_sums[own]);
     e.own_sums[own++].loss = result.loss_sum;
@@ -168,6 +222,7 @@ int Evaluator::measure(const std::atomic<int>* stop_signal) {
     e.counts[1] += result.rows;
     e.counts[2] += result.correct;
     e.counts[3] += result.top5;
+    e.counts[4] += unknown;
   }
   if (stop_signal != nullptr && world > 1)
     e.communicator.all_reduce(&stopped, 1, DType::kI64, backends::ReduceOp::kMax);
@@ -199,10 +254,11 @@ EvalReport Evaluator::report() const {
     }
   return {.progress = {},
           .split = "test",
-          .loss = counts[1] == 0 ? 0 : all.loss / static_cast<double>(counts[1]),
+          .loss = mean_loss(all.loss, counts[1], counts[4]),
           .samples = counts[0],
           .rows = counts[1],
           .correct = counts[2],
+          .unknown = counts[4],
           .top5 = e.model.classes() > 5 ? counts[3] : -1,
           .text = e.text,
           .errors = e.set.target ? std::optional(errors_of(all, counts[1], e.set)) : std::nullopt};

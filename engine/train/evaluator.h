@@ -41,6 +41,7 @@ class Evaluator {
   // their order: the report is the same, bit by bit, for any world size (with the same number of
   // threads and instruction set). Changes no byte of the state. Collective. `progress` in the
   // report is empty, `split` is "test". Errors of predicted numbers are sums of f64 by chunk, too.
+  // A sample of one of the set's unknown_classes is wrong and has no loss.
   EvalReport run();
   // The same, but every rank gives it up within a chunk of its own once `stop_signal` is not 0 on
   // it: null then, on all ranks, and `stop` is the largest signal of them.

@@ -73,10 +73,11 @@ struct RegressionErrors {
 struct EvalReport {
   TrainProgress progress;
   std::string split;         // "test"
-  double loss = 0;           // mean over all rows
+  double loss = 0;           // mean over all rows but the unknown
   std::int64_t samples = 0;  // each counted once
   std::int64_t rows = 0;     // predictions: samples, or for text samples times positions
   std::int64_t correct = 0;  // rows
+  std::int64_t unknown = 0;  // rows of a class that the model lacks: wrong, without a loss
   std::int64_t top5 =
       -1;  // rows whose label is among the five largest logits; -1: up to five classes, so no news
   bool text = false;                         // the data are tokens

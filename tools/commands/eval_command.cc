@@ -64,23 +64,29 @@ void print(const engine::EvalReport& report, const engine::ClassCounts& counts,
   object.member("loss", report.loss).member("accuracy", report.accuracy());
   object.member("correct", report.correct).member("samples", report.samples);
   if (report.rows != report.samples) object.member("rows", report.rows);
+  if (report.unknown > 0) object.member("unknown", report.unknown);
   if (report.top5 >= 0) object.member("top5", report.top5_accuracy());
   if (report.text) object.member("perplexity", report.perplexity());
   add_classes(object, counts, names);
   std::printf("%s\n", object.end_object().text().c_str());
 }
 
+// A hold-out of one part, which is judged whole whatever --split says.
+bool only_test(const TrainedModel& model) {
+  return model.other_data() && model.data().train.size() == 0;
+}
+
 int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& group) {
-  TrainedModel model(config, o.model, group);
+  TrainedModel model(config, o.model, group, DataUse::kSamples);
   o.model.path = model.path();
-  if (group.rank() == 0 && model.other_data())
-    print_notice("warning: the data differ from those of the run: " + o.model.path +
-                 " was trained on other samples of " + model.data().train.name);
+  if (group.rank() == 0)
+    for (const std::string& line : model.data_notices()) print_notice("warning: " + line);
   if (model.data().train.target && (!o.confusion.empty() || o.format == "csv"))
     throw UsageError(std::string(o.confusion.empty() ? "--format csv" : "--confusion") +
                      " is for models of classes; this one predicts a number, " +
                      base::visible_text(model.data().train.target->name));
-  const io::Dataset& set = o.split == "train" ? model.data().train : model.data().test;
+  const io::Dataset& set =
+      o.split == "train" && !only_test(model) ? model.data().train : model.data().test;
   engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
                               {.normalization = model.normalization(),
                                .dtype = model.compute().storage,
@@ -95,7 +101,8 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
     return kExitOk;
   }
   const engine::ClassCounts& counts = *evaluator.class_counts();
-  const std::vector<std::string> names = class_names(set);
+  std::vector<std::string> names = class_names(set);
+  names.insert(names.end(), set.unknown_classes.begin(), set.unknown_classes.end());
   if (!o.confusion.empty()) write_confusion(counts, names, o.confusion);
   print(report, counts, names, o, set.name);
   return kExitOk;
@@ -125,6 +132,9 @@ int eval_command(const Arguments& arguments) {
                  "prediction")
       ->type_name("FILE");
   add_table_options(app, values, judging_options());
+  app.footer(
+      "Samples are coded as the snapshot states. Of data that are not the run's all samples "
+      "count.");
   if (!parse(app, arguments)) return kExitOk;
   const tools::RunConfig config = trained_config(o.model, values);
   return run_group(config, [&](backends::Group& group) { return eval_rank(config, o, group); });

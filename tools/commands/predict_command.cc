@@ -15,6 +15,7 @@
 #include "tools/group/run_group.h"
 #include "tools/options/command_line.h"
 #include "tools/options/value_check.h"
+#include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/prediction_writer.h"
 #include "tools/report/standard_output.h"
@@ -71,7 +72,7 @@ void check_options(const PredictOptions& o, const TrainedModel& model, bool root
 }
 
 int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& group) {
-  TrainedModel model(config, o.model, group, o.model.stated);
+  TrainedModel model(config, o.model, group, DataUse::kCoding);
   o.model.path = model.path();
   const io::Dataset& train = model.data().train;
   const bool root = group.rank() == 0;
@@ -104,6 +105,8 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
   do_together(group, model.control(), [&] {
     if (embeddings) embeddings->finish();
     if (root) check_standard_output();
+    if (!root) return;
+    for (const std::string& line : predictor->unknown()) print_notice("warning: " + line);
   });
   return kExitOk;
 }

@@ -139,7 +139,7 @@ std::optional<JudgedRun> judged_run(const ReportOptions& o) {
     ConfigValues values = o.values;
     const RunConfig config = trained_config(reference, values);
     run_group(config, [&](backends::Group& group) {
-      TrainedModel model(config, reference, group);
+      TrainedModel model(config, reference, group, DataUse::kSamples);
       judged.snapshot = model.path();
       is_text = model.data().train.kind == io::SampleKind::kTokens;
       if (is_text) return kExitOk;

@@ -337,7 +337,8 @@ int train_elastic(const RunConfig& config, const std::string& command,
                   const std::atomic<int>& stop_signal) {
   Kept kept;  // made before the ranks of --spawn are forked, so each has its own
   // Before others wait for this process; those of --spawn share the memory.
-  kept.state.data = load_alone(data_options(config));
+  // What --init-from states of the coding is known later.
+  if (config.init_from.empty()) kept.state.data = load_alone(data_options(config));
   return run_elastic(config, [&](backends::Group& group, const backends::View& view,
                                  const std::function<bool()>& pause) {
     if (view.fresh) {  // others have gone on without this rank

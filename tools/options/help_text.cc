@@ -192,6 +192,7 @@ constexpr Example kExamples[] = {
     {"allow-change", "--save-dir run --resume auto --allow-change lr"},
     {"init-from", "--init-from pretrained.safetensors"},
     {"allow-mismatch", "--init-from resnet18.pth --allow-mismatch 'fc.*'"},
+    {"init-coding", "--init-from runs/a --init-coding inputs --allow-mismatch 'fc.*'"},
     {"map-location", "--map-location cpu"},
     {"eval-every", "--eval-every 500s"},
     {"log-every", "--log-every 10"},

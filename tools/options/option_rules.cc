@@ -94,6 +94,7 @@ constexpr Dependence kDependences[] = {
     {"preempt-signal", "save-dir", "*"},
     {"requeue", "save-dir", "*"},
     {"allow-mismatch", "init-from", "*"},
+    {"init-coding", "init-from", "*"},
     {"trace-steps", "trace", "*"},
     {"sampler", "shuffle", "true"},
     {"rank", "world-size", "*"},

@@ -309,6 +309,8 @@ constexpr OptionSpec kTrainOptions[] = {
      "with --init-from: weights whose names match may be missing there, left over, or of another "
      "shape, and are then left out, e.g. fc.*",
      kEqual},
+    {"init-coding", kChoice, "all", "all|inputs|none", "state",
+     "with --init-from: what stays coded as the snapshot states", kEqual},
     {"map-location", kString, "auto", "auto|cpu|SPEC", "state",
      "device for arrays of a snapshot: a device or cuda:0=cuda:1,...", kFree},
 

@@ -386,6 +386,7 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
     read.demand("allow-change", "--resume: it says what may differ from the run that goes on");
   config.init_from = read.text("init-from");
   config.allowed_mismatches = read_patterns(read, "allow-mismatch");
+  config.init_coding = read.text("init-coding");
   config.map_location = read.text("map-location");
   config.eval_every = read.interval("eval-every");
   if (const std::string& every = read.text("log-every"); !every.empty() && every != "auto") {

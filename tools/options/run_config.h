@@ -101,6 +101,7 @@ struct RunConfig {
   bool save_rank_models = false, save_async = false, overwrite = false;
   std::vector<std::string> allowed_changes;     // option names, or "data"
   std::vector<std::string> allowed_mismatches;  // patterns of names
+  std::string init_coding;                      // all, inputs, none
   std::string model_definition;  // of a model from a file: its text; not an option's value
   std::string keep_best;         // none, auto, loss, accuracy, top5, perplexity, r2
   std::int64_t early_stop = 0;   // 0 = never

@@ -258,6 +258,8 @@ std::string eval_text(const engine::EvalReport& report) {
                 100 * report.accuracy(), static_cast<long long>(report.correct),
                 static_cast<long long>(report.rows));
   std::string line = text;
+  if (report.unknown > 0)
+    line += ", " + std::to_string(report.unknown) + " of classes that the model lacks";
   if (report.top5 >= 0) {
     std::snprintf(text, sizeof text, ", top-5 %.2f %%", 100 * report.top5_accuracy());
     line += text;

@@ -42,7 +42,7 @@ constexpr auto kOfOneStart = std::to_array<std::string_view>(
      "flight-dir",   "stage",           "requeue",        "map-location", "progress",
      "tensorboard",  "tensorboard-dir", "histograms",     "prometheus",   "tensorboard-samples",
      "trace",        "trace-steps",     "quiet",          "verbose",      "log-file",
-     "log-format",   "log-ranks"});
+     "log-format",   "log-ranks",       "init-coding"});
 
 template <std::size_t kCount>
 bool contains(const std::array<std::string_view, kCount>& names, std::string_view name) {

@@ -152,8 +152,12 @@ std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::
          fs::path(file).filename().string();
 }
 
+bool is_import(const io::Checkpoint& snapshot) {
+  return snapshot.global_step == 0 && snapshot.run_id.empty();
+}
+
 void refuse_import(const io::Checkpoint& snapshot, const std::string& path) {
-  if (snapshot.global_step == 0 && snapshot.run_id.empty())
+  if (is_import(snapshot))
     throw io::ConfigError(path + " is an import, which has weights but no run to go on with: " +
                           "use --init-from " + path);
 }

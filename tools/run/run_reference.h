@@ -40,6 +40,8 @@ auto read_snapshot(const std::string& path, Snapshot wanted, const Read& read,
 // folder; "" where it is `path` itself.
 std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::string& file);
 
+// Whether `engine import` wrote it.
+bool is_import(const io::Checkpoint& snapshot);
 // Throws io::ConfigError for what `engine import` wrote: it is not a run's. `path` stands for it.
 void refuse_import(const io::Checkpoint& snapshot, const std::string& path);
 

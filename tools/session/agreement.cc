@@ -131,7 +131,7 @@ backends::Settings content_of(const io::DatasetSplits& data, const std::string& 
           {"training data", "digest " + digest},
           {"mean and deviation", digest_text(scale)},
           {"test labels", digest_text(test.labels)},
-          {"test data", "digest " + io::data_digest(test)}};
+          {"test data", "digest " + io::data_digest(test, data.coding.get()).text}};
 }
 
 std::string instruction_set_notice(const backends::Group& group, backends::Communicator& control,

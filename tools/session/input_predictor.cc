@@ -13,6 +13,7 @@
 #include "io/base/text_parts.h"
 #include "io/data/loader/image_preparer.h"
 #include "io/data/sources/data_file.h"
+#include "io/data/sources/sample_coding.h"
 #include "models/next_token.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -34,18 +35,6 @@ engine::NodeId layer_of(const engine::Graph& graph, const std::string& wanted) {
                    base::did_you_mean(wanted, names) + " (it has " + base::join_text(names) + ")");
 }
 
-// The last tokens of a file that the model can see.
-std::string end_of_text(const std::string& path, std::size_t most) {
-  io::DataFile file(path);
-  std::string text;
-  std::array<std::uint8_t, 65536> bytes;
-  for (std::size_t got = file.read(bytes); got > 0; got = file.read(bytes)) {
-    text.append(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(got));
-    if (text.size() > most) text.erase(0, text.size() - most);
-  }
-  return text;
-}
-
 // The ends of these files, one a block.
 class Texts : public InputPredictor {
  public:
@@ -62,32 +51,55 @@ class Texts : public InputPredictor {
     PredictedBlock block;
     if (done_ == inputs_.size()) return block;
     const std::string& path = inputs_[done_++];
-    if (own) block.logits = logits_after(path);
+    const std::vector<std::int32_t> tokens = end_of_text(path);
+    if (own) {
+      const auto logits = next_.logits_after(tokens);
+      block.logits.assign(logits.begin(), logits.end());
+    }
     block.origins.push_back({path, 1});
     return block;
   }
 
+  std::vector<std::string> unknown() const override { return lines_; }
+
  private:
-  std::vector<double> logits_after(const std::string& path) {
-    const std::string text = end_of_text(path, static_cast<std::size_t>(next_.context()));
-    if (text.empty()) throw io::DataError(path + ": found no text, expected one character or more");
+  // The last tokens that the model can see. Characters that it lacks are left out, as in a text
+  // that it is judged by.
+  std::vector<std::int32_t> end_of_text(const std::string& path) {
+    const auto most = static_cast<std::size_t>(next_.context());
+    io::DataFile file(path);
+    io::UnknownNames unknown;
     std::vector<std::int32_t> tokens;
-    for (const char byte : text) {
-      const std::size_t id = vocabulary_.find(byte);
-      if (id == std::string::npos)
-        throw io::DataError(path + ": its end has the character '" + std::string(1, byte) +
-                            "', which is not among the " + std::to_string(vocabulary_.size()) +
-                            " that the model was trained on");
-      tokens.push_back(static_cast<std::int32_t>(id));
+    std::int64_t read = 0;
+    std::array<std::uint8_t, 65536> bytes;
+    for (std::size_t got = file.read(bytes); got > 0; got = file.read(bytes)) {
+      for (std::size_t i = 0; i < got; ++i) {
+        ++read;
+        const char byte = static_cast<char>(bytes[i]);
+        const std::size_t id = vocabulary_.find(byte);
+        if (id == std::string::npos)
+          unknown.add(std::string(1, byte), [&] { return "byte " + std::to_string(read); });
+        else
+          tokens.push_back(static_cast<std::int32_t>(id));
+      }
+      if (tokens.size() > most)
+        tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(most));
     }
-    const auto logits = next_.logits_after(tokens);
-    return {logits.begin(), logits.end()};
+    if (tokens.empty())
+      throw io::DataError(path + ": found " +
+                          (read == 0 ? "no text" : unknown.text("bytes are characters", read)) +
+                          ", expected one character or more that the model was trained on");
+    if (unknown.count() > 0)
+      lines_.push_back(path + ": " + unknown.text("bytes are characters", read) +
+                       "; they are left out");
+    return tokens;
   }
 
   const std::vector<std::string> inputs_;
   const std::string& vocabulary_;
   models::NextToken next_;
   std::size_t done_ = 0;
+  std::vector<std::string> lines_;
 };
 
 // Samples as the model takes them.
@@ -166,6 +178,8 @@ class Samples : public InputPredictor {
     block.origins = std::move(samples.origins);
     return block;
   }
+
+  std::vector<std::string> unknown() const override { return stream_->unknown(); }
 
  private:
   void compute(const io::SampleBlock& samples, PredictedBlock& block) {

@@ -26,6 +26,8 @@ class InputPredictor {
   // The next samples of the inputs, for predict_in_turns(). Throws io::DataError for what is wrong
   // with them.
   virtual PredictedBlock next(bool own) = 0;
+  // Lines about categories and characters, of what was read up to now, that the model lacks.
+  virtual std::vector<std::string> unknown() const = 0;
 };
 
 // Images and tables, 64 samples a block; of each text the character that follows. `model` outlives

@@ -274,4 +274,41 @@ StatedSamples read_sample_statement(const std::string& text, const std::string& 
   return read_statement(json, where);
 }
 
+StatedCoding stated_coding(const io::Checkpoint& snapshot, const std::string& path) {
+  if (snapshot.samples.empty()) return {};
+  StatedSamples stated = read_sample_statement(snapshot.samples, path);
+  auto coding =
+      std::make_shared<io::SampleCoding>(io::SampleCoding{.like = std::move(stated.splits.train),
+                                                          .table = std::move(stated.splits.coding),
+                                                          .source = path,
+                                                          .digest = snapshot.data_digest});
+  coding->like.vocabulary = snapshot.vocabulary;
+  StatedCoding result{.coding = std::move(coding)};
+  if (!stated.normalization.empty())
+    result.normalization =
+        stated.normalization == "unit" ? io::Normalization::kUnit : io::Normalization::kStandard;
+  return result;
+}
+
+std::shared_ptr<const io::SampleCoding> coding_of(const io::DatasetSplits& splits,
+                                                  const std::string& source) {
+  auto coding = std::make_shared<io::SampleCoding>();
+  const io::Dataset& set = splits.train;
+  io::Dataset& like = coding->like;
+  like.kind = set.kind;
+  like.name = set.name;
+  like.shape = set.shape;
+  like.classes = set.classes;
+  like.class_names = set.class_names;
+  like.target = set.target;
+  like.mean = set.mean;
+  like.deviation = set.deviation;
+  like.vocabulary = set.vocabulary;
+  like.scaled = set.scaled;
+  coding->table = splits.coding;
+  coding->source = source;
+  coding->digest = data_digest(splits).text;
+  return coding;
+}
+
 }  // namespace tools

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
-#include "io/data/sources/dataset.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/data/sources/sample_coding.h"
 #include "tools/session/session_data.h"
 
 namespace tools {
@@ -21,5 +23,16 @@ struct StatedSamples {
 };
 // Throws io::DataError, naming `source`: not such a statement, or one that contradicts itself.
 StatedSamples read_sample_statement(const std::string& text, const std::string& source);
+
+// The coding of a snapshot's samples, and how it normalises images. Null and nothing: it states
+// none. `path` stands for the snapshot. Throws as above.
+struct StatedCoding {
+  std::shared_ptr<const io::SampleCoding> coding = {};
+  std::optional<io::Normalization> normalization = {};
+};
+StatedCoding stated_coding(const io::Checkpoint& snapshot, const std::string& path);
+// That of data that have been read; the digest is theirs.
+std::shared_ptr<const io::SampleCoding> coding_of(const io::DatasetSplits& splits,
+                                                  const std::string& source);
 
 }  // namespace tools

@@ -5,9 +5,11 @@
 
 #include "engine/core/error.h"
 #include "io/base/io_error.h"
+#include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
 #include "io/data/loader/staging.h"
 #include "io/data/sources/loading_memory.h"
+#include "io/data/sources/sample_coding.h"
 #include "tools/group/rank_exchange.h"
 #include "tools/machine/memory_info.h"
 #include "tools/session/agreement.h"
@@ -74,7 +76,15 @@ io::SamplerOptions shares(const DataOptions& data, std::int64_t micro_batches,
   return sampling;
 }
 
+bool is_empty(const LoadedData& loaded) {
+  return loaded.splits.train.size() == 0 && loaded.splits.test.size() == 0;
+}
+
 }  // namespace
+
+io::DataDigest data_digest(const io::DatasetSplits& splits) {
+  return io::data_digest(splits.train, splits.coding.get());
+}
 
 engine::Shape sample_shape(const io::Dataset& dataset) {
   if (dataset.kind == io::SampleKind::kTokens) return {dataset.shape[0]};
@@ -94,22 +104,36 @@ std::vector<std::string> class_names(const io::Dataset& set) {
   return names;
 }
 
+void read_for_training(const io::DatasetOptions& options, LoadedData& loaded) {
+  loaded.splits = io::load_dataset(options);
+  if (!options.coding) return;
+  io::DatasetSplits& splits = loaded.splits;
+  if (!splits.train.unknown_classes.empty() || !splits.test.unknown_classes.empty())
+    throw io::DataError(base::join_text(splits.unknown, "; ") + ", " + options.coding->source +
+                        ": give data of its classes, or for a new last layer --init-from with "
+                        "--init-coding inputs (and --allow-mismatch where its shape changes)");
+  const std::string& digest = options.coding->digest;
+  if (splits.unknown.empty() || (!digest.empty() && data_digest(splits).is(digest))) return;
+  splits.warnings.insert(splits.warnings.end(), splits.unknown.begin(), splits.unknown.end());
+}
+
 std::shared_ptr<LoadedData> load_together(const DataOptions& options, const backends::Group& group,
                                           backends::Communicator& control,
-                                          std::shared_ptr<LoadedData> before) {
+                                          std::shared_ptr<LoadedData> before,
+                                          const DataReader& read) {
   const io::DatasetOptions set = staged(options, group, control);
   if (!before) before = options.given;
   auto loaded = before ? std::move(before) : std::make_shared<LoadedData>();
-  check_room_together(set, loaded->splits.train.size() == 0, group, control);
+  check_room_together(set, is_empty(*loaded), group, control);
   do_together(group, control, [&] {
-    if (loaded->splits.train.size() == 0) loaded->splits = io::load_dataset(set);
+    if (is_empty(*loaded)) read(set, *loaded);
   });
   if (group.world_size() == 1) return loaded;
   const char* what = "the ranks have read different data";
   require_equal(group, control, extent_of(loaded->splits), what);
   if (loaded->content.empty()) {
-    loaded->digest = io::data_digest(loaded->splits.train);
-    loaded->content = content_of(loaded->splits, loaded->digest);
+    loaded->digest = data_digest(loaded->splits);
+    loaded->content = content_of(loaded->splits, loaded->digest.text);
   }
   require_equal(group, control, loaded->content, what);
   return loaded;
@@ -119,7 +143,7 @@ std::shared_ptr<LoadedData> load_alone(const DataOptions& options) {
   if (!options.stage.empty()) return nullptr;
   auto loaded = std::make_shared<LoadedData>();
   check_room(options.set, io::loading_bytes(options.set), 1, available_memory());
-  loaded->splits = io::load_dataset(options.set);
+  read_for_training(options.set, *loaded);
   return loaded;
 }
 

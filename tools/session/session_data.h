@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,12 +21,21 @@ engine::Shape sample_shape(const io::Dataset& dataset);
 io::Normalization normalization(const DataOptions& options, const io::Dataset& dataset);
 // "0", "1" ... where the data name no classes; of text the characters, made visible.
 std::vector<std::string> class_names(const io::Dataset& dataset);
+// The digest of the training part.
+io::DataDigest data_digest(const io::DatasetSplits& splits);
 
 struct LoadedData {
   io::DatasetSplits splits;
-  std::string digest;          // of the training part; "" with a single rank, who needs none
+  io::DataDigest digest;       // of the training part; "" with a single rank, who needs none
   backends::Settings content;  // content_of() it; likewise
+  bool hold_out = false;       // not the data of the run whose model is judged
 };
+// Reads what options say. Throws what io/data throws.
+using DataReader = std::function<void(const io::DatasetOptions& options, LoadedData& loaded)>;
+// io::load_dataset(). Throws io::DataError where a coding (DatasetOptions) lacks classes that the
+// data have: a model cannot be trained on them.
+void read_for_training(const io::DatasetOptions& options, LoadedData& loaded);
+
 // Collective over `control`. What this rank has loaded `before`, or
 // was given, is not loaded. With
 // DataOptions::stage the lowest rank of each host copies what is missing, the others wait as long
@@ -34,7 +44,8 @@ struct LoadedData {
 // engine::DesyncError, which names what differs.
 std::shared_ptr<LoadedData> load_together(const DataOptions& options, const backends::Group& group,
                                           backends::Communicator& control,
-                                          std::shared_ptr<LoadedData> before = nullptr);
+                                          std::shared_ptr<LoadedData> before = nullptr,
+                                          const DataReader& read = read_for_training);
 
 // Without any other rank: what load_together() would load, for it; nothing where the data have to
 // be staged first. Throws what io/data throws.
@@ -52,7 +63,7 @@ class SessionData {
   const io::Dataset& train() const { return loaded_->splits.train; }
   const io::Dataset& test() const { return loaded_->splits.test; }
   const io::DatasetSplits& splits() const { return loaded_->splits; }
-  const std::string& digest() const { return loaded_->digest; }  // as LoadedData has it
+  const io::DataDigest& digest() const { return loaded_->digest; }  // as LoadedData has it
   const io::SamplerOptions& sampling() const { return sampling_; }
   const io::Sampler& sampler() const { return sampler_; }
   std::int64_t global_batch() const { return sampling_.global_batch; }

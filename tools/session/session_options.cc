@@ -238,6 +238,19 @@ std::optional<engine::ops::RegressionLoss> regression_of(const RunConfig& config
   return config.loss == "mae" ? RegressionLoss::kAbsolute : RegressionLoss::kSquared;
 }
 
+namespace {
+
+// Whether an option that shapes how samples are coded may be another one than the run's.
+bool allows_other_coding(const std::vector<std::string>& changes) {
+  constexpr auto kShaping = std::to_array<std::string_view>(
+      {"dataset", "label-column", "task", "csv-header", "columns", "ignore-columns", "normalize"});
+  return std::ranges::any_of(changes, [&](const std::string& change) {
+    return std::ranges::count(kShaping, std::string_view(change)) > 0;
+  });
+}
+
+}  // namespace
+
 SessionOptions session_options(const RunConfig& config) {
   return {
       .data = data_options(config),
@@ -257,6 +270,10 @@ SessionOptions session_options(const RunConfig& config) {
                   .resume = config.resume,
                   .init_from = config.init_from,
                   .allowed_mismatches = config.allowed_mismatches,
+                  .init_coding = config.init_coding == "none"     ? InitCoding::kNone
+                                 : config.init_coding == "inputs" ? InitCoding::kInputs
+                                                                  : InitCoding::kAll,
+                  .other_coding = allows_other_coding(config.allowed_changes),
                   .placement = io::DeviceMap::parse(config.map_location),
                   .other_optimizer = std::ranges::count(config.allowed_changes, "optimizer") > 0,
                   .configuration = to_toml(options_of_run(config.origin))},

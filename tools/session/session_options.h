@@ -115,8 +115,15 @@ struct UpdateOptions {
 };
 
 struct DataSummary {
-  std::string digest;                // of the training samples and labels
+  io::DataDigest digest;             // of the training samples and labels
   std::int64_t train = 0, test = 0;  // samples
+};
+
+// What stays coded as the snapshot of --init-from states.
+enum class InitCoding {
+  kAll,
+  kInputs,  // samples, but not the classes or the target: the last layer is new
+  kNone
 };
 
 struct KeepingOptions {
@@ -126,6 +133,8 @@ struct KeepingOptions {
   std::string resume = "none";  // auto, none or a path
   std::string init_from = {};
   std::vector<std::string> allowed_mismatches = {};  // patterns of the names that it may lack
+  InitCoding init_coding = InitCoding::kAll;
+  bool other_coding = false;  // options that shape the coding may differ from the snapshot's
   io::DeviceMap placement = io::DeviceMap::parse("auto");
   bool other_optimizer = false;    // may have written the snapshot; its state then starts anew
   std::string configuration = {};  // TOML for snapshots

@@ -160,7 +160,7 @@ std::unique_ptr<ShownSamples> TrainSession::show_samples(std::int64_t count) {
 
 const std::vector<RunMachine>& TrainSession::machines() const { return impl_->machines; }
 const std::string& TrainSession::processors_notice() const { return impl_->processors; }
-const std::string& TrainSession::data_digest() const { return impl_->data_digest; }
+const std::string& TrainSession::data_digest() const { return impl_->data_digest.text; }
 std::int64_t TrainSession::epochs() const {
   return run_length(impl_->options, impl_->data).total_epochs(impl_->epoch_steps.start);
 }

@@ -11,6 +11,7 @@
 #include "tools/session/averaging_choice.h"
 #include "tools/session/machine_facts.h"
 #include "tools/session/sample_statement.h"
+#include "tools/session/start_coding.h"
 
 namespace tools {
 namespace {
@@ -24,14 +25,14 @@ io::LoaderOptions loader_options(const DataOptions& options, const SessionData& 
           .bytes = engine::sends_bytes(data.train(), device)};
 }
 
-std::string digest_of_data(const KeepingOptions& keeping, const SessionData& data) {
-  if (!data.digest().empty()) return data.digest();
+io::DataDigest digest_of_data(const KeepingOptions& keeping, const SessionData& data) {
+  if (!data.digest().text.empty()) return data.digest();
   const bool wanted = !keeping.directory.empty() || keeping.resume != "none";
-  return wanted ? io::data_digest(data.train()) : "";
+  return wanted ? data_digest(data.splits()) : io::DataDigest{};
 }
 
 io::Checkpoint description(const SessionOptions& options, const SessionData& data,
-                           const std::string& data_digest) {
+                           const std::string& digest) {
   io::Checkpoint c;
   c.model = options.model.name;
   c.dataset = options.data.set.name;
@@ -40,7 +41,7 @@ io::Checkpoint description(const SessionOptions& options, const SessionData& dat
   c.vocabulary = data.train().vocabulary;
   c.run_id = options.keeping.run_id;
   c.definition = options.model.definition;
-  c.data_digest = data_digest;
+  c.data_digest = digest;
   c.samples = sample_statement(data.splits(), data.normalization());
   return c;
 }
@@ -61,7 +62,9 @@ TrainSession::Impl::Impl(const SessionOptions& o, backends::Group& g,
       compute(choose_compute(with_place(o.compute), g, *control)),
       processors(instruction_set_notice(g, *control, compute.products)),
       memory(memory_budget(g)),
-      data(o.data, o.compute.micro_batches, g, *control, kept == nullptr ? nullptr : kept->data),
+      coded_data(with_start_coding(o, *control)),
+      data(coded_data, o.compute.micro_batches, g, *control,
+           coded_alike(kept == nullptr ? nullptr : kept->data, coded_data)),
       data_digest(digest_of_data(o.keeping, data)),
       own_model(make_model()),
       model(*own_model),
@@ -143,7 +146,7 @@ engine::KeeperOptions TrainSession::Impl::keeper_options() {
   return {.directory = options.keeping.directory,
           .keep_last = options.keeping.keep_last,
           .background = options.keeping.background,
-          .description = description(options, data, data_digest),
+          .description = description(options, data, data_digest.text),
           .exit_code_of = exit_code_of,
           .admit =
               [this](const io::Checkpoint& snapshot, const std::string& path) {

@@ -52,8 +52,9 @@ struct TrainSession::Impl {
   const Compute compute;
   const std::string processors;  // what is to be said of them, or ""
   const MemoryBudget memory;     // before the data
+  const DataOptions coded_data;  // with the coding that the run starts from
   const SessionData data;
-  const std::string data_digest;
+  const io::DataDigest data_digest;
   const std::shared_ptr<SessionModel> own_model;
   SessionModel& model;
   const std::vector<RunMachine> machines;

@@ -15,6 +15,7 @@
 #include "tools/options/command_line.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
+#include "tools/session/judged_data.h"
 #include "tools/session/sample_statement.h"
 #include "tools/session/saved_run.h"
 #include "tools/session/saved_weights.h"
@@ -30,7 +31,7 @@ bool is_snapshot(const std::string& path) {
   return false;
 }
 
-// Unless the command line asks for other samples than the run's.
+// Unless the command line asks for other samples of the data than the run's.
 bool same_data_expected(const ConfigValues& values) {
   const auto other = [](const std::string& name) {
     return name != "model" && name != "dtype" && name != "data-dir" && name != "annotations" &&
@@ -42,13 +43,64 @@ bool same_data_expected(const ConfigValues& values) {
          });
 }
 
-std::shared_ptr<LoadedData> stated_data(const io::Checkpoint& snapshot, const std::string& path) {
-  if (snapshot.samples.empty()) return nullptr;
+bool names_data(const ConfigValues& values) {
+  return values.contains("data-dir") || values.contains("annotations") ||
+         values.contains("dataset");
+}
+
+// Reads the snapshot's options alone, without those of the command line.
+std::optional<io::DatasetOptions> data_of_run(const io::Checkpoint& snapshot,
+                                              const std::string& path) {
+  ConfigValues values;
+  apply_config_text(snapshot.config, path, values);
+  if (!values.contains("dataset")) return std::nullopt;
+  std::erase_if(values, [](const auto& entry) {
+    return entry.first != "limit" && std::ranges::count(saved_options(), entry.first) == 0;
+  });
+  complete_values(values, "");
+  return data_options(resolve_run_config(values)).set;
+}
+
+// Columns are the model's: other ones cannot be asked for.
+void refuse_other_columns(const ConfigValues& values, const io::Checkpoint& snapshot,
+                          const std::string& path) {
+  ConfigValues saved;
+  apply_config_text(snapshot.config, path, saved);
+  for (const char* name : {"columns", "ignore-columns"}) {
+    const auto given = values.find(name);
+    const auto own = std::as_const(saved).find(name);
+    const std::string before = own == saved.end() ? "" : own->second.value;
+    if (given != values.end() && given->second.value != before)
+      throw io::ConfigError("--" + std::string(name) + " is '" + given->second.value +
+                            "', but the model of " + path + " was trained with " +
+                            (before.empty() ? "all columns" : "'" + before + "'") +
+                            ": leave it out");
+  }
+}
+
+std::shared_ptr<LoadedData> without_samples(const io::SampleCoding& coding) {
   auto data = std::make_shared<LoadedData>();
-  data->splits = read_sample_statement(snapshot.samples, path).splits;
-  data->splits.train.vocabulary = snapshot.vocabulary;
-  data->digest = snapshot.data_digest;
+  data->splits.train = coding.like;
+  data->splits.coding = coding.table;
   return data;
+}
+
+DataOptions options_of(const RunConfig& config, const ModelReference& reference) {
+  DataOptions options = data_options(config);
+  if (!options.normalization) options.normalization = reference.normalization;
+  return options;
+}
+
+std::shared_ptr<LoadedData> load(const DataOptions& options, const ModelReference& reference,
+                                 DataUse use, const backends::Group& group,
+                                 backends::Communicator& control) {
+  if (use == DataUse::kSamples)
+    return load_together(options, group, control, nullptr,
+                         [&](const io::DatasetOptions& set, LoadedData& loaded) {
+                           read_judged_data(reference, set, loaded);
+                         });
+  return reference.coding ? without_samples(*reference.coding)
+                          : load_together(options, group, control);
 }
 
 engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
@@ -80,10 +132,16 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
   std::string definition;
   if (found) {
     const io::Checkpoint& snapshot = *found;
-    if (same_data_expected(values)) {
-      reference.data_digest = snapshot.data_digest;
-      reference.stated = stated_data(snapshot, reference.path);
-    }
+    reference.of_run = !is_import(snapshot);
+    reference.names_data = names_data(values);
+    if (same_data_expected(values)) reference.data_digest = snapshot.data_digest;
+    const StatedCoding stated = stated_coding(snapshot, reference.path);
+    reference.coding = stated.coding;
+    reference.normalization = stated.normalization;
+    if (stated.coding)
+      refuse_other_columns(values, snapshot, reference.path);
+    else
+      reference.data_of_run = data_of_run(snapshot, reference.path);
     if (!values.contains("model")) definition = snapshot.definition;
     take_saved_options(snapshot, reference.path, values);
     ConfigValues saved;
@@ -99,12 +157,12 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
 }
 
 TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& reference,
-                           backends::Group& group, std::shared_ptr<LoadedData> given)
+                           backends::Group& group, DataUse use)
     : control_(host_communicator(group)),
       compute_(choose_compute(compute_options(config), group, *control_)),
-      options_(data_options(config)),
-      loaded_(given ? std::move(given) : load_together(options_, group, *control_)),
-      digest_(reference.data_digest),
+      options_(options_of(config, reference)),
+      loaded_(load(options_, reference, use, group, *control_)),
+      digest_(use == DataUse::kCoding && !reference.coding ? reference.data_digest : ""),
       path_(reference.path),
       graph_(graph_of(config, loaded_->splits.train)),
       state_(engine::ModelState::allocate(graph_, engine::state_dtype(compute_.storage))),
@@ -126,8 +184,8 @@ TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& refere
 }
 
 bool TrainedModel::other_data() const {
-  if (digest_.empty()) return false;
-  return digest_ != (loaded_->digest.empty() ? io::data_digest(data().train) : loaded_->digest);
+  if (digest_.empty()) return loaded_->hold_out;
+  return !(loaded_->digest.text.empty() ? data_digest(data()) : loaded_->digest).is(digest_);
 }
 
 }  // namespace tools

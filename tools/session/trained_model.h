@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/communicator.h"
 #include "engine/core/thread_pool.h"
 #include "engine/graph/model_state.h"
+#include "io/data/sources/sample_coding.h"
 #include "tools/options/run_config.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/session_data.h"
@@ -19,9 +21,13 @@ struct ModelReference {
   std::string path, weights = "model";  // a run, snapshot or file of weights; --weights
   std::string given = {};               // what path was before trained_config()
   std::string data_digest = {};         // of the run's training samples; "": not compared
-  // What the snapshot states of the samples (sample_statement.h), without any sample in it. Null:
-  // it states nothing, or the command line asks for other samples.
-  std::shared_ptr<LoadedData> stated = {};
+  // What the snapshot states of the samples (sample_statement.h). Null: it states nothing.
+  std::shared_ptr<const io::SampleCoding> coding = {};
+  std::optional<io::Normalization> normalization = {};  // that it states
+  bool of_run = false;      // a snapshot that a training wrote; else weights alone
+  bool names_data = false;  // the command line does: they may be other data than the run's
+  // The place of the run's data, if its snapshot states no coding.
+  std::optional<io::DatasetOptions> data_of_run = {};
 };
 
 // What commands take from the table of options that let ranks run a trained model.
@@ -32,14 +38,19 @@ std::vector<std::string> judging_options();
 // what reading it throws.
 RunConfig trained_config(ModelReference& reference, ConfigValues& values);
 
+// How a command uses the data.
+enum class DataUse {
+  kCoding,   // how samples are coded: if the snapshot states it, no sample is read
+  kSamples,  // as judged_data.h reads them
+};
+
 // On one rank.
 class TrainedModel {
  public:
-  // Collective. All ranks have rank 0's weights. The data are read, unless they are given
-  // (ModelReference::stated). Throws what loading throws, and io::DataError for weights that are
-  // not finite.
+  // Collective. All ranks have rank 0's weights. Throws what loading throws, and io::DataError for
+  // weights that are not finite.
   TrainedModel(const RunConfig& config, const ModelReference& reference, backends::Group& group,
-               std::shared_ptr<LoadedData> given = nullptr);
+               DataUse use);
 
   // The file that was read, on rank 0: a run that goes on may have pruned reference.path.
   const std::string& path() const { return path_; }
@@ -47,6 +58,8 @@ class TrainedModel {
   const Compute& compute() const { return compute_; }
   const io::DatasetSplits& data() const { return loaded_->splits; }
   bool other_data() const;  // than the run's; rank 0 alone has to know
+  // Lines about the data: that they are a hold-out, what the model lacks of them.
+  const std::vector<std::string>& data_notices() const { return loaded_->splits.warnings; }
   io::Normalization normalization() const { return tools::normalization(options_, data().train); }
   const engine::Graph& graph() const { return graph_; }
   engine::ModelState& state() { return state_; }

@@ -175,7 +175,7 @@ std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const C
 void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
                         const DataSummary& data) {
   const std::vector<OptionChange> changes = checked_changes(snapshot, path);
-  if (!snapshot.data_digest.empty() && snapshot.data_digest != data.digest) {
+  if (!snapshot.data_digest.empty() && !data.digest.is(snapshot.data_digest)) {
     ConfigValues saved;
     apply_config_text(snapshot.config, path, saved);
     if (!allows("data") && !allows("limit") && !allows("dataset"))

@@ -247,7 +247,8 @@ void BatchLoader::Impl::fill_tokens(Slot& slot) const {
 }
 
 std::int32_t BatchLoader::Impl::checked(std::int32_t label, std::size_t id) const {
-  if (label >= 0 && label < dataset.classes) return label;
+  // Those of unknown classes come last; a training has none.
+  if (label >= 0 && label < dataset.classes + std::ssize(dataset.unknown_classes)) return label;
   throw DataError("data set " + dataset.name + ": label out of range at sample " +
                   std::to_string(id) + ": found " + std::to_string(label) + ", expected 0.." +
                   std::to_string(dataset.classes - 1));

@@ -13,7 +13,7 @@ namespace io {
 // their numbers, with any number of records each; planes become NHWC. Without mean and deviation.
 // Throws MissingFileError and DataError (io_error.h), naming the file, what was found and what was
 // expected.
-DatasetSplits read_cifar10_splits(const std::string& directory);
+DatasetSplits read_cifar10_splits(const std::string& directory, Parts parts = Parts::kSplit);
 
 bool is_cifar10_name(const std::string& name);  // data_batch_*.bin, test_batch*.bin
 

@@ -12,6 +12,7 @@
 #include "io/data/sources/glyphs.h"
 #include "io/data/sources/idx_files.h"
 #include "io/data/sources/images/image_folder.h"
+#include "io/data/sources/sample_coding.h"
 #include "io/data/sources/sample_limit.h"
 #include "io/data/sources/synthetic.h"
 #include "io/data/sources/text_files.h"
@@ -54,8 +55,8 @@ DatasetSplits make_synthetic(const DatasetOptions& options) {
 
 DatasetSplits read_or_make(const DatasetOptions& options) {
   if (options.name == "mnist" || options.name == "fashion-mnist")
-    return read_idx_splits(options.name, options.directory);
-  if (options.name == "cifar10") return read_cifar10_splits(options.directory);
+    return read_idx_splits(options.name, options.directory, options.parts);
+  if (options.name == "cifar10") return read_cifar10_splits(options.directory, options.parts);
   if (options.name == "glyphs") {
     return {draw_glyphs(GlyphSplit::kTrain, kGlyphTrainCount, options.seed),
             draw_glyphs(GlyphSplit::kTest, kGlyphTestCount, options.seed)};
@@ -72,6 +73,32 @@ DatasetSplits read_or_make(const DatasetOptions& options) {
                     ")");
 }
 
+// Channel statistics and classes of images become those of the coding; tables and texts have been
+// read by theirs.
+void code_images(const SampleCoding& coding, Dataset& part, const std::string& name,
+                 std::vector<std::string>& lines) {
+  part.mean = coding.like.mean;
+  part.deviation = coding.like.deviation;
+  if (coding.inputs_only) return;
+  match_classes(
+      coding, part, [&](std::int64_t i) { return name + " sample " + std::to_string(i + 1); },
+      lines);
+}
+
+void code(const SampleCoding& coding, DatasetSplits& splits) {
+  check_kind(coding, splits.test.size() > 0 ? splits.test : splits.train);
+  if (splits.test.kind != SampleKind::kImages) return;
+  code_images(coding, splits.test, "test", splits.unknown);
+  if (splits.train.size() > 0) return code_images(coding, splits.train, "training", splits.unknown);
+  splits.train.name = splits.test.name;
+  splits.train.shape = splits.test.shape;
+  splits.train.classes = splits.test.classes;
+  splits.train.class_names = splits.test.class_names;
+  splits.train.mean = splits.test.mean;
+  splits.train.deviation = splits.test.deviation;
+  splits.train.scaled = splits.test.scaled;
+}
+
 }  // namespace
 
 std::vector<std::string> dataset_names() {
@@ -84,13 +111,14 @@ DatasetSplits load_dataset(const DatasetOptions& options) {
     throw ConfigError("the limit of training samples is " + std::to_string(options.limit) +
                       ", expected 0 or more");
   DatasetSplits splits = read_or_make(options);
-  if (splits.train.kind == SampleKind::kImages && !splits.train.source)
+  if (splits.train.kind == SampleKind::kImages && !splits.train.source && splits.train.size() > 0)
     measure_channels(splits.train);
   splits.test.mean = splits.train.mean;
   splits.test.deviation = splits.train.deviation;
+  if (options.coding) code(*options.coding, splits);
   if (options.limit > 0 && options.limit < splits.train.size())
     keep_samples(splits.train, options.limit, options.seed);  // measured as a whole
-  if (options.limit > splits.train.size())
+  if (options.limit > splits.train.size() && splits.train.size() > 0)
     splits.warnings.push_back("the limit of " + std::to_string(options.limit) +
                               " training samples changes nothing: there are " +
                               std::to_string(splits.train.size()));

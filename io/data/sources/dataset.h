@@ -12,8 +12,9 @@
 
 namespace io {
 
-class ImageSource;  // io/data/sources/image_source.h
-struct CsvCoding;   // io/data/sources/csv/csv_coding.h
+class ImageSource;    // io/data/sources/image_source.h
+struct CsvCoding;     // io/data/sources/csv/csv_coding.h
+struct SampleCoding;  // io/data/sources/sample_coding.h
 
 enum class Normalization {
   kUnit,
@@ -54,7 +55,9 @@ struct Dataset {
   std::string
       vocabulary;  // text: the byte of each token id, ascending; empty where tokens are no bytes
   std::vector<std::string> class_names = {};  // by class; empty: they have numbers only
-  std::optional<TargetScale> target = {};     // features: a number is predicted, not a class
+  // Classes that the data have and the model lacks (SampleCoding): their labels follow the model's.
+  std::vector<std::string> unknown_classes = {};
+  std::optional<TargetScale> target = {};  // features: a number is predicted, not a class
   bool scaled = false;  // images: they come in any size and are scaled and cut to the shape
 
   // Samples. Windows of tokens must leave room for the label of their last position.
@@ -77,6 +80,15 @@ struct DatasetSplits {
   std::string columns = {};                      // csv: a line that says what each column became
   std::shared_ptr<const CsvCoding> coding = {};  // csv: how other tables are read like this one
   std::vector<std::string> warnings = {};        // lines for the user
+  // Lines about classes, categories and characters that the coding lacks (SampleCoding).
+  std::vector<std::string> unknown = {};
+};
+
+// Which samples are read for a SampleCoding.
+enum class Parts {
+  kSplit,    // those for training and those for testing
+  kHoldOut,  // for testing only: all rows of a table, a whole text; of sets that lie in two parts
+             // the one for testing, and the other if it is there
 };
 
 struct DatasetOptions {
@@ -106,6 +118,9 @@ struct DatasetOptions {
   std::string columns, ignored_columns;  // csv: "A,B", only these or all but these; one is ""
   double test_share = 0.2;               // csv: below 1
   bool regression = false;               // csv: the label column has numbers to predict
+  // How samples become what a model takes; null: that is learned from the training samples.
+  std::shared_ptr<const SampleCoding> coding = {};
+  Parts parts = Parts::kSplit;
 };
 
 // Throws DataError (names the file, what was found and what was expected), MissingFileError (says
@@ -113,9 +128,15 @@ struct DatasetOptions {
 // nearest).
 DatasetSplits load_dataset(const DatasetOptions& options);
 
-// 32 hex digits over all that training sees of a set: shape, classes, labels, and the samples
-// (XXH3-128; of images that are read when they are wanted, their names and sizes).
-std::string data_digest(const Dataset& data);
+// Identifies a part of a data set wherever it lies: 32 hex digits (XXH3-128) over all that training
+// sees of it: shape, labels and samples (of images that are read when they are wanted, their names
+// and sizes), and the names of classes, columns, categories and characters.
+struct DataDigest {
+  std::string text;
+  std::string nameless;  // without the names, as earlier versions stored it
+  bool is(const std::string& stored) const { return stored == text || stored == nameless; }
+};
+DataDigest data_digest(const Dataset& data, const CsvCoding* table = nullptr);
 
 std::vector<std::string> dataset_names();
 

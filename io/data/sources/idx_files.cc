@@ -194,11 +194,15 @@ std::vector<std::string> find_idx_images(const std::string& name, const std::str
           find_idx(name, directory, "t10k-images", "idx3-ubyte")};
 }
 
-DatasetSplits read_idx_splits(const std::string& name, const std::string& directory) {
+DatasetSplits read_idx_splits(const std::string& name, const std::string& directory, Parts parts) {
   DatasetSplits splits;
   base::BackgroundJobs beside;  // unpacking is what takes the time
   beside.add([&] { splits.test = read_idx_split(name, directory, "t10k"); });
-  splits.train = read_idx_split(name, directory, "train");
+  try {
+    splits.train = read_idx_split(name, directory, "train");
+  } catch (const MissingFileError&) {
+    if (parts == Parts::kSplit) throw;
+  }
   beside.finish();
   return splits;
 }

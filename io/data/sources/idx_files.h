@@ -15,7 +15,8 @@ namespace io {
 // as an archive of Kaggle has it. Where a file is there several times, the contents must be equal.
 // Images must be 28 x 28, labels 0..9. Without mean and deviation. Throws MissingFileError and
 // DataError (io_error.h), naming the file, what was found and what was expected.
-DatasetSplits read_idx_splits(const std::string& name, const std::string& directory);
+DatasetSplits read_idx_splits(const std::string& name, const std::string& directory,
+                              Parts parts = Parts::kSplit);
 
 // The two files of images that it would read. Throws as it does.
 std::vector<std::string> find_idx_images(const std::string& name, const std::string& directory);

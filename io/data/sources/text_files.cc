@@ -13,6 +13,7 @@
 #include "io/base/io_error.h"
 #include "io/data/sources/data_file.h"
 #include "io/data/sources/data_folder.h"
+#include "io/data/sources/sample_coding.h"
 #include "io/data/sources/token_file.h"
 
 namespace io {
@@ -76,6 +77,44 @@ void check_ids(const TokenFile& stream, std::int64_t vocabulary_size) {
                   std::to_string(*beyond) + ", expected 0.." + std::to_string(vocabulary_size - 1));
 }
 
+// The bytes that occur, ascending.
+std::string bytes_of(const std::vector<std::uint8_t>& text) {
+  std::array<bool, 256> found{};
+  for (const std::uint8_t byte : text) found[byte] = true;
+  std::string bytes;
+  for (std::size_t byte = 0; byte < found.size(); ++byte)
+    if (found[byte]) bytes.push_back(static_cast<char>(byte));
+  return bytes;
+}
+
+// The id of each byte; -1: the vocabulary lacks it.
+std::array<std::int32_t, 256> ids_of(const std::string& vocabulary) {
+  std::array<std::int32_t, 256> ids;
+  ids.fill(-1);
+  for (std::size_t id = 0; id < vocabulary.size(); ++id)
+    ids[static_cast<unsigned char>(vocabulary[id])] = static_cast<std::int32_t>(id);
+  return ids;
+}
+
+// Leaves out what the vocabulary lacks. Returns a line about it, or "".
+std::string leave_out_unknown(const std::array<std::int32_t, 256>& ids, const std::string& where,
+                              std::vector<std::uint8_t>& text) {
+  UnknownNames unknown;
+  const std::size_t before = text.size();
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < before; ++i) {
+    if (ids[text[i]] < 0)
+      unknown.add(std::string(1, static_cast<char>(text[i])),
+                  [&] { return "byte " + std::to_string(i + 1); });
+    else
+      text[kept++] = text[i];
+  }
+  text.resize(kept);
+  if (unknown.count() == 0) return "";
+  return where + ": " + unknown.text("bytes are characters", static_cast<std::int64_t>(before)) +
+         "; they are left out";
+}
+
 }  // namespace
 
 bool is_text_name(const std::string& name) {
@@ -94,39 +133,53 @@ DatasetSplits read_text_splits(const DatasetOptions& options) {
     else
       text.insert(text.end(), bytes.begin(), bytes.end());
   }
-  std::array<std::int32_t, 256> ids{};
-  for (const std::uint8_t byte : text) ids[byte] = 1;
-  std::string vocabulary;
-  for (std::size_t byte = 0; byte < ids.size(); ++byte) {
-    if (ids[byte] == 0) continue;
-    ids[byte] = static_cast<std::int32_t>(vocabulary.size());
-    vocabulary.push_back(static_cast<char>(byte));
-  }
-  const auto cut =
-      text.begin() + static_cast<std::ptrdiff_t>(0.9 * static_cast<double>(text.size()));
+  const std::string where = options.name + " in " + options.directory;
+  if (options.coding && options.coding->like.vocabulary.empty())
+    throw DataError(where + ": a text, but the model of " + options.coding->source +
+                    " has no vocabulary of characters");
+  const std::string vocabulary = options.coding ? options.coding->like.vocabulary : bytes_of(text);
+  const std::array<std::int32_t, 256> ids = ids_of(vocabulary);
+  const std::string line = leave_out_unknown(ids, where, text);
   const auto encode = [&ids](auto from, auto to) {
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(to - from));
     std::transform(from, to, tokens.begin(), [&ids](std::uint8_t byte) { return ids[byte]; });
     return tokens;
   };
-  const std::string where = options.name + " in " + options.directory;
-  DatasetSplits splits{
-      make_part(options, encode(text.begin(), cut), train_stride(options),
-                where + ", the first 90 %"),
-      make_part(options, encode(cut, text.end()), options.context, where + ", the last 10 %")};
+  DatasetSplits splits;
+  if (options.parts == Parts::kHoldOut) {
+    splits.test = make_part(options, encode(text.begin(), text.end()), options.context, where);
+  } else {
+    const auto cut =
+        text.begin() + static_cast<std::ptrdiff_t>(0.9 * static_cast<double>(text.size()));
+    splits.train = make_part(options, encode(text.begin(), cut), train_stride(options),
+                             where + ", the first 90 %");
+    splits.test =
+        make_part(options, encode(cut, text.end()), options.context, where + ", the last 10 %");
+  }
   for (Dataset* part : {&splits.train, &splits.test}) {
+    part->name = options.name;
+    part->kind = SampleKind::kTokens;
+    part->shape = {options.context, 1, 1};
     part->classes = static_cast<std::int64_t>(vocabulary.size());
     part->vocabulary = vocabulary;
   }
   if (!found.left_out.empty()) splits.warnings.push_back(std::move(found.left_out));
+  if (!line.empty()) splits.unknown.push_back(line);
   return splits;
 }
 
 DatasetSplits read_token_splits(const DatasetOptions& options) {
   check_windows(options);
-  TokenFile train = read_token_file(options.directory, "train", options.token_bits),
-            test = read_token_file(options.directory, "val", options.token_bits);
-  std::int64_t size = options.vocabulary_size;
+  if (options.coding && !options.coding->like.vocabulary.empty())
+    throw DataError("tokens in " + options.directory + ": the model of " + options.coding->source +
+                    " takes characters, not ids of tokens");
+  TokenFile test = read_token_file(options.directory, "val", options.token_bits), train;
+  try {
+    train = read_token_file(options.directory, "train", options.token_bits);
+  } catch (const MissingFileError&) {
+    if (options.parts == Parts::kSplit) throw;
+  }
+  std::int64_t size = options.coding ? options.coding->like.classes : options.vocabulary_size;
   if (size == 0) {
     for (const TokenFile* stream : {&train, &test})
       for (const std::int32_t token : stream->tokens)
@@ -134,10 +187,16 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
   }
   check_ids(train, size);
   check_ids(test, size);
-  DatasetSplits splits{
-      make_part(options, std::move(train.tokens), train_stride(options), train.path),
-      make_part(options, std::move(test.tokens), options.context, test.path)};
-  splits.train.classes = splits.test.classes = size;
+  DatasetSplits splits;
+  if (!train.path.empty())
+    splits.train = make_part(options, std::move(train.tokens), train_stride(options), train.path);
+  splits.test = make_part(options, std::move(test.tokens), options.context, test.path);
+  for (Dataset* part : {&splits.train, &splits.test}) {
+    part->name = options.name;
+    part->kind = SampleKind::kTokens;
+    part->shape = {options.context, 1, 1};
+    part->classes = size;
+  }
   return splits;
 }
 

@@ -490,7 +490,14 @@ TEST_F(Predictions, OfTextAreTheNextCharacter) {
   std::vector<std::string> on_two_ranks = three;
   on_two_ranks.insert(on_two_ranks.end(), {"--spawn", "2"});
   EXPECT_EQ(predicted(run(), on_two_ranks), predicted(run(), three));
-  write_text(folder_ / "begun", "abz");
+  // What the model has no character for is named and left out.
+  write_text(folder_ / "other", "ab");
+  const std::vector<Json> without = predicted(run(), {folder_ / "other", "--probabilities"});
+  write_text(folder_ / "other", "abz");
+  EXPECT_EQ(predicted(run(), {folder_ / "other", "--probabilities"}), without);
+  program::expect_words(engine({"predict", run(), folder_ / "other"}).err,
+                        {"other: 1 of 3 bytes are characters that the model lacks: 'z'"});
+  write_text(folder_ / "begun", "zz");
   expect_error(engine({"predict", run(), folder_ / "begun"}), 65, "'z'");
   expect_error(engine({"predict", run(), folder_ / "nosuch"}), 65, "nosuch");
 }

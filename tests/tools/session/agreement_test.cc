@@ -112,7 +112,7 @@ TEST(Together, EveryPartOfADataSetCounts) {
       io::DatasetSplits own = data;
       if (group.rank() == 1) change(own);
       tools::require_equal(group, control, tools::extent_of(own), "data");
-      tools::require_equal(group, control, tools::content_of(own, io::data_digest(own.train)),
+      tools::require_equal(group, control, tools::content_of(own, io::data_digest(own.train).text),
                            "data");
     });
     for (const Outcome& outcome : all)

@@ -68,6 +68,10 @@ bool CsvColumn::accepts(std::string_view field) const {
   return std::ranges::find(odd, field) != odd.end();
 }
 
+bool CsvColumn::knows(std::string_view field) const {
+  return !text || missing->has(field) || std::ranges::binary_search(categories, field);
+}
+
 bool CsvColumn::encode(std::string_view field, float* out) const {
   if (!one_hot()) {
     const auto number = number_of(*this, field);
@@ -130,14 +134,20 @@ CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t firs
                                    : "; if that is a class, name other missing values with "
                                      "--csv-missing, or none with --csv-missing empty"));
   }
-  std::vector<std::string_view> classes = different(values);
-  if (classes.size() < 2 || (classes.size() > 20 && classes.size() > values.size() / 2)) {
+  CsvLabels labels = classes_of(values);
+  const std::size_t classes = labels.names.size();
+  if (classes < 2 || (classes > 20 && classes > values.size() / 2)) {
     throw DataError(table.name() + ": the label column " + std::to_string(index + 1) + " has " +
-                    std::to_string(classes.size()) + " different values in " +
+                    std::to_string(classes) + " different values in " +
                     std::to_string(values.size()) +
                     " rows, expected classes: at least 2, and several rows of each; choose another "
                     "with --label-column, or predict numbers with --task regression");
   }
+  return labels;
+}
+
+CsvLabels classes_of(std::span<const std::string_view> values) {
+  std::vector<std::string_view> classes = different({values.begin(), values.end()});
   const bool whole = std::all_of(classes.begin(), classes.end(),
                                  [](std::string_view c) { return whole_number(c).has_value(); });
   const auto before = [whole](std::string_view a, std::string_view b) {

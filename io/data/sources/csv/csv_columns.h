@@ -38,6 +38,8 @@ struct CsvColumn {
   // Whether encode() knows what to make of it: in a column of numbers a number, a missing value, or
   // an odd cell that training had, too.
   bool accepts(std::string_view field) const;
+  // Whether training had it: a missing value, a number, or one of the categories.
+  bool knows(std::string_view field) const;
   // Writes features() numbers; returns accepts(field), without which they are 0.
   bool encode(std::string_view field, float* out) const;
 };
@@ -63,5 +65,7 @@ std::vector<double> read_targets(const CsvTable& table, std::size_t index, std::
 // predict, not a class).
 CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first,
                       const CsvMissing& missing);
+// The classes of these labels, which may be a single one.
+CsvLabels classes_of(std::span<const std::string_view> values);
 
 }  // namespace io

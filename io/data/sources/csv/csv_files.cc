@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "io/base/io_error.h"
-#include "io/base/split_mix.h"
 #include "io/base/text_format.h"
 #include "io/base/text_parts.h"
+#include "io/data/sources/csv/coded_table.h"
+#include "io/data/sources/csv/csv_answers.h"
 #include "io/data/sources/csv/csv_coding.h"
 #include "io/data/sources/csv/csv_columns.h"
 #include "io/data/sources/csv/csv_report.h"
@@ -29,9 +30,6 @@
 namespace io {
 namespace {
 
-constexpr std::uint64_t kSplitStream =
-    0x637376;  // keeps the split's random numbers apart from the sample order's
-
 std::string only_csv_file(const std::string& directory) {
   std::error_code failure;
   if (std::filesystem::is_regular_file(directory, failure)) return directory;
@@ -45,25 +43,6 @@ std::string only_csv_file(const std::string& directory) {
   if (found.empty()) throw MissingFileError("no *.csv in " + directory + hint);
   throw ConfigError("found " + std::to_string(found.size()) + " files *.csv in " + directory +
                     ", expected one" + hint);
-}
-
-// Whether each row is for testing: of each class the same share, drawn.
-std::vector<bool> draw_test_rows(const CsvLabels& labels, double share, std::uint64_t seed) {
-  std::vector<std::vector<std::size_t>> rows(labels.names.size());
-  for (std::size_t i = 0; i < labels.ids.size(); ++i)
-    rows[static_cast<std::size_t>(labels.ids[i])].push_back(i);
-  std::vector<bool> test(labels.ids.size(), false);
-  for (std::size_t c = 0; c < rows.size(); ++c) {
-    SplitMix random(seed, kSplitStream, c);
-    std::vector<std::size_t>& own = rows[c];
-    const auto wanted =
-        static_cast<std::size_t>(std::llround(share * static_cast<double>(own.size())));
-    for (std::size_t i = 0; i < std::min(wanted, own.size() - 1); ++i) {
-      std::swap(own[i], own[i + random.below(static_cast<std::uint32_t>(own.size() - i))]);
-      test[own[i]] = true;
-    }
-  }
-  return test;
 }
 
 // What the beginning of a file that is not cut into columns looks like.
@@ -99,31 +78,6 @@ struct Answers {
   std::optional<TargetScale> target;
 };
 
-// Rows to be predicted as numbers are of one kind, as if they were of one class.
-CsvLabels one_class(std::size_t rows) { return {std::vector<std::int32_t>(rows, 0), {""}}; }
-
-// Mean and deviation (of the population) of the training rows.
-TargetScale measure_target(const CsvTable& table, const CsvSelection& selection,
-                           const std::vector<double>& numbers,
-                           const std::vector<std::size_t>& training) {
-  TargetScale scale{.name = selection.title(selection.label)};
-  const std::size_t first = selection.first_row();
-  const auto count = static_cast<double>(training.size());
-  double sum = 0, squares = 0;
-  for (const std::size_t row : training) sum += numbers[row - first];
-  scale.mean = sum / count;
-  for (const std::size_t row : training) {
-    const double above = numbers[row - first] - scale.mean;
-    squares += above * above;
-  }
-  scale.deviation = std::sqrt(squares / count);
-  if (!(scale.deviation > 1e-12 * std::abs(scale.mean)))
-    throw DataError(table.name() + ": " + scale.name + ", the target, is " +
-                    io::shortest_text(scale.mean) + " in all " + std::to_string(training.size()) +
-                    " training rows, expected numbers that differ");
-  return scale;
-}
-
 Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns, const Answers& answers,
                std::size_t first, const std::vector<std::size_t>& rows) {
   std::size_t width = 0;
@@ -156,6 +110,7 @@ Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns, con
 DatasetSplits read_csv_splits(const DatasetOptions& options) {
   const std::string path =
       options.annotations.empty() ? only_csv_file(options.directory) : options.annotations;
+  if (options.coding) return read_coded_table(path, options);
   const auto missing =
       std::make_shared<const CsvMissing>(CsvMissing::of_option(options.csv_missing));
   const CsvTable table = read_table(path, options.csv_separator);
@@ -181,7 +136,7 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   for (std::size_t i = 0; i < for_test.size(); ++i)
     (for_test[i] ? rows.test : rows.train).push_back(first + i);
   if (options.regression)
-    answers.target = measure_target(table, selection, answers.numbers, rows.train);
+    answers.target = measure_target(path, title, answers.numbers, first, rows.train);
 
   std::vector<CsvColumn> columns;
   for (const std::size_t c : selection.columns)

@@ -202,17 +202,47 @@ fs::path part_folder(const fs::path& directory, const std::vector<std::string>& 
                          "; name the folder above with --data-dir");
 }
 
+fs::path test_folder(const fs::path& directory) {
+  return part_folder(directory, {"val", "test"},
+                     (directory / "val").string() + " or " + (directory / "test").string() +
+                         " with images for testing");
+}
+
+// Classes of the folders that are there, in byte order of their names.
+std::vector<std::string> classes_below(const std::vector<fs::path>& directories) {
+  std::vector<std::string> classes;
+  for (const fs::path& directory : directories)
+    for (std::string& name : class_folders(directory)) classes.push_back(std::move(name));
+  std::sort(classes.begin(), classes.end());
+  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+  return classes;
+}
+
+// For a model that is trained: the parts that are there, or DIR/CLASS. Which of the classes the
+// model has is not known here.
+DatasetSplits read_hold_out(const DatasetOptions& options) {
+  const fs::path directory(options.directory), train = directory / "train";
+  const bool parts = fs::is_directory(train) || fs::is_directory(directory / "val") ||
+                     fs::is_directory(directory / "test");
+  const fs::path held = parts ? test_folder(directory) : directory;
+  std::vector<fs::path> folders{held};
+  if (fs::is_directory(train)) folders.push_back(train);
+  const std::vector<std::string> classes = classes_below(folders);
+  DatasetSplits splits;
+  if (fs::is_directory(train)) splits.train = read_part(options, train, classes, nullptr);
+  splits.test = read_part(options, held, classes, &splits.warnings);
+  return splits;
+}
+
 DatasetSplits read_parts(const DatasetOptions& options) {
   if (options.image_size < 1 || options.image_size > 4096)
     throw ConfigError("images of size " + std::to_string(options.image_size) +
                       ": expected 1..4096");
+  if (options.parts == Parts::kHoldOut) return read_hold_out(options);
   const fs::path directory(options.directory);
   const fs::path training =
       part_folder(directory, {"train"}, (directory / "train").string() + "/CLASS/*.png or *.jpg");
-  const fs::path testing =
-      part_folder(directory, {"val", "test"},
-                  (directory / "val").string() + " or " + (directory / "test").string() +
-                      " with images for testing");
+  const fs::path testing = test_folder(directory);
   const std::vector<std::string> classes = class_folders(training);
   DatasetSplits splits;
   // Images for testing are as large as those for training: one line is enough.

@@ -15,9 +15,11 @@ namespace io {
 // to options.image_size, the middle square of that; for training with Augmentation::resized_crop a
 // random part, scaled to the size. Without it they are kept in memory once decoded, if all of their
 // part fits in options.image_cache_bytes. Mean and deviation are ImageNet's usual constants. A
-// warning says what was left out, and whether most images are smaller than options.image_size.
-// Throws MissingFileError (no such folder, none with images), DataError (a class without images, or
-// unknown in training), ConfigError (a format that this build cannot read).
+// warning says what was left out, and whether most images are smaller than options.image_size. With
+// options.parts kHoldOut the images for testing suffice, in val, test or options.directory itself,
+// and may have classes that train lacks. Throws MissingFileError (no such folder, none with
+// images), DataError (a class without images, or unknown in training), ConfigError (a format that
+// this build cannot read).
 DatasetSplits read_image_folder_splits(const DatasetOptions& options);
 
 bool is_image_name(const std::string& name);  // *.png, *.jpg, *.jpeg, in any case

@@ -35,6 +35,7 @@ class SingleImage : public SampleStream {
     if (wanted == Wanted::kSamples) decode(block);
     block.origins.push_back({path_, 1});
   }
+  std::vector<std::string> unknown() const override { return {}; }
 
  private:
   void decode(SampleBlock& block) const {
@@ -96,6 +97,7 @@ class PackedImages : public SampleStream {
                         " bytes after the last image, expected none");
     }
   }
+  std::vector<std::string> unknown() const override { return {}; }
 
  private:
   void read_header() {

@@ -23,11 +23,24 @@ class FileSequence : public SampleStream {
         current_ = open(files_[next_++]);
       }
       current_->fill(most, wanted, block);
-      if (block.count() < most) current_.reset();
+      if (block.count() == most) return;
+      append_unknown(lines_);
+      current_.reset();
     }
   }
 
+  std::vector<std::string> unknown() const override {
+    std::vector<std::string> lines = lines_;
+    append_unknown(lines);
+    return lines;
+  }
+
  private:
+  void append_unknown(std::vector<std::string>& lines) const {
+    if (!current_) return;
+    for (std::string& line : current_->unknown()) lines.push_back(std::move(line));
+  }
+
   std::unique_ptr<SampleStream> open(const std::string& path) const {
     const Dataset& like = splits_.train;
     if (like.kind == SampleKind::kFeatures) return open_table(path, *splits_.coding);
@@ -38,6 +51,7 @@ class FileSequence : public SampleStream {
   const DatasetSplits& splits_;
   std::size_t next_ = 0;
   std::unique_ptr<SampleStream> current_;
+  std::vector<std::string> lines_;  // of the files before
 };
 
 }  // namespace

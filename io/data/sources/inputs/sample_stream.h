@@ -18,6 +18,10 @@ struct SampleBlock {
     std::int64_t sample = 1;  // of the file, from 1
   };
   std::vector<Origin> origins;
+  // Rows of a table whose answers were asked for: the labels, or the targets; and each one's place.
+  std::vector<std::string> labels;
+  std::vector<double> targets;
+  std::vector<std::int64_t> rows;  // of the file, from 1, a header counted
   std::int64_t count() const { return static_cast<std::int64_t>(origins.size()); }
 };
 
@@ -32,6 +36,8 @@ class SampleStream {
   // Adds samples to the block until it has `most`, or there are no more. Throws DataError, naming
   // file and row.
   virtual void fill(std::int64_t most, Wanted wanted, SampleBlock& block) = 0;
+  // Lines about categories of the samples up to now that training lacked.
+  virtual std::vector<std::string> unknown() const = 0;
 };
 
 // The samples of these files, one file after the other, as a model takes them that was trained on
@@ -50,6 +56,14 @@ std::unique_ptr<SampleStream> open_samples(const std::vector<std::string>& input
 // Of one file each; `like` outlives them.
 std::unique_ptr<SampleStream> open_image(const std::string& path, const Dataset& like);
 std::unique_ptr<SampleStream> open_packed_images(const std::string& path, const Dataset& like);
-std::unique_ptr<SampleStream> open_table(const std::string& path, const CsvCoding& coding);
+// The answers that are read beside a table's features.
+struct TableAnswers {
+  enum class Kind { kNone, kLabels, kTargets };
+  Kind kind = Kind::kNone;
+  std::string column = {};  // its name in this file's header; else it is found as in training
+};
+// Throws DataError, naming the row, for an answer that is missing or, of targets, no number.
+std::unique_ptr<SampleStream> open_table(const std::string& path, const CsvCoding& coding,
+                                         const TableAnswers& answers = {});
 
 }  // namespace io
