@@ -243,7 +243,8 @@ namespace {
 // Whether an option that shapes how samples are coded may be another one than the run's.
 bool allows_other_coding(const std::vector<std::string>& changes) {
   constexpr auto kShaping = std::to_array<std::string_view>(
-      {"dataset", "label-column", "task", "csv-header", "columns", "ignore-columns", "normalize"});
+      {"dataset", "label-column", "task", "csv-header", "columns", "ignore-columns", "normalize",
+       "synthetic-classes", "synthetic-shape", "vocabulary-size"});
   return std::ranges::any_of(changes, [&](const std::string& change) {
     return std::ranges::count(kShaping, std::string_view(change)) > 0;
   });
