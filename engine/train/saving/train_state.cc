@@ -99,7 +99,8 @@ void take_share(const TrainState& state, const Optimizer::State& s, const FlatBu
 }
 
 constexpr const char *kBatch = "trainer.global_batch", *kTaken = "trainer.taken",
-                     *kEvaluationLeft = "trainer.evaluation_left";
+                     *kEvaluationLeft = "trainer.evaluation_left",
+                     *kFileParts = "trainer.file_parts";
 
 // Where a run goes on: at the same sample of the epoch, whatever the batch was.
 TrainProgress continued_progress(const io::Checkpoint& checkpoint, std::int64_t global_batch) {
@@ -120,14 +121,17 @@ EvaluationLeft evaluation_left(const io::Checkpoint& checkpoint) {
   return EvaluationLeft::kNone;
 }
 
-void check_continuation(const io::Checkpoint& checkpoint, const std::string& source,
+void check_continuation(const io::Checkpoint& checkpoint, const std::string& source, int world_size,
                         const TrainState& state) {
   if (checkpoint.step_in_epoch == 0) return;  // at an epoch's boundary every order is a fresh one
   const std::int64_t batch = find_counter(checkpoint.counters, kBatch, state.global_batch);
-  const auto refuse = [&](const char* what, std::int64_t saved, std::int64_t now) {
-    throw ModelError(source + " was saved in the middle of an epoch with " + what + " " +
-                     std::to_string(saved) + ", this run has " + std::to_string(now) +
+  const auto refuse_texts = [&](const std::string& saved, const std::string& now) {
+    throw ModelError(source + " was saved in the middle of an epoch with " + saved +
+                     ", this run has " + now +
                      ": resume with the same, or from the end of an epoch");
+  };
+  const auto refuse = [&](const char* what, std::int64_t saved, std::int64_t now) {
+    refuse_texts(what + (" " + std::to_string(saved)), std::to_string(now));
   };
   const bool recut = batch != state.global_batch && state.other_batch;
   if (batch != state.global_batch && !recut) refuse("global batch size", batch, state.global_batch);
@@ -138,6 +142,14 @@ void check_continuation(const io::Checkpoint& checkpoint, const std::string& sou
       find_counter(checkpoint.counters, "trainer.steps_per_epoch", state.steps_per_epoch);
   if (steps != state.steps_per_epoch && !recut)
     refuse("steps per epoch", steps, state.steps_per_epoch);
+  const std::int64_t parts = find_counter(checkpoint.counters, kFileParts, 0),
+                     parts_now = state.samples_of_ranks ? world_size : 0;
+  const auto sharding = [](std::int64_t ranks) {
+    return ranks == 0
+               ? std::string("another --shard than file")
+               : "--shard file over " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+  };
+  if (parts != parts_now) refuse_texts(sharding(parts), sharding(parts_now));
   if (checkpoint.seed != state.seed)
     refuse("seed", static_cast<std::int64_t>(checkpoint.seed),
            static_cast<std::int64_t>(state.seed));
@@ -194,6 +206,7 @@ void capture_beside(const TrainState& state, int world_size, StateCopy& copy) {
                          {"trainer.steps_per_epoch", state.steps_per_epoch},
                          {"optimizer.steps", state.optimizer.step_count()}};
   if (state.progress.taken > 0) checkpoint.counters.emplace_back(kTaken, state.progress.taken);
+  if (state.samples_of_ranks) checkpoint.counters.emplace_back(kFileParts, world_size);
   if (state.evaluation_left != EvaluationLeft::kNone)
     checkpoint.counters.emplace_back(kEvaluationLeft,
                                      static_cast<std::int64_t>(state.evaluation_left));
@@ -377,7 +390,7 @@ void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, i
 
 void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
              TrainState& state, const std::function<void(const std::string&)>& notice) {
-  check_continuation(checkpoint, source, state);
+  check_continuation(checkpoint, source, world_size, state);
   const HostView view(state.home, Access::kWrite);
   import_state(checkpoint.arrays, source, /*exact=*/true, state.model);
   restore_optimizer(checkpoint, source, state, notice);
@@ -387,7 +400,7 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
 void restore_beside(const io::Checkpoint& checkpoint, const std::string& source, int rank,
                     int world_size, TrainState& state,
                     const std::function<void(const std::string&)>& notice) {
-  check_continuation(checkpoint, source, state);
+  check_continuation(checkpoint, source, world_size, state);
   restore_rest(checkpoint, source, rank, world_size, state, notice);
 }
 

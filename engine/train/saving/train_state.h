@@ -50,6 +50,8 @@ struct TrainState {
   // Whether one with another global batch may be restored in the middle of an epoch: the rest of
   // the epoch is cut into steps of this one.
   bool other_batch = false;
+  // Whether the samples of an epoch that are left depend on how many ranks began it.
+  bool samples_of_ranks = false;
   std::vector<StatePart*> parts = {};
   // Where each rank updates a share of the parameters and has the optimizer's states for that share
   // alone; null: all have all of them.
@@ -81,7 +83,8 @@ void capture(backends::Communicator& communicator, TrainState& state, StateCopy&
 // Puts a snapshot back. Each rank calls it with the same checkpoint; `source` names the file in
 // messages. Where the world has another size than at the save, every rank takes rank 0's local
 // state and notice() says so. Throws io::DataError (does not fit the model) and ModelError (another
-// batch size, size of the data set or seed in the middle of an epoch).
+// batch size, size of the data set or seed in the middle of an epoch, and another number of ranks
+// where samples_of_ranks).
 void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
              TrainState& state, const std::function<void(const std::string&)>& notice);
 // The same for what capture_beside() has taken.

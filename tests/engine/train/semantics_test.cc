@@ -52,6 +52,34 @@ TEST(GradientAveraging, IsTheSameBitsFromRunToRun) {
   EXPECT_TRUE(same_bits(train(2, options)[0], train(2, options)[0], io::Section::kParameter));
 }
 
+// Which samples of an epoch are left depends on the ranks' parts: another number of ranks would use
+// some twice and others never.
+TEST(FileShards, AreResumedInTheMiddleOfAnEpochByTheSameRanksOnly) {
+  const test_support::TemporaryDirectory folder;
+  const Options options{{"synthetic-size", "37"},
+                        {"batch-size", "6"},
+                        {"shard", "file"},
+                        {"save-every", "1000000"},
+                        {"save-dir", folder.path().string()}};
+  train(2, with(options, {{"steps", "3"}}));
+  const auto refusal = [&](int world, const Options& more) {
+    try {
+      train(world, with(with(options, {{"steps", "7"}, {"resume", "auto"}}), more));
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string text = refusal(3, {});
+  for (const std::string part : {"in the middle of an epoch", "--shard file over 2 ranks",
+                                 "this run has --shard file over 3 ranks", "the end of an epoch"})
+    EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
+  EXPECT_NE(refusal(2, {{"shard", "contiguous"}}).find("this run has another --shard than file"),
+            std::string::npos);
+  EXPECT_EQ(refusal(2, {}), "");  // and ends with the epoch, at step 7
+  EXPECT_EQ(refusal(3, {{"steps", "9"}}), "");
+}
+
 TEST(ParameterAveraging, EveryStepWithPlainSgdEqualsGradientAveraging) {
   const Options options = with(kExact, {{"momentum", "0"}, {"batch-size", "13"}});
   const auto gradients = train(3, options);
