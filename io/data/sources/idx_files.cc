@@ -16,6 +16,7 @@
 #include "io/base/background_jobs.h"
 #include "io/base/io_error.h"
 #include "io/data/sources/data_file.h"
+#include "io/data/sources/data_folder.h"
 
 namespace io {
 namespace {
@@ -80,6 +81,18 @@ std::string folder_with(const std::string& directory, const std::array<std::stri
   return "";
 }
 
+// MNIST as tables, as Kaggle has it, too: for a hint.
+std::string table_hint(const std::string& directory) {
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(directory, unknown)) return "";
+  for (const FolderEntry& entry : list_folder(directory))
+    if (entry.name.ends_with(".csv"))
+      return "; " + entry.name +
+             " there is a table: --dataset csv --label-column label --annotations " + entry.path +
+             " reads it";
+  return "";
+}
+
 // stem "train-images", suffix "idx3-ubyte".
 std::string find_idx(const std::string& set, const std::string& directory, const std::string& stem,
                      const std::string& suffix) {
@@ -95,7 +108,8 @@ std::string find_idx(const std::string& set, const std::string& directory, const
     if (const std::string other = folder_with(directory, names); !other.empty())
       throw MissingFileError("no " + stem + " of " + set + " in " + directory + ", but in " +
                              other + ": name that folder with --data-dir");
-    throw_missing(stem, directory, names[0] + " and " + names[1] + ", plain or .gz", set);
+    throw_missing(stem, directory,
+                  names[0] + " and " + names[1] + ", plain or .gz" + table_hint(directory), set);
   }
   for (std::size_t i = 1; i < found.size(); ++i)
     if (content_sum(found[i]) != content_sum(found[0]))

@@ -158,6 +158,12 @@ TEST_F(IdxFiles, AFolderAboveNamesTheOneThatHasThem) {
   expect_said(complaint<MissingFileError>("mnist", "MNIST/raw: name that folder"), "--data-dir");
 }
 
+TEST_F(IdxFiles, TablesInTheirPlaceAreNamed) {
+  write("mnist_train.csv", "label,1x1\n5,0\n");
+  expect_said(complaint<MissingFileError>("mnist", "mnist_train.csv there is a table"),
+              "--dataset csv");
+}
+
 TEST_F(IdxFiles, MissingFileSaysHowToGetIt) {
   write_mnist();
   remove("t10k-labels-idx1-ubyte");

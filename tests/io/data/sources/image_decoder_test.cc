@@ -10,8 +10,10 @@
 
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
+#include "io/data/sources/images/image_extent.h"
 #include "io/data/sources/images/resample.h"
 #include "tests/io/data/sources/png_bytes.h"
+#include "tests/support/test_support.h"
 
 namespace io {
 namespace {
@@ -237,6 +239,24 @@ TEST(JpegDecoder, FourInksCutOffAreErrors) {
     for (std::size_t size = 1; size + 2 < file.size(); ++size)
       EXPECT_NE(complaint(file.substr(0, size)), "none") << size;
   }
+}
+
+TEST(ImageExtent, IsThatOfTheDecodedImage) {
+  const test_support::TemporaryDirectory folder;
+  const auto extent_of = [&](const std::string& file) {
+    test_support::write_text(folder / "x", file);
+    const std::optional<ImageExtent> extent = read_image_extent(folder / "x");
+    return extent ? std::to_string(extent->width) + " x " + std::to_string(extent->height) : "none";
+  };
+  const std::string jpeg = jpeg_bytes(37, 21, 3, JCS_RGB, gradient(37, 21, 3));
+  EXPECT_EQ(extent_of(jpeg), "37 x 21");
+  const std::string comment = std::string("\xFF\xFE\x01\x02", 4) + std::string(256, '\xFF');
+  EXPECT_EQ(extent_of(jpeg.substr(0, 2) + comment + "\xFF" + jpeg.substr(2)), "37 x 21");
+  EXPECT_EQ(extent_of(bytes_of_hex(kYcckJpeg)), "5 x 3");
+  EXPECT_EQ(extent_of(png_bytes(3, 1, test_support::kPngGrey, 8, {"abc"})), "3 x 1");
+  EXPECT_EQ(extent_of(jpeg.substr(0, 30)), "none");
+  EXPECT_EQ(extent_of("GIF89a, and more than that"), "none");
+  EXPECT_FALSE(read_image_extent(folder / "missing").has_value());
 }
 
 TEST(ImageDecoder, OtherFilesAreNamed) {

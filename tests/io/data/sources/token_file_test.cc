@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "io/base/io_error.h"
+#include "io/base/split_mix.h"
 #include "io/data/sources/dataset.h"
 #include "tests/support/test_support.h"
 
@@ -166,6 +167,28 @@ TEST_F(TokenFiles, TwoFilesOfOnePartAreRefused) {
   EXPECT_EQ(read().size(), 3u);
   write(numbers({1, 2, 3}, 2), "train.npy");
   expect_complaint({"found both", "train.bin", "train.npy"});
+}
+
+TEST_F(TokenFiles, ChangedHeadersNeverDoHarm) {
+  const std::vector<std::int32_t> ids = some_ids(300, 60);
+  const std::string originals[] = {npy("<u4", "(300,)", numbers(ids, 4)),
+                                   llmc(20240801, 7, 300, numbers(ids, 4)).substr(0, 1100)};
+  SplitMix random(3, 1);
+  int refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::string file = originals[round % 2];
+    for (std::uint32_t i = 0; i <= random.below(3); ++i)
+      file[random.below(128)] = static_cast<char>(random.below(256));
+    if (random.below(4) == 0) file.resize(random.below(static_cast<std::uint32_t>(file.size())));
+    write(file);
+    try {
+      EXPECT_LE(read().size(), file.size());
+    } catch (const DataError& error) {
+      ++refused;
+      EXPECT_NE(std::string(error.what()).find("train.bin"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_GT(refused, 1000);
 }
 
 // More than one block, which ids do not begin with.
