@@ -38,6 +38,15 @@ constexpr CatalogEntry kCatalog[] = {
     {"gpt2", build_gpt2, {1024, 0, 0}, 50257, true},
 };
 
+// Only mlp reads rows of numbers, [1, 1, columns]; a layer's shape would not say why.
+void check_no_rows(const std::string& name, const engine::Shape& sample) {
+  if (name == "mlp" || sample.rank() != 3 || sample[0] != 1 || sample[1] != 1) return;
+  throw engine::ModelError("the model '" + name + "' takes images, but each sample is a row of " +
+                           std::to_string(sample[2]) +
+                           " numbers, as --dataset csv has them; use --model mlp, or a list of "
+                           "layers (FILE.toml)");
+}
+
 bool is_layer_list(const std::string& name) { return name.ends_with(".toml"); }
 
 const CatalogEntry& find(const std::string& name) {
@@ -66,7 +75,10 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
         "a model that predicts numbers reads images or rows of numbers, [h, "
         "w, c], not samples of shape " +
         options.sample_shape.to_string() + " (token ids)");
-  return is_layer_list(name) ? build_layer_list(name, options) : find(name).build(options);
+  if (is_layer_list(name)) return build_layer_list(name, options);
+  const CatalogEntry& entry = find(name);
+  if (!entry.text) check_no_rows(name, options.sample_shape);
+  return entry.build(options);
 }
 
 std::string model_definition(const std::string& name) {

@@ -120,6 +120,15 @@ TEST(ModelCatalog, SaysWhichNameIsNearest) {
   EXPECT_EQ(base::nearest_name("pyramidnet", models::model_names()), "pyramidnet110");
 }
 
+TEST(ModelCatalog, ModelsOfImagesRefuseRowsOfNumbers) {
+  for (const std::string name : {"convnet", "resnet18", "pyramidnet110"})
+    EXPECT_EQ(error_of(name, {.sample_shape = {1, 1, 4}}),
+              "the model '" + name +
+                  "' takes images, but each sample is a row of 4 numbers, as --dataset csv has "
+                  "them; use --model mlp, or a list of layers (FILE.toml)");
+  EXPECT_EQ(error_of("mlp", {.sample_shape = {1, 1, 4}}), "no error");
+}
+
 // The option's help is written by hand, below models/ in the order of folders: this keeps the two
 // together.
 TEST(ModelCatalog, TheOptionsHelpNamesEveryModel) {
