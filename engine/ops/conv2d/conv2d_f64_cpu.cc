@@ -71,9 +71,8 @@ struct Reads {
 struct Phase {
   std::int64_t phase, first, count;
 };
-Phase phase_of(std::int64_t phase, std::int64_t in, const ConvSizes& s) {
-  const std::int64_t first = ((phase - s.padding) % s.stride + s.stride) % s.stride;
-  return {phase, first, first < in ? (in - 1 - first) / s.stride + 1 : 0};
+Phase phase_from(std::int64_t first, std::int64_t in, const ConvSizes& s) {
+  return {(first + s.padding) % s.stride, first, (in - 1 - first) / s.stride + 1};
 }
 
 // The pixel of dy that has read pixel (i, j) of two phases of an image through a tap.
@@ -136,8 +135,10 @@ void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& 
   const double *dy = doubles(o.dy), *weight = doubles(o.weight);
   double* dx = doubles(o.dx);
   const bool add = o.write == Write::kAdd;
-  for (std::int64_t c = 0; c < s.stride * s.stride; ++c) {
-    const Phase y = phase_of(c / s.stride, s.in_h, s), x = phase_of(c % s.stride, s.in_w, s);
+  // A stride may be far longer than the image, which has no pixels of most phases then.
+  const std::int64_t phases_y = smaller(s.stride, s.in_h), phases_x = smaller(s.stride, s.in_w);
+  for (std::int64_t c = 0; c < phases_y * phases_x; ++c) {
+    const Phase y = phase_from(c / phases_x, s.in_h, s), x = phase_from(c % phases_x, s.in_w, s);
     const std::int64_t pixels = s.n * y.count * x.count;
     const auto body = [&](std::int64_t begin, std::int64_t end, int thread) {
       double* gathered = scratch + thread * thread_doubles(s);
