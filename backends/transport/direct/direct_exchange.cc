@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "backends/backend_error.h"
 
@@ -62,11 +63,16 @@ void DirectExchange::send_heads(const void* payload, std::size_t bytes) {
 }
 
 // Waits for all heads, once per call, and stores their payloads in parts_.
-void DirectExchange::receive_heads() {
+void DirectExchange::receive_heads(std::size_t bytes, int root) {
   if (heads_received_) return;
   for (int step = 1; step < size_; ++step) {
     const Head head = links_.receive_head(peer(step));
     compare(head.word, peer(step));
+    const std::size_t expected = root == kNoRoot || root == peer(step) ? bytes : 0;
+    if (head.bytes != expected)
+      throw PeerError("rank " + std::to_string(members_[static_cast<std::size_t>(peer(step))]) +
+                      " sent " + std::to_string(head.bytes) + " bytes with its call, expected " +
+                      std::to_string(expected));
     parts_[static_cast<std::size_t>(peer(step))] = head.payload;
   }
   heads_received_ = true;
@@ -78,7 +84,7 @@ void DirectExchange::reduce(Operation operation, char* data, std::size_t count, 
   run(reduction_word(operation, ++sequence_, count, type, op), [&] {
     if (bytes > one_hop_bytes_) return reduce_blocks(data, count, type, op);
     send_heads(data, bytes);
-    receive_heads();
+    receive_heads(bytes);
     parts_[static_cast<std::size_t>(rank_)] = data;
     reduce_parts(data, parts_.data(), size_, count, type, op);
   });
@@ -91,9 +97,9 @@ void DirectExchange::reduce_blocks(char* data, std::size_t count, DType type, Re
   for (std::size_t at = 0; at < count; at += most, ++blocks_) {
     const std::size_t next = at + most;
     if (next < count) send_shares(data + next * width, length(next), width, (blocks_ + 1) & 1u);
-    receive_heads();
     char* block = data + at * width;
     const ElementRange own = slice(length(at), rank_);
+    receive_heads(head_bytes(own.count() * width));
     const bool with_heads = at == 0 && own.count() * width <= Links::kHeadBytes;
     if (own.count() > 0) fold_own(block + own.begin * width, own.count(), type, op, with_heads);
     receive_results(block, length(at), width);
@@ -110,7 +116,7 @@ void DirectExchange::send_first_shares(const char* block, std::size_t count, std
                      fits ? block + slice(count, peer(step)).begin * width : nullptr,
                      fits ? bytes_of(peer(step)) : 0);
   }
-  if (!slots_free_) receive_heads();
+  if (!slots_free_) receive_heads(head_bytes(slice(count, rank_).count() * width));
   slots_free_ = true;
   for (int step = 1; step < size_; ++step) {
     if (bytes_of(peer(step)) <= Links::kHeadBytes) continue;
@@ -156,7 +162,7 @@ void DirectExchange::broadcast(char* data, std::size_t bytes, int root) {
   run(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root), [&] {
     if (bytes > kSingleMessageBytes) return broadcast_blocks(data, bytes, root);
     send_heads(data, rank_ == root ? bytes : 0);
-    receive_heads();
+    receive_heads(bytes, root);
     if (rank_ != root && bytes > 0)
       std::memcpy(data, parts_[static_cast<std::size_t>(root)], bytes);
   });
@@ -164,7 +170,7 @@ void DirectExchange::broadcast(char* data, std::size_t bytes, int root) {
 
 void DirectExchange::broadcast_blocks(char* data, std::size_t bytes, int root) {
   send_heads(nullptr, 0);
-  receive_heads();
+  receive_heads(0);
   const auto length = [&](std::size_t at) { return std::min(block_bytes_, bytes - at); };
   if (rank_ == root) send_shares(data, length(0), 1, blocks_ & 1u);
   for (std::size_t at = 0; at < bytes; at += block_bytes_, ++blocks_) {
@@ -202,7 +208,7 @@ void DirectExchange::all_gather(const char* input, std::size_t bytes, char* outp
     if (bytes > 0) std::memmove(output + static_cast<std::size_t>(rank_) * bytes, input, bytes);
     if (bytes > kSingleMessageBytes) return gather_blocks(bytes, output);
     send_heads(input, bytes);
-    receive_heads();
+    receive_heads(bytes);
     for (int step = 1; step < size_ && bytes > 0; ++step)
       std::memcpy(output + static_cast<std::size_t>(peer(step)) * bytes,
                   parts_[static_cast<std::size_t>(peer(step))], bytes);
@@ -215,7 +221,7 @@ void DirectExchange::all_gather(const char* input, std::size_t bytes, char* outp
 // the blocks of the next call wait for its heads.
 void DirectExchange::gather_blocks(std::size_t bytes, char* output) {
   send_heads(nullptr, 0);
-  receive_heads();
+  receive_heads(0);
   slots_free_ = false;
   const auto lane = [](std::size_t block) {
     return (block & 2) != 0 ? Lane::kResult : Lane::kShare;
@@ -245,7 +251,7 @@ void DirectExchange::gather_blocks(std::size_t bytes, char* output) {
 void DirectExchange::barrier() {
   run(transfer_word(Operation::kBarrier, ++sequence_, 0), [&] {
     send_heads(nullptr, 0);
-    receive_heads();
+    receive_heads(0);
   });
 }
 

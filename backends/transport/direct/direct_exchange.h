@@ -42,7 +42,9 @@ class DirectExchange {
   void run(const ControlWord& word, const Body& body);
   void compare(const ControlWord& theirs, int peer) const;
   void send_heads(const void* payload, std::size_t bytes);
-  void receive_heads();
+  // `bytes`: that every peer's head has beside the word; 0 of all but `root` if there is one.
+  static constexpr int kNoRoot = -1;
+  void receive_heads(std::size_t bytes, int root = kNoRoot);
 
   void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op);
   void send_first_shares(const char* block, std::size_t count, std::size_t width);
@@ -56,6 +58,8 @@ class DirectExchange {
   int peer(int step) const {
     return (rank_ + step) % size_;
   }  // so that not all ranks start with rank 0
+  // Bytes of this rank's share of a block that a peer's head has: all of it or nothing.
+  std::size_t head_bytes(std::size_t share) const { return share <= Links::kHeadBytes ? share : 0; }
   ElementRange slice(std::size_t count, int rank) const { return slice_of(count, rank, size_); }
 
   Links& links_;

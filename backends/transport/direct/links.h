@@ -19,6 +19,7 @@ enum class Lane { kShare, kResult };
 struct Head {
   ControlWord word;
   const char* payload;
+  std::size_t bytes;  // of it
 };
 
 // Not thread-safe except abort(). The schedule reuses a slot only after the receiver has requested
@@ -45,8 +46,8 @@ class Links {
   // kHeadBytes, is copied.
   virtual void send_head(int peer, const ControlWord& word, const void* payload,
                          std::size_t bytes) = 0;
-  // The peer's head of the call that send_head() was last used for, valid until the call after. The
-  // word implies the payload's length: read it only if the word is as expected.
+  // The peer's head of the call that send_head() was last used for, valid until the call after.
+  // The meaning of the payload depends on the word: read it only if the word is as expected.
   virtual Head receive_head(int peer) = 0;
 
   // The memory must not change until finish_sends(), or until an answer of the peer shows that the

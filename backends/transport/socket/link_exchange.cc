@@ -9,19 +9,12 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
-#include "backends/core_sharing.h"
 #include "io/base/deadline.h"
 
 namespace backends {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Spinning avoids a sleep and a wake-up, about 10 us, if the peer runs on another core. If it waits
-// for this core, spinning only delays it: after kSpinsLost spins in a row that ended in sleep, only
-// one wait in kProbeEvery spins, until one succeeds. (Yielding instead of spinning would give the
-// core to a computing thread for milliseconds. Only where ranks share cores do they take turns.)
-constexpr auto kSpinTime = std::chrono::microseconds(50);
-constexpr int kSpinsLost = 4, kProbeEvery = 16;
 constexpr auto kFailureTime = std::chrono::milliseconds(100);
 constexpr std::size_t kMaxAtOnce =
     1 << 20;                  // bytes per system call, so that all connections are served in turn
@@ -49,7 +42,7 @@ LinkExchange::LinkExchange(std::shared_ptr<SocketMesh> mesh, int rank, std::vect
       links_(members_.size() * streams_),
       inboxes_(members_.size()),
       polled_(links_.size() + 1),
-      turns_(static_cast<int>(members_.size())) {
+      wait_(*mesh_, rank_, static_cast<int>(members_.size())) {
   for (int peer = 0; peer < static_cast<int>(members_.size()); ++peer) {
     if (peer == rank_) continue;
     inboxes_[static_cast<std::size_t>(peer)] =
@@ -89,7 +82,7 @@ void LinkExchange::open_in(Link& l) {
 void LinkExchange::send(int peer, std::size_t piece, const char* data, std::size_t bytes) {
   if (bytes == 0) return;
   Link& l = links_[index(peer, piece)];
-  if (l.out.room() < 2) run_until([&] { return l.out.room() >= 2; });
+  if (l.out.room() < 2) wait_.run(*this, [&] { return l.out.room() >= 2; });
   open_out(l);
   l.out.push({const_cast<char*>(data), bytes, false});  // only read
 }
@@ -99,7 +92,7 @@ LinkExchange::Receipt LinkExchange::receive(int peer, std::size_t piece, char* d
   const std::size_t at = index(peer, piece);
   Link& l = links_[at];
   if (bytes == 0) return {at, l.in.first};
-  if (l.in.room() < 2) run_until([&] { return l.in.room() >= 2; });
+  if (l.in.room() < 2) wait_.run(*this, [&] { return l.in.room() >= 2; });
   open_in(l);
   l.in.push({data, bytes, false});
   return {at, l.in.end};
@@ -115,68 +108,21 @@ void LinkExchange::exchange_small(int peer, const char* data, std::size_t bytes)
 
 void LinkExchange::wait_for(Receipt receipt) {
   const Queue& in = links_[receipt.link].in;
-  run_until([&] { return static_cast<std::int32_t>(in.first - receipt.end) >= 0; });
+  wait_.run(*this, [&] { return static_cast<std::int32_t>(in.first - receipt.end) >= 0; });
 }
 
 void LinkExchange::wait_all() {
-  run_until([&] {
+  wait_.run(*this, [&] {
     return std::ranges::all_of(links_, [](const Link& l) { return l.in.empty() && l.out.empty(); });
   });
 }
 
-template <typename Done>
-void LinkExchange::run_until(const Done& done) {
-  Clock::time_point idle_since{};
-  while (!done()) {
-    const bool idle = idle_since != Clock::time_point{};
-    if (pump()) {
-      if (idle) count_spin(true);
-      idle_since = {};
-      continue;
-    }
-    if (mesh_->crowded() && turns_.take([&] { return pump(); })) continue;
-    if (mesh_->aborted())
-      fail("aborted: " + mesh_->abort_reason() + "; this rank was waiting for " + awaited_ranks());
-    const auto now = Clock::now();
-    if (!idle) idle_since = now;
-    if (may_spin(idle_since, now)) continue;
-    if (now >= deadline_)
-      fail("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for " +
-           awaited_ranks());
-    count_spin(false);
-    sleep();
-    idle_since = {};
-  }
+void LinkExchange::on_abort() {
+  fail("aborted: " + mesh_->abort_reason() + "; this rank was waiting for " + awaited_ranks());
 }
 
-bool LinkExchange::may_spin(Clock::time_point idle_since, Clock::time_point now) const {
-  return !mesh_->crowded() && now - idle_since < kSpinTime &&
-         (spins_lost_ < kSpinsLost || waits_to_probe_ == 0);
-}
-
-void LinkExchange::count_spin(bool paid) noexcept {
-  if (paid) {
-    spins_lost_ = waits_to_probe_ = 0;
-  } else if (spins_lost_ < kSpinsLost) {
-    ++spins_lost_;
-    if (spins_lost_ == kSpinsLost && leave_shared_core()) spins_lost_ = 0;
-  } else {
-    waits_to_probe_ = waits_to_probe_ > 0 ? waits_to_probe_ - 1 : kProbeEvery - 1;
-  }
-}
-
-// Moves to another core if the last packet of a lower rank came from this core; returns whether it
-// moved.
-bool LinkExchange::leave_shared_core() const noexcept {
-  const int core = current_core();
-  for (const Link& l : links_) {
-    int theirs = -1;
-    socklen_t bytes = sizeof theirs;
-    if (l.fd >= 0 && l.peer < rank_ &&
-        getsockopt(l.fd, SOL_SOCKET, SO_INCOMING_CPU, &theirs, &bytes) == 0 && theirs == core)
-      return mesh_->on_loopback() && leave_core(core);
-  }
-  return false;
+void LinkExchange::on_timeout() {
+  fail("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for " + awaited_ranks());
 }
 
 // Returns whether any bytes were sent or received.

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "backends/control_word.h"
-#include "backends/core_sharing.h"
+#include "backends/transport/socket/link_wait.h"
 #include "backends/transport/socket/socket_mesh.h"
 
 namespace backends {
@@ -88,17 +88,15 @@ class LinkExchange {
   }
   void open_out(Link& link);
   void open_in(Link& link);
-  template <typename Done>
-  void run_until(const Done& done);
   [[nodiscard]] bool pump();
   [[nodiscard]] bool pump_out(Link& link);
   [[nodiscard]] bool pump_in(Link& link);
   void check_word(const Link& link, const Part& part);
-  [[nodiscard]] bool may_spin(std::chrono::steady_clock::time_point idle_since,
-                              std::chrono::steady_clock::time_point now) const;
-  void count_spin(bool paid) noexcept;
-  bool leave_shared_core() const noexcept;
+  friend class LinkWait;
   void sleep();
+  [[noreturn]] void on_abort();
+  [[noreturn]] void on_timeout();
+  std::chrono::steady_clock::time_point deadline() const { return deadline_; }
   void exchange_words_on_failure();
   void send_waiting_words();
   [[nodiscard]] bool receive_word_on_failure(Link& link);
@@ -116,9 +114,8 @@ class LinkExchange {
   std::vector<Link> links_;  // [peer][stream]
   std::vector<std::unique_ptr<char[]>> inboxes_;
   std::vector<pollfd> polled_;
-  CoreTurns turns_;
+  LinkWait wait_;
   ControlWord word_;
-  int spins_lost_ = 0, waits_to_probe_ = 0;
   std::chrono::steady_clock::time_point deadline_;
 };
 

@@ -2,6 +2,7 @@
 #include "backends/transport/socket/mesh_proof.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "backends/identity/host_identity.h"
 #include "io/base/digest.h"
@@ -18,8 +19,10 @@ std::string transcript(std::string_view name, const MeshHello& hello,
 }
 
 std::string mac(const Secret& secret, const char* label, std::string_view name,
-                const MeshHello& hello, const MeshChallenge& challenge) {
-  return keyed_hash(secret, label, transcript(name, hello, {challenge.nonce, kNonceBytes}));
+                const MeshHello& hello, const MeshChallenge& challenge,
+                std::string_view statement = {}) {
+  return keyed_hash(secret, label,
+                    transcript(name, hello, {challenge.nonce, kNonceBytes}).append(statement));
 }
 
 }  // namespace
@@ -57,6 +60,12 @@ bool proves_acceptor(const Secret& secret, std::string_view name, const MeshHell
 std::string connector_proof(const Secret& secret, std::string_view name, const MeshHello& hello,
                             const MeshChallenge& challenge) {
   return mac(secret, "engine socket connector", name, hello, challenge);
+}
+
+std::string welcome_proof(const Secret& secret, std::string_view name, const MeshHello& hello,
+                          const MeshChallenge& challenge, MeshWelcome welcome) {
+  return mac(secret, "engine socket welcome", name, hello, challenge,
+             {reinterpret_cast<const char*>(&welcome), offsetof(MeshWelcome, mac)});
 }
 
 }  // namespace backends

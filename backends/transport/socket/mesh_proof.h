@@ -7,12 +7,16 @@
 //
 //   connector -> acceptor   MAC(secret, "engine socket connector", transcript)
 //
-//   acceptor -> connector   MeshWelcome
+//   acceptor -> connector   MeshWelcome, MAC(secret, "engine socket welcome", transcript, welcome)
 //
-// The transcript is the communicator's name, the hello and the acceptor's nonce. Each side
-// proves that it knows the job's secret without sending it. Both nonces are in the MACs, so a
-// recorded proof cannot be replayed; the labels differ, so a proof cannot be reflected to its
-// sender (store/protocol/handshake.h does the same for the store).
+//   connector -> acceptor   one byte of any value: the connection is established
+//
+// A changed byte costs the connection and never the set-up: the connector connects again, and the
+// acceptor waits for the byte until it counts the connection. The transcript is the communicator's
+// name, the hello and the acceptor's nonce. Each side proves that it knows the job's secret without
+// sending it. Both nonces are in the MACs, so a recorded proof cannot be replayed; the labels
+// differ, so a proof cannot be reflected to its sender (store/protocol/handshake.h does the same
+// for the store).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +27,7 @@
 
 namespace backends {
 
-inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 3;
+inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 4;
 
 struct MeshHello {
   std::uint32_t magic = kMeshMagic, version = kMeshVersion;
@@ -42,6 +46,7 @@ struct MeshChallenge {
 struct MeshWelcome {
   std::int32_t streams = 0, crowded = 0;  // of the acceptor; whether it sees more ranks than cores
   std::uint32_t machine = 0;
+  char mac[kMacBytes] = {};
 };
 
 std::uint32_t machine_digest();
@@ -52,5 +57,8 @@ MeshChallenge make_challenge(const Secret& secret, std::string_view name, const 
 // kMacBytes.
 std::string connector_proof(const Secret& secret, std::string_view name, const MeshHello& hello,
                             const MeshChallenge& challenge);
+// The MAC of `welcome`, whose own is ignored: kMacBytes.
+std::string welcome_proof(const Secret& secret, std::string_view name, const MeshHello& hello,
+                          const MeshChallenge& challenge, MeshWelcome welcome);
 
 }  // namespace backends

@@ -52,17 +52,6 @@ std::string key(const BackendContext& context, int rank) {
   return context.prefix + "/socket/" + std::to_string(rank);
 }
 
-template <typename T>
-std::string_view bytes_of(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-
-// The handshake's messages fit into an empty send buffer.
-bool send_now(int fd, std::string_view bytes) {
-  return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-         static_cast<ssize_t>(bytes.size());
-}
-
 // Starts a non-blocking connect; empty if it fails at once.
 Socket begin_connect(const Endpoint& to) {
   addrinfo hints{};
@@ -181,103 +170,6 @@ void MeshSetup::accept_all() {
   }
 }
 
-bool MeshSetup::receive(Attempt& attempt, std::size_t bytes) {
-  char buffer[256];
-  const ssize_t n = recv(attempt.socket.fd(), buffer, bytes - attempt.in.size(), MSG_DONTWAIT);
-  if (n > 0) {
-    attempt.in.append(buffer, static_cast<std::size_t>(n));
-  } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-    attempt.stage = Stage::kFailed;
-  }
-  return attempt.in.size() == bytes;
-}
-
-void MeshSetup::serve(Attempt& attempt) {
-  switch (attempt.stage) {
-    case Stage::kConnecting:
-      return on_connected(attempt);
-    case Stage::kHello:
-      if (receive(attempt, sizeof(MeshHello))) on_hello(attempt);
-      return;
-    case Stage::kChallenge:
-      if (receive(attempt, sizeof(MeshChallenge))) on_challenge(attempt);
-      return;
-    case Stage::kProof:
-      if (receive(attempt, kMacBytes)) on_proof(attempt);
-      return;
-    case Stage::kWelcome:
-      if (receive(attempt, sizeof(MeshWelcome))) on_welcome(attempt);
-      return;
-    case Stage::kDone:
-    case Stage::kFailed:
-      return;
-  }
-}
-
-void MeshSetup::on_connected(Attempt& attempt) {
-  int error = 0;
-  socklen_t length = sizeof error;
-  getsockopt(attempt.socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
-  const bool sent = error == 0 && send_now(attempt.socket.fd(), bytes_of(attempt.hello));
-  attempt.stage = sent ? Stage::kChallenge : Stage::kFailed;
-}
-
-void MeshSetup::on_hello(Attempt& attempt) {
-  MeshHello& hello = attempt.hello;
-  std::memcpy(&hello, attempt.in.data(), sizeof hello);
-  attempt.in.clear();
-  attempt.stage = Stage::kFailed;
-  if (hello.magic != kMeshMagic || hello.version != kMeshVersion || hello.to != context_.rank ||
-      hello.from <= context_.rank || hello.from >= context_.world_size ||
-      hello.port != local_endpoint(listener_.fd()).port)
-    return;
-  attempt.challenge = make_challenge(context_.secret, context_.prefix, hello);
-  if (send_now(attempt.socket.fd(), bytes_of(attempt.challenge))) attempt.stage = Stage::kProof;
-}
-
-void MeshSetup::on_challenge(Attempt& attempt) {
-  std::memcpy(&attempt.challenge, attempt.in.data(), sizeof attempt.challenge);
-  attempt.in.clear();
-  if (!proves_acceptor(context_.secret, context_.prefix, attempt.hello, attempt.challenge)) {
-    throw AuthenticationError(
-        "the process at " + peer_text(attempt.socket.fd()) + ", expected to be rank " +
-        std::to_string(context_.group_rank(attempt.hello.to)) + " does not know this job's secret");
-  }
-  const std::string proof =
-      connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
-  attempt.stage = send_now(attempt.socket.fd(), proof) ? Stage::kWelcome : Stage::kFailed;
-}
-
-void MeshSetup::on_proof(Attempt& attempt) {
-  const std::string expected =
-      connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
-  const bool proven = equal_in_constant_time(attempt.in, expected);
-  const bool welcomed =
-      proven &&
-      send_now(attempt.socket.fd(),
-               bytes_of(MeshWelcome{mesh_.streams(), mesh_.crowded() ? 1 : 0, machine_digest()}));
-  attempt.stage = Stage::kFailed;
-  if (!proven) return;
-  require_equal_streams(attempt.hello.streams, attempt.hello.from);
-  if (welcomed && attempt.hello.stream >= 0 && attempt.hello.stream < mesh_.streams())
-    keep(attempt, attempt.hello.from, attempt.hello.machine);
-}
-
-void MeshSetup::on_welcome(Attempt& attempt) {
-  MeshWelcome welcome;
-  std::memcpy(&welcome, attempt.in.data(), sizeof welcome);
-  require_equal_streams(welcome.streams, attempt.hello.to);
-  if (attempt.hello.to == 0) mesh_.crowded_ = welcome.crowded != 0;
-  keep(attempt, attempt.hello.to, welcome.machine);
-}
-
-void MeshSetup::require_equal_streams(int theirs, int peer) const {
-  if (theirs == mesh_.streams()) return;
-  throw MismatchError("rank " + std::to_string(context_.group_rank(context_.rank)) + " uses " +
-                      std::to_string(mesh_.streams()) + " connections per peer, rank " +
-                      std::to_string(context_.group_rank(peer)) + " " + std::to_string(theirs));
-}
-
 void MeshSetup::keep(Attempt& attempt, int peer, std::uint32_t machine) {
   if (machine == machine_digest()) do_not_pace(attempt.socket.fd());
   Socket& place = mesh_.sockets_[mesh_.index(peer, attempt.hello.stream)];
@@ -286,25 +178,30 @@ void MeshSetup::keep(Attempt& attempt, int peer, std::uint32_t machine) {
   attempt.stage = Stage::kDone;
 }
 
+// REQUIRES: this rank made the connection.
+MeshSetup::Target& MeshSetup::target_of(const Attempt& attempt) {
+  return *std::ranges::find_if(targets_, [&](const Target& target) {
+    return target.peer == attempt.hello.to && target.stream == attempt.hello.stream;
+  });
+}
+
 // Forgets what is done, failed or too late.
 void MeshSetup::sweep() {
   const auto now = Clock::now();
   std::size_t unproven = 0;
   for (auto a = attempts_.rbegin(); a != attempts_.rend(); ++a) {  // the newest first
     const bool waits = a->stage != Stage::kDone && a->stage != Stage::kFailed;
-    if (waits && !a->outgoing && (now >= a->until || ++unproven > kMaxUnprovenLinks))
+    if (waits && !a->outgoing &&
+        (now >= a->until || (a->stage != Stage::kEstablishing && ++unproven > kMaxUnprovenLinks)))
       a->stage = Stage::kFailed;
-    if (a->stage != Stage::kFailed || !a->outgoing) continue;
-    for (Target& target : targets_) {
-      if (target.peer == a->hello.to && target.stream == a->hello.stream) target.connecting = false;
-    }
+    if (a->stage == Stage::kFailed && a->outgoing) target_of(*a).connecting = false;
   }
   std::erase_if(attempts_, [](const Attempt& a) {
     return a.stage == Stage::kDone || a.stage == Stage::kFailed;
   });
 }
 
-void MeshSetup::throw_timeout() const {
+void MeshSetup::throw_timeout() {
   std::string names;
   for (int peer = 0; peer < context_.world_size; ++peer) {
     if (peer == context_.rank) continue;
@@ -314,8 +211,14 @@ void MeshSetup::throw_timeout() const {
       break;
     }
   }
+  const auto unanswered = std::ranges::find_if(
+      attempts_, [](const Attempt& a) { return a.outgoing && a.stage == Stage::kConnecting; });
+  std::string hint;
+  if (unanswered != attempts_.end())
+    hint = "; no answer from " + to_string(target_of(*unanswered).to) +
+           ": a firewall must let ranks connect to all ports of each other, not only to rank 0's";
   throw PeerError("timeout after " + std::to_string(context_.timeout.count()) +
-                  " ms, no connection with rank " + names);
+                  " ms, no connection with rank " + names + hint);
 }
 
 }  // namespace backends

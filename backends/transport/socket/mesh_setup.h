@@ -20,7 +20,16 @@ class MeshSetup {
   void run();
 
  private:
-  enum class Stage { kConnecting, kHello, kChallenge, kProof, kWelcome, kDone, kFailed };
+  enum class Stage {
+    kConnecting,
+    kHello,
+    kChallenge,
+    kProof,
+    kWelcome,
+    kEstablishing,
+    kDone,
+    kFailed
+  };
   // A connection that is not established yet.
   struct Attempt {
     Socket socket;
@@ -37,6 +46,7 @@ class MeshSetup {
     Endpoint to;
     Deadline next{};
     bool connecting = false;
+    int wrong_challenges = 0;
   };
 
   void publish();
@@ -52,10 +62,11 @@ class MeshSetup {
   void on_challenge(Attempt& attempt);
   void on_proof(Attempt& attempt);
   void on_welcome(Attempt& attempt);
+  Target& target_of(const Attempt& attempt);
   void require_equal_streams(int theirs, int peer) const;
   void keep(Attempt& attempt, int peer, std::uint32_t machine);
   void sweep();
-  [[noreturn]] void throw_timeout() const;
+  [[noreturn]] void throw_timeout();
 
   const BackendContext& context_;
   SocketMesh& mesh_;

@@ -53,7 +53,8 @@ void ZmqLinks::send_head(int peer, const ControlWord& word, const void* payload,
 
 Head ZmqLinks::receive_head(int peer) {
   const zmq::message_t& message = fetch(peer, static_cast<std::uint16_t>(kHeadKind + head_slot_));
-  Head head{{}, message.data<char>() + sizeof(Tag) + sizeof(ControlWord)};
+  constexpr std::size_t kBefore = sizeof(Tag) + sizeof(ControlWord);  // receive_one() has checked
+  Head head{{}, message.data<char>() + kBefore, message.size() - kBefore};
   std::memcpy(&head.word, message.data<char>() + sizeof(Tag), sizeof head.word);
   return head;
 }

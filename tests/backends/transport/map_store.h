@@ -17,6 +17,8 @@ class MapStore final : public backends::Store {
  public:
   std::function<void(const std::string& key, const std::string& value)>
       seen;  // told of every set()
+  std::function<std::string(const std::string& key, const std::string& value)>
+      change;  // makes what get() returns
 
   void set(std::string_view key, std::string_view value) override {
     if (seen) seen(std::string(key), std::string(value));
@@ -29,7 +31,7 @@ class MapStore final : public backends::Store {
     const std::string name(key);
     if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(name); }))
       throw backends::PeerError("no key " + name);
-    return values_[name];
+    return change ? change(name, values_[name]) : values_[name];
   }
   std::int64_t add(std::string_view, std::int64_t) override { return 0; }
   void remove(std::string_view key) override {

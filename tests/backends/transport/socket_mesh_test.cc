@@ -124,6 +124,35 @@ TEST(SocketMesh, AKnownFailureEndsTheSetUp) {
   EXPECT_FALSE(test_support::is_past(start, 2s));
 }
 
+// To a host that is cut off, or behind a firewall: what is sent there to connect is lost.
+TEST(SocketMesh, AConnectionThatIsNotAnsweredIsGivenUp) {
+  const backends::Socket full(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(full.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(full.fd(), 0), 0);
+  const backends::Endpoint endpoint = backends::local_endpoint(full.fd());
+  const backends::Socket first = connect_to(endpoint);
+  Job job;
+  job.store.set("mesh/socket/0", to_string(endpoint));
+  BackendContext context = job.context(1, 2);
+  const auto outcome = [&] {
+    return group_harness::outcomes(1, [&](int) { const SocketMesh mesh(context); })[0];
+  };
+  context.timeout = 1s;
+  EXPECT_EQ(outcome(), timeout_text(context.timeout) + "rank 10; no answer from " +
+                           to_string(endpoint) +
+                           ": a firewall must let ranks connect to all ports of each other, not "
+                           "only to rank 0's");
+  context.timeout = 600s;
+  const std::jthread fails([&] {
+    std::this_thread::sleep_for(200ms);
+    job.watch.failed = true;
+  });
+  EXPECT_EQ(outcome(), "peer: rank 1 died");
+}
+
 // Where the kernel's default is BBR, whose timers cost more than the segments.
 TEST(SocketMesh, ConnectionsWithinTheMachineAreNotPaced) {
   Job job;

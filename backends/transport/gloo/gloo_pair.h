@@ -1,0 +1,126 @@
+// One connection to a peer as a gloo::transport::Pair, and the buffers bound to it.
+//
+// Every message has a GlooFrame before its payload. The frame is checked before a byte of the
+// payload is stored: digest, number, and that the payload lies within the buffer bound to its slot.
+#pragma once
+
+#include <gloo/transport/address.h>
+#include <gloo/transport/buffer.h>
+#include <gloo/transport/pair.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/transport/gloo/gloo_frame.h"
+
+namespace backends {
+
+class GlooPair;
+class GlooTransport;
+
+// As gloo::transport::Buffer: sends from its memory, or receives into it. REQUIRES: the pair
+// outlives it.
+class GlooBuffer final : public gloo::transport::Buffer {
+ public:
+  GlooBuffer(GlooPair& pair, int slot, void* memory, std::size_t bytes)
+      : Buffer(slot, memory, bytes), pair_(pair) {}
+  ~GlooBuffer() override;
+  GlooBuffer(const GlooBuffer&) = delete;
+  GlooBuffer& operator=(const GlooBuffer&) = delete;
+
+  void send(std::size_t offset, std::size_t length, std::size_t roffset) override;
+  void waitRecv() override;
+  void waitSend() override;  // until the memory is no longer read
+
+  // Bytes of the newest message that have arrived: all of it after waitRecv().
+  std::size_t arrived() const { return arrived_; }
+
+ private:
+  friend class GlooPair;
+  GlooPair& pair_;
+  int received_ = 0, sent_ = 0;  // messages not waited for
+  std::size_t arrived_ = 0;
+};
+
+class GlooPair final : public gloo::transport::Pair {
+ public:
+  // `fd`: connected, non-blocking, owned by the mesh.
+  GlooPair(GlooTransport& transport, int peer, int fd);
+
+  // `memory` == nullptr for sending: offsets are addresses.
+  std::unique_ptr<GlooBuffer> bind_sender(int slot, void* memory, std::size_t bytes);
+  std::unique_ptr<GlooBuffer> bind_receiver(int slot, void* memory, std::size_t bytes);
+
+  int peer() const { return peer_; }
+  int fd() const { return fd_; }
+  bool has_output() const { return first_ != end_; }
+  // Return whether any byte moved. A failure is kept as trouble().
+  bool pump_out();
+  bool pump_in();
+  // "" or why this connection can no longer be used.
+  const std::string& trouble() const { return trouble_; }
+  void drop_output() noexcept;
+
+  // Gloo's interface. The connection exists already, and the mesh ends it.
+  const gloo::transport::Address& address() const override { return address_; }
+  void connect(const std::vector<char>& bytes) override;
+  void close() override {}
+  void setSync(bool, bool) override {}
+  std::unique_ptr<gloo::transport::Buffer> createSendBuffer(int slot, void* memory,
+                                                            std::size_t bytes) override;
+  std::unique_ptr<gloo::transport::Buffer> createRecvBuffer(int slot, void* memory,
+                                                            std::size_t bytes) override;
+  void send(gloo::transport::UnboundBuffer* buffer, std::uint64_t tag, std::size_t offset,
+            std::size_t bytes) override;
+  void recv(gloo::transport::UnboundBuffer* buffer, std::uint64_t tag, std::size_t offset,
+            std::size_t bytes) override;
+
+ private:
+  friend class GlooBuffer;
+  static constexpr std::uint32_t kMaxQueued = 16;        // frames; a power of two
+  static constexpr std::size_t kStagedBytes = 16 << 10;  // headers, and short payloads with them
+
+  class Address final : public gloo::transport::Address {
+   public:
+    explicit Address(std::string text) : text_(std::move(text)) {}
+    std::string str() const override { return text_; }
+    std::vector<char> bytes() const override { return {}; }
+
+   private:
+    std::string text_;
+  };
+  struct Output {
+    GlooFrame frame;
+    const char* payload;
+    GlooBuffer* buffer;
+  };
+
+  void enqueue(GlooBuffer& buffer, const char* payload, std::size_t length, std::size_t roffset);
+  void count_sent(std::size_t bytes);
+  void take_staged();
+  bool begin_frame(const GlooFrame& frame);
+  void add_arrived(std::size_t bytes);
+  void forget(GlooBuffer& buffer) noexcept;
+
+  GlooTransport& transport_;
+  const int peer_, fd_;
+  const Address address_;
+  std::string trouble_;
+
+  std::array<Output, kMaxQueued> output_{};
+  std::uint32_t first_ = 0, end_ = 0;  // of the frames not sent; never reset
+  std::size_t sent_bytes_ = 0;         // of the first, with its header
+  std::uint32_t next_out_ = 0, next_in_ = 0;
+
+  std::map<std::uint32_t, GlooBuffer*> receivers_;  // by slot
+  GlooFrame frame_;                                 // whose payload arrives
+  GlooBuffer* receiver_ = nullptr;                  // of it; null between frames
+  std::vector<char> staged_;
+  std::size_t staged_begin_ = 0, staged_end_ = 0;
+};
+
+}  // namespace backends

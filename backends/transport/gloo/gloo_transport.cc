@@ -1,0 +1,124 @@
+// Connecting, and waiting for the pairs.
+#include "backends/transport/gloo/gloo_transport.h"
+
+#include <gloo/common/error.h>
+
+#include <algorithm>
+
+#include "backends/backend_error.h"
+
+namespace backends {
+namespace {
+
+// Where a rank dies, the ranks that wait for it end too. This rank names the first whose connection
+// ended, unless data still comes from the one that it waits for.
+constexpr auto kGlooGraceTime = std::chrono::milliseconds(100);
+
+// Of this communicator, so that no link of another transport fits.
+BackendContext mesh_context(const BackendContext& context) {
+  BackendContext own = context;
+  own.prefix += "/gloo";
+  own.streams = 1;
+  return own;
+}
+
+}  // namespace
+
+GlooTransport::GlooTransport(const BackendContext& context)
+    : Context(context.rank, context.world_size),
+      members_(context.members),
+      timeout_(context.timeout),
+      mesh_(mesh_context(context)),
+      own_(members_.size()),
+      polled_(members_.size() + 1),
+      wait_(mesh_, rank, size) {
+  setTimeout(timeout_);
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    auto pair = std::make_unique<GlooPair>(*this, peer, mesh_.fd(peer, 0));
+    own_[static_cast<std::size_t>(peer)] = pair.get();
+    pairs_[static_cast<std::size_t>(peer)] = std::move(pair);
+  }
+}
+
+std::unique_ptr<gloo::transport::Pair>& GlooTransport::createPair(int peer) {
+  return pairs_.at(static_cast<std::size_t>(peer));
+}
+
+std::unique_ptr<gloo::transport::UnboundBuffer> GlooTransport::createUnboundBuffer(void*,
+                                                                                   std::size_t) {
+  throw gloo::InvalidOperationException("this transport has bound buffers only");
+}
+
+void GlooTransport::drop_output() noexcept {
+  for (GlooPair* pair : own_) {
+    if (pair != nullptr) pair->drop_output();
+  }
+}
+
+std::string GlooTransport::name_of(const GlooPair& pair) const {
+  return "rank " + std::to_string(members_[static_cast<std::size_t>(pair.peer())]);
+}
+
+bool GlooTransport::move_all() {
+  bool moved = false;
+  for (GlooPair* pair : own_) {
+    if (pair == nullptr) continue;
+    if (pair->has_output()) moved |= pair->pump_out();
+    moved |= pair->pump_in();
+  }
+  return moved;
+}
+
+// The other pairs are read only if poll() has found data there: a look at
+// each costs a system call, and what they bring is not needed yet.
+bool GlooTransport::pump() {
+  bool moved = false;
+  for (GlooPair* pair : own_) {
+    if (pair != nullptr && pair->has_output()) moved |= pair->pump_out();
+  }
+  moved |= awaited_->pump_in();
+  for (std::size_t i = 0; i < own_.size() && !moved; ++i) {
+    if (polled_[i].revents == 0 || own_[i] == awaited_) continue;
+    polled_[i].revents = 0;
+    moved |= own_[i]->pump_in();
+  }
+  if (moved) return true;
+  if (!awaited_->trouble().empty())
+    throw PeerError("the connection to " + name_of(*awaited_) + " " + awaited_->trouble());
+  return false;
+}
+
+// Returns whether anything happened until then. `wake_fd` < 0: none.
+bool GlooTransport::poll_pairs(base::Deadline until, int wake_fd) {
+  for (std::size_t i = 0; i < own_.size(); ++i) {
+    const GlooPair* pair = own_[i];
+    const bool works = pair != nullptr && pair->trouble().empty();
+    polled_[i] = {works ? pair->fd() : -1,
+                  static_cast<short>(POLLIN | (works && pair->has_output() ? POLLOUT : 0)), 0};
+  }
+  polled_.back() = {wake_fd, POLLIN, 0};
+  return poll(polled_.data(), polled_.size(), base::milliseconds_left(until)) > 0;
+}
+
+void GlooTransport::sleep() {
+  const auto broken = std::ranges::find_if(
+      own_, [](const GlooPair* pair) { return pair != nullptr && !pair->trouble().empty(); });
+  if (broken == own_.end()) {
+    (void)poll_pairs(deadline_, mesh_.wake_fd());
+  } else if (!poll_pairs(std::min(deadline_, base::deadline_in(kGlooGraceTime)), mesh_.wake_fd())) {
+    throw PeerError("the connection to " + name_of(**broken) + " " + (*broken)->trouble());
+  }
+}
+
+void GlooTransport::on_abort() {
+  throw PeerError("aborted: " + mesh_.abort_reason() + "; this rank was waiting for " +
+                  name_of(*awaited_));
+}
+
+void GlooTransport::on_timeout() {
+  throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for " +
+                  name_of(*awaited_));
+}
+
+}  // namespace backends

@@ -1,0 +1,83 @@
+// A transport for Gloo on the authenticated connections of a SocketMesh: pairs and bound buffers.
+// It has no port and no thread of its own. The calling thread moves the data of all pairs while it
+// waits for one, so ranks that all send before they receive do not block each other.
+#pragma once
+
+#include <gloo/transport/context.h>
+#include <poll.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "backends/transport/gloo/gloo_pair.h"
+#include "backends/transport/socket/link_wait.h"
+#include "backends/transport/socket/socket_mesh.h"
+
+namespace backends {
+
+// One caller at a time, except abort(). What Gloo's interface offers beyond bound buffers throws
+// gloo::InvalidOperationException. A wait throws PeerError: at the timeout, after abort(), and when
+// a connection has ended or carried a message that is not valid; then only destruction,
+// exchange_until() and stop() are allowed.
+class GlooTransport final : public gloo::transport::Context {
+ public:
+  // Collective: connects as SocketMesh, and throws as it does.
+  explicit GlooTransport(const BackendContext& context);
+  GlooTransport(const GlooTransport&) = delete;
+  GlooTransport& operator=(const GlooTransport&) = delete;
+
+  // Returns the pair; it exists since construction.
+  std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override;
+  std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* ptr,
+                                                                      std::size_t size) override;
+  // REQUIRES: another rank.
+  GlooPair& pair(int peer) { return *own_[static_cast<std::size_t>(peer)]; }
+
+  // Waits for done(), which depends on `pair`.
+  template <typename Done>
+  void wait(GlooPair& pair, const Done& done) {
+    if (done()) return;
+    awaited_ = &pair;
+    deadline_ = base::deadline_in(timeout_);
+    wait_.run(*this, done);
+  }
+
+  // After a failure: sends and receives on what still works until done() or `until`.
+  template <typename Done>
+  void exchange_until(base::Deadline until, const Done& done) {
+    while (!done() && !base::has_passed(until)) {
+      if (!move_all()) (void)poll_pairs(until, -1);
+    }
+  }
+  // Forgets what is not sent yet: the callers' memory is no longer read.
+  void drop_output() noexcept;
+
+  // Any thread.
+  void abort(std::string_view reason) noexcept { mesh_.abort(reason); }
+  std::string waiting_text() const { return mesh_.waiting_text(members_); }
+
+ private:
+  friend class LinkWait;
+  bool pump();
+  bool move_all();
+  [[nodiscard]] bool poll_pairs(base::Deadline until, int wake_fd);
+  void sleep();
+  [[noreturn]] void on_abort();
+  [[noreturn]] void on_timeout();
+  base::Deadline deadline() const { return deadline_; }
+  std::string name_of(const GlooPair& pair) const;
+
+  const std::vector<int> members_;
+  const std::chrono::milliseconds timeout_;
+  SocketMesh mesh_;
+  std::vector<GlooPair*> own_;  // [peer]; null for this rank
+  std::vector<pollfd> polled_;  // [peer] and the mesh's wake_fd(), as poll() left them
+  LinkWait wait_;
+  GlooPair* awaited_ = nullptr;
+  base::Deadline deadline_{};
+};
+
+}  // namespace backends

@@ -1,0 +1,141 @@
+// The handshake of a connection of the mesh, message by message.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "backends/backend_error.h"
+#include "backends/transport/socket/mesh_setup.h"
+
+namespace backends {
+namespace {
+
+// Wrong answers in a row from one address after which it is no rank. A single one may be a byte
+// changed on its way.
+constexpr int kMaxWrongChallenges = 5;
+
+template <typename T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+// The handshake's messages fit into an empty send buffer.
+bool send_now(int fd, std::string_view bytes) {
+  return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+}  // namespace
+
+bool MeshSetup::receive(Attempt& attempt, std::size_t bytes) {
+  char buffer[256];
+  const ssize_t n = recv(attempt.socket.fd(), buffer, bytes - attempt.in.size(), MSG_DONTWAIT);
+  if (n > 0) {
+    attempt.in.append(buffer, static_cast<std::size_t>(n));
+  } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    attempt.stage = Stage::kFailed;
+  }
+  return attempt.in.size() == bytes;
+}
+
+void MeshSetup::serve(Attempt& attempt) {
+  switch (attempt.stage) {
+    case Stage::kConnecting:
+      return on_connected(attempt);
+    case Stage::kHello:
+      if (receive(attempt, sizeof(MeshHello))) on_hello(attempt);
+      return;
+    case Stage::kChallenge:
+      if (receive(attempt, sizeof(MeshChallenge))) on_challenge(attempt);
+      return;
+    case Stage::kProof:
+      if (receive(attempt, kMacBytes)) on_proof(attempt);
+      return;
+    case Stage::kWelcome:
+      if (receive(attempt, sizeof(MeshWelcome))) on_welcome(attempt);
+      return;
+    case Stage::kEstablishing:
+      if (receive(attempt, 1)) keep(attempt, attempt.hello.from, attempt.hello.machine);
+      return;
+    case Stage::kDone:
+    case Stage::kFailed:
+      return;
+  }
+}
+
+void MeshSetup::on_connected(Attempt& attempt) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(attempt.socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
+  const bool sent = error == 0 && send_now(attempt.socket.fd(), bytes_of(attempt.hello));
+  attempt.stage = sent ? Stage::kChallenge : Stage::kFailed;
+}
+
+void MeshSetup::on_hello(Attempt& attempt) {
+  MeshHello& hello = attempt.hello;
+  std::memcpy(&hello, attempt.in.data(), sizeof hello);
+  attempt.in.clear();
+  attempt.stage = Stage::kFailed;
+  if (hello.magic != kMeshMagic || hello.version != kMeshVersion || hello.to != context_.rank ||
+      hello.from <= context_.rank || hello.from >= context_.world_size ||
+      hello.port != local_endpoint(listener_.fd()).port)
+    return;
+  attempt.challenge = make_challenge(context_.secret, context_.prefix, hello);
+  if (send_now(attempt.socket.fd(), bytes_of(attempt.challenge))) attempt.stage = Stage::kProof;
+}
+
+void MeshSetup::on_challenge(Attempt& attempt) {
+  std::memcpy(&attempt.challenge, attempt.in.data(), sizeof attempt.challenge);
+  attempt.in.clear();
+  if (!proves_acceptor(context_.secret, context_.prefix, attempt.hello, attempt.challenge)) {
+    attempt.stage = Stage::kFailed;
+    if (++target_of(attempt).wrong_challenges < kMaxWrongChallenges) return;
+    throw AuthenticationError(
+        "the process at " + peer_text(attempt.socket.fd()) + ", expected to be rank " +
+        std::to_string(context_.group_rank(attempt.hello.to)) + " does not know this job's secret");
+  }
+  const std::string proof =
+      connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
+  attempt.stage = send_now(attempt.socket.fd(), proof) ? Stage::kWelcome : Stage::kFailed;
+}
+
+void MeshSetup::on_proof(Attempt& attempt) {
+  const std::string expected =
+      connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
+  const bool proven = equal_in_constant_time(attempt.in, expected);
+  attempt.in.clear();
+  attempt.stage = Stage::kFailed;
+  if (!proven) return;
+  MeshWelcome welcome{mesh_.streams(), mesh_.crowded() ? 1 : 0, machine_digest(), {}};
+  std::ranges::copy(
+      welcome_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge, welcome),
+      welcome.mac);
+  const bool welcomed = send_now(attempt.socket.fd(), bytes_of(welcome));
+  require_equal_streams(attempt.hello.streams, attempt.hello.from);
+  if (welcomed && attempt.hello.stream >= 0 && attempt.hello.stream < mesh_.streams())
+    attempt.stage = Stage::kEstablishing;
+}
+
+void MeshSetup::on_welcome(Attempt& attempt) {
+  MeshWelcome welcome;
+  std::memcpy(&welcome, attempt.in.data(), sizeof welcome);
+  attempt.stage = Stage::kFailed;
+  if (!equal_in_constant_time({welcome.mac, kMacBytes},
+                              welcome_proof(context_.secret, context_.prefix, attempt.hello,
+                                            attempt.challenge, welcome)))
+    return;
+  require_equal_streams(welcome.streams, attempt.hello.to);
+  if (!send_now(attempt.socket.fd(), {"", 1})) return;
+  if (attempt.hello.to == 0) mesh_.crowded_ = welcome.crowded != 0;
+  keep(attempt, attempt.hello.to, welcome.machine);
+}
+
+void MeshSetup::require_equal_streams(int theirs, int peer) const {
+  if (theirs == mesh_.streams()) return;
+  throw MismatchError("rank " + std::to_string(context_.group_rank(context_.rank)) + " uses " +
+                      std::to_string(mesh_.streams()) + " connections per peer, rank " +
+                      std::to_string(context_.group_rank(peer)) + " " + std::to_string(theirs));
+}
+
+}  // namespace backends
