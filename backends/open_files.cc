@@ -29,21 +29,4 @@ void require_files(int count, const std::string& what) {
               " are open already: raise the limit (ulimit -n)");
 }
 
-std::optional<std::vector<IpSocket>> ip_sockets() {
-  std::vector<IpSocket> found;
-  DIR* folder = opendir("/proc/self/fd");
-  if (folder == nullptr) return std::nullopt;
-  while (const dirent* entry = readdir(folder)) {
-    char* end = nullptr;
-    const int fd = static_cast<int>(std::strtol(entry->d_name, &end, 10));
-    sockaddr_storage address{};
-    socklen_t length = sizeof address;
-    if (*end == '\0' && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
-        (address.ss_family == AF_INET || address.ss_family == AF_INET6))
-      found.push_back({fd, address});
-  }
-  closedir(folder);
-  return found;
-}
-
 }  // namespace backends

@@ -6,6 +6,7 @@
 #include <zmq_addon.hpp>
 
 #include "backends/store/secret.h"
+#include "backends/transport/zmq/zmq_limits.h"
 
 namespace backends {
 
@@ -25,10 +26,11 @@ void ZapHandler::serve(std::map<std::string, Peer> peers) {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    const InsideZmq inside;
     try {
       answer_all();
-    } catch (const zmq::error_t&) {
-      // The context was shut down.
+    } catch (const std::exception&) {
+      // The context was shut down; or memory is short, and who is not answered is not let in.
     }
     requests_.close();
   });

@@ -1,8 +1,10 @@
 // Links over ZeroMQ: listening, keys, and the first messages.
+#include <linux/filter.h>
 #include <malloc.h>
+#include <sys/socket.h>
 
+#include <iterator>
 #include <map>
-#include <set>
 #include <sstream>
 
 #include "backends/backend_error.h"
@@ -12,13 +14,11 @@
 #include "backends/transport/direct/direct_communicator.h"
 #include "backends/transport/zmq/zmq_attempt.h"
 #include "backends/transport/zmq/zmq_backend.h"
+#include "backends/transport/zmq/zmq_limits.h"
 #include "backends/transport/zmq/zmq_links.h"
 
 namespace backends {
 namespace {
-
-// A second thread of libzmq's serves other peers meanwhile.
-int io_threads(int ranks) { return ranks > 2 ? 2 : 1; }
 
 // libzmq allocates each large message that it receives. glibc gives such blocks back to the kernel
 // at once, so that the next one is cleared page by page, until a large block has been freed: where
@@ -92,25 +92,22 @@ std::string password(const BackendContext& context, int from, int to, const std:
   return to_hex(proof(context, "engine zmq password", from, to, from_key, to_key));
 }
 
-// libzmq does not give out its connections' descriptors. `endpoints`: "tcp://127.0.0.1:4711", of
-// either end.
-void do_not_pace_connections(const std::set<std::string>& endpoints) {
-  for (const IpSocket& s : ip_sockets().value_or(std::vector<IpSocket>{})) {
-    const Endpoint own =
-        endpoint_of(reinterpret_cast<const sockaddr*>(&s.address), sizeof s.address);
-    if (endpoints.contains("tcp://" + to_string(own)) ||
-        endpoints.contains("tcp://" + peer_text(s.fd)))
-      do_not_pace(s.fd);
-  }
+// The kernel drops what comes to this listener, connections already made excepted: libzmq spends
+// its thread on those of unauthenticated peers, and offers no way to stop listening without ending
+// the connections that came there.
+void take_no_more_connections(int listener) {
+  sock_filter drop_all[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+  const sock_fprog program{std::size(drop_all), drop_all};
+  setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
-zmq::socket_t make_socket(zmq::context_t& zmq, const BackendContext& context) {
+zmq::socket_t make_socket(zmq::context_t& zmq, const BackendContext& context,
+                          std::size_t max_message_bytes) {
   zmq::socket_t socket(zmq, zmq::socket_type::pair);
-  const std::size_t most = std::max(Links::piece_bytes(context.world_size), Links::kHeadBytes) + 64;
   socket.set(zmq::sockopt::linger, 0);
   socket.set(zmq::sockopt::sndhwm, 0);  // the schedule bounds what is under way
   socket.set(zmq::sockopt::rcvhwm, 0);
-  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(most));
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(max_message_bytes));
   socket.set(zmq::sockopt::sndtimeo, kSliceMs);
   socket.set(zmq::sockopt::rcvtimeo, kSliceMs);
   socket.set(zmq::sockopt::reconnect_ivl, kReconnectMs);
@@ -126,22 +123,20 @@ ZmqLinks::ZmqLinks(const BackendContext& context, ZmqEncryption encryption)
       encrypted_(encryption == ZmqEncryption::kAlways || !is_loopback(context.address)),
       members_(context.members),
       timeout_(context.timeout),
-      context_(io_threads(context.world_size)),
+      context_(zmq_io_threads(context.world_size)),
       zap_handler_(std::make_unique<ZapHandler>(context_)) {
   for (int peer = 0; peer < size_; ++peer) links_.emplace_back();
 }
 
 void ZmqLinks::connect(const BackendContext& context) {
   const KeyPair keys = make_key_pair();
-  std::set<std::string> endpoints;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     Peer own{keys.open, "-", "-"};
-    link(peer).socket = make_socket(context_, context);
+    link(peer).socket = make_socket(context_, context, max_message_bytes());
     if (peer > rank_) {
       own.mechanism = encrypted_ ? "curve" : "plain";
       own.endpoint = listen(context, peer, keys.secret);
-      endpoints.insert(own.endpoint);
     }
     context.store.set(link_text(context, rank_, peer), own.text(context, rank_, peer));
   }
@@ -160,7 +155,6 @@ void ZmqLinks::connect(const BackendContext& context) {
   zap_handler_->serve(std::move(allowed));
   for (int peer = 0; peer < rank_; ++peer) {
     const Peer& p = peers[static_cast<std::size_t>(peer)];
-    endpoints.insert(p.endpoint);
     zmq::socket_t& socket = link(peer).socket;
     if (p.mechanism == "plain") {
       socket.set(zmq::sockopt::plain_username, std::to_string(rank_));
@@ -174,7 +168,10 @@ void ZmqLinks::connect(const BackendContext& context) {
     }
   }
   exchange_hellos(context, keys.open, peers);
-  if (!encrypted_) do_not_pace_connections(endpoints);
+  for (const Link& l : links_) {
+    if (l.listener >= 0) take_no_more_connections(l.listener);
+    if (!encrypted_) do_not_pace(l.connection.fd());
+  }
 }
 
 std::string ZmqLinks::listen(const BackendContext& context, int peer,
@@ -187,10 +184,13 @@ std::string ZmqLinks::listen(const BackendContext& context, int peer,
     socket.set(zmq::sockopt::curve_server, true);
     socket.set(zmq::sockopt::curve_secretkey, secret_key);
   }
-  const std::string place = "tcp://" + to_string(Endpoint{context.address, 0});
-  while (!attempt_zmq([&] { return socket.bind(place), true; })) {  // the kernel chooses the port
+  Socket listener = listen_on({context.address, 0});
+  const std::string place = "tcp://" + to_string(local_endpoint(listener.fd()));
+  socket.set(zmq::sockopt::use_fd, listener.fd());
+  while (!attempt_zmq([&] { return socket.bind(place), true; })) {
   }
-  return socket.get(zmq::sockopt::last_endpoint);
+  link(peer).listener = listener.release();  // closed by libzmq
+  return place;
 }
 
 // Mutual authentication, independent of the mechanism. The connecting side sends first, because the
@@ -204,9 +204,10 @@ void ZmqLinks::exchange_hellos(const BackendContext& context, const std::string&
         zmq::send_flags::none);
   };
   const auto receive_hello = [&](int peer) {
+    zmq::message_t hello = wait_for_message(peer);
+    link(peer).connection = Connection(hello.get(ZMQ_SRCFD));
     if (!equal_in_constant_time(
-            wait_for_message(peer).to_string(),
-            proof(context, "engine zmq hello", peer, rank_, key(peer), own_key)))
+            hello.to_string(), proof(context, "engine zmq hello", peer, rank_, key(peer), own_key)))
       throw AuthenticationError("rank " + std::to_string(context.group_rank(peer)) +
                                 "'s greeting was not made with this job's secret");
   };
@@ -227,6 +228,9 @@ std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& contex
   // aborts the process where it is refused one.
   const int peers = context.world_size - 1;
   require_files(8 + 2 * peers + (peers - context.rank), "backend zmq");
+  require_zmq_resources(context.world_size);
+  report_zmq_aborts();
+  const InsideZmq inside;
   keep_freed_memory();
   auto links = std::make_shared<ZmqLinks>(context);
   auto communicator = make_direct_communicator("zmq", context, links);

@@ -7,8 +7,12 @@
 // traffic can read this process's memory too.
 #pragma once
 
+#include <sys/types.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -54,13 +58,31 @@ class ZmqLinks final : public Links {
     std::uint16_t padding;
   };
   static constexpr std::uint16_t kHeadKind = 0,
-                                 kKinds = 6;  // two slots each of heads, shares, results
+                                 kKinds = 6,  // two slots each of heads, shares, results
+      kFiller = kKinds;                       // of no meaning
   static std::uint16_t kind_of(Lane lane, unsigned slot) {
     return static_cast<std::uint16_t>((lane == Lane::kShare ? 2 : 4) + slot);
   }
 
+  // A connection by libzmq's descriptor, which libzmq closes when the peer has closed the
+  // connection or something came that it cannot read. Then it connects again, but messages are
+  // lost.
+  class Connection {
+   public:
+    Connection() = default;
+    explicit Connection(int fd);
+    int fd() const { return fd_; }
+    bool has_ended() const;  // false if there is none yet
+
+   private:
+    int fd_ = -1;
+    ino_t inode_ = 0;  // a later file may have the same descriptor
+  };
+
   struct Link {
     zmq::socket_t socket;
+    int listener = -1;  // libzmq's descriptor; -1: none
+    Connection connection;
     std::uint32_t sent = 0, received = 0;
     // Messages received ahead of the call that needs them, or in use by it.
     std::array<zmq::message_t, kKinds> slots;
@@ -86,10 +108,16 @@ class ZmqLinks final : public Links {
   Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
   const zmq::message_t& fetch(int peer, std::uint16_t kind);
   void receive_one(int peer);
-  zmq::message_t wait_for_message(int peer);
+  enum class Filler { kNone, kAfterAWhile };
+  zmq::message_t wait_for_message(int peer, Filler filler = Filler::kNone);
   void send_message(int peer, zmq::message_t message, zmq::send_flags flags);
   void check_abort() const;
+  void check_connections(int awaited, std::chrono::steady_clock::time_point since) const;
   [[noreturn]] void throw_timeout(int peer) const;
+  std::size_t filler_bytes() const { return std::max(piece_bytes(size_), kHeadBytes); }
+  // With what precedes a payload here, and in CURVE's frames.
+  std::size_t max_message_bytes() const { return filler_bytes() + 64; }
+  void send_filler(int peer);
   void close_all() noexcept;
 
   const int rank_, size_;

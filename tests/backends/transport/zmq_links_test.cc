@@ -1,16 +1,25 @@
 // ZeroMQ links by themselves: encrypted and not, who is let in, and what is lent to the library.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "backends/open_files.h"
+#include "backends/transport/zmq/zmq_backend.h"
+#include "backends/transport/zmq/zmq_limits.h"
 #include "backends/transport/zmq/zmq_links.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/transport/link_job.h"
+#include "tests/backends/transport/link_relay.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -34,6 +43,20 @@ class ZmqLinksTest : public ::testing::TestWithParam<ZmqEncryption> {
             .address = "127.0.0.1",
             .secret = {std::string(32, secret), "test"},
             .timeout = timeout};
+  }
+  // The record of rank 0 for rank 1, with the address of a relay in place of rank 0's.
+  static std::string relayed(const std::string& key, const std::string& value,
+                             std::unique_ptr<link_job::LinkRelay>& relay) {
+    std::string server_key, mechanism, endpoint;
+    std::istringstream(value) >> server_key >> mechanism >> endpoint;
+    const int port = backends::parse_endpoint(endpoint.substr(6), "test").port;
+    relay = std::make_unique<link_job::LinkRelay>(
+        port, link_job::ChangedByte{link_job::Way::kToListener, SIZE_MAX});
+    const std::string body = server_key + " " + mechanism + " tcp://" + link_job::LinkRelay::kHost +
+                             ":" + std::to_string(port);
+    return body + " " +
+           backends::to_hex(backends::keyed_hash({std::string(32, 's'), "test"},
+                                                 "engine zmq record", key + " " + body));
   }
   map_store::MapStore store;
   link_job::FakeWatch watch;
@@ -69,9 +92,18 @@ TEST_P(ZmqLinksTest, ConnectionsOnLoopbackAreNotPacedUnlessEncrypted) {
   });
   ASSERT_EQ(errors, std::vector<std::string>(2));
   if (GetParam() == ZmqEncryption::kAlways) return;  // as between hosts
-  const auto sockets = backends::ip_sockets();
-  ASSERT_TRUE(sockets.has_value());
-  for (const backends::IpSocket& s : *sockets) EXPECT_NE(link_job::congestion_control(s.fd), "bbr");
+  int connections = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename().string());
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0 ||
+        peer.ss_family != AF_INET)
+      continue;
+    ++connections;
+    EXPECT_NE(link_job::congestion_control(fd), "bbr");
+  }
+  EXPECT_EQ(connections, 2);
 }
 
 TEST_P(ZmqLinksTest, ADifferentSecretIsRefusedByName) {
@@ -207,6 +239,136 @@ TEST_P(ZmqLinksTest, LettingGoReturnsAfterThePeerHasEnded) {
     EXPECT_FALSE(test_support::is_past(start, 2s));
   });
   EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
+// A connection on which something has been changed. The first byte of a message's frame is its
+// flags, the next ones its length.
+TEST_P(ZmqLinksTest, AChangedByteIsReportedAndNotWaitedFor) {
+  for (const std::size_t ahead : {1, 2, 6, 7, 8, 9, 20}) {
+    const auto begin = std::chrono::steady_clock::now();
+    store.seen = {};
+    std::unique_ptr<link_job::LinkRelay> relay;
+    std::atomic<int> connected{0};
+    store.change = [&](const std::string& key, const std::string& value) {
+      return key == "test/zmq/0/1" ? relayed(key, value, relay) : value;
+    };
+    const auto errors = group_harness::outcomes(2, [&](int rank) {
+      const BackendContext own = context(rank, 600s);
+      ZmqLinks links(own, GetParam());
+      links.connect(own);
+      ++connected;
+      EXPECT_TRUE(test_support::eventually([&] { return connected == 2; }));
+      if (rank == 1) relay->change({link_job::Way::kToListener, relay->passed() + ahead});
+      const ControlWord word = backends::transfer_word(backends::Operation::kBroadcast, 1, 300, 1);
+      const std::string payload(rank == 1 ? 300 : 0, 'x');
+      for (std::uint32_t call = 1; call <= 3; ++call) {
+        links.send_head(1 - rank, word, payload.data(), payload.size());
+        const backends::Head theirs = links.receive_head(1 - rank);
+        backends::expect_equal(word, rank, theirs.word, 1 - rank);
+        if (theirs.bytes != 300 - payload.size()) throw backends::PeerError("rank 1 sent too much");
+      }
+    });
+    if (!relay->has_changed()) continue;  // a ping of libzmq's came between
+    EXPECT_NE(errors[0] + errors[1], "") << ahead;
+    EXPECT_CONTAINS(errors[0] + errors[1], "rank ") << ahead;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s) << ahead;
+  }
+}
+
+TEST_P(ZmqLinksTest, ALinkThatBreaksIsNamedAtOnce) {
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    ZmqLinks links(context(rank, 600s), GetParam());
+    links.connect(context(rank, 600s));
+    if (rank == 1) return;  // its end closes the connection
+    links.receive_head(1);
+  });
+  EXPECT_EQ(errors[0], "peer: the connection to rank 1 broke");
+  EXPECT_EQ(errors[1], "");
+}
+
+// Each connection would cost libzmq's thread a handshake.
+TEST_P(ZmqLinksTest, NoConnectionIsTakenAfterTheSetUp) {
+  std::string endpoint;
+  store.seen = [&](const std::string& key, const std::string& value) {
+    std::string server_key, mechanism;
+    if (key == "test/zmq/0/1") std::istringstream(value) >> server_key >> mechanism >> endpoint;
+  };
+  std::vector<std::unique_ptr<ZmqLinks>> links(2);
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    links[static_cast<std::size_t>(rank)] = std::make_unique<ZmqLinks>(context(rank), GetParam());
+    links[static_cast<std::size_t>(rank)]->connect(context(rank));
+  });
+  ASSERT_EQ(errors, std::vector<std::string>(2));
+  std::string reason;
+  const backends::Socket late = backends::connect_to(
+      backends::parse_endpoint(endpoint.substr(6), "test"), base::deadline_in(300ms), reason);
+  EXPECT_FALSE(late) << "libzmq took a connection";
+}
+
+// In a process of its own, which has no more than `bytes` of memory left.
+int end_with_memory(std::size_t bytes, const std::string& output,
+                    const std::function<void()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    [[maybe_unused]] const FILE* file = std::freopen(output.c_str(), "w", stderr);
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t used = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const rlimit limit{used + bytes, used + bytes}, none{0, 0};
+    setrlimit(RLIMIT_AS, &limit);
+    setrlimit(RLIMIT_CORE, &none);
+    try {
+      body();
+      _exit(0);
+    } catch (const backends::Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    } catch (...) {
+      std::fprintf(stderr, "another error\n");
+    }
+    std::fflush(stderr);
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+class ZmqLimits : public ::testing::Test {
+ protected:
+  std::string text() const {
+    std::ifstream file(output);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  ~ZmqLimits() override { std::filesystem::remove(output); }
+  const std::string output =
+      ::testing::TempDir() + "zmq_limits_" + std::to_string(getpid()) + ".txt";
+};
+
+TEST_F(ZmqLimits, TooLittleMemoryOrTooFewThreadsIsOneLine) {
+  const auto require = [] { backends::require_zmq_resources(2); };
+  EXPECT_EQ(end_with_memory(std::size_t{1} << 30, output, require), 0) << text();
+  EXPECT_EQ(end_with_memory(4 << 20, output, require), 1);
+  EXPECT_CONTAINS(text(), "backend zmq takes ");
+  EXPECT_CONTAINS(text(), "; the limit of this process is ");
+  EXPECT_CONTAINS(text(), "(ulimit -v)");
+  EXPECT_EQ(end_with_memory(34 << 20, output, require), 1);
+  EXPECT_CONTAINS(text(),
+                  "MiB of memory, which this process cannot get; the limit of this process");
+}
+
+TEST_F(ZmqLimits, AnAbortOfLibzmqIsOneLineAndAnotherOneEndsAsBefore) {
+  const auto end_in_abort = [&](bool inside) {
+    return end_with_memory(std::size_t{1} << 30, output, [&] {
+      backends::report_zmq_aborts();
+      std::optional<backends::InsideZmq> in;
+      if (inside) in.emplace();
+      std::abort();
+    });
+  };
+  EXPECT_EQ(end_in_abort(true), 69);
+  EXPECT_CONTAINS(text(), "engine: error: backend zmq: libzmq ended this process");
+  EXPECT_EQ(end_in_abort(false), 128 + SIGABRT);
+  EXPECT_EQ(text(), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Encryption, ZmqLinksTest,
