@@ -38,7 +38,7 @@ std::chrono::milliseconds time_of(const timespec& time) {
   return std::chrono::milliseconds(time.tv_sec * 1000L + time.tv_nsec / 1'000'000);
 }
 
-std::string text_of(std::chrono::milliseconds time) {
+std::string seconds_text(std::chrono::milliseconds time) {
   return std::to_string(std::chrono::ceil<std::chrono::seconds>(time).count()) + " s";
 }
 
@@ -120,7 +120,7 @@ void RunLock::check_other_host(const LockSign& sign, const LockClaim& claim) {
   const auto age = std::chrono::duration_cast<milliseconds>(now) - time_of(sign.changed);
   if (!claim.waits && age >= milliseconds(0) && age <= claim.stale)
     refuse(sign.holder, ", last seen " + std::to_string(age.count() / 1000) +
-                            " s ago (if it was killed: " + text_of(claim.stale) +
+                            " s ago (if it was killed: " + seconds_text(claim.stale) +
                             " after its last sign the folder is free)");
   // The clocks may differ: what looks old may be a moment old, and the other way round.
   watch(sign, std::clamp(claim.stale - age, claim.stale / 2, claim.stale));
@@ -128,7 +128,7 @@ void RunLock::check_other_host(const LockSign& sign, const LockClaim& claim) {
 
 void RunLock::watch(const LockSign& first, std::chrono::milliseconds time) {
   constexpr auto kPause = std::chrono::milliseconds(100);
-  print_notice(path_ + " names " + first.holder.text() + ": waiting " + text_of(time) +
+  print_notice(path_ + " names " + first.holder.text() + ": waiting " + seconds_text(time) +
                " at most for a sign of life; without one the folder is free");
   for (const base::Deadline end = base::deadline_in(time); !base::has_passed(end);) {
     std::this_thread::sleep_for(kPause);

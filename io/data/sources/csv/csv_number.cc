@@ -10,7 +10,7 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kLongest = 64;  // of a number that is not plain
+constexpr std::size_t kLongestNumber = 64;  // of a number that is not plain
 
 bool is_figure(char c) { return c >= '0' && c <= '9'; }
 
@@ -98,7 +98,7 @@ class Plain {
 
   std::string_view rest_;
   const char decimal_;
-  std::array<char, kLongest> text_{};  // not longer than the field
+  std::array<char, kLongestNumber> text_{};  // not longer than the field
   std::size_t size_ = 0, whole_digits_ = 0;
   bool grouped_ = false;
 };
@@ -119,7 +119,7 @@ CsvNumber read_number(std::string_view field, char decimal) {
     if (number.content != CsvNumber::Content::kText) return number;
   }
   const bool may_be = is_figure(field[0]) || field[0] == '-' || field[0] == '+' || field[0] == ',';
-  if (!may_be || field.size() > kLongest) return {};
+  if (!may_be || field.size() > kLongestNumber) return {};
   Plain plain(field, decimal);
   if (!plain.write()) return {};
   CsvNumber number = plain_number(plain.text());
