@@ -120,7 +120,7 @@ fi
 [ -z "$build" ] || build=$(cd "$build" && pwd)
 [ -x "$engine" ] || die "no program $engine"
 export ENGINE_BINARY="$engine"
-! "$engine" version --build | grep -q '^CUDA  *played by the CPU' || emulated=yes quick=yes
+! "$engine" version --build | grep >/dev/null '^CUDA  *played by the CPU' || emulated=yes quick=yes
 
 # ---- Steps: each runs in its own process group, within its limit, into its own log, and leaves a row.
 steps=0 reserve=0  # reserve: seconds before the deadline that are kept for later steps
@@ -271,7 +271,7 @@ repeat_failed_suites() {
 }
 # The path of every device that the program has no machine code for: the driver translates the PTX of all kernels.
 translated_suite() {  # PROGRAM SUITE
-  "$engine" version --build | grep -q '^CUDA .*compute_' || skip "the program has no PTX"
+  "$engine" version --build | grep >/dev/null '^CUDA .*compute_' || skip "the program has no PTX"
   run_suite "$1" "$2" CUDA_FORCE_PTX_JIT=1 CUDA_CACHE_DISABLE=1
 }
 run_translated_suites() {
@@ -434,7 +434,7 @@ find_library() {
   local variable=$1 system=$2 folder file pattern
   shift 2
   [ -z "${!variable:-}" ] || return 0
-  if ldconfig -p 2>/dev/null | grep -q "^[[:space:]]*${system//./\\.} "; then return 0; fi
+  if ldconfig -p 2>/dev/null | grep >/dev/null "^[[:space:]]*${system//./\\.} "; then return 0; fi
   while read -r folder; do
     for pattern; do
       # shellcheck disable=SC2231  # both may be patterns
@@ -456,7 +456,7 @@ find_libraries() {
     ! find_library ENGINE_CUPTI_LIBRARY libcupti.so.13 'nvidia/cu13/lib/libcupti.so.13' 'nvidia/*/lib/libcupti.so.1[23]' \
       'extras/CUPTI/lib64/libcupti.so.1[23]' 'lib64/libcupti.so.1[23]' 'libcupti.so.1[23]' || has_cupti=yes
   else  # real ones would look for a real device
-    [ -z "${ENGINE_NCCL_LIBRARY:-}" ] && ! "$engine" env | grep -q '(/.*nccl_on_cpu' || has_nccl=yes
+    [ -z "${ENGINE_NCCL_LIBRARY:-}" ] && ! "$engine" env | grep >/dev/null '(/.*nccl_on_cpu' || has_nccl=yes
     [ -z "${ENGINE_CUPTI_LIBRARY:-}" ] || has_cupti=yes
   fi
 }

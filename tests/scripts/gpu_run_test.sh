@@ -115,7 +115,7 @@ call_1() {
     row "memcheck planted_test $suite" FAILED ''
   done
   no_row '(again|memcheck) planted_test [^P].*' '.*'
-  tar -xzOf "$results/results.tar.gz" results/again_planted_test_PlantedFailure.log | grep -q 'execution of a_kernel' ||
+  tar -xzOf "$results/results.tar.gz" results/again_planted_test_PlantedFailure.log | grep >/dev/null 'execution of a_kernel' ||
     fail "the second run has no ENGINE_CUDA_SYNC"
   [ "$(cut -d' ' -f1 "$results.pids" | sort -u | wc -l)" -eq 14 ] || fail "not a process for each suite: $(cat "$results.pids")"
   no_suite_runs
@@ -144,7 +144,7 @@ call_3() {
   row 'library CUPTI' skipped 'no CUPTI: ENGINE_CUPTI_LIBRARY names its file'
   row 'hot convnet' skipped 'no CUPTI'
   row 'counters convnet' passed ''
-  tar -xzOf "$results/results.tar.gz" results/counters-convnet.csv | grep -q dense_kernel || fail "no counters"
+  tar -xzOf "$results/results.tar.gz" results/counters-convnet.csv | grep >/dev/null dense_kernel || fail "no counters"
   row 'ranks mlp nccl' passed 'bit-equal'
   row 'ranks gpt-nano shm' passed 'bit-equal'
   row 'scaling gpt-nano' passed '1: [0-9.]+ ms, 2: '
@@ -184,7 +184,7 @@ cpp_library() {
   cp -r "$bundle" "$other"
   mkdir "$other/lib"
   cp "$program" "$other/bin/engine"
-  if ! ldd "$program" | grep -q 'libstdc++'; then return; fi
+  if ! ldd "$program" | grep >/dev/null 'libstdc++'; then return; fi
   echo "no library" >"$other/lib/libstdc++.so.6"
   ! "$other/bin/engine" version >/dev/null 2>&1 || fail "the planted library is not used"
   ENGINE_GPU_TOOLS="$work/tools" "$other/tests/gpu/run.sh" --emulated --no-pytorch --only '^device' --output "$work/results-cpp" >/dev/null 2>&1 ||
@@ -219,7 +219,7 @@ stopped() {  # SIGNAL
   wait "$pid" 2>/dev/null && status=0 || status=$?
   row 'test planted_test PlantedCrash' FAILED ''
   row 'test planted_test PlantedHang' unfinished 'was running'
-  tar -tzf "$results/results.tar.gz" | grep -q test_planted_test_PlantedCrash.log || fail "a log is missing"
+  tar -tzf "$results/results.tar.gz" | grep >/dev/null test_planted_test_PlantedCrash.log || fail "a log is missing"
 }
 ended() {
   stopped TERM
