@@ -24,7 +24,7 @@ const std::vector<Command>& commands() {
       {"report", "write a page about runs: curves, times, options", report_command},
       {"top", "show what a running training is doing", top_command},
       {"inspect", "show the contents of a checkpoint, or analyze a failed run", inspect_command},
-      {"export", "write a checkpoint's model as .safetensors, .npz, .pth or .onnx", export_command},
+      {"export", "write a model as .safetensors, .npz, .pth or .onnx", export_command},
       {"import", "make a checkpoint from .safetensors, .npz or .pth weights", import_command},
       {"sample", "generate text with a trained text model", sample_command},
       {"doctor", "check the hosts, links, clocks and folders of a group", doctor_command},

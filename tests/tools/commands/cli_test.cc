@@ -636,21 +636,22 @@ TEST(Memory, ThatIsNotThereIsToldBeforeTheStart) {
   const TemporaryDirectory folder;
   test_support::write_text(
       folder / "wide.toml",
-      "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 1000000\n"
+      "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 60000\n"
       "[[layer]]\nkind = \"dense\"\nname = \"b\"\nout = 10\n");
-  test_support::write_text(
-      folder / "vast.toml",
-      "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 50000000\n"
-      "[[layer]]\nkind = \"dense\"\nname = \"b\"\nout = 50000000\n"
-      "[[layer]]\nkind = \"dense\"\nname = \"c\"\nout = 10\n");
-  const auto train = [&](const char* model, const char* ranks) {
+  // As large as definitions may be: hundreds of matrices of 2^34 numbers.
+  std::string vast = "[[layer]]\nkind = \"flatten\"\n";
+  for (int i = 0; i < 300; ++i)
+    vast += "[[layer]]\nkind = \"dense\"\nname = \"b" + std::to_string(i) + "\"\nout = 131072\n";
+  test_support::write_text(folder / "vast.toml",
+                           vast + "[[layer]]\nkind = \"dense\"\nname = \"c\"\nout = 10\n");
+  const auto train = [&](const char* model, const char* ranks, const char* batch) {
     return engine({"train", "--model", folder / model, "--dataset", "synthetic", "--spawn", ranks,
                    "--synthetic-shape", "6x6x1", "--synthetic-size", "2000000", "--batch-size",
-                   "2000000", "--threads", "1"});
+                   batch, "--threads", "1"});
   };
-  expect_last_error(train("vast.toml", "1"), 69,
+  expect_last_error(train("vast.toml", "1", "100"), 69,
                     {"out of memory", "parameters", "not even batches"});
-  const CommandResult wide = train("wide.toml", "2");
+  const CommandResult wide = train("wide.toml", "2", "2000000");
   EXPECT_EQ(wide.exit_code, 69) << wide.err;
   for (const char* part : {"out of memory: batches of 1000000 samples need ", " activations",
                            "for each of 2 ranks", "at most --batch-size-per-device "})

@@ -182,7 +182,7 @@ TEST(Flight, DamagedFilesAreOneClearLine) {
   test_support::write_text(path, std::string(std::size_t{17} << 20, '['));
   expect_refused(folder, {"longer than"});
   test_support::write_text(path, std::string(1 << 20, '['));
-  expect_refused(folder, {"invalid JSON"});
+  expect_refused(folder, {"nests more than 64 levels deep"});
   zero.write(folder, {"generation 1"});
   const std::string elastic = test_support::read_text(path);
   for (const char* bad : {"[7]", "\"generation 1\"", "{}"}) {

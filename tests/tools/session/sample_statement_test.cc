@@ -110,7 +110,8 @@ TEST(SampleStatement, WithoutMarkersHasThoseOfItsTime) {
   ASSERT_NE(text.find(markers), std::string::npos) << text;
   text.erase(text.find(markers), markers.size());
   text.replace(text.find("\"schema\":3"), 10, "\"schema\":1");
-  const io::CsvColumn& column = read_sample_statement(text, "x").splits.coding->columns.at(0);
+  const auto coding = read_sample_statement(text, "x").splits.coding;
+  const io::CsvColumn& column = coding->columns.at(0);
   EXPECT_TRUE(column.missing->has("n/A") && column.missing->has("?"));
   EXPECT_FALSE(column.missing->has("None"));  // a value of its own in those snapshots
 }
