@@ -50,7 +50,7 @@ listeners() { for i in 0 1 2; do ip netns exec "$base-$i" ss -Hltn | awk '{ prin
 wait_for_line() { wait_for 20 "line \"$2\"" grep -q "$2" "$folder/$1"; }
 
 # Trains; the listening sockets are checked while it runs.
-start run tcp://10.88.0.1:29500 --steps 1000000
+start run tcp://10.88.0.1:29500 --steps 1000000 --log-every 100
 wait_for_line run.0.log "Step \[100/"
 listeners >"$folder/listeners"
 check "rank 0 listens on the address that was given" grep -qx '10.88.0.1:29500' "$folder/listeners"

@@ -553,9 +553,12 @@ class History:
         """Each group's first rank reports its steps, and then another group's."""
         said = []  # (step, process)
         saved = []
+        reports = [(at, match, p) for p in self.processes
+                   for at, match in p.said(r"^Epoch \[(\d+)/\d+\], Step \[(\d+)/(\d+)\]")]
+        steps_per_epoch = max((int(match[3]) for _, match, _ in reports), default=0)  # the last epoch may be shorter
+        for at, match, p in reports:
+            said.append(((int(match[1]) - 1) * steps_per_epoch + int(match[2]), at, p))
         for p in self.processes:
-            for at, match in p.said(r"^Epoch \[(\d+)/\d+\], Step \[(\d+)/(\d+)\]"):
-                said.append(((int(match[1]) - 1) * int(match[3]) + int(match[2]), at, p))
             saved += [(int(match[1]), at, p) for at, match in p.said(r"^Saved step (\d+): ")]
         said.sort(key=lambda entry: entry[:2])
         for (step, _, p), (again, _, q) in zip(said, said[1:]):
