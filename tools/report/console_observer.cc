@@ -51,9 +51,11 @@ class ConsoleObserver : public engine::TrainObserver {
 
   void on_report(const engine::StepReport& report) override {
     const bool is_last = report.progress.global_step == options_.total_steps;
+    since_shown_.add(report);
     const auto now = Clock::now();
     if (now - reported_ < options_.min_interval && !is_last) return;
     reported_ = now;
+    const Span span = std::exchange(since_shown_, {.step = report.progress.global_step});
     const bool epoch_end = report.progress.step_in_epoch == 0;
     const std::int64_t step = epoch_end ? options_.steps_per_epoch : report.progress.step_in_epoch;
     const std::int64_t epoch = report.progress.epoch + (epoch_end ? 0 : 1);
@@ -70,8 +72,8 @@ class ConsoleObserver : public engine::TrainObserver {
           "step");
     if (!options_.progress_bar) {
       const auto left = static_cast<double>(options_.total_steps - report.progress.global_step);
-      print("  " + rate_text(options_.unit, report.samples_per_s) + ", " +
-                clock_text(left * report.step_seconds) + " left",
+      print("  " + rate_text(options_.unit, span.samples / std::max(span.seconds, 1e-9)) + ", " +
+                clock_text(left * span.seconds / std::max(span.steps, 1.0)) + " left",
             "step");
     }
     if (options_.verbose) print(phases_text(report), "step");
@@ -126,6 +128,20 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
  private:
+  // What the reports since the last printed one add up to.
+  struct Span {
+    std::int64_t step = -1;  // of the report before; -1: none yet
+    double steps = 0, seconds = 0, samples = 0;
+
+    void add(const engine::StepReport& report) {
+      const std::int64_t now = report.progress.global_step;
+      const double more = step < 0 ? 1.0 : static_cast<double>(now - step);
+      steps += more;
+      seconds += more * report.step_seconds;
+      samples += more * report.step_seconds * report.samples_per_s;
+      step = now;
+    }
+  };
   void print(const std::string& text, const char* event = "message") {
     clear();
     say(text, event);
@@ -214,6 +230,7 @@ class ConsoleObserver : public engine::TrainObserver {
 
   const ConsoleOptions options_;
   Clock::time_point started_{}, drawn_{}, reported_{};
+  Span since_shown_;
   std::int64_t first_samples_ = -1, first_step_ = 0;
   std::optional<double> loss_;  // as last told
   LossHistory losses_;
