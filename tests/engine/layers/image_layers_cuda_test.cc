@@ -8,6 +8,10 @@
 namespace engine {
 namespace {
 
+// Before anything calls CUDA: a layer's first run is captured here, and a capture must load
+// nothing.
+[[maybe_unused]] const bool kKernelsAreLoaded = (cuda::load_kernels_at_start(), true);
+
 using namespace cuda_test;
 
 // Another replica, of which what it has is known.
