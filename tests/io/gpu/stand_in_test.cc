@@ -506,6 +506,7 @@ TEST(StandInDeathTest, LaunchesThatNoDeviceTakes) {
   EXPECT_DEATH(start({0}, kThreads, 0), "a grid that no device takes");
   EXPECT_DEATH(start({1, 70'000}, kThreads, 0), "a grid that no device takes");
   EXPECT_DEATH(start({1}, 2048, 0), "2048 threads");
+  setenv("ENGINE_EMULATED_COMPUTE", "8.0", 1);
   EXPECT_THROW(start({1}, kThreads, 200 * 1024), engine::cuda::CudaError) << "more than 8.0 has";
   setenv("ENGINE_EMULATED_COMPUTE", "9.0", 1);
   EXPECT_DEATH(start({1}, kThreads, 200 * 1024), "shared memory a block");
