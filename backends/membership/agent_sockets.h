@@ -28,8 +28,8 @@ class AgentSockets {
   struct Events {
     std::function<void(const MembershipMessage&)> received;
     std::function<void(const MemberId&)> refused;  // nothing listens there any more
-    // Nothing listens there, or (`answers`) a process that does not speak this protocol, or is
-    // silent.
+    // No agent is there: no process listens, or (`answers`) one that is silent or speaks another
+    // protocol.
     std::function<void(const Endpoint&, bool answers)> no_agent;
     // What listens there has another secret, or has turned this process away.
     std::function<void(const Endpoint&, RefusalKind, const std::string&)> turned_away;

@@ -22,8 +22,8 @@ class Door {
   // Listens where those that come through the door can reach this process; never on the door's own
   // port, which the kernel may choose while nobody serves it.
   Socket listen_beside() const;
-  // Where joining processes call now; none is known: there is no file yet. With tcp and a job that
-  // has a name, the job uses the first of GroupOptions::port_window ports that nobody else has
+  // The endpoint that joining processes call now; none while there is no file. With tcp and a job
+  // that has a name, the job uses the first of GroupOptions::port_window ports that nobody else has
   // taken.
   std::optional<Endpoint> find() const;
   // The process there is not of this job, or nothing listens: find() and serve() use the next port.

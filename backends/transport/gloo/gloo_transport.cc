@@ -10,11 +10,11 @@
 namespace backends {
 namespace {
 
-// Where a rank dies, the ranks that wait for it end too. This rank names the first whose connection
+// If a rank dies, the ranks that wait for it end too. This rank names the first whose connection
 // ended, unless data still comes from the one that it waits for.
 constexpr auto kGlooGraceTime = std::chrono::milliseconds(100);
 
-// Of this communicator, so that no link of another transport fits.
+// Gives the mesh a name of its own, so that no link of another transport fits.
 BackendContext mesh_context(const BackendContext& context) {
   BackendContext own = context;
   own.prefix += "/gloo";

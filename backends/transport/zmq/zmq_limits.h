@@ -3,7 +3,8 @@
 
 namespace backends {
 
-// Of one context: the threads that serve connections. A second one serves other peers meanwhile.
+// Returns the threads of one context that serve connections. A second one serves other peers
+// meanwhile.
 constexpr int zmq_io_threads(int ranks) { return ranks > 2 ? 2 : 1; }
 
 // Throws Error unless this process may now start the threads and take the memory that libzmq needs

@@ -16,7 +16,7 @@ constexpr auto kZmqDrainTime = std::chrono::seconds(2);
 constexpr auto kDrainSlice = std::chrono::milliseconds(10);
 constexpr int kLingerMs = 500;
 constexpr auto kFillerTime = std::chrono::seconds(2);
-// Where a rank dies, the ranks that wait for it end too. This rank names the first whose connection
+// If a rank dies, the ranks that wait for it end too. This rank names the first whose connection
 // ended, unless data still comes from the one that it waits for.
 constexpr auto kZmqGraceTime = std::chrono::milliseconds(100);
 
