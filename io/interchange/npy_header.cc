@@ -1,10 +1,10 @@
-// A recursive-descent reader of the one dictionary that a .npy header is.
 #include "io/interchange/npy_header.h"
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
-#include "io/interchange/header_scanner.h"
+#include "io/base/io_error.h"
 
 namespace io {
 namespace {
@@ -16,10 +16,10 @@ constexpr std::pair<std::string_view, DType> kNpyTypes[] = {
     {"<f2", DType::kF16}, {"<f4", DType::kF32}, {"<f8", DType::kF64},
     {"<i4", DType::kI32}, {"<i8", DType::kI64}, {"|u1", DType::kU8}};
 
-class DictionaryReader : private HeaderScanner {
+// Recursive descent over the one Python dictionary that a header is.
+class DictionaryReader {
  public:
-  DictionaryReader(std::string_view text, const std::string& what)
-      : HeaderScanner(text, what, "bad .npy header") {}
+  DictionaryReader(std::string_view text, const std::string& what) : text_(text), what_(what) {}
 
   NpyHeader read() {
     NpyHeader header;
@@ -57,6 +57,40 @@ class DictionaryReader : private HeaderScanner {
   }
 
  private:
+  [[noreturn]] void fail(const std::string& fault) const {
+    throw DataError(what_ + ": bad .npy header at byte " + std::to_string(at_) + ": " + fault);
+  }
+  void space() {
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
+      ++at_;
+  }
+  bool take(char c) {
+    space();
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!take(c)) fail(std::string("expected '") + c + "'");
+  }
+  // Shapes and offsets are whole numbers of at least 0.
+  std::int64_t number() {
+    space();
+    const std::size_t start = at_;
+    std::int64_t value = 0;
+    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
+      const std::int64_t digit = text_[at_] - '0';
+      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10)
+        fail("a number that does not fit into 63 bits");
+      value = value * 10 + digit;
+      ++at_;
+    }
+    if (at_ == start) fail("expected a whole number of at least 0");
+    if (at_ - start > 1 && text_[start] == '0') fail("a number with a leading zero");
+    return value;
+  }
+
   std::string string() {
     space();
     if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) fail("expected a string");
@@ -120,6 +154,10 @@ class DictionaryReader : private HeaderScanner {
     if (values.size() == 1) fail("the shape is not a tuple");
     return values;
   }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  const std::string& what_;
 };
 
 }  // namespace

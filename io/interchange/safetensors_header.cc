@@ -1,167 +1,160 @@
-// A recursive-descent reader for exactly the header's grammar; depth is bounded by the grammar
-// itself.
 #include "io/interchange/safetensors_header.h"
 
 #include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "io/base/io_error.h"
 #include "io/base/json_writer.h"
-#include "io/base/text_format.h"
-#include "io/interchange/header_scanner.h"
 
 namespace io {
 namespace {
 
-constexpr std::size_t kLongestTensorName = 4096;
+constexpr std::size_t kMaxTensorName = 4096, kMaxRank = 8;
 
-class HeaderReader : private HeaderScanner {
+// Receives the parser's events and accepts only the header's grammar: an object of objects whose
+// members are a string and two lists of numbers.
+class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
  public:
-  HeaderReader(std::string_view text, const std::string& file)
-      : HeaderScanner(text, file, "bad safetensors header") {}
+  explicit HeaderHandler(const std::string& file) : file_(file) {}
 
-  std::vector<SafetensorsEntry> read() {
-    if (!text_.starts_with('{')) fail("expected '{'");  // the format allows blanks at the end alone
-    if (!is_utf8(text_)) fail("it is not UTF-8");
-    std::vector<SafetensorsEntry> entries;
-    std::unordered_set<std::string> names;
-    members([&](const std::string& name) {
-      if (name.size() > kLongestTensorName) fail("a name longer than 4096 bytes");
-      if (!names.insert(name).second) fail("the name '" + name + "' stands twice");
-      if (name == "__metadata__") {
-        members([&](const std::string&) { static_cast<void>(string()); });
-      } else {
-        entries.push_back(entry(name));
-      }
-    });
-    space();
-    if (at_ != text_.size()) fail("text after the end of the object");
-    return entries;
+  std::vector<SafetensorsEntry> take_entries() { return std::move(entries_); }
+
+  bool null() override { fail("null"); }
+  bool boolean(bool) override { fail("true or false"); }
+  bool number_integer(number_integer_t value) override { fail(std::to_string(value)); }
+  bool number_float(number_float_t, const std::string& text) override { fail(text); }
+  bool binary(nlohmann::json::binary_t&) override { fail("binary data"); }
+
+  bool number_unsigned(number_unsigned_t value) override {
+    if (level_ != Level::kShape && level_ != Level::kOffsets) fail(std::to_string(value));
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      fail(std::to_string(value));
+    const std::size_t max = level_ == Level::kShape ? kMaxRank : 2;
+    if (numbers_.size() == max)
+      fault(key_ + " of '" + tensor_name_ + "' has more than " + std::to_string(max) + " numbers");
+    numbers_.push_back(static_cast<std::int64_t>(value));
+    return true;
+  }
+
+  bool string(std::string& text) override {
+    if (level_ == Level::kMetadata) return true;
+    if (level_ != Level::kTensor || key_ != "dtype") fail("a string");
+    entries_.back().dtype = text;
+    return true;
+  }
+
+  bool start_object(std::size_t) override {
+    if (level_ == Level::kStart) {
+      level_ = Level::kHeader;
+    } else if (level_ == Level::kHeader) {
+      level_ = tensor_name_ == "__metadata__" ? Level::kMetadata : Level::kTensor;
+      if (level_ == Level::kTensor) entries_.push_back({tensor_name_, {}, {}});
+      has_dtype_ = has_shape_ = has_offsets_ = false;
+    } else {
+      fail("an object");
+    }
+    return true;
+  }
+
+  bool key(std::string& text) override {
+    if (level_ == Level::kHeader) {
+      if (text.size() > kMaxTensorName) fault("a name is longer than 4096 bytes");
+      if (!names_.insert(text).second) fault("the name '" + text + "' stands twice");
+      tensor_name_ = text;
+    } else if (level_ == Level::kTensor) {
+      bool& seen = text == "dtype"          ? has_dtype_
+                   : text == "shape"        ? has_shape_
+                   : text == "data_offsets" ? has_offsets_
+                                            : unknown_key(text);
+      if (seen) fault("'" + tensor_name_ + "' has two of " + text);
+      seen = true;
+    }
+    key_ = text;
+    return true;
+  }
+
+  bool end_object() override {
+    if (level_ == Level::kTensor && !(has_dtype_ && has_shape_ && has_offsets_))
+      fault("'" + tensor_name_ + "' lacks one of dtype, shape, data_offsets");
+    level_ = level_ == Level::kHeader ? Level::kEnd : Level::kHeader;
+    return true;
+  }
+
+  bool start_array(std::size_t) override {
+    if (level_ != Level::kTensor || key_ == "dtype") fail("a list");
+    level_ = key_ == "shape" ? Level::kShape : Level::kOffsets;
+    numbers_.clear();
+    return true;
+  }
+
+  bool end_array() override {
+    SafetensorsEntry& entry = entries_.back();
+    if (level_ == Level::kShape) {
+      entry.shape = numbers_;
+    } else {
+      if (numbers_.size() != 2) fault("data_offsets of '" + entry.name + "' is not a pair");
+      entry.begin = static_cast<std::uint64_t>(numbers_[0]);
+      entry.end = static_cast<std::uint64_t>(numbers_[1]);
+    }
+    level_ = Level::kTensor;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string& token,
+                   const nlohmann::json::exception&) override {
+    fault("at byte " + std::to_string(position) + ": invalid JSON or UTF-8 near '" + token + "'");
   }
 
  private:
-  template <class Member>
-  void members(Member member) {  // "{" key ":" value ... "}"
-    expect('{');
-    if (take('}')) return;
-    do {
-      const std::string key = string();
-      expect(':');
-      member(key);
-    } while (take(','));
-    expect('}');
+  enum class Level { kStart, kHeader, kMetadata, kTensor, kShape, kOffsets, kEnd };
+
+  [[noreturn]] void fault(const std::string& text) const {
+    throw DataError(file_ + ": bad safetensors header: " + text);
   }
 
-  std::string string() {
-    expect('"');
-    std::string out;
-    while (true) {
-      if (at_ >= text_.size()) fail("an unterminated string");
-      const char c = text_[at_++];
-      if (c == '"') return out;
-      if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a string");
-      if (c == '\\') {
-        escape(out);
-      } else {
-        out += c;
-      }
+  // Names the place of a value that the format does not allow there.
+  [[noreturn]] void fail(const std::string& found) const {
+    switch (level_) {
+      case Level::kMetadata:
+        fault("__metadata__ has " + found + "; expected strings");
+      case Level::kShape:
+      case Level::kOffsets:
+        fault(key_ + " of '" + tensor_name_ + "' has " + found +
+              "; expected whole numbers from 0 to 2^63 - 1");
+      case Level::kTensor:
+        fault(key_ + " of '" + tensor_name_ + "' is " + found + "; expected " +
+              (key_ == "dtype" ? "a string" : "a list"));
+      default:
+        fault(level_ == Level::kStart
+                  ? found + " instead of an object"
+                  : "'" + tensor_name_ + "' is " + found + "; expected an object");
     }
   }
 
-  void escape(std::string& out) {
-    if (at_ >= text_.size()) fail("an unterminated string");
-    const char c = text_[at_++];
-    constexpr std::string_view kPlain = "\"\\/bfnrt", kMeaning = "\"\\/\b\f\n\r\t";
-    if (const auto i = kPlain.find(c); i != std::string_view::npos) {
-      out += kMeaning[i];
-      return;
-    }
-    if (c != 'u') fail("an unknown escape");
-    std::uint32_t code = hex4();
-    if (code >= 0xD800 && code < 0xDC00) {  // the first half of a pair
-      if (!(at_ + 1 < text_.size() && text_[at_] == '\\' && text_[at_ + 1] == 'u'))
-        fail("an unpaired surrogate");
-      at_ += 2;
-      const std::uint32_t low = hex4();
-      if (low < 0xDC00 || low > 0xDFFF) fail("an unpaired surrogate");
-      code = 0x10000 + (code - 0xD800) * 0x400 + (low - 0xDC00);
-    } else if (code >= 0xDC00 && code < 0xE000) {
-      fail("an unpaired surrogate");
-    }
-    if (code < 0x80) {
-      out += static_cast<char>(code);
-    } else if (code < 0x800) {
-      out += {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 63))};
-    } else if (code < 0x10000) {
-      out += {static_cast<char>(0xE0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 63)),
-              static_cast<char>(0x80 | (code & 63))};
-    } else {
-      out += {static_cast<char>(0xF0 | code >> 18), static_cast<char>(0x80 | (code >> 12 & 63)),
-              static_cast<char>(0x80 | (code >> 6 & 63)), static_cast<char>(0x80 | (code & 63))};
-    }
+  [[noreturn]] bool& unknown_key(const std::string& text) const {
+    fault("unknown key '" + text + "' of '" + tensor_name_ + "'");
   }
 
-  std::uint32_t hex4() {
-    std::uint32_t value = 0;
-    for (int i = 0; i < 4; ++i) {
-      if (at_ >= text_.size()) fail("an unterminated string");
-      const char c = text_[at_++];
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
-      if (digit < 0) fail("a bad \\u escape");
-      value = value * 16 + static_cast<std::uint32_t>(digit);
-    }
-    return value;
-  }
-
-  std::vector<std::int64_t> numbers(std::size_t most) {
-    std::vector<std::int64_t> values;
-    expect('[');
-    if (take(']')) return values;
-    do {
-      if (values.size() == most) fail("a list of more than " + std::to_string(most) + " numbers");
-      values.push_back(number());
-    } while (take(','));
-    expect(']');
-    return values;
-  }
-
-  SafetensorsEntry entry(const std::string& name) {
-    SafetensorsEntry e{.name = name, .dtype = {}, .shape = {}};
-    bool has_dtype = false, has_shape = false, has_offsets = false;
-    const auto once = [&](bool& seen, const std::string& key) {
-      if (seen) fail("'" + name + "' has two of " + key);
-      seen = true;
-    };
-    members([&](const std::string& key) {
-      if (key == "dtype") {
-        once(has_dtype, key);
-        e.dtype = string();
-      } else if (key == "shape") {
-        once(has_shape, key);
-        e.shape = numbers(8);
-      } else if (key == "data_offsets") {
-        once(has_offsets, key);
-        const std::vector<std::int64_t> offsets = numbers(2);
-        if (offsets.size() != 2) fail("data_offsets of '" + name + "' is not a pair");
-        e.begin = static_cast<std::uint64_t>(offsets[0]);
-        e.end = static_cast<std::uint64_t>(offsets[1]);
-      } else {
-        fail("unknown key '" + key + "' of '" + name + "'");
-      }
-    });
-    if (!has_dtype || !has_shape || !has_offsets)
-      fail("'" + name + "' lacks one of dtype, shape, data_offsets");
-    return e;
-  }
+  const std::string& file_;
+  Level level_ = Level::kStart;
+  std::string tensor_name_, key_;
+  bool has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
+  std::vector<std::int64_t> numbers_;
+  std::unordered_set<std::string> names_;
+  std::vector<SafetensorsEntry> entries_;
 };
 
 }  // namespace
 
 std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text,
                                                        const std::string& file) {
-  return HeaderReader(text, file).read();
+  // The format allows blanks only after the object.
+  if (!text.starts_with('{')) throw DataError(file + ": bad safetensors header: expected '{'");
+  HeaderHandler handler(file);
+  nlohmann::json::sax_parse(text, &handler);
+  return handler.take_entries();
 }
 
 std::string write_safetensors_header(const std::vector<SafetensorsEntry>& entries) {

@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file, and nothing more of JSON than it needs.
+// The JSON header of a safetensors file.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,7 @@ struct SafetensorsEntry {
 
 // Entries in the order of the text; "__metadata__" is checked and left out. Throws DataError
 // "`file`: ..." for anything that is not an object of {dtype, shape, data_offsets} objects: unknown
-// or repeated keys, repeated names, numbers that overflow. By hand: no JSON library is among the
-// dependencies, and a general one would accept what the format forbids.
+// or repeated keys, repeated names, numbers that overflow.
 std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text,
                                                        const std::string& file);
 
