@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ struct ArrayEntry {
   // What the file calls the type where there is no such DType, and `type` is one that holds its
   // numbers: "i16", "bool". Arrays that differ in this differ in their types.
   std::string_view stored_as{};
+  // The file is checked by blocks of so many bytes: cheapest if one thread reads a block from front
+  // to back.
+  std::optional<std::uint64_t> block_bytes{};
 };
 
 // An array of a type that is not read: truth values, 16-bit numbers, text. No model here has one.

@@ -42,10 +42,10 @@ std::uint64_t check_preamble(Bytes preamble, std::uint64_t file_bytes, const std
     throw DataError(file + ": truncated: " + std::to_string(file_bytes) +
                     " bytes are less than any checkpoint has");
   const auto version = get<std::uint32_t>(preamble, 8);
-  if (version < kPlainVersion || version > kRunVersion)
+  if (version < kFirstVersion || version > kBlockVersion)
     throw DataError(file + ": format version " + std::to_string(version) +
-                    "; this build reads versions " + std::to_string(kPlainVersion) + " to " +
-                    std::to_string(kRunVersion));
+                    "; this build reads versions " + std::to_string(kFirstVersion) + " to " +
+                    std::to_string(kBlockVersion));
   const auto length = get<std::uint64_t>(preamble, 12);
   if (length > kLargestHeader)
     throw DataError(file + ": a header of " + std::to_string(length) + " bytes; at most 100000000");
@@ -66,7 +66,7 @@ std::vector<std::byte> encode_head(const Checkpoint& checkpoint,
   head.reserve(round_up(kPreambleBytes + header.size()));
   const auto magic = std::as_bytes(std::span(kMagic));
   head.assign(magic.begin(), magic.end());
-  put(head, version_of(checkpoint));
+  put(head, kBlockVersion);
   put(head, static_cast<std::uint64_t>(header.size()));
   put(head, std::uint32_t{0});
   const std::uint32_t crc = header_crc(head, header);
@@ -76,11 +76,11 @@ std::vector<std::byte> encode_head(const Checkpoint& checkpoint,
   return head;
 }
 
-std::vector<std::byte> encode_trailer(const Digest& content) {
+std::vector<std::byte> encode_trailer(const Digest& digest) {
   std::vector<std::byte> trailer;
   trailer.reserve(kTrailerBytes);
-  put(trailer, content.low);
-  put(trailer, content.high);
+  put(trailer, digest.low);
+  put(trailer, digest.high);
   const auto magic = std::as_bytes(std::span(kMagic));
   trailer.insert(trailer.end(), magic.begin(), magic.end());
   return trailer;
@@ -100,7 +100,12 @@ Head read_head(const ByteSource& source) {
     throw DataError(file + ": the header is damaged (its checksum does not match)");
   if (std::any_of(padding.begin(), padding.end(), [](std::byte b) { return b != std::byte{0}; }))
     throw DataError(file + ": the padding after the header is damaged");
-  decode_header(header, get<std::uint32_t>(preamble, 8), file, head.checkpoint, head.placements);
+  head.version = get<std::uint32_t>(preamble, 8);
+  StreamDigest digest;
+  digest.add(preamble);
+  digest.add(rest);
+  head.digest = digest.value();
+  decode_header(header, head.version, file, head.checkpoint, head.placements);
   return head;
 }
 
@@ -111,12 +116,12 @@ void check_length(std::uint64_t claimed, std::uint64_t found, const std::string&
                     std::to_string(claimed));
 }
 
-void check_trailer(std::span<const std::byte> trailer, const Digest& content,
+void check_trailer(std::span<const std::byte> trailer, const Digest& digest,
                    const std::string& file) {
   if (std::memcmp(trailer.data() + 16, kMagic.data(), kMagic.size()) != 0)
     throw DataError(file + ": the end of the file is damaged");
-  if (content != Digest{get<std::uint64_t>(trailer, 0), get<std::uint64_t>(trailer, 8)})
-    throw DataError(file + ": damaged (the digest of the whole file does not match)");
+  if (digest != Digest{get<std::uint64_t>(trailer, 0), get<std::uint64_t>(trailer, 8)})
+    throw DataError(file + ": damaged (the digest at its end does not match)");
 }
 
 void fail_array(Section section, const std::string& name, const std::string& file) {

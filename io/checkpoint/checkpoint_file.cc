@@ -7,6 +7,7 @@
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/checkpoint_digests.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/checkpoint/late_arrays.h"
 
@@ -26,7 +27,8 @@ std::vector<Placement> place(const Checkpoint& checkpoint) {
   std::vector<Placement> placements;
   std::uint64_t offset = 0;
   for (const NamedArray& array : checkpoint.arrays) {
-    placements.push_back({offset, array.data.size(), {}});
+    placements.push_back(
+        {offset, array.data.size(), {}, digest_block_bytes(array.shape, array.data.size())});
     offset += array.data.size();
   }
   return placements;
@@ -53,27 +55,25 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::string& path,
     complete(i);
     writing.add(
         [&, i] { file.write_at(head_bytes + placements[i].offset, checkpoint.arrays[i].data); });
-    placements[i].digest = digest_of(checkpoint.arrays[i].data);
+    placements[i].digest = digest_by_blocks(checkpoint.arrays[i].data, placements[i].block_bytes);
   }
   const std::vector<std::byte> head = encode_head(checkpoint, placements);
-  StreamDigest digest;
-  digest.add(head);
-  for (const NamedArray& array : checkpoint.arrays) digest.add(array.data);
   writing.finish();
   file.write_at(0, head);
-  file.write_at(head_bytes + tensors, encode_trailer(digest.value()));
+  file.write_at(head_bytes + tensors, encode_trailer(digest_of(head)));
   file.commit();
 }
 
 std::vector<std::byte> checkpoint_bytes(const Checkpoint& checkpoint) {
   std::vector<Placement> placements = place(checkpoint);
   for (std::size_t i = 0; i < placements.size(); ++i)
-    placements[i].digest = digest_of(checkpoint.arrays[i].data);
+    placements[i].digest = digest_by_blocks(checkpoint.arrays[i].data, placements[i].block_bytes);
   std::vector<std::byte> bytes = encode_head(checkpoint, placements);
+  const std::vector<std::byte> trailer = encode_trailer(digest_of(bytes));
   bytes.reserve(bytes.size() + end_of(placements) + kTrailerBytes);
   const auto append = [&](Bytes part) { bytes.insert(bytes.end(), part.begin(), part.end()); };
   for (const NamedArray& array : checkpoint.arrays) append(array.data);
-  append(encode_trailer(digest_of(bytes)));
+  append(trailer);
   return bytes;
 }
 

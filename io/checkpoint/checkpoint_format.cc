@@ -73,7 +73,23 @@ void check_progress(const Checkpoint& c, const std::string& file) {
   }
 }
 
-// Of versions 1 and 2. A code is never given to another type.
+// 0 if there are none, or if the shape is still unchecked and invalid.
+std::uint64_t row_bytes_of(const std::vector<std::int64_t>& shape, std::uint64_t bytes) {
+  if (shape.empty()) return bytes;
+  return shape.front() < 1 ? 0 : bytes / static_cast<std::uint64_t>(shape.front());
+}
+
+void check_blocks(const NamedArray& array, const Placement& placement, const std::string& what) {
+  const std::uint64_t row = row_bytes_of(array.shape, placement.bytes),
+                      block = placement.block_bytes;
+  const bool whole_rows = row == 0 || block % row == 0;
+  if (block == 0 || !whole_rows || (block < kMinDigestBlock && block < placement.bytes))
+    throw DataError(what + " has digest blocks of " + std::to_string(block) +
+                    " bytes; expected whole rows of " + std::to_string(row) + " bytes, at least " +
+                    std::to_string(kMinDigestBlock) + " or the whole array");
+}
+
+// A code is never given to another type.
 constexpr std::pair<DType, std::uint8_t> kTypeCodes[] = {
     {DType::kF32, 1}, {DType::kF64, 2}, {DType::kI64, 3}, {DType::kU8, 4},
     {DType::kI32, 5}, {DType::kF16, 6}, {DType::kBF16, 7}};
@@ -92,15 +108,6 @@ DType type_of_code(std::uint8_t code, const std::string& file) {
   throw DataError(file + ": unknown array type " + std::to_string(code));
 }
 
-std::uint32_t version_of(const Checkpoint& checkpoint) {
-  const bool averaged = std::ranges::any_of(
-      checkpoint.arrays, [](const NamedArray& a) { return a.section == Section::kAverage; });
-  if (averaged || !checkpoint.run_id.empty() || !checkpoint.definition.empty() ||
-      !checkpoint.data_digest.empty() || !checkpoint.samples.empty())
-    return kRunVersion;
-  return checkpoint.vocabulary.empty() ? kPlainVersion : kTextVersion;
-}
-
 std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, DType type,
                           const std::string& what) {
   if (shape.size() > kHighestRank)
@@ -113,6 +120,15 @@ std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, DType type,
       throw DataError(what + " has an invalid size");
   }
   return bytes;
+}
+
+std::uint64_t digest_block_bytes(const std::vector<std::int64_t>& shape, std::uint64_t bytes) {
+  constexpr std::uint64_t kTarget = 512 << 10, kMax = 2 << 20;
+  constexpr std::uint64_t kRowsTogether = 32;  // of a matrix that is transposed: whole cache lines
+  const std::uint64_t row = row_bytes_of(shape, bytes);
+  if (row == 0) return 1;
+  const std::uint64_t rows = (kTarget / row + kRowsTogether) / kRowsTogether * kRowsTogether;
+  return std::max<std::uint64_t>(1, std::min(rows, kMax / row)) * row;
 }
 
 void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements,
@@ -137,6 +153,7 @@ void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& pl
                       std::to_string(expected_offset) + ", where the one before ends");
     if (__builtin_add_overflow(expected_offset, bytes, &expected_offset))
       throw DataError(what + " has an invalid offset");
+    check_blocks(array, placement, what);
   }
 }
 

@@ -16,16 +16,22 @@ namespace io::format {
 
 // magic(8) version(4) header_length(8) header_crc(4) | header | zeros to 64 | tensors | digest(16)
 // magic(8)
+//
+// Version 4, which is written, digests each array by blocks, so that threads can check it in any
+// order; the trailer then digests all that comes before the tensors. Versions 1 to 3 digest each
+// array and the file as a whole.
 constexpr std::array<unsigned char, 8> kMagic = {0x89, 'E', 'N', 'G', 'C', 'K', '\r', '\n'};
 // 2: a text model's vocabulary follows the arrays. 3: then facts about the run, name and text each.
-constexpr std::uint32_t kPlainVersion = 1, kTextVersion = 2, kRunVersion = 3;
+// 4: then the size of each array's digest blocks.
+constexpr std::uint32_t kFirstVersion = 1, kTextVersion = 2, kRunVersion = 3, kBlockVersion = 4;
 constexpr std::size_t kPreambleBytes = 8 + 4 + 8 + 4;
 constexpr std::size_t kTrailerBytes = 16 + 8;
 constexpr std::size_t kAlignment = 64;                 // of the first tensor
 constexpr std::uint64_t kLargestHeader = 100'000'000;  // the cap of safetensors
 constexpr std::size_t kLongestName = 4096;
 constexpr std::size_t kHighestRank = 8;
-constexpr std::size_t kLargestVocabulary = 256;  // one token a byte
+constexpr std::size_t kLargestVocabulary = 256;     // one token a byte
+constexpr std::uint64_t kMinDigestBlock = 1 << 16;  // unless the array is smaller
 
 using base::Digest;
 using base::digest_of;
@@ -33,7 +39,8 @@ using base::StreamDigest;
 
 struct Placement {  // of one array's bytes; offsets count from the first tensor
   std::uint64_t offset = 0, bytes = 0;
-  Digest digest;
+  Digest digest;  // version 4: of the digests of its blocks, in order; before: of its bytes
+  std::uint64_t block_bytes = 1;  // whole rows; the last block is shorter
 };
 
 // The code of an element type in a header.
@@ -45,13 +52,14 @@ DType type_of_code(std::uint8_t code, const std::string& file);  // throws DataE
 std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, DType type,
                           const std::string& what);
 
+// The size of the blocks that an array's digest is made of: whole rows (slices of the first
+// dimension), 0.5 to 2 MiB unless a single row is larger, so that a block stays in a core's cache.
+std::uint64_t digest_block_bytes(const std::vector<std::int64_t>& shape, std::uint64_t bytes);
+
 // Names (unique in their section, UTF-8, length), shapes against placements, contiguous placements,
-// sane progress. Throws DataError that begins with `file`.
+// digest blocks, sane progress. Throws DataError that begins with `file`.
 void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements,
                   const std::string& file);
-
-// The version that a snapshot is written in: the oldest that can hold it.
-std::uint32_t version_of(const Checkpoint& checkpoint);
 
 // Everything of a snapshot but the arrays' data. REQUIRES: one placement per array.
 std::vector<std::byte> encode_header(const Checkpoint& checkpoint,
@@ -66,8 +74,8 @@ void decode_header(std::span<const std::byte> bytes, std::uint32_t version, cons
 // Throws Error: too long.
 std::vector<std::byte> encode_head(const Checkpoint& checkpoint,
                                    const std::vector<Placement>& placements);
-// `content`: of all that comes before.
-std::vector<std::byte> encode_trailer(const Digest& content);
+// `digest`: of the head.
+std::vector<std::byte> encode_trailer(const Digest& digest);
 
 // All that comes before the tensors, checked; `checkpoint` has everything but the arrays' data.
 // Throws DataError.
@@ -75,13 +83,15 @@ struct Head {
   Checkpoint checkpoint;
   std::vector<Placement> placements;
   std::uint64_t tensors_begin = 0;  // in the file
+  std::uint32_t version = kBlockVersion;
+  Digest digest;  // of all that comes before the tensors
 };
 Head read_head(const ByteSource& file);
 
 // What readers say, so that all of them say the same. Throw DataError.
 void check_length(std::uint64_t claimed, std::uint64_t found,
                   const std::string& file);  // of all tensors
-void check_trailer(std::span<const std::byte> trailer, const Digest& content,
+void check_trailer(std::span<const std::byte> trailer, const Digest& digest,
                    const std::string& file);
 [[noreturn]] void fail_array(Section section, const std::string& name, const std::string& file);
 

@@ -189,8 +189,25 @@ void take_header(Header&& header, const std::string& file, Checkpoint& c,
                         std::move(e.shape),
                         std::move(e.device),
                         {}});
-    placements.push_back({e.offset, e.bytes, {e.digest_low, e.digest_high}});
+    placements.push_back({e.offset,
+                          e.bytes,
+                          {e.digest_low, e.digest_high},
+                          digest_block_bytes(c.arrays.back().shape, e.bytes)});
   }
+}
+
+std::vector<std::uint64_t> block_sizes_of(const std::vector<Placement>& placements) {
+  std::vector<std::uint64_t> sizes;
+  for (const Placement& placement : placements) sizes.push_back(placement.block_bytes);
+  return sizes;
+}
+
+void take_block_sizes(const std::vector<std::uint64_t>& sizes, const std::string& file,
+                      std::vector<Placement>& placements) {
+  if (sizes.size() != placements.size())
+    throw DataError(file + ": digest blocks of " + std::to_string(sizes.size()) +
+                    " arrays; the file has " + std::to_string(placements.size()));
+  for (std::size_t i = 0; i < sizes.size(); ++i) placements[i].block_bytes = sizes[i];
 }
 
 struct Fact {
@@ -227,9 +244,7 @@ std::vector<std::byte> encode_header(const Checkpoint& checkpoint,
     using Archive = cereal::PortableBinaryOutputArchive;
     Archive archive(stream, Archive::Options::LittleEndian());
     archive(header_of(checkpoint, placements));
-    const std::uint32_t version = version_of(checkpoint);
-    if (version >= kTextVersion) archive(checkpoint.vocabulary);
-    if (version >= kRunVersion) archive(facts_of(checkpoint));
+    archive(checkpoint.vocabulary, facts_of(checkpoint), block_sizes_of(placements));
   }
   const std::string text = std::move(stream).str();
   const auto bytes = std::as_bytes(std::span(text));
@@ -252,10 +267,13 @@ void decode_header(std::span<const std::byte> bytes, std::uint32_t version, cons
     archive(facts);
     take_facts(std::move(facts), checkpoint);
   }
+  std::vector<std::uint64_t> blocks;
+  if (version >= kBlockVersion) archive(blocks);
   if (archive.bytes_left() != 0)
     throw DataError(file + ": " + std::to_string(archive.bytes_left()) +
                     " bytes follow the header's last value");
   take_header(std::move(header), file, checkpoint, placements);
+  if (version >= kBlockVersion) take_block_sizes(blocks, file, placements);
   check_header(checkpoint, placements, file);
 }
 

@@ -1,120 +1,125 @@
-// A checkpoint as a source of arrays: its digest is taken along while the arrays are read in the
-// file's order.
+// Blocks that are read from front to back are digested on the way; finish() reads the others.
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 
-#include "io/base/digest_parts.h"
 #include "io/base/open_file.h"
 #include "io/checkpoint/array_source.h"
+#include "io/checkpoint/checkpoint_digests.h"
 #include "io/checkpoint/checkpoint_format.h"
 
 namespace io {
 namespace {
 
-constexpr std::size_t kBlock = 1 << 18;
-// Parts of the digest need memory. What is read further ahead of it, as where arrays are asked for
-// in another order than they lie in, finish() reads again.
-constexpr std::uint64_t kMostAhead = std::uint64_t{1} << 26;
-constexpr std::size_t kMostPartsAhead = 4096;
+constexpr std::uint64_t kBlock = 1 << 18;
+constexpr std::size_t kMaxOpenBlocks = 4096;
 
 class CheckpointSource : public ArraySource {
  public:
-  explicit CheckpointSource(std::unique_ptr<ByteSource> bytes) : ArraySource(std::move(bytes)) {
-    format::Head head = format::read_head(*bytes_);
-    placements_ = std::move(head.placements);
-    begin_ = head.tensors_begin;
-    end_ = bytes_->size() - format::kTrailerBytes;
+  explicit CheckpointSource(std::unique_ptr<ByteSource> bytes)
+      : ArraySource(std::move(bytes)),
+        head_(format::read_head(*bytes_)),
+        end_(bytes_->size() - format::kTrailerBytes),
+        digests_(head_.placements) {
+    const std::vector<format::Placement>& placements = head_.placements;
     const std::uint64_t last =
-        placements_.empty() ? 0 : placements_.back().offset + placements_.back().bytes;
-    format::check_length(last, end_ - begin_, name());
-    for (std::size_t i = 0; i < placements_.size(); ++i) {
-      NamedArray& array = head.checkpoint.arrays[i];
-      entries_.push_back({std::move(array.name), array.section, array.type, std::move(array.shape),
-                          placements_[i].bytes});
+        placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
+    format::check_length(last, end_ - head_.tensors_begin, name());
+    for (std::size_t i = 0; i < placements.size(); ++i) {
+      const NamedArray& array = head_.checkpoint.arrays[i];
+      entries_.push_back({array.name, array.section, array.type, array.shape, placements[i].bytes});
+      if (by_blocks()) entries_.back().block_bytes = placements[i].block_bytes;
     }
-    advance(begin_);
   }
 
   bool has_sections() const override { return true; }
   bool many_readers() const override { return true; }
 
   void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) override {
-    const std::uint64_t at = begin_ + placements_[index].offset + offset;
-    bytes_->read(at, target);
-    if (const std::uint64_t known = digested(); at < known || at > known + kMostAhead) return;
-    base::DigestPart part(at);
-    part.add(target);
-    const std::lock_guard lock(mutex_);
-    if (at == digest_.size())
-      digest_.add(part);
-    else if (ahead_.size() < kMostPartsAhead)
-      ahead_.emplace(at, std::move(part));
-    follow();
+    bytes_->read(head_.tensors_begin + head_.placements[index].offset + offset, target);
+    if (!by_blocks()) return;
+    const std::uint64_t block_bytes = head_.placements[index].block_bytes;
+    while (!target.empty()) {
+      const std::uint64_t block = offset / block_bytes, in_block = offset % block_bytes,
+                          bytes = std::min<std::uint64_t>(target.size(), block_bytes - in_block);
+      add(index, block, in_block, target.first(bytes));
+      target = target.subspan(bytes);
+      offset += bytes;
+    }
   }
 
   void finish() override {
-    advance(end_);
-    std::byte trailer[format::kTrailerBytes];
-    bytes_->read(end_, trailer);
-    try {
-      format::check_trailer(trailer, digest_.value(), name());
-    } catch (const DataError&) {
-      name_damaged_array();
-      throw;
+    if (!by_blocks()) return format::check_whole_file(*bytes_, head_);
+    std::vector<std::byte> buffer(kBlock);
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      for (std::uint64_t block = 0; block < digests_.count(i); ++block)
+        if (!digests_.has(i, block)) digests_.set(i, block, read_block(i, block, buffer));
+      if (!digests_.match(i, head_.placements[i]))
+        format::fail_array(entries_[i].section, entries_[i].name, name());
     }
+    format::check_trailer(bytes_->bytes(end_, format::kTrailerBytes), head_.digest, name());
   }
 
  private:
-  std::uint64_t digested() {
-    const std::lock_guard lock(mutex_);
-    return digest_.size();
+  using BlockId = std::pair<std::size_t, std::uint64_t>;  // array, block
+  struct OpenBlock {
+    format::StreamDigest digest;
+    std::uint64_t done = 0;
+  };
+
+  bool by_blocks() const { return head_.version >= format::kBlockVersion; }
+
+  std::uint64_t bytes_in(std::size_t array, std::uint64_t block) const {
+    const format::Placement& placement = head_.placements[array];
+    return std::min(placement.block_bytes, placement.bytes - block * placement.block_bytes);
   }
 
-  // Adds to the digest what has been read ahead of it, up to the first gap.
-  void follow() {
-    for (auto next = ahead_.begin(); next != ahead_.end() && next->first <= digest_.size();
-         next = ahead_.erase(next))
-      if (next->first == digest_.size()) digest_.add(next->second);
-  }
-
-  // Brings the digest to this place of the file, where nobody has read it.
-  void advance(std::uint64_t until) {
-    std::vector<std::byte> block(std::min<std::uint64_t>(kBlock, until - digest_.size()));
-    for (follow(); digest_.size() < until; follow()) {
-      const std::uint64_t at = digest_.size(),
-                          gap = (ahead_.empty() ? until : ahead_.begin()->first) - at;
-      const auto bytes = std::span(block).first(std::min<std::uint64_t>(block.size(), gap));
-      bytes_->read(at, bytes);
-      base::DigestPart part(at);
-      part.add(bytes);
-      digest_.add(part);
-    }
-  }
-
-  // A second look, for a better message: which array does not match its own digest?
-  void name_damaged_array() const {
-    std::vector<std::byte> block(kBlock);
-    for (std::size_t i = 0; i < placements_.size(); ++i) {
-      format::StreamDigest digest;
-      for (std::uint64_t at = 0; at < placements_[i].bytes;) {
-        const auto part =
-            std::span(block).first(std::min<std::uint64_t>(kBlock, placements_[i].bytes - at));
-        bytes_->read(begin_ + placements_[i].offset + at, part);
-        digest.add(part);
-        at += part.size();
+  // Digests `part` if it continues its block.
+  void add(std::size_t array, std::uint64_t block, std::uint64_t from,
+           std::span<const std::byte> part) {
+    const BlockId id{array, block};
+    OpenBlock open;
+    {
+      const std::lock_guard lock(mutex_);
+      if (digests_.has(array, block)) return;
+      if (from > 0) {
+        const auto found = open_.find(id);
+        if (found == open_.end() || found->second.done != from) return;
+        open = std::move(found->second);
+        open_.erase(found);
       }
-      if (digest.value() != placements_[i].digest)
-        format::fail_array(entries_[i].section, entries_[i].name, name());
     }
+    open.digest.add(part);
+    open.done += part.size();
+    const std::lock_guard lock(mutex_);
+    if (open.done == bytes_in(array, block))
+      digests_.set(array, block, open.digest.value());
+    else if (open_.size() < kMaxOpenBlocks)
+      open_.insert_or_assign(id, std::move(open));
   }
 
-  std::vector<format::Placement> placements_;
-  std::uint64_t begin_ = 0, end_ = 0;  // of the tensors, in the file
+  format::Digest read_block(std::size_t array, std::uint64_t block,
+                            std::span<std::byte> buffer) const {
+    const format::Placement& placement = head_.placements[array];
+    const std::uint64_t begin =
+                            head_.tensors_begin + placement.offset + block * placement.block_bytes,
+                        bytes = bytes_in(array, block);
+    format::StreamDigest digest;
+    for (std::uint64_t done = 0; done < bytes; done += kBlock) {
+      const auto part = buffer.first(std::min(kBlock, bytes - done));
+      bytes_->read(begin + done, part);
+      digest.add(part);
+    }
+    return digest.value();
+  }
+
+  format::Head head_;
+  std::uint64_t end_;  // of the tensors, in the file
   std::mutex mutex_;
-  base::PartedDigest digest_;                        // of the file's beginning. Guarded
-  std::map<std::uint64_t, base::DigestPart> ahead_;  // by place, read beyond a gap. Guarded
+  format::BlockDigests digests_;       // guarded
+  std::map<BlockId, OpenBlock> open_;  // begun, not complete; guarded
 };
 
 }  // namespace

@@ -42,14 +42,16 @@ std::vector<Task> tasks_of(const std::vector<ArraySource*>& files,
   std::uint64_t room = 0;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     const std::uint64_t bytes = bytes_of(files, rows[r]);
+    if (bytes == 0) continue;
+    const std::uint64_t block =
+        files[0]->entries()[rows[r].columns->front()].block_bytes.value_or(kCompareBlock);
     for (std::uint64_t at = 0; at < bytes;) {
       if (room == 0) {
         tasks.emplace_back();
         room = kTaskBytes;
       }
       // Blocks are whole ones of the array, whatever came before it.
-      const std::uint64_t part = std::min(
-          bytes - at, std::max<std::uint64_t>(room / kCompareBlock * kCompareBlock, kCompareBlock));
+      const std::uint64_t part = std::min(bytes - at, std::max(room / block * block, block));
       tasks.back().push_back({r, at, at + part});
       at += part;
       room -= std::min(room, part);

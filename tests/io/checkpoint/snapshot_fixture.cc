@@ -126,8 +126,9 @@ Bytes assemble(const Bytes& header, const Bytes& tensors, std::uint32_t version)
   set(file, 20, static_cast<std::uint32_t>(crc));
   file.insert(file.end(), header.begin(), header.end());
   while (file.size() % 64 != 0) file.push_back(std::byte{0});
+  const XXH128_hash_t head = XXH3_128bits(file.data(), file.size());
   file.insert(file.end(), tensors.begin(), tensors.end());
-  const XXH128_hash_t hash = XXH3_128bits(file.data(), file.size());
+  const XXH128_hash_t hash = version >= 4 ? head : XXH3_128bits(file.data(), file.size());
   file.resize(file.size() + 24);
   set(file, file.size() - 24, hash.low64);
   set(file, file.size() - 16, hash.high64);

@@ -18,7 +18,7 @@ void expect_equal(const io::Checkpoint& a, const io::Checkpoint& b);
 
 // A container around any header and tensors, with all sums right: what a clever attacker would hand
 // in.
-Bytes assemble(const Bytes& header, const Bytes& tensors, std::uint32_t version = 1);
+Bytes assemble(const Bytes& header, const Bytes& tensors, std::uint32_t version = 4);
 // The header and the tensors of a container.
 Bytes header_of(const Bytes& file);
 Bytes tensors_of(const Bytes& file);
