@@ -10,7 +10,7 @@
 
 #include "io/base/text_parts.h"
 #include "tools/html/environment_table.h"
-#include "tools/html/page_parts.h"
+#include "tools/html/page_files.h"
 #include "tools/html/svg_chart.h"
 #include "tools/machine/build_info.h"
 
@@ -90,7 +90,7 @@ class Page {
     out_ += "<p class=\"dim\">Made by engine " + html_text(ENGINE_VERSION " " ENGINE_COMMIT) +
             ". Point at a chart, or move to it and use the arrow keys, for its values.</p>"
             "</main><script>" +
-            std::string(kPageScript) + (follows() ? kWatchScript : "") +
+            std::string(kChartScript) + (follows() ? kWatchScript : "") +
             "</script></body></html>\n";
     return out_;
   }

@@ -1,14 +1,15 @@
-// Scales, ticks and shapes.
 #include "tools/html/svg_chart.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "io/base/json_writer.h"
 #include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
+#include "tools/html/page_files.h"
 
 namespace tools {
 namespace {
@@ -52,13 +53,30 @@ struct Range {
   bool is_empty() const { return low > high; }
 };
 
-// 1, 2 or 5 times a power of ten, about `count` of them.
-std::vector<double> ticks(const Range& range, int count) {
+double scaled(Scale scale, double value) {
+  if (scale == Scale::kLinear) return value;
+  if (!(value > 0)) return std::numeric_limits<double>::quiet_NaN();
+  return scale == Scale::kLog2 ? std::log2(value) : std::log10(value);
+}
+
+double unscaled(Scale scale, double value) {
+  if (scale == Scale::kLinear) return value;
+  return scale == Scale::kLog2 ? std::exp2(value) : std::pow(10, value);
+}
+
+// About `count` places: 1, 2 or 5 times a power of ten, or whole powers of a logarithmic scale.
+std::vector<double> ticks(const Range& range, Scale scale, int count) {
+  std::vector<double> all;
+  if (scale != Scale::kLinear) {
+    const double step = std::max(1.0, std::ceil((range.high - range.low) / (count + 2)));
+    for (double k = std::ceil(range.low - 1e-9); k <= range.high + 1e-9; k += step)
+      all.push_back(k);
+    return all;
+  }
   const double rough = (range.high - range.low) / count;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   const double digit = rough / power;
   const double step = power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
-  std::vector<double> all;
   for (double k = std::ceil(range.low / step - 1e-9); k * step <= range.high + 1e-9 * step; ++k)
     all.push_back(k * step + 0.0);  // no -0
   return all;
@@ -72,20 +90,30 @@ class Drawing {
       series_.back().points = thinned(s.points);
     }
     if (chart.stacked) stack();
+    for (ChartSeries& s : series_)
+      for (auto& [x, y] : s.points) {
+        x = scaled(chart.x_scale, x);
+        y = scaled(chart.y_scale, y);
+      }
     for (const ChartSeries& s : series_)
       for (const auto& [x, y] : s.points)
-        if (std::isfinite(y)) {
+        if (std::isfinite(x) && std::isfinite(y)) {
           x_.include(x);
           y_.include(y);
         }
     if (x_.is_empty()) return;
-    is_course_ = x_.low < x_.high;
+    has_width_ = x_.low < x_.high;
+    widen(x_, 0.5);
+    if (chart.y_scale == Scale::kLog10) {  // whole decades
+      y_.low = std::floor(y_.low);
+      y_.high = std::max(y_.low + 1, std::ceil(y_.high));
+    }
     if (chart.from_zero || chart.stacked) y_.include(0);
     widen(y_, std::max(std::abs(y_.high), 1e-12) * 0.1);
   }
 
-  // One place on the x axis is no course of anything.
-  bool is_empty() const { return !is_course_ || y_.is_empty(); }
+  bool has_points() const { return !y_.is_empty(); }
+  bool has_width() const { return has_width_; }  // more than one place on the x axis
 
   std::string svg(const std::string& id) const {
     std::string out =
@@ -96,7 +124,13 @@ class Drawing {
         "\" aria-valuemax=\"" + base::number_text("%.15g", x_.high) + "\" aria-labelledby=\"" + id +
         "-title\" aria-describedby=\"" + id + "-summary\">";
     out += "<desc id=\"" + id + "-summary\">" + html_text(summary()) + "</desc>";
-    out += axes();
+    return out + contents() + "<line class=\"cursor\" y1=\"" + coordinate(kTop) + "\" y2=\"" +
+           coordinate(kHeight - kBottom) + "\"/></svg>";
+  }
+
+  // Axes, marks and curves.
+  std::string contents() const {
+    std::string out = axes();
     for (const auto& [x, what] : chart_.marks)
       if (x >= x_.low && x <= x_.high)
         out += "<line class=\"mark\" x1=\"" + at_x(x) + "\" x2=\"" + at_x(x) + "\" y1=\"" +
@@ -104,8 +138,7 @@ class Drawing {
                html_text(what) + "</title></line>";
     for (std::size_t i = series_.size(); i-- > 0;)  // in a stack the lower ones lie above
       out += shape(i);
-    return out + "<line class=\"cursor\" y1=\"" + coordinate(kTop) + "\" y2=\"" +
-           coordinate(kHeight - kBottom) + "\"/></svg>";
+    return out;
   }
 
   std::string legend() const {
@@ -196,14 +229,16 @@ class Drawing {
 
   std::string axes() const {
     std::string out;
-    for (const double y : ticks(y_, 5))
+    for (const double y : ticks(y_, chart_.y_scale, 5))
       out += "<line class=\"grid\" x1=\"" + coordinate(kLeft) + "\" x2=\"" +
              coordinate(kWidth - kRight) + "\" y1=\"" + at_y(y) + "\" y2=\"" + at_y(y) +
              "\"/><text class=\"tick\" text-anchor=\"end\" x=\"" + coordinate(kLeft - 6) +
-             "\" y=\"" + at_y(y) + "\" dy=\"0.32em\">" + short_number(y) + "</text>";
-    for (const double x : ticks(x_, 6))
+             "\" y=\"" + at_y(y) + "\" dy=\"0.32em\">" +
+             html_text(chart_.y_text(unscaled(chart_.y_scale, y))) + "</text>";
+    for (const double x : ticks(x_, chart_.x_scale, 6))
       out += "<text class=\"tick\" text-anchor=\"middle\" x=\"" + at_x(x) + "\" y=\"" +
-             coordinate(kHeight - kBottom + 17) + "\">" + short_number(x) + "</text>";
+             coordinate(kHeight - kBottom + 17) + "\">" +
+             html_text(chart_.x_text(unscaled(chart_.x_scale, x))) + "</text>";
     out += "<line class=\"axis\" x1=\"" + coordinate(kLeft) + "\" x2=\"" +
            coordinate(kWidth - kRight) + "\" y1=\"" + coordinate(kHeight - kBottom) + "\" y2=\"" +
            coordinate(kHeight - kBottom) + "\"/>";
@@ -223,7 +258,7 @@ class Drawing {
     std::string path, dots;
     bool pen_is_down = false;
     for (const auto& [x, y] : s.points) {
-      if (!std::isfinite(y)) {
+      if (!std::isfinite(x) || !std::isfinite(y)) {
         pen_is_down = false;
         continue;
       }
@@ -231,7 +266,10 @@ class Drawing {
       pen_is_down = true;
       if (s.dots || s.points.size() == 1)
         dots += "<circle class=\"f" + color + "\" r=\"3\" cx=\"" + at_x(x) + "\" cy=\"" + at_y(y) +
-                "\"/>";
+                "\"><title>" +
+                html_text(s.name + ", " + chart_.x_text(unscaled(chart_.x_scale, x)) + ": " +
+                          chart_.y_text(unscaled(chart_.y_scale, y))) +
+                "</title></circle>";
     }
     if (path.empty()) return "";
     if (chart_.stacked)
@@ -258,18 +296,78 @@ class Drawing {
   const Chart& chart_;
   std::vector<ChartSeries> series_;  // as drawn
   Range x_, y_;
-  bool is_course_ = false;
+  bool has_width_ = false;
 };
+
+// The page's style with the values of its variables, which many programs that show SVG do not know.
+std::string plain_style() {
+  std::string style = kPageStyle;
+  style.erase(0, style.find(":root{"));
+  const std::string root = style.substr(6, style.find('}') - 6);
+  std::map<std::string, std::string, std::less<>> values;
+  for (std::size_t at = root.find("--"); at != std::string::npos; at = root.find("--", at)) {
+    const std::size_t colon = root.find(':', at), end = root.find_first_of(";\n", colon);
+    values[root.substr(at, colon - at)] = root.substr(colon + 1, end - colon - 1);
+    at = colon;
+  }
+  for (std::size_t at = 0; (at = style.find("var(--", at)) != std::string::npos;) {
+    const std::size_t end = style.find(')', at);
+    const auto known = values.find(style.substr(at + 4, end - at - 4));
+    if (known == values.end())
+      ++at;
+    else
+      style.replace(at, end + 1 - at, known->second);
+  }
+  return style.substr(style.find(".grid{"), style.find(".legend{") - style.find(".grid{")) +
+         style.substr(style.find(".c0{"), style.find(".values{") - style.find(".c0{"));
+}
+
+std::string svg_text(double x, double y, const std::string& size, const std::string& text) {
+  return "<text x=\"" + coordinate(x) + "\" y=\"" + coordinate(y) + "\" font-size=\"" + size +
+         "\">" + html_text(text) + "</text>\n";
+}
 
 }  // namespace
 
 std::string chart_html(const Chart& chart, const std::string& id) {
   const Drawing drawing(chart);
-  if (drawing.is_empty()) return "";
+  if (!drawing.has_points() || !drawing.has_width()) return "";
   return "<figure id=\"" + id + "\"><figcaption id=\"" + id + "-title\">" + html_text(chart.title) +
          "</figcaption>" + (chart.series.size() > 1 ? drawing.legend() : "") + drawing.svg(id) +
          "<p class=\"values\"></p>" + drawing.table() + "<script type=\"application/json\">" +
          drawing.data() + "</script></figure>\n";
+}
+
+std::string charts_svg(const std::vector<Chart>& charts, const std::string& title,
+                       const std::string& subtitle) {
+  constexpr double kHeader = 50, kTitle = 22, kLegendLine = 17, kGap = 20;
+  std::size_t legend = 0;
+  for (const Chart& chart : charts) legend = std::max(legend, chart.series.size());
+  const std::size_t columns = charts.size() > 1 ? 2 : 1;
+  const double cell_height = kTitle + kHeight + kLegendLine * static_cast<double>(legend) + kGap;
+  const std::size_t lines = (charts.size() + columns - 1) / columns;
+  const std::string width = coordinate(kWidth * static_cast<double>(columns)),
+                    height = coordinate(kHeader + cell_height * static_cast<double>(lines));
+  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + width + "\" height=\"" +
+                    height + "\" viewBox=\"0 0 " + width + " " + height +
+                    "\" font-family=\"sans-serif\">\n<style>" + plain_style() +
+                    "</style>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" +
+                    svg_text(12, 22, "15", title) + svg_text(12, 40, "11", subtitle);
+  for (std::size_t i = 0; i < charts.size(); ++i) {
+    out += "<g transform=\"translate(" + coordinate(kWidth * static_cast<double>(i % columns)) +
+           "," + coordinate(kHeader + cell_height * static_cast<double>(i / columns)) + ")\">\n" +
+           svg_text(kLeft, kTitle - 6, "14", charts[i].title) + "<g transform=\"translate(0," +
+           coordinate(kTitle) + ")\">" + Drawing(charts[i]).contents() + "</g>\n";
+    double at = kTitle + kHeight + kLegendLine;
+    for (const ChartSeries& s : charts[i].series) {
+      out += "<circle class=\"f" + std::to_string(s.color % 8) + "\" r=\"4\" cx=\"" +
+             coordinate(kLeft + 6) + "\" cy=\"" + coordinate(at - 4) + "\"/>" +
+             svg_text(kLeft + 16, at, "12", s.name);
+      at += kLegendLine;
+    }
+    out += "</g>\n";
+  }
+  return out + "</svg>\n";
 }
 
 std::string html_text(const std::string& text) {
