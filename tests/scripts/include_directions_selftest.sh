@@ -20,8 +20,12 @@ expect 'engine/core/upward.h:2: engine/core/ may not include "tools/x.h"'
 mkdir -p "$tree/backends/store"
 printf '// Looks up within a room.\n#include "backends/compose/x.h"\n' >"$tree/backends/store/upstairs.h"
 expect 'backends/store/upstairs.h:2: backends/compose/ is no floor below backends/store/'
-printf '// Takes the stand-in for a device.\n#include "io/gpu/stand_in/x.h"\n' >"$tree/backends/store/emulated.h"
-expect 'backends/store/emulated.h:2: only io/gpu/kernel_language.h includes the stand-in'
+printf '// Includes test code.\n#include "tests/emulator/simt/x.h"\n' >"$tree/backends/store/tested.h"
+expect 'backends/store/tested.h:2: includes test code, "tests/emulator/simt/x.h"'
+printf '// Takes the emulator for a device.\n#include <emulated_kernel_language.h>\n' >"$tree/backends/store/emulated.h"
+expect 'backends/store/emulated.h:2: only io/gpu/kernel_language.h includes the emulator'
+printf 'add_subdirectory(../tests/x)\n' >"$tree/backends/CMakeLists.txt"
+expect 'backends/CMakeLists.txt:1:add_subdirectory(../tests/x)   <- test code in the build of the program'
 printf '// Includes from its own folder.\n#include "y.h"\n' >"$tree/io/data/relative.h"
 expect 'io/data/relative.h:2: "y.h" is not written from the root'
 printf '#pragma once\n' >"$tree/io/data/silent.h"

@@ -64,14 +64,18 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
       for (i = 1; i <= folders; ++i) if (within(FILENAME, order[i])) folder = order[i]
       if (folder == "") print FILENAME ": in no folder that the table knows"
     }
+    # The emulator of the GPU has headers by the names of CUDA, which are those of CUDA elsewhere, and one of its own.
+    /^[ \t]*#[ \t]*include[ \t]*<emulated_/ && FILENAME != "io/gpu/kernel_language.h" {
+      print FILENAME ":" FNR ": only io/gpu/kernel_language.h includes the emulator"
+    }
     /^[ \t]*#[ \t]*include[ \t]*"/ && folder != "" {
       match($0, /"[^"]+"/)
       path = substr($0, RSTART + 1, RLENGTH - 2)
       mine = floored(FILENAME); theirs = floored(path)
       if (theirs != "" && mine != theirs && mine != "" && room_of[mine] == room_of[theirs] && floor_of[theirs] >= floor_of[mine])
         print FILENAME ":" FNR ": " theirs "/ is no floor below " mine "/"
-      if (within(path, "io/gpu/stand_in") && !within(FILENAME, "io/gpu/stand_in") && FILENAME != "io/gpu/kernel_language.h" && folder != "tests")
-        print FILENAME ":" FNR ": only io/gpu/kernel_language.h includes the stand-in"
+      if (within(path, "tests") && folder != "tests")
+        print FILENAME ":" FNR ": includes test code, \"" path "\""
       if (path !~ /\//) { print FILENAME ":" FNR ": \"" path "\" is not written from the root of the tree"; next }
       if (within(path, folder) || allowed[folder] == "*") next
       count = split(allowed[folder], list, " ")
@@ -88,7 +92,14 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
   awk 'length($0) > 100 { print FILENAME ":" FNR ": " length($0) " columns; at most 100" }' $sources
 
   # Names of headers of CUDA are not ours to choose.
-  awk -F/ '/stand_in\/include\// { next } { if ($NF in seen && $NF != "CMakeLists.txt") print $0 ": the same base name as " seen[$NF]; seen[$NF] = $0 }' <<<"$files"
+  awk -F/ '/emulator\/include\/(cuda|nccl)/ { next } { if ($NF in seen && $NF != "CMakeLists.txt") print $0 ": the same base name as " seen[$NF]; seen[$NF] = $0 }' <<<"$files"
+
+  # The build of the program takes in one folder of test code, and only where it is asked to.
+  # shellcheck disable=SC2016
+  builds=$(grep -E '^(CMakeLists.txt|(backends|engine|io|models|tools)/(.*/)?(CMakeLists.txt|[^/]*[.]cmake))$' <<<"$files" || true)
+  [ -z "$builds" ] || grep -nE '^[^#]*\btests/' $builds /dev/null |
+    grep -vE '^tools/cmake/Dependencies.cmake:[0-9]+:  add_subdirectory\("\$\{PROJECT_SOURCE_DIR\}/tests/emulator"' |
+    sed 's/$/   <- test code in the build of the program/' || true
 
   # Absolute paths of somebody's machine. Split, so that this line does not name one itself.
   grep -nE '(^|[^[:alnum:]_.])/(wo''rk|ho''me)/' $own_text /dev/null | sed 's/$/   <- a path of one machine/' || true
