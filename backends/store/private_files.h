@@ -1,19 +1,11 @@
-// The secret that proves membership of a job, and the keyed hash made with it.
+// Finds the secret of a job, and reads and writes files that only this user may read.
 #pragma once
 
 #include <string>
-#include <string_view>
+
+#include "backends/secret.h"
 
 namespace backends {
-
-// At least 16 bytes; never printed.
-struct Secret {
-  std::string key;
-  std::string origin;  // "ENGINE_SECRET", a path; for messages
-};
-
-inline constexpr std::size_t kMacBytes = 32;
-inline constexpr std::size_t kNonceBytes = 32;
 
 // ENGINE_SECRET_FILE, else ENGINE_SECRET, else `from_rendezvous_file` (hex, may be empty), else
 // ~/.config/engine/secret, which is created on first use. All are hexadecimal, 32 digits or more.
@@ -23,12 +15,6 @@ Secret load_secret(const std::string& explicit_hex, const std::string& from_rend
 // The same for who only follows a job: nothing is created, for a new secret could not be the job's.
 Secret find_secret(const std::string& from_rendezvous_file);
 bool secret_comes_from_environment();
-
-std::string random_bytes(std::size_t count);
-std::string to_hex(std::string_view bytes);
-// HMAC-SHA-256 (RFC 2104, FIPS 180-4) over label, a zero byte and message.
-std::string keyed_hash(const Secret& secret, std::string_view label, std::string_view message);
-[[nodiscard]] bool equal_in_constant_time(std::string_view a, std::string_view b);
 
 // $XDG_CONFIG_HOME/engine, or .config/engine in the home folder. Throws AuthenticationError without
 // a home.

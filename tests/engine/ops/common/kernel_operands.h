@@ -1,5 +1,5 @@
-// What the tests of dense and convolution kernels share: operands, poisoned scratch, and the
-// comparison with a float64 result.
+// What the tests of kernels share: operands, poisoned scratch, and the comparison with a float64
+// result.
 #pragma once
 
 #include <cmath>

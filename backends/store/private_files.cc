@@ -1,10 +1,8 @@
-// Secrets by libsodium; private files published by link or rename, which NFS keeps atomic without
-// locks.
-#include "backends/store/secret.h"
+// Private files are published by link or rename, which NFS keeps atomic without locks.
+#include "backends/store/private_files.h"
 
 #include <fcntl.h>
 #include <pwd.h>
-#include <sodium.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,32 +22,12 @@
 namespace backends {
 namespace {
 
-void start_sodium() {
-  if (sodium_init() < 0)
-    throw AuthenticationError("libsodium failed to initialize: no source of randomness");
-}
-
-Secret from_hex(std::string_view text, const std::string& origin) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' '))
-    text.remove_suffix(1);
-  std::string key(text.size() / 2, '\0');
-  std::size_t length = 0;
-  const char* end = nullptr;
-  if (sodium_hex2bin(reinterpret_cast<unsigned char*>(key.data()), key.size(), text.data(),
-                     text.size(), nullptr, &length, &end) != 0 ||
-      end != text.data() + text.size() || length < 16) {
-    throw AuthenticationError("the secret of " + origin +
-                              " must be hexadecimal, 32 digits or more");
-  }
-  return {std::move(key), origin};
-}
-
 std::string user_secret_path() { return user_config_folder() + "/secret"; }
 
 Secret made_user_secret() {
   const std::string path = user_secret_path();
   std::string text;
-  if (read_private_file(path, text)) return from_hex(text, path);
+  if (read_private_file(path, text)) return secret_from_hex(text, path);
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   if (error)
@@ -63,7 +41,7 @@ Secret made_user_secret() {
   }
   if (!read_private_file(path, text))
     throw AuthenticationError("the key file " + path + " vanished");
-  return from_hex(text, path);
+  return secret_from_hex(text, path);
 }
 
 bool write_all(int fd, std::string_view text) {
@@ -79,17 +57,17 @@ bool write_all(int fd, std::string_view text) {
 // nullopt: none was given.
 std::optional<Secret> given_secret(const std::string& explicit_hex,
                                    const std::string& from_rendezvous_file) {
-  start_sodium();
-  if (!explicit_hex.empty()) return from_hex(explicit_hex, "this process");
+  if (!explicit_hex.empty()) return secret_from_hex(explicit_hex, "this process");
   if (const std::string path = base::environment("ENGINE_SECRET_FILE"); !path.empty()) {
     std::string text;
     if (!read_private_file(path, text))
       throw AuthenticationError("ENGINE_SECRET_FILE names " + path + ", which does not exist");
-    return from_hex(text, path);
+    return secret_from_hex(text, path);
   }
   if (const std::string hex = base::environment("ENGINE_SECRET"); !hex.empty())
-    return from_hex(hex, "ENGINE_SECRET");
-  if (!from_rendezvous_file.empty()) return from_hex(from_rendezvous_file, "the rendezvous file");
+    return secret_from_hex(hex, "ENGINE_SECRET");
+  if (!from_rendezvous_file.empty())
+    return secret_from_hex(from_rendezvous_file, "the rendezvous file");
   return std::nullopt;
 }
 
@@ -122,7 +100,7 @@ Secret find_secret(const std::string& from_rendezvous_file) {
     return std::move(*given);
   const std::string path = user_secret_path();
   std::string text;
-  if (read_private_file(path, text)) return from_hex(text, path);
+  if (read_private_file(path, text)) return secret_from_hex(text, path);
   throw AuthenticationError(
       "no secret found: neither ENGINE_SECRET_FILE nor ENGINE_SECRET is set, "
       "and there is no " +
@@ -132,40 +110,6 @@ Secret find_secret(const std::string& from_rendezvous_file) {
 bool secret_comes_from_environment() {
   return !base::environment("ENGINE_SECRET_FILE").empty() ||
          !base::environment("ENGINE_SECRET").empty();
-}
-
-std::string random_bytes(std::size_t count) {
-  start_sodium();
-  std::string bytes(count, '\0');
-  randombytes_buf(bytes.data(), count);
-  return bytes;
-}
-
-std::string to_hex(std::string_view bytes) {
-  std::string hex(2 * bytes.size() + 1, '\0');
-  sodium_bin2hex(hex.data(), hex.size(), reinterpret_cast<const unsigned char*>(bytes.data()),
-                 bytes.size());
-  hex.pop_back();
-  return hex;
-}
-
-std::string keyed_hash(const Secret& secret, std::string_view label, std::string_view message) {
-  const auto bytes = [](std::string_view v) {
-    return reinterpret_cast<const unsigned char*>(v.data());
-  };
-  crypto_auth_hmacsha256_state state;
-  crypto_auth_hmacsha256_init(&state, bytes(secret.key), secret.key.size());
-  crypto_auth_hmacsha256_update(&state, bytes(label), label.size());
-  crypto_auth_hmacsha256_update(&state, bytes(std::string_view("\0", 1)), 1);
-  crypto_auth_hmacsha256_update(&state, bytes(message), message.size());
-  std::string mac(kMacBytes, '\0');
-  static_assert(kMacBytes == crypto_auth_hmacsha256_BYTES);
-  crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(mac.data()));
-  return mac;
-}
-
-bool equal_in_constant_time(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 bool read_private_file(const std::string& path, std::string& text) {
