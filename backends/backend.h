@@ -10,8 +10,8 @@
 
 #include "backends/backend_error.h"
 #include "backends/communicator.h"
-#include "backends/store/secret.h"
-#include "backends/store/store.h"
+#include "backends/secret.h"
+#include "backends/store.h"
 
 namespace backends {
 

@@ -5,7 +5,7 @@
 #   --sanitize address,undefined | thread   with these sanitizers and clang (build/asan, build/tsan)
 #   --clang                                 with clang, warnings being errors (build/clang)
 #   --coverage                              count the lines of engine/ and io/ that run; less than 90 % is a failure
-#   --emulated                              CUDA kernels run on the CPU, against io/gpu/stand_in (build/emulated)
+#   --emulated                              CUDA kernels run on the CPU, against tests/emulator (build/emulated)
 #   --minimal                               with every optional dependency switched off (build/minimal; with
 #                                           --sanitize thread build/minimal-tsan)
 #   --label A|B, --exclude-label REGEX      only, or without, tests of these labels: unit comm cli gpu cluster slow;

@@ -12,6 +12,7 @@
 #include "backends/identity/name_lookup.h"
 #include "backends/identity/port_scan.h"
 #include "backends/open_files.h"
+#include "backends/store/private_files.h"
 #include "io/base/deadline.h"
 
 namespace backends {

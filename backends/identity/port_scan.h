@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/store/secret.h"
+#include "backends/secret.h"
 #include "backends/store/store_session.h"
 #include "backends/store/tcp_socket.h"
 

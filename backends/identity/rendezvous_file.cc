@@ -9,7 +9,8 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/host_identity.h"
-#include "backends/store/secret.h"
+#include "backends/secret.h"
+#include "backends/store/private_files.h"
 
 namespace backends {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "backends/group.h"
 #include "backends/identity/rendezvous_file.h"
-#include "backends/store/secret.h"
+#include "backends/store/private_files.h"
 #include "backends/store/tcp_socket.h"
 
 namespace backends {

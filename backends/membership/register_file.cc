@@ -16,8 +16,9 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/host_identity.h"
+#include "backends/secret.h"
+#include "backends/store/private_files.h"
 #include "backends/store/protocol/wire.h"
-#include "backends/store/secret.h"
 #include "io/base/deadline.h"
 #include "io/base/digest.h"
 #include "io/base/environment.h"

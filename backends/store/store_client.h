@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "backends/group.h"
+#include "backends/store.h"
 #include "backends/store/protocol/member_machine.h"
-#include "backends/store/store.h"
 #include "backends/store/store_connection.h"
 #include "backends/store/store_session.h"
 

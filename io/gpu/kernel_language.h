@@ -1,6 +1,6 @@
-// What kernels are written in: CUDA C++ where nvcc compiles them, else the same words for C++,
-// whose threads are those of the stand-in (ENGINE_WITH_CUDA=EMULATED). The only header outside of
-// stand_in/ that knows which. Included by .cu files only.
+// Selects the language that kernels are written in: CUDA C++ if nvcc compiles them, else the same
+// words for C++, which the include folder of a GPU's emulator defines (ENGINE_WITH_CUDA=EMULATED;
+// tools/cmake/Dependencies.cmake chooses it). Included by .cu files only.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -8,19 +8,5 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #else
-#include <cuda_runtime_api.h>
-
-#include "io/gpu/stand_in/simt.h"
-
-#define __global__
-#define __device__
-#define __host__
-#define __forceinline__ inline
-#define __launch_bounds__(...)
-#define threadIdx (::simt::thread_index())
-#define blockIdx (::simt::block_index())
-#define blockDim (::simt::block_dim())
-#define gridDim (::simt::grid_dim())
-#define __syncthreads() ::simt::sync_threads()
-#define __syncwarp() ::simt::sync_warp()
+#include <emulated_kernel_language.h>
 #endif

@@ -4,7 +4,7 @@
 Usage: fail_cuda_calls.py ENGINE [--scenario A,B] [--runs N] [--seconds S] [--seed S] [--list]
        fail_cuda_calls.py ENGINE --scenario A --at N [--good] [--keep]
 
-ENGINE is of a build with the stand-in (ENGINE_WITH_CUDA=EMULATED). Each scenario runs once undisturbed, where the stand-in
+ENGINE is of a build with the emulator (ENGINE_WITH_CUDA=EMULATED). Each scenario runs once undisturbed, where the emulator
 notes its calls and launches. Then each fails in turn, in an order that --seed decides, until --runs or --seconds are used up:
 once alone, and once with all that come after it (a device that is lost). Afterwards
 

@@ -22,9 +22,9 @@ nvcc=${ENGINE_NVCC:-$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nv
 if [ $# -eq 0 ]; then
   # These tests have kernels of their own.
   set -- engine/ops/*/*_cuda.cu tests/engine/ops/device/tensor_core_cuda_test.cc
-  [ "$architecture" != 90a ] || set -- "$@" tests/io/gpu/hopper_kernels.cu
+  [ "$architecture" != 90a ] || set -- "$@" tests/emulator/tests/hopper_kernels.cu
 fi
-newest=$(find engine/ops engine/core io/gpu io/base tests/io/gpu -name '*.h' -not -path '*/stand_in/*' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2-)
+newest=$(find engine/ops engine/core io/gpu io/base tests/emulator/tests -name '*.h' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2-)
 
 make_one() {
   local source=$1 to to_part flags=()

@@ -5,7 +5,7 @@ runs tests.
 Usage: tests/gpu/ptx_mutations.py PTX_FOLDER FILE PROGRAM [--filter GTEST_FILTER] [--seeds 0,1] [--each] [--limit N] [--kinds REGEX]
   PTX_FOLDER  as tests/gpu/make_ptx.sh made it
   FILE        one of its files without .ptx, as gemm_wgmma_cuda
-  PROGRAM     a test program of a build with the stand-in (build/emulated/tests/engine/ops/ops_cuda_test)
+  PROGRAM     a test program of a build with the emulator (build/emulated/tests/engine/ops/ops_cuda_test)
 A statement of the source is deleted in all kernels of the file at once (a template has hundreds of instances); with --each, in
 one kernel at a time. Prints a row for each: where it is, and what told of it; "not reached" where a trap in its place is not
 noticed either: no test runs it. Exits with 0, whatever it finds.

@@ -5,7 +5,7 @@
 # Usage: tests/gpu/ptx_suites.sh ARCHITECTURE FOLDER BUILD [REGEX]
 #   ARCHITECTURE  80 or 90a
 #   FOLDER        for the PTX, which is made there where it is missing or old (make_ptx.sh)
-#   BUILD         a build with the stand-in (build/emulated), with its target gpu_tests
+#   BUILD         a build with the emulator (build/emulated), with its target gpu_tests
 #   REGEX         of suites; by default all but those of ops_cuda_test, which ptx_tests.sh runs, and those without a kernel
 # ENGINE_TEST_PTX_SEED, ENGINE_EMULATED_GRAPH_SEED and ENGINE_WARPGROUP_PRODUCTS as in the environment. Two suites at a time.
 # Exits with 77 where there is no nvcc, with 1 if a test fails or a suite takes longer than PTX_SUITE_LIMIT seconds (900).

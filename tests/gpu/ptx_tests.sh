@@ -4,7 +4,7 @@
 # Usage: tests/gpu/ptx_tests.sh ARCHITECTURE FOLDER PROGRAM [PROGRAM ...]
 #   ARCHITECTURE  80 or 90a
 #   FOLDER        for the PTX, which is made there where it is missing or old
-#   PROGRAM       of a build with the stand-in (preset emulated)
+#   PROGRAM       of a build with the emulator (preset emulated)
 # ENGINE_TEST_PTX_SEED, GTEST_FILTER as in the environment. Exits with 77 where there is no nvcc.
 set -euo pipefail
 if [ $# -lt 3 ]; then

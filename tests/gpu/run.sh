@@ -16,8 +16,8 @@
 #   --output DIR     where to write (default: gpu-results-DATE)
 #   --bundle FILE    unpack this bundle (tools/scripts/bundle.sh) and test it; within an unpacked bundle that one is tested
 #   --build DIR      test this build as it is; by default build/release is built first
-#   --emulated       with the stand-in for a GPU (build/emulated), on any machine: a test of this script and of the whole path;
-#                    a program of the stand-in implies it
+#   --emulated       with the emulator of the GPU (build/emulated), on any machine: a test of this script and of the whole path;
+#                    a program of the emulator implies it
 #   --device NAME    default: cuda:0
 #   PEER_PYTHON      a Python (python3) whose PyTorch sees the GPU, for steps "beside" it; its folders are also searched for
 #                    NCCL and CUPTI, which ENGINE_NCCL_LIBRARY and ENGINE_CUPTI_LIBRARY name
@@ -214,7 +214,7 @@ show_device() {
   "$engine" version --build
   "$engine" env || return 1
   if ! has_tool nvidia-smi; then
-    [ "$emulated" = yes ] && { note "the stand-in"; return 0; }
+    [ "$emulated" = yes ] && { note "the emulator"; return 0; }
     note "no nvidia-smi: is there a driver?"
     return 1
   fi
@@ -601,7 +601,7 @@ bench_comm() {
 
 # ---- The summary: written before and after every step, so that a run that is cut off can be read.
 commit=$("$engine" version --build | awk '$1 == "commit" { print $2 }')
-gpu="the stand-in on $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo)" driver=none
+gpu="the emulator on $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo)" driver=none
 if has_tool nvidia-smi; then
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1)

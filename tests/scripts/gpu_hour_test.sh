@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Thirty minutes with a GPU, rehearsed with the stand-in: the three commands of docs/gpu.md, word by word, each on a new machine
+# Thirty minutes with a GPU, rehearsed with the emulator: the three commands of docs/gpu.md, word by word, each on a new machine
 # that has nothing but the file that they name, no network and no trees, under the limits of a machine that is lent: a command of
 # 2,000 characters, 10 minutes each and 28 together with 90 s for each start, 60 MiB there, 8 files of 16 MiB back. The suites of
 # tests are the real ones, with some that fail, hang and crash among them; nvidia-smi, ncu and compute-sanitizer are played.
@@ -28,7 +28,7 @@ sent=$(du -sk "$work/sent" | cut -f1)
 echo "sent: $sent KiB"
 [ "$sent" -le $((60 * 1024)) ] || fail "$sent KiB are to be sent, more than 60 MiB"
 # What the machine has: libraries, tools.
-cp "$build"/gpu_stand_in/lib*nccl_on_cpu.so "$work/beside/"
+cp "$build"/gpu_emulator/lib*nccl_on_cpu.so "$work/beside/"
 cp "$build"/tests/tools/trace/libfake_cupti.so "$work/beside/" || fail "not built: fake_cupti"
 play_tools "$work/beside/tools"  # the sanitizer finds a race
 
@@ -48,8 +48,8 @@ if unshare --mount --net true 2>/dev/null; then
   if [ "${inside:-}" != yes ]; then inside=yes exec unshare --mount --net bash "$0" "$@"; fi
   ip link set lo up 2>/dev/null || true
   for tree in "$build" "$root"; do [ ! -d "$tree" ] || mount -t tmpfs none "$tree"; done
-  mkdir -p "$build/gpu_stand_in"
-  cp "$work"/beside/lib*nccl_on_cpu.so "$build/gpu_stand_in"
+  mkdir -p "$build/gpu_emulator"
+  cp "$work"/beside/lib*nccl_on_cpu.so "$build/gpu_emulator"
 fi
 cd "$work/machine"
 beside="$work/machine/tmp/beside"

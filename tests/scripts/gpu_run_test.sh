@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/gpu/run.sh in short: its three calls from a bundle whose suites of tests are played, with some that fail, hang and crash; its
 # deadline; and what is left of it when it is ended or killed. The program is the real one, on the CPU: what the script asks of it
-# is what it knows. No device is needed. The long form, with the stand-in and the real suites: gpu_hour_test.sh.
+# is what it knows. No device is needed. The long form, with the emulator and the real suites: gpu_hour_test.sh.
 #
 # Usage: gpu_run_test.sh SOURCE_DIR ENGINE
 set -euo pipefail

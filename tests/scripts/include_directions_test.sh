@@ -2,8 +2,9 @@
 # Checks the rules of the tree that no compiler checks: who may include whom, names, first lines, line lengths.
 #
 # Usage: tests/scripts/include_directions_test.sh [ROOT]     prints one line a fault; exits with 1 if there is any
-# The folders and what each may include are those of docs/architecture.md.
+# The folders and what each may include are those of docs/architecture.md. Between sub-folders: include_folders.py.
 set -euo pipefail
+folders=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/include_folders.py
 cd "${1:-$(dirname "${BASH_SOURCE[0]}")/../..}"
 
 # Tracked files and new ones that are not ignored; without git (an unpacked archive) all but build folders.
@@ -36,26 +37,6 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
       allow("tests", "*")
       allow("docs/examples", "backends")
 
-      # Within a room: a floor includes only lower ones, and no neighbour on its own floor.
-      floors("backends", "store identity membership,transport compose")
-      floors("engine/ops", "common device elementwise,embedding,images,loss,pool,optim_step gemm,norm attention,conv2d")
-      floors("engine/averaging", "sums policies")
-      floors("io/data", "sources order loader")
-      floors("tools", "report options machine,manual workers run group flight,launch,onnx,session bench,doctor commands")
-    }
-    function floors(room, list,   i, j, levels, names) {
-      split(list, levels, " ")
-      for (i = 1; i in levels; ++i) {
-        split(levels[i], names, ",")
-        for (j = 1; j in names; ++j) { floor_of[room "/" names[j]] = i; room_of[room "/" names[j]] = room }
-      }
-    }
-    # The sub-folder with a floor that the path lies in, or "".
-    function floored(path,   parts, n, at) {
-      n = split(path, parts, "/")
-      at = parts[1]
-      for (i = 2; i < n; ++i) { at = at "/" parts[i]; if (at in floor_of) return at }
-      return ""
     }
     function allow(folder, list) { allowed[folder] = list; order[++folders] = folder }
     function within(path, prefix) { return path == prefix || index(path, prefix "/") == 1 }
@@ -64,14 +45,15 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
       for (i = 1; i <= folders; ++i) if (within(FILENAME, order[i])) folder = order[i]
       if (folder == "") print FILENAME ": in no folder that the table knows"
     }
+    # The emulator of the GPU has headers by the names of CUDA, which are those of CUDA elsewhere, and one of its own.
+    /^[ \t]*#[ \t]*include[ \t]*<emulated_/ && FILENAME != "io/gpu/kernel_language.h" {
+      print FILENAME ":" FNR ": only io/gpu/kernel_language.h includes the emulator"
+    }
     /^[ \t]*#[ \t]*include[ \t]*"/ && folder != "" {
       match($0, /"[^"]+"/)
       path = substr($0, RSTART + 1, RLENGTH - 2)
-      mine = floored(FILENAME); theirs = floored(path)
-      if (theirs != "" && mine != theirs && mine != "" && room_of[mine] == room_of[theirs] && floor_of[theirs] >= floor_of[mine])
-        print FILENAME ":" FNR ": " theirs "/ is no floor below " mine "/"
-      if (within(path, "io/gpu/stand_in") && !within(FILENAME, "io/gpu/stand_in") && FILENAME != "io/gpu/kernel_language.h" && folder != "tests")
-        print FILENAME ":" FNR ": only io/gpu/kernel_language.h includes the stand-in"
+      if (within(path, "tests") && folder != "tests")
+        print FILENAME ":" FNR ": includes test code, \"" path "\""
       if (path !~ /\//) { print FILENAME ":" FNR ": \"" path "\" is not written from the root of the tree"; next }
       if (within(path, folder) || allowed[folder] == "*") next
       count = split(allowed[folder], list, " ")
@@ -79,6 +61,9 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
       for (i = 1; i <= count; ++i) if (within(path, list[i])) good = 1
       if (!good) print FILENAME ":" FNR ": " folder "/ may not include \"" path "\""
     }' $sources
+
+  # Between the folders of a layer: order, circles, public headers.
+  between=$(python3 "$folders" <<<"$sources") || echo "$between"
 
   # Each header and source says in its first line what it is for.
   for file in $sources; do
@@ -88,7 +73,14 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
   awk 'length($0) > 100 { print FILENAME ":" FNR ": " length($0) " columns; at most 100" }' $sources
 
   # Names of headers of CUDA are not ours to choose.
-  awk -F/ '/stand_in\/include\// { next } { if ($NF in seen && $NF != "CMakeLists.txt") print $0 ": the same base name as " seen[$NF]; seen[$NF] = $0 }' <<<"$files"
+  awk -F/ '/emulator\/include\/(cuda|nccl)/ { next } { if ($NF in seen && $NF != "CMakeLists.txt") print $0 ": the same base name as " seen[$NF]; seen[$NF] = $0 }' <<<"$files"
+
+  # The build of the program takes in one folder of test code, and only where it is asked to.
+  # shellcheck disable=SC2016
+  builds=$(grep -E '^(CMakeLists.txt|(backends|engine|io|models|tools)/(.*/)?(CMakeLists.txt|[^/]*[.]cmake))$' <<<"$files" || true)
+  [ -z "$builds" ] || grep -nE '^[^#]*\btests/' $builds /dev/null |
+    grep -vE '^tools/cmake/Dependencies.cmake:[0-9]+:  add_subdirectory\("\$\{PROJECT_SOURCE_DIR\}/tests/emulator"' |
+    sed 's/$/   <- test code in the build of the program/' || true
 
   # Absolute paths of somebody's machine. Split, so that this line does not name one itself.
   grep -nE '(^|[^[:alnum:]_.])/(wo''rk|ho''me)/' $own_text /dev/null | sed 's/$/   <- a path of one machine/' || true
@@ -97,3 +89,4 @@ faults=$(cat "${TMPDIR:-/tmp}/include_directions.$$")
 rm -f "${TMPDIR:-/tmp}/include_directions.$$"
 [ -z "$faults" ] || { printf '%s\n' "$faults"; exit 1; }
 echo "$(wc -l <<<"$sources") sources keep the rules"
+echo "$between"

@@ -1,5 +1,5 @@
-// A process of an elastic job in the virtual network: the real MembershipMachine, and a stand-in
-// for training in which each step needs a message from every member of the generation.
+// A process of an elastic job in the virtual network: the real MembershipMachine, and a
+// simulated training in which each step needs a message from every member of the generation.
 #pragma once
 
 #include <map>

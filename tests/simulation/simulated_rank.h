@@ -1,4 +1,4 @@
-// A rank of a training in the virtual network: the store's real state machines, and a stand-in for
+// A rank of a training in the virtual network: the store's real state machines, and a simulated
 // training in which each step needs a message from every other rank.
 #pragma once
 

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "backends/identity/host_identity.h"
-#include "backends/store/secret.h"
+#include "backends/secret.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/environment.h"
 #include "io/base/io_error.h"

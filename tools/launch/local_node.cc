@@ -12,7 +12,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "backends/store/secret.h"
+#include "backends/store/private_files.h"
 #include "io/base/environment.h"
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"

@@ -16,7 +16,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/host_identity.h"
-#include "backends/store/secret.h"
+#include "backends/secret.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/io_error.h"
 #include "io/base/system_error_text.h"

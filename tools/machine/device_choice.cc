@@ -105,7 +105,7 @@ namespace {
 VisibleDevices visible_to_auto() {
 #if defined(ENGINE_CUDA_EMULATED)
   if (std::getenv("ENGINE_EMULATED_GPUS") == nullptr)
-    return {0, "this build has no CUDA, only its stand-in for tests"};
+    return {0, "this build has no CUDA, only its emulator for tests"};
 #endif
   return visible_devices();
 }

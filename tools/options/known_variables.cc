@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kPrefix = "ENGINE_";
 
 constexpr const char* kFurtherVariables[] = {
-    "ENGINE_SECRET",                  // the job's secret (backends/store/secret.h)
+    "ENGINE_SECRET",                  // the job's secret (backends/store/private_files.h)
     "ENGINE_SECRET_FILE",             // a file with it
     "ENGINE_LISTEN_FD",               // from `engine launch` to rank 0: a socket
     "ENGINE_RESTART_COUNT",           // from `engine launch` to all ranks

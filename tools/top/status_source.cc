@@ -9,6 +9,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/rendezvous_file.h"
+#include "backends/store/private_files.h"
 #include "backends/store/protocol/stall_watch.h"
 #include "io/base/deadline.h"
 #include "io/base/io_error.h"

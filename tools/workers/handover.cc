@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
-#include "backends/store/secret.h"
+#include "backends/secret.h"
 
 namespace tools {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/store/secret.h"
+#include "backends/secret.h"
 #include "backends/store/tcp_socket.h"
 #include "engine/train/replica_sync.h"
 #include "tools/machine/memory_info.h"

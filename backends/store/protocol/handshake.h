@@ -20,9 +20,9 @@
 #include <cstdint>
 #include <string>
 
+#include "backends/secret.h"
 #include "backends/store/protocol/settings.h"
 #include "backends/store/protocol/wire.h"
-#include "backends/store/secret.h"
 
 namespace backends {
 

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <string>
 
+#include "backends/secret.h"
 #include "backends/store/protocol/wire.h"
-#include "backends/store/secret.h"
 
 namespace backends {
 

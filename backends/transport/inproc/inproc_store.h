@@ -6,7 +6,7 @@
 #include <mutex>
 #include <optional>
 
-#include "backends/store/store.h"
+#include "backends/store.h"
 
 namespace backends {
 

@@ -23,7 +23,7 @@
 #include <string>
 #include <string_view>
 
-#include "backends/store/secret.h"
+#include "backends/secret.h"
 
 namespace backends {
 

@@ -5,7 +5,7 @@
 #include <vector>
 #include <zmq_addon.hpp>
 
-#include "backends/store/secret.h"
+#include "backends/secret.h"
 #include "backends/transport/zmq/zmq_limits.h"
 
 namespace backends {

@@ -1,6 +1,6 @@
 // Products of bf16 and f16 matrices with the warpgroup instructions of sm_90a, for tiles of 128.
 // Included by .cu files only. Off unless allow_warpgroup_products(true) was called: IT HAS NOT RUN
-// ON A DEVICE YET, only on the CPU's stand-in.
+// ON A DEVICE YET, only on the emulator.
 #pragma once
 
 #include "engine/ops/gemm/dense_cuda.h"

@@ -61,13 +61,13 @@ void expect_has(const std::string& text, const std::string& part) {
 
 const std::vector<std::string> kTwoOk{"ok", "ok"};
 
-// Collectives that this thread itself has put on a stream, of the stand-in for NCCL.
+// Collectives that this thread itself has put on a stream, of the emulated NCCL.
 int launches_of_this_thread() {
   void* const library = dlopen(nccl_path().c_str(), RTLD_NOW | RTLD_NOLOAD);
   const auto count = library == nullptr
                          ? nullptr
                          : reinterpret_cast<int (*)()>(dlsym(library, "nccl_on_cpu_launches"));
-  if (count == nullptr) throw std::runtime_error("the stand-in for NCCL is not loaded");
+  if (count == nullptr) throw std::runtime_error("the emulated NCCL is not loaded");
   return count();
 }
 
@@ -94,7 +94,7 @@ std::vector<std::string> reduce_allocated_memory(const std::string& line) {
 class NcclLibraryFile : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!nccl_is_emulated()) GTEST_SKIP() << "needs the stand-in for NCCL";
+    if (!nccl_is_emulated()) GTEST_SKIP() << "needs the emulated NCCL";
   }
 };
 
@@ -239,7 +239,7 @@ class DeviceDisagreement : public ::testing::TestWithParam<const char*> {
 class NcclFault : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!nccl_is_emulated()) GTEST_SKIP() << "needs the stand-in for NCCL";
+    if (!nccl_is_emulated()) GTEST_SKIP() << "needs the emulated NCCL";
   }
   // Each of two ranks reduces `calls` times; returns what each threw. Fails if that takes long.
   std::vector<std::string> reduce(int timeout_ms, int calls) {

@@ -6,7 +6,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "backends/store/secret.h"
+#include "backends/secret.h"
+#include "backends/store/private_files.h"
 #include "backends/store/store_session.h"
 #include "io/base/deadline.h"
 #include "tests/backends/faults/fault_list.h"

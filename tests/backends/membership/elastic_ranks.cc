@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "backends/backend_error.h"
-#include "backends/store/secret.h"
+#include "backends/secret.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/time_limits.h"
 

@@ -15,7 +15,7 @@
 #include <memory>
 #include <string>
 
-#include "backends/store/secret.h"
+#include "backends/secret.h"
 
 namespace {
 

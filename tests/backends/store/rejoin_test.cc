@@ -18,6 +18,7 @@
 #include "backends/backend_error.h"
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
+#include "backends/store/private_files.h"
 #include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/store/connect_to_port.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "backends/backend_error.h"
-#include "backends/store/store.h"
+#include "backends/store.h"
 
 namespace map_store {
 

@@ -118,7 +118,7 @@ TEST_P(CudaChangingRanks, GoOnWithFewerAndWithOne) {
 TEST_P(CudaChangingRanks, ASumThatIsCutOffIsNoStep) {
   if (!GetParam().nccl) GTEST_SKIP() << "sums are the host's";
   if (engine::cuda::device_info(0).name.find("emulated") == std::string::npos)
-    GTEST_SKIP() << "needs the stand-in for NCCL";
+    GTEST_SKIP() << "needs the emulated NCCL";
   for (const int call : {5, 8, 23}) {
     SCOPED_TRACE(call);
     Job job(options(), kRanks);

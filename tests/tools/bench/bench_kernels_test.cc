@@ -279,7 +279,7 @@ TEST(BenchKernels, CutsAreCsvOfOneLineATime) {
       EXPECT_EQ(line[7], "0");
       chosen[line[2]] += std::stoi(line[8]);
       EXPECT_GT(std::stod(line[9]), 0);
-      EXPECT_GE(std::stod(line[10]), 0);  // the stand-in's may round to 0.0
+      EXPECT_GE(std::stod(line[10]), 0);  // the emulator's may round to 0.0
       cuts.insert({line[2], line[4], line[5], line[6]});
     }
     EXPECT_EQ(cuts.size(), lines.size() - 1) << "the same cut twice:\n" << result.out;

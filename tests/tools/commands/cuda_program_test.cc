@@ -181,7 +181,7 @@ TEST_F(CudaProgram, DevicesOfOneProcessLoadTheirKernelsAtTheStart) {
 // NCCL may read memory of its own without a copy; what is not is refused here.
 TEST_F(CudaProgram, GradientsLieInMemoryOfNccl) {
   if (!engine::cuda::device_info(0).name.starts_with("emulated"))
-    GTEST_SKIP() << "needs the stand-in for NCCL";
+    GTEST_SKIP() << "needs the emulated NCCL";
   const TemporaryDirectory folder;
   const std::vector<std::string> options{"--device", "cuda", "--backend", "nccl", "--spawn", "2"};
   std::map<std::string, std::string> environment = kEnvironment;

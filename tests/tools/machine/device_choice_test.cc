@@ -430,7 +430,7 @@ test_support::CommandResult step_on(const std::string& device, const std::string
 TEST(Programs, UseNoDeviceThatIsTooOld) {
   if (!engine::cuda::missing().empty() ||
       !engine::cuda::device_info(0).name.starts_with("emulated"))
-    GTEST_SKIP() << "no stand-in for a GPU";
+    GTEST_SKIP() << "no emulator of a GPU";
   const auto expect_said = [](const test_support::CommandResult& result, int exit_code,
                               const std::string& text) {
     EXPECT_EQ(result.exit_code, exit_code) << result.out << result.err;

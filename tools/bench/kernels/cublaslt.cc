@@ -145,7 +145,7 @@ std::unique_ptr<CublasLt> CublasLt::load(std::string& missing) {
   std::vector<std::string> names{named};
 #if defined(ENGINE_CUDA_EMULATED)
   if (named.empty()) {
-    missing = "this build has no CUDA, only its stand-in for tests";
+    missing = "this build has no CUDA, only its emulator for tests";
     return nullptr;  // NVIDIA's own would find no device
   }
 #endif

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "tests/engine/ops/gemm/gemm_test_support.h"
+#include "tests/engine/ops/common/kernel_operands.h"
 
 namespace kernel_test {
 

@@ -1,5 +1,5 @@
-// What the tests of CUDA kernels share: a device to run on (a real one, or the stand-in of
-// io/gpu/stand_in), operands that are copied there and back, and comparison with the float64
+// What the tests of CUDA kernels share: a device to run on (a real one, or the emulator of
+// tests/emulator), operands that are copied there and back, and comparison with the float64
 // reference.
 //
 // A test runs where a device is found and is skipped, and counted as skipped, elsewhere.

@@ -1,0 +1,71 @@
+// Captures and graphs of CUDA's runtime on the CPU.
+#include <memory>
+
+#include "tests/emulator/runtime/fake_machine.h"
+#include "tests/emulator/runtime/fake_settings.h"
+
+using namespace fake;
+
+extern "C" {
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  EmulatedStream& s = stream_of(stream);
+  if (stream == nullptr || s.capture) return fail(cudaErrorStreamCaptureUnsupported);
+  s.capture = std::make_shared<EmulatedGraph>();
+  s.capture->streams.push_back(&s);
+  s.ends.clear();
+  s.captures_itself = true;
+  ++captures;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  EmulatedStream& s = stream_of(stream);
+  if (!s.capture || !s.captures_itself) return fail(cudaErrorInvalidValue);
+  const std::shared_ptr<EmulatedGraph> made = s.capture;
+  for (EmulatedStream* each : made->streams) each->capture = nullptr;
+  s.captures_itself = false;
+  made->ended = true;
+  --captures;
+  if (!made->valid) return fail(cudaErrorStreamCaptureInvalidated);
+  if (capture_mode(s.device) == "off") return fail(cudaErrorStreamCaptureUnsupported);
+  if (!is_joined(made->after, s.ends)) return fail(cudaErrorStreamCaptureUnjoined);
+  *graph = new EmulatedGraph;
+  (*graph)->work = made->work;
+  (*graph)->after = made->after;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  *status = stream_of(stream).capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long) {
+  ENGINE_MAY_FAIL(cudaErrorMemoryAllocation);
+  // It takes memory of the device, and to map that a driver may wait until this and other devices
+  // of the process are idle.
+  synchronize_all_devices();
+  return *executable = new EmulatedGraph(*graph), cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void*, std::size_t* count) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  return *count = graph->work.size(), cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  for (const std::size_t node : replay_order(executable->after, executable->replays++))
+    issue_work(stream_of(stream), executable->work[node]);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  return delete graph, cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  ENGINE_MAY_FAIL(cudaErrorLaunchFailure);
+  return delete executable, cudaSuccess;
+}
+
+}  // extern "C"
