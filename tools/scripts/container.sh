@@ -27,7 +27,9 @@ if [ "$install" = yes ]; then
   step "Packages"
   "$root/tools/scripts/install_dependencies.sh" --for container
 fi
-command -v buildah >/dev/null || fail "buildah is missing: tools/scripts/install_dependencies.sh --for container installs it"
+for tool in buildah readelf; do
+  command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for container installs it"
+done
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
 export SOURCE_DATE_EPOCH
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
