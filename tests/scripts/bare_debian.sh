@@ -2,7 +2,7 @@
 # Types the commands of README.md and docs/tutorial.md on a bare Debian 12: each part in a fresh
 # system tree that contains nothing but git.
 #
-# Usage: tests/scripts/bare_debian.sh [--keep] [--only PART] [DIRECTORY]
+# Usage: tests/scripts/bare_debian.sh [--keep] [--only PART [--row KIND]] [DIRECTORY]
 #   --only PART  run one part:
 #     install     each row of README's table "Install": what it needs, then its commands. The program
 #                 trains, and has manual pages and completion. Then what the row has built is installed
@@ -10,6 +10,7 @@
 #     tutorial    docs/tutorial.md, from the build of its package to its last command
 #     quickstart  tools/quickstart.sh, twice
 #     test        tools/test.sh, twice
+#   --row KIND   of the table only this row: deb, source, wheel, container or bundle
 #   --keep       leave everything in DIRECTORY (default: a new folder under /tmp), for the next run
 # Needs root, debootstrap, and apt sources of Debian 12 on the running system: they are used inside the
 # trees too. What runs is a clone of the last commit. The trees share this clone, so the first part
@@ -18,7 +19,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../../tools/scripts/lib.sh"
 
-keep=no directory="" parts=(install tutorial quickstart test)
+keep=no directory="" row="" parts=(install tutorial quickstart test)
 while [ $# -gt 0 ]; do
   case $1 in
     --keep) keep=yes ;;
@@ -26,6 +27,11 @@ while [ $# -gt 0 ]; do
       case ${2:-} in
         install | tutorial | quickstart | test) parts=("$2"); shift ;;
         *) fail "--only takes install, tutorial, quickstart or test, not '${2:-}'" ;;
+      esac ;;
+    --row)
+      case ${2:-} in
+        deb | source | wheel | container | bundle) row=$2; shift ;;
+        *) fail "--row takes deb, source, wheel, container or bundle, not '${2:-}'" ;;
       esac ;;
     -h | --help) usage; exit 0 ;;
     -*) fail "unknown option $1 (see --help)" ;;
@@ -202,6 +208,7 @@ walk_install_table() {
       *) continue ;;
     esac
     rows=$((rows + 1))
+    [ "${row:-$kind}" = "$kind" ] || continue
     part "README, Install, ${name//[[:space:]]/ }" install_row "$kind" "$files" "$needs" "$commands"
   done < <(sed -n '/^## Install/,/^## First run/p' "$clone/README.md" | grep '^| ')
   [ "$rows" -eq 5 ] || fail "README's table has $rows rows that this script knows, expected 5"
