@@ -154,6 +154,7 @@ explains() {
 # The image runs as podman runs it, but with this system's network and limits, which a chroot in
 # somebody's container cannot change.
 image_trains() {
+  attach sys/fs/cgroup -t cgroup2 cgroup2
   inside install -d -m 1777 /tmp/image
   trains "podman run --rm --network host --cgroups disabled --ulimit nofile=512:512 \
 --ulimit nproc=4000:4000 -v /tmp/image:/tmp engine:$version"
