@@ -14,7 +14,7 @@
 #include "io/base/digest.h"
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
-#include "io/data/sources/channel_statistics.h"
+#include "io/data/images/channel_statistics.h"
 #include "tools/api/group_impl.h"
 #include "tools/api/model_impl.h"
 #include "tools/api/translated.h"

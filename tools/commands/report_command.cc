@@ -11,7 +11,7 @@
 #include "io/base/io_error.h"
 #include "io/base/visible_text.h"
 #include "io/checkpoint/atomic_file.h"
-#include "io/data/sources/images/image_encoder.h"
+#include "io/data/images/image_encoder.h"
 #include "io/metrics/http_responder.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstddef>
 
-#include "io/data/sources/image_source.h"
-#include "io/data/sources/images/image_encoder.h"
+#include "io/data/images/image_encoder.h"
+#include "io/data/images/image_source.h"
 
 namespace tools {
 namespace {

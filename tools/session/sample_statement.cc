@@ -10,8 +10,8 @@
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
 #include "io/base/text_format.h"
-#include "io/data/sources/csv/csv_coding.h"
-#include "io/data/sources/csv/csv_header.h"
+#include "io/data/readers/csv/csv_coding.h"
+#include "io/data/tables/csv_header.h"
 #include "tools/report/json_file.h"
 
 namespace tools {

@@ -9,7 +9,7 @@
 
 #include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
-#include "io/data/sources/images/image_encoder.h"
+#include "io/data/images/image_encoder.h"
 
 namespace tools {
 namespace {

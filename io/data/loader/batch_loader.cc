@@ -21,8 +21,8 @@
 
 #include "io/base/io_error.h"
 #include "io/base/trace.h"
+#include "io/data/images/image_source.h"
 #include "io/data/loader/image_preparer.h"
-#include "io/data/sources/image_source.h"
 
 namespace io {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <span>
 
+#include "io/data/images/augmentation.h"
 #include "io/data/order/sampler.h"
 #include "io/data/sources/dataset.h"
-#include "io/data/sources/images/augmentation.h"
 
 namespace io {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "io/data/images/augmentation.h"
 #include "io/data/sources/dataset.h"
-#include "io/data/sources/images/augmentation.h"
 
 namespace io {
 

@@ -2,9 +2,9 @@
 #include <string_view>
 
 #include "io/base/digest.h"
-#include "io/data/sources/csv/csv_coding.h"
+#include "io/data/images/image_source.h"
+#include "io/data/readers/csv/csv_coding.h"
 #include "io/data/sources/dataset.h"
-#include "io/data/sources/image_source.h"
 
 namespace io {
 namespace {

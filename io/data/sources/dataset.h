@@ -12,8 +12,8 @@
 
 namespace io {
 
-class ImageSource;    // io/data/sources/image_source.h
-struct CsvCoding;     // io/data/sources/csv/csv_coding.h
+class ImageSource;    // io/data/images/image_source.h
+struct CsvCoding;     // io/data/readers/csv/csv_coding.h
 struct SampleCoding;  // io/data/sources/sample_coding.h
 
 enum class Normalization {

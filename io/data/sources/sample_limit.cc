@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "io/base/split_mix.h"
-#include "io/data/sources/image_source.h"
+#include "io/data/images/image_source.h"
 
 namespace io {
 namespace {

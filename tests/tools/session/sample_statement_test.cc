@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "io/base/io_error.h"
-#include "io/data/sources/csv/csv_coding.h"
-#include "io/data/sources/inputs/sample_stream.h"
+#include "io/data/readers/csv/csv_coding.h"
+#include "io/data/sources/sample_stream.h"
 #include "tests/support/test_support.h"
 #include "tools/session/sample_statement.h"
 

@@ -1,6 +1,6 @@
 // Augmentation: what happens to pixels, how often, and that a sample's fate depends on (seed,
 // epoch, sample) alone.
-#include "io/data/sources/images/augmentation.h"
+#include "io/data/images/augmentation.h"
 
 #include <gtest/gtest.h>
 

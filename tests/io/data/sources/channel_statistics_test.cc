@@ -1,5 +1,5 @@
 // Mean and deviation of each channel, beside sums one value at a time.
-#include "io/data/sources/channel_statistics.h"
+#include "io/data/images/channel_statistics.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Which files of a folder are data: hidden ones, links, copies, and what is left out, for every
 // reader.
-#include "io/data/sources/data_folder.h"
+#include "io/data/files/data_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

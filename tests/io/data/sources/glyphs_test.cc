@@ -1,5 +1,5 @@
 // The built-in digits: the same everywhere, balanced, and too hard for a linear model.
-#include "io/data/sources/glyphs.h"
+#include "io/data/readers/drawn/glyphs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Folders of images: classes, order, the cache, random parts, and what is said about wrong folders
 // and files.
-#include "io/data/sources/images/image_folder.h"
+#include "io/data/readers/image_files/image_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,8 +10,8 @@
 #include <map>
 
 #include "io/base/io_error.h"
+#include "io/data/images/image_source.h"
 #include "io/data/loader/batch_loader.h"
-#include "io/data/sources/image_source.h"
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/test_support.h"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "io/base/io_error.h"
-#include "io/data/sources/csv/csv_coding.h"
+#include "io/data/readers/csv/csv_coding.h"
 #include "tests/support/test_support.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // Texts and token files: vocabulary, windows, parts, and what is said about each kind of damage.
-#include "io/data/sources/text_files.h"
+#include "io/data/readers/tokens/text_files.h"
 
 #include <gtest/gtest.h>
 

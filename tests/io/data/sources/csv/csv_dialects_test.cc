@@ -10,9 +10,9 @@
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
 #include "io/base/text_format.h"
-#include "io/data/sources/csv/csv_coding.h"
-#include "io/data/sources/csv/csv_files.h"
-#include "io/data/sources/inputs/sample_stream.h"
+#include "io/data/readers/csv/csv_coding.h"
+#include "io/data/readers/csv/csv_files.h"
+#include "io/data/sources/sample_stream.h"
 #include "tests/support/test_support.h"
 
 namespace io {

@@ -1,6 +1,6 @@
 // CSV files: fields, headers, columns as numbers, labels, parts, and what is said about each kind
 // of damage.
-#include "io/data/sources/csv/csv_files.h"
+#include "io/data/readers/csv/csv_files.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
-#include "io/data/sources/csv/csv_coding.h"
-#include "io/data/sources/csv/csv_columns.h"
-#include "io/data/sources/csv/csv_table.h"
+#include "io/data/readers/csv/csv_coding.h"
+#include "io/data/readers/csv/csv_columns.h"
+#include "io/data/tables/csv_table.h"
 #include "tests/support/test_support.h"
 
 namespace io {

@@ -1,5 +1,5 @@
 // What is told about the columns of a CSV file, and which of them are used.
-#include "io/data/sources/csv/csv_report.h"
+#include "io/data/readers/csv/csv_report.h"
 
 #include <gtest/gtest.h>
 
