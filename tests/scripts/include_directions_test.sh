@@ -40,7 +40,7 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
       floors("backends", "store identity membership,transport compose")
       floors("engine/ops", "common device elementwise,embedding,images,loss,pool,optim_step gemm,norm attention,conv2d")
       floors("engine/averaging", "sums policies")
-      floors("io/data", "sources order loader")
+      floors("io/data", "files images,tables samples labels dataset readers/csv,readers/drawn,readers/image_files,readers/tokens sources,order loader")
       floors("tools", "report options machine,manual workers run group flight,launch,onnx,session bench,doctor commands")
     }
     function floors(room, list,   i, j, levels, names) {

@@ -87,18 +87,17 @@ std::vector<Sums> sums_of(std::span<const std::uint8_t> bytes, std::size_t chann
 
 }  // namespace
 
-void measure_channels(Dataset& split) {
-  const auto channels = static_cast<std::size_t>(split.shape[2]);
-  const std::vector<Sums> sums = sums_of(split.samples, channels);
-  split.mean.clear();
-  split.deviation.clear();
-  const std::size_t pixels = split.samples.size() / std::max<std::size_t>(channels, 1);
-  const auto count = static_cast<double>(pixels);
+void measure_channels(std::span<const std::uint8_t> pixels, ImageFormat& format) {
+  const auto channels = static_cast<std::size_t>(format.shape[2]);
+  const std::vector<Sums> sums = sums_of(pixels, channels);
+  format.mean.clear();
+  format.deviation.clear();
+  const auto count = static_cast<double>(pixels.size() / std::max<std::size_t>(channels, 1));
   for (std::size_t c = 0; c < channels; ++c) {
     const double mean = static_cast<double>(sums[c].values) / count;
     const double variance = static_cast<double>(sums[c].squares) / count - mean * mean;
-    split.mean.push_back(static_cast<float>(mean / 255.0));
-    split.deviation.push_back(static_cast<float>(std::sqrt(std::max(variance, 0.0)) / 255.0));
+    format.mean.push_back(static_cast<float>(mean / 255.0));
+    format.deviation.push_back(static_cast<float>(std::sqrt(std::max(variance, 0.0)) / 255.0));
   }
 }
 

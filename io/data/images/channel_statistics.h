@@ -1,12 +1,14 @@
-// What images are standardised by.
+// Measures what images are standardized by.
 #pragma once
 
-#include "io/data/sources/dataset.h"
+#include <cstdint>
+#include <span>
+
+#include "io/data/images/image_format.h"
 
 namespace io {
 
-// Sets mean and deviation of the split's channels, scaled to [0, 1]. REQUIRES: images in
-// `samples`.
-void measure_channels(Dataset& split);
+// Sets mean and deviation of the channels, scaled to [0, 1], to those of these images.
+void measure_channels(std::span<const std::uint8_t> pixels, ImageFormat& format);
 
 }  // namespace io

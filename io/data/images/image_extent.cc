@@ -8,9 +8,9 @@
 namespace io {
 namespace {
 
-using Bytes = std::array<unsigned char, 24>;
+using HeaderBytes = std::array<unsigned char, 24>;
 
-bool read(std::ifstream& file, Bytes& bytes, std::streamsize count) {
+bool read(std::ifstream& file, HeaderBytes& bytes, std::streamsize count) {
   return static_cast<bool>(file.read(reinterpret_cast<char*>(bytes.data()), count));
 }
 
@@ -22,7 +22,7 @@ std::int64_t big_endian(const unsigned char* at, int count) {
 
 // A segment is FF, its code, its length (which counts itself) and its content.
 std::optional<ImageExtent> find_frame(std::ifstream& file) {
-  Bytes bytes{};
+  HeaderBytes bytes{};
   file.seekg(2);
   constexpr int kMaxSegments = 1000;
   for (int i = 0; i < kMaxSegments && read(file, bytes, 4); ++i) {
@@ -47,7 +47,7 @@ std::optional<ImageExtent> find_frame(std::ifstream& file) {
 
 std::optional<ImageExtent> read_image_extent(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  Bytes bytes{};
+  HeaderBytes bytes{};
   if (!read(file, bytes, 24)) return std::nullopt;
   if (bytes[0] == 0xFF && bytes[1] == 0xD8) return find_frame(file);
   if (bytes[0] != 0x89 || bytes[1] != 'P' || bytes[2] != 'N' || bytes[3] != 'G')

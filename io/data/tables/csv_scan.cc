@@ -32,7 +32,7 @@ bool ColumnScan::is_number() const {
 
 void ColumnScan::add(const CsvTable& table, std::size_t column, std::size_t row,
                      const CsvMissing& markers) {
-  using Content = CsvNumber::Content;
+  using Found = CsvNumber::Content;
   const std::string_view field = table.field(row, column);
   if (field.empty()) {
     ++missing;
@@ -40,21 +40,21 @@ void ColumnScan::add(const CsvTable& table, std::size_t column, std::size_t row,
   }
   const bool may_mark = markers.has_numbers() && markers.has(field);
   const CsvNumber number = may_mark ? CsvNumber{} : read_number(field, decimal);
-  if (number.content != Content::kNumber && (may_mark || markers.has(field))) {
+  if (number.content != Found::kNumber && (may_mark || markers.has(field))) {
     ++missing;
     return count_row(marked, first_marked, row);
   }
-  if (number.content != Content::kText) {
+  if (number.content != Found::kText) {
     ++numbers;
     if (number.grouped) count_row(grouped, first_grouped, row);
-    if (number.content == Content::kTooLarge) first_large = std::min(first_large, row);
+    if (number.content == Found::kTooLarge) first_large = std::min(first_large, row);
     if (decimal == ',' && first_comma == kNoRow && field.find(',') != std::string_view::npos)
       first_comma = row;
     return;
   }
   count_row(others, first_other, row);
   if (decimal == '.' && field.find(',') != std::string_view::npos &&
-      read_number(field, ',').content == Content::kNumber)
+      read_number(field, ',').content == Found::kNumber)
     ++commas;
   if (more_odd) return;
   const auto at = std::lower_bound(odd.begin(), odd.end(), field);

@@ -2,17 +2,14 @@
 #include "io/data/readers/csv/csv_files.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "io/base/io_error.h"
-#include "io/base/text_format.h"
 #include "io/base/text_parts.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
@@ -67,41 +64,25 @@ CsvTable read_table(const std::string& path, const std::string& wanted) {
                                     : "; --separator auto finds the usual ones"));
 }
 
-struct Rows {
-  std::vector<std::size_t> train, test;
-};
-
-// What is predicted: of each row of data a class, or a number. One of the two is there.
-struct Answers {
-  CsvLabels labels;
-  std::vector<double> numbers;
-  std::optional<TargetScale> target;
-};
-
-Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns, const Answers& answers,
+// `labels`: of all rows of data. `rows`: positions among these.
+Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns, const Labels& labels,
                std::size_t first, const std::vector<std::size_t>& rows) {
   std::size_t width = 0;
   for (const CsvColumn& column : columns) width += column.features();
-  Dataset set;
-  set.name = std::filesystem::path(table.name()).filename().string();
-  set.kind = SampleKind::kFeatures;
-  set.shape = {1, 1, static_cast<std::int64_t>(width)};
-  set.classes = answers.target ? 1 : static_cast<std::int64_t>(answers.labels.names.size());
-  set.class_names = answers.labels.names;
-  set.target = answers.target;
-  set.features.resize(rows.size() * width);
-  float* out = set.features.data();
+  FeatureSamples features{.extents = {1, 1, static_cast<std::int64_t>(width)}};
+  features.values.resize(rows.size() * width);
+  float* out = features.values.data();
   for (const std::size_t row : rows) {
     for (const CsvColumn& column : columns) {
-      column.encode(table.field(row, column.index), out);
+      column.encode(table.field(first + row, column.index), out);
       out += column.features();
     }
-    if (set.target)
-      set.targets.push_back(static_cast<float>((answers.numbers[row - first] - set.target->mean) /
-                                               set.target->deviation));
-    else
-      set.labels.push_back(answers.labels.ids[row - first]);
   }
+  Dataset set{.name = std::filesystem::path(table.name()).filename().string(),
+              .samples = std::move(features),
+              .labels = labels};
+  const std::vector<std::int64_t> chosen(rows.begin(), rows.end());
+  std::visit([&](auto& kind) { kind.keep(chosen); }, set.labels);
   return set;
 }
 
@@ -124,44 +105,35 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   for (std::size_t c = 0; first == 0 && c < scans.size(); ++c) scans[c].add(table, c, 0, *missing);
   const std::string title = selection.title(selection.label);
   const char label_decimal = scans[selection.label].decimal;
-  Answers answers;
-  if (options.regression)
-    answers.numbers = read_targets(table, selection.label, first, label_decimal, *missing, title);
-  else
-    answers.labels = read_labels(table, selection.label, first, *missing);
-  const std::vector<bool> for_test =
-      draw_test_rows(options.regression ? one_class(answers.numbers.size()) : answers.labels,
-                     options.test_share, options.seed);
-  Rows rows;
-  for (std::size_t i = 0; i < for_test.size(); ++i)
-    (for_test[i] ? rows.test : rows.train).push_back(first + i);
-  if (options.regression)
-    answers.target = measure_target(path, title, answers.numbers, first, rows.train);
+  const std::unique_ptr<CsvAnswers> answers =
+      options.regression
+          ? read_numbers(table, selection.label, first, label_decimal, *missing, title)
+          : read_classes(table, selection.label, first, *missing);
+  const std::vector<bool> for_test = answers->draw_test_rows(options.test_share, options.seed);
+  std::vector<std::size_t> train, test;  // positions among the rows of data
+  for (std::size_t i = 0; i < for_test.size(); ++i) (for_test[i] ? test : train).push_back(i);
+  const Labels labels = answers->labels(train);
 
   std::vector<CsvColumn> columns;
+  std::vector<std::size_t> train_rows = train;
+  for (std::size_t& row : train_rows) row += first;
   for (const std::size_t c : selection.columns)
-    columns.push_back(learn_column(table, c, scans[c], missing, rows.train));
-  DatasetSplits splits{encode(table, columns, answers, first, rows.train),
-                       encode(table, columns, answers, first, rows.test)};
-  if (splits.train.shape[2] == 0)
-    throw DataError(path + ": no column besides the label has a value");
-  splits.columns = columns_text(
-      table, selection, columns,
-      answers.target
-          ? "target " + title + " (mean " + base::number_text("%.4g", answers.target->mean) +
-                ", deviation " + base::number_text("%.4g", answers.target->deviation) + ")"
-          : "label " + title + " (" + std::to_string(answers.labels.names.size()) + " classes)");
+    columns.push_back(learn_column(table, c, scans[c], missing, train_rows));
+  DatasetSplits splits{encode(table, columns, labels, first, train),
+                       encode(table, columns, labels, first, test)};
+  const std::size_t features = splits.train.as<FeatureSamples>().width();
+  if (features == 0) throw DataError(path + ": no column besides the label has a value");
+  splits.columns = columns_text(table, selection, columns, answers_text(title, labels));
   splits.warnings = reading_notices(table, selection, columns, scans);
   for (std::string& line : column_warnings(table, selection, columns))
     splits.warnings.push_back(std::move(line));
-  splits.coding = std::make_shared<const CsvCoding>(
-      CsvCoding{.selection = selection,
-                .table_columns = table.columns(),
-                .separator = options.csv_separator,
-                .missing = missing,
-                .label_decimal = label_decimal,
-                .features = static_cast<std::size_t>(splits.train.shape[2]),
-                .columns = std::move(columns)});
+  splits.coding = std::make_shared<const CsvCoding>(CsvCoding{.selection = selection,
+                                                              .table_columns = table.columns(),
+                                                              .separator = options.csv_separator,
+                                                              .missing = missing,
+                                                              .label_decimal = label_decimal,
+                                                              .features = features,
+                                                              .columns = std::move(columns)});
   return splits;
 }
 

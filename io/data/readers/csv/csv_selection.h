@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/dataset_options.h"
 #include "io/data/tables/csv_missing.h"
 #include "io/data/tables/csv_scan.h"
 #include "io/data/tables/csv_table.h"

@@ -1,13 +1,14 @@
 // Rows of a CSV file, read in blocks, as the columns of another table were learnt.
+#include "io/data/readers/csv/table_inputs.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
+#include "io/data/dataset/sample_coding.h"
 #include "io/data/readers/csv/csv_coding.h"
-#include "io/data/sources/sample_coding.h"
-#include "io/data/sources/sample_stream.h"
 #include "io/data/tables/csv_header.h"
 #include "io/data/tables/csv_separator.h"
 #include "io/data/tables/csv_table.h"
@@ -74,6 +75,7 @@ class TableRows : public SampleStream {
   TableRows(const std::string& path, const CsvCoding& coding, const TableAnswers& answers)
       : path_(path),
         coding_(coding),
+        like_{.extents = {1, 1, static_cast<std::int64_t>(coding.features)}},
         answers_(answers),
         blocks_(path, coding.separator),
         table_(blocks_.next()),
@@ -166,9 +168,10 @@ class TableRows : public SampleStream {
   }
 
   void append(SampleBlock& block) {
-    const std::size_t before = block.features.size();
-    block.features.resize(before + coding_.features);
-    float* out = block.features.data() + before;
+    std::vector<float>& features = block.samples_like(like_).values;
+    const std::size_t before = features.size();
+    features.resize(before + coding_.features);
+    float* out = features.data() + before;
     for (std::size_t i = 0; i < places_.size(); ++i) {
       const CsvColumn& column = coding_.columns[i];
       const std::string_view field = table_->field(row_, places_[i]);
@@ -202,6 +205,7 @@ class TableRows : public SampleStream {
 
   const std::string path_;
   const CsvCoding& coding_;
+  const FeatureSamples like_;
   const TableAnswers answers_;
   TableBlocks blocks_;
   std::unique_ptr<CsvTable> table_;

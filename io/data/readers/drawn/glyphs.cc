@@ -180,13 +180,10 @@ std::array<int, 10> draw_labels(std::uint64_t seed, std::uint64_t stream, std::i
 }  // namespace
 
 Dataset draw_glyphs(GlyphSplit split, std::int64_t count, std::uint64_t seed) {
-  Dataset set;
-  set.name = "glyphs";
-  set.shape = {kGlyphSide, kGlyphSide, 1};
-  set.classes = 10;
-  set.class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-  set.samples.resize(static_cast<std::size_t>(count) * kPixels);
-  set.labels.resize(static_cast<std::size_t>(count));
+  ImageSamples images{.format = {.shape = {kGlyphSide, kGlyphSide, 1}}};
+  images.pixels.resize(static_cast<std::size_t>(count) * kPixels);
+  ClassLabels digits{.count = 10, .names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}};
+  digits.ids.resize(static_cast<std::size_t>(count));
   const std::uint64_t image_stream = 2 * static_cast<std::uint64_t>(split),
                       label_stream = image_stream + 1;
   std::array<int, 10> labels{};
@@ -194,10 +191,10 @@ Dataset draw_glyphs(GlyphSplit split, std::int64_t count, std::uint64_t seed) {
     if (i % 10 == 0) labels = draw_labels(seed, label_stream, i / 10);
     const int digit = labels[static_cast<std::size_t>(i % 10)];
     SplitMix random(seed, image_stream, static_cast<std::uint64_t>(i));
-    draw_digit(digit, random, &set.samples[static_cast<std::size_t>(i) * kPixels]);
-    set.labels[static_cast<std::size_t>(i)] = digit;
+    draw_digit(digit, random, &images.pixels[static_cast<std::size_t>(i) * kPixels]);
+    digits.ids[static_cast<std::size_t>(i)] = digit;
   }
-  return set;
+  return {.name = "glyphs", .samples = std::move(images), .labels = std::move(digits)};
 }
 
 }  // namespace io

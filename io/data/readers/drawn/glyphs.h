@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/splits.h"
 
 namespace io {
 

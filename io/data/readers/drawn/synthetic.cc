@@ -2,6 +2,7 @@
 #include "io/data/readers/drawn/synthetic.h"
 
 #include <cstddef>
+#include <utility>
 
 #include "io/base/split_mix.h"
 
@@ -9,36 +10,30 @@ namespace io {
 
 Dataset draw_synthetic(const std::array<std::int64_t, 3>& shape, std::int64_t classes,
                        std::int64_t count, std::uint64_t seed, std::uint64_t stream) {
-  Dataset set;
-  set.name = "synthetic";
-  set.shape = shape;
-  set.classes = classes;
-  set.samples.resize(static_cast<std::size_t>(count * set.sample_count()));
-  set.labels.resize(static_cast<std::size_t>(count));
-  SplitMix bytes(seed, 2 * stream), labels(seed, 2 * stream + 1);
+  ImageSamples images{.format = {.shape = shape}};
+  images.pixels.resize(static_cast<std::size_t>(count * images.format.count()));
+  ClassLabels labels{.count = classes};
+  labels.ids.resize(static_cast<std::size_t>(count));
+  SplitMix bytes(seed, 2 * stream), classes_drawn(seed, 2 * stream + 1);
   std::uint64_t word = 0;
-  for (std::size_t i = 0; i < set.samples.size(); ++i) {
+  for (std::size_t i = 0; i < images.pixels.size(); ++i) {
     word = i % 8 == 0 ? bytes.next() : word >> 8;
-    set.samples[i] = static_cast<std::uint8_t>(word);
+    images.pixels[i] = static_cast<std::uint8_t>(word);
   }
-  for (std::int32_t& label : set.labels)
-    label = static_cast<std::int32_t>(labels.below(static_cast<std::uint32_t>(classes)));
-  return set;
+  for (std::int32_t& label : labels.ids)
+    label = static_cast<std::int32_t>(classes_drawn.below(static_cast<std::uint32_t>(classes)));
+  return {.name = "synthetic", .samples = std::move(images), .labels = std::move(labels)};
 }
 
 Dataset draw_synthetic_tokens(std::int64_t context, std::int64_t vocabulary, std::int64_t count,
                               std::uint64_t seed, std::uint64_t stream) {
-  Dataset set;
-  set.kind = SampleKind::kTokens;
-  set.name = "synthetic";
-  set.shape = {context, 1, 1};
-  set.classes = vocabulary;
-  set.stride = context;
-  set.tokens.resize(static_cast<std::size_t>(count * context + 1));
+  TokenSamples text{.context = context, .stride = context};
+  text.tokens.resize(static_cast<std::size_t>(count * context + 1));
   SplitMix ids(seed, 2 * stream);
-  for (std::int32_t& token : set.tokens)
+  for (std::int32_t& token : text.tokens)
     token = static_cast<std::int32_t>(ids.below(static_cast<std::uint32_t>(vocabulary)));
-  return set;
+  return {
+      .name = "synthetic", .samples = std::move(text), .labels = NextTokens{.count = vocabulary}};
 }
 
 }  // namespace io

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/splits.h"
 
 namespace io {
 

@@ -67,7 +67,8 @@ void interleave(const std::uint8_t* planes, std::uint8_t* pixels) {
   }
 }
 
-void append_batch(const std::string& path, Dataset& split) {
+void append_batch(const std::string& path, std::vector<std::uint8_t>& pixels,
+                  std::vector<std::int32_t>& labels) {
   DataFile file(path);
   const std::vector<std::uint8_t> bytes =
       file.read_up_to(std::numeric_limits<std::uint64_t>::max());
@@ -77,9 +78,9 @@ void append_batch(const std::string& path, Dataset& split) {
                     " bytes (" + std::to_string(records) + " records and " + std::to_string(rest) +
                     " bytes), expected a whole number of records of " + std::to_string(kRecord));
   }
-  const std::size_t before = split.labels.size();
-  split.samples.resize((before + records) * kChannels * kPlane);
-  split.labels.reserve(before + records);
+  const std::size_t before = labels.size();
+  pixels.resize((before + records) * kChannels * kPlane);
+  labels.reserve(before + records);
   for (std::size_t i = 0; i < records; ++i) {
     const std::uint8_t* record = &bytes[i * kRecord];
     if (record[0] >= kCifarClasses) {
@@ -87,27 +88,25 @@ void append_batch(const std::string& path, Dataset& split) {
                       std::to_string(record[0]) + ", expected 0.." +
                       std::to_string(kCifarClasses - 1));
     }
-    split.labels.push_back(record[0]);
-    interleave(record + 1, &split.samples[(before + i) * kChannels * kPlane]);
+    labels.push_back(record[0]);
+    interleave(record + 1, &pixels[(before + i) * kChannels * kPlane]);
   }
 }
 
 Dataset read_cifar10_split(const std::string& directory, const std::string& prefix,
                            const char* what) {
-  Dataset split;
-  split.name = kSet;
-  split.shape = {kCifarSide, kCifarSide, kChannels};
-  split.classes = kCifarClasses;
-  split.class_names = {"airplane", "automobile", "bird",  "cat",  "deer",
-                       "dog",      "frog",       "horse", "ship", "truck"};
+  ImageSamples images{.format = {.shape = {kCifarSide, kCifarSide, kChannels}}};
+  ClassLabels labels{.count = kCifarClasses,
+                     .names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
+                               "horse", "ship", "truck"}};
   const std::vector<std::string> paths = find_batches(directory, prefix, what);
   std::uint64_t bytes = 0;
   std::error_code ignored;
   for (const std::string& path : paths)
     if (const auto size = std::filesystem::file_size(path, ignored); !ignored) bytes += size;
-  split.samples.reserve(bytes);  // else growing has all of them in memory twice
-  for (const std::string& path : paths) append_batch(path, split);
-  return split;
+  images.pixels.reserve(bytes);  // else growing has all of them in memory twice
+  for (const std::string& path : paths) append_batch(path, images.pixels, labels.ids);
+  return {.name = kSet, .samples = std::move(images), .labels = std::move(labels)};
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 
 #include <string>
 
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/dataset_options.h"
+#include "io/data/dataset/splits.h"
 
 namespace io {
 

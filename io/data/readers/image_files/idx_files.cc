@@ -184,11 +184,6 @@ Dataset read_idx_split(const std::string& set, const std::string& directory,
                     ", one for each image of " + image_file.path());
   }
 
-  Dataset split;
-  split.name = set;
-  split.shape = {kIdxSide, kIdxSide, 1};
-  split.classes = kIdxClasses;
-  split.class_names = class_names(set);
   const std::vector<std::uint8_t> labels = read_items(label_file, label_count, 1, "labels");
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] < kIdxClasses) continue;
@@ -196,9 +191,13 @@ Dataset read_idx_split(const std::string& set, const std::string& directory,
                     ": found " + std::to_string(labels[i]) + ", expected 0.." +
                     std::to_string(kIdxClasses - 1));
   }
-  split.labels.assign(labels.begin(), labels.end());
-  split.samples = read_items(image_file, image_count, kIdxSide * kIdxSide, "images");
-  return split;
+  return {
+      .name = set,
+      .samples = ImageSamples{.format = {.shape = {kIdxSide, kIdxSide, 1}},
+                              .pixels = read_items(image_file, image_count, kIdxSide * kIdxSide,
+                                                   "images")},
+      .labels = ClassLabels{
+          .ids = {labels.begin(), labels.end()}, .count = kIdxClasses, .names = class_names(set)}};
 }
 
 }  // namespace

@@ -152,14 +152,7 @@ std::string enlarged_line(const std::vector<std::string>& paths, std::int64_t si
 Dataset read_part(const DatasetOptions& options, const fs::path& directory,
                   const std::vector<std::string>& classes,
                   std::vector<std::string>* warnings = nullptr, bool small = false) {
-  Dataset part;
-  part.name = options.name;
-  part.shape = {options.image_size, options.image_size, 3};
-  part.classes = static_cast<std::int64_t>(classes.size());
-  part.class_names = classes;
-  part.mean = {0.485f, 0.456f, 0.406f};
-  part.deviation = {0.229f, 0.224f, 0.225f};
-  part.scaled = true;
+  ClassLabels labels{.count = static_cast<std::int64_t>(classes.size()), .names = classes};
   LeftOut left_out;
   std::vector<std::string> paths;
   for (const std::string& name : class_folders(directory, &left_out)) {
@@ -173,7 +166,7 @@ Dataset read_part(const DatasetOptions& options, const fs::path& directory,
       throw DataError((directory / name).string() + ": found no image; " + kTakenImages);
     for (std::string& path : found) {
       paths.push_back(std::move(path));
-      part.labels.push_back(static_cast<std::int32_t>(label - classes.begin()));
+      labels.ids.push_back(static_cast<std::int32_t>(label - classes.begin()));
     }
   }
   const auto warn = [&](std::string line) {
@@ -181,9 +174,13 @@ Dataset read_part(const DatasetOptions& options, const fs::path& directory,
   };
   warn(left_out.line(directory.string(), kTakenImages));
   if (small) warn(enlarged_line(paths, options.image_size));
-  part.source = std::make_shared<FolderImages>(std::move(paths), options.image_size,
-                                               options.image_cache_bytes);
-  return part;
+  ImageSamples images{.format = {.shape = {options.image_size, options.image_size, 3},
+                                 .mean = {0.485f, 0.456f, 0.406f},
+                                 .deviation = {0.229f, 0.224f, 0.225f},
+                                 .scaled = true}};
+  images.source = std::make_shared<FolderImages>(std::move(paths), options.image_size,
+                                                 options.image_cache_bytes);
+  return {.name = options.name, .samples = std::move(images), .labels = std::move(labels)};
 }
 
 // The folder of a part, which is there.

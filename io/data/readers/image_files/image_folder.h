@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/dataset_options.h"
+#include "io/data/dataset/splits.h"
 
 namespace io {
 

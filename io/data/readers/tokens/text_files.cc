@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "io/base/io_error.h"
+#include "io/data/dataset/sample_coding.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 #include "io/data/readers/tokens/token_file.h"
-#include "io/data/sources/sample_coding.h"
 
 namespace io {
 namespace {
@@ -41,20 +41,22 @@ FoundTexts find_texts(const std::string& name, const std::string& directory) {
   return {std::move(found), left_out.line(directory, "texts are *.txt and *.txt.gz")};
 }
 
-Dataset make_part(const DatasetOptions& options, std::vector<std::int32_t> tokens,
+Samples make_part(const DatasetOptions& options, std::vector<std::int32_t> tokens,
                   std::int64_t stride, const std::string& where) {
-  Dataset part;
-  part.name = options.name;
-  part.kind = SampleKind::kTokens;
-  part.shape = {options.context, 1, 1};
-  part.stride = stride;
-  part.tokens = std::move(tokens);
-  if (part.size() == 0) {
+  TokenSamples part{.context = options.context, .stride = stride, .tokens = std::move(tokens)};
+  if (part.windows() == 0) {
     throw DataError(where + ": found " + std::to_string(part.tokens.size()) +
                     " tokens, expected at least " + std::to_string(options.context + 1) +
                     ", one more than --context " + std::to_string(options.context));
   }
   return part;
+}
+
+// Both parts, of which one may have no windows yet.
+DatasetSplits empty_splits(const DatasetOptions& options, const NextTokens& labels) {
+  const Dataset part{
+      .name = options.name, .samples = TokenSamples{.context = options.context}, .labels = labels};
+  return {.train = part, .test = part};
 }
 
 void check_windows(const DatasetOptions& options) {
@@ -134,10 +136,11 @@ DatasetSplits read_text_splits(const DatasetOptions& options) {
       text.insert(text.end(), bytes.begin(), bytes.end());
   }
   const std::string where = options.name + " in " + options.directory;
-  if (options.coding && options.coding->like.vocabulary.empty())
+  if (options.coding && options.coding->like.vocabulary().empty())
     throw DataError(where + ": a text, but the model of " + options.coding->source +
                     " has no vocabulary of characters");
-  const std::string vocabulary = options.coding ? options.coding->like.vocabulary : bytes_of(text);
+  const std::string vocabulary =
+      options.coding ? options.coding->like.vocabulary() : bytes_of(text);
   const std::array<std::int32_t, 256> ids = ids_of(vocabulary);
   const std::string line = leave_out_unknown(ids, where, text);
   const auto encode = [&ids](auto from, auto to) {
@@ -145,23 +148,18 @@ DatasetSplits read_text_splits(const DatasetOptions& options) {
     std::transform(from, to, tokens.begin(), [&ids](std::uint8_t byte) { return ids[byte]; });
     return tokens;
   };
-  DatasetSplits splits;
+  DatasetSplits splits = empty_splits(
+      options, {.count = static_cast<std::int64_t>(vocabulary.size()), .vocabulary = vocabulary});
   if (options.parts == Parts::kHoldOut) {
-    splits.test = make_part(options, encode(text.begin(), text.end()), options.context, where);
+    splits.test.samples =
+        make_part(options, encode(text.begin(), text.end()), options.context, where);
   } else {
     const auto cut =
         text.begin() + static_cast<std::ptrdiff_t>(0.9 * static_cast<double>(text.size()));
-    splits.train = make_part(options, encode(text.begin(), cut), train_stride(options),
-                             where + ", the first 90 %");
-    splits.test =
+    splits.train.samples = make_part(options, encode(text.begin(), cut), train_stride(options),
+                                     where + ", the first 90 %");
+    splits.test.samples =
         make_part(options, encode(cut, text.end()), options.context, where + ", the last 10 %");
-  }
-  for (Dataset* part : {&splits.train, &splits.test}) {
-    part->name = options.name;
-    part->kind = SampleKind::kTokens;
-    part->shape = {options.context, 1, 1};
-    part->classes = static_cast<std::int64_t>(vocabulary.size());
-    part->vocabulary = vocabulary;
   }
   if (!found.left_out.empty()) splits.warnings.push_back(std::move(found.left_out));
   if (!line.empty()) splits.unknown.push_back(line);
@@ -170,7 +168,7 @@ DatasetSplits read_text_splits(const DatasetOptions& options) {
 
 DatasetSplits read_token_splits(const DatasetOptions& options) {
   check_windows(options);
-  if (options.coding && !options.coding->like.vocabulary.empty())
+  if (options.coding && !options.coding->like.vocabulary().empty())
     throw DataError("tokens in " + options.directory + ": the model of " + options.coding->source +
                     " takes characters, not ids of tokens");
   TokenFile test = read_token_file(options.directory, "val", options.token_bits), train;
@@ -179,7 +177,7 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
   } catch (const MissingFileError&) {
     if (options.parts == Parts::kSplit) throw;
   }
-  std::int64_t size = options.coding ? options.coding->like.classes : options.vocabulary_size;
+  std::int64_t size = options.coding ? options.coding->like.classes() : options.vocabulary_size;
   if (size == 0) {
     for (const TokenFile* stream : {&train, &test})
       for (const std::int32_t token : stream->tokens)
@@ -187,16 +185,11 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
   }
   check_ids(train, size);
   check_ids(test, size);
-  DatasetSplits splits;
+  DatasetSplits splits = empty_splits(options, {.count = size});
   if (!train.path.empty())
-    splits.train = make_part(options, std::move(train.tokens), train_stride(options), train.path);
-  splits.test = make_part(options, std::move(test.tokens), options.context, test.path);
-  for (Dataset* part : {&splits.train, &splits.test}) {
-    part->name = options.name;
-    part->kind = SampleKind::kTokens;
-    part->shape = {options.context, 1, 1};
-    part->classes = size;
-  }
+    splits.train.samples =
+        make_part(options, std::move(train.tokens), train_stride(options), train.path);
+  splits.test.samples = make_part(options, std::move(test.tokens), options.context, test.path);
   return splits;
 }
 

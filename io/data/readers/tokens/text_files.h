@@ -1,13 +1,14 @@
 // Text as a stream of byte tokens, and streams of tokens that another program has made.
 #pragma once
 
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/dataset_options.h"
+#include "io/data/dataset/splits.h"
 
 namespace io {
 
 // The *.txt (or *.txt.gz) of options.directory, in the order of their names, one after the other;
 // or that file, if it is one. A token is a byte; its id is its rank in the sorted set of the bytes
-// of the whole text, which is Dataset::vocabulary. The first int(0.9 n) of n tokens are for
+// of the whole text, which is NextTokens::vocabulary. The first int(0.9 n) of n tokens are for
 // training, the rest for testing. A sample is a window of options.context tokens, its labels are
 // the same window one token later. Windows for training start every options.text_stride tokens (0:
 // the context, so that they do not overlap), those for testing every `context`, so that each label

@@ -41,10 +41,11 @@ TEST(LoadDataset, LimitCutsTrainingOnlyAndKeepsTheNormalisation) {
   options.limit = 10;
   const DatasetSplits few = load_dataset(options);
   EXPECT_EQ(few.train.size(), 10);
-  EXPECT_EQ(few.train.samples.size(), 600u);
+  EXPECT_EQ(few.train.as<ImageSamples>().pixels.size(), 600u);
   EXPECT_EQ(few.test.size(), whole.test.size());
-  EXPECT_EQ(few.train.mean, whole.train.mean);
-  EXPECT_EQ(few.test.deviation, whole.train.deviation);
+  EXPECT_EQ(few.train.as<ImageSamples>().format.mean, whole.train.as<ImageSamples>().format.mean);
+  EXPECT_EQ(few.test.as<ImageSamples>().format.deviation,
+            whole.train.as<ImageSamples>().format.deviation);
   EXPECT_TRUE(few.warnings.empty());
   options.limit = 2000;
   const DatasetSplits all = load_dataset(options);
@@ -59,35 +60,40 @@ TEST(Synthetic, IsRandomSeededAndOfTheShapeAskedFor) {
   const DatasetSplits first = load_dataset(synthetic(2000, 3)),
                       again = load_dataset(synthetic(2000, 3));
   const DatasetSplits other = load_dataset(synthetic(2000, 4));
-  EXPECT_EQ(first.train.samples, again.train.samples);
-  EXPECT_EQ(first.train.labels, again.train.labels);
-  EXPECT_NE(first.train.samples, other.train.samples);
+  EXPECT_EQ(first.train.as<ImageSamples>().pixels, again.train.as<ImageSamples>().pixels);
+  EXPECT_EQ(first.train.as<ClassLabels>().ids, again.train.as<ClassLabels>().ids);
+  EXPECT_NE(first.train.as<ImageSamples>().pixels, other.train.as<ImageSamples>().pixels);
   EXPECT_EQ(first.train.sample_count(), 60);
   EXPECT_EQ(first.test.size(), 200);
-  EXPECT_NE(std::vector(first.train.labels.begin(), first.train.labels.begin() + 200),
-            first.test.labels);
+  EXPECT_NE(std::vector(first.train.as<ClassLabels>().ids.begin(),
+                        first.train.as<ClassLabels>().ids.begin() + 200),
+            first.test.as<ClassLabels>().ids);
   std::vector<int> counts(7);
-  for (const std::int32_t label : first.train.labels) ++counts.at(static_cast<std::size_t>(label));
+  for (const std::int32_t label : first.train.as<ClassLabels>().ids)
+    ++counts.at(static_cast<std::size_t>(label));
   for (const int count : counts) EXPECT_NEAR(count, 2000. / 7, 80);
-  for (const float mean : first.train.mean) EXPECT_NEAR(mean, 0.5, 0.01);
-  for (const float deviation : first.train.deviation) EXPECT_NEAR(deviation, 0.2898, 0.005);
+  for (const float mean : first.train.as<ImageSamples>().format.mean) EXPECT_NEAR(mean, 0.5, 0.01);
+  for (const float deviation : first.train.as<ImageSamples>().format.deviation)
+    EXPECT_NEAR(deviation, 0.2898, 0.005);
 }
 
 TEST(Synthetic, TextsAreOfTokensBelowTheNumberOfClasses) {
   DatasetOptions options = synthetic(500, 3);
   options.synthetic_context = 16;
   const DatasetSplits first = load_dataset(options), again = load_dataset(options);
-  EXPECT_EQ(first.train.kind, SampleKind::kTokens);
+  ASSERT_NE(first.train.find<TokenSamples>(), nullptr);
   EXPECT_EQ(first.train.size(), 500);
   EXPECT_EQ(first.test.size(), 50);
   EXPECT_EQ(first.train.positions(), 16);
-  EXPECT_EQ(first.train.classes, 7);
-  EXPECT_EQ(first.train.tokens, again.train.tokens);
+  EXPECT_EQ(first.train.classes(), 7);
+  EXPECT_EQ(first.train.as<TokenSamples>().tokens, again.train.as<TokenSamples>().tokens);
   std::vector<int> counts(7);
-  for (const std::int32_t token : first.train.tokens) ++counts.at(static_cast<std::size_t>(token));
+  for (const std::int32_t token : first.train.as<TokenSamples>().tokens)
+    ++counts.at(static_cast<std::size_t>(token));
   for (const int count : counts) EXPECT_NEAR(count, 8000. / 7, 160);
   options.seed = 4;
-  EXPECT_NE(load_dataset(options).train.tokens, first.train.tokens);
+  EXPECT_NE(load_dataset(options).train.as<TokenSamples>().tokens,
+            first.train.as<TokenSamples>().tokens);
   options.synthetic_context = std::int64_t{1} << 40;
   EXPECT_NE(refusal(options), "accepted");
 }

@@ -1,5 +1,5 @@
 // Maps pixels to normalized values by table lookup, at the positions given by the augmentation.
-#include "io/data/loader/image_preparer.h"
+#include "io/data/images/image_preparer.h"
 
 #include <algorithm>
 #include <string>
@@ -8,32 +8,32 @@
 
 namespace io {
 
-ImagePreparer::ImagePreparer(const Dataset& dataset, Normalization normalization,
-                             const Augmentation& augmentation)
-    : height_(dataset.shape[0]),
-      width_(dataset.shape[1]),
-      channels_(dataset.shape[2]),
+ImagePreparer::ImagePreparer(const ImageFormat& format, const std::string& set,
+                             Normalization normalization, const Augmentation& augmentation)
+    : height_(format.shape[0]),
+      width_(format.shape[1]),
+      channels_(format.shape[2]),
       augmentation_(augmentation) {
   const auto channels = static_cast<std::size_t>(channels_);
   const bool standard = normalization == Normalization::kStandard;
-  const bool measured = dataset.mean.size() == channels && dataset.deviation.size() == channels;
+  const bool measured = format.mean.size() == channels && format.deviation.size() == channels;
   if (standard && !measured) {
-    throw ConfigError("data set " + dataset.name + " has no mean and deviation for each of its " +
+    throw ConfigError("data set " + set + " has no mean and deviation for each of its " +
                       std::to_string(channels) + " channels");
   }
   tables_.resize(channels);
   means_.assign(channels, 0.0f);
   for (std::size_t c = 0; c < channels; ++c) {
-    if (standard && !(dataset.deviation[c] > 0.0f)) {
-      throw ConfigError("channel " + std::to_string(c) + " of data set " + dataset.name +
-                        " has deviation " + std::to_string(dataset.deviation[c]) +
+    if (standard && !(format.deviation[c] > 0.0f)) {
+      throw ConfigError("channel " + std::to_string(c) + " of data set " + set + " has deviation " +
+                        std::to_string(format.deviation[c]) +
                         ": it cannot be normalized to 1; use unit normalization");
     }
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const float unit = static_cast<float>(byte) / 255.0f;
-      tables_[c][byte] = standard ? (unit - dataset.mean[c]) / dataset.deviation[c] : unit;
+      tables_[c][byte] = standard ? (unit - format.mean[c]) / format.deviation[c] : unit;
     }
-    if (!standard && measured) means_[c] = dataset.mean[c];
+    if (!standard && measured) means_[c] = format.mean[c];
   }
 }
 

@@ -1,15 +1,42 @@
-// One file after the other.
-#include "io/data/sources/sample_stream.h"
+// One file after the other, each opened by the reader of the model's kind of samples.
+#include "io/data/sources/sample_inputs.h"
 
 #include <filesystem>
 #include <utility>
 
 #include "io/base/io_error.h"
 #include "io/data/readers/csv/csv_coding.h"
+#include "io/data/readers/csv/table_inputs.h"
 #include "io/data/readers/image_files/image_folder.h"
+#include "io/data/readers/image_files/image_inputs.h"
 
 namespace io {
 namespace {
+
+using Stream = std::unique_ptr<SampleStream>;
+
+// The reader of each kind. `coding`: of a table; null for others.
+Stream open_file(const std::string& path, const ImageSamples& like, const CsvCoding*) {
+  return open_images(path, like);
+}
+Stream open_file(const std::string& path, const FeatureSamples&, const CsvCoding* coding) {
+  if (coding == nullptr)
+    throw DataError(path + ": the model's samples were no rows of a table, whose columns it knows");
+  return open_table(path, *coding);
+}
+template <class Kind>
+Stream open_file(const std::string& path, const Kind& like, const CsvCoding*) {
+  throw DataError(path + ": samples that are " + like.kTraits.noun + " are not read one by one");
+}
+
+// The files of a folder that are opened, with a line for the user if others are left out.
+FoundImages files_of_folder(const std::string& folder, const ImageSamples&) {
+  return images_below(folder);
+}
+template <class Kind>
+FoundImages files_of_folder(const std::string& folder, const Kind&) {
+  throw DataError(folder + ": found a folder, expected a CSV file");
+}
 
 class FileSequence : public SampleStream {
  public:
@@ -41,16 +68,15 @@ class FileSequence : public SampleStream {
     for (std::string& line : current_->unknown()) lines.push_back(std::move(line));
   }
 
-  std::unique_ptr<SampleStream> open(const std::string& path) const {
-    const Dataset& like = splits_.train;
-    if (like.kind == SampleKind::kFeatures) return open_table(path, *splits_.coding);
-    return is_image_name(path) ? open_image(path, like) : open_packed_images(path, like);
+  Stream open(const std::string& path) const {
+    return std::visit([&](const auto& like) { return open_file(path, like, splits_.coding.get()); },
+                      splits_.train.samples);
   }
 
   const std::vector<std::string> files_;
   const DatasetSplits& splits_;
   std::size_t next_ = 0;
-  std::unique_ptr<SampleStream> current_;
+  Stream current_;
   std::vector<std::string> lines_;  // of the files before
 };
 
@@ -69,9 +95,8 @@ std::unique_ptr<SampleStream> open_samples(const std::vector<std::string>& input
       files.push_back(input);
       continue;
     }
-    if (splits.train.kind != SampleKind::kImages)
-      throw DataError(input + ": found a folder, expected a CSV file");
-    FoundImages found = images_below(input);
+    FoundImages found = std::visit([&](const auto& like) { return files_of_folder(input, like); },
+                                   splits.train.samples);
     for (std::string& path : found.paths) files.push_back(std::move(path));
     if (left_out != nullptr && !found.left_out.empty())
       left_out->push_back(std::move(found.left_out));

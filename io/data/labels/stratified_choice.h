@@ -1,11 +1,9 @@
-// A part of a data set for --limit: of every class its share.
+// Chooses a part of a set, of every class its share.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
-
-#include "io/data/sources/dataset.h"
 
 namespace io {
 
@@ -14,9 +12,5 @@ namespace io {
 // ones of a class is drawn by `seed`. REQUIRES: 0 < count <= labels.size().
 std::vector<std::int64_t> stratified_positions(std::span<const std::int32_t> labels,
                                                std::int64_t count, std::uint64_t seed);
-
-// Keeps `count` samples: those of stratified_positions() in the order of the set, or the first
-// windows of tokens. Mean and deviation stay. REQUIRES: 0 < count <= set.size().
-void keep_samples(Dataset& set, std::int64_t count, std::uint64_t seed);
 
 }  // namespace io

@@ -1,5 +1,5 @@
 // Matches names.
-#include "io/data/sources/sample_coding.h"
+#include "io/data/dataset/sample_coding.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -8,14 +8,6 @@
 #include "io/base/visible_text.h"
 
 namespace io {
-namespace {
-
-const char* kind_text(SampleKind kind) {
-  if (kind == SampleKind::kImages) return "images";
-  return kind == SampleKind::kFeatures ? "rows of a table" : "tokens";
-}
-
-}  // namespace
 
 void UnknownNames::add(std::string_view name, const std::function<std::string()>& place) {
   if (count_++ == 0) first_ = place();
@@ -39,50 +31,53 @@ std::string UnknownNames::text(const std::string& subject, std::int64_t total) c
 void match_classes(const SampleCoding& coding, Dataset& set,
                    const std::function<std::string(std::int64_t)>& place_of,
                    std::vector<std::string>& lines) {
-  const Dataset& like = coding.like;
-  const bool by_name = !set.class_names.empty() && !like.class_names.empty();
+  ClassLabels* const labels = set.find<ClassLabels>();
+  const ClassLabels* const like = coding.like.find<ClassLabels>();
+  if (labels == nullptr || like == nullptr) return;
+  const bool by_name = !labels->names.empty() && !like->names.empty();
   std::unordered_map<std::string, std::int32_t> ids;
   if (by_name)
-    for (std::size_t c = 0; c < like.class_names.size(); ++c)
-      ids.emplace(like.class_names[c], static_cast<std::int32_t>(c));
+    for (std::size_t c = 0; c < like->names.size(); ++c)
+      ids.emplace(like->names[c], static_cast<std::int32_t>(c));
   const auto name_of = [&](std::int32_t label) {
-    return set.class_names.empty() ? std::to_string(label)
-                                   : set.class_names[static_cast<std::size_t>(label)];
+    return labels->names.empty() ? std::to_string(label)
+                                 : labels->names[static_cast<std::size_t>(label)];
   };
   std::unordered_map<std::int32_t, std::int32_t> coded;  // by the data's label
   std::vector<std::string> lacking;
   const auto code = [&](std::int32_t label) {
-    if (!by_name && label < like.classes) return label;
+    if (!by_name && label < like->count) return label;
     const std::string name = name_of(label);
     if (const auto found = ids.find(name); found != ids.end()) return found->second;
     lacking.push_back(name);
-    return static_cast<std::int32_t>(like.classes + std::ssize(lacking) - 1);
+    return static_cast<std::int32_t>(like->count + std::ssize(lacking) - 1);
   };
   UnknownNames unknown;
-  for (std::size_t i = 0; i < set.labels.size(); ++i) {
-    const std::int32_t label = set.labels[i];
+  for (std::size_t i = 0; i < labels->ids.size(); ++i) {
+    const std::int32_t label = labels->ids[i];
     auto found = coded.find(label);
     if (found == coded.end()) found = coded.emplace(label, code(label)).first;
-    set.labels[i] = found->second;
-    if (found->second >= like.classes)
+    labels->ids[i] = found->second;
+    if (found->second >= like->count)
       unknown.add(name_of(label), [&] { return place_of(static_cast<std::int64_t>(i)); });
   }
-  set.classes = like.classes;
-  set.class_names = like.class_names;
-  set.unknown_classes = std::move(lacking);
+  labels->count = like->count;
+  labels->names = like->names;
+  labels->unknown = std::move(lacking);
   if (unknown.count() > 0)
-    lines.push_back(set.name + ": " + unknown.text("samples have a class", std::ssize(set.labels)));
+    lines.push_back(set.name + ": " +
+                    unknown.text("samples have a class", std::ssize(labels->ids)));
 }
 
 void check_kind(const SampleCoding& coding, const Dataset& set) {
   const Dataset& like = coding.like;
-  if (like.kind != set.kind)
-    throw DataError("found " + std::string(kind_text(set.kind)) + " in data set " + set.name +
-                    ", but the model of " + coding.source + " takes " + kind_text(like.kind));
-  if (like.kind == SampleKind::kImages && like.shape[2] != set.shape[2])
-    throw DataError("found images of " + std::to_string(set.shape[2]) + " channels in data set " +
-                    set.name + ", but the model of " + coding.source + " takes " +
-                    std::to_string(like.shape[2]));
+  if (like.samples.index() != set.samples.index())
+    throw DataError("found " + std::string(set.sample_traits().noun) + " in data set " + set.name +
+                    ", but the model of " + coding.source + " takes " + like.sample_traits().noun);
+  const std::string found = set.intake(), expected = like.intake();
+  if (found != expected)
+    throw DataError("found " + found + " in data set " + set.name + ", but the model of " +
+                    coding.source + " takes " + expected);
 }
 
 }  // namespace io

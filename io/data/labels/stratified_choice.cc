@@ -1,14 +1,12 @@
 // Shares of classes by the largest remainder, and samples drawn within each class.
-#include "io/data/sources/sample_limit.h"
+#include "io/data/labels/stratified_choice.h"
 
 #include <algorithm>
 #include <functional>
-#include <memory>
 #include <queue>
 #include <utility>
 
 #include "io/base/split_mix.h"
-#include "io/data/images/image_source.h"
 
 namespace io {
 namespace {
@@ -64,39 +62,6 @@ std::vector<std::int64_t> shares(const std::vector<Positions>& classes, std::int
   return taken;
 }
 
-// Some images of another source, under new numbers.
-class ChosenImages : public ImageSource {
- public:
-  ChosenImages(std::shared_ptr<const ImageSource> all, Positions chosen)
-      : all_(std::move(all)), chosen_(std::move(chosen)) {}
-  void read(std::int64_t id, SplitMix* crop, std::span<std::uint8_t> out) const override {
-    all_->read(chosen_[static_cast<std::size_t>(id)], crop, out);
-  }
-  void add_to(base::StreamDigest& digest) const override {
-    all_->add_to(digest);
-    digest.add(std::as_bytes(std::span(chosen_)));
-  }
-
- private:
-  const std::shared_ptr<const ImageSource> all_;
-  const Positions chosen_;
-};
-
-// Moves what belongs to the chosen samples to the front; they ascend, so nothing is overwritten
-// before it is read.
-template <typename Element>
-void keep_chosen(std::vector<Element>& elements, std::int64_t of_a_sample,
-                 const Positions& chosen) {
-  const auto width = static_cast<std::ptrdiff_t>(of_a_sample);
-  auto to = elements.begin();
-  for (const std::int64_t position : chosen) {
-    const auto from = elements.begin() + static_cast<std::ptrdiff_t>(position) * width;
-    to = from == to ? to + width : std::copy(from, from + width, to);
-  }
-  elements.erase(to, elements.end());
-  elements.shrink_to_fit();
-}
-
 }  // namespace
 
 std::vector<std::int64_t> stratified_positions(std::span<const std::int32_t> labels,
@@ -115,23 +80,6 @@ std::vector<std::int64_t> stratified_positions(std::span<const std::int32_t> lab
   }
   std::sort(chosen.begin(), chosen.end());
   return chosen;
-}
-
-void keep_samples(Dataset& set, std::int64_t count, std::uint64_t seed) {
-  if (set.kind == SampleKind::kTokens) {
-    set.tokens.resize(static_cast<std::size_t>((count - 1) * set.stride + set.shape[0] + 1));
-    return;
-  }
-  // Targets are of one kind, as if they were of one class.
-  const std::vector<std::int32_t> one_class(set.targets.size(), 0);
-  Positions chosen = stratified_positions(set.target ? one_class : set.labels, count, seed);
-  set.target ? keep_chosen(set.targets, 1, chosen) : keep_chosen(set.labels, 1, chosen);
-  if (set.kind == SampleKind::kFeatures)
-    return keep_chosen(set.features, set.sample_count(), chosen);
-  if (set.source)
-    set.source = std::make_shared<ChosenImages>(std::move(set.source), std::move(chosen));
-  else
-    keep_chosen(set.samples, set.sample_count(), chosen);
 }
 
 }  // namespace io

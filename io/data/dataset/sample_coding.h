@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/splits.h"
 
 namespace io {
 

@@ -3,20 +3,20 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
+#include <string>
 #include <vector>
 
 #include "io/data/images/augmentation.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/images/image_format.h"
 
 namespace io {
 
 // Constant after construction and free of allocation: any number of threads may use one.
 class ImagePreparer {
  public:
-  // Throws ConfigError where kStandard lacks a mean or a positive deviation for a channel.
-  // `dataset` outlives the preparer.
-  ImagePreparer(const Dataset& dataset, Normalization normalization,
+  // Throws ConfigError, naming the data set `set`, where kStandard lacks a mean or a positive
+  // deviation for a channel.
+  ImagePreparer(const ImageFormat& format, const std::string& set, Normalization normalization,
                 const Augmentation& augmentation);
 
   // in and out: height * width * channels. `random` is augmentation_random() of the sample, used

@@ -1,5 +1,5 @@
 // --limit: which samples remain.
-#include "io/data/sources/sample_limit.h"
+#include "io/data/labels/stratified_choice.h"
 
 #include <gtest/gtest.h>
 
@@ -78,30 +78,31 @@ TEST(SampleLimit, SeedAndDataDecide) {
 
 TEST(SampleLimit, EachSampleKeepsItsLabelAndItsNumbers) {
   Dataset set;
-  set.kind = SampleKind::kFeatures;
-  set.shape = {1, 1, 2};
+  set.samples = FeatureSamples{};
+  set.set_shape({1, 1, 2});
   for (int i = 0; i < 60; ++i) {
-    set.labels.push_back(i / 20);
-    set.features.insert(set.features.end(), {static_cast<float>(i), static_cast<float>(i / 20)});
+    set.as<ClassLabels>().ids.push_back(i / 20);
+    set.as<FeatureSamples>().values.insert(set.as<FeatureSamples>().values.end(),
+                                           {static_cast<float>(i), static_cast<float>(i / 20)});
   }
-  keep_samples(set, 9, 1);
+  set.limit(9, 1);
   EXPECT_EQ(set.size(), 9);
-  ASSERT_EQ(set.features.size(), 18u);
+  ASSERT_EQ(set.as<FeatureSamples>().values.size(), 18u);
   for (std::size_t i = 0; i < 9; ++i) {
-    EXPECT_EQ(set.labels[i], static_cast<std::int32_t>(i / 3));
-    EXPECT_EQ(set.features[2 * i + 1], static_cast<float>(set.labels[i]));
+    EXPECT_EQ(set.as<ClassLabels>().ids[i], static_cast<std::int32_t>(i / 3));
+    EXPECT_EQ(set.as<FeatureSamples>().values[2 * i + 1],
+              static_cast<float>(set.as<ClassLabels>().ids[i]));
   }
 }
 
 TEST(SampleLimit, OfTokensTheFirstWindowsRemain) {
   Dataset set;
-  set.kind = SampleKind::kTokens;
-  set.shape = {4, 1, 1};
-  set.stride = 4;
-  for (int i = 0; i < 41; ++i) set.tokens.push_back(i);
-  keep_samples(set, 3, 1);
+  set.samples = TokenSamples{.context = 4, .stride = 4};
+  set.labels = NextTokens{};
+  for (int i = 0; i < 41; ++i) set.as<TokenSamples>().tokens.push_back(i);
+  set.limit(3, 1);
   EXPECT_EQ(set.size(), 3);
-  EXPECT_EQ(set.tokens.back(), 12);
+  EXPECT_EQ(set.as<TokenSamples>().tokens.back(), 12);
 }
 
 }  // namespace
