@@ -112,5 +112,62 @@ TEST(Synthetic, ImpossibleShapesAreRefused) {
   EXPECT_NE(refusal(options), "accepted");
 }
 
+// Snapshots of earlier builds have these digests.
+TEST(DataDigest, StaysTheSame) {
+  DatasetOptions options;
+  options.name = "glyphs";
+  options.seed = 3;
+  options.limit = 200;
+  EXPECT_EQ(data_digest(load_dataset(options).train).text, "f6d15615a95943162b1e3384c6a2946c");
+  options = synthetic(100, 3);
+  options.synthetic_shape = {28, 28, 1};
+  options.synthetic_classes = 10;
+  EXPECT_EQ(data_digest(load_dataset(options).train).text, "125bdd6cd49e9e425840a68c877254f3");
+}
+
+TEST(DataDigest, ChangesWithEveryPartOfEveryKind) {
+  const Dataset rows{.name = "rows",
+                     .samples = FeatureSamples{.extents = {1, 1, 1}, .values = {1, 2}},
+                     .labels = TargetValues{.scale = {.name = "y", .mean = 1}, .values = {3, 4}}};
+  const Dataset text{.name = "text",
+                     .samples = TokenSamples{.context = 1, .tokens = {0, 1, 0}},
+                     .labels = NextTokens{.count = 2, .vocabulary = "ab"}};
+  const auto changed = [](Dataset set, const auto& change) {
+    const std::string before = data_digest(set).text;
+    change(set);
+    return data_digest(set).text != before;
+  };
+  EXPECT_TRUE(changed(rows, [](auto& set) { set.template as<FeatureSamples>().values[1] = 3; }));
+  EXPECT_TRUE(changed(rows, [](auto& set) { set.template as<TargetValues>().values[1] = 5; }));
+  EXPECT_TRUE(changed(rows, [](auto& set) { set.template as<TargetValues>().scale.mean = 2; }));
+  EXPECT_TRUE(changed(rows, [](auto& set) { set.template as<TargetValues>().scale.name = "z"; }));
+  EXPECT_TRUE(changed(text, [](auto& set) { set.template as<TokenSamples>().tokens[2] = 1; }));
+  EXPECT_TRUE(changed(text, [](auto& set) { set.template as<NextTokens>().vocabulary = "ac"; }));
+  EXPECT_TRUE(changed(text, [](auto& set) { set.template as<NextTokens>().count = 3; }));
+  EXPECT_FALSE(changed(text, [](auto& set) { set.name = "other"; }));
+}
+
+TEST(Samples, AreNamedAsSnapshotsStateThem) {
+  const auto tokens = samples_named("tokens");
+  ASSERT_TRUE(tokens);
+  EXPECT_TRUE(std::holds_alternative<TokenSamples>(*tokens));
+  EXPECT_FALSE(samples_named("sounds"));
+  EXPECT_EQ(sample_names(), "images, features or tokens");
+}
+
+TEST(Dataset, KeepsTheTargetsOfTheSamplesThatItKeeps) {
+  Dataset set{.name = "rows",
+              .samples = FeatureSamples{.extents = {1, 1, 2}, .values = {0, 1, 2, 3, 4, 5}},
+              .labels = TargetValues{.scale = {}, .values = {10, 11, 12}}};
+  set.keep({0, 2});
+  EXPECT_EQ(set.as<FeatureSamples>().values, (std::vector<float>{0, 1, 4, 5}));
+  EXPECT_EQ(set.as<TargetValues>().values, (std::vector<float>{10, 12}));
+  const Dataset like = set.like();
+  EXPECT_EQ(like.size(), 0);
+  EXPECT_EQ(like.shape(), set.shape());
+  set.limit(1, 7);
+  EXPECT_EQ(set.size(), 1);
+}
+
 }  // namespace
 }  // namespace io
