@@ -165,21 +165,21 @@ struct Executor::Impl {
     if (from.saved_bytes > 0) step.saved = {arena.data() + from.saved_offset, from.saved_bytes};
     LayerRun& run = step.run;
     run.inputs = step.inputs;
-    run.input_gradients = step.input_gradients;
+    run.gradients.inputs = step.input_gradients;
     run.parameters = step.parameters;
     run.buffers = step.buffers;
-    run.parameter_gradients = step.parameter_gradients;
-    run.input_writes = from.input_writes;
-    run.residual_write = from.residual_write;
+    run.gradients.parameters = step.parameter_gradients;
+    run.gradients.input_writes = from.input_writes;
+    run.gradients.residual_write = from.residual_write;
     run.output = view(from.output);
-    run.output_gradient = gradient(from.output);
+    run.gradients.output = gradient(from.output);
     run.relu = from.relu;
     if (from.residual >= 0) {
       run.residual = view(from.residual);
-      run.residual_gradient = gradient(from.residual);
+      run.gradients.residual = gradient(from.residual);
     }
     const std::string& name = plan.graph->nodes()[static_cast<std::size_t>(from.node)].name;
-    run.key =
+    run.random.key =
         stream_key(seed, name.empty() ? std::string("#").append(std::to_string(from.node)) : name);
     if (base::Tracer* tracer = base::Tracer::of_this_thread())
       step.name = tracer->keep(plan.graph->describe(from.node));
@@ -268,7 +268,7 @@ struct Executor::Impl {
       for (TensorView& view_of_gradient : step.input_gradients) set_batch(view_of_gradient, count);
       LayerRun& run = step.run;
       for (TensorView* each :
-           {&run.output, &run.output_gradient, &run.residual, &run.residual_gradient, &run.ranks})
+           {&run.output, &run.gradients.output, &run.residual, &run.gradients.residual, &run.ranks})
         set_batch(*each, count);
     }
     for (TensorView* each : {&logits, &loss, &loss_gradient, &ranks, &cast_samples, &cast_targets})
@@ -316,10 +316,10 @@ struct Executor::Impl {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       LayerRun& run = steps[i].run;
       run.training = training;
-      run.still = training && plan.steps[i].still;
+      run.statistics.still = training && plan.steps[i].still;
       run.saved = training ? steps[i].saved : std::span<std::byte>{};
-      run.epoch = batch.epoch;
-      run.sample_ids = batch.sample_ids;
+      run.random.epoch = batch.epoch;
+      run.random.sample_ids = batch.sample_ids;
       const base::TraceSpan span(steps[i].name);
       plan.steps[i].layer->forward(run);
     }
@@ -368,10 +368,11 @@ struct Executor::Impl {
     for (std::size_t i = steps.size(); i-- > 0;) {
       Step& step = steps[i];
       const base::TraceSpan span(step.name);
-      step.run.parameter_write = plan.steps[i].adds_to_parameters ? Write::kAdd : parameter_write;
+      step.run.gradients.parameter_write =
+          plan.steps[i].adds_to_parameters ? Write::kAdd : parameter_write;
       if (plan.steps[i].backward)
         plan.steps[i].layer->backward(step.run);
-      else if (step.run.parameter_write == Write::kOverwrite)
+      else if (step.run.gradients.parameter_write == Write::kOverwrite)
         for (const TensorView& gradient_view : step.parameter_gradients)
           ops::zero(context, gradient_view);
       if (ready && !step.parameters.empty()) ready(plan.steps[i].gradients_complete);
@@ -394,11 +395,11 @@ Executor::Executor(const Plan& plan, ModelState& state, const KernelContext& con
 Executor::~Executor() = default;
 
 void Executor::set_replicas(ReplicaExchange* replicas) {
-  for (Step& step : impl_->steps) step.run.replicas = replicas;
+  for (Step& step : impl_->steps) step.run.statistics.replicas = replicas;
 }
 
 void Executor::set_statistics_weight(double weight) {
-  for (Step& step : impl_->steps) step.run.statistics_weight = weight;
+  for (Step& step : impl_->steps) step.run.statistics.weight = weight;
 }
 
 void Executor::set_device_step(const DeviceStep& step) {

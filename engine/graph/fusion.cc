@@ -68,7 +68,7 @@ class Fuser {
 
   FusedStep fold_readers(NodeId id) {
     FusedStep step{.node = id, .output = id};
-    const Fusions offered = node(id).layer->fusions();
+    const Fusions offered = node(id).layer->traits().fusions;
     if (const NodeId sum = offered.residual ? only_reader(id, "add") : -1; sum >= 0) {
       const std::vector<NodeId>& operands = node(sum).inputs;
       const NodeId other = operands[0] == id ? operands[1] : operands[0];

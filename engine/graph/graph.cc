@@ -129,7 +129,7 @@ int Graph::synchronize_statistics() {
 
 int Graph::layers_that_use_replicas() const {
   return static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(), [](const Node& node) {
-    return node.layer && node.layer->uses_replicas();
+    return node.layer && node.layer->traits().uses_replicas;
   }));
 }
 

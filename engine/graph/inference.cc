@@ -1,6 +1,8 @@
 // Inference: an inference plan on one of the two kinds of executors.
 #include "engine/graph/inference.h"
 
+#include <span>
+
 #include "io/base/half.h"
 
 namespace engine {
@@ -45,6 +47,22 @@ void Inference::load() {
 
 BatchResult Inference::forward(const BatchView& batch) {
   return on_device_ ? on_device_->forward(batch) : executor_->forward(batch, false);
+}
+
+void Inference::predict(BatchView batch) {
+  const PlanTensor& input = plan_.tensors.at(static_cast<std::size_t>(plan_.inputs.at(1)));
+  const auto stand_in = [&](auto& values) {
+    const std::int64_t items = input.item_shape.count();
+    values.resize(static_cast<std::size_t>(plan_.options.max_batch * items));
+    return std::span(values).first(static_cast<std::size_t>(batch.count * items));
+  };
+  batch.labels = {};
+  batch.targets = {};
+  if (input.dtype == DType::kI32)
+    batch.labels = stand_in(no_labels_);
+  else
+    batch.targets = stand_in(no_targets_);
+  forward(batch);
 }
 
 std::int64_t Inference::classes() const {

@@ -30,6 +30,9 @@ class Inference {
   // On a device: takes over the state as it stands. On the CPU it is read in place.
   void load();
   BatchResult forward(const BatchView& batch);
+  // The same for samples without labels: the loss is that of labels which stand in for them, and
+  // means nothing.
+  void predict(BatchView batch);
   std::int64_t classes() const;  // logits of a row
 
   // Of the last forward(), valid until the next call: the logits, row by row; the watched node's
@@ -47,6 +50,10 @@ class Inference {
   std::unique_ptr<DeviceInference> on_device_;
   std::vector<double> logits_, watched_;
   std::vector<std::byte> staging_;
+  // What stands in for labels: one of the two is as large as the largest batch needs, once
+  // predict() was called.
+  std::vector<std::int32_t> no_labels_;
+  std::vector<float> no_targets_;
 };
 
 }  // namespace engine

@@ -184,12 +184,14 @@ class Compiler {
     const PlanOptions& options = plan_.options;
     for (PlanStep& s : plan_.steps) {
       const std::vector<Shape> shapes = graph_.input_shapes(s.node);
-      if (training())
-        s.saved_bytes = s.layer->saved_bytes(shapes, options.max_batch, plan_.storage);
-      plan_.scratch_bytes =
-          std::max(plan_.scratch_bytes,
-                   s.layer->scratch_bytes(shapes, options.max_batch, plan_.storage, options.threads,
-                                          options.device, options.products));
+      const LayerMemory memory = s.layer->memory({.inputs = shapes,
+                                                  .batch = options.max_batch,
+                                                  .dtype = plan_.storage,
+                                                  .threads = options.threads,
+                                                  .device = options.device,
+                                                  .products = options.products});
+      if (training()) s.saved_bytes = memory.saved;
+      plan_.scratch_bytes = std::max(plan_.scratch_bytes, memory.scratch);
     }
   }
 
@@ -253,7 +255,7 @@ class Compiler {
       const PlanStep& s = step(i);
       for_each_read(s, [&](int r) { read(r, i); });
       if (!s.backward) continue;
-      const BackwardNeeds needs = s.layer->backward_needs();
+      const BackwardNeeds needs = s.layer->traits().backward_needs;
       if (needs.inputs)
         for (const int input : s.inputs) read(root(input), backward_time(i));
       if (needs.output || s.relu) read(s.output, backward_time(i));
@@ -267,7 +269,7 @@ class Compiler {
     const PlanStep& s = step(i);
     int& block = value_block_[static_cast<std::size_t>(s.output)];
     const int last = last_read(s.output);
-    if (s.layer->may_run_in_place() && s.output == s.node) {
+    if (s.layer->traits().may_run_in_place && s.output == s.node) {
       const int from = root(s.inputs[0]), from_block = value_block_[static_cast<std::size_t>(from)];
       if (from_block != kNoBlock && node(from).layer && last_read(from) == i &&
           bytes(from) == bytes(s.output)) {
@@ -284,7 +286,7 @@ class Compiler {
     if (s.saved_bytes == 0) return kNoBlock;
     const int last = s.backward ? backward_time(i) : i;
     const int from = root(s.inputs[0]), block = value_block_[static_cast<std::size_t>(from)];
-    if (s.layer->may_save_in_place() && block != kNoBlock && node(from).layer &&
+    if (s.layer->traits().may_save_in_place && block != kNoBlock && node(from).layer &&
         last_read(from) == i && bytes(from) == s.saved_bytes) {
       blocks_[static_cast<std::size_t>(block)].last = last;
       return block;
@@ -303,10 +305,10 @@ class Compiler {
                       backward_time(i));  // the loss: filled before backward
     blocks_[static_cast<std::size_t>(own)].last = backward_time(i);
     const int own_block = own;
-    if (s.layer->may_run_in_place() && s.output == s.node && writes_gradient_of_first(s) &&
+    if (s.layer->traits().may_run_in_place && s.output == s.node && writes_gradient_of_first(s) &&
         bytes(root(s.inputs[0])) == bytes(s.output))
       gradient_block_[static_cast<std::size_t>(root(s.inputs[0]))] = own_block;
-    if (s.layer->may_save_in_place() && writes_gradient_of_first(s) &&
+    if (s.layer->traits().may_save_in_place && writes_gradient_of_first(s) &&
         bytes(root(s.inputs[0])) == s.saved_bytes)
       gradient_block_[static_cast<std::size_t>(root(s.inputs[0]))] = saved_block;
     for_each_read(s, [&](int r) {
@@ -353,7 +355,7 @@ DType stored_dtype(const Graph& graph, const PlanOptions& options) {
       !ops::in_bf16(options.products))
     return options.dtype;
   const bool all = std::ranges::all_of(graph.nodes(), [](const Graph::Node& node) {
-    return node.layer == nullptr || node.layer->stores_bf16_on_cpu();
+    return node.layer == nullptr || node.layer->traits().stores_bf16_on_cpu;
   });
   return all ? DType::kBF16 : DType::kF32;
 }

@@ -39,7 +39,7 @@ struct PlanStep {
   bool relu = false;        // a ReLU folded in
   int residual = -1;        // tensor added before that ReLU; -1: none
   bool backward = false;    // has a share in the gradients
-  // It has running statistics, and all its parameters are frozen: LayerRun::still.
+  // It has running statistics, and all its parameters are frozen: ReplicaStatistics::still.
   bool still = false;
   std::size_t saved_offset = 0, saved_bytes = 0;
   std::vector<Write> input_writes;  // how backward writes each input's gradient

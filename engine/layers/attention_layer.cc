@@ -12,15 +12,16 @@ namespace {
 
 class CausalSelfAttention final : public Layer {
  public:
-  CausalSelfAttention(std::int64_t heads, double dropout) : heads_(heads), dropout_(dropout) {
+  CausalSelfAttention(std::int64_t heads, double dropout)
+      : Layer({.kind = "causal_self_attention",
+               .options = {{"heads", static_cast<double>(heads)}},
+               .backward_needs = {.inputs = true, .output = true}}),
+        heads_(heads),
+        dropout_(dropout) {
     expect_at_least("causal_self_attention", "heads", heads, 1);
     if (!(dropout >= 0 && dropout < 1))
       throw ModelError("causal_self_attention: dropout must lie in [0, 1), not " +
                        std::to_string(dropout));
-  }
-  std::string_view kind() const override { return "causal_self_attention"; }
-  std::vector<LayerOption> options() const override {
-    return {{"heads", static_cast<double>(heads_)}};
   }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
@@ -31,17 +32,13 @@ class CausalSelfAttention final : public Layer {
                        std::to_string(heads_) + " heads divide, got " + inputs[0].to_string());
     return {inputs[0][0], inputs[0][1] / 3};
   }
-  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch,
-                          DType dtype) const override {
-    return static_cast<std::size_t>(batch * heads_ * inputs[0][0]) *
-           size_of(ops::wide_dtype(dtype));
+  LayerMemory memory(const MemoryRequest& r) const override {
+    const Shape& qkv = r.inputs[0];
+    return {.saved = static_cast<std::size_t>(r.batch * heads_ * qkv[0]) *
+                     size_of(ops::wide_dtype(r.dtype)),
+            .scratch = ops::attention_scratch_bytes(r.batch, qkv[0], qkv[1] / 3, heads_, r.dtype,
+                                                    r.threads, r.device, r.products)};
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
-                            int threads, Device::Kind device, Products products) const override {
-    return ops::attention_scratch_bytes(batch, inputs[0][0], inputs[0][1] / 3, heads_, dtype,
-                                        threads, device, products);
-  }
-  BackwardNeeds backward_needs() const override { return {.inputs = true, .output = true}; }
 
   void forward(const LayerRun& run) const override {
     ops::causal_attention_forward(run.kernels,
@@ -52,20 +49,20 @@ class CausalSelfAttention final : public Layer {
                                    .lse = run.training ? saved(run) : TensorView{}});
   }
   void backward(const LayerRun& run) const override {
-    if (run.input_gradients[0])
+    if (run.gradients.inputs[0])
       ops::causal_attention_backward(run.kernels, {.qkv = run.inputs[0],
                                                    .heads = heads_,
                                                    .dropout = dropout(run),
                                                    .y = run.output,
                                                    .lse = saved(run),
-                                                   .dy = run.output_gradient,
-                                                   .dqkv = run.input_gradients[0],
-                                                   .write = run.input_writes[0]});
+                                                   .dy = run.gradients.output,
+                                                   .dqkv = run.gradients.inputs[0],
+                                                   .write = run.gradients.input_writes[0]});
   }
 
  private:
   ops::AttentionDropout dropout(const LayerRun& run) const {
-    return {dropout_, run.key, run.epoch, run.sample_ids};
+    return {dropout_, run.random.key, run.random.epoch, run.random.sample_ids};
   }
   TensorView saved(const LayerRun& run) const {
     TensorView view = run.output;

@@ -17,7 +17,15 @@ namespace {
 class BatchNorm2d final : public Layer {
  public:
   BatchNorm2d(const BatchNormOptions& options, bool synchronized)
-      : options_(options), synchronized_(synchronized) {
+      : Layer({.kind = synchronized ? "sync_batch_norm2d" : "batch_norm2d",
+               .options = {{"eps", options.eps}},
+               .backward_needs = {.inputs = true},
+               .fusions = {.relu = true, .residual = true},
+               .stores_bf16_on_cpu = true,
+               .uses_replicas = synchronized,
+               .synchronizes_host = synchronized}),
+        options_(options),
+        synchronized_(synchronized) {
     if (!(options.eps > 0))
       throw ModelError("batch_norm2d: eps must be above 0, not " + std::to_string(options.eps));
     if (!(options.momentum >= 0 && options.momentum <= 1))
@@ -25,16 +33,9 @@ class BatchNorm2d final : public Layer {
                        std::to_string(options.momentum));
   }
 
-  std::string_view kind() const override {
-    return synchronized_ ? "sync_batch_norm2d" : "batch_norm2d";
-  }
-  std::vector<LayerOption> options() const override { return {{"eps", options_.eps}}; }
   LayerPtr synchronized() const override {
     return synchronized_ ? nullptr : sync_batch_norm2d(options_);
   }
-  bool stores_bf16_on_cpu() const override { return true; }
-  bool uses_replicas() const override { return synchronized_; }
-  bool synchronizes_host() const override { return synchronized_; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
@@ -55,35 +56,32 @@ class BatchNorm2d final : public Layer {
             {.name = "num_batches_tracked", .shape = {}, .counter = true}};
   }
 
-  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t, DType dtype) const override {
-    return 2 * statistic_bytes(inputs[0][2], dtype);
+  LayerMemory memory(const MemoryRequest& r) const override {
+    const Shape& x = r.inputs[0];
+    const std::size_t statistics = 2 * statistic_bytes(x[2], r.dtype);
+    return {.saved = statistics,
+            .scratch = align_up(static_cast<std::size_t>(2 * x[2]) * sizeof(double)) + statistics +
+                       ops::batch_norm_scratch_bytes(r.batch * x[0] * x[1], x[2], r.dtype,
+                                                     r.threads, r.device)};
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
-                            int threads, Device::Kind device, Products) const override {
-    const std::int64_t channels = inputs[0][2], rows = batch * inputs[0][0] * inputs[0][1];
-    return align_up(static_cast<std::size_t>(2 * channels) * sizeof(double)) +
-           2 * statistic_bytes(channels, dtype) +
-           ops::batch_norm_scratch_bytes(rows, channels, dtype, threads, device);
-  }
-  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
-  Fusions fusions() const override { return {.relu = true, .residual = true}; }
 
   void forward(const LayerRun& run) const override {
     const TensorView x = run.inputs[0];
     KernelContext context = run.kernels;
     Statistics statistics;
     if (run.training) statistics = saved(run);
-    if (run.training && !run.still) {
+    if (run.training && !run.statistics.still) {
       const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
       ops::batch_norm_statistics(context, x, sums);
       const std::int64_t group =
-          exchanges(run) ? run.replicas->merge_moments(rows(x), sums, context.stream) : rows(x);
+          exchanges(run) ? run.statistics.replicas->merge_moments(rows(x), sums, context.stream)
+                         : rows(x);
       ops::batch_norm_finish_statistics(
           context,
           {.sums = sums,
            .rows = group,
            .eps = options_.eps,
-           .momentum = run.statistics_weight < 0 ? options_.momentum : run.statistics_weight,
+           .momentum = run.statistics.weight < 0 ? options_.momentum : run.statistics.weight,
            .mean = statistics.mean,
            .inverse_std = statistics.inverse_std,
            .running_mean = run.buffers[0],
@@ -118,37 +116,38 @@ class BatchNorm2d final : public Layer {
     const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
     ops::batch_norm_backward_sums(context, {.x = x,
                                             .y = run.relu ? run.output : TensorView{},
-                                            .dy = run.output_gradient,
+                                            .dy = run.gradients.output,
                                             .mean = statistics.mean,
                                             .inverse_std = statistics.inverse_std,
                                             .sums = sums,
-                                            .dresidual = run.residual_gradient,
-                                            .write_residual = run.residual_write});
+                                            .dresidual = run.gradients.residual,
+                                            .write_residual = run.gradients.residual_write});
     ops::batch_norm_backward_parameters(context, {.sums = sums,
-                                                  .dgamma = run.parameter_gradients[0],
-                                                  .dbeta = run.parameter_gradients[1],
-                                                  .write = run.parameter_write});
+                                                  .dgamma = run.gradients.parameters[0],
+                                                  .dbeta = run.gradients.parameters[1],
+                                                  .write = run.gradients.parameter_write});
     // Behind the parameters' gradients, which are summed over the replicas with all others; and
     // where nobody wants the input's gradient too, since the others may.
     const std::int64_t group =
-        exchanges(run) ? run.replicas->add(rows(x), sums, context.stream) : rows(x);
-    if (!run.input_gradients[0]) return;
-    if (run.still) ops::zero(context, sums);  // statistics that no sample of the batch has changed
+        exchanges(run) ? run.statistics.replicas->add(rows(x), sums, context.stream) : rows(x);
+    if (!run.gradients.inputs[0]) return;
+    if (run.statistics.still)
+      ops::zero(context, sums);  // statistics that no sample of the batch has changed
     // The residual's gradient is the masked one: this pass, which is bound by what it reads, can do
     // without y.
     const bool masked =
-        run.relu && run.residual_gradient && run.residual_write == Write::kOverwrite;
+        run.relu && run.gradients.residual && run.gradients.residual_write == Write::kOverwrite;
     ops::batch_norm_backward_data(context,
                                   {.x = x,
                                    .y = run.relu && !masked ? run.output : TensorView{},
-                                   .dy = masked ? run.residual_gradient : run.output_gradient,
+                                   .dy = masked ? run.gradients.residual : run.gradients.output,
                                    .mean = statistics.mean,
                                    .inverse_std = statistics.inverse_std,
                                    .gamma = run.parameters[0],
                                    .sums = sums,
                                    .rows = group,
-                                   .dx = run.input_gradients[0],
-                                   .write = run.input_writes[0]});
+                                   .dx = run.gradients.inputs[0],
+                                   .write = run.gradients.input_writes[0]});
   }
 
  private:
@@ -172,7 +171,7 @@ class BatchNorm2d final : public Layer {
     return {mean, inverse_std};
   }
   bool exchanges(const LayerRun& run) const {
-    return run.replicas != nullptr && synchronized_ && !run.still;
+    return run.statistics.replicas != nullptr && synchronized_ && !run.statistics.still;
   }
 
   BatchNormOptions options_;

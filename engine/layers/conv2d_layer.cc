@@ -12,17 +12,17 @@ namespace {
 
 class Conv2d final : public Layer {
  public:
-  explicit Conv2d(const Conv2dOptions& options) : options_(options) {
+  explicit Conv2d(const Conv2dOptions& options)
+      : Layer({.kind = "conv2d",
+               .options = {{"stride", static_cast<double>(options.stride)},
+                           {"padding", static_cast<double>(options.padding)}},
+               .backward_needs = {.inputs = true},
+               .stores_bf16_on_cpu = options.stride <= 4}),  // as the fast kernels
+        options_(options) {
     expect_at_least("conv2d", "out_channels", options.out_channels, 1);
     expect_at_least("conv2d", "kernel", options.kernel, 1);
     expect_at_least("conv2d", "stride", options.stride, 1);
     expect_at_least("conv2d", "padding", options.padding, 0);
-  }
-
-  std::string_view kind() const override { return "conv2d"; }
-  std::vector<LayerOption> options() const override {
-    return {{"stride", static_cast<double>(options_.stride)},
-            {"padding", static_cast<double>(options_.padding)}};
   }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
@@ -49,13 +49,10 @@ class Conv2d final : public Layer {
     return specs;
   }
 
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
-                            int threads, Device::Kind device, Products products) const override {
-    return ops::conv2d_scratch_bytes(geometry(inputs[0]), batch, dtype, threads, device, products);
+  LayerMemory memory(const MemoryRequest& r) const override {
+    return {.scratch = ops::conv2d_scratch_bytes(geometry(r.inputs[0]), r.batch, r.dtype, r.threads,
+                                                 r.device, r.products)};
   }
-  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
-  // As the fast kernels.
-  bool stores_bf16_on_cpu() const override { return options_.stride <= 4; }
 
   void forward(const LayerRun& run) const override {
     ops::conv2d_forward(run.kernels, {.geometry = geometry_of_batch(run.inputs[0].shape),
@@ -70,16 +67,16 @@ class Conv2d final : public Layer {
     ops::conv2d_backward_weights(
         run.kernels, {.geometry = g,
                       .x = run.inputs[0],
-                      .dy = run.output_gradient,
-                      .dweight = run.parameter_gradients[0],
-                      .dbias = options_.bias ? run.parameter_gradients[1] : TensorView{},
-                      .write = run.parameter_write});
-    if (run.input_gradients[0])
+                      .dy = run.gradients.output,
+                      .dweight = run.gradients.parameters[0],
+                      .dbias = options_.bias ? run.gradients.parameters[1] : TensorView{},
+                      .write = run.gradients.parameter_write});
+    if (run.gradients.inputs[0])
       ops::conv2d_backward_data(run.kernels, {.geometry = g,
-                                              .dy = run.output_gradient,
+                                              .dy = run.gradients.output,
                                               .weight = run.parameters[0],
-                                              .dx = run.input_gradients[0],
-                                              .write = run.input_writes[0]});
+                                              .dx = run.gradients.inputs[0],
+                                              .write = run.gradients.input_writes[0]});
   }
 
  private:

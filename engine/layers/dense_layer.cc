@@ -14,11 +14,15 @@ namespace {
 class Dense final : public Layer {
  public:
   explicit Dense(const DenseOptions& options)
-      : out_(options.out), bias_(options.bias), deviation_(options.deviation) {
+      : Layer({.kind = "dense",
+               .backward_needs = {.inputs = true},
+               .fusions = {.relu = true},
+               .stores_bf16_on_cpu = true}),
+        out_(options.out),
+        bias_(options.bias),
+        deviation_(options.deviation) {
     expect_at_least("dense", "out", out_, 1);
   }
-
-  std::string_view kind() const override { return "dense"; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
@@ -41,15 +45,11 @@ class Dense final : public Layer {
     return specs;
   }
 
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
-                            int threads, Device::Kind device, Products products) const override {
-    const std::int64_t in = inputs[0].dims().back();
-    return ops::dense_scratch_bytes(batch * (inputs[0].count() / in), in, out_, dtype, threads,
-                                    device, products);
+  LayerMemory memory(const MemoryRequest& r) const override {
+    const std::int64_t in = r.inputs[0].dims().back();
+    return {.scratch = ops::dense_scratch_bytes(r.batch * (r.inputs[0].count() / in), in, out_,
+                                                r.dtype, r.threads, r.device, r.products)};
   }
-  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
-  bool stores_bf16_on_cpu() const override { return true; }
-  Fusions fusions() const override { return {.relu = true}; }
 
   void forward(const LayerRun& run) const override {
     ops::dense_forward(run.kernels, {.x = rows(run.inputs[0]),
@@ -60,19 +60,19 @@ class Dense final : public Layer {
   }
 
   void backward(const LayerRun& run) const override {
-    const TensorView dy = rows(run.output_gradient);
+    const TensorView dy = rows(run.gradients.output);
     if (run.relu) ops::relu_backward(run.kernels, rows(run.output), dy, dy, Write::kOverwrite);
     ops::dense_backward_weights(run.kernels,
                                 {.x = rows(run.inputs[0]),
                                  .dy = dy,
-                                 .dweight = run.parameter_gradients[0],
-                                 .dbias = bias_ ? run.parameter_gradients[1] : TensorView{},
-                                 .write = run.parameter_write});
-    if (run.input_gradients[0])
+                                 .dweight = run.gradients.parameters[0],
+                                 .dbias = bias_ ? run.gradients.parameters[1] : TensorView{},
+                                 .write = run.gradients.parameter_write});
+    if (run.gradients.inputs[0])
       ops::dense_backward_data(run.kernels, {.dy = dy,
                                              .weight = run.parameters[0],
-                                             .dx = rows(run.input_gradients[0]),
-                                             .write = run.input_writes[0]});
+                                             .dx = rows(run.gradients.inputs[0]),
+                                             .write = run.gradients.input_writes[0]});
   }
 
  private:

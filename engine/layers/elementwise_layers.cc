@@ -10,29 +10,29 @@ namespace {
 
 class Relu final : public Layer {
  public:
-  std::string_view kind() const override { return "relu"; }
-  bool stores_bf16_on_cpu() const override { return true; }
+  Relu()
+      : Layer({.kind = "relu",
+               .backward_needs = {.output = true},
+               .stores_bf16_on_cpu = true,
+               .may_run_in_place = true}) {}
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     return inputs[0];
   }
-  BackwardNeeds backward_needs() const override { return {.output = true}; }
-  bool may_run_in_place() const override { return true; }
 
   void forward(const LayerRun& run) const override {
     ops::relu_forward(run.kernels, run.inputs[0], run.output);
   }
   void backward(const LayerRun& run) const override {
-    if (run.input_gradients[0])
-      ops::relu_backward(run.kernels, run.output, run.output_gradient, run.input_gradients[0],
-                         run.input_writes[0]);
+    if (run.gradients.inputs[0])
+      ops::relu_backward(run.kernels, run.output, run.gradients.output, run.gradients.inputs[0],
+                         run.gradients.input_writes[0]);
   }
 };
 
 class Add final : public Layer {
  public:
-  std::string_view kind() const override { return "add"; }
-  bool stores_bf16_on_cpu() const override { return true; }
+  Add() : Layer({.kind = "add", .stores_bf16_on_cpu = true, .may_run_in_place = true}) {}
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 2);
     if (!(inputs[0] == inputs[1]))
@@ -40,16 +40,15 @@ class Add final : public Layer {
                        inputs[1].to_string());
     return inputs[0];
   }
-  bool may_run_in_place() const override { return true; }
 
   void forward(const LayerRun& run) const override {
     ops::add_forward(run.kernels, run.inputs[0], run.inputs[1], false, run.output);
   }
   void backward(const LayerRun& run) const override {
     for (std::size_t i = 0; i < 2; ++i) {
-      const TensorView to = run.input_gradients[i];
-      if (to && to.data != run.output_gradient.data)
-        ops::copy_or_add(run.kernels, run.output_gradient, to, run.input_writes[i]);
+      const TensorView to = run.gradients.inputs[i];
+      if (to && to.data != run.gradients.output.data)
+        ops::copy_or_add(run.kernels, run.gradients.output, to, run.gradients.input_writes[i]);
     }
   }
 };
@@ -57,12 +56,11 @@ class Add final : public Layer {
 // Saves nothing: backward draws the same numbers again.
 class Dropout final : public Layer {
  public:
-  explicit Dropout(double rate) : rate_(rate) {
+  explicit Dropout(double rate)
+      : Layer({.kind = "dropout", .stores_bf16_on_cpu = true}), rate_(rate) {
     if (!(rate >= 0 && rate < 1))
       throw ModelError("dropout: rate must lie in [0, 1), not " + std::to_string(rate));
   }
-  std::string_view kind() const override { return "dropout"; }
-  bool stores_bf16_on_cpu() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     return inputs[0];
@@ -73,22 +71,22 @@ class Dropout final : public Layer {
     if (run.training)
       ops::dropout(run.kernels, {.from = run.inputs[0],
                                  .rate = rate_,
-                                 .key = run.key,
-                                 .epoch = run.epoch,
-                                 .sample_ids = run.sample_ids,
+                                 .key = run.random.key,
+                                 .epoch = run.random.epoch,
+                                 .sample_ids = run.random.sample_ids,
                                  .to = run.output});
     else
       ops::copy_or_add(run.kernels, run.inputs[0], run.output, Write::kOverwrite);
   }
   void backward(const LayerRun& run) const override {
-    if (run.input_gradients[0])
-      ops::dropout(run.kernels, {.from = run.output_gradient,
+    if (run.gradients.inputs[0])
+      ops::dropout(run.kernels, {.from = run.gradients.output,
                                  .rate = rate_,
-                                 .key = run.key,
-                                 .epoch = run.epoch,
-                                 .sample_ids = run.sample_ids,
-                                 .to = run.input_gradients[0],
-                                 .write = run.input_writes[0]});
+                                 .key = run.random.key,
+                                 .epoch = run.random.epoch,
+                                 .sample_ids = run.random.sample_ids,
+                                 .to = run.gradients.inputs[0],
+                                 .write = run.gradients.input_writes[0]});
   }
 
  private:

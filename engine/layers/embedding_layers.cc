@@ -12,12 +12,13 @@ namespace {
 class Embedding final : public Layer {
  public:
   Embedding(std::int64_t vocabulary, std::int64_t width, double deviation)
-      : vocabulary_(vocabulary), width_(width), deviation_(deviation) {
+      : Layer({.kind = "embedding", .integer_input = 0, .backward_needs = {.inputs = true}}),
+        vocabulary_(vocabulary),
+        width_(width),
+        deviation_(deviation) {
     expect_at_least("embedding", "vocabulary", vocabulary, 1);
     expect_at_least("embedding", "width", width, 1);
   }
-  std::string_view kind() const override { return "embedding"; }
-  DType input_dtype(int) const override { return DType::kI32; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
@@ -29,11 +30,10 @@ class Embedding final : public Layer {
              TensorLayout::plain({vocabulary_, width_}),
              {Initializer::Kind::kNormal, deviation_}}};
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType, int,
-                            Device::Kind device, Products) const override {
-    return ops::embedding_scratch_bytes(batch * inputs[0][0], vocabulary_, device);
+  LayerMemory memory(const MemoryRequest& r) const override {
+    return {.scratch =
+                ops::embedding_scratch_bytes(r.batch * r.inputs[0][0], vocabulary_, r.device)};
   }
-  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 
   void forward(const LayerRun& run) const override {
     ops::embedding_forward(run.kernels,
@@ -41,9 +41,9 @@ class Embedding final : public Layer {
   }
   void backward(const LayerRun& run) const override {
     ops::embedding_backward(run.kernels, {.tokens = run.inputs[0],
-                                          .dy = run.output_gradient,
-                                          .dtable = run.parameter_gradients[0],
-                                          .write = run.parameter_write});
+                                          .dy = run.gradients.output,
+                                          .dtable = run.gradients.parameters[0],
+                                          .write = run.gradients.parameter_write});
   }
 
  private:
@@ -54,10 +54,11 @@ class Embedding final : public Layer {
 class PositionEmbedding final : public Layer {
  public:
   PositionEmbedding(std::int64_t context, double deviation)
-      : context_(context), deviation_(deviation) {
+      : Layer({.kind = "position_embedding", .may_run_in_place = true}),
+        context_(context),
+        deviation_(deviation) {
     expect_at_least("position_embedding", "context", context, 1);
   }
-  std::string_view kind() const override { return "position_embedding"; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
@@ -72,15 +73,16 @@ class PositionEmbedding final : public Layer {
              TensorLayout::plain({context_, inputs[0][1]}),
              {Initializer::Kind::kNormal, deviation_}}};
   }
-  bool may_run_in_place() const override { return true; }
 
   void forward(const LayerRun& run) const override {
     ops::add_positions_forward(run.kernels, run.inputs[0], run.parameters[0], run.output);
   }
   void backward(const LayerRun& run) const override {
-    const TensorView dy = run.output_gradient, dx = run.input_gradients[0];
-    ops::add_positions_backward(run.kernels, dy, run.parameter_gradients[0], run.parameter_write);
-    if (dx && dx.data != dy.data) ops::copy_or_add(run.kernels, dy, dx, run.input_writes[0]);
+    const TensorView dy = run.gradients.output, dx = run.gradients.inputs[0];
+    ops::add_positions_backward(run.kernels, dy, run.gradients.parameters[0],
+                                run.gradients.parameter_write);
+    if (dx && dx.data != dy.data)
+      ops::copy_or_add(run.kernels, dy, dx, run.gradients.input_writes[0]);
   }
 
  private:

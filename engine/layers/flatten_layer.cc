@@ -9,8 +9,7 @@ namespace {
 
 class Flatten final : public Layer {
  public:
-  std::string_view kind() const override { return "flatten"; }
-  bool stores_bf16_on_cpu() const override { return true; }
+  Flatten() : Layer({.kind = "flatten", .stores_bf16_on_cpu = true}) {}
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
@@ -26,9 +25,9 @@ class Flatten final : public Layer {
     ops::nhwc_to_channel_first(run.kernels, run.inputs[0], run.output, Write::kOverwrite);
   }
   void backward(const LayerRun& run) const override {
-    if (run.input_gradients[0])
-      ops::channel_first_to_nhwc(run.kernels, run.output_gradient, run.input_gradients[0],
-                                 run.input_writes[0]);
+    if (run.gradients.inputs[0])
+      ops::channel_first_to_nhwc(run.kernels, run.gradients.output, run.gradients.inputs[0],
+                                 run.gradients.input_writes[0]);
   }
 };
 

@@ -9,25 +9,24 @@ namespace {
 
 class Gelu final : public Layer {
  public:
-  explicit Gelu(ops::GeluKind kind) : kind_(kind) {}
-  std::string_view kind() const override { return "gelu"; }
-  std::vector<LayerOption> options() const override {
-    return {{"tanh", kind_ == ops::GeluKind::kTanh ? 1.0 : 0.0}};
-  }
+  explicit Gelu(ops::GeluKind kind)
+      : Layer({.kind = "gelu",
+               .options = {{"tanh", kind == ops::GeluKind::kTanh ? 1.0 : 0.0}},
+               .backward_needs = {.inputs = true},
+               .may_run_in_place = true}),
+        kind_(kind) {}
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     return inputs[0];
   }
-  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
-  bool may_run_in_place() const override { return true; }
 
   void forward(const LayerRun& run) const override {
     ops::gelu_forward(run.kernels, run.inputs[0], kind_, run.output);
   }
   void backward(const LayerRun& run) const override {
-    if (run.input_gradients[0])
-      ops::gelu_backward(run.kernels, run.inputs[0], run.output_gradient, kind_,
-                         run.input_gradients[0], run.input_writes[0]);
+    if (run.gradients.inputs[0])
+      ops::gelu_backward(run.kernels, run.inputs[0], run.gradients.output, kind_,
+                         run.gradients.inputs[0], run.gradients.input_writes[0]);
   }
 
  private:

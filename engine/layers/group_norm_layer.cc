@@ -12,14 +12,14 @@ namespace {
 
 class GroupNorm final : public Layer {
  public:
-  explicit GroupNorm(const GroupNormOptions& options) : options_(options) {
+  explicit GroupNorm(const GroupNormOptions& options)
+      : Layer({.kind = "group_norm",
+               .options = {{"groups", static_cast<double>(options.groups)}, {"eps", options.eps}},
+               .backward_needs = {.inputs = true}}),
+        options_(options) {
     expect_at_least("group_norm", "groups", options.groups, 1);
     if (!(options.eps > 0))
       throw ModelError("group_norm: eps must be above 0, not " + std::to_string(options.eps));
-  }
-  std::string_view kind() const override { return "group_norm"; }
-  std::vector<LayerOption> options() const override {
-    return {{"groups", static_cast<double>(options_.groups)}, {"eps", options_.eps}};
   }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
@@ -35,14 +35,12 @@ class GroupNorm final : public Layer {
     return {{"weight", layout, {Initializer::Kind::kConstant, 1}},
             {"bias", layout, {Initializer::Kind::kConstant, 0}}};
   }
-  std::size_t saved_bytes(std::span<const Shape>, std::int64_t batch, DType dtype) const override {
-    return static_cast<std::size_t>(2 * batch * options_.groups) * size_of(ops::wide_dtype(dtype));
+  LayerMemory memory(const MemoryRequest& r) const override {
+    return {.saved = static_cast<std::size_t>(2 * r.batch * options_.groups) *
+                     size_of(ops::wide_dtype(r.dtype)),
+            .scratch =
+                ops::group_norm_scratch_bytes(r.inputs[0].with_batch(r.batch), r.dtype, r.device)};
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int,
-                            Device::Kind device, Products) const override {
-    return ops::group_norm_scratch_bytes(inputs[0].with_batch(batch), dtype, device);
-  }
-  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 
   void forward(const LayerRun& run) const override {
     ops::group_norm_forward(run.kernels, {.x = run.inputs[0],
@@ -57,12 +55,12 @@ class GroupNorm final : public Layer {
     ops::group_norm_backward(run.kernels, {.x = run.inputs[0],
                                            .gamma = run.parameters[0],
                                            .statistics = saved(run),
-                                           .dy = run.output_gradient,
-                                           .dgamma = run.parameter_gradients[0],
-                                           .dbeta = run.parameter_gradients[1],
-                                           .parameter_write = run.parameter_write,
-                                           .dx = run.input_gradients[0],
-                                           .dx_write = run.input_writes[0]});
+                                           .dy = run.gradients.output,
+                                           .dgamma = run.gradients.parameters[0],
+                                           .dbeta = run.gradients.parameters[1],
+                                           .parameter_write = run.gradients.parameter_write,
+                                           .dx = run.gradients.inputs[0],
+                                           .dx_write = run.gradients.input_writes[0]});
   }
 
  private:

@@ -1,4 +1,5 @@
-// One kind of node of the graph: output shape, parameter specs, forward, backward.
+// One kind of node of the graph: its traits as data, output shape, parameter specs, forward and
+// backward.
 // A layer is constant after construction, owns no memory, knows no rank and no batch size; one
 // object may serve several plans and threads at once.
 #pragma once
@@ -8,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/core/replica_exchange.h"
@@ -59,6 +61,75 @@ struct BackwardNeeds {
   bool output = false;  // a plan that fuses a ReLU keeps the output in any case
 };
 
+// Describes a layer as data, whatever its inputs are.
+struct LayerTraits {
+  std::string_view kind;  // "conv2d", as in a model's TOML file
+  // Numbers that inference depends on and that neither the kind nor shapes of inputs and
+  // parameters say: for files of other programs.
+  std::vector<LayerOption> options = {};
+  int integer_input = -1;  // the input that has class labels or token ids, i32; -1: none
+  BackwardNeeds backward_needs = {};
+  Fusions fusions = {};
+  // The CPU has kernels for it whose activations are stored in bf16.
+  bool stores_bf16_on_cpu = false;
+  // It calls ReplicaStatistics::replicas.
+  bool uses_replicas = false;
+  // On a CUDA device, where the replicas are there, it waits for the context's stream: such a step
+  // cannot be captured as a graph.
+  bool synchronizes_host = false;
+  // The output may be written over input 0 when nobody else needs that input; and in backward the
+  // gradient of input 0 over the gradient of the output.
+  bool may_run_in_place = false;
+  // What is saved may be written over input 0 when nobody else needs that input, and in backward
+  // the gradient of input 0 over what is saved. For layers that save as much as input 0 has.
+  bool may_save_in_place = false;
+};
+
+// Everything that the memory of a layer depends on.
+struct MemoryRequest {
+  std::span<const Shape> inputs;  // item shapes, without the batch
+  std::int64_t batch = 1;
+  DType dtype = DType::kF32;  // of activations
+  int threads = 1;
+  Device::Kind device = Device::Kind::kCpu;
+  Products products = Products::kF32;
+};
+
+// In bytes.
+struct LayerMemory {
+  std::size_t saved = 0;    // kept from forward to backward
+  std::size_t scratch = 0;  // KernelContext::scratch, within one call
+};
+
+// Random numbers of a step are drawn from these: the key of (seed, layer name), the epoch, and the
+// data set's ids of the batch's samples.
+struct LayerRandomness {
+  std::uint64_t key = 0, epoch = 0;
+  std::span<const std::int64_t> sample_ids{};
+};
+
+// For layers with statistics of batches.
+struct ReplicaStatistics {
+  ReplicaExchange* replicas = nullptr;  // for layers with uses_replicas; null: the only replica
+  // Training of others: the layer's own parameters are frozen, it uses its running statistics as in
+  // inference and leaves them as they are.
+  bool still = false;
+  // The weight of this batch in running statistics; below 0: the layer's momentum.
+  double weight = -1;
+};
+
+// Gradients that backward reads and writes.
+struct LayerGradients {
+  TensorView output{};                    // nobody reads it afterwards: backward may overwrite it
+  std::span<const TensorView> inputs{};   // absent where not needed
+  std::span<const Write> input_writes{};  // kAdd when another consumer has written there first
+  TensorView residual{};                  // absent when nothing is fused or not needed
+  Write residual_write = Write::kOverwrite;
+  std::span<const TensorView> parameters{};
+  Write parameter_write =
+      Write::kOverwrite;  // kAdd while gradients are accumulated over micro-batches
+};
+
 // One execution of one layer. All shapes are [batch, item shape...].
 struct LayerRun {
   KernelContext& kernels;
@@ -67,89 +138,48 @@ struct LayerRun {
   std::span<const TensorView> parameters{};  // as parameters() lists them, in memory shape
   std::span<const TensorView> buffers{};     // as buffers() lists them
   TensorView output{};
-  std::span<std::byte> saved{};  // saved_bytes(), kept from forward to backward; empty in inference
+  std::span<std::byte> saved{};  // LayerMemory::saved; empty in inference
   bool relu = false;             // fused
   TensorView residual{};         // fused; absent otherwise
-
-  // Randomness of this step: (seed, layer name) key, epoch, and the data set's ids of the batch's
-  // samples.
-  std::uint64_t key = 0, epoch = 0;
-  std::span<const std::int64_t> sample_ids{};
-
-  // For layers with statistics over all replicas (synchronized()); null: this is the only one.
-  ReplicaExchange* replicas = nullptr;
-
-  // Training of others: the layer's own parameters are frozen, it uses its running statistics as in
-  // inference and leaves them as they are. For layers with statistics.
-  bool still = false;
-
-  // What this batch counts for in running statistics; below 0: what the layer's momentum says.
-  double statistics_weight = -1;
-
   // For the layer whose output is the loss of class labels: i32, one for each loss, which it
   // writes: how many classes come before the label's. For the batch's totals.
   TensorView ranks{};
-
-  // Backward only.
-  TensorView output_gradient{};  // nobody reads it afterwards: backward may overwrite it
-  std::span<const TensorView> input_gradients{};  // absent where not needed
-  std::span<const Write> input_writes{};  // kAdd when another consumer has written there first
-  TensorView residual_gradient{};         // absent when nothing is fused or not needed
-  Write residual_write = Write::kOverwrite;
-  std::span<const TensorView> parameter_gradients{};
-  Write parameter_write =
-      Write::kOverwrite;  // kAdd while gradients are accumulated over micro-batches
+  LayerRandomness random{};
+  ReplicaStatistics statistics{};
+  LayerGradients gradients{};  // backward only
 };
 
 class Layer {
  public:
+  explicit Layer(LayerTraits traits) : traits_(std::move(traits)) {}
   virtual ~Layer() = default;
-  virtual std::string_view kind() const = 0;  // "conv2d", as in a model's TOML file
 
+  const LayerTraits& traits() const { return traits_; }
+  std::string_view kind() const { return traits_.kind; }
   // kF32 stands for the compute dtype; kI32 for labels and token ids.
-  virtual DType input_dtype(int /*index*/) const { return DType::kF32; }
+  DType input_dtype(int index) const {
+    return index == traits_.integer_input ? DType::kI32 : DType::kF32;
+  }
+
   // Item shapes, without the batch. Throws ShapeError that says what was expected and what came;
   // the graph adds the name.
   virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
+  // The output is the input's memory, unchanged (flatten of one channel, dropout of rate 0): no
+  // buffer, no work.
+  virtual bool is_alias(std::span<const Shape>) const { return false; }
   virtual std::vector<ParameterSpec> parameters(std::span<const Shape>) const { return {}; }
   virtual std::vector<BufferSpec> buffers(std::span<const Shape>) const { return {}; }
-
-  // What inference depends on and neither kind nor shapes of inputs and parameters say: for files
-  // of other programs.
-  virtual std::vector<LayerOption> options() const { return {}; }
-
-  virtual std::size_t saved_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType) const {
-    return 0;
-  }
-  virtual std::size_t scratch_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType,
-                                    int /*threads*/, Device::Kind, Products) const {
-    return 0;
-  }
-  virtual BackwardNeeds backward_needs() const { return {}; }
-  virtual Fusions fusions() const { return {}; }
+  virtual LayerMemory memory(const MemoryRequest&) const { return {}; }
   // The same layer with its batch statistics taken over all replicas, under the same parameter and
   // buffer names; null where nothing in it depends on other samples of the batch, or where it is
   // that already.
   virtual std::unique_ptr<const Layer> synchronized() const { return nullptr; }
-  // Whether the CPU has kernels for it whose activations are stored in bf16.
-  virtual bool stores_bf16_on_cpu() const { return false; }
-  // Whether it calls LayerRun::replicas.
-  virtual bool uses_replicas() const { return false; }
-  // Whether on a CUDA device, where LayerRun::replicas is there, it waits for the context's stream:
-  // such a step cannot be captured as a graph.
-  virtual bool synchronizes_host() const { return false; }
-  // The output is the input's memory, unchanged (flatten of one channel, dropout of rate 0): no
-  // buffer, no work.
-  virtual bool is_alias(std::span<const Shape>) const { return false; }
-  // The output may be written over input 0 when nobody else needs that input; and in backward the
-  // gradient of input 0 over the gradient of the output.
-  virtual bool may_run_in_place() const { return false; }
-  // What is saved may be written over input 0 when nobody else needs that input, and in backward
-  // the gradient of input 0 over what is saved. For layers that save as much as input 0 has.
-  virtual bool may_save_in_place() const { return false; }
 
   virtual void forward(const LayerRun& run) const = 0;
   virtual void backward(const LayerRun& run) const = 0;
+
+ private:
+  const LayerTraits traits_;
 };
 
 using LayerPtr = std::unique_ptr<const Layer>;

@@ -12,11 +12,12 @@ namespace {
 
 class LayerNorm final : public Layer {
  public:
-  explicit LayerNorm(double eps) : eps_(eps) {
+  explicit LayerNorm(double eps)
+      : Layer(
+            {.kind = "layer_norm", .options = {{"eps", eps}}, .backward_needs = {.inputs = true}}),
+        eps_(eps) {
     if (!(eps > 0)) throw ModelError("layer_norm: eps must be above 0, not " + std::to_string(eps));
   }
-  std::string_view kind() const override { return "layer_norm"; }
-  std::vector<LayerOption> options() const override { return {{"eps", eps_}}; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
@@ -29,16 +30,12 @@ class LayerNorm final : public Layer {
     return {{"weight", layout, {Initializer::Kind::kConstant, 1}},
             {"bias", layout, {Initializer::Kind::kConstant, 0}}};
   }
-  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch,
-                          DType dtype) const override {
-    return static_cast<std::size_t>(2 * batch * (inputs[0].count() / inputs[0].dims().back())) *
-           size_of(ops::wide_dtype(dtype));
+  LayerMemory memory(const MemoryRequest& r) const override {
+    const std::int64_t width = r.inputs[0].dims().back();
+    return {.saved = static_cast<std::size_t>(2 * r.batch * (r.inputs[0].count() / width)) *
+                     size_of(ops::wide_dtype(r.dtype)),
+            .scratch = ops::layer_norm_scratch_bytes(width, r.device)};
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t, DType, int,
-                            Device::Kind device, Products) const override {
-    return ops::layer_norm_scratch_bytes(inputs[0].dims().back(), device);
-  }
-  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 
   void forward(const LayerRun& run) const override {
     ops::layer_norm_forward(run.kernels, {.x = run.inputs[0],
@@ -49,24 +46,24 @@ class LayerNorm final : public Layer {
                                           .statistics = run.training ? saved(run) : TensorView{}});
   }
   void backward(const LayerRun& run) const override {
-    const TensorView x = run.inputs[0], dy = run.output_gradient, statistics = saved(run);
-    if (run.input_gradients[0])
+    const TensorView x = run.inputs[0], dy = run.gradients.output, statistics = saved(run);
+    if (run.gradients.inputs[0])
       ops::layer_norm_backward(run.kernels, {.x = x,
                                              .gamma = run.parameters[0],
                                              .statistics = statistics,
                                              .dy = dy,
-                                             .dgamma = run.parameter_gradients[0],
-                                             .dbeta = run.parameter_gradients[1],
-                                             .parameter_write = run.parameter_write,
-                                             .dx = run.input_gradients[0],
-                                             .dx_write = run.input_writes[0]});
+                                             .dgamma = run.gradients.parameters[0],
+                                             .dbeta = run.gradients.parameters[1],
+                                             .parameter_write = run.gradients.parameter_write,
+                                             .dx = run.gradients.inputs[0],
+                                             .dx_write = run.gradients.input_writes[0]});
     else
       ops::layer_norm_backward_parameters(run.kernels, {.x = x,
                                                         .statistics = statistics,
                                                         .dy = dy,
-                                                        .dgamma = run.parameter_gradients[0],
-                                                        .dbeta = run.parameter_gradients[1],
-                                                        .write = run.parameter_write});
+                                                        .dgamma = run.gradients.parameters[0],
+                                                        .dbeta = run.gradients.parameters[1],
+                                                        .write = run.gradients.parameter_write});
   }
 
  private:

@@ -9,13 +9,14 @@ namespace {
 
 class PadChannels final : public Layer {
  public:
-  PadChannels(std::int64_t before, std::int64_t after) : before_(before), after_(after) {
+  PadChannels(std::int64_t before, std::int64_t after)
+      : Layer({.kind = "pad_channels",
+               .options = {{"before", static_cast<double>(before)},
+                           {"after", static_cast<double>(after)}}}),
+        before_(before),
+        after_(after) {
     expect_at_least("pad_channels", "before", before, 0);
     expect_at_least("pad_channels", "after", after, 0);
-  }
-  std::string_view kind() const override { return "pad_channels"; }
-  std::vector<LayerOption> options() const override {
-    return {{"before", static_cast<double>(before_)}, {"after", static_cast<double>(after_)}};
   }
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
@@ -29,11 +30,11 @@ class PadChannels final : public Layer {
                               {.before = before_, .x = run.inputs[0], .y = run.output});
   }
   void backward(const LayerRun& run) const override {
-    if (run.input_gradients[0])
+    if (run.gradients.inputs[0])
       ops::pad_channels_backward(run.kernels, {.before = before_,
-                                               .dy = run.output_gradient,
-                                               .dx = run.input_gradients[0],
-                                               .write = run.input_writes[0]});
+                                               .dy = run.gradients.output,
+                                               .dx = run.gradients.inputs[0],
+                                               .write = run.gradients.input_writes[0]});
   }
 
  private:

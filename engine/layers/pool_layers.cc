@@ -12,7 +12,9 @@ namespace {
 // What both windowed kinds share: options, geometry and output shape.
 class WindowPool : public Layer {
  public:
-  WindowPool(const char* kind, const PoolOptions& options) : kind_(kind), options_(options) {
+  WindowPool(const char* kind, const PoolOptions& options)
+      : Layer({.kind = kind, .options = stated(options), .stores_bf16_on_cpu = true}),
+        options_(options) {
     expect_at_least(kind, "window", options.window, 1);
     expect_at_least(kind, "stride", options.stride, 0);
     expect_at_least(kind, "padding", options.padding, 0);
@@ -23,16 +25,7 @@ class WindowPool : public Layer {
       throw ModelError(std::string(kind) + ": padding must be at most half the window (" +
                        std::to_string(options.window / 2) + "), not " +
                        std::to_string(options.padding));
-    if (options_.stride == 0) options_.stride = options_.window;
-  }
-
-  std::string_view kind() const override { return kind_; }
-  bool stores_bf16_on_cpu() const override { return true; }
-  std::vector<LayerOption> options() const override {
-    return {{"window", static_cast<double>(options_.window)},
-            {"stride", static_cast<double>(options_.stride)},
-            {"padding", static_cast<double>(options_.padding)},
-            {"ceil_mode", options_.ceil_mode ? 1.0 : 0.0}};
+    options_.stride = stride_of(options);
   }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
@@ -59,7 +52,16 @@ class WindowPool : public Layer {
   }
 
  private:
-  const char* kind_;
+  static std::int64_t stride_of(const PoolOptions& options) {
+    return options.stride == 0 ? options.window : options.stride;
+  }
+  static std::vector<LayerOption> stated(const PoolOptions& options) {
+    return {{"window", static_cast<double>(options.window)},
+            {"stride", static_cast<double>(stride_of(options))},
+            {"padding", static_cast<double>(options.padding)},
+            {"ceil_mode", options.ceil_mode ? 1.0 : 0.0}};
+  }
+
   PoolOptions options_;
 };
 
@@ -67,8 +69,8 @@ class MaxPool final : public WindowPool {
  public:
   explicit MaxPool(const PoolOptions& options) : WindowPool("max_pool2d", options) {}
 
-  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch, DType) const override {
-    return static_cast<std::size_t>(output_shape(inputs).count() * batch);
+  LayerMemory memory(const MemoryRequest& r) const override {
+    return {.saved = static_cast<std::size_t>(output_shape(r.inputs).count() * r.batch)};
   }
   void forward(const LayerRun& run) const override {
     ops::max_pool2d_forward(run.kernels, {.geometry = geometry(run.inputs[0]),
@@ -77,12 +79,12 @@ class MaxPool final : public WindowPool {
                                           .argmax = run.training ? argmax(run) : TensorView{}});
   }
   void backward(const LayerRun& run) const override {
-    if (run.input_gradients[0])
+    if (run.gradients.inputs[0])
       ops::max_pool2d_backward(run.kernels, {.geometry = geometry(run.inputs[0]),
-                                             .dy = run.output_gradient,
+                                             .dy = run.gradients.output,
                                              .argmax = argmax(run),
-                                             .dx = run.input_gradients[0],
-                                             .write = run.input_writes[0]});
+                                             .dx = run.gradients.inputs[0],
+                                             .write = run.gradients.input_writes[0]});
   }
 
  private:
@@ -100,18 +102,17 @@ class AveragePool final : public WindowPool {
         run.kernels, {.geometry = geometry(run.inputs[0]), .x = run.inputs[0], .y = run.output});
   }
   void backward(const LayerRun& run) const override {
-    if (run.input_gradients[0])
+    if (run.gradients.inputs[0])
       ops::average_pool2d_backward(run.kernels, {.geometry = geometry(run.inputs[0]),
-                                                 .dy = run.output_gradient,
-                                                 .dx = run.input_gradients[0],
-                                                 .write = run.input_writes[0]});
+                                                 .dy = run.gradients.output,
+                                                 .dx = run.gradients.inputs[0],
+                                                 .write = run.gradients.input_writes[0]});
   }
 };
 
 class GlobalAveragePool final : public Layer {
  public:
-  std::string_view kind() const override { return "global_average_pool"; }
-  bool stores_bf16_on_cpu() const override { return true; }
+  GlobalAveragePool() : Layer({.kind = "global_average_pool", .stores_bf16_on_cpu = true}) {}
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     expect_rank(inputs[0], 3, "[h, w, c]");
@@ -121,9 +122,9 @@ class GlobalAveragePool final : public Layer {
     ops::global_average_pool_forward(run.kernels, run.inputs[0], run.output);
   }
   void backward(const LayerRun& run) const override {
-    if (run.input_gradients[0])
-      ops::global_average_pool_backward(run.kernels, run.output_gradient, run.input_gradients[0],
-                                        run.input_writes[0]);
+    if (run.gradients.inputs[0])
+      ops::global_average_pool_backward(run.kernels, run.gradients.output, run.gradients.inputs[0],
+                                        run.gradients.input_writes[0]);
   }
 };
 

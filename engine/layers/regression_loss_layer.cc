@@ -10,10 +10,9 @@ namespace {
 
 class RegressionLossLayer final : public Layer {
  public:
-  explicit RegressionLossLayer(ops::RegressionLoss kind) : kind_(kind) {}
-  std::string_view kind() const override {
-    return kind_ == ops::RegressionLoss::kSquared ? "mse_loss" : "mae_loss";
-  }
+  explicit RegressionLossLayer(ops::RegressionLoss kind)
+      : Layer({.kind = kind == ops::RegressionLoss::kSquared ? "mse_loss" : "mae_loss"}),
+        kind_(kind) {}
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 2);
@@ -25,9 +24,8 @@ class RegressionLossLayer final : public Layer {
     return {};
   }
 
-  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch,
-                          DType dtype) const override {
-    return static_cast<std::size_t>(inputs[0].count() * batch) * size_of(dtype);
+  LayerMemory memory(const MemoryRequest& r) const override {
+    return {.saved = static_cast<std::size_t>(r.inputs[0].count() * r.batch) * size_of(r.dtype)};
   }
 
   void forward(const LayerRun& run) const override {
@@ -38,11 +36,11 @@ class RegressionLossLayer final : public Layer {
                                                .kind = kind_});
   }
   void backward(const LayerRun& run) const override {
-    if (run.input_gradients[0])
+    if (run.gradients.inputs[0])
       ops::softmax_cross_entropy_backward(run.kernels, {.gradient = saved(run),
-                                                        .dloss = run.output_gradient,
-                                                        .dlogits = run.input_gradients[0],
-                                                        .write = run.input_writes[0]});
+                                                        .dloss = run.gradients.output,
+                                                        .dlogits = run.gradients.inputs[0],
+                                                        .write = run.gradients.input_writes[0]});
   }
 
  private:

@@ -14,13 +14,16 @@ namespace {
 
 class SoftmaxCrossEntropy final : public Layer {
  public:
-  explicit SoftmaxCrossEntropy(double label_smoothing) : label_smoothing_(label_smoothing) {
+  explicit SoftmaxCrossEntropy(double label_smoothing)
+      : Layer({.kind = "softmax_cross_entropy",
+               .integer_input = 1,
+               .stores_bf16_on_cpu = true,
+               .may_save_in_place = true}),
+        label_smoothing_(label_smoothing) {
     if (!(label_smoothing >= 0 && label_smoothing < 1))
       throw ModelError("softmax_cross_entropy: label smoothing must lie in [0, 1), not " +
                        std::to_string(label_smoothing));
   }
-  std::string_view kind() const override { return "softmax_cross_entropy"; }
-  DType input_dtype(int index) const override { return index == 1 ? DType::kI32 : DType::kF32; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 2);
@@ -35,18 +38,12 @@ class SoftmaxCrossEntropy final : public Layer {
     return rows;
   }
 
-  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch,
-                          DType dtype) const override {
-    return static_cast<std::size_t>(inputs[0].count() * batch) * size_of(dtype);
-  }
-  bool may_save_in_place() const override { return true; }
-  bool stores_bf16_on_cpu() const override { return true; }
-  // There the loss is computed in f32.
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int,
-                            Device::Kind device, Products) const override {
-    if (device == Device::Kind::kCuda || !is_half(dtype)) return 0;
-    const auto count = static_cast<std::size_t>(inputs[0].count() * batch);
-    return align_up(count * sizeof(float)) + align_up(count * size_of(dtype));
+  LayerMemory memory(const MemoryRequest& r) const override {
+    const auto count = static_cast<std::size_t>(r.inputs[0].count() * r.batch);
+    LayerMemory memory{.saved = count * size_of(r.dtype)};
+    if (r.device == Device::Kind::kCpu && is_half(r.dtype))  // there the loss is computed in f32
+      memory.scratch = align_up(count * sizeof(float)) + align_up(count * size_of(r.dtype));
+    return memory;
   }
 
   void forward(const LayerRun& run) const override {
@@ -64,18 +61,19 @@ class SoftmaxCrossEntropy final : public Layer {
     if (wide && run.training) ops::cast(context, logits, kept);
   }
   void backward(const LayerRun& run) const override {
-    if (!run.input_gradients[0]) return;
+    if (!run.gradients.inputs[0]) return;
     KernelContext context = run.kernels;
     const TensorView kept = saved(run), gradient = widened(context, kept);
     const bool wide = gradient.data != kept.data;
-    const TensorView dlogits = by_rows(run.input_gradients[0]);
-    ops::softmax_cross_entropy_backward(context,
-                                        {.gradient = gradient,
-                                         .dloss = by_rows(run.output_gradient, run),
-                                         .dlogits = wide ? gradient : dlogits,
-                                         .write = wide ? Write::kOverwrite : run.input_writes[0]});
+    const TensorView dlogits = by_rows(run.gradients.inputs[0]);
+    ops::softmax_cross_entropy_backward(
+        context, {.gradient = gradient,
+                  .dloss = by_rows(run.gradients.output, run),
+                  .dlogits = wide ? gradient : dlogits,
+                  .write = wide ? Write::kOverwrite : run.gradients.input_writes[0]});
     if (!wide) return;
-    if (run.input_writes[0] == Write::kOverwrite) return ops::cast(context, gradient, dlogits);
+    if (run.gradients.input_writes[0] == Write::kOverwrite)
+      return ops::cast(context, gradient, dlogits);
     const TensorView narrow = take_scratch(context, dlogits.dtype, dlogits.shape);
     ops::cast(context, gradient, narrow);
     ops::copy_or_add(context, narrow, dlogits, Write::kAdd);

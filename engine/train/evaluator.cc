@@ -86,8 +86,9 @@ double spread_of(std::span<const float> targets) {
   return squares;
 }
 
-RegressionErrors errors_of(const ChunkSums& sums, std::int64_t rows, const io::Dataset& dataset) {
-  const double deviation = dataset.target->deviation, spread = spread_of(dataset.targets),
+RegressionErrors errors_of(const ChunkSums& sums, std::int64_t rows,
+                           const io::TargetValues& targets) {
+  const double deviation = targets.scale.deviation, spread = spread_of(targets.values),
                count = static_cast<double>(rows);
   return {.mse = rows == 0 ? 0 : deviation * deviation * sums.squares / count,
           .mae = rows == 0 ? 0 : deviation * sums.distances / count,
@@ -102,7 +103,7 @@ struct Evaluator::Impl {
       : communicator(c),
         training(s),
         set(dataset),
-        text(dataset.kind == io::SampleKind::kTokens),
+        targets(dataset.find<io::TargetValues>()),
         sampler(chunks(dataset, evaluation_batch(dataset, options.batch))),
         own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype, {}, /*gradients=*/false)
                                : ModelState{}),
@@ -118,19 +119,20 @@ struct Evaluator::Impl {
                 .prefetch = 1,
                 .bytes = sends_bytes(dataset, options.device)}) {
     const auto world = static_cast<std::size_t>(c.world_size());
-    if (options.by_class && !dataset.target)
-      by_class.emplace(dataset.classes, std::ssize(dataset.unknown_classes));
+    if (options.by_class && dataset.label_traits().classes)
+      by_class.emplace(dataset.classes(), std::ssize(dataset.unknown_classes()));
     own_sums.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
     sums.resize(own_sums.size() * world);
   }
 
   // Rows of a batch whose class the model lacks. They go through it with another label.
   std::int64_t replace_unknown(BatchView& view) {
-    if (set.unknown_classes.empty()) return 0;
+    if (set.unknown_classes().empty()) return 0;
     labels.assign(view.labels.begin(), view.labels.end());
+    const std::int64_t classes = set.classes();
     std::int64_t unknown = 0;
     for (std::int32_t& label : labels) {
-      if (label < set.classes) continue;
+      if (label < classes) continue;
       label = 0;
       ++unknown;
     }
@@ -157,7 +159,7 @@ struct Evaluator::Impl {
   backends::Communicator& communicator;
   ModelState& training;
   const io::Dataset& set;
-  const bool text;
+  const io::TargetValues* const targets;  // null: the labels are classes
   io::Sampler sampler;
   ModelState own;
   Inference model;
@@ -173,7 +175,7 @@ struct Evaluator::Impl {
 std::int64_t evaluation_batch(const io::Dataset& dataset, std::int64_t most) {
   const std::int64_t samples = std::max<std::int64_t>(1, std::min(most, dataset.size()));
   return std::clamp<std::int64_t>(
-      kMostLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes), 1, samples);
+      kMostLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes()), 1, samples);
 }
 
 Evaluator::Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state,
@@ -214,9 +216,9 @@ int Evaluator::measure(const std::atomic<int>* stop_signal) {
     BatchView view = view_of(batch, e.draws);
     const std::int64_t unknown = e.replace_unknown(view);
     BatchResult result = e.model.forward(view);
-    if (unknown > 0) result = known_rows(e.model.logits(), batch.labels, e.set.classes);
+    if (unknown > 0) result = known_rows(e.model.logits(), batch.labels, e.set.classes());
     if (e.by_class) e.by_class->add(e.model.logits(), batch.labels);
-    if (e.set.target) add_errors(e.model.logits(), batch.targets, e.own_sums[own]);
+    if (e.targets != nullptr) add_errors(e.model.logits(), batch.targets, e.own_sums[own]);
     e.own_sums[own++].loss = result.loss_sum;
     e.counts[0] += batch.count();
     e.counts[1] += result.rows;
@@ -260,8 +262,9 @@ EvalReport Evaluator::report() const {
           .correct = counts[2],
           .unknown = counts[4],
           .top5 = e.model.classes() > 5 ? counts[3] : -1,
-          .text = e.text,
-          .errors = e.set.target ? std::optional(errors_of(all, counts[1], e.set)) : std::nullopt};
+          .text = e.set.label_traits().perplexity,
+          .errors = e.targets != nullptr ? std::optional(errors_of(all, counts[1], *e.targets))
+                                         : std::nullopt};
 }
 
 const ClassCounts* Evaluator::class_counts() const {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "io/base/io_error.h"
+#include "io/data/images/image_decoder.h"
 #include "io/data/sources/dataset.h"
-#include "io/data/sources/images/image_decoder.h"
 #include "tests/fuzz/input_folder.h"
 #include "tests/fuzz/targets.h"
 

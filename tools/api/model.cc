@@ -76,12 +76,8 @@ void Model::Impl::take(const std::vector<io::NamedArray>& arrays, const std::str
                         "' is not finite (NaN or infinity)");
 }
 
-void Model::Impl::prepare_as(const io::Dataset& trained, io::Normalization normalization) {
-  like.kind = io::SampleKind::kImages;
-  like.shape = trained.shape;
-  like.mean = trained.mean;
-  like.deviation = trained.deviation;
-  preparer.emplace(like, normalization, io::Augmentation{});
+void Model::Impl::prepare_as(const io::ImageFormat& images, io::Normalization normalization) {
+  preparer.emplace(images, name, normalization, io::Augmentation{});
 }
 
 template <class BatchOf>
@@ -96,17 +92,14 @@ std::vector<float> Model::Impl::predict(std::size_t items, std::size_t given, co
         graph, state, pool, engine::InferenceOptions{.batch = static_cast<std::int64_t>(kBatch)});
   inference->load();
   const std::size_t samples = given / items;
-  const std::size_t rows = shape.sample.size() == 1 ? items : 1;  // labels of a sample
-  const std::vector<std::int32_t> labels(kBatch * rows,
-                                         0);  // the model has a loss: nobody reads it
+  const std::size_t rows = shape.sample.size() == 1 ? items : 1;  // predictions of a sample
   std::vector<float> logits;
   logits.reserve(samples * rows * static_cast<std::size_t>(inference->classes()));
   for (std::size_t first = 0; first < samples; first += kBatch) {
     const std::size_t count = std::min(kBatch, samples - first);
     engine::BatchView batch = batch_of(first, count);
     batch.count = static_cast<std::int64_t>(count);
-    batch.labels = std::span(labels).first(count * rows);
-    inference->forward(batch);
+    inference->predict(batch);
     for (const double value : inference->logits()) logits.push_back(static_cast<float>(value));
   }
   return logits;

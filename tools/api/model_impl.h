@@ -13,7 +13,7 @@
 #include "engine/model.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
-#include "io/data/loader/image_preparer.h"
+#include "io/data/images/image_preparer.h"
 #include "models/model_catalog.h"
 
 namespace engine::api {
@@ -26,7 +26,7 @@ struct Model::Impl {
   void take(const std::vector<io::NamedArray>& arrays, const std::string& source,
             const std::vector<io::UnreadArray>& unread = {});
   // How the images were prepared that the model was trained on.
-  void prepare_as(const io::Dataset& like, io::Normalization normalization);
+  void prepare_as(const io::ImageFormat& images, io::Normalization normalization);
   // `items`: of a sample. `batch_of(first, count)` has these samples.
   template <class BatchOf>
   std::vector<float> predict(std::size_t items, std::size_t given, const char* what,
@@ -38,8 +38,7 @@ struct Model::Impl {
   engine::ModelState state;
   engine::ThreadPool pool;
   std::unique_ptr<engine::Inference> inference;  // null: nothing has been predicted yet
-  io::Dataset like;                              // describes the images, without samples
-  std::optional<io::ImagePreparer> preparer;     // with `like`
+  std::optional<io::ImagePreparer> preparer;     // of the images that it was trained on
 };
 
 }  // namespace engine::api

@@ -14,7 +14,7 @@
 #include "io/base/digest.h"
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
-#include "io/data/sources/channel_statistics.h"
+#include "io/data/images/channel_statistics.h"
 #include "tools/api/group_impl.h"
 #include "tools/api/model_impl.h"
 #include "tools/api/translated.h"
@@ -90,14 +90,13 @@ io::Dataset dataset_of(Samples samples, const std::string& what) {
       throw io::DataError(what + ": the label of sample " + std::to_string(i) + " is " +
                           std::to_string(samples.labels[i]) + ", expected 0.." +
                           std::to_string(samples.classes - 1));
-  io::Dataset set;
-  set.kind = pixels ? io::SampleKind::kImages : io::SampleKind::kFeatures;
-  set.name = kArrays;
-  set.shape = samples.shape;
-  set.classes = samples.classes;
-  set.samples = std::move(samples.pixels);
-  set.features = std::move(samples.values);
-  set.labels = std::move(samples.labels);
+  io::Dataset set{.name = kArrays};
+  if (pixels)
+    set.samples =
+        io::ImageSamples{.format = {.shape = samples.shape}, .pixels = std::move(samples.pixels)};
+  else
+    set.samples = io::FeatureSamples{.extents = samples.shape, .values = std::move(samples.values)};
+  set.labels = io::ClassLabels{.ids = std::move(samples.labels), .count = samples.classes};
   return set;
 }
 
@@ -179,7 +178,7 @@ struct TrainedState {
   std::string name, definition;
   ModelShape shape;
   std::vector<io::NamedArray> arrays;
-  io::Dataset like;  // without samples
+  std::optional<io::ImageFormat> images;  // what they look like, if it was trained on images
   io::Normalization normalization = io::Normalization::kUnit;
   int threads = 0;
 };
@@ -254,16 +253,13 @@ void Training::Impl::keep_model(const tools::RunConfig& config, tools::TrainSess
                      .definition = config.model_definition,
                      .shape = {},
                      .arrays = {},
-                     .like = {},
+                     .images = {},
                      .normalization = session.data().normalization(),
                      .threads = config.threads};
   const engine::Shape shape = tools::sample_shape(train);
   for (int d = 0; d < shape.rank(); ++d) state.shape.sample.push_back(shape[d]);
-  state.shape.classes = train.classes;
-  state.like.kind = train.kind;
-  state.like.shape = train.shape;
-  state.like.mean = train.mean;
-  state.like.deviation = train.deviation;
+  state.shape.classes = train.classes();
+  if (const auto* images = train.find<io::ImageSamples>()) state.images = images->format;
   const engine::HostView view(session.state().home, engine::Access::kRead);
   state.arrays = engine::export_state(session.state().model, {});
   trained = std::move(state);
@@ -387,13 +383,14 @@ Training& Training::use(Samples train, Samples test) {
           "classes or kind (values, pixels)");
     data->splits.train = dataset_of(std::move(train), "training samples");
     data->splits.test = dataset_of(std::move(test), "test samples");
-    data->splits.test.kind = data->splits.train.kind;
+    if (data->splits.test.size() == 0) data->splits.test = data->splits.train.like();
     if (data->splits.train.size() == 0)
       throw io::DataError("use: found no training samples, expected 1 or more");
-    if (data->splits.train.kind == io::SampleKind::kImages) {
-      io::measure_channels(data->splits.train);
-      data->splits.test.mean = data->splits.train.mean;
-      data->splits.test.deviation = data->splits.train.deviation;
+    if (auto* images = data->splits.train.find<io::ImageSamples>()) {
+      io::measure_channels(images->pixels, images->format);
+      io::ImageFormat& test_format = data->splits.test.as<io::ImageSamples>().format;
+      test_format.mean = images->format.mean;
+      test_format.deviation = images->format.deviation;
     }
     impl_->data = std::move(data);
     return *this;
@@ -436,8 +433,7 @@ Model Training::model() const {
     auto model = std::make_unique<Model::Impl>(trained.name, trained.definition, trained.shape,
                                                /*seed=*/0, trained.threads);
     model->take(trained.arrays, "the trained model");
-    if (trained.like.kind == io::SampleKind::kImages)
-      model->prepare_as(trained.like, trained.normalization);
+    if (trained.images) model->prepare_as(*trained.images, trained.normalization);
     return Model(std::move(model));
   });
 }

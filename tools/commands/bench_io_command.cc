@@ -81,7 +81,7 @@ void measure_data(const RunConfig& config, const IoFlags& flags, std::vector<IoR
   rows.push_back(
       row_of(loading, static_cast<double>(set.size() + splits.test.size()), "samples/s"));
   rows.push_back(batches("batches", options, set, config.batch_size, {}, flags));
-  if (set.kind != io::SampleKind::kImages) return;  // others are not augmented
+  if (set.find<io::ImageSamples>() == nullptr) return;  // others are not augmented
   io::Augmentation augmentation = options.augmentation;
   const bool asked =
       augmentation.resized_crop || augmentation.crop || augmentation.flip || augmentation.cutout;

@@ -81,10 +81,10 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
   o.model.path = model.path();
   if (group.rank() == 0)
     for (const std::string& line : model.data_notices()) print_notice("warning: " + line);
-  if (model.data().train.target && (!o.confusion.empty() || o.format == "csv"))
+  if (model.data().train.target() != nullptr && (!o.confusion.empty() || o.format == "csv"))
     throw UsageError(std::string(o.confusion.empty() ? "--format csv" : "--confusion") +
                      " is for models of classes; this one predicts a number, " +
-                     base::visible_text(model.data().train.target->name));
+                     base::visible_text(model.data().train.target()->name));
   const io::Dataset& set =
       o.split == "train" && !only_test(model) ? model.data().train : model.data().test;
   engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
@@ -96,13 +96,13 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
   const base::BoundThread bound(model.compute().own_cpus());
   const engine::EvalReport report = evaluator.run();
   if (group.rank() != 0) return kExitOk;
-  if (set.target) {
-    print_numbers(report, *set.target, o, set.name);
+  if (const io::TargetScale* target = set.target()) {
+    print_numbers(report, *target, o, set.name);
     return kExitOk;
   }
   const engine::ClassCounts& counts = *evaluator.class_counts();
   std::vector<std::string> names = class_names(set);
-  names.insert(names.end(), set.unknown_classes.begin(), set.unknown_classes.end());
+  names.insert(names.end(), set.unknown_classes().begin(), set.unknown_classes().end());
   if (!o.confusion.empty()) write_confusion(counts, names, o.confusion);
   print(report, counts, names, o, set.name);
   return kExitOk;

@@ -60,8 +60,8 @@ Target target_of(const std::string& model, tools::ConfigValues& values) {
     if (const auto found = config.origin.find(name); found != config.origin.end())
       kept[name] = found->second;
   return {models::build_model(
-              model, {.sample_shape = sample_shape(data.train), .classes = data.train.classes}),
-          tools::to_toml(kept), data.train.vocabulary, "for data set '" + data.train.name + "'",
+              model, {.sample_shape = sample_shape(data.train), .classes = data.train.classes()}),
+          tools::to_toml(kept), data.train.vocabulary(), "for data set '" + data.train.name + "'",
           config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32};
 }
 

@@ -65,10 +65,10 @@ void check_options(const PredictOptions& o, const TrainedModel& model, bool root
     throw io::DataError("the data differ from those of the run: " + o.model.path +
                         " was trained on other samples of " + train.name +
                         ", so that neither its standardisation nor its classes are known");
-  if (train.target && (o.top_given || o.format.all))
+  if (train.target() != nullptr && (o.top_given || o.format.all))
     throw UsageError(std::string(o.top_given ? "--top" : "--probabilities") +
                      " is for models of classes; this one predicts a number, " +
-                     base::visible_text(train.target->name));
+                     base::visible_text(train.target()->name));
 }
 
 int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& group) {
@@ -86,10 +86,10 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
   });
   check_inputs(o, model, group);
   const base::BoundThread bound(model.compute().own_cpus());
-  o.format.top = std::min(o.format.top, train.classes);
+  o.format.top = std::min(o.format.top, train.classes());
   std::optional<PredictionWriter> writer;
-  if (root && train.target)
-    writer.emplace(o.format, *train.target);
+  if (root && train.target() != nullptr)
+    writer.emplace(o.format, *train.target());
   else if (root)
     writer.emplace(o.format, class_names(train));
   const BlockSizes sizes = predictor->sizes();

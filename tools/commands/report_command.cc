@@ -11,7 +11,7 @@
 #include "io/base/io_error.h"
 #include "io/base/visible_text.h"
 #include "io/checkpoint/atomic_file.h"
-#include "io/data/sources/images/image_encoder.h"
+#include "io/data/images/image_encoder.h"
 #include "io/metrics/http_responder.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
@@ -47,13 +47,14 @@ std::vector<RunHistory> read_runs(const std::vector<std::string>& folders) {
 }
 
 // Every test sample once; those that go worst are kept.
-void judge(TrainedModel& model, std::int64_t most, JudgedRun& judged) {
+void judge_test_samples(TrainedModel& model, const io::ClassLabels& classes_of_samples,
+                        std::int64_t most, JudgedRun& judged) {
   const io::Dataset& set = model.data().test;
   if (set.size() == 0) throw io::DataError("the data set has no test samples");
   SampleJudge judge(model.graph(), model.state(), model.pool(), model.compute(), set,
                     model.normalization(), kBatch);
   judge.load();
-  engine::ClassCounts counts(set.classes);
+  engine::ClassCounts counts(set.classes());
   std::vector<JudgedRun::Sample> samples;
   std::vector<std::int64_t> batch;
   for (std::int64_t first = 0; first < set.size(); first += kBatch) {
@@ -61,7 +62,7 @@ void judge(TrainedModel& model, std::int64_t most, JudgedRun& judged) {
     std::iota(batch.begin(), batch.end(), first);
     const std::vector<double>& logits = judge.logits(batch);
     const std::span labels =
-        std::span(set.labels).subspan(static_cast<std::size_t>(first), batch.size());
+        std::span(classes_of_samples.ids).subspan(static_cast<std::size_t>(first), batch.size());
     counts.add(logits, labels);
     const std::size_t classes = logits.size() / batch.size();
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -93,7 +94,8 @@ void judge(TrainedModel& model, std::int64_t most, JudgedRun& judged) {
 }
 
 // The same of a model that predicts a number.
-void judge_numbers(TrainedModel& model, std::int64_t most, JudgedRun& judged) {
+void judge_test_samples(TrainedModel& model, const io::TargetValues& targets, std::int64_t most,
+                        JudgedRun& judged) {
   const io::Dataset& set = model.data().test;
   if (set.size() == 0) throw io::DataError("the data set has no test samples");
   engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
@@ -112,9 +114,9 @@ void judge_numbers(TrainedModel& model, std::int64_t most, JudgedRun& judged) {
     std::iota(batch.begin(), batch.end(), first);
     const std::vector<double>& predictions = judge.logits(batch);
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      const auto target = static_cast<double>(set.targets[static_cast<std::size_t>(batch[i])]);
+      const auto target = static_cast<double>(targets.values[static_cast<std::size_t>(batch[i])]);
       numbers.push_back(
-          {batch[i], set.target->in_unit(target), set.target->in_unit(predictions[i])});
+          {batch[i], targets.scale.in_unit(target), targets.scale.in_unit(predictions[i])});
     }
   }
   const auto count = std::min<std::int64_t>(most, std::ssize(numbers));
@@ -123,10 +125,16 @@ void judge_numbers(TrainedModel& model, std::int64_t most, JudgedRun& judged) {
   });
   numbers.resize(static_cast<std::size_t>(count));
   judged.set = set.name;
-  judged.target = set.target->name;
+  judged.target = targets.scale.name;
   judged.samples = report.samples;
   judged.errors = report.errors;
   judged.farthest = std::move(numbers);
+}
+
+template <class Labels>
+void judge_test_samples(TrainedModel& model, const Labels& labels, std::int64_t, JudgedRun&) {
+  throw io::DataError("the labels of " + model.data().test.name + " are " + labels.kTraits.labels +
+                      ", which the page does not show");
 }
 
 // By the run's best snapshot, else its newest. Without one, or without the data, the page says why
@@ -141,13 +149,13 @@ std::optional<JudgedRun> judged_run(const ReportOptions& o) {
     run_group(config, [&](backends::Group& group) {
       TrainedModel model(config, reference, group, DataUse::kSamples);
       judged.snapshot = model.path();
-      is_text = model.data().train.kind == io::SampleKind::kTokens;
+      is_text = !model.data().train.sample_traits().single;
       if (is_text) return kExitOk;
       if (model.other_data())
         throw io::DataError("the data differ from those of the run: " + model.path() +
                             " was trained on other samples of " + model.data().train.name);
-      model.data().test.target ? judge_numbers(model, o.worst, judged)
-                               : judge(model, o.worst, judged);
+      std::visit([&](const auto& labels) { judge_test_samples(model, labels, o.worst, judged); },
+                 model.data().test.labels);
       return kExitOk;
     });
   } catch (const io::Error& error) {

@@ -210,7 +210,7 @@ constexpr OnnxKind kOnnxKinds[] = {
 }  // namespace
 
 double OnnxLayer::option(const std::string& name) const {
-  for (const engine::LayerOption& option : node().layer->options())
+  for (const engine::LayerOption& option : node().layer->traits().options)
     if (option.name == name) return option.value;
   throw engine::Error("internal: " + graph.describe(id) + " does not tell its " + name);
 }

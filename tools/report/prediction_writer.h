@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/data/sources/dataset.h"
+#include "io/data/labels/target_values.h"
 
 namespace tools {
 

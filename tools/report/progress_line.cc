@@ -28,15 +28,7 @@ std::string bar_text(double part) {
 }  // namespace
 
 ProgressUnit progress_unit(const io::Dataset& data) {
-  switch (data.kind) {
-    case io::SampleKind::kImages:
-      return {"images", 1};
-    case io::SampleKind::kFeatures:
-      return {"rows", 1};
-    case io::SampleKind::kTokens:
-      return {"tokens", data.shape[0]};
-  }
-  return {};
+  return {data.sample_traits().unit, data.positions()};
 }
 
 std::string rate_text(const ProgressUnit& unit, double samples_per_s) {

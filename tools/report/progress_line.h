@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/splits.h"
 
 namespace tools {
 

@@ -14,6 +14,7 @@
 #include "engine/train/replica_sync.h"
 #include "io/base/digest.h"
 #include "io/base/text_parts.h"
+#include "io/data/sources/data_digest.h"
 #include "tools/group/rank_exchange.h"
 #include "tools/report/exit_codes.h"
 
@@ -110,12 +111,12 @@ void require_equal(const backends::Group& group, backends::Communicator& control
 
 backends::Settings extent_of(const io::DatasetSplits& data) {
   std::string shape;
-  for (const std::int64_t size : data.train.shape)
+  for (const std::int64_t size : data.train.shape())
     shape += (shape.empty() ? "" : " x ") + std::to_string(size);
   return {{"training samples", std::to_string(data.train.size())},
           {"test samples", std::to_string(data.test.size())},
           {"shape of a sample", shape},
-          {"classes", std::to_string(data.train.classes)}};
+          {"classes", std::to_string(data.train.classes())}};
 }
 
 backends::Settings content_of(const io::DatasetSplits& data, const std::string& digest) {
@@ -123,14 +124,19 @@ backends::Settings content_of(const io::DatasetSplits& data, const std::string& 
     const auto bytes = std::as_bytes(std::span(values.data(), values.size()));
     return "digest " + base::hex_text(base::digest_of(bytes));
   };
+  const auto labels_text = [](const io::Dataset& set) {
+    base::StreamDigest digest_of_labels;
+    std::visit([&](const auto& kind) { kind.add_to(digest_of_labels); }, set.labels);
+    return "digest " + base::hex_text(digest_of_labels.value());
+  };
   const io::Dataset &train = data.train, &test = data.test;
-  std::vector<float> scale = train.mean;
-  scale.insert(scale.end(), train.deviation.begin(), train.deviation.end());
-  return {{"vocabulary", digest_text(train.vocabulary)},
-          {"training labels", digest_text(train.labels)},
+  const std::vector<float> scale =
+      std::visit([](const auto& kind) { return kind.statistics(); }, train.samples);
+  return {{"vocabulary", digest_text(train.vocabulary())},
+          {"training labels", labels_text(train)},
           {"training data", "digest " + digest},
           {"mean and deviation", digest_text(scale)},
-          {"test labels", digest_text(test.labels)},
+          {"test labels", labels_text(test)},
           {"test data", "digest " + io::data_digest(test, data.coding.get()).text}};
 }
 

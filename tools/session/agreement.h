@@ -8,7 +8,7 @@
 #include "backends/group.h"
 #include "backends/store/protocol/settings.h"
 #include "engine/ops/common/kernel_context.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/splits.h"
 
 namespace tools {
 

@@ -15,7 +15,7 @@ bool evaluates_what_is_saved(const SessionOptions& options, const backends::Grou
 
 engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) {
   using engine::Measure;
-  const bool text = data.kind == io::SampleKind::kTokens, numbers = data.target.has_value();
+  const bool text = data.label_traits().perplexity, numbers = !data.label_traits().classes;
   const Measure measure = options.measure.value_or(text      ? Measure::kPerplexity
                                                    : numbers ? Measure::kLoss
                                                              : Measure::kAccuracy);
@@ -28,9 +28,9 @@ engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) 
                           " has classes");
   if (measure == Measure::kPerplexity && !text)
     throw io::ConfigError("--keep-best perplexity is for text, not for " + data.name);
-  if (measure == Measure::kTop5 && data.classes <= 5)
+  if (measure == Measure::kTop5 && data.classes() <= 5)
     throw io::ConfigError("--keep-best top5 needs more than 5 classes; " + data.name + " has " +
-                          std::to_string(data.classes));
+                          std::to_string(data.classes()));
   return measure;
 }
 

@@ -3,17 +3,19 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
-#include <span>
+#include <cstdint>
+#include <numeric>
+#include <string>
 #include <utility>
 
 #include "engine/graph/inference.h"
+#include "engine/train/step/loaded_batch.h"
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
-#include "io/data/loader/image_preparer.h"
-#include "io/data/sources/data_file.h"
-#include "io/data/sources/sample_coding.h"
+#include "io/data/dataset/sample_coding.h"
+#include "io/data/files/data_file.h"
+#include "io/data/sources/sample_inputs.h"
 #include "models/next_token.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -40,7 +42,7 @@ class Texts : public InputPredictor {
  public:
   Texts(const PredictorRequest& request, TrainedModel& model)
       : inputs_(request.inputs),
-        vocabulary_(model.data().train.vocabulary),
+        vocabulary_(model.data().train.vocabulary()),
         next_(model.graph(), model.state(), model.pool(), model.compute().host_products()) {}
 
   BlockSizes sizes() const override {
@@ -103,26 +105,28 @@ class Texts : public InputPredictor {
 };
 
 // Samples as the model takes them.
-class Preparation {
+class PreparedBlock {
  public:
-  explicit Preparation(const TrainedModel& model) {
-    const io::Dataset& like = model.data().train;
-    if (like.kind == io::SampleKind::kImages)
-      preparer_.emplace(like, model.normalization(), io::Augmentation{});
-  }
+  explicit PreparedBlock(const TrainedModel& model)
+      : set_(model.data().train.name), normalization_(model.normalization()) {}
 
-  std::span<const float> operator()(const io::SampleBlock& block) {
-    if (!preparer_) return block.features;
-    numbers_.resize(block.pixels.size());
-    const std::size_t items = block.origins.empty() ? 0 : numbers_.size() / block.origins.size();
-    for (std::size_t i = 0; i < block.origins.size(); ++i)
-      preparer_->prepare(&block.pixels[i * items], io::SplitMix(0, 0, 0), &numbers_[i * items]);
-    return numbers_;
+  engine::BatchView operator()(const io::SampleBlock& block) {
+    const auto count = static_cast<std::size_t>(block.count());
+    const auto part = io::batch_part(
+        block.samples, {.set = set_, .size = block.count(), .normalization = normalization_});
+    part->reserve(memory_, count);
+    memory_.ids.resize(count);
+    std::iota(memory_.ids.begin(), memory_.ids.end(), std::int64_t{0});
+    memory_.batch.sample_ids = memory_.ids;
+    part->fill(memory_);
+    return engine::view_of(memory_.batch, draws_);
   }
 
  private:
-  std::optional<io::ImagePreparer> preparer_;
-  std::vector<float> numbers_;
+  const std::string set_;  // what the model was trained on
+  const io::Normalization normalization_;
+  io::BatchMemory memory_;
+  std::vector<engine::ops::ImageDraw> draws_;
 };
 
 std::unique_ptr<io::SampleStream> open_inputs(const PredictorRequest& request,
@@ -148,9 +152,7 @@ class Samples : public InputPredictor {
                     .dtype = model.compute().storage,
                     .device = model.compute().device,
                     .products = model.compute().products,
-                    .watched = watches_ ? layer_of(model.graph(), request.layer) : -1}),
-        labels_(model.data().train.target ? 0 : kBatch, 0),
-        targets_(model.data().train.target ? kBatch : 0, 0) {
+                    .watched = watches_ ? layer_of(model.graph(), request.layer) : -1}) {
     inference_.load();
   }
 
@@ -183,12 +185,7 @@ class Samples : public InputPredictor {
 
  private:
   void compute(const io::SampleBlock& samples, PredictedBlock& block) {
-    const auto count = static_cast<std::size_t>(samples.count());
-    inference_.forward({.count = samples.count(),
-                        .samples = prepared_(samples),
-                        .labels = std::span(labels_).first(labels_.empty() ? 0 : count),
-                        .targets = std::span(targets_).first(targets_.empty() ? 0 : count),
-                        .sample_ids = {}});
+    inference_.predict(prepared_(samples));
     block.logits = inference_.logits();
     if (!watches_) return;
     const std::vector<double>& values = inference_.watched();
@@ -198,16 +195,13 @@ class Samples : public InputPredictor {
   }
 
   const std::unique_ptr<io::SampleStream> stream_;
-  Preparation prepared_;
+  PreparedBlock prepared_;
   const bool watches_;
   engine::Inference inference_;
-  // The model has a loss, which nobody reads.
-  const std::vector<std::int32_t> labels_;
-  const std::vector<float> targets_;
 };
 
 void check_text_model(const PredictorRequest& request, const TrainedModel& model) {
-  if (model.data().train.vocabulary.empty())
+  if (model.data().train.vocabulary().empty())
     throw io::DataError(request.snapshot + ": a model of data set '" + model.data().train.name +
                         "' has no vocabulary of characters; engine predict needs one of text");
   if (!request.layer.empty())
@@ -220,8 +214,7 @@ void check_text_model(const PredictorRequest& request, const TrainedModel& model
 
 std::unique_ptr<InputPredictor> make_predictor(const PredictorRequest& request,
                                                TrainedModel& model) {
-  if (model.data().train.kind != io::SampleKind::kTokens)
-    return std::make_unique<Samples>(request, model);
+  if (model.data().train.sample_traits().single) return std::make_unique<Samples>(request, model);
   check_text_model(request, model);
   return std::make_unique<Texts>(request, model);
 }

@@ -125,9 +125,7 @@ MemoryBudget device_memory_budget(int device) {
 
 std::uint64_t data_bytes(const io::DatasetSplits& splits) {
   std::uint64_t bytes = 0;
-  for (const io::Dataset* set : {&splits.train, &splits.test})
-    bytes += bytes_of(set->samples) + bytes_of(set->features) + bytes_of(set->labels) +
-             bytes_of(set->targets) + bytes_of(set->tokens);
+  for (const io::Dataset* set : {&splits.train, &splits.test}) bytes += set->bytes();
   return bytes;
 }
 

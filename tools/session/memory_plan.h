@@ -9,7 +9,7 @@
 #include "backends/group.h"
 #include "engine/graph/plan.h"
 #include "engine/optim/optimizer_spec.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/splits.h"
 
 namespace tools {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/group.h"
-#include "io/data/sources/inputs/sample_stream.h"
+#include "io/data/samples/sample_stream.h"
 
 namespace tools {
 

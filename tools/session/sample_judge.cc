@@ -5,55 +5,28 @@
 #include <cmath>
 #include <cstddef>
 
-#include "io/data/sources/image_source.h"
-#include "io/data/sources/images/image_encoder.h"
+#include "engine/train/step/loaded_batch.h"
+#include "io/data/images/image_encoder.h"
 
 namespace tools {
-namespace {
-
-// Bytes of an image, which may lie in a file.
-std::span<const std::uint8_t> pixels_of(const io::Dataset& set, std::int64_t i,
-                                        std::vector<std::uint8_t>& buffer) {
-  const auto count = static_cast<std::size_t>(set.sample_count());
-  if (!set.source)
-    return std::span(set.samples).subspan(static_cast<std::size_t>(i) * count, count);
-  buffer.resize(count);
-  set.source->read(i, nullptr, buffer);
-  return buffer;
-}
-
-}  // namespace
 
 SampleJudge::SampleJudge(const engine::Graph& graph, engine::ModelState& state,
                          engine::ThreadPool& threads, const Compute& compute,
                          const io::Dataset& set, io::Normalization normalization, std::int64_t most)
-    : set_(set),
-      inference_(graph, state, threads,
+    : inference_(graph, state, threads,
                  {.batch = most,
                   .dtype = compute.storage,
                   .device = compute.device,
                   .products = compute.products}),
-      labels_(static_cast<std::size_t>(set.target ? 0 : most), 0),
-      targets_(static_cast<std::size_t>(set.target ? most : 0), 0) {
-  if (set.kind == io::SampleKind::kImages)
-    preparer_.emplace(set, normalization, io::Augmentation{});
+      part_(io::batch_part(set.samples,
+                           {.set = set.name, .size = set.size(), .normalization = normalization})) {
+  part_->reserve(memory_, static_cast<std::size_t>(most));
 }
 
 const std::vector<double>& SampleJudge::logits(std::span<const std::int64_t> samples) {
-  const auto items = static_cast<std::size_t>(set_.sample_count());
-  inputs_.resize(samples.size() * items);
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    float* out = inputs_.data() + i * items;
-    if (preparer_)
-      preparer_->prepare(pixels_of(set_, samples[i], pixels_).data(), io::SplitMix(0, 0, 0), out);
-    else
-      std::copy_n(set_.features.data() + static_cast<std::size_t>(samples[i]) * items, items, out);
-  }
-  inference_.forward({.count = static_cast<std::int64_t>(samples.size()),
-                      .samples = inputs_,
-                      .labels = std::span(labels_).first(set_.target ? 0 : samples.size()),
-                      .targets = std::span(targets_).first(set_.target ? samples.size() : 0),
-                      .sample_ids = {}});
+  memory_.batch.sample_ids = samples;
+  part_->fill(memory_);
+  inference_.predict(engine::view_of(memory_.batch, draws_));
   return inference_.logits();
 }
 
@@ -69,19 +42,21 @@ double probability_of(std::span<const double> logits, std::int64_t place) {
 }
 
 bool has_pictures(const io::Dataset& set) {
-  const std::int64_t channels = set.shape[2];
-  return set.kind == io::SampleKind::kImages && (channels == 1 || channels == 3) &&
-         set.shape[0] * set.shape[1] > 1 && io::has_png_encoder();
+  const auto* images = set.find<io::ImageSamples>();
+  if (images == nullptr) return false;
+  const auto [height, width, channels] = images->format.shape;
+  return (channels == 1 || channels == 3) && height * width > 1 && io::has_png_encoder();
 }
 
 Picture picture_of(const io::Dataset& set, std::int64_t i, std::int64_t most_side) {
-  const std::int64_t height = set.shape[0], width = set.shape[1], channels = set.shape[2];
+  const auto& images = set.as<io::ImageSamples>();
+  const auto [height, width, channels] = images.format.shape;
   const std::int64_t factor = (std::max(height, width) + most_side - 1) / most_side;
   Picture picture{.height = (height + factor - 1) / factor,
                   .width = (width + factor - 1) / factor,
                   .channels = channels};
   std::vector<std::uint8_t> buffer;
-  const std::span<const std::uint8_t> pixels = pixels_of(set, i, buffer);
+  const std::span<const std::uint8_t> pixels = images.read(i, buffer);
   // Each pixel is the mean of a square of factor x factor, or of what the border leaves of it.
   for (std::int64_t y = 0; y < height; y += factor)
     for (std::int64_t x = 0; x < width; x += factor)

@@ -5,14 +5,13 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/graph/inference.h"
-#include "io/data/loader/image_preparer.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/splits.h"
 #include "tools/session/compute_choice.h"
 
 namespace tools {
@@ -20,7 +19,7 @@ namespace tools {
 class SampleJudge {
  public:
   // For `most` samples at once. Everything given outlives this. Throws what engine::Inference
-  // throws. REQUIRES: the set's kind is not kTokens.
+  // throws. REQUIRES: single samples (SampleTraits).
   SampleJudge(const engine::Graph& graph, engine::ModelState& state, engine::ThreadPool& threads,
               const Compute& compute, const io::Dataset& set, io::Normalization normalization,
               std::int64_t most);
@@ -33,13 +32,10 @@ class SampleJudge {
   const std::vector<double>& logits(std::span<const std::int64_t> samples);
 
  private:
-  const io::Dataset& set_;
-  std::optional<io::ImagePreparer> preparer_;
   engine::Inference inference_;
-  std::vector<std::uint8_t> pixels_;
-  std::vector<float> inputs_;
-  std::vector<std::int32_t> labels_;  // or targets: the model has a loss, which nobody reads
-  std::vector<float> targets_;
+  const std::unique_ptr<io::BatchPart> part_;  // of the set's samples
+  io::BatchMemory memory_;
+  std::vector<engine::ops::ImageDraw> draws_;
 };
 
 // The place of the first largest logit, and the softmax at one place. Of a row of logits.

@@ -10,8 +10,8 @@
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
 #include "io/base/text_format.h"
-#include "io/data/sources/csv/csv_coding.h"
-#include "io/data/sources/csv/csv_header.h"
+#include "io/data/readers/csv/csv_coding.h"
+#include "io/data/tables/csv_header.h"
 #include "tools/report/json_file.h"
 
 namespace tools {
@@ -19,8 +19,6 @@ namespace {
 
 constexpr std::size_t kLongestStatement = std::size_t{16} << 20;
 constexpr std::int64_t kMost = std::int64_t{1} << 40;  // samples are far smaller
-
-const char* const kKindNames[] = {"images", "features", "tokens"};  // by SampleKind
 
 // What is not UTF-8 cannot be in JSON as text: it becomes a list of bytes.
 void write_text(base::JsonWriter& json, const std::string& text) {
@@ -65,7 +63,7 @@ void write_table(base::JsonWriter& json, const io::CsvCoding& coding) {
 // At least so long is what they become.
 std::size_t bytes_of_names(const io::DatasetSplits& splits) {
   std::size_t bytes = 0;
-  for (const std::string& name : splits.train.class_names) bytes += name.size();
+  for (const std::string& name : splits.train.class_names()) bytes += name.size();
   if (!splits.coding) return bytes;
   for (const std::string& name : splits.coding->selection.header) bytes += name.size();
   for (const io::CsvColumn& column : splits.coding->columns)
@@ -171,67 +169,97 @@ std::shared_ptr<const io::CsvCoding> read_table(const Json& json, const std::str
   return coding;
 }
 
-io::SampleKind read_kind(const Json& json, const std::string& where) {
+io::Samples read_kind(const Json& json, const std::string& where) {
   const std::string kind = text_member(json, "kind", where);
-  for (std::size_t i = 0; i < std::size(kKindNames); ++i)
-    if (kind == kKindNames[i]) return static_cast<io::SampleKind>(i);
-  throw io::DataError(where + ": found samples of kind '" + kind.substr(0, 40) +
-                      "', expected images, features or tokens");
+  if (std::optional<io::Samples> samples = io::samples_named(kind)) return *std::move(samples);
+  throw io::DataError(where + ": found samples of kind '" + kind.substr(0, 40) + "', expected " +
+                      io::sample_names());
 }
 
-void read_images(const Json& json, const std::string& where, StatedSamples& stated) {
-  io::Dataset& set = stated.splits.train;
-  set.scaled = bool_member(json, "scaled", where);
-  set.mean = read_numbers(json, "mean", where);
-  set.deviation = read_numbers(json, "deviation", where);
+// What a kind of samples states beside its shape: of most kinds nothing.
+template <class Kind>
+void write_kind(base::JsonWriter&, const Kind&, io::Normalization) {}
+template <class Kind>
+void read_kind(const Json&, const std::string&, Kind&, StatedSamples&) {}
+
+void write_kind(base::JsonWriter& json, const io::ImageSamples& images,
+                io::Normalization normalization) {
+  const io::ImageFormat& format = images.format;
+  json.member("scaled", format.scaled);
+  json.member("normalization", normalization == io::Normalization::kUnit ? "unit" : "standard");
+  json.member("mean", format.mean).member("deviation", format.deviation);
+}
+
+void read_kind(const Json& json, const std::string& where, io::ImageSamples& images,
+               StatedSamples& stated) {
+  io::ImageFormat& format = images.format;
+  format.scaled = bool_member(json, "scaled", where);
+  format.mean = read_numbers(json, "mean", where);
+  format.deviation = read_numbers(json, "deviation", where);
   stated.normalization = text_member(json, "normalization", where);
   if (stated.normalization != "unit" && stated.normalization != "standard")
     throw io::DataError(where + ": found the normalization '" + stated.normalization.substr(0, 40) +
                         "', expected unit or standard");
-  const auto channels = static_cast<std::size_t>(set.shape[2]);
+  const auto channels = static_cast<std::size_t>(format.shape[2]);
   if (stated.normalization == "standard" &&
-      (set.mean.size() != channels || set.deviation.size() != channels))
-    throw io::DataError(
-        where + ": found means and deviations of " + std::to_string(set.mean.size()) + " and " +
-        std::to_string(set.deviation.size()) + " channels, expected " + std::to_string(channels));
+      (format.mean.size() != channels || format.deviation.size() != channels))
+    throw io::DataError(where + ": found means and deviations of " +
+                        std::to_string(format.mean.size()) + " and " +
+                        std::to_string(format.deviation.size()) + " channels, expected " +
+                        std::to_string(channels));
+}
+
+void read_kind(const Json& json, const std::string& where, io::FeatureSamples& rows,
+               StatedSamples& stated) {
+  stated.splits.coding = read_table(member(json, "table", where), where);
+  if (stated.splits.coding->features != rows.width())
+    throw io::DataError(where + ": its table has " +
+                        std::to_string(stated.splits.coding->features) + " features, expected " +
+                        std::to_string(rows.width()));
+}
+
+// Targets are stated as such. Other labels follow from the kind of samples.
+io::Labels read_labels(const Json& json, const std::string& where, const io::Samples& samples) {
+  const std::int64_t classes = whole_member(json, "classes", 1, kMost, where);
+  std::vector<std::string> names = read_texts(json, "class_names", where);
+  if (!names.empty() && std::ssize(names) != classes)
+    throw io::DataError(where + ": found names of " + std::to_string(names.size()) +
+                        " classes, expected " + std::to_string(classes));
+  if (json.contains("target")) {
+    if (!std::holds_alternative<io::FeatureSamples>(samples) || classes != 1)
+      throw io::DataError(where + ": found a target with " + std::to_string(classes) +
+                          " classes, expected one number and samples of kind features");
+    return io::TargetValues{.scale = read_target(json["target"], where)};
+  }
+  if (std::holds_alternative<io::TokenSamples>(samples)) return io::NextTokens{.count = classes};
+  return io::ClassLabels{.count = classes, .names = std::move(names)};
+}
+
+std::array<std::int64_t, 3> read_shape(const Json& json, const std::string& where) {
+  std::array<std::int64_t, 3> extents{};
+  const Json& shape = list_member(json, "shape", where);
+  if (shape.size() != extents.size())
+    throw io::DataError(where + ": found a shape of " + std::to_string(shape.size()) +
+                        " extents, expected 3");
+  std::int64_t count = 1;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    if (!shape[i].is_number_integer() || shape[i] < 1 || shape[i] > kMost / count)
+      throw io::DataError(where + ": found the extent " + shape[i].dump().substr(0, 40) +
+                          ", expected a whole number from 1 to " + std::to_string(kMost / count));
+    extents[i] = shape[i].get<std::int64_t>();
+    count *= extents[i];
+  }
+  return extents;
 }
 
 StatedSamples read_statement(const Json& json, const std::string& where) {
   StatedSamples stated;
   io::Dataset& set = stated.splits.train;
-  set.kind = read_kind(json, where);
-  const Json& shape = list_member(json, "shape", where);
-  if (shape.size() != set.shape.size())
-    throw io::DataError(where + ": found a shape of " + std::to_string(shape.size()) +
-                        " extents, expected 3");
-  std::int64_t count = 1;
-  for (std::size_t i = 0; i < set.shape.size(); ++i) {
-    if (!shape[i].is_number_integer() || shape[i] < 1 || shape[i] > kMost / count)
-      throw io::DataError(where + ": found the extent " + shape[i].dump().substr(0, 40) +
-                          ", expected a whole number from 1 to " + std::to_string(kMost / count));
-    set.shape[i] = shape[i].get<std::int64_t>();
-    count *= set.shape[i];
-  }
+  set.samples = read_kind(json, where);
+  set.set_shape(read_shape(json, where));
   set.name = read_text(member(json, "name", where), where);
-  set.classes = whole_member(json, "classes", 1, kMost, where);
-  set.class_names = read_texts(json, "class_names", where);
-  if (!set.class_names.empty() && std::ssize(set.class_names) != set.classes)
-    throw io::DataError(where + ": found names of " + std::to_string(set.class_names.size()) +
-                        " classes, expected " + std::to_string(set.classes));
-  if (set.kind == io::SampleKind::kImages) read_images(json, where, stated);
-  if (json.contains("target")) {
-    set.target = read_target(json["target"], where);
-    if (set.kind != io::SampleKind::kFeatures || set.classes != 1)
-      throw io::DataError(where + ": found a target with " + std::to_string(set.classes) +
-                          " classes, expected one number and samples of kind features");
-  }
-  if (set.kind == io::SampleKind::kFeatures) {
-    stated.splits.coding = read_table(member(json, "table", where), where);
-    if (static_cast<std::int64_t>(stated.splits.coding->features) != count)
-      throw io::DataError(where + ": its table has " +
-                          std::to_string(stated.splits.coding->features) + " features, expected " +
-                          std::to_string(count));
-  }
+  set.labels = read_labels(json, where, set.samples);
+  std::visit([&](auto& kind) { read_kind(json, where, kind, stated); }, set.samples);
   return stated;
 }
 
@@ -239,25 +267,22 @@ StatedSamples read_statement(const Json& json, const std::string& where) {
 
 std::string sample_statement(const io::DatasetSplits& splits, io::Normalization normalization) {
   const io::Dataset& set = splits.train;
+  const io::TargetScale* const target = set.target();
   if (bytes_of_names(splits) > kLongestStatement) return "";
   base::JsonWriter json;
   // A program that knows classes only would take the number for the logit of one, and one that
   // knows no markers and decimal signs would read other numbers.
-  json.begin_object().member("schema", splits.coding ? 3 : set.target ? 2 : 1);
-  json.member("kind", kKindNames[static_cast<std::size_t>(set.kind)]);
+  json.begin_object().member("schema", splits.coding ? 3 : target != nullptr ? 2 : 1);
+  json.member("kind", set.sample_traits().name);
   json.key("name");
   write_text(json, set.name);
-  json.member("shape", set.shape).member("classes", set.classes);
-  write_texts(json, "class_names", set.class_names);
-  if (set.kind == io::SampleKind::kImages) {
-    json.member("scaled", set.scaled);
-    json.member("normalization", normalization == io::Normalization::kUnit ? "unit" : "standard");
-    json.member("mean", set.mean).member("deviation", set.deviation);
-  }
-  if (set.target) {
+  json.member("shape", set.shape()).member("classes", set.classes());
+  write_texts(json, "class_names", set.class_names());
+  std::visit([&](const auto& kind) { write_kind(json, kind, normalization); }, set.samples);
+  if (target != nullptr) {
     json.key("target").begin_object().key("name");
-    write_text(json, set.target->name);
-    json.member("mean", set.target->mean).member("deviation", set.target->deviation).end_object();
+    write_text(json, target->name);
+    json.member("mean", target->mean).member("deviation", target->deviation).end_object();
   }
   if (splits.coding) write_table(json, *splits.coding);
   std::string text = json.end_object().text();
@@ -282,7 +307,7 @@ StatedCoding stated_coding(const io::Checkpoint& snapshot, const std::string& pa
                                                           .table = std::move(stated.splits.coding),
                                                           .source = path,
                                                           .digest = snapshot.data_digest});
-  coding->like.vocabulary = snapshot.vocabulary;
+  if (auto* tokens = coding->like.find<io::NextTokens>()) tokens->vocabulary = snapshot.vocabulary;
   StatedCoding result{.coding = std::move(coding)};
   if (!stated.normalization.empty())
     result.normalization =
@@ -293,18 +318,7 @@ StatedCoding stated_coding(const io::Checkpoint& snapshot, const std::string& pa
 std::shared_ptr<const io::SampleCoding> coding_of(const io::DatasetSplits& splits,
                                                   const std::string& source) {
   auto coding = std::make_shared<io::SampleCoding>();
-  const io::Dataset& set = splits.train;
-  io::Dataset& like = coding->like;
-  like.kind = set.kind;
-  like.name = set.name;
-  like.shape = set.shape;
-  like.classes = set.classes;
-  like.class_names = set.class_names;
-  like.target = set.target;
-  like.mean = set.mean;
-  like.deviation = set.deviation;
-  like.vocabulary = set.vocabulary;
-  like.scaled = set.scaled;
+  coding->like = splits.train.like();
   coding->table = splits.coding;
   coding->source = source;
   coding->digest = data_digest(splits).text;

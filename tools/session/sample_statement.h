@@ -8,7 +8,7 @@
 #include <string>
 
 #include "io/checkpoint/checkpoint.h"
-#include "io/data/sources/sample_coding.h"
+#include "io/data/dataset/sample_coding.h"
 #include "tools/session/session_data.h"
 
 namespace tools {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "io/base/io_error.h"
+#include "io/data/sources/dataset.h"
 #include "models/model_catalog.h"
 #include "tools/options/command_line.h"
 #include "tools/options/run_config.h"
@@ -35,16 +36,24 @@ SavedInput of_record(const RunData& data, const std::string& dataset) {
   return input;
 }
 
+SavedInput of_set(const io::Dataset& set, const std::string& normalization) {
+  SavedInput input{.sample_shape = sample_shape(set),
+                   .classes = set.classes(),
+                   .vocabulary = set.vocabulary(),
+                   .class_names = set.class_names()};
+  if (const io::TargetScale* target = set.target()) input.target = *target;
+  if (const auto* images = set.find<io::ImageSamples>()) {
+    input.normalization = normalization;
+    input.mean = images->format.mean;
+    input.deviation = images->format.deviation;
+  }
+  return input;
+}
+
 SavedInput of_statement(const StatedSamples& stated, const std::string& vocabulary) {
-  const io::Dataset& set = stated.splits.train;
-  return {.sample_shape = sample_shape(set),
-          .classes = set.classes,
-          .vocabulary = vocabulary,
-          .normalization = stated.normalization,
-          .mean = set.mean,
-          .deviation = set.deviation,
-          .class_names = set.class_names,
-          .target = set.target};
+  SavedInput input = of_set(stated.splits.train, stated.normalization);
+  input.vocabulary = vocabulary;
+  return input;
 }
 
 SavedInput of_data(const ConfigValues& given) {
@@ -52,17 +61,8 @@ SavedInput of_data(const ConfigValues& given) {
   complete_values(values, "");
   const DataOptions options = data_options(resolve_run_config(values));
   const io::Dataset data = io::load_dataset(options.set).train;
-  SavedInput input{.sample_shape = sample_shape(data),
-                   .classes = data.classes,
-                   .vocabulary = data.vocabulary,
-                   .class_names = data.class_names,
-                   .target = data.target};
-  if (data.kind != io::SampleKind::kImages) return input;
-  input.normalization =
-      normalization(options, data) == io::Normalization::kUnit ? "unit" : "standard";
-  input.mean = data.mean;
-  input.deviation = data.deviation;
-  return input;
+  return of_set(data,
+                normalization(options, data) == io::Normalization::kUnit ? "unit" : "standard");
 }
 
 }  // namespace

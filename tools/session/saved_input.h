@@ -8,7 +8,7 @@
 
 #include "engine/core/shape.h"
 #include "io/checkpoint/checkpoint.h"
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/splits.h"
 #include "tools/options/option_table.h"
 
 namespace tools {

@@ -7,9 +7,10 @@
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
+#include "io/data/dataset/sample_coding.h"
 #include "io/data/loader/staging.h"
+#include "io/data/sources/dataset.h"
 #include "io/data/sources/loading_memory.h"
-#include "io/data/sources/sample_coding.h"
 #include "tools/group/rank_exchange.h"
 #include "tools/machine/memory_info.h"
 #include "tools/session/agreement.h"
@@ -87,20 +88,20 @@ io::DataDigest data_digest(const io::DatasetSplits& splits) {
 }
 
 engine::Shape sample_shape(const io::Dataset& dataset) {
-  if (dataset.kind == io::SampleKind::kTokens) return {dataset.shape[0]};
-  return {dataset.shape[0], dataset.shape[1], dataset.shape[2]};
+  return engine::Shape(dataset.model_shape());
 }
 
 io::Normalization normalization(const DataOptions& options, const io::Dataset& dataset) {
   if (options.normalization) return *options.normalization;
-  return dataset.shape[2] == 1 ? io::Normalization::kUnit : io::Normalization::kStandard;
+  return dataset.shape()[2] == 1 ? io::Normalization::kUnit : io::Normalization::kStandard;
 }
 
 std::vector<std::string> class_names(const io::Dataset& set) {
-  std::vector<std::string> names = set.class_names;
-  for (const char byte : set.vocabulary) names.push_back(base::visible_text(std::string(1, byte)));
+  std::vector<std::string> names = set.class_names();
+  for (const char byte : set.vocabulary())
+    names.push_back(base::visible_text(std::string(1, byte)));
   if (names.empty())
-    for (std::int64_t c = 0; c < set.classes; ++c) names.push_back(std::to_string(c));
+    for (std::int64_t c = 0; c < set.classes(); ++c) names.push_back(std::to_string(c));
   return names;
 }
 
@@ -108,7 +109,7 @@ void read_for_training(const io::DatasetOptions& options, LoadedData& loaded) {
   loaded.splits = io::load_dataset(options);
   if (!options.coding) return;
   io::DatasetSplits& splits = loaded.splits;
-  if (!splits.train.unknown_classes.empty() || !splits.test.unknown_classes.empty())
+  if (!splits.train.unknown_classes().empty() || !splits.test.unknown_classes().empty())
     throw io::DataError(base::join_text(splits.unknown, "; ") + ", " + options.coding->source +
                         ": give data of its classes, or for a new last layer --init-from with "
                         "--init-coding inputs (and --allow-mismatch where its shape changes)");

@@ -57,7 +57,7 @@ void freeze(const ModelOptions& options, engine::Graph& graph) {
 engine::Graph build_graph(const ModelOptions& options, const io::Dataset& dataset) {
   engine::Graph graph =
       models::build_model(options.name, {.sample_shape = sample_shape(dataset),
-                                         .classes = dataset.classes,
+                                         .classes = dataset.classes(),
                                          .label_smoothing = options.label_smoothing,
                                          .dropout = options.dropout,
                                          .regression = options.regression,

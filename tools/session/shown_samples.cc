@@ -9,7 +9,7 @@
 
 #include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
-#include "io/data/sources/images/image_encoder.h"
+#include "io/data/images/image_encoder.h"
 
 namespace tools {
 namespace {
@@ -48,7 +48,8 @@ void ShownSamples::show(std::int64_t step, io::EventFile& file) {
   std::string table = "| sample | label | prediction | probability |\n|---|---|---|---|\n";
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     const std::span row = std::span(logits).subspan(i * classes, classes);
-    const std::int64_t label = set_.labels[static_cast<std::size_t>(samples_[i])],
+    const std::int64_t label =
+                           set_.as<io::ClassLabels>().ids[static_cast<std::size_t>(samples_[i])],
                        said = predicted_class(row);
     const std::string place = std::to_string(samples_[i]);
     table += "| " + place + " | " + cell(names_.at(static_cast<std::size_t>(label))) + " | " +

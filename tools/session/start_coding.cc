@@ -121,12 +121,12 @@ std::shared_ptr<LoadedData> coded_alike(std::shared_ptr<LoadedData> before,
   if (!before || !options.set.coding) return before;
   const io::SampleCoding& coding = *options.set.coding;
   const auto text = [](const io::DatasetSplits& splits) {
-    return sample_statement(splits, io::Normalization::kUnit) + splits.train.vocabulary;
+    return sample_statement(splits, io::Normalization::kUnit) + splits.train.vocabulary();
   };
   io::DatasetSplits stated;
   stated.train = coding.like;
   stated.train.name = before->splits.train.name;
-  stated.train.shape = before->splits.train.shape;  // of texts it may differ
+  stated.train.set_shape(before->splits.train.shape());  // of texts it may differ
   stated.coding = coding.table;
   return text(stated) == text(before->splits) ? before : nullptr;
 }

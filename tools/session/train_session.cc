@@ -107,7 +107,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .clip_grad = s.options.update.clip_grad,
        .losses_of_a_sample =
            s.options.update.sum_losses ? static_cast<double>(s.data.train().positions()) : 0,
-       .has_labels = !s.data.train().target,
+       .has_labels = s.data.train().label_traits().classes,
        .on_nonfinite = s.options.on_nonfinite,
        .steps_back = s.carried != nullptr,
        .least_ranks = changes.least_ranks,
@@ -150,7 +150,7 @@ const SessionData& TrainSession::data() const { return impl_->data; }
 std::unique_ptr<ShownSamples> TrainSession::show_samples(std::int64_t count) {
   Impl& s = *impl_;
   const io::Dataset& set = s.data.test();
-  if (count <= 0 || set.size() == 0 || set.kind == io::SampleKind::kTokens) return nullptr;
+  if (count <= 0 || set.size() == 0 || set.find<io::ClassLabels>() == nullptr) return nullptr;
   const std::vector<std::int64_t> samples = spread_samples(set, count);
   auto judge = std::make_unique<SampleJudge>(s.model.graph, s.model.state, s.model.pool, s.compute,
                                              set, s.data.normalization(), std::ssize(samples));

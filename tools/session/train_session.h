@@ -10,7 +10,7 @@
 
 #include "backends/group.h"
 #include "engine/train/trainer.h"
-#include "io/data/sources/images/augmentation.h"
+#include "io/data/images/augmentation.h"
 #include "tools/run/run_record.h"
 #include "tools/session/session_data.h"
 #include "tools/session/session_options.h"

@@ -38,7 +38,7 @@ io::Checkpoint description(const SessionOptions& options, const SessionData& dat
   c.dataset = options.data.set.name;
   c.config = options.keeping.configuration;
   c.build = std::string(ENGINE_VERSION) + " " + ENGINE_COMMIT;
-  c.vocabulary = data.train().vocabulary;
+  c.vocabulary = data.train().vocabulary();
   c.run_id = options.keeping.run_id;
   c.definition = options.model.definition;
   c.data_digest = digest;

@@ -105,7 +105,7 @@ std::shared_ptr<LoadedData> load(const DataOptions& options, const ModelReferenc
 
 engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
   return models::build_model(config.model, {.sample_shape = sample_shape(set),
-                                            .classes = set.classes,
+                                            .classes = set.classes(),
                                             .regression = regression_of(config),
                                             .definition = config.model_definition});
 }

@@ -10,7 +10,7 @@
 #include "backends/communicator.h"
 #include "engine/core/thread_pool.h"
 #include "engine/graph/model_state.h"
-#include "io/data/sources/sample_coding.h"
+#include "io/data/dataset/sample_coding.h"
 #include "tools/options/run_config.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/session_data.h"

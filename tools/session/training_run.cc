@@ -226,6 +226,7 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
   }
   const SessionData& data = session.data();
   const io::Dataset& train = data.train();
+  const std::array<std::int64_t, 3> shape = train.shape();
   RunRecord record{
       .id = id_,
       .model = config_.model,
@@ -235,11 +236,11 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
                .digest = session.data_digest(),
                .train = train.size(),
                .test = data.test().size(),
-               .classes = train.classes,
-               .shape = {train.shape.begin(), train.shape.end()},
+               .classes = train.classes(),
+               .shape = {shape.begin(), shape.end()},
                .normalization =
                    data.normalization() == io::Normalization::kUnit ? "unit" : "standard",
-               .vocabulary = train.vocabulary},
+               .vocabulary = train.vocabulary()},
       .options = kept_,
       .starts = {}};
   RunStart start{.time = base::utc_seconds_text(std::time(nullptr)),

@@ -219,7 +219,7 @@ class Work final : public StepWork, private StateHome {
     if (sum_ != nullptr && !sum_->capturable()) return "gradients pass through host memory";
     if (options_.replicas != nullptr)
       for (const PlanStep& step : plan.steps)
-        if (step.layer->synchronizes_host())
+        if (step.layer->traits().synchronizes_host)
           return "batch statistics of all ranks pass through host memory";
     return "";
   }

@@ -1,7 +1,7 @@
 // Spans passed on, draws made narrow.
 #include "engine/train/step/loaded_batch.h"
 
-#include "io/data/loader/image_preparer.h"
+#include "io/data/images/image_preparer.h"
 
 namespace engine {
 namespace {
@@ -36,7 +36,8 @@ BatchView view_of(const io::Batch& batch, std::vector<ops::ImageDraw>& draws) {
 std::vector<float> image_table(const io::Dataset& dataset, io::Normalization normalization,
                                Device device) {
   if (!sends_bytes(dataset, device)) return {};
-  return io::ImagePreparer(dataset, normalization, {}).table();
+  return io::ImagePreparer(dataset.as<io::ImageSamples>().format, dataset.name, normalization, {})
+      .table();
 }
 
 }  // namespace engine

@@ -14,7 +14,7 @@ BatchView view_of(const io::Batch& batch, std::vector<ops::ImageDraw>& draws);
 
 // Whether the device can prepare this set's images itself; then batches carry bytes.
 inline bool sends_bytes(const io::Dataset& dataset, Device device) {
-  return device.kind == Device::Kind::kCuda && io::has_bytes(dataset);
+  return device.kind == Device::Kind::kCuda && dataset.has_bytes();
 }
 // What it needs for that (DeviceExecutorOptions::image_table); empty where it cannot. Throws as
 // io::ImagePreparer.

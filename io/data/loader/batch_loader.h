@@ -3,27 +3,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 
+#include "io/data/dataset/splits.h"
+#include "io/data/images/augmentation.h"
 #include "io/data/order/sampler.h"
-#include "io/data/sources/dataset.h"
-#include "io/data/sources/images/augmentation.h"
+#include "io/data/samples/batch.h"
 
 namespace io {
-
-struct Batch {
-  std::int64_t epoch = 0, step = 0;  // of the sampler
-  std::span<const float>
-      samples;  // count * sample_count: NHWC, normalised; or features. Empty for tokens
-  std::span<const std::uint8_t>
-      pixels;  // instead of samples, where asked for: images as they are stored, NHWC
-  std::span<const AugmentationDraw> draws;   // with pixels: count
-  std::span<const std::int32_t> tokens;      // count * context. Empty otherwise
-  std::span<const std::int32_t> labels;      // count * positions. Empty where there are targets
-  std::span<const float> targets;            // instead of labels: count
-  std::span<const std::int64_t> sample_ids;  // count
-  std::int64_t count() const { return static_cast<std::int64_t>(sample_ids.size()); }
-};
 
 struct LoaderOptions {
   Normalization normalization = Normalization::kUnit;
@@ -35,10 +21,6 @@ struct LoaderOptions {
   // ImagePreparer::table()).
   bool bytes = false;
 };
-
-// Whether batches can be bytes: images that are stored as such. Folders of images are scaled as
-// they are read.
-bool has_bytes(const Dataset& dataset);
 
 // Delivers the steps of a sampler in order, from any (epoch, step), without end: after the last
 // step of an epoch comes step 0 of the next. Allocates at construction only. One caller.

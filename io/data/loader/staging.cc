@@ -11,7 +11,7 @@
 #include "io/base/digest.h"
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
-#include "io/data/sources/data_folder.h"
+#include "io/data/files/data_folder.h"
 
 namespace io {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
+#include "io/data/labels/label_range.h"
 
 namespace io {
 namespace {
@@ -16,12 +17,12 @@ namespace {
 // of equal size from appearing in the same order again and again.
 class Stratified final : public EpochOrder {
  public:
-  explicit Stratified(const Dataset& dataset) : dataset_(dataset) {}
+  explicit Stratified(const ClassLabels& labels) : labels_(labels) {}
 
   void fill(std::uint64_t seed, std::int64_t epoch, std::span<std::int64_t> order) const override {
-    std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(dataset_.classes));
+    std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(labels_.count));
     for (std::size_t id = 0; id < order.size(); ++id)
-      by_class.at(static_cast<std::size_t>(dataset_.labels[id]))
+      by_class.at(static_cast<std::size_t>(labels_.ids[id]))
           .push_back(static_cast<std::int64_t>(id));
     struct Place {
       double at;
@@ -46,7 +47,7 @@ class Stratified final : public EpochOrder {
   }
 
  private:
-  const Dataset& dataset_;
+  const ClassLabels& labels_;
 };
 
 const char* promised(Uneven uneven) {
@@ -61,15 +62,14 @@ std::unique_ptr<EpochOrder> make_epoch_order(const std::string& name, const Data
   if (name == "shuffle") return nullptr;
   if (name != "stratified")
     throw ConfigError("unknown sampler '" + name + "' (known: shuffle, stratified)");
-  if (dataset.kind == SampleKind::kTokens)
-    throw ConfigError("--sampler stratified mixes classes, but data set " + dataset.name +
-                      " is a stream of tokens without any");
-  for (std::size_t i = 0; i < dataset.labels.size(); ++i)
-    if (dataset.labels[i] < 0 || dataset.labels[i] >= dataset.classes)
-      throw DataError("data set " + dataset.name + ": label out of range at sample " +
-                      std::to_string(i) + ": found " + std::to_string(dataset.labels[i]) +
-                      ", expected 0.." + std::to_string(dataset.classes - 1));
-  return std::make_unique<Stratified>(dataset);
+  const ClassLabels* const labels = dataset.find<ClassLabels>();
+  if (labels == nullptr)
+    throw ConfigError("--sampler stratified mixes classes, but the labels of data set " +
+                      dataset.name + " are " + dataset.label_traits().labels);
+  const LabelRange range{.set = dataset.name, .classes = labels->count};
+  for (std::size_t i = 0; i < labels->ids.size(); ++i)
+    static_cast<void>(range.checked(labels->ids[i], static_cast<std::int64_t>(i)));
+  return std::make_unique<Stratified>(*labels);
 }
 
 PartitionCheck check_partition(const SamplerOptions& options) {

@@ -17,7 +17,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
-#include "io/data/order/epoch_order.h"
+#include "io/data/order/sample_order.h"
 
 namespace io {
 namespace {

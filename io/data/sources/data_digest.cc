@@ -1,10 +1,11 @@
-// What identifies a data set, whatever its folder is called.
+// Kinds of samples and labels add themselves; names come after all of them.
+#include "io/data/sources/data_digest.h"
+
 #include <string_view>
+#include <vector>
 
 #include "io/base/digest.h"
-#include "io/data/sources/csv/csv_coding.h"
-#include "io/data/sources/dataset.h"
-#include "io/data/sources/image_source.h"
+#include "io/data/readers/csv/csv_coding.h"
 
 namespace io {
 namespace {
@@ -24,9 +25,10 @@ void add_names(base::StreamDigest& digest, const std::vector<std::string>& names
 std::string with_names(const std::string& nameless, const Dataset& data, const CsvCoding* table) {
   base::StreamDigest digest;
   digest.add(std::as_bytes(std::span(nameless)));
-  add_names(digest, data.class_names);
-  add_names(digest, data.unknown_classes);
-  add_names(digest, {data.vocabulary, data.target ? data.target->name : ""});
+  add_names(digest, data.class_names());
+  add_names(digest, data.unknown_classes());
+  const TargetScale* target = data.target();
+  add_names(digest, {data.vocabulary(), target != nullptr ? target->name : ""});
   if (table == nullptr) return base::hex_text(digest.value());
   const std::vector<std::string>& header = table->selection.header;
   for (const CsvColumn& column : table->columns) {
@@ -40,21 +42,13 @@ std::string with_names(const std::string& nameless, const Dataset& data, const C
 
 DataDigest data_digest(const Dataset& data, const CsvCoding* table) {
   base::StreamDigest digest;
-  const auto add = [&](const auto& values) {
-    digest.add(std::as_bytes(std::span(values.data(), values.size())));
-  };
-  add(data.shape);
-  digest.add(std::as_bytes(std::span(&data.classes, 1)));
-  add(data.labels);
-  if (data.target) {
-    add(data.targets);
-    digest.add(std::as_bytes(std::span(&data.target->mean, 1)));
-    digest.add(std::as_bytes(std::span(&data.target->deviation, 1)));
-  }
-  add(data.samples);
-  add(data.features);
-  add(data.tokens);
-  if (data.source) data.source->add_to(digest);
+  const std::array<std::int64_t, 3> shape = data.shape();
+  const std::int64_t classes = data.classes();
+  digest.add(std::as_bytes(std::span(shape)));
+  digest.add(std::as_bytes(std::span(&classes, 1)));
+  const auto add = [&](const auto& kind) { kind.add_to(digest); };
+  std::visit(add, data.labels);
+  std::visit(add, data.samples);
   const std::string nameless = base::hex_text(digest.value());
   return {.text = with_names(nameless, data, table), .nameless = nameless};
 }

@@ -6,16 +6,15 @@
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
-#include "io/data/sources/channel_statistics.h"
-#include "io/data/sources/cifar10_files.h"
-#include "io/data/sources/csv/csv_files.h"
-#include "io/data/sources/glyphs.h"
-#include "io/data/sources/idx_files.h"
-#include "io/data/sources/images/image_folder.h"
-#include "io/data/sources/sample_coding.h"
-#include "io/data/sources/sample_limit.h"
-#include "io/data/sources/synthetic.h"
-#include "io/data/sources/text_files.h"
+#include "io/data/dataset/sample_coding.h"
+#include "io/data/images/channel_statistics.h"
+#include "io/data/readers/csv/csv_files.h"
+#include "io/data/readers/drawn/glyphs.h"
+#include "io/data/readers/drawn/synthetic.h"
+#include "io/data/readers/image_files/cifar10_files.h"
+#include "io/data/readers/image_files/idx_files.h"
+#include "io/data/readers/image_files/image_folder.h"
+#include "io/data/readers/tokens/text_files.h"
 
 namespace io {
 namespace {
@@ -53,32 +52,62 @@ DatasetSplits make_synthetic(const DatasetOptions& options) {
                          options.seed, 1)};
 }
 
-DatasetSplits read_or_make(const DatasetOptions& options) {
-  if (options.name == "mnist" || options.name == "fashion-mnist")
-    return read_idx_splits(options.name, options.directory, options.parts);
-  if (options.name == "cifar10") return read_cifar10_splits(options.directory, options.parts);
-  if (options.name == "glyphs") {
-    return {draw_glyphs(GlyphSplit::kTrain, kGlyphTrainCount, options.seed),
-            draw_glyphs(GlyphSplit::kTest, kGlyphTestCount, options.seed)};
-  }
-  if (options.name == "synthetic") return make_synthetic(options);
-  if (options.name == "text" || options.name == "tinyshakespeare") return read_text_splits(options);
-  if (options.name == "tokens") return read_token_splits(options);
-  if (options.name == "images") return read_image_folder_splits(options);
-  if (options.name == "csv") return read_csv_splits(options);
+DatasetSplits read_idx(const DatasetOptions& options) {
+  return read_idx_splits(options.name, options.directory, options.parts);
+}
+DatasetSplits read_cifar10(const DatasetOptions& options) {
+  return read_cifar10_splits(options.directory, options.parts);
+}
+DatasetSplits make_glyphs(const DatasetOptions& options) {
+  return {draw_glyphs(GlyphSplit::kTrain, kGlyphTrainCount, options.seed),
+          draw_glyphs(GlyphSplit::kTest, kGlyphTestCount, options.seed)};
+}
 
+// A new data set is a row here.
+struct Entry {
+  const char* name;
+  DatasetSplits (*read)(const DatasetOptions& options);
+};
+constexpr Entry kDatasets[] = {
+    {"mnist", read_idx},
+    {"fashion-mnist", read_idx},
+    {"cifar10", read_cifar10},
+    {"text", read_text_splits},
+    {"tinyshakespeare", read_text_splits},
+    {"tokens", read_token_splits},
+    {"csv", read_csv_splits},
+    {"images", read_image_folder_splits},
+    {"glyphs", make_glyphs},
+    {"synthetic", make_synthetic},
+};
+
+DatasetSplits read_or_make(const DatasetOptions& options) {
+  for (const Entry& entry : kDatasets)
+    if (options.name == entry.name) return entry.read(options);
   const std::vector<std::string> names = dataset_names();
   throw ConfigError("unknown data set '" + options.name + "'" +
                     base::did_you_mean(options.name, names) + " (known: " + base::join_text(names) +
                     ")");
 }
 
+// Channels are measured on the training images, if these are in memory; images for testing are
+// scaled by the same numbers.
+void measure(DatasetSplits& splits) {
+  ImageSamples* const train = splits.train.find<ImageSamples>();
+  ImageSamples* const test = splits.test.find<ImageSamples>();
+  if (train == nullptr || test == nullptr) return;
+  if (!train->source && splits.train.size() > 0) measure_channels(train->pixels, train->format);
+  test->format.mean = train->format.mean;
+  test->format.deviation = train->format.deviation;
+}
+
 // Channel statistics and classes of images become those of the coding; tables and texts have been
 // read by theirs.
 void code_images(const SampleCoding& coding, Dataset& part, const std::string& name,
                  std::vector<std::string>& lines) {
-  part.mean = coding.like.mean;
-  part.deviation = coding.like.deviation;
+  const ImageFormat& like = coding.like.as<ImageSamples>().format;
+  part.as<ImageSamples>().format.mean = like.mean;
+  part.as<ImageSamples>().format.deviation = like.deviation;
   if (coding.inputs_only) return;
   match_classes(
       coding, part, [&](std::int64_t i) { return name + " sample " + std::to_string(i + 1); },
@@ -87,23 +116,20 @@ void code_images(const SampleCoding& coding, Dataset& part, const std::string& n
 
 void code(const SampleCoding& coding, DatasetSplits& splits) {
   check_kind(coding, splits.test.size() > 0 ? splits.test : splits.train);
-  if (splits.test.kind != SampleKind::kImages) return;
+  if (splits.test.find<ImageSamples>() == nullptr) return;
   code_images(coding, splits.test, "test", splits.unknown);
-  if (splits.train.size() > 0) return code_images(coding, splits.train, "training", splits.unknown);
-  splits.train.name = splits.test.name;
-  splits.train.shape = splits.test.shape;
-  splits.train.classes = splits.test.classes;
-  splits.train.class_names = splits.test.class_names;
-  splits.train.mean = splits.test.mean;
-  splits.train.deviation = splits.test.deviation;
-  splits.train.scaled = splits.test.scaled;
+  if (splits.train.size() > 0)
+    code_images(coding, splits.train, "training", splits.unknown);
+  else
+    splits.train = splits.test.like();
 }
 
 }  // namespace
 
 std::vector<std::string> dataset_names() {
-  return {"mnist",  "fashion-mnist", "cifar10", "text",   "tinyshakespeare",
-          "tokens", "csv",           "images",  "glyphs", "synthetic"};
+  std::vector<std::string> names;
+  for (const Entry& entry : kDatasets) names.emplace_back(entry.name);
+  return names;
 }
 
 DatasetSplits load_dataset(const DatasetOptions& options) {
@@ -111,13 +137,10 @@ DatasetSplits load_dataset(const DatasetOptions& options) {
     throw ConfigError("the limit of training samples is " + std::to_string(options.limit) +
                       ", expected 0 or more");
   DatasetSplits splits = read_or_make(options);
-  if (splits.train.kind == SampleKind::kImages && !splits.train.source && splits.train.size() > 0)
-    measure_channels(splits.train);
-  splits.test.mean = splits.train.mean;
-  splits.test.deviation = splits.train.deviation;
+  measure(splits);
   if (options.coding) code(*options.coding, splits);
   if (options.limit > 0 && options.limit < splits.train.size())
-    keep_samples(splits.train, options.limit, options.seed);  // measured as a whole
+    splits.train.limit(options.limit, options.seed);  // measured as a whole
   if (options.limit > splits.train.size() && splits.train.size() > 0)
     splits.warnings.push_back("the limit of " + std::to_string(options.limit) +
                               " training samples changes nothing: there are " +

@@ -11,11 +11,11 @@
 
 #include "io/base/io_error.h"
 #include "io/base/open_file.h"
-#include "io/data/sources/cifar10_files.h"
-#include "io/data/sources/data_folder.h"
-#include "io/data/sources/idx_files.h"
-#include "io/data/sources/text_files.h"
-#include "io/data/sources/token_file.h"
+#include "io/data/files/data_folder.h"
+#include "io/data/readers/image_files/cifar10_files.h"
+#include "io/data/readers/image_files/idx_files.h"
+#include "io/data/readers/tokens/text_files.h"
+#include "io/data/readers/tokens/token_file.h"
 
 namespace io {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "io/data/sources/dataset.h"
+#include "io/data/dataset/dataset_options.h"
 
 namespace io {
 

@@ -115,8 +115,8 @@ class Checker {
     std::vector<std::pair<Range, Range>> in_place;
     if (in_arena(step.inputs[0])) {
       const Range first = value(step.inputs[0]);
-      if (step.layer->may_run_in_place()) in_place.emplace_back(output, first);
-      if (step.layer->may_save_in_place()) in_place.emplace_back(saved(i), first);
+      if (step.layer->traits().may_run_in_place) in_place.emplace_back(output, first);
+      if (step.layer->traits().may_save_in_place) in_place.emplace_back(saved(i), first);
     }
     apart(used, in_place, what);
     write(output, what);
@@ -134,8 +134,9 @@ class Checker {
       read(r, what + ", " + name);
       used.push_back(r);
     };
-    if (step.relu || step.layer->backward_needs().output) needs(value(step.output), "output");
-    if (step.layer->backward_needs().inputs)
+    if (step.relu || step.layer->traits().backward_needs.output)
+      needs(value(step.output), "output");
+    if (step.layer->traits().backward_needs.inputs)
       for (const int input : step.inputs)
         if (in_arena(input)) needs(value(input), "input");
     if (step.saved_bytes > 0) needs(saved(i), "saved");
@@ -157,8 +158,8 @@ class Checker {
     std::vector<std::pair<Range, Range>> in_place;
     if (tensor(step.inputs[0]).gradient_offset != PlanTensor::kNone) {
       const Range first = gradient(step.inputs[0]);
-      if (step.layer->may_run_in_place()) in_place.emplace_back(dy, first);
-      if (step.layer->may_save_in_place() && step.input_writes[0] == Write::kOverwrite)
+      if (step.layer->traits().may_run_in_place) in_place.emplace_back(dy, first);
+      if (step.layer->traits().may_save_in_place && step.input_writes[0] == Write::kOverwrite)
         in_place.emplace_back(saved(i), first);
     }
     apart(used, in_place, what);

@@ -108,14 +108,14 @@ LayerRun make_run(KernelContext& context, const Tensors& t, const Options& o,
   run.saved = saved;
   run.relu = o.relu;
   run.residual = t.residual;
-  run.key = kKey;
-  run.output_gradient = t.output_gradient;
-  run.input_gradients = t.input_gradients;
-  run.input_writes = t.writes;
-  run.residual_gradient = t.residual_gradient;
-  run.residual_write = o.write;
-  run.parameter_gradients = t.parameter_gradients;
-  run.parameter_write = o.write;
+  run.random.key = kKey;
+  run.gradients.output = t.output_gradient;
+  run.gradients.inputs = t.input_gradients;
+  run.gradients.input_writes = t.writes;
+  run.gradients.residual = t.residual_gradient;
+  run.gradients.residual_write = o.write;
+  run.gradients.parameters = t.parameter_gradients;
+  run.gradients.parameter_write = o.write;
   return run;
 }
 
@@ -158,14 +158,14 @@ std::vector<std::vector<double>> expected_results(const Layer& layer, std::span<
         return view;
       });
   if (counts) t.buffers.push_back({&counter, DType::kI64, {}, {}});
-  Context host(
-      1, layer.scratch_bytes(items, batch, DType::kF64, 1, Device::Kind::kCpu, Products::kF32));
-  const Arena saved(layer.saved_bytes(items, batch, DType::kF64) + 1);
+  Context host(1, layer.memory({.inputs = items, .batch = batch, .dtype = DType::kF64}).scratch);
+  const Arena saved(layer.memory({.inputs = items, .batch = batch, .dtype = DType::kF64}).saved +
+                    1);
   LayerRun run = make_run(host.context, t, o, {saved.data(), saved.bytes()});
-  run.epoch = kEpoch;
-  run.sample_ids = std::span(kIds).first(static_cast<std::size_t>(batch));
+  run.random.epoch = kEpoch;
+  run.random.sample_ids = std::span(kIds).first(static_cast<std::size_t>(batch));
   OtherReplica other(o.other_rows);
-  if (o.other_rows >= 0) run.replicas = &other;
+  if (o.other_rows >= 0) run.statistics.replicas = &other;
   layer.forward(run);
   if (o.training) layer.backward(run);
   if (counts) t.buffers.pop_back();
@@ -199,20 +199,21 @@ void compare(const Layer& layer, const std::vector<Shape>& items, std::int64_t b
       });
   const DeviceOperand<std::int64_t> counter({}, {6}), ids({5}, kIds), epoch({1}, {kEpoch});
   if (counts) t.buffers.push_back(counter.view());
-  DeviceContext c(
-      layer.scratch_bytes(items, batch, DTypeOf<T>::value, 1, Device::Kind::kCuda, Products::kF32));
+  const LayerMemory memory = layer.memory(
+      {.inputs = items, .batch = batch, .dtype = DTypeOf<T>::value, .device = Device::Kind::kCuda});
+  DeviceContext c(memory.scratch);
   c.context.epoch = reinterpret_cast<const std::uint64_t*>(epoch.view().data);
-  const Arena saved(layer.saved_bytes(items, batch, DTypeOf<T>::value) + 1, kDevice);
+  const Arena saved(memory.saved + 1, kDevice);
   LayerRun run = make_run(c.context, t, o, {saved.data(), saved.bytes()});
-  run.epoch = 0;  // that of the context counts
-  run.sample_ids = {ids.view().as<std::int64_t>(), static_cast<std::size_t>(batch)};
+  run.random.epoch = 0;  // that of the context counts
+  run.random.sample_ids = {ids.view().as<std::int64_t>(), static_cast<std::size_t>(batch)};
   OtherReplica other(o.other_rows);
-  if (o.other_rows >= 0) run.replicas = &other;
+  if (o.other_rows >= 0) run.statistics.replicas = &other;
   const auto execute = [&] {
     layer.forward(run);
     if (o.training) layer.backward(run);
   };
-  if (layer.synchronizes_host() && run.replicas != nullptr) {
+  if (layer.traits().synchronizes_host && run.statistics.replicas != nullptr) {
     execute();
     EXPECT_EQ(other.calls, o.training ? 2 : 0);
   } else {
@@ -274,8 +275,8 @@ TYPED_TEST(ImageLayersCuda, BatchNormAgreesWithFloat64) {
 // Alone, with another replica, and without samples of its own beside one that has some.
 TYPED_TEST(ImageLayersCuda, SynchronisedBatchNormAgreesWithFloat64) {
   const LayerPtr layer = layers::sync_batch_norm2d({});
-  EXPECT_TRUE(layer->synchronizes_host());
-  EXPECT_FALSE(layers::batch_norm2d({})->synchronizes_host());
+  EXPECT_TRUE(layer->traits().synchronizes_host);
+  EXPECT_FALSE(layers::batch_norm2d({})->traits().synchronizes_host);
   for (const std::int64_t other : {-1, 0, 100})
     for (const std::int64_t batch : {0, 3})
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {

@@ -184,16 +184,15 @@ TEST(RegressionLoss, GradientAgreesWithFiniteDifferences) {
 // complain.
 class WrongRelu final : public engine::Layer {
  public:
-  std::string_view kind() const override { return "wrong_relu"; }
+  WrongRelu() : Layer({.kind = "wrong_relu", .backward_needs = {.output = true}}) {}
   engine::Shape output_shape(std::span<const engine::Shape> inputs) const override {
     return inputs[0];
   }
   void forward(const engine::LayerRun& run) const override { right_->forward(run); }
   void backward(const engine::LayerRun& run) const override {
     right_->backward(run);
-    for (double& value : run.input_gradients[0].span<double>()) value *= 1.001;
+    for (double& value : run.gradients.inputs[0].span<double>()) value *= 1.001;
   }
-  engine::BackwardNeeds backward_needs() const override { return right_->backward_needs(); }
 
  private:
   engine::LayerPtr right_ = layers::relu();

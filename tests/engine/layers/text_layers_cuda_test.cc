@@ -123,7 +123,8 @@ Outcome run(const Layer& layer, std::span<const Shape> items, DType storage,
   std::vector<float> dy = numbers(out, seed++);
   for (float& value : dy) value = to_float(from_float<bf16>(value));
   const TensorView output = tensors.put(out_dtype, out, std::vector<float>(dy.size(), NAN));
-  const std::size_t saved = layer.saved_bytes(items, kBatch, storage);
+  const std::size_t saved =
+      layer.memory({.inputs = items, .batch = kBatch, .dtype = storage}).saved;
   const Arena saved_memory(saved, context.device);
   const TensorView ids = tensors.put(
       DType::kF32, {2 * kBatch}, std::vector<float>(2 * kBatch, 0.f));  // eight bytes each: id 0
@@ -132,11 +133,12 @@ Outcome run(const Layer& layer, std::span<const Shape> items, DType storage,
   step.training = true;
   step.inputs = inputs, step.parameters = parameters, step.output = output;
   step.saved = {saved_memory.data(), saved};
-  step.key = 99, step.epoch = 0;
-  step.sample_ids = {static_cast<const std::int64_t*>(ids.data), static_cast<std::size_t>(kBatch)};
-  step.output_gradient = tensors.put(out_dtype, out, dy);
-  step.input_gradients = input_gradients, step.input_writes = writes,
-  step.parameter_gradients = parameter_gradients;
+  step.random.key = 99, step.random.epoch = 0;
+  step.random.sample_ids = {static_cast<const std::int64_t*>(ids.data),
+                            static_cast<std::size_t>(kBatch)};
+  step.gradients.output = tensors.put(out_dtype, out, dy);
+  step.gradients.inputs = input_gradients, step.gradients.input_writes = writes,
+  step.gradients.parameters = parameter_gradients;
   layer.forward(step);
   layer.backward(step);
   Outcome outcome{tensors.get(output)};
@@ -152,10 +154,15 @@ class TextLayersCuda : public CudaTest {
   static void compare(const LayerPtr& layer, std::vector<Shape> items, bool dropout = false) {
     SCOPED_TRACE(std::string(layer->kind()) + " " + items[0].to_string());
     Context host(
-        2, layer->scratch_bytes(items, kBatch, DType::kF64, 2, Device::Kind::kCpu, Products::kF32));
+        2, layer->memory({.inputs = items, .batch = kBatch, .dtype = DType::kF64, .threads = 2})
+               .scratch);
     const Outcome expected = run(*layer, items, DType::kF64, host.context);
-    DeviceContext device(layer->scratch_bytes(items, kBatch, DTypeOf<T>::value, 1,
-                                              Device::Kind::kCuda, Products::kF32));
+    DeviceContext device(layer
+                             ->memory({.inputs = items,
+                                       .batch = kBatch,
+                                       .dtype = DTypeOf<T>::value,
+                                       .device = Device::Kind::kCuda})
+                             .scratch);
     const Arena epoch(sizeof(std::uint64_t), kDevice);  // 0
     if (dropout) device.context.epoch = reinterpret_cast<const std::uint64_t*>(epoch.data());
     const Outcome found = run(*layer, items, DTypeOf<T>::value, device.context);

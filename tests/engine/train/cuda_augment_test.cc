@@ -166,7 +166,7 @@ TEST_F(CudaAugment, BytesTrainAsNumbersDo) {
 TEST_F(CudaAugment, RefusesBatchesOfTheOtherKind) {
   const io::Dataset set = tiny_training::images({4, 4, 3}, kSamples);
   const engine::Graph graph =
-      models::build_model("mlp", {.sample_shape = {4, 4, 3}, .classes = set.classes});
+      models::build_model("mlp", {.sample_shape = {4, 4, 3}, .classes = set.classes()});
   const engine::Plan plan =
       engine::Plan::compile(graph, {.max_batch = 2, .device = kDevice.kind, .training = false});
   const std::vector<std::uint8_t> pixels(2 * 48);

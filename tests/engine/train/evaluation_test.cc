@@ -25,18 +25,19 @@ namespace {
 io::Dataset images(std::int64_t count, std::int64_t classes) {
   io::Dataset set;
   set.name = "test";
-  set.shape = {6, 6, 1};
-  set.classes = classes;
+  set.set_shape({6, 6, 1});
+  set.as<io::ClassLabels>().count = classes;
   std::uint64_t random = 1;
   const auto next = [&random] {
     return random = random * 6364136223846793005u + 1442695040888963407u, random >> 40;
   };
   for (std::int64_t i = 0; i < count * 36; ++i)
-    set.samples.push_back(static_cast<std::uint8_t>(next()));
+    set.as<io::ImageSamples>().pixels.push_back(static_cast<std::uint8_t>(next()));
   for (std::int64_t i = 0; i < count; ++i)
-    set.labels.push_back(static_cast<std::int32_t>(next() % static_cast<std::uint64_t>(classes)));
-  set.mean = {0.5f};
-  set.deviation = {0.25f};
+    set.as<io::ClassLabels>().ids.push_back(
+        static_cast<std::int32_t>(next() % static_cast<std::uint64_t>(classes)));
+  set.as<io::ImageSamples>().format.mean = {0.5f};
+  set.as<io::ImageSamples>().format.deviation = {0.25f};
   return set;
 }
 
@@ -59,9 +60,10 @@ engine::EvalReport evaluate(const std::string& model, const io::Dataset& set, in
       world, test_support::deadline_ms(60'000), [&](std::unique_ptr<backends::Group> group) {
         const auto control = group->make_communicator();
         const engine::Graph graph = models::build_model(
-            model, {.sample_shape = {6, 6, 1},
-                    .classes = set.classes,
-                    .regression = set.target ? std::optional(kSquared) : std::nullopt});
+            model,
+            {.sample_shape = {6, 6, 1},
+             .classes = set.classes(),
+             .regression = set.target() != nullptr ? std::optional(kSquared) : std::nullopt});
         engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
         // Rank 0's model counts, whatever the others have.
         state.initialize(graph, static_cast<std::uint64_t>(group->rank()));
@@ -90,7 +92,7 @@ TEST(Evaluation, IsGivenUpByAllRanksForASignalOfOne) {
         world, test_support::deadline_ms(60'000), [&](std::unique_ptr<backends::Group> group) {
           const auto control = group->make_communicator();
           const engine::Graph graph =
-              models::build_model("mlp", {.sample_shape = {6, 6, 1}, .classes = set.classes});
+              models::build_model("mlp", {.sample_shape = {6, 6, 1}, .classes = set.classes()});
           engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
           state.initialize(graph, 1);
           engine::ThreadPool pool(1);
@@ -152,21 +154,19 @@ TEST(Evaluation, Top5IsSaidOfMoreThanFiveClassesOnly) {
 
 // Rows of numbers whose target is their sum and some noise, standardised by mean 100, deviation 20.
 io::Dataset rows_with_targets(std::int64_t count) {
-  io::Dataset set = images(count, 1);
-  set.kind = io::SampleKind::kFeatures;
-  set.target = io::TargetScale{.name = "price", .mean = 100, .deviation = 20};
+  io::FeatureSamples rows{.extents = {6, 6, 1}};
+  io::TargetValues targets{.scale = {.name = "price", .mean = 100, .deviation = 20}};
+  const std::vector<std::uint8_t> bytes = images(count, 1).as<io::ImageSamples>().pixels;
   for (std::int64_t i = 0; i < count; ++i) {
     float sum = 0;
     for (std::int64_t k = 0; k < 36; ++k) {
-      const std::uint8_t byte = set.samples[static_cast<std::size_t>(36 * i + k)];
-      set.features.push_back(static_cast<float>(byte) / 128 - 1);
-      sum += set.features.back() / 6;
+      rows.values.push_back(static_cast<float>(bytes[static_cast<std::size_t>(36 * i + k)]) / 128 -
+                            1);
+      sum += rows.values.back() / 6;
     }
-    set.targets.push_back(sum);
+    targets.values.push_back(sum);
   }
-  set.samples.clear();
-  set.labels.clear();
-  return set;
+  return {.name = "test", .samples = std::move(rows), .labels = std::move(targets)};
 }
 
 TEST(Evaluation, ErrorsOfNumbersAreTheSameForEveryWorldSize) {

@@ -131,14 +131,13 @@ TEST(StepPhases, ARankThatStaysSlowIsNamedOnceWithWhatItSpendsItsTimeOn) {
 
 TEST(ProgressBar, CountsWhatTheDataConsistOf) {
   io::Dataset data;
-  data.shape = {64, 1, 1};
-  const auto rate = [&](io::SampleKind kind) {
-    data.kind = kind;
+  const auto rate = [&](const io::Samples& samples) {
+    data.samples = samples;
     return tools::rate_text(tools::progress_unit(data), 20);
   };
-  EXPECT_EQ(rate(io::SampleKind::kImages), "20 images/s");
-  EXPECT_EQ(rate(io::SampleKind::kFeatures), "20 rows/s");
-  EXPECT_EQ(rate(io::SampleKind::kTokens), "1,280 tokens/s");
+  EXPECT_EQ(rate(io::ImageSamples{}), "20 images/s");
+  EXPECT_EQ(rate(io::FeatureSamples{}), "20 rows/s");
+  EXPECT_EQ(rate(io::TokenSamples{.context = 64}), "1,280 tokens/s");
 }
 
 }  // namespace

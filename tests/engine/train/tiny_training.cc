@@ -38,7 +38,7 @@ Parts::Parts(const Options& options)
     : set(images(options.shape, options.samples)),
       graph(models::build_model(
           options.model, {.sample_shape = {options.shape[0], options.shape[1], options.shape[2]},
-                          .classes = set.classes})),
+                          .classes = set.classes()})),
       model(first_state(graph, options)),
       pool(1),
       shares(shares_of(options)),

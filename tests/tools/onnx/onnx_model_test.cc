@@ -107,7 +107,7 @@ TEST(OnnxModel, PixelsAreScaledFirst) {
 
 class Fourier final : public engine::Layer {
  public:
-  std::string_view kind() const override { return "fourier"; }
+  Fourier() : Layer({.kind = "fourier"}) {}
   engine::Shape output_shape(std::span<const engine::Shape> inputs) const override {
     return inputs[0];
   }

@@ -88,36 +88,52 @@ TEST(Together, ADifferenceIsNamedWithBothValuesOnEveryRank) {
   }
 }
 
+// Two ranks of which the second has `data` changed so: all name `name` as what differs.
+void expect_told(const io::DatasetSplits& data, const std::string& name,
+                 const std::function<void(io::DatasetSplits&)>& change) {
+  const auto all = outcomes(2, [&](Group& group, Communicator& control) {
+    io::DatasetSplits own = data;
+    if (group.rank() == 1) change(own);
+    tools::require_equal(group, control, tools::extent_of(own), "data");
+    tools::require_equal(group, control, tools::content_of(own, io::data_digest(own.train).text),
+                         "data");
+  });
+  for (const Outcome& outcome : all)
+    EXPECT_EQ(outcome.text.find("data: " + name + ": rank 0 "), 0u) << outcome.text;
+}
+
+io::ImageSamples& images(io::Dataset& set) { return set.as<io::ImageSamples>(); }
+io::ClassLabels& classes(io::Dataset& set) { return set.as<io::ClassLabels>(); }
+
 TEST(Together, EveryPartOfADataSetCounts) {
   io::DatasetSplits data;
-  data.train.shape = {1, 2, 1};
-  data.train.classes = 2;
-  data.train.samples = {1, 2, 3, 4};
-  data.train.labels = {0, 1};
-  data.train.mean = {0.5F};
-  data.train.deviation = {0.2F};
+  data.train = {
+      .samples =
+          io::ImageSamples{.format = {.shape = {1, 2, 1}, .mean = {0.5F}, .deviation = {0.2F}},
+                           .pixels = {1, 2, 3, 4}},
+      .labels = io::ClassLabels{.ids = {0, 1}, .count = 2}};
   data.test = data.train;
   const std::map<std::string, std::function<void(io::DatasetSplits&)>> changes{
-      {"training labels", [](auto& d) { std::swap(d.train.labels[0], d.train.labels[1]); }},
-      {"training data", [](auto& d) { d.train.samples[3] = 5; }},
-      {"mean and deviation", [](auto& d) { d.train.mean[0] = 0.6F; }},
-      {"test labels", [](auto& d) { d.test.labels[0] = 1; }},
-      {"test data", [](auto& d) { d.test.samples[0] = 9; }},
-      {"vocabulary", [](auto& d) { d.train.vocabulary = "ab"; }},
-      {"classes", [](auto& d) { d.train.classes = 3; }}};
-  for (const auto& entry : changes) {
-    const auto& name = entry.first;
-    const auto& change = entry.second;
-    const auto all = outcomes(2, [&](Group& group, Communicator& control) {
-      io::DatasetSplits own = data;
-      if (group.rank() == 1) change(own);
-      tools::require_equal(group, control, tools::extent_of(own), "data");
-      tools::require_equal(group, control, tools::content_of(own, io::data_digest(own.train).text),
-                           "data");
-    });
-    for (const Outcome& outcome : all)
-      EXPECT_EQ(outcome.text.find("data: " + name + ": rank 0 "), 0u) << outcome.text;
-  }
+      {"training labels",
+       [](auto& d) { std::swap(classes(d.train).ids[0], classes(d.train).ids[1]); }},
+      {"training data", [](auto& d) { images(d.train).pixels[3] = 5; }},
+      {"mean and deviation", [](auto& d) { images(d.train).format.mean[0] = 0.6F; }},
+      {"test labels", [](auto& d) { classes(d.test).ids[0] = 1; }},
+      {"test data", [](auto& d) { images(d.test).pixels[0] = 9; }},
+      {"classes", [](auto& d) { classes(d.train).count = 3; }}};
+  for (const auto& [name, change] : changes) expect_told(data, name, change);
+}
+
+TEST(Together, TheCharactersOfATextCount) {
+  io::DatasetSplits data;
+  data.train = {.samples = io::TokenSamples{.context = 1, .tokens = {0, 1, 0}},
+                .labels = io::NextTokens{.count = 2, .vocabulary = "ab"}};
+  data.test = data.train;
+  expect_told(data, "vocabulary", [](io::DatasetSplits& d) {
+    d.train.labels = io::NextTokens{.count = 2, .vocabulary = "ac"};
+  });
+  expect_told(data, "training data",
+              [](io::DatasetSplits& d) { d.train.as<io::TokenSamples>().tokens[2] = 1; });
 }
 
 TEST(Together, ThreadsThatLoadedDataOfOtherLengthEndAtOnce) {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "io/base/io_error.h"
-#include "io/data/sources/csv/csv_coding.h"
-#include "io/data/sources/inputs/sample_stream.h"
+#include "io/data/readers/csv/csv_coding.h"
+#include "io/data/sources/sample_inputs.h"
 #include "tests/support/test_support.h"
 #include "tools/session/sample_statement.h"
 
@@ -23,24 +23,25 @@ TEST(SampleStatement, OfImagesHasClassesAndNormalization) {
   io::DatasetSplits splits;
   io::Dataset& set = splits.train;
   set.name = "caf\xE9";  // Latin-1: bytes, and no UTF-8
-  set.shape = {4, 6, 3};
-  set.classes = 2;
-  set.class_names = {"a \"quoted\"\n", "\xFF\x01"};
-  set.mean = {0.1f, 0.2f, 1.0f / 3};
-  set.deviation = {1e-3f, 2, 3};
-  set.scaled = true;
+  set.set_shape({4, 6, 3});
+  set.as<io::ClassLabels>().count = 2;
+  set.as<io::ClassLabels>().names = {"a \"quoted\"\n", "\xFF\x01"};
+  set.as<io::ImageSamples>().format.mean = {0.1f, 0.2f, 1.0f / 3};
+  set.as<io::ImageSamples>().format.deviation = {1e-3f, 2, 3};
+  set.as<io::ImageSamples>().format.scaled = true;
   const std::string text = sample_statement(splits, io::Normalization::kStandard);
   const tools::StatedSamples stated = read_sample_statement(text, "x");
   EXPECT_EQ(stated.normalization, "standard");
   const io::Dataset& read = stated.splits.train;
-  EXPECT_EQ(read.kind, io::SampleKind::kImages);
+  ASSERT_NE(read.find<io::ImageSamples>(), nullptr);
   EXPECT_EQ(read.name, set.name);
-  EXPECT_EQ(read.shape, set.shape);
-  EXPECT_EQ(read.classes, 2);
-  EXPECT_EQ(read.class_names, set.class_names);
-  EXPECT_EQ(read.mean, set.mean);
-  EXPECT_EQ(read.deviation, set.deviation);
-  EXPECT_TRUE(read.scaled);
+  EXPECT_EQ(read.shape(), set.shape());
+  EXPECT_EQ(read.classes(), 2);
+  EXPECT_EQ(read.class_names(), set.class_names());
+  EXPECT_EQ(read.as<io::ImageSamples>().format.mean, set.as<io::ImageSamples>().format.mean);
+  EXPECT_EQ(read.as<io::ImageSamples>().format.deviation,
+            set.as<io::ImageSamples>().format.deviation);
+  EXPECT_TRUE(read.as<io::ImageSamples>().format.scaled);
   EXPECT_EQ(read.size(), 0);
 }
 
@@ -62,6 +63,10 @@ io::SampleBlock rows_of(const std::string& path, const io::DatasetSplits& splits
   return block;
 }
 
+std::vector<float> values_of(const io::SampleBlock& block) {
+  return std::get<io::FeatureSamples>(block.samples).values;
+}
+
 TEST(SampleStatement, OfATableReadsOtherTablesAlike) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "t.csv";
@@ -70,12 +75,12 @@ TEST(SampleStatement, OfATableReadsOtherTablesAlike) {
   const tools::StatedSamples stated =
       read_sample_statement(sample_statement(splits, io::Normalization::kUnit), "x");
   EXPECT_EQ(stated.normalization, "");
-  EXPECT_EQ(stated.splits.train.class_names, (std::vector<std::string>{"x", "y"}));
-  EXPECT_EQ(stated.splits.train.shape, splits.train.shape);
+  EXPECT_EQ(stated.splits.train.class_names(), (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(stated.splits.train.shape(), splits.train.shape());
   test_support::write_text(path, table(60));
   const io::SampleBlock expected = rows_of(path, splits), found = rows_of(path, stated.splits);
   EXPECT_EQ(found.count(), 60);
-  EXPECT_EQ(found.features, expected.features);
+  EXPECT_EQ(values_of(found), values_of(expected));
 }
 
 TEST(SampleStatement, OfATableHasItsDecimalSignsMarkersAndOddCells) {
@@ -91,7 +96,7 @@ TEST(SampleStatement, OfATableHasItsDecimalSignsMarkersAndOddCells) {
   const io::DatasetSplits splits = io::load_dataset(options);
   const io::DatasetSplits stated =
       read_sample_statement(sample_statement(splits, io::Normalization::kUnit), "x").splits;
-  EXPECT_EQ(rows_of(path, stated).features, rows_of(path, splits).features);
+  EXPECT_EQ(values_of(rows_of(path, stated)), values_of(rows_of(path, splits)));
   EXPECT_EQ(stated.coding->columns[0].odd, std::vector<std::string>{"Total"});
   EXPECT_EQ(stated.coding->columns[0].decimal, ',');
   EXPECT_EQ(stated.coding->selection.header, splits.coding->selection.header);
@@ -127,10 +132,10 @@ TEST(SampleStatement, OfARegressionHasTheTarget) {
   const std::string text = sample_statement(splits, io::Normalization::kUnit);
   EXPECT_TRUE(text.starts_with("{\"schema\":3,")) << text;
   const io::Dataset read = read_sample_statement(text, "x").splits.train;
-  ASSERT_TRUE(read.target);
-  EXPECT_EQ(read.target->name, "price");
-  EXPECT_EQ(read.target->mean, splits.train.target->mean);
-  EXPECT_EQ(read.target->deviation, splits.train.target->deviation);
+  ASSERT_TRUE(read.target());
+  EXPECT_EQ(read.target()->name, "price");
+  EXPECT_EQ(read.target()->mean, splits.train.target()->mean);
+  EXPECT_EQ(read.target()->deviation, splits.train.target()->deviation);
   const auto refuses = [&](const std::string& part, const std::string& other) {
     std::string bad = text;
     ASSERT_NE(bad.find(part), std::string::npos) << bad;
@@ -144,20 +149,21 @@ TEST(SampleStatement, OfARegressionHasTheTarget) {
 
 TEST(SampleStatement, IsLeftOutWhereItWouldBeTooLong) {
   io::DatasetSplits splits;
-  splits.train.shape = {1, 1, 1};
-  splits.train.classes = 1;
-  splits.train.class_names = {std::string(std::size_t{17} << 20, 'a')};
+  splits.train.set_shape({1, 1, 1});
+  splits.train.as<io::ClassLabels>().count = 1;
+  splits.train.as<io::ClassLabels>().names = {std::string(std::size_t{17} << 20, 'a')};
   EXPECT_EQ(sample_statement(splits, io::Normalization::kUnit), "");
 }
 
 TEST(SampleStatement, ThatContradictsItselfIsRefused) {
   io::DatasetSplits splits;
-  splits.train.shape = {2, 2, 1};
-  splits.train.classes = 2;
-  splits.train.class_names = {"a", "b"};
-  splits.train.mean = splits.train.deviation = {0.5f};
+  splits.train.set_shape({2, 2, 1});
+  splits.train.as<io::ClassLabels>().count = 2;
+  splits.train.as<io::ClassLabels>().names = {"a", "b"};
+  splits.train.as<io::ImageSamples>().format.mean =
+      splits.train.as<io::ImageSamples>().format.deviation = {0.5f};
   const std::string good = sample_statement(splits, io::Normalization::kStandard);
-  ASSERT_EQ(read_sample_statement(good, "x").splits.train.classes, 2);
+  ASSERT_EQ(read_sample_statement(good, "x").splits.train.classes(), 2);
   const auto refuses = [&](const std::string& part, const std::string& other,
                            const std::string& words) {
     std::string text = good;

@@ -1,7 +1,7 @@
 // Images from bytes on a CUDA device: the loader's own floats, bit by bit.
 #include "engine/ops/images/prepare_images.h"
+#include "io/data/images/image_preparer.h"
 #include "io/data/loader/batch_loader.h"
-#include "io/data/loader/image_preparer.h"
 #include "tests/engine/ops/device/cuda_test_support.h"
 
 namespace engine::ops {
@@ -12,15 +12,16 @@ using namespace cuda_test;
 io::Dataset random_images(std::int64_t size, std::array<std::int64_t, 3> shape) {
   io::Dataset set;
   set.name = "images";
-  set.shape = shape;
-  set.classes = 3;
+  set.set_shape(shape);
+  set.as<io::ClassLabels>().count = 3;
   io::SplitMix random(1, 2);
-  for (std::int64_t i = 0; i < size; ++i) set.labels.push_back(static_cast<std::int32_t>(i % 3));
+  for (std::int64_t i = 0; i < size; ++i)
+    set.as<io::ClassLabels>().ids.push_back(static_cast<std::int32_t>(i % 3));
   for (std::int64_t k = 0; k < size * set.sample_count(); ++k)
-    set.samples.push_back(static_cast<std::uint8_t>(random.below(256)));
+    set.as<io::ImageSamples>().pixels.push_back(static_cast<std::uint8_t>(random.below(256)));
   for (std::int64_t c = 0; c < shape[2]; ++c) {
-    set.mean.push_back(0.4f + 0.03f * static_cast<float>(c));
-    set.deviation.push_back(0.2f + 0.07f * static_cast<float>(c));
+    set.as<io::ImageSamples>().format.mean.push_back(0.4f + 0.03f * static_cast<float>(c));
+    set.as<io::ImageSamples>().format.deviation.push_back(0.2f + 0.07f * static_cast<float>(c));
   }
   return set;
 }
@@ -74,7 +75,9 @@ void expect_the_loaders_floats(const io::Dataset& set, std::int64_t batch,
   io::BatchLoader raw(
       set, order,
       {.normalization = normalization, .workers = 1, .augmentation = augmentation, .bytes = true});
-  const std::vector<float> table = io::ImagePreparer(set, normalization, augmentation).table();
+  const std::vector<float> table =
+      io::ImagePreparer(set.as<io::ImageSamples>().format, set.name, normalization, augmentation)
+          .table();
   for (std::int64_t step = 0; step < 2 * io::Sampler(order).steps_per_epoch(); ++step) {
     const io::Batch &expected = floats.next(), &found = raw.next();
     ASSERT_TRUE(found.samples.empty());
@@ -83,7 +86,7 @@ void expect_the_loaders_floats(const io::Dataset& set, std::int64_t batch,
     std::vector<ImageDraw> draws;
     for (const io::AugmentationDraw& draw : found.draws) draws.push_back(to_device_draw(draw));
     const std::vector<T> values =
-        prepared<T>(set.shape, {found.pixels.begin(), found.pixels.end()}, draws, table);
+        prepared<T>(set.shape(), {found.pixels.begin(), found.pixels.end()}, draws, table);
     ASSERT_EQ(as_floats(values),
               as_floats(stored<T>({expected.samples.begin(), expected.samples.end()})));
   }

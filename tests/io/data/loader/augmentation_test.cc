@@ -1,6 +1,6 @@
 // Augmentation: what happens to pixels, how often, and that a sample's fate depends on (seed,
 // epoch, sample) alone.
-#include "io/data/sources/images/augmentation.h"
+#include "io/data/images/augmentation.h"
 
 #include <gtest/gtest.h>
 
@@ -8,26 +8,24 @@
 #include <map>
 
 #include "io/base/io_error.h"
+#include "io/data/images/image_preparer.h"
 #include "io/data/loader/batch_loader.h"
-#include "io/data/loader/image_preparer.h"
 
 namespace io {
 namespace {
 
 Dataset random_images(std::int64_t size, std::array<std::int64_t, 3> shape) {
-  Dataset set;
-  set.name = "images";
-  set.shape = shape;
-  set.classes = 3;
+  ImageSamples images{.format = {.shape = shape}};
+  ClassLabels labels{.count = 3};
   SplitMix random(1, 2);
-  for (std::int64_t i = 0; i < size; ++i) set.labels.push_back(static_cast<std::int32_t>(i % 3));
-  for (std::int64_t k = 0; k < size * set.sample_count(); ++k)
-    set.samples.push_back(static_cast<std::uint8_t>(random.below(256)));
+  for (std::int64_t i = 0; i < size; ++i) labels.ids.push_back(static_cast<std::int32_t>(i % 3));
+  for (std::int64_t k = 0; k < size * images.format.count(); ++k)
+    images.pixels.push_back(static_cast<std::uint8_t>(random.below(256)));
   for (std::int64_t c = 0; c < shape[2]; ++c) {
-    set.mean.push_back(0.4f + 0.1f * static_cast<float>(c));
-    set.deviation.push_back(0.2f + 0.1f * static_cast<float>(c));
+    images.format.mean.push_back(0.4f + 0.1f * static_cast<float>(c));
+    images.format.deviation.push_back(0.2f + 0.1f * static_cast<float>(c));
   }
-  return set;
+  return {.name = "images", .samples = std::move(images), .labels = std::move(labels)};
 }
 
 constexpr Augmentation kAll{
@@ -77,7 +75,7 @@ TEST(Augmentation, DependsOnSeedEpochAndSampleNotOnRankOrWorker) {
 // The definition, a pixel at a time.
 std::vector<float> naive(const Dataset& set, const std::uint8_t* in, const AugmentationDraw& draw,
                          bool standard) {
-  const auto [height, width, channels] = set.shape;
+  const auto [height, width, channels] = set.shape();
   std::vector<float> out;
   for (std::int64_t y = 0; y < height; ++y)
     for (std::int64_t x = 0; x < width; ++x)
@@ -88,11 +86,12 @@ std::vector<float> naive(const Dataset& set, const std::uint8_t* in, const Augme
         const bool cutout = y >= draw.cutout_top && y < draw.cutout_bottom &&
                             x >= draw.cutout_left && x < draw.cutout_right;
         const auto channel = static_cast<std::size_t>(c);
-        const float mean = set.mean[channel];
+        const float mean = set.as<ImageSamples>().format.mean[channel];
         float value =
             static_cast<float>(inside ? in[(from_y * width + from_x) * channels + c] : 0) / 255.0f;
         if (cutout) value = mean;
-        out.push_back(standard ? (value - mean) / set.deviation[channel] : value);
+        out.push_back(standard ? (value - mean) / set.as<ImageSamples>().format.deviation[channel]
+                               : value);
       }
   return out;
 }
@@ -104,11 +103,12 @@ TEST(Augmentation, PixelsAreThoseOfTheDefinition) {
     for (const bool standard : {false, true}) {
       for (std::int64_t sample = 0; sample < 50; ++sample) {
         SplitMix random = augmentation_random(3, 4, sample);
-        const ImagePreparer preparer(
-            set, standard ? Normalization::kStandard : Normalization::kUnit, kAll);
-        std::vector<float> out(set.samples.size());
-        preparer.prepare(set.samples.data(), random, out.data());
-        ASSERT_EQ(out, naive(set, set.samples.data(),
+        const ImagePreparer preparer(set.as<ImageSamples>().format, set.name,
+                                     standard ? Normalization::kStandard : Normalization::kUnit,
+                                     kAll);
+        std::vector<float> out(set.as<ImageSamples>().pixels.size());
+        preparer.prepare(set.as<ImageSamples>().pixels.data(), random, out.data());
+        ASSERT_EQ(out, naive(set, set.as<ImageSamples>().pixels.data(),
                              draw_augmentation(kAll, shape[0], shape[1], random), standard));
       }
     }
@@ -132,8 +132,8 @@ TEST(Augmentation, BytesComeWithTheDrawsThatMakeTheFloats) {
         ASSERT_EQ(batch.draws.size(), batch.sample_ids.size());
         ASSERT_EQ(batch.pixels.size(), batch.sample_ids.size() * elements);
         for (std::size_t i = 0; i < batch.draws.size(); ++i) {
-          const std::uint8_t* image =
-              set.samples.data() + static_cast<std::size_t>(batch.sample_ids[i]) * elements;
+          const std::uint8_t* image = set.as<ImageSamples>().pixels.data() +
+                                      static_cast<std::size_t>(batch.sample_ids[i]) * elements;
           ASSERT_TRUE(std::equal(image, image + elements, batch.pixels.data() + i * elements));
           const std::vector<float> found = naive(set, image, batch.draws[i], true);
           ASSERT_EQ(found, augmented ? expected.at({batch.epoch, batch.sample_ids[i]})
@@ -148,7 +148,9 @@ TEST(Augmentation, TableHasTheValueOfEachByteAndOfHoles) {
   const Dataset set = random_images(1, {1, 1, 2});
   for (const bool standard : {false, true}) {
     const std::vector<float> table =
-        ImagePreparer(set, standard ? Normalization::kStandard : Normalization::kUnit, {}).table();
+        ImagePreparer(set.as<ImageSamples>().format, set.name,
+                      standard ? Normalization::kStandard : Normalization::kUnit, {})
+            .table();
     ASSERT_EQ(table.size(), 2u * 257);
     const std::vector<std::uint8_t> bytes{7, 255};
     const std::vector<float> values = naive(set, bytes.data(), {}, standard);
@@ -161,10 +163,10 @@ TEST(Augmentation, TableHasTheValueOfEachByteAndOfHoles) {
 
 TEST(Augmentation, NoneIsTheImageItself) {
   const Dataset set = random_images(1, {6, 6, 3});
-  std::vector<float> out(set.samples.size());
-  ImagePreparer(set, Normalization::kUnit, {})
-      .prepare(set.samples.data(), SplitMix(1, 1), out.data());
-  EXPECT_EQ(out, naive(set, set.samples.data(), {}, false));
+  std::vector<float> out(set.as<ImageSamples>().pixels.size());
+  ImagePreparer(set.as<ImageSamples>().format, set.name, Normalization::kUnit, {})
+      .prepare(set.as<ImageSamples>().pixels.data(), SplitMix(1, 1), out.data());
+  EXPECT_EQ(out, naive(set, set.as<ImageSamples>().pixels.data(), {}, false));
 }
 
 TEST(Augmentation, OneChangeDoesNotMoveAnother) {
@@ -214,15 +216,11 @@ TEST(Augmentation, DrawsAreUniform) {
 }
 
 TEST(Augmentation, NeedsImages) {
-  Dataset set;
-  set.kind = SampleKind::kFeatures;
-  set.shape = {1, 1, 1};
-  set.features = {1, 2};
-  set.labels = {0, 0};
-  set.classes = 1;
+  const Dataset set{.samples = FeatureSamples{.extents = {1, 1, 1}, .values = {1, 2}},
+                    .labels = ClassLabels{.ids = {0, 0}, .count = 1}};
   EXPECT_THROW(BatchLoader(set, {.size = 2, .global_batch = 1}, {Normalization::kUnit, 0, 1, kAll}),
                ConfigError);
-  EXPECT_FALSE(has_bytes(set));
+  EXPECT_FALSE(set.has_bytes());
   EXPECT_THROW(BatchLoader(set, {.size = 2, .global_batch = 1}, {.bytes = true}), ConfigError);
 }
 

@@ -17,20 +17,18 @@ namespace {
 
 // Byte k of sample i is (7 i + k) mod 256, its label i mod 5.
 Dataset small_set(std::int64_t size, std::array<std::int64_t, 3> shape = {3, 2, 2}) {
-  Dataset set;
-  set.name = "small";
-  set.shape = shape;
-  set.classes = 5;
+  ImageSamples images{.format = {.shape = shape}};
+  ClassLabels labels{.count = 5};
   for (std::int64_t i = 0; i < size; ++i) {
-    set.labels.push_back(static_cast<std::int32_t>(i % 5));
-    for (std::int64_t k = 0; k < set.sample_count(); ++k)
-      set.samples.push_back(static_cast<std::uint8_t>(7 * i + k));
+    labels.ids.push_back(static_cast<std::int32_t>(i % 5));
+    for (std::int64_t k = 0; k < images.format.count(); ++k)
+      images.pixels.push_back(static_cast<std::uint8_t>(7 * i + k));
   }
   for (std::int64_t c = 0; c < shape[2]; ++c) {
-    set.mean.push_back(0.3f + 0.1f * static_cast<float>(c));
-    set.deviation.push_back(0.2f + 0.1f * static_cast<float>(c));
+    images.format.mean.push_back(0.3f + 0.1f * static_cast<float>(c));
+    images.format.deviation.push_back(0.2f + 0.1f * static_cast<float>(c));
   }
-  return set;
+  return {.name = "small", .samples = std::move(images), .labels = std::move(labels)};
 }
 
 void expect_batch(const Batch& batch, const Dataset& set, Sampler& sampler, std::int64_t epoch,
@@ -45,10 +43,10 @@ void expect_batch(const Batch& batch, const Dataset& set, Sampler& sampler, std:
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto id = static_cast<std::size_t>(ids[i]),
                elements = static_cast<std::size_t>(set.sample_count());
-    ASSERT_EQ(batch.labels[i], set.labels[id]);
+    ASSERT_EQ(batch.labels[i], set.as<ClassLabels>().ids[id]);
     for (std::size_t k = 0; k < elements; ++k) {
       ASSERT_EQ(batch.samples[i * elements + k],
-                static_cast<float>(set.samples[id * elements + k]) / 255.0f);
+                static_cast<float>(set.as<ImageSamples>().pixels[id * elements + k]) / 255.0f);
     }
   }
 }
@@ -119,18 +117,17 @@ TEST_P(BatchLoaderCrews, AllocatesNothingAfterConstruction) {
   EXPECT_GT(sum, 0);
 }
 
-TEST_P(BatchLoaderCrews, AllocatesNothingForFeaturesAndTokensEither) {
-  Dataset features, tokens;
-  features.kind = SampleKind::kFeatures;
-  features.shape = {1, 1, 3};
-  features.labels.resize(40);
-  features.features.resize(120);
-  tokens.kind = SampleKind::kTokens;
-  tokens.shape = {7, 1, 1};
-  tokens.tokens.resize(47);  // 40 windows
-  for (Dataset* set : {&features, &tokens}) {
-    set->classes = 1;
-    BatchLoader loader(*set, {40, 9, 0, 1, 11, true}, options());
+TEST_P(BatchLoaderCrews, AllocatesNothingForOtherKindsEither) {
+  const std::vector<std::int32_t> classes(40);
+  const FeatureSamples rows{.extents = {1, 1, 3}, .values = std::vector<float>(120)};
+  const TokenSamples windows{.context = 7, .tokens = std::vector<std::int32_t>(47)};
+  const Dataset sets[] = {
+      {.samples = rows, .labels = ClassLabels{.ids = classes, .count = 1}},
+      {.samples = rows, .labels = TargetValues{.scale = {}, .values = std::vector<float>(40)}},
+      {.samples = windows, .labels = NextTokens{.count = 1}}};
+  for (const Dataset& set : sets) {
+    ASSERT_EQ(set.size(), 40);
+    BatchLoader loader(set, {40, 9, 0, 1, 11, true}, options());
     const long before = test_support::allocations.load();
     std::int64_t count = 0;
     for (int i = 0; i < 50; ++i) count += loader.next().count();  // 10 epochs
@@ -141,7 +138,7 @@ TEST_P(BatchLoaderCrews, AllocatesNothingForFeaturesAndTokensEither) {
 
 TEST_P(BatchLoaderCrews, AnErrorInAWorkerReachesTheCallerAtItsStep) {
   Dataset set = small_set(40);
-  set.labels[25] = 5;
+  set.as<ClassLabels>().ids[25] = 5;
   BatchLoader loader(set, {40, 10, 0, 1, 0, false}, options());
   loader.next();
   loader.next();
@@ -177,7 +174,8 @@ TEST_P(BatchLoaderCrews, ABatchStaysUntilTheFollowingCall) {
         std::chrono::milliseconds(2));  // time for the workers to overwrite what they may
     ASSERT_EQ(batch.sample_ids[0], 10 * i);
     ASSERT_EQ(batch.samples[0],
-              static_cast<float>(set.samples[static_cast<std::size_t>(120 * i)]) / 255.0f);
+              static_cast<float>(set.as<ImageSamples>().pixels[static_cast<std::size_t>(120 * i)]) /
+                  255.0f);
   }
 }
 
@@ -196,28 +194,22 @@ TEST(BatchLoader, ARankWithoutSamplesGetsEmptyBatches) {
 }
 
 TEST(BatchLoader, GivesFeaturesAsTheyAre) {
-  Dataset set;
-  set.kind = SampleKind::kFeatures;
-  set.shape = {1, 1, 3};
-  set.classes = 2;
-  set.labels = {0, 1, 0, 1};
-  for (int i = 0; i < 12; ++i) set.features.push_back(0.5f * static_cast<float>(i) - 2);
+  FeatureSamples rows{.extents = {1, 1, 3}};
+  for (int i = 0; i < 12; ++i) rows.values.push_back(0.5f * static_cast<float>(i) - 2);
+  const Dataset set{.samples = rows, .labels = ClassLabels{.ids = {0, 1, 0, 1}, .count = 2}};
   BatchLoader loader(set, {.size = 4, .global_batch = 3, .shuffle = false}, {});
   const Batch& batch = loader.next();
   EXPECT_EQ(batch.count(), 3);
-  EXPECT_TRUE(std::equal(batch.samples.begin(), batch.samples.end(), set.features.begin(),
-                         set.features.begin() + 9));
+  EXPECT_TRUE(std::equal(batch.samples.begin(), batch.samples.end(), rows.values.begin(),
+                         rows.values.begin() + 9));
   EXPECT_TRUE(batch.tokens.empty());
   EXPECT_EQ(batch.labels[1], 1);
 }
 
 TEST(BatchLoader, CutsWindowsOfTokensAndTheirSuccessors) {
-  Dataset set;
-  set.kind = SampleKind::kTokens;
-  set.shape = {4, 1, 1};
-  set.classes = 20;
-  set.stride = 3;
-  for (int i = 0; i < 11; ++i) set.tokens.push_back(i);
+  Dataset set{.samples = TokenSamples{.context = 4, .stride = 3},
+              .labels = NextTokens{.count = 20}};
+  for (int i = 0; i < 11; ++i) set.as<TokenSamples>().tokens.push_back(i);
   ASSERT_EQ(set.size(), 3);  // windows at 0, 3, 6; the last label is token 10
   BatchLoader loader(set, {.size = 3, .global_batch = 3, .shuffle = false}, {});
   const Batch& batch = loader.next();
@@ -227,9 +219,9 @@ TEST(BatchLoader, CutsWindowsOfTokensAndTheirSuccessors) {
   EXPECT_EQ(std::vector<std::int32_t>(batch.labels.begin(), batch.labels.end()),
             (std::vector<std::int32_t>{1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10}));
   EXPECT_TRUE(batch.samples.empty());
-  set.tokens.resize(10);
+  set.as<TokenSamples>().tokens.resize(10);
   EXPECT_EQ(set.size(), 2);
-  set.tokens.resize(4);
+  set.as<TokenSamples>().tokens.resize(4);
   EXPECT_EQ(set.size(), 0);
 }
 
@@ -237,10 +229,11 @@ TEST(BatchLoader, StandardisesEachChannel) {
   const Dataset set = small_set(4, {2, 2, 3});
   BatchLoader loader(set, {4, 4, 0, 1, 0, false}, {Normalization::kStandard, 1, 1});
   const Batch& batch = loader.next();
-  for (std::size_t k = 0; k < set.samples.size(); ++k) {
+  const auto& [format, pixels, source] = set.as<ImageSamples>();
+  for (std::size_t k = 0; k < pixels.size(); ++k) {
     const std::size_t c = k % 3;
     ASSERT_EQ(batch.samples[k],
-              (static_cast<float>(set.samples[k]) / 255.0f - set.mean[c]) / set.deviation[c]);
+              (static_cast<float>(pixels[k]) / 255.0f - format.mean[c]) / format.deviation[c]);
   }
 }
 
@@ -250,11 +243,11 @@ TEST(BatchLoader, RefusesWhatDoesNotFit) {
   EXPECT_THROW(BatchLoader(set, {11, 4, 0, 1, 0, true}, {}), ConfigError);
   EXPECT_THROW(BatchLoader(set, order, {Normalization::kUnit, -1, 2}), ConfigError);
   EXPECT_THROW(BatchLoader(set, order, {Normalization::kUnit, 1, -1}), ConfigError);
-  set.deviation[1] = 0;
+  set.as<ImageSamples>().format.deviation[1] = 0;
   EXPECT_THROW(BatchLoader(set, order, {Normalization::kStandard, 1, 1}), ConfigError);
-  set.deviation.pop_back();
+  set.as<ImageSamples>().format.deviation.pop_back();
   EXPECT_THROW(BatchLoader(set, order, {Normalization::kStandard, 1, 1}), ConfigError);
-  set.samples.pop_back();
+  set.as<ImageSamples>().pixels.pop_back();
   EXPECT_THROW(BatchLoader(set, order, {}), DataError);
 }
 

@@ -16,11 +16,11 @@ namespace {
 Dataset three_classes() {
   Dataset set;
   set.name = "three";
-  set.shape = {1, 1, 1};
-  set.classes = 3;
+  set.set_shape({1, 1, 1});
+  set.as<ClassLabels>().count = 3;
   for (const auto& [label, count] : {std::pair{0, 60}, std::pair{1, 30}, std::pair{2, 10}})
-    for (int i = 0; i < count; ++i) set.labels.push_back(label);
-  set.samples.resize(100);
+    for (int i = 0; i < count; ++i) set.as<ClassLabels>().ids.push_back(label);
+  set.as<ImageSamples>().pixels.resize(100);
   return set;
 }
 
@@ -47,7 +47,8 @@ TEST(Stratified, EveryWindowHasTheMixOfTheWhole) {
     for (std::size_t first = 0; first < 100; first += 20) {
       std::array<int, 3> counts{};
       for (std::size_t i = first; i < first + 20; ++i)
-        ++counts[static_cast<std::size_t>(set.labels[static_cast<std::size_t>(order[i])])];
+        ++counts[static_cast<std::size_t>(
+            set.as<ClassLabels>().ids[static_cast<std::size_t>(order[i])])];
       EXPECT_NEAR(counts[0], 12, 2);
       EXPECT_NEAR(counts[1], 6, 2);
       EXPECT_NEAR(counts[2], 2, 1);
@@ -56,12 +57,14 @@ TEST(Stratified, EveryWindowHasTheMixOfTheWhole) {
 }
 
 TEST(Stratified, NeedsClasses) {
-  Dataset text;
-  text.name = "text";
-  text.kind = SampleKind::kTokens;
+  const Dataset text{.name = "text", .samples = TokenSamples{}, .labels = NextTokens{}};
   EXPECT_THROW(make_epoch_order("stratified", text), ConfigError);
+  const Dataset prices{.name = "prices",
+                       .samples = FeatureSamples{.extents = {1, 1, 1}, .values = {1, 2}},
+                       .labels = TargetValues{.scale = {}, .values = {3, 4}}};
+  EXPECT_THROW(make_epoch_order("stratified", prices), ConfigError);
   Dataset wrong = three_classes();
-  wrong.labels[5] = 3;
+  wrong.as<ClassLabels>().ids[5] = 3;
   EXPECT_THROW(make_epoch_order("stratified", wrong), DataError);
   EXPECT_EQ(make_epoch_order("shuffle", text), nullptr);
 }

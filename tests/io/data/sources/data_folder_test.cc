@@ -1,6 +1,6 @@
 // Which files of a folder are data: hidden ones, links, copies, and what is left out, for every
 // reader.
-#include "io/data/sources/data_folder.h"
+#include "io/data/files/data_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -83,12 +83,14 @@ TEST_F(DataFolder, HiddenFilesAreNoSamples) {
   write(".ipynb_checkpoints/input-checkpoint.txt", text);
   write("__MACOSX/._input.txt", "another");
   const DatasetSplits splits = load("text");
-  EXPECT_EQ(splits.train.tokens.size() + splits.test.tokens.size(), 200u);
-  EXPECT_EQ(splits.train.vocabulary, "x");
+  EXPECT_EQ(
+      splits.train.as<TokenSamples>().tokens.size() + splits.test.as<TokenSamples>().tokens.size(),
+      200u);
+  EXPECT_EQ(splits.train.vocabulary(), "x");
   EXPECT_TRUE(splits.warnings.empty()) << splits.warnings.front();
   write("a.csv", "x,y\n1,a\n2,b\n3,a\n4,b\n");
   write("._a.csv", "a resource fork");
-  EXPECT_EQ(load("csv").train.classes, 2);
+  EXPECT_EQ(load("csv").train.classes(), 2);
 }
 
 TEST_F(DataFolder, HiddenImagesAndFoldersAreNoSamples) {
@@ -99,7 +101,7 @@ TEST_F(DataFolder, HiddenImagesAndFoldersAreNoSamples) {
     write(name, plain_png(4, 4, 0, 0, 0));
   const DatasetSplits splits = load("images");
   EXPECT_EQ(splits.train.size(), 2);
-  EXPECT_EQ(splits.train.classes, 2);
+  EXPECT_EQ(splits.train.classes(), 2);
   EXPECT_TRUE(splits.warnings.empty()) << splits.warnings.front();
 }
 
@@ -113,7 +115,7 @@ TEST_F(DataFolder, CopiesAreRefusedWithBothNames) {
   }
   write("chapter (1).txt", text);  // numbers alone, without what they would be copies of
   write("chapter (2).txt", text);
-  EXPECT_EQ(load("text").train.tokens.size(), 540u);
+  EXPECT_EQ(load("text").train.as<TokenSamples>().tokens.size(), 540u);
   write_batches();
   write("data_batch_1 (1).bin", std::string(3073, '\2'));
   expect_complaint("cifar10", {folder_ / "data_batch_1 (1).bin", folder_ / "data_batch_1.bin"});
@@ -140,8 +142,8 @@ TEST_F(DataFolder, LinksAreFollowed) {
   link(folder_ / "elsewhere", "train/ant/more");  // a folder of images
   link(folder_ / "train/bee/b.png", "train/ant/e.png");
   const DatasetSplits splits = load("images");
-  EXPECT_EQ(splits.train.class_names, (std::vector<std::string>{"ant", "bee", "cat"}));
-  EXPECT_EQ(splits.train.labels, (std::vector<std::int32_t>{0, 0, 0, 0, 1, 2, 2}));
+  EXPECT_EQ(splits.train.class_names(), (std::vector<std::string>{"ant", "bee", "cat"}));
+  EXPECT_EQ(splits.train.as<ClassLabels>().ids, (std::vector<std::int32_t>{0, 0, 0, 0, 1, 2, 2}));
 }
 
 TEST_F(DataFolder, LinksToNothingAreRefused) {
@@ -157,7 +159,7 @@ TEST_F(DataFolder, LinksToNothingAreRefused) {
   expect_complaint("images", {folder_ / "val", "a link to " + missing});
   write("input.txt", std::string(200, 'x'));
   link(missing, "notes.md");  // no text
-  EXPECT_EQ(load("text").test.tokens.size(), 20u);
+  EXPECT_EQ(load("text").test.as<TokenSamples>().tokens.size(), 20u);
   link(missing, "more.txt");
   expect_complaint("text", {folder_ / "more.txt", "a link to " + missing, "which is not there"});
   write_batches();

@@ -97,13 +97,14 @@ TEST_F(IdxFiles, ReadsPlainFiles) {
   write_mnist();
   const DatasetSplits splits = load("mnist");
   EXPECT_EQ(splits.train.name, "mnist");
-  EXPECT_EQ(splits.train.shape, (std::array<std::int64_t, 3>{28, 28, 1}));
-  EXPECT_EQ(splits.train.classes, 10);
+  EXPECT_EQ(splits.train.shape(), (std::array<std::int64_t, 3>{28, 28, 1}));
+  EXPECT_EQ(splits.train.classes(), 10);
   ASSERT_EQ(splits.train.size(), 30);
   ASSERT_EQ(splits.test.size(), 7);
-  EXPECT_EQ(splits.train.labels[13], 3);
-  EXPECT_EQ(splits.train.samples[13 * 784 + 5], 18);
-  EXPECT_EQ(splits.test.mean, splits.train.mean);
+  EXPECT_EQ(splits.train.as<ClassLabels>().ids[13], 3);
+  EXPECT_EQ(splits.train.as<ImageSamples>().pixels[13 * 784 + 5], 18);
+  EXPECT_EQ(splits.test.as<ImageSamples>().format.mean,
+            splits.train.as<ImageSamples>().format.mean);
 }
 
 TEST_F(IdxFiles, ReadsDotsInNamesAndGzip) {
@@ -115,12 +116,13 @@ TEST_F(IdxFiles, ReadsDotsInNamesAndGzip) {
   const DatasetSplits splits = load("fashion-mnist");
   EXPECT_EQ(splits.train.size(), 30);
   EXPECT_EQ(splits.test.size(), 4);
-  EXPECT_EQ(splits.test.samples[3 * 784 + 7], 10);
+  EXPECT_EQ(splits.test.as<ImageSamples>().pixels[3 * 784 + 7], 10);
   // Two that both have something, in one file.
   const std::string all = images(4);
   for (const std::size_t cut : {std::size_t{20}, all.size() / 2, all.size() - 5}) {
     write("t10k-images.idx3-ubyte.gz", gzip(all.substr(0, cut)) + gzip(all.substr(cut)));
-    EXPECT_EQ(load("fashion-mnist").test.samples, splits.test.samples);
+    EXPECT_EQ(load("fashion-mnist").test.as<ImageSamples>().pixels,
+              splits.test.as<ImageSamples>().pixels);
   }
 }
 
@@ -357,17 +359,17 @@ class Cifar10Files : public FilesTest {
 TEST_F(Cifar10Files, ReadsAllBatchesInOrder) {
   write_cifar10();
   const DatasetSplits splits = load("cifar10");
-  EXPECT_EQ(splits.train.shape, (std::array<std::int64_t, 3>{32, 32, 3}));
-  EXPECT_EQ(splits.train.labels, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
-  EXPECT_EQ(splits.test.labels, (std::vector<std::int32_t>{7, 8, 9}));
-  const std::uint8_t* pixel = &splits.train.samples[(4 * 1024 + 33) * 3];
+  EXPECT_EQ(splits.train.shape(), (std::array<std::int64_t, 3>{32, 32, 3}));
+  EXPECT_EQ(splits.train.as<ClassLabels>().ids, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(splits.test.as<ClassLabels>().ids, (std::vector<std::int32_t>{7, 8, 9}));
+  const std::uint8_t* pixel = &splits.train.as<ImageSamples>().pixels[(4 * 1024 + 33) * 3];
   EXPECT_EQ(pixel[0], 4);
   EXPECT_EQ(pixel[1], 104);
   EXPECT_EQ(pixel[2], 33);
-  ASSERT_EQ(splits.train.mean.size(), 3u);
-  EXPECT_FLOAT_EQ(splits.train.mean[0], 2.5f / 255);
-  EXPECT_FLOAT_EQ(splits.train.mean[1], 102.5f / 255);
-  EXPECT_FLOAT_EQ(splits.train.deviation[1], 1.7078251f / 255);
+  ASSERT_EQ(splits.train.as<ImageSamples>().format.mean.size(), 3u);
+  EXPECT_FLOAT_EQ(splits.train.as<ImageSamples>().format.mean[0], 2.5f / 255);
+  EXPECT_FLOAT_EQ(splits.train.as<ImageSamples>().format.mean[1], 102.5f / 255);
+  EXPECT_FLOAT_EQ(splits.train.as<ImageSamples>().format.deviation[1], 1.7078251f / 255);
 }
 
 TEST_F(Cifar10Files, EachDamageIsNamed) {

@@ -1,20 +1,26 @@
 // The built-in digits: the same everywhere, balanced, and too hard for a linear model.
-#include "io/data/sources/glyphs.h"
+#include "io/data/readers/drawn/glyphs.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 
 namespace io {
 namespace {
 
+const std::vector<std::uint8_t>& pixels(const Dataset& set) {
+  return set.as<ImageSamples>().pixels;
+}
+const std::vector<std::int32_t>& labels(const Dataset& set) { return set.as<ClassLabels>().ids; }
+
 std::uint64_t digest(const Dataset& set) {  // FNV-1a
   std::uint64_t hash = 0xCBF29CE484222325;
   const auto add = [&hash](std::uint64_t byte) { hash = (hash ^ byte) * 0x100000001B3; };
-  for (const std::uint8_t byte : set.samples) add(byte);
-  for (const std::int32_t label : set.labels) add(static_cast<std::uint64_t>(label));
+  for (const std::uint8_t byte : set.as<ImageSamples>().pixels) add(byte);
+  for (const std::int32_t label : set.as<ClassLabels>().ids) add(static_cast<std::uint64_t>(label));
   return hash;
 }
 
@@ -28,19 +34,20 @@ TEST(Glyphs, TheBytesAreKnown) {
 TEST(Glyphs, DependOnSeedSplitAndPlaceOnly) {
   const Dataset longer = draw_glyphs(GlyphSplit::kTrain, 300, 5),
                 shorter = draw_glyphs(GlyphSplit::kTrain, 123, 5);
-  EXPECT_TRUE(std::equal(shorter.samples.begin(), shorter.samples.end(), longer.samples.begin()));
-  EXPECT_TRUE(std::equal(shorter.labels.begin(), shorter.labels.end(), longer.labels.begin()));
-  EXPECT_NE(draw_glyphs(GlyphSplit::kTest, 300, 5).samples, longer.samples);
-  EXPECT_NE(draw_glyphs(GlyphSplit::kTrain, 300, 6).samples, longer.samples);
-  EXPECT_NE(draw_glyphs(GlyphSplit::kTest, 300, 5).labels, longer.labels);
+  EXPECT_TRUE(std::ranges::equal(pixels(shorter), std::span(pixels(longer)).first(123 * 784)));
+  EXPECT_TRUE(std::ranges::equal(labels(shorter), std::span(labels(longer)).first(123)));
+  EXPECT_NE(pixels(draw_glyphs(GlyphSplit::kTest, 300, 5)), pixels(longer));
+  EXPECT_NE(pixels(draw_glyphs(GlyphSplit::kTrain, 300, 6)), pixels(longer));
+  EXPECT_NE(labels(draw_glyphs(GlyphSplit::kTest, 300, 5)), labels(longer));
 }
 
 TEST(Glyphs, EachDigitIsEquallyFrequent) {
   const Dataset set = draw_glyphs(GlyphSplit::kTrain, 2000, 1);
-  EXPECT_EQ(set.shape, (std::array<std::int64_t, 3>{28, 28, 1}));
-  EXPECT_EQ(set.classes, 10);
+  EXPECT_EQ(set.shape(), (std::array<std::int64_t, 3>{28, 28, 1}));
+  EXPECT_EQ(set.classes(), 10);
   for (int digit = 0; digit < 10; ++digit)
-    EXPECT_EQ(std::count(set.labels.begin(), set.labels.end(), digit), 200);
+    EXPECT_EQ(std::count(set.as<ClassLabels>().ids.begin(), set.as<ClassLabels>().ids.end(), digit),
+              200);
 }
 
 // Softmax regression on pixels in [0, 1], one sample at a time.
@@ -78,12 +85,14 @@ TEST(Glyphs, ALinearModelLearnsButStaysBelow95Percent) {
                 test = draw_glyphs(GlyphSplit::kTest, 3'000, 0);
   LinearModel model;
   for (int epoch = 0; epoch < 5; ++epoch) {
-    for (std::size_t i = 0; i < train.labels.size(); ++i)
-      model.train(&train.samples[784 * i], train.labels[i], 0.002f);
+    for (std::size_t i = 0; i < train.as<ClassLabels>().ids.size(); ++i)
+      model.train(&train.as<ImageSamples>().pixels[784 * i], train.as<ClassLabels>().ids[i],
+                  0.002f);
   }
   int right = 0;
-  for (std::size_t i = 0; i < test.labels.size(); ++i)
-    right += model.forward(&test.samples[784 * i]) == test.labels[i];
+  for (std::size_t i = 0; i < test.as<ClassLabels>().ids.size(); ++i)
+    right +=
+        model.forward(&test.as<ImageSamples>().pixels[784 * i]) == test.as<ClassLabels>().ids[i];
   const double accuracy = 100.0 * right / static_cast<double>(test.size());
   RecordProperty("accuracy", std::to_string(accuracy));
   EXPECT_GT(accuracy, 75.0);

@@ -1,5 +1,5 @@
 // PNG and JPEG to pixels, scaling, and every kind of damage.
-#include "io/data/sources/images/image_decoder.h"
+#include "io/data/images/image_decoder.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
-#include "io/data/sources/images/image_extent.h"
-#include "io/data/sources/images/resample.h"
+#include "io/data/images/image_extent.h"
+#include "io/data/images/resample.h"
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/test_support.h"
 

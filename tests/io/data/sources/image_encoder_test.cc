@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "io/base/io_error.h"
-#include "io/data/sources/images/image_decoder.h"
-#include "io/data/sources/images/image_encoder.h"
+#include "io/data/images/image_decoder.h"
+#include "io/data/images/image_encoder.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Folders of images: classes, order, the cache, random parts, and what is said about wrong folders
 // and files.
-#include "io/data/sources/images/image_folder.h"
+#include "io/data/readers/image_files/image_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,8 +10,8 @@
 #include <map>
 
 #include "io/base/io_error.h"
+#include "io/data/images/image_source.h"
 #include "io/data/loader/batch_loader.h"
-#include "io/data/sources/image_source.h"
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/test_support.h"
 
@@ -86,15 +86,15 @@ TEST_F(ImageFolder, ClassesAreFoldersAndPathsGiveTheOrder) {
   write("train/ant/.hidden.png", "no image");
   write("train/list.csv", "no class");
   const DatasetSplits splits = load_dataset(options_);
-  EXPECT_EQ(splits.train.classes, 2);
-  EXPECT_EQ(splits.train.shape, (std::array<std::int64_t, 3>{4, 4, 3}));
-  EXPECT_EQ(splits.train.labels, (std::vector<std::int32_t>{0, 0, 0, 0, 1, 1, 1}));
-  EXPECT_EQ(splits.test.labels, (std::vector<std::int32_t>{0, 0, 0, 1, 1, 1}));
-  EXPECT_FLOAT_EQ(splits.train.mean[0], 0.485f);
+  EXPECT_EQ(splits.train.classes(), 2);
+  EXPECT_EQ(splits.train.shape(), (std::array<std::int64_t, 3>{4, 4, 3}));
+  EXPECT_EQ(splits.train.as<ClassLabels>().ids, (std::vector<std::int32_t>{0, 0, 0, 0, 1, 1, 1}));
+  EXPECT_EQ(splits.test.as<ClassLabels>().ids, (std::vector<std::int32_t>{0, 0, 0, 1, 1, 1}));
+  EXPECT_FLOAT_EQ(splits.train.as<ImageSamples>().format.mean[0], 0.485f);
   const std::vector<int> reds{0, 10, 20, 99, 0, 10, 20};  // a, b, c, deeper/A; then bee
   std::vector<std::uint8_t> image(48);
   for (std::size_t i = 0; i < reds.size(); ++i) {
-    splits.train.source->read(static_cast<std::int64_t>(i), nullptr, image);
+    splits.train.as<ImageSamples>().source->read(static_cast<std::int64_t>(i), nullptr, image);
     for (std::size_t k = 0; k < 48; ++k)
       ASSERT_EQ(image[k], k % 3 == 0 ? reds[i] : k % 3 == 1 ? i >= 4 : 7) << i;
   }
@@ -105,11 +105,11 @@ TEST_F(ImageFolder, ALimitTakesImagesOfAllClasses) {
   const DatasetSplits all = load_dataset(options_);
   options_.limit = 4;
   const DatasetSplits few = load_dataset(options_);
-  EXPECT_EQ(few.train.labels, (std::vector<std::int32_t>{0, 0, 1, 1}));
+  EXPECT_EQ(few.train.as<ClassLabels>().ids, (std::vector<std::int32_t>{0, 0, 1, 1}));
   EXPECT_EQ(few.test.size(), all.test.size());
   std::vector<std::uint8_t> image(48);
   for (std::int64_t i = 0; i < 4; ++i) {
-    few.train.source->read(i, nullptr, image);
+    few.train.as<ImageSamples>().source->read(i, nullptr, image);
     EXPECT_EQ(image[1], i / 2);  // the class, in green
   }
 }
@@ -144,13 +144,13 @@ TEST_F(ImageFolder, ImagesStayInMemoryWhereTheyFit) {
     options_.image_cache_bytes = fits ? 480 : 479;
     const Dataset set = load_dataset(options_).train;
     std::vector<std::uint8_t> image(48);
-    set.source->read(3, nullptr, image);
+    set.as<ImageSamples>().source->read(3, nullptr, image);
     fs::rename(folder_ / "train/ant/d.png", folder_ / "away");
     if (fits) {
-      set.source->read(3, nullptr, image);
+      set.as<ImageSamples>().source->read(3, nullptr, image);
       EXPECT_EQ(image[0], 30);
     } else {
-      EXPECT_THROW(set.source->read(3, nullptr, image), MissingFileError);
+      EXPECT_THROW(set.as<ImageSamples>().source->read(3, nullptr, image), MissingFileError);
     }
     fs::rename(folder_ / "away", folder_ / "train/ant/d.png");
   }
@@ -184,7 +184,7 @@ TEST_F(ImageFolder, WrongFoldersAreNamed) {
   fs::create_directories(folder_ / "train/cat");
   expect_complaint({"train/cat", "no image"});
   write("train/cat/b.png", plain_png(4, 4, 0, 0, 0));
-  EXPECT_EQ(load_dataset(options_).train.classes, 3);
+  EXPECT_EQ(load_dataset(options_).train.classes(), 3);
   options_.image_size = 0;
   expect_complaint<ConfigError>({"expected 1..4096"});
 }

@@ -17,17 +17,19 @@ DatasetSplits load(const std::string& name, const std::string& directory) {
 }
 
 std::vector<std::int64_t> label_counts(const Dataset& split) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(split.classes));
-  for (const std::int32_t label : split.labels) ++counts.at(static_cast<std::size_t>(label));
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(split.classes()));
+  for (const std::int32_t label : split.as<ClassLabels>().ids)
+    ++counts.at(static_cast<std::size_t>(label));
   return counts;
 }
 
 void expect_constants(const Dataset& split, const std::vector<double>& mean,
                       const std::vector<double>& deviation) {
-  ASSERT_EQ(split.mean.size(), mean.size());
+  ASSERT_EQ(split.as<ImageSamples>().format.mean.size(), mean.size());
   for (std::size_t c = 0; c < mean.size(); ++c) {
-    EXPECT_NEAR(split.mean[c], mean[c], 0.00005);
-    EXPECT_NEAR(split.deviation[c], deviation[c], 0.00006);  // published from float32 sums
+    EXPECT_NEAR(split.as<ImageSamples>().format.mean[c], mean[c], 0.00005);
+    EXPECT_NEAR(split.as<ImageSamples>().format.deviation[c], deviation[c],
+                0.00006);  // published from float32 sums
   }
 }
 
@@ -39,8 +41,8 @@ TEST(RealData, Mnist) {
                                                                    5421, 5918, 6265, 5851, 5949}));
   EXPECT_EQ(label_counts(splits.test),
             (std::vector<std::int64_t>{980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009}));
-  EXPECT_EQ(splits.test.samples.size(), 10'000u * 784);
-  EXPECT_EQ(splits.train.labels[0], 5);
+  EXPECT_EQ(splits.test.as<ImageSamples>().pixels.size(), 10'000u * 784);
+  EXPECT_EQ(splits.train.as<ClassLabels>().ids[0], 5);
   expect_constants(splits.train, {0.1307}, {0.3081});
 }
 
@@ -66,7 +68,7 @@ TEST(RealData, Cifar10) {
   EXPECT_EQ(label_counts(splits.train), std::vector<std::int64_t>(10, 5000));
   EXPECT_EQ(label_counts(splits.test),
             (std::vector<std::int64_t>{1000, 1000, 1000, 1000, 1000, 1000, 1000, 999, 981, 1000}));
-  EXPECT_EQ(splits.train.samples.size(), 50'000u * 3072);
+  EXPECT_EQ(splits.train.as<ImageSamples>().pixels.size(), 50'000u * 3072);
   expect_constants(splits.train, {0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616});
 }
 
@@ -74,17 +76,16 @@ TEST(RealData, TinyShakespeare) {
   const std::string directory = test_support::data_directory("tinyshakespeare");
   if (directory.empty()) GTEST_SKIP() << "no data set tinyshakespeare";
   const DatasetSplits splits = load("tinyshakespeare", directory);
-  EXPECT_EQ(splits.train.tokens.size(), 1'003'854u);
-  EXPECT_EQ(splits.test.tokens.size(), 111'540u);
-  EXPECT_EQ(splits.train.classes, 65);
-  EXPECT_EQ(splits.train.vocabulary,
+  EXPECT_EQ(splits.train.as<TokenSamples>().tokens.size(), 1'003'854u);
+  EXPECT_EQ(splits.test.as<TokenSamples>().tokens.size(), 111'540u);
+  EXPECT_EQ(splits.train.classes(), 65);
+  EXPECT_EQ(splits.train.vocabulary(),
             "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
   EXPECT_EQ(splits.train.size(), (1'003'854 - 1) / 64);
   std::string begin;
   for (int i = 0; i < 14; ++i)
-    begin +=
-        splits.train
-            .vocabulary[static_cast<std::size_t>(splits.train.tokens[static_cast<std::size_t>(i)])];
+    begin += splits.train.vocabulary()[static_cast<std::size_t>(
+        splits.train.as<TokenSamples>().tokens[static_cast<std::size_t>(i)])];
   EXPECT_EQ(begin, "First Citizen:");
 }
 

@@ -1,10 +1,10 @@
 // Data that are read by the coding of others: names decide, and what has none there is counted.
-#include "io/data/sources/sample_coding.h"
+#include "io/data/dataset/sample_coding.h"
 
 #include <gtest/gtest.h>
 
 #include "io/base/io_error.h"
-#include "io/data/sources/csv/csv_coding.h"
+#include "io/data/readers/csv/csv_coding.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -15,13 +15,12 @@ using io::DatasetSplits;
 using test_support::write_text;
 
 Dataset labelled(std::vector<std::int32_t> labels, std::vector<std::string> names) {
-  Dataset set;
-  set.name = "set";
-  set.shape = {1, 1, 1};
-  set.classes = names.empty() ? 10 : std::ssize(names);
-  set.class_names = std::move(names);
-  set.labels = std::move(labels);
-  return set;
+  io::ClassLabels classes{.ids = std::move(labels),
+                          .count = names.empty() ? 10 : std::ssize(names),
+                          .names = std::move(names)};
+  return {.name = "set",
+          .samples = io::ImageSamples{.format = {.shape = {1, 1, 1}}},
+          .labels = std::move(classes)};
 }
 
 std::string place(std::int64_t i) { return "sample " + std::to_string(i); }
@@ -31,10 +30,10 @@ TEST(SampleCoding, ClassesAreMatchedByTheirNames) {
   Dataset set = labelled({0, 1, 2, 1, 3}, {"bee", "cat", "dog", "eel"});
   std::vector<std::string> lines;
   match_classes(coding, set, place, lines);
-  EXPECT_EQ(set.labels, (std::vector<std::int32_t>{1, 2, 3, 2, 4}));
-  EXPECT_EQ(set.classes, 3);
-  EXPECT_EQ(set.class_names, coding.like.class_names);
-  EXPECT_EQ(set.unknown_classes, (std::vector<std::string>{"dog", "eel"}));
+  EXPECT_EQ(set.as<io::ClassLabels>().ids, (std::vector<std::int32_t>{1, 2, 3, 2, 4}));
+  EXPECT_EQ(set.classes(), 3);
+  EXPECT_EQ(set.class_names(), coding.like.class_names());
+  EXPECT_EQ(set.unknown_classes(), (std::vector<std::string>{"dog", "eel"}));
   EXPECT_EQ(lines,
             (std::vector<std::string>{"set: 2 of 5 samples have a class that the model lacks: "
                                       "'dog', 'eel' (first: sample 2)"}));
@@ -45,8 +44,8 @@ TEST(SampleCoding, ClassesWithoutNamesAreMatchedByTheirNumbers) {
   Dataset set = labelled({2, 0, 7}, {});
   std::vector<std::string> lines;
   match_classes(coding, set, place, lines);
-  EXPECT_EQ(set.labels, (std::vector<std::int32_t>{2, 0, 3}));
-  EXPECT_EQ(set.unknown_classes, (std::vector<std::string>{"7"}));
+  EXPECT_EQ(set.as<io::ClassLabels>().ids, (std::vector<std::int32_t>{2, 0, 3}));
+  EXPECT_EQ(set.unknown_classes(), (std::vector<std::string>{"7"}));
 }
 
 TEST(SampleCoding, FewNamesAreTold) {
@@ -57,6 +56,16 @@ TEST(SampleCoding, FewNamesAreTold) {
   EXPECT_EQ(
       unknown.text("rows", 9),
       "7 of 9 rows that the model lacks: 'a', 'b', 'c', 'd', 'e\\n' and others (first: row 1)");
+}
+
+// Features and labels, whichever kind of labels these are.
+void expect_same(const Dataset& coded, const Dataset& learned) {
+  EXPECT_EQ(coded.as<io::FeatureSamples>().values, learned.as<io::FeatureSamples>().values);
+  ASSERT_EQ(coded.labels.index(), learned.labels.index());
+  if (const auto* classes = learned.find<io::ClassLabels>())
+    EXPECT_EQ(coded.as<io::ClassLabels>().ids, classes->ids);
+  else
+    EXPECT_EQ(coded.as<io::TargetValues>().values, learned.as<io::TargetValues>().values);
 }
 
 class CodedData : public ::testing::Test {
@@ -85,11 +94,8 @@ TEST_F(CodedData, TheSameTableIsReadTheSame) {
     const DatasetSplits learned = io::load_dataset(options);
     options.coding = coding_of(learned);
     const DatasetSplits coded = io::load_dataset(options);
-    EXPECT_EQ(coded.train.features, learned.train.features);
-    EXPECT_EQ(coded.train.labels, learned.train.labels);
-    EXPECT_EQ(coded.train.targets, learned.train.targets);
-    EXPECT_EQ(coded.test.features, learned.test.features);
-    EXPECT_EQ(coded.test.labels, learned.test.labels);
+    expect_same(coded.train, learned.train);
+    expect_same(coded.test, learned.test);
     EXPECT_EQ(io::data_digest(coded.train, coded.coding.get()).text,
               io::data_digest(learned.train, learned.coding.get()).text);
     EXPECT_TRUE(coded.unknown.empty());
@@ -120,8 +126,8 @@ TEST_F(CodedData, ATextIsReadByTheVocabulary) {
   write_text(folder_ / "t.txt", "bzcbxb");
   options.parts = io::Parts::kHoldOut;
   const DatasetSplits splits = io::load_dataset(options);
-  EXPECT_EQ(splits.test.tokens, (std::vector<std::int32_t>{1, 2, 1, 1}));
-  EXPECT_EQ(splits.test.vocabulary, "abc");
+  EXPECT_EQ(splits.test.as<io::TokenSamples>().tokens, (std::vector<std::int32_t>{1, 2, 1, 1}));
+  EXPECT_EQ(splits.test.vocabulary(), "abc");
   ASSERT_EQ(splits.unknown.size(), 1u);
   EXPECT_NE(splits.unknown[0].find("2 of 6 bytes are characters that the model lacks: 'z', 'x' "
                                    "(first: byte 2)"),

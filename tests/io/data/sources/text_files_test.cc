@@ -1,5 +1,5 @@
 // Texts and token files: vocabulary, windows, parts, and what is said about each kind of damage.
-#include "io/data/sources/text_files.h"
+#include "io/data/readers/tokens/text_files.h"
 
 #include <gtest/gtest.h>
 
@@ -56,13 +56,13 @@ TEST_F(TextFiles, IdsAreRanksInTheSortedSetOfAllBytes) {
   write("notes.md", "zzz");
   options_.context = 1;
   const DatasetSplits splits = load();
-  EXPECT_EQ(splits.train.vocabulary,
+  EXPECT_EQ(splits.train.vocabulary(),
             " abcns\xFF");  // b.txt's byte 255 counts, too, though it is in the last 10 %
-  EXPECT_EQ(splits.test.vocabulary, splits.train.vocabulary);
-  EXPECT_EQ(splits.train.classes, 7);
-  EXPECT_EQ(splits.train.tokens,
+  EXPECT_EQ(splits.test.vocabulary(), splits.train.vocabulary());
+  EXPECT_EQ(splits.train.classes(), 7);
+  EXPECT_EQ(splits.train.as<TokenSamples>().tokens,
             (Ids{2, 1, 4, 1, 4, 1, 5, 0, 3, 1}));  // int(0.9 * 12) = 10 of "bananas cab\xFF"
-  EXPECT_EQ(splits.test.tokens, (Ids{2, 6}));
+  EXPECT_EQ(splits.test.as<TokenSamples>().tokens, (Ids{2, 6}));
 }
 
 TEST_F(TextFiles, WindowsFollowTheStrideInTrainingAndTheContextInTesting) {
@@ -86,8 +86,8 @@ TEST_F(TextFiles, UnshuffledBatchesAreTheFilesWindowsInOrder) {
   options_.context = 8;
   const DatasetSplits splits = load();
   std::array<std::int32_t, 256> rank{};
-  for (std::size_t i = 0; i < splits.train.vocabulary.size(); ++i)
-    rank[static_cast<unsigned char>(splits.train.vocabulary[i])] = static_cast<std::int32_t>(i);
+  for (std::size_t i = 0; i < splits.train.vocabulary().size(); ++i)
+    rank[static_cast<unsigned char>(splits.train.vocabulary()[i])] = static_cast<std::int32_t>(i);
   BatchLoader loader(splits.train,
                      {.size = splits.train.size(), .global_batch = 4, .shuffle = false}, {});
   for (std::size_t step = 0; step < 11; ++step) {
@@ -120,11 +120,11 @@ TEST_F(TextFiles, TokenFilesAreReadWithAndWithoutHeader) {
   write("val.bin", header + words({4, 5, 6}));
   options_.context = 2;
   const DatasetSplits splits = load("tokens");
-  EXPECT_EQ(splits.train.tokens, (Ids{7, 300, 2, 65534, 1}));
-  EXPECT_EQ(splits.test.tokens, (Ids{4, 5, 6}));
-  EXPECT_EQ(splits.train.classes, 65535);
-  EXPECT_EQ(splits.test.classes, 65535);
-  EXPECT_EQ(splits.train.vocabulary, "");
+  EXPECT_EQ(splits.train.as<TokenSamples>().tokens, (Ids{7, 300, 2, 65534, 1}));
+  EXPECT_EQ(splits.test.as<TokenSamples>().tokens, (Ids{4, 5, 6}));
+  EXPECT_EQ(splits.train.classes(), 65535);
+  EXPECT_EQ(splits.test.classes(), 65535);
+  EXPECT_EQ(splits.train.vocabulary(), "");
   write("val.bin", header + words({4, 5}));
   expect_complaint({"val.bin", "2 tokens", "announces 3"}, "tokens");
 }
@@ -137,7 +137,7 @@ TEST_F(TextFiles, WrongTokenFilesAreNamed) {
   options_.vocabulary_size = 9;
   expect_complaint({"val.bin", "position 2", "found 9", "0..8"}, "tokens");
   options_.vocabulary_size = 10;
-  EXPECT_EQ(load("tokens").test.classes, 10);
+  EXPECT_EQ(load("tokens").test.classes(), 10);
   write("train.bin", words({1, 2, 3}) + "x");
   expect_complaint({"train.bin", "7 bytes"}, "tokens");
   write("train.bin", "");

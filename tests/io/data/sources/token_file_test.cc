@@ -1,5 +1,5 @@
 // Token files of other programs: which kind a file is, and what is said of those that are not read.
-#include "io/data/sources/token_file.h"
+#include "io/data/readers/tokens/token_file.h"
 
 #include <gtest/gtest.h>
 

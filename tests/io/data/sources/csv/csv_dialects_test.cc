@@ -10,9 +10,10 @@
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
 #include "io/base/text_format.h"
-#include "io/data/sources/csv/csv_coding.h"
-#include "io/data/sources/csv/csv_files.h"
-#include "io/data/sources/inputs/sample_stream.h"
+#include "io/data/readers/csv/csv_coding.h"
+#include "io/data/readers/csv/csv_files.h"
+#include "io/data/sources/dataset.h"
+#include "io/data/sources/sample_inputs.h"
 #include "tests/support/test_support.h"
 
 namespace io {
@@ -180,7 +181,7 @@ class CsvDialects : public ::testing::Test {
     const auto samples = open_samples({folder_ / "t.csv"}, splits);
     SampleBlock block;
     samples->fill(1'000'000, Wanted::kSamples, block);
-    return block.features;
+    return std::get<FeatureSamples>(block.samples).values;
   }
   static std::string joined(const Words& lines) {
     std::string text;
@@ -200,12 +201,14 @@ TEST_F(CsvDialects, RandomTablesGiveTheSameSamplesInTrainingAndPrediction) {
     ASSERT_EQ(expected.train.size(), static_cast<std::int64_t>(rows.rows.size()));
     for (const Dialect& dialect : dialects()) {
       const DatasetSplits read = load(Writer(dialect).write(rows), options);
-      EXPECT_EQ(read.train.features, expected.train.features)
+      EXPECT_EQ(read.train.as<FeatureSamples>().values, expected.train.as<FeatureSamples>().values)
           << dialect.name << ", seed " << seed << ": " << read.columns << "\n"
           << joined(read.warnings);
-      EXPECT_EQ(read.train.labels, expected.train.labels) << dialect.name;
-      EXPECT_EQ(read.train.class_names, (Words{"x", "y"})) << dialect.name;
-      EXPECT_EQ(stream(read), read.train.features) << dialect.name << ", seed " << seed;
+      EXPECT_EQ(read.train.as<ClassLabels>().ids, expected.train.as<ClassLabels>().ids)
+          << dialect.name;
+      EXPECT_EQ(read.train.class_names(), (Words{"x", "y"})) << dialect.name;
+      EXPECT_EQ(stream(read), read.train.as<FeatureSamples>().values)
+          << dialect.name << ", seed " << seed;
     }
   }
 }
@@ -218,7 +221,7 @@ TEST_F(CsvDialects, ATableOfCategoriesHasAHeaderIfItsFieldsOccurNowhereElse) {
             values[static_cast<std::size_t>(2 + i / 2 % 2)] + "," +
             values[static_cast<std::size_t>(4 + i / 3 % 2)] + "\n";
   const DatasetSplits named = load("outlook,temperature,play\n" + rows);
-  EXPECT_EQ(named.train.class_names, (Words{"no", "yes"}));
+  EXPECT_EQ(named.train.class_names(), (Words{"no", "yes"}));
   EXPECT_NE(joined(named.warnings)
                 .find("row 1 ('outlook', 'temperature', 'play') is read as the "
                       "names of the columns; if it is data, give --csv-header no"),
@@ -256,18 +259,18 @@ TEST_F(CsvDialects, AnIndexWithoutANameIsLeftOut) {
   }
   for (const std::string& table : {rows, shuffled, texts}) {
     const DatasetSplits splits = load(",size,kind\n" + table);
-    EXPECT_EQ(splits.train.shape[2], 1) << splits.columns;
+    EXPECT_EQ(splits.train.shape()[2], 1) << splits.columns;
     EXPECT_NE(splits.columns.find("left out: column 1 (the rows' index)"), std::string::npos)
         << splits.columns;
     EXPECT_NE(joined(splits.warnings).find("column 1 has no name and another value in every row"),
               std::string::npos);
   }
-  EXPECT_EQ(load("Unnamed: 0,size,kind\n" + rows).train.shape[2], 1);
-  EXPECT_EQ(load(",size,kind\n" + measured).train.shape[2], 2);
-  EXPECT_EQ(load("id,size,kind\n" + rows).train.shape[2], 2);
+  EXPECT_EQ(load("Unnamed: 0,size,kind\n" + rows).train.shape()[2], 1);
+  EXPECT_EQ(load(",size,kind\n" + measured).train.shape()[2], 2);
+  EXPECT_EQ(load("id,size,kind\n" + rows).train.shape()[2], 2);
   DatasetOptions options;
   options.columns = "1,2";
-  EXPECT_EQ(load(",size,kind\n" + rows, options).train.shape[2], 2);
+  EXPECT_EQ(load(",size,kind\n" + rows, options).train.shape()[2], 2);
 }
 
 // A table of 40 numbers in which some cells are others.
@@ -369,7 +372,7 @@ TEST_F(CsvDialects, ANameTwiceIsTheSameForTrainingAndPrediction) {
   EXPECT_EQ(splits.coding->selection.header, (Words{"x", "x.1", "column 3", "kind"}));
   EXPECT_EQ(joined(splits.warnings),
             "t.csv: column 2 is the second one called 'x' and becomes 'x.1'\n");
-  EXPECT_EQ(stream(splits), splits.train.features);
+  EXPECT_EQ(stream(splits), splits.train.as<FeatureSamples>().values);
   test_support::write_text(folder_ / "t.csv", "kind,x.1,x,column 3\nc,0.5,0.5,7.5\n");
   EXPECT_EQ(stream(splits).size(), 3u);
 }
@@ -385,7 +388,7 @@ TEST_F(CsvDialects, AClassMayBeCalledNA) {
         << error.what();
   }
   options.csv_missing = "empty";
-  EXPECT_EQ(load(text, options).train.class_names, (Words{"DE", "NA"}));
+  EXPECT_EQ(load(text, options).train.class_names(), (Words{"DE", "NA"}));
   options.csv_missing = "2.5";
   EXPECT_EQ(load(text, options).coding->missing->markers(), Words{"2.5"});
 }

@@ -1,6 +1,6 @@
 // CSV files: fields, headers, columns as numbers, labels, parts, and what is said about each kind
 // of damage.
-#include "io/data/sources/csv/csv_files.h"
+#include "io/data/readers/csv/csv_files.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,10 @@
 
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
-#include "io/data/sources/csv/csv_coding.h"
-#include "io/data/sources/csv/csv_columns.h"
-#include "io/data/sources/csv/csv_table.h"
+#include "io/data/readers/csv/csv_coding.h"
+#include "io/data/readers/csv/csv_columns.h"
+#include "io/data/sources/dataset.h"
+#include "io/data/tables/csv_table.h"
 #include "tests/support/test_support.h"
 
 namespace io {
@@ -106,16 +107,16 @@ TEST_F(CsvFiles, NumbersAreStandardisedAndTextIsOneHot) {
   const DatasetSplits splits = load("size,colour,kind\n1,red,x\n3,blue,y\n?,NA,x\n5,red,y\n");
   const Dataset& set = splits.train;
   EXPECT_EQ(set.name, "set.csv");
-  EXPECT_EQ(set.shape, (std::array<std::int64_t, 3>{1, 1, 3}));  // size, blue, red
-  EXPECT_EQ(set.labels, (std::vector<std::int32_t>{0, 1, 0, 1}));
-  EXPECT_EQ(set.classes, 2);
+  EXPECT_EQ(set.shape(), (std::array<std::int64_t, 3>{1, 1, 3}));  // size, blue, red
+  EXPECT_EQ(set.as<ClassLabels>().ids, (std::vector<std::int32_t>{0, 1, 0, 1}));
+  EXPECT_EQ(set.classes(), 2);
   EXPECT_EQ(splits.test.size(), 0);
   const float unit = static_cast<float>(
       2 / std::sqrt(8.0 / 3));  // mean 3 of 1, 3, 5; variance 8/3 of the population
   const std::vector<float> expected{-unit, 0, 1, 0, 1, 0, 0, 0, 0, unit, 0, 1};
-  ASSERT_EQ(set.features.size(), expected.size());
+  ASSERT_EQ(set.as<FeatureSamples>().values.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_FLOAT_EQ(set.features[i], expected[i]) << i;
+    EXPECT_FLOAT_EQ(set.as<FeatureSamples>().values[i], expected[i]) << i;
 }
 
 TEST_F(CsvFiles, ManyTextValuesBecomeStandardisedPositionsAndConstantsZero) {
@@ -125,14 +126,14 @@ TEST_F(CsvFiles, ManyTextValuesBecomeStandardisedPositionsAndConstantsZero) {
             (i % 2 == 0 ? "2" : "10") + "\n";
   options_.test_share = 0;
   const Dataset set = load(text).train;
-  EXPECT_EQ(set.shape[2], 3);  // 17 letters are more than one-hot takes
+  EXPECT_EQ(set.shape()[2], 3);  // 17 letters are more than one-hot takes
   EXPECT_FLOAT_EQ(
-      set.features[0],
+      set.as<FeatureSamples>().values[0],
       static_cast<float>(-8 / std::sqrt(24.0)));  // positions 0..16, variance (17^2 - 1) / 12
-  EXPECT_EQ(set.features[1], 0);
-  EXPECT_EQ(set.features[2], 0);
-  EXPECT_EQ(set.labels[0], 0);  // class 2 comes before class 10
-  EXPECT_EQ(set.labels[1], 1);
+  EXPECT_EQ(set.as<FeatureSamples>().values[1], 0);
+  EXPECT_EQ(set.as<FeatureSamples>().values[2], 0);
+  EXPECT_EQ(set.as<ClassLabels>().ids[0], 0);  // class 2 comes before class 10
+  EXPECT_EQ(set.as<ClassLabels>().ids[1], 1);
 }
 
 TEST_F(CsvFiles, HeadersAreFoundOrGiven) {
@@ -155,7 +156,7 @@ TEST_F(CsvFiles, AFileMayStandInThePlaceOfTheFolder) {
   load("1,a\n2,b\n3,a\n");
   options_.annotations.clear();
   options_.directory = folder_ / "set.csv";
-  EXPECT_EQ(read_csv_splits(options_).train.classes, 2);
+  EXPECT_EQ(read_csv_splits(options_).train.classes(), 2);
 }
 
 TEST_F(CsvFiles, TheLabelColumnIsFoundByNameAndNumber) {
@@ -163,7 +164,7 @@ TEST_F(CsvFiles, TheLabelColumnIsFoundByNameAndNumber) {
   const std::string text = "kind,size\nx,1\ny,2\ny,3\n";
   for (const char* wanted : {"kind", "1"}) {
     options_.label_column = wanted;
-    EXPECT_EQ(load(text).train.labels, (std::vector<std::int32_t>{0, 1, 1}));
+    EXPECT_EQ(load(text).train.as<ClassLabels>().ids, (std::vector<std::int32_t>{0, 1, 1}));
   }
   options_.label_column = "knd";
   expect_complaint<ConfigError>(text, {"set.csv", "'knd'", "did you mean 'kind'", "1 to 2"});
@@ -178,23 +179,28 @@ TEST_F(CsvFiles, PartsAreDrawnBySeedOfEachClassAndMeasuredInTraining) {
   for (int i = 0; i < 100; ++i)
     text += std::to_string(i) + "," + (i < 60 ? "a" : i < 99 ? "b" : "c") + "\n";
   const DatasetSplits first = load(text), again = load(text);
-  EXPECT_EQ(first.train.features, again.train.features);
-  EXPECT_EQ(first.test.features, again.test.features);
+  EXPECT_EQ(first.train.as<FeatureSamples>().values, again.train.as<FeatureSamples>().values);
+  EXPECT_EQ(first.test.as<FeatureSamples>().values, again.test.as<FeatureSamples>().values);
   std::vector<int> counts(3);
-  for (const std::int32_t label : first.test.labels) ++counts[static_cast<std::size_t>(label)];
+  for (const std::int32_t label : first.test.as<ClassLabels>().ids)
+    ++counts[static_cast<std::size_t>(label)];
   EXPECT_EQ(counts, (std::vector<int>{
                         12, 8, 0}));  // a fifth of 60, 39 and 1; the only c stays for training
   double sum = 0, squares = 0;
-  for (const float value : first.train.features) sum += value, squares += value * value;
+  for (const float value : first.train.as<FeatureSamples>().values)
+    sum += value, squares += value * value;
   EXPECT_NEAR(sum, 0, 1e-4);
   EXPECT_NEAR(squares / static_cast<double>(first.train.size()), 1, 1e-5);
-  std::multiset<float> all(first.train.features.begin(), first.train.features.end());
-  all.insert(first.test.features.begin(), first.test.features.end());
+  std::multiset<float> all(first.train.as<FeatureSamples>().values.begin(),
+                           first.train.as<FeatureSamples>().values.end());
+  all.insert(first.test.as<FeatureSamples>().values.begin(),
+             first.test.as<FeatureSamples>().values.end());
   EXPECT_EQ(std::set<float>(all.begin(), all.end()).size(),
             100u);  // every row is in exactly one part
-  EXPECT_TRUE(std::is_sorted(first.train.features.begin(), first.train.features.end()));
+  EXPECT_TRUE(std::is_sorted(first.train.as<FeatureSamples>().values.begin(),
+                             first.train.as<FeatureSamples>().values.end()));
   options_.seed = 1;
-  EXPECT_NE(load(text).test.features, first.test.features);
+  EXPECT_NE(load(text).test.as<FeatureSamples>().values, first.test.as<FeatureSamples>().values);
 }
 
 TEST_F(CsvFiles, ATextValueThatOnlyTheTestPartHasIsAllZero) {
@@ -203,10 +209,10 @@ TEST_F(CsvFiles, ATextValueThatOnlyTheTestPartHasIsAllZero) {
     text += std::string(i == 4 ? "rare" : "common") + "," + (i % 2 == 0 ? "x" : "y") + "\n";
   for (options_.seed = 0; options_.seed < 40; ++options_.seed) {
     const DatasetSplits splits = load(text);
-    if (splits.train.shape[2] == 2) continue;
-    ASSERT_EQ(splits.train.shape[2], 1);
+    if (splits.train.shape()[2] == 2) continue;
+    ASSERT_EQ(splits.train.shape()[2], 1);
     float sum = 0;
-    for (const float value : splits.test.features) sum += value;
+    for (const float value : splits.test.as<FeatureSamples>().values) sum += value;
     EXPECT_EQ(sum, 1);  // of two test rows one is the common value
     return;
   }
@@ -235,13 +241,13 @@ TEST_F(CsvFiles, TargetsAreNumbersStandardisedByTheTrainingRows) {
   const DatasetSplits splits = load(text);
   EXPECT_EQ(splits.train.size(), 40);
   EXPECT_EQ(splits.test.size(), 10);
-  EXPECT_TRUE(splits.train.labels.empty());
-  EXPECT_EQ(splits.train.classes, 1);
-  ASSERT_TRUE(splits.train.target && splits.test.target);
-  EXPECT_EQ(splits.train.target->name, "price");
-  EXPECT_EQ(splits.test.target->mean, splits.train.target->mean);
+  EXPECT_TRUE(splits.train.as<ClassLabels>().ids.empty());
+  EXPECT_EQ(splits.train.classes(), 1);
+  ASSERT_TRUE(splits.train.target() && splits.test.target());
+  EXPECT_EQ(splits.train.target()->name, "price");
+  EXPECT_EQ(splits.test.target()->mean, splits.train.target()->mean);
   double sum = 0, squares = 0;
-  for (const float value : splits.train.targets) {
+  for (const float value : splits.train.as<TargetValues>().values) {
     sum += static_cast<double>(value);
     squares += static_cast<double>(value) * static_cast<double>(value);
   }
@@ -249,9 +255,11 @@ TEST_F(CsvFiles, TargetsAreNumbersStandardisedByTheTrainingRows) {
   EXPECT_NEAR(squares / 40, 1, 1e-6);
   // Row by row: the feature is the same for both scales.
   const CsvColumn& size = splits.coding->columns[0];
-  for (std::size_t i = 0; i < splits.test.targets.size(); ++i) {
-    const double x = size.mean + size.deviation * static_cast<double>(splits.test.features[i]);
-    EXPECT_NEAR(splits.test.target->in_unit(static_cast<double>(splits.test.targets[i])),
+  for (std::size_t i = 0; i < splits.test.as<TargetValues>().values.size(); ++i) {
+    const double x = size.mean + size.deviation * static_cast<double>(
+                                                      splits.test.as<FeatureSamples>().values[i]);
+    EXPECT_NEAR(splits.test.target()->in_unit(
+                    static_cast<double>(splits.test.as<TargetValues>().values[i])),
                 1000.25 + x * x, 0.05);
   }
   EXPECT_TRUE(splits.columns.find("target price (mean ") != std::string::npos) << splits.columns;
@@ -259,7 +267,7 @@ TEST_F(CsvFiles, TargetsAreNumbersStandardisedByTheTrainingRows) {
   options_.limit = 12;
   const DatasetSplits limited = load(text);
   EXPECT_EQ(limited.train.size(), 12);
-  EXPECT_EQ(limited.train.target->mean, splits.train.target->mean);
+  EXPECT_EQ(limited.train.target()->mean, splits.train.target()->mean);
   EXPECT_NE(data_digest(limited.train).text, data_digest(splits.train).text);
 }
 
@@ -288,9 +296,11 @@ TEST_F(CsvFiles, ChangedBytesNeverDoHarm) {
     }
     try {
       const DatasetSplits splits = load(file);
-      ASSERT_EQ(splits.train.features.size(),
-                splits.train.labels.size() * static_cast<std::size_t>(splits.train.shape[2]));
-      for (const float value : splits.train.features) ASSERT_TRUE(std::isfinite(value)) << file;
+      ASSERT_EQ(splits.train.as<FeatureSamples>().values.size(),
+                splits.train.as<ClassLabels>().ids.size() *
+                    static_cast<std::size_t>(splits.train.shape()[2]));
+      for (const float value : splits.train.as<FeatureSamples>().values)
+        ASSERT_TRUE(std::isfinite(value)) << file;
     } catch (const Error& error) {
       ASSERT_EQ(std::string(error.what()).find('\n'), std::string::npos);
       ++refused;

@@ -1,12 +1,12 @@
 // Numbers as tables have them, and texts that stand for no value.
-#include "io/data/sources/csv/csv_number.h"
+#include "io/data/tables/csv_number.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "io/base/io_error.h"
-#include "io/data/sources/csv/csv_missing.h"
+#include "io/data/tables/csv_missing.h"
 
 namespace io {
 namespace {

@@ -1,9 +1,10 @@
 // What is told about the columns of a CSV file, and which of them are used.
-#include "io/data/sources/csv/csv_report.h"
+#include "io/data/readers/csv/csv_report.h"
 
 #include <gtest/gtest.h>
 
 #include "io/base/io_error.h"
+#include "io/data/sources/dataset.h"
 #include "tests/support/test_support.h"
 
 namespace io {
@@ -68,14 +69,14 @@ TEST_F(CsvReport, ALongListIsCut) {
 
 TEST_F(CsvReport, ColumnsAreChosenByNameAndNumber) {
   const std::string text = "id,size,mass,kind\n1,2,3,x\n4,5,6,y\n";
-  EXPECT_EQ(load(text).train.shape[2], 3);
+  EXPECT_EQ(load(text).train.shape()[2], 3);
   options_.ignored_columns = "id, 3";
-  EXPECT_EQ(load(text).train.shape[2], 1);
+  EXPECT_EQ(load(text).train.shape()[2], 1);
   options_.ignored_columns = "";
   options_.columns = "size,mass";
-  EXPECT_EQ(load(text).train.shape[2], 2);
+  EXPECT_EQ(load(text).train.shape()[2], 2);
   options_.columns = "size,kind";  // the label needs no mention, but may have it
-  EXPECT_EQ(load(text).train.shape[2], 1);
+  EXPECT_EQ(load(text).train.shape()[2], 1);
 }
 
 TEST_F(CsvReport, WrongChoicesAreNamed) {

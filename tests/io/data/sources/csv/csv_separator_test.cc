@@ -1,10 +1,10 @@
 // Fields that other characters than commas separate.
-#include "io/data/sources/csv/csv_separator.h"
+#include "io/data/tables/csv_separator.h"
 
 #include <gtest/gtest.h>
 
 #include "io/base/io_error.h"
-#include "io/data/sources/csv/csv_table.h"
+#include "io/data/tables/csv_table.h"
 
 namespace io {
 namespace {

@@ -1,0 +1,43 @@
+// Converts an image's bytes to a model's input: augmented, scaled, normalized.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/data/images/augmentation.h"
+#include "io/data/images/image_format.h"
+
+namespace io {
+
+// Constant after construction and free of allocation: any number of threads may use one.
+class ImagePreparer {
+ public:
+  // Throws ConfigError, naming the data set `set`, where kStandard lacks a mean or a positive
+  // deviation for a channel.
+  ImagePreparer(const ImageFormat& format, const std::string& set, Normalization normalization,
+                const Augmentation& augmentation);
+
+  // in and out: height * width * channels. `random` is augmentation_random() of the sample, used
+  // only where augmenting.
+  void prepare(const std::uint8_t* in, SplitMix random, float* out) const;
+  // What prepare() draws; nothing where it does not augment.
+  AugmentationDraw draw(SplitMix random) const;
+  // [channels, 257]: by channel, what prepare() makes of each byte, then the fill value of cutouts.
+  std::vector<float> table() const;
+
+ private:
+  void convert(const std::uint8_t* in, std::int64_t pixels, float* out) const;
+  void convert_row(const std::uint8_t* in, const AugmentationDraw& draw, float* out) const;
+  void cut_hole(const AugmentationDraw& draw, float* out) const;
+
+  bool draws() const { return augmentation_.crop || augmentation_.flip || augmentation_.cutout; }
+
+  std::int64_t height_, width_, channels_;
+  Augmentation augmentation_;
+  std::vector<std::array<float, 256>> tables_;  // by channel: the value of each byte
+  std::vector<float> means_;                    // by channel, as a value of the output
+};
+
+}  // namespace io

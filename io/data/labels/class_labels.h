@@ -1,0 +1,36 @@
+// Classes as labels: one number a sample.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/base/digest.h"
+#include "io/data/samples/batch.h"
+#include "io/data/samples/sample_traits.h"
+#include "io/data/samples/samples.h"
+
+namespace io {
+
+struct ClassLabels {
+  static constexpr LabelTraits kTraits{.labels = "classes", .classes = true, .perplexity = false};
+
+  std::vector<std::int32_t> ids = {};   // of each sample
+  std::int64_t count = 0;               // of classes
+  std::vector<std::string> names = {};  // by class; empty: they have numbers only
+  // Classes that the data have and the model lacks (SampleCoding): their ids follow the model's.
+  std::vector<std::string> unknown = {};
+
+  std::int64_t size(const Samples&) const { return static_cast<std::int64_t>(ids.size()); }
+  std::int64_t classes() const { return count; }
+  std::uint64_t bytes() const { return ids.size() * sizeof(std::int32_t); }
+  void add_to(base::StreamDigest& digest) const;
+  ClassLabels like() const { return {.count = count, .names = names}; }
+  std::vector<std::int64_t> choose(std::int64_t wanted, std::uint64_t seed) const;
+  void keep(std::span<const std::int64_t> chosen);
+  std::unique_ptr<BatchPart> batch_part(const std::string& set, const Samples& samples) const;
+};
+
+}  // namespace io

@@ -1,0 +1,31 @@
+// The kinds of labels that a data set may have. A new kind is a struct beside these, and its name
+// in `Labels`.
+//
+// Each kind K has these members, which the compiler asks for where one is missing:
+// - K::kTraits: LabelTraits.
+// - size(samples): labelled samples. classes(): outputs of the model.
+// - bytes(), add_to(digest), like(), keep(chosen): as those of samples (samples.h).
+// - choose(count, seed): samples for --limit, ascending. REQUIRES: 0 < count <= size().
+// - batch_part(set, samples): what fills the labels of batches. `set` stands for the data set in
+//   messages; both outlive it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "io/data/labels/class_labels.h"
+#include "io/data/labels/next_tokens.h"
+#include "io/data/labels/target_values.h"
+
+namespace io {
+
+using Labels = std::variant<ClassLabels, TargetValues, NextTokens>;
+
+// Returns batch_part() of the kind.
+inline std::unique_ptr<BatchPart> batch_part(const Labels& labels, const std::string& set,
+                                             const Samples& samples) {
+  return std::visit([&](const auto& kind) { return kind.batch_part(set, samples); }, labels);
+}
+
+}  // namespace io

@@ -1,0 +1,119 @@
+// Rows come from the stream that `engine predict` reads; answers are added to them.
+#include "io/data/readers/csv/coded_table.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "io/base/io_error.h"
+#include "io/data/dataset/sample_coding.h"
+#include "io/data/readers/csv/csv_answers.h"
+#include "io/data/readers/csv/csv_coding.h"
+#include "io/data/readers/csv/table_inputs.h"
+
+namespace io {
+namespace {
+
+// These samples of a set, with all that it states.
+Dataset take_rows(const Dataset& all, const std::vector<std::size_t>& rows) {
+  const FeatureSamples& from = all.as<FeatureSamples>();
+  const std::size_t width = from.width();
+  FeatureSamples features = from.like();
+  features.values.reserve(rows.size() * width);
+  for (const std::size_t row : rows) {
+    const float* values = from.values.data() + row * width;
+    features.values.insert(features.values.end(), values, values + width);
+  }
+  Dataset part{.name = all.name, .samples = std::move(features), .labels = all.labels};
+  const std::vector<std::int64_t> chosen(rows.begin(), rows.end());
+  std::visit([&](auto& kind) { kind.keep(chosen); }, part.labels);
+  return part;
+}
+
+// All rows of a table, coded as another one was.
+struct CodedRows {
+  Dataset set;  // without labels
+  std::unique_ptr<CsvAnswers> answers;
+  std::vector<std::int64_t> places;
+  std::vector<std::string> unknown;
+};
+
+CodedRows read_coded_rows(const std::string& path, const SampleCoding& coding,
+                          const DatasetOptions& options) {
+  constexpr std::int64_t kBlock = 4096;
+  using Kind = TableAnswers::Kind;
+  CsvCoding table = *coding.table;
+  table.separator = options.csv_separator;
+  const auto stream = open_table(path, table,
+                                 {.kind = options.regression ? Kind::kTargets : Kind::kLabels,
+                                  .column = options.label_column});
+  CodedRows rows;
+  FeatureSamples features{.extents = {1, 1, static_cast<std::int64_t>(table.features)}};
+  std::vector<std::string> labels;
+  std::vector<double> numbers;
+  const auto append = [](auto& to, auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  for (;;) {
+    SampleBlock block;
+    stream->fill(kBlock, Wanted::kSamples, block);
+    if (block.count() == 0) break;
+    append(features.values, std::get<FeatureSamples>(block.samples).values);
+    append(labels, block.labels);
+    append(numbers, block.targets);
+    append(rows.places, block.rows);
+  }
+  if (rows.places.empty()) throw DataError(path + ": found no row of data, expected at least 1");
+  rows.unknown = stream->unknown();
+  rows.set = {.name = std::filesystem::path(path).filename().string(),
+              .samples = std::move(features)};
+  const CsvSelection& selection = coding.table->selection;
+  rows.answers = options.regression
+                     ? number_answers(path, selection.title(selection.label), std::move(numbers))
+                     : class_answers(labels);
+  return rows;
+}
+
+void code_answers(const SampleCoding& coding, CodedRows& rows,
+                  const std::vector<std::size_t>& training) {
+  if (coding.inputs_only) {
+    rows.set.labels = rows.answers->labels(training);
+    return;
+  }
+  rows.set.labels = rows.answers->labels(training, coding.like.target());
+  match_classes(
+      coding, rows.set,
+      [&](std::int64_t i) {
+        return "row " + std::to_string(rows.places[static_cast<std::size_t>(i)]);
+      },
+      rows.unknown);
+}
+
+}  // namespace
+
+DatasetSplits read_coded_table(const std::string& path, const DatasetOptions& options) {
+  const SampleCoding& coding = *options.coding;
+  if (!coding.table)
+    throw DataError(path + ": a table, but the model of " + coding.source +
+                    " takes no rows of tables");
+  if (!coding.inputs_only && (coding.like.target() != nullptr) != options.regression)
+    throw DataError(path + ": --task is " + (options.regression ? "regression" : "classification") +
+                    ", but the model of " + coding.source + " predicts " +
+                    (options.regression ? "classes" : "a number"));
+  CodedRows rows = read_coded_rows(path, coding, options);
+  std::vector<std::size_t> train, test;
+  const bool whole = options.parts == Parts::kHoldOut;
+  const std::vector<bool> for_test =
+      whole ? std::vector<bool>(rows.places.size(), true)
+            : rows.answers->draw_test_rows(options.test_share, options.seed);
+  for (std::size_t i = 0; i < for_test.size(); ++i) (for_test[i] ? test : train).push_back(i);
+  code_answers(coding, rows, train);
+  DatasetSplits splits{take_rows(rows.set, train), take_rows(rows.set, test)};
+  splits.coding = coding.table;
+  splits.unknown = std::move(rows.unknown);
+  splits.columns = rows.set.name + ": coded as in " + coding.source;
+  return splits;
+}
+
+}  // namespace io

@@ -1,0 +1,167 @@
+// Types, categories and statistics of columns.
+#include "io/data/readers/csv/csv_columns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "io/base/io_error.h"
+#include "io/data/tables/csv_number.h"
+
+namespace io {
+namespace {
+
+using Content = CsvNumber::Content;
+
+// A number, or nothing for a missing value and for any other text.
+std::optional<double> read_value(std::string_view field, char decimal, const CsvMissing& missing) {
+  if (field.empty() || (missing.has_numbers() && missing.has(field))) return std::nullopt;
+  const CsvNumber number = read_number(field, decimal);
+  return number.content == Content::kNumber ? std::optional(number.value) : std::nullopt;
+}
+
+void check_range(const CsvTable& table, std::size_t index, const ColumnScan& scan) {
+  if (!scan.is_number() || scan.first_large == kNoRow) return;
+  throw DataError(table.place(scan.first_large) + ": '" +
+                  std::string(table.field(scan.first_large, index)) + "' in column " +
+                  std::to_string(index + 1) +
+                  ", which has numbers: expected one that float32 can hold");
+}
+
+std::optional<double> number_of(const CsvColumn& column, std::string_view field) {
+  if (!column.text) return read_value(field, column.decimal, *column.missing);
+  if (column.missing->has(field)) return std::nullopt;
+  const auto found = std::lower_bound(column.categories.begin(), column.categories.end(), field);
+  if (found == column.categories.end() || *found != field) return std::nullopt;
+  return static_cast<double>(found - column.categories.begin());
+}
+
+void measure(CsvColumn& column, const CsvTable& table, std::span<const std::size_t> training) {
+  std::vector<double> numbers;
+  for (const std::size_t row : training) {
+    if (const auto number = number_of(column, table.field(row, column.index)))
+      numbers.push_back(*number);
+  }
+  column.constant = true;
+  if (numbers.empty()) return;
+  double sum = 0, squares = 0;
+  for (const double number : numbers) sum += number;
+  column.mean = sum / static_cast<double>(numbers.size());
+  for (const double number : numbers) squares += (number - column.mean) * (number - column.mean);
+  const double deviation = std::sqrt(squares / static_cast<double>(numbers.size()));
+  if (deviation <= 1e-12 * std::abs(column.mean)) return;
+  column.constant = false;
+  column.deviation = deviation;
+}
+
+std::vector<std::string_view> different(std::vector<std::string_view> values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+}  // namespace
+
+bool CsvColumn::accepts(std::string_view field) const {
+  if (text || read_value(field, decimal, *missing) || missing->has(field)) return true;
+  return std::ranges::find(odd, field) != odd.end();
+}
+
+bool CsvColumn::knows(std::string_view field) const {
+  return !text || missing->has(field) || std::ranges::binary_search(categories, field);
+}
+
+bool CsvColumn::encode(std::string_view field, float* out) const {
+  if (!one_hot()) {
+    const auto number = number_of(*this, field);
+    *out = number ? static_cast<float>((*number - mean) / deviation) : 0.0f;
+    return number || accepts(field);
+  }
+  const bool none = missing->has(field);
+  for (const std::string_view category : categories)
+    *out++ = !none && category == field ? 1.0f : 0.0f;
+  return true;
+}
+
+CsvColumn learn_column(const CsvTable& table, std::size_t index, const ColumnScan& scan,
+                       std::shared_ptr<const CsvMissing> missing,
+                       std::span<const std::size_t> training) {
+  check_range(table, index, scan);
+  CsvColumn column;
+  column.index = index;
+  column.text = !scan.is_number();
+  column.decimal = scan.decimal;
+  column.missing = std::move(missing);
+  if (!column.text) column.odd.assign(scan.odd.begin(), scan.odd.end());
+  if (column.text) {
+    std::vector<std::string_view> values;
+    for (const std::size_t row : training) {
+      if (!column.missing->has(table.field(row, index))) values.push_back(table.field(row, index));
+    }
+    const std::vector<std::string_view> found = different(std::move(values));
+    column.categories.assign(found.begin(), found.end());
+  }
+  if (!column.one_hot()) measure(column, table, training);
+  return column;
+}
+
+std::vector<double> read_targets(const CsvTable& table, std::size_t index, std::size_t first,
+                                 char decimal, const CsvMissing& missing,
+                                 const std::string& title) {
+  std::vector<double> targets;
+  for (std::size_t row = first; row < table.rows(); ++row) {
+    const auto number = read_value(table.field(row, index), decimal, missing);
+    if (!number)
+      throw DataError(table.place(row) + ": found '" +
+                      std::string(table.field(row, index).substr(0, 40)) + "' in " + title +
+                      ", the target, expected a number that float32 can hold");
+    targets.push_back(*number);
+  }
+  return targets;
+}
+
+CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first,
+                      const CsvMissing& missing) {
+  std::vector<std::string_view> values;
+  for (std::size_t row = first; row < table.rows(); ++row) {
+    values.push_back(table.field(row, index));
+    if (!missing.has(values.back())) continue;
+    const std::string found(values.back());
+    throw DataError(table.place(row) + ": no label in column " + std::to_string(index + 1) +
+                    ": found '" + found + "'" +
+                    (found.empty() ? ""
+                                   : "; if that is a class, name other missing values with "
+                                     "--csv-missing, or none with --csv-missing empty"));
+  }
+  CsvLabels labels = classes_of(values);
+  const std::size_t classes = labels.names.size();
+  if (classes < 2 || (classes > 20 && classes > values.size() / 2)) {
+    throw DataError(table.name() + ": the label column " + std::to_string(index + 1) + " has " +
+                    std::to_string(classes) + " different values in " +
+                    std::to_string(values.size()) +
+                    " rows, expected classes: at least 2, and several rows of each; choose another "
+                    "with --label-column, or predict numbers with --task regression");
+  }
+  return labels;
+}
+
+CsvLabels classes_of(std::span<const std::string_view> values) {
+  std::vector<std::string_view> classes = different({values.begin(), values.end()});
+  const bool whole = std::all_of(classes.begin(), classes.end(),
+                                 [](std::string_view c) { return whole_number(c).has_value(); });
+  const auto before = [whole](std::string_view a, std::string_view b) {
+    return whole && *whole_number(a) != *whole_number(b) ? *whole_number(a) < *whole_number(b)
+                                                         : a < b;
+  };
+  std::sort(classes.begin(), classes.end(), before);
+  CsvLabels labels;
+  labels.names.assign(classes.begin(), classes.end());
+  for (const std::string_view value : values) {
+    const auto found = std::lower_bound(classes.begin(), classes.end(), value, before);
+    labels.ids.push_back(static_cast<std::int32_t>(found - classes.begin()));
+  }
+  return labels;
+}
+
+}  // namespace io

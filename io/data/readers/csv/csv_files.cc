@@ -1,0 +1,140 @@
+// From a table of fields to features and labels, split into a training and a test part.
+#include "io/data/readers/csv/csv_files.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "io/base/io_error.h"
+#include "io/base/text_parts.h"
+#include "io/data/files/data_file.h"
+#include "io/data/files/data_folder.h"
+#include "io/data/readers/csv/coded_table.h"
+#include "io/data/readers/csv/csv_answers.h"
+#include "io/data/readers/csv/csv_coding.h"
+#include "io/data/readers/csv/csv_columns.h"
+#include "io/data/readers/csv/csv_report.h"
+#include "io/data/readers/csv/csv_selection.h"
+#include "io/data/tables/csv_scan.h"
+#include "io/data/tables/csv_separator.h"
+#include "io/data/tables/csv_table.h"
+#include "io/data/tables/csv_text.h"
+
+namespace io {
+namespace {
+
+std::string only_csv_file(const std::string& directory) {
+  std::error_code failure;
+  if (std::filesystem::is_regular_file(directory, failure)) return directory;
+  LeftOut ignored;  // one file is read, and the options say which
+  const std::vector<std::string> found = pick_files(
+      directory,
+      [](const std::string& name) { return name.ends_with(".csv") || name.ends_with(".csv.gz"); },
+      ignored);
+  if (found.size() == 1) return found[0];
+  const std::string hint = "; name one with --annotations FILE.csv";
+  if (found.empty()) throw MissingFileError("no *.csv in " + directory + hint);
+  throw ConfigError("found " + std::to_string(found.size()) + " files *.csv in " + directory +
+                    ", expected one" + hint);
+}
+
+// What the beginning of a file that is not cut into columns looks like.
+std::string beginning(std::string_view field) {
+  constexpr std::size_t kShown = 60;
+  std::string text(field.substr(0, kShown));
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = ' ';
+  return "'" + text + (field.size() > kShown ? "...'" : "'");
+}
+
+CsvTable read_table(const std::string& path, const std::string& wanted) {
+  std::vector<std::uint8_t> bytes = CsvText(path).rest();
+  const char separator =
+      csv_separator(wanted, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  CsvTable table(std::move(bytes), path, separator);
+  if (table.columns() >= 2) return table;
+  throw DataError(path + ": found 1 column, expected at least 2, separated by " +
+                  (wanted == "auto" ? "',', ';', a tab or '|'" : separator_text(separator)) +
+                  ": features and a label; row 1 is " + beginning(table.field(0, 0)) +
+                  (wanted == "auto" ? "; name another separator with --separator"
+                                    : "; --separator auto finds the usual ones"));
+}
+
+// `labels`: of all rows of data. `rows`: positions among these.
+Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns, const Labels& labels,
+               std::size_t first, const std::vector<std::size_t>& rows) {
+  std::size_t width = 0;
+  for (const CsvColumn& column : columns) width += column.features();
+  FeatureSamples features{.extents = {1, 1, static_cast<std::int64_t>(width)}};
+  features.values.resize(rows.size() * width);
+  float* out = features.values.data();
+  for (const std::size_t row : rows) {
+    for (const CsvColumn& column : columns) {
+      column.encode(table.field(first + row, column.index), out);
+      out += column.features();
+    }
+  }
+  Dataset set{.name = std::filesystem::path(table.name()).filename().string(),
+              .samples = std::move(features),
+              .labels = labels};
+  const std::vector<std::int64_t> chosen(rows.begin(), rows.end());
+  std::visit([&](auto& kind) { kind.keep(chosen); }, set.labels);
+  return set;
+}
+
+}  // namespace
+
+DatasetSplits read_csv_splits(const DatasetOptions& options) {
+  const std::string path =
+      options.annotations.empty() ? only_csv_file(options.directory) : options.annotations;
+  if (options.coding) return read_coded_table(path, options);
+  const auto missing =
+      std::make_shared<const CsvMissing>(CsvMissing::of_option(options.csv_missing));
+  const CsvTable table = read_table(path, options.csv_separator);
+  std::vector<ColumnScan> scans = scan_columns(table, 1, *missing, options.csv_decimal);
+  const CsvSelection selection = select_columns(table, scans, *missing, options);
+  const std::size_t first = selection.first_row();
+  if (table.rows() < first + 2) {
+    throw DataError(path + ": found " + std::to_string(table.rows() - first) +
+                    " rows of data, expected at least 2");
+  }
+  for (std::size_t c = 0; first == 0 && c < scans.size(); ++c) scans[c].add(table, c, 0, *missing);
+  const std::string title = selection.title(selection.label);
+  const char label_decimal = scans[selection.label].decimal;
+  const std::unique_ptr<CsvAnswers> answers =
+      options.regression
+          ? read_numbers(table, selection.label, first, label_decimal, *missing, title)
+          : read_classes(table, selection.label, first, *missing);
+  const std::vector<bool> for_test = answers->draw_test_rows(options.test_share, options.seed);
+  std::vector<std::size_t> train, test;  // positions among the rows of data
+  for (std::size_t i = 0; i < for_test.size(); ++i) (for_test[i] ? test : train).push_back(i);
+  const Labels labels = answers->labels(train);
+
+  std::vector<CsvColumn> columns;
+  std::vector<std::size_t> train_rows = train;
+  for (std::size_t& row : train_rows) row += first;
+  for (const std::size_t c : selection.columns)
+    columns.push_back(learn_column(table, c, scans[c], missing, train_rows));
+  DatasetSplits splits{encode(table, columns, labels, first, train),
+                       encode(table, columns, labels, first, test)};
+  const std::size_t features = splits.train.as<FeatureSamples>().width();
+  if (features == 0) throw DataError(path + ": no column besides the label has a value");
+  splits.columns = columns_text(table, selection, columns, answers_text(title, labels));
+  splits.warnings = reading_notices(table, selection, columns, scans);
+  for (std::string& line : column_warnings(table, selection, columns))
+    splits.warnings.push_back(std::move(line));
+  splits.coding = std::make_shared<const CsvCoding>(CsvCoding{.selection = selection,
+                                                              .table_columns = table.columns(),
+                                                              .separator = options.csv_separator,
+                                                              .missing = missing,
+                                                              .label_decimal = label_decimal,
+                                                              .features = features,
+                                                              .columns = std::move(columns)});
+  return splits;
+}
+
+}  // namespace io

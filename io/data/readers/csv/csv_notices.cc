@@ -1,0 +1,198 @@
+// Lines about decisions that a reader of tables takes for its user.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/data/readers/csv/csv_report.h"
+
+namespace io {
+namespace {
+
+constexpr std::size_t kMaxColumnsShown = 8;
+
+// "12%", "$7.50", "180 cm"; not dates and times.
+bool has_unit(std::string_view field) {
+  for (const std::string_view sign : {"-", "+", "$", "\xC2\xA3", "\xE2\x82\xAC"})
+    if (field.starts_with(sign)) field.remove_prefix(sign.size());
+  if (field.empty() || field[0] < '0' || field[0] > '9') return false;
+  const std::size_t end = field.find_first_not_of("0123456789.,");
+  const bool part_of_date = end != std::string_view::npos &&
+                            std::string_view("-/:T").find(field[end]) != std::string_view::npos;
+  return !part_of_date && std::count(field.begin(), field.end(), '.') < 2;
+}
+
+// Collects what one line says of several columns.
+class ColumnList {
+ public:
+  void add(std::string text) {
+    if (texts_.size() < kMaxColumnsShown)
+      texts_.push_back(std::move(text));
+    else
+      ++more_;
+  }
+  bool empty() const { return texts_.empty(); }
+  std::string text() const {
+    std::string all;
+    for (const std::string& one : texts_) all += (all.empty() ? "" : "; ") + one;
+    return all + (more_ > 0 ? "; and in " + std::to_string(more_) + " more columns" : "");
+  }
+
+ private:
+  std::vector<std::string> texts_;
+  std::size_t more_ = 0;
+};
+
+class Notices {
+ public:
+  Notices(const CsvTable& table, const CsvSelection& selection, std::span<const CsvColumn> columns,
+          std::span<const ColumnScan> scans)
+      : table_(table), selection_(selection), columns_(columns), scans_(scans) {}
+
+  std::vector<std::string> lines() {
+    add_header();
+    add_names();
+    add_commas();
+    add_groups();
+    add_missing();
+    add_mixed();
+    add_units();
+    return std::move(lines_);
+  }
+
+ private:
+  void say(const std::string& text) {
+    lines_.push_back(std::filesystem::path(table_.name()).filename().string() + ": " + text);
+  }
+
+  std::string value(std::size_t row, std::size_t column) const {
+    constexpr std::size_t kLongest = 40;
+    const std::string_view field = table_.field(row, column);
+    return "'" + std::string(field.substr(0, kLongest)) + (field.size() > kLongest ? "...'" : "'");
+  }
+  // "row 17: 'None'"
+  std::string at(std::size_t row, std::size_t column) const {
+    return "row " + std::to_string(row + 1) + ": " + value(row, column);
+  }
+  std::size_t rows() const { return table_.rows() - selection_.first_row(); }
+
+  void add_header() {
+    if (!selection_.doubtful) return;
+    std::string first;
+    for (std::size_t c = 0; c < std::min<std::size_t>(table_.columns(), 4); ++c)
+      first += (c > 0 ? ", " : "") + value(0, c);
+    first = "row 1 (" + first + (table_.columns() > 4 ? ", ...)" : ")");
+    if (selection_.header.empty())
+      say(first + " is read as data; if it has the names of the columns, give --csv-header yes");
+    else
+      say(first + " is read as the names of the columns; if it is data, give --csv-header no");
+  }
+
+  void add_names() {
+    if (selection_.index)
+      say("column 1 has no name and another value in every row (" + at(1, 0) +
+          "): it is read as the rows' index and left out; --columns takes columns by number");
+    ColumnList renamed;
+    for (std::size_t c = 0; c < selection_.header.size(); ++c)
+      if (!table_.field(0, c).empty() && selection_.header[c] != table_.field(0, c))
+        renamed.add("column " + std::to_string(c + 1) + " is the second one called " + value(0, c) +
+                    " and becomes '" + selection_.header[c] + "'");
+    if (!renamed.empty()) say(renamed.text());
+  }
+
+  // Features, and the label of a regression: its classes are texts, whatever they look like.
+  template <typename Use>
+  void for_numbers(const Use& use) const {
+    for (const CsvColumn& column : columns_)
+      if (!column.text) use(column.index, scans_[column.index]);
+  }
+
+  void add_commas() {
+    ColumnList commas;
+    for_numbers([&](std::size_t c, const ColumnScan& scan) {
+      if (scan.first_comma != kNoRow)
+        commas.add(selection_.place(c) + " (" + at(scan.first_comma, c) + ")");
+    });
+    if (!commas.empty())
+      say("numbers have a decimal comma (--csv-decimal point reads them with a point) in " +
+          commas.text());
+  }
+
+  void add_groups() {
+    ColumnList groups;
+    for_numbers([&](std::size_t c, const ColumnScan& scan) {
+      if (scan.grouped > 0)
+        groups.add(selection_.place(c) + " (" + at(scan.first_grouped, c) + ")");
+    });
+    if (!groups.empty())
+      say("numbers have digits in groups (if these are decimals, give --csv-decimal) in " +
+          groups.text());
+  }
+
+  void add_missing() {
+    ColumnList missing;
+    for (const CsvColumn& column : columns_) {
+      const std::size_t c = column.index;
+      const ColumnScan& scan = scans_[c];
+      const std::size_t odd = column.text ? 0 : scan.others, cells = scan.marked + odd;
+      if (cells == 0) continue;
+      const std::size_t row =
+          odd > 0 ? std::min(scan.first_marked, scan.first_other) : scan.first_marked;
+      missing.add(selection_.place(c) + ": " + std::to_string(cells) + " of " +
+                  std::to_string(rows()) + " cells " +
+                  (column.text  ? cells == 1 ? "has no value" : "have no value"
+                   : cells == 1 ? "is not a number"
+                                : "are not numbers") +
+                  " (" + at(row, c) + ")");
+    }
+    if (!missing.empty()) say("read as missing: " + missing.text());
+  }
+
+  void add_mixed() {
+    ColumnList mixed;
+    for (const CsvColumn& column : columns_) {
+      const ColumnScan& scan = scans_[column.index];
+      if (!column.text || scan.numbers * 2 < scan.values()) continue;
+      mixed.add(selection_.place(column.index) + ": " + std::to_string(scan.others) + " of " +
+                std::to_string(rows()) + " cells " + (scan.others == 1 ? "is" : "are") + " not " +
+                (scan.others == 1 ? "a number" : "numbers") + " (" +
+                at(scan.first_other, column.index) + ")");
+    }
+    if (!mixed.empty())
+      say("read as text although most cells are numbers: " + mixed.text() +
+          "; --csv-missing can list the other cells as missing values");
+  }
+
+  void add_units() {
+    ColumnList units;
+    for (const CsvColumn& column : columns_) {
+      const ColumnScan& scan = scans_[column.index];
+      if (!column.text || column.one_hot() || scan.numbers * 2 >= scan.values()) continue;
+      std::size_t found = 0;
+      for (std::size_t row = selection_.first_row(); row < table_.rows(); ++row)
+        found += has_unit(table_.field(row, column.index)) ? 1 : 0;
+      if (found * 20 >= scan.values() * 19)
+        units.add(selection_.place(column.index) + " (" + at(scan.first_other, column.index) + ")");
+    }
+    if (!units.empty())
+      say("numbers with a unit are read as text, by position in sorted order: " + units.text() +
+          "; remove the unit, or leave the column out with --ignore-columns");
+  }
+
+  const CsvTable& table_;
+  const CsvSelection& selection_;
+  const std::span<const CsvColumn> columns_;
+  const std::span<const ColumnScan> scans_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> reading_notices(const CsvTable& table, const CsvSelection& selection,
+                                         std::span<const CsvColumn> columns,
+                                         std::span<const ColumnScan> scans) {
+  return Notices(table, selection, columns, scans).lines();
+}
+
+}  // namespace io

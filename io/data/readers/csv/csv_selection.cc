@@ -1,0 +1,145 @@
+// Finds header, label and columns by name or number.
+#include "io/data/readers/csv/csv_selection.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "io/base/io_error.h"
+#include "io/base/nearest.h"
+#include "io/base/text_parts.h"
+#include "io/data/tables/csv_header.h"
+
+namespace io {
+namespace {
+
+bool is_number(std::string_view field) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  return error == std::errc() && end == field.data() + field.size();
+}
+
+// The first row's fields.
+std::vector<std::string> first_fields(const CsvTable& table) {
+  std::vector<std::string> names;
+  for (std::size_t c = 0; c < table.columns(); ++c) names.emplace_back(table.field(0, c));
+  return names;
+}
+
+HeaderDecision decide_header(const CsvTable& table, std::span<const ColumnScan> scans,
+                             const CsvMissing& missing, const DatasetOptions& options) {
+  if (options.csv_header != "auto") return {.header = options.csv_header == "yes"};
+  if (table.short_header()) return {.header = true};
+  // A number means a position: it says nothing about row 1, which may well have that number in it.
+  const std::vector<std::string> names = first_fields(table);
+  const bool named = !options.label_column.empty() && !is_number(options.label_column) &&
+                     std::find(names.begin(), names.end(), options.label_column) != names.end();
+  return named ? HeaderDecision{.header = true} : find_header(table, scans, missing);
+}
+
+// An index has no name where R and pandas write it; pandas reads and writes it as "Unnamed: 0".
+bool is_unnamed(const std::string& name) { return name.empty() || name == "Unnamed: 0"; }
+
+std::optional<std::size_t> find_index(const CsvTable& table, const CsvSelection& selection,
+                                      const DatasetOptions& options) {
+  const bool candidate = !selection.header.empty() && options.columns.empty() &&
+                         selection.label != 0 && is_unnamed(std::string(table.field(0, 0)));
+  const bool index = candidate && is_index(table, 0);
+  const bool chosen = !selection.header.empty() && !options.columns.empty();
+  if (table.short_header() && !index && !chosen)
+    throw DataError(table.place(1) + ": found " + std::to_string(table.columns()) +
+                    " fields, expected " + std::to_string(table.columns() - 1) +
+                    " as in row 1, or an index in the first column");
+  return index ? std::optional<std::size_t>(0) : std::nullopt;
+}
+
+// `what` is looked for: "label column" or "column"; `option` is where `wanted` was given.
+std::size_t find_column(const CsvTable& table, const std::vector<std::string>& header,
+                        const std::string& wanted, const std::string& what, const char* option) {
+  const auto found = std::find(header.begin(), header.end(), wanted);
+  if (found != header.end()) {
+    const std::vector<std::string> names = first_fields(table);
+    if (std::count(names.begin(), names.end(), wanted) > 1)
+      throw ConfigError(table.name() + ": several columns are called '" + wanted + "'; give " +
+                        option + " a number from 1");
+    return static_cast<std::size_t>(found - header.begin());
+  }
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), number);
+  if (error == std::errc() && end == wanted.data() + wanted.size() && number >= 1 &&
+      number <= table.columns())
+    return number - 1;
+  throw ConfigError(table.name() + ": no " + what + " '" + wanted + "'" +
+                    base::did_you_mean(wanted, header) + " (" +
+                    (header.empty() ? "the file has no header"
+                                    : "the header names " + std::to_string(header.size())) +
+                    "; a number from 1 to " + std::to_string(table.columns()) + " will do, too)");
+}
+
+// "A,B": whether each column is in the list.
+std::vector<bool> listed(const CsvTable& table, const std::vector<std::string>& header,
+                         std::string_view list, const char* option) {
+  std::vector<bool> found(table.columns(), false);
+  for (const std::string& part : base::split_text(list, ','))
+    found[find_column(table, header, std::string(base::trimmed(part)), "column", option)] = true;
+  return found;
+}
+
+}  // namespace
+
+std::string CsvSelection::title(std::size_t column) const {
+  constexpr std::size_t kLongest = 40;
+  if (header.empty()) return "column " + std::to_string(column + 1);
+  std::string name = header[column];
+  for (char& c : name)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  if (name.size() <= kLongest) return name;
+  std::size_t end = kLongest;  // not within a character of UTF-8
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;
+  return name.substr(0, end) + "...";
+}
+
+std::string CsvSelection::option_name(std::size_t column) const {
+  const bool plain = !header.empty() && title(column) == header[column] &&
+                     header[column].find_first_of(", '") == std::string::npos &&
+                     std::ranges::find(header, header[column] + ".1") == header.end();
+  return plain ? header[column] : std::to_string(column + 1);
+}
+
+std::string CsvSelection::place(std::size_t column) const {
+  const std::string number = "column " + std::to_string(column + 1), name = title(column);
+  return name == number ? number : number + " ('" + name + "')";
+}
+
+CsvSelection select_columns(const CsvTable& table, std::span<const ColumnScan> scans,
+                            const CsvMissing& missing, const DatasetOptions& options) {
+  CsvSelection selection;
+  const HeaderDecision decision = decide_header(table, scans, missing, options);
+  if (decision.header) selection.header = unique_names(first_fields(table));
+  selection.doubtful = decision.doubtful;
+  const std::vector<std::string>& header = selection.header;
+  selection.label = options.label_column.empty() ? table.columns() - 1
+                                                 : find_column(table, header, options.label_column,
+                                                               "label column", "--label-column");
+  const bool only = !options.columns.empty();
+  std::vector<bool> marked(table.columns(), false);
+  if (only) marked = listed(table, header, options.columns, "--columns");
+  if (!only && !options.ignored_columns.empty())
+    marked = listed(table, header, options.ignored_columns, "--ignore-columns");
+  if (!only && marked[selection.label])
+    throw ConfigError(table.name() + ": --ignore-columns names " +
+                      selection.title(selection.label) +
+                      ", which is the label; choose another one with --label-column");
+  selection.index = find_index(table, selection, options);
+  if (selection.index) marked[*selection.index] = !only;
+  for (std::size_t c = 0; c < table.columns(); ++c)
+    if (c != selection.label)
+      (marked[c] == only ? selection.columns : selection.left_out).push_back(c);
+  if (selection.columns.empty())
+    throw ConfigError(table.name() + ": no column besides the label" +
+                      (selection.index ? " and the index, column 1," : "") + " is left");
+  return selection;
+}
+
+}  // namespace io

@@ -1,0 +1,228 @@
+// Rows of a CSV file, read in blocks, as the columns of another table were learnt.
+#include "io/data/readers/csv/table_inputs.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "io/base/io_error.h"
+#include "io/base/nearest.h"
+#include "io/data/dataset/sample_coding.h"
+#include "io/data/readers/csv/csv_coding.h"
+#include "io/data/tables/csv_header.h"
+#include "io/data/tables/csv_separator.h"
+#include "io/data/tables/csv_table.h"
+#include "io/data/tables/csv_text.h"
+
+namespace io {
+namespace {
+
+constexpr std::size_t kBlock = std::size_t{1} << 20, kLongestRow = std::size_t{64} << 20;
+
+// The file as tables of whole rows.
+class TableBlocks {
+ public:
+  TableBlocks(const std::string& path, std::string separator)
+      : file_(path), wanted_(std::move(separator)) {}
+
+  // Null: no more.
+  std::unique_ptr<CsvTable> next() {
+    std::size_t end = 0;
+    while (!at_end_ && end == 0) {
+      const std::size_t before = text_.size();
+      if (before > kLongestRow)
+        throw DataError(file_.path() + ": line " + std::to_string(start_.lines + 1) +
+                        " begins a row of more than 64 MiB: is a quote never closed?");
+      at_end_ = !file_.append(kBlock, text_);
+      scan(before);
+      end = last_end_;
+    }
+    if (at_end_) end = text_.size();
+    if (end == 0 && started_) return nullptr;
+    if (!started_)
+      separator_ =
+          csv_separator(wanted_, {reinterpret_cast<const char*>(text_.data()), text_.size()});
+    started_ = true;
+    const auto cut = text_.begin() + static_cast<std::ptrdiff_t>(end);
+    std::vector<std::uint8_t> rows(text_.begin(), cut);
+    text_.erase(text_.begin(), cut);
+    last_end_ = 0;  // what is left holds no end of a row
+    auto table = std::make_unique<CsvTable>(std::move(rows), file_.path(), separator_, start_);
+    start_ = table->next();
+    return table;
+  }
+
+ private:
+  // Remembers the last end of a row. Rows that end with CR alone come as one block.
+  void scan(std::size_t from) {
+    for (std::size_t i = from; i < text_.size(); ++i) {
+      if (text_[i] == '"') quoted_ = !quoted_;
+      if (!quoted_ && text_[i] == '\n') last_end_ = i + 1;
+    }
+  }
+
+  CsvText file_;
+  const std::string wanted_;
+  char separator_ = ',';
+  std::vector<std::uint8_t> text_;
+  std::size_t last_end_ = 0;
+  bool quoted_ = false, at_end_ = false, started_ = false;
+  CsvStart start_;
+};
+
+class TableRows : public SampleStream {
+ public:
+  TableRows(const std::string& path, const CsvCoding& coding, const TableAnswers& answers)
+      : path_(path),
+        coding_(coding),
+        like_{.extents = {1, 1, static_cast<std::int64_t>(coding.features)}},
+        answers_(answers),
+        blocks_(path, coding.separator),
+        table_(blocks_.next()),
+        unknown_(coding.columns.size()) {
+    if (coding.selection.header.empty()) {
+      find_places();
+    } else {
+      find_names();
+      row_ = 1;
+    }
+    read_targets_of_block();
+  }
+
+  void fill(std::int64_t most, Wanted wanted, SampleBlock& block) override {
+    while (block.count() < most && table_) {
+      if (row_ == table_->rows()) {
+        rows_before_ += static_cast<std::int64_t>(table_->rows());
+        table_ = blocks_.next();
+        row_ = 0;
+        if (table_) read_targets_of_block();
+        continue;
+      }
+      count_unknown();
+      if (wanted == Wanted::kSamples) append(block);
+      block.origins.push_back({path_, ++done_});
+      ++row_;
+    }
+  }
+
+  std::vector<std::string> unknown() const override {
+    std::vector<std::string> lines;
+    for (std::size_t i = 0; i < unknown_.size(); ++i)
+      if (unknown_[i].count() > 0)
+        lines.push_back(path_ + ": " +
+                        unknown_[i].text("rows have a value in " +
+                                             coding_.selection.title(coding_.columns[i].index),
+                                         done_));
+    return lines;
+  }
+
+ private:
+  // The training table had no header: columns have their places.
+  void find_places() {
+    const std::size_t label = coding_.selection.label, found = table_->columns();
+    const bool without_label =
+        found + 1 == coding_.table_columns && answers_.kind == TableAnswers::Kind::kNone;
+    if (found != coding_.table_columns && !without_label)
+      throw DataError(path_ + ": found " + std::to_string(found) + " columns, expected the " +
+                      std::to_string(coding_.table_columns) + " of the training table" +
+                      (answers_.kind == TableAnswers::Kind::kNone
+                           ? ", or one less: without the label"
+                           : ", the label among them"));
+    for (const CsvColumn& column : coding_.columns)
+      places_.push_back(column.index - (without_label && column.index > label ? 1 : 0));
+    answer_ = label;
+  }
+
+  void find_names() {
+    std::vector<std::string> given;
+    for (std::size_t c = 0; c < table_->columns(); ++c) given.emplace_back(table_->field(0, c));
+    for (const CsvColumn& column : coding_.columns)
+      places_.push_back(place_of(given, coding_.selection.header[column.index]));
+    if (answers_.kind == TableAnswers::Kind::kNone) return;
+    const bool named = std::ranges::find(given, answers_.column) != given.end();
+    answer_ = place_of(given,
+                       named ? answers_.column : coding_.selection.header[coding_.selection.label]);
+  }
+
+  // `given`: the names of the header, as they are there.
+  std::size_t place_of(const std::vector<std::string>& given, const std::string& name) const {
+    const std::vector<std::string> header = unique_names(given);
+    const std::vector<std::string>& trained = coding_.selection.header;
+    const auto found = std::find(header.begin(), header.end(), name);
+    if (found == header.end())
+      throw DataError(path_ + ": row 1 names no column '" + name +
+                      "', which the model was trained with" + base::did_you_mean(name, header));
+    // Of equal names the later ones have another one in both tables, or the model knows one only.
+    if (std::count(given.begin(), given.end(), name) > 1 &&
+        std::find(trained.begin(), trained.end(), name + ".1") == trained.end())
+      throw DataError(path_ + ": several columns are called '" + name + "', expected one");
+    return static_cast<std::size_t>(found - header.begin());
+  }
+
+  void count_unknown() {
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const std::string_view field = table_->field(row_, places_[i]);
+      if (!coding_.columns[i].knows(field))
+        unknown_[i].add(field, [&] { return "row " + std::to_string(file_row()); });
+    }
+  }
+
+  void append(SampleBlock& block) {
+    std::vector<float>& features = block.samples_like(like_).values;
+    const std::size_t before = features.size();
+    features.resize(before + coding_.features);
+    float* out = features.data() + before;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const CsvColumn& column = coding_.columns[i];
+      const std::string_view field = table_->field(row_, places_[i]);
+      if (!column.encode(field, out))
+        throw DataError(table_->place(row_) + ": found '" + std::string(field.substr(0, 40)) +
+                        "' in " + coding_.selection.title(column.index) +
+                        ", expected a number, as in training");
+      out += column.features();
+    }
+    if (answers_.kind == TableAnswers::Kind::kNone) return;
+    block.rows.push_back(file_row());
+    if (answers_.kind == TableAnswers::Kind::kTargets) {
+      block.targets.push_back(targets_[row_ - first_]);
+      return;
+    }
+    const std::string_view label = table_->field(row_, answer_);
+    if (coding_.missing->has(label))
+      throw DataError(table_->place(row_) + ": no label in column " + std::to_string(answer_ + 1) +
+                      ": found '" + std::string(label) + "'");
+    block.labels.emplace_back(label);
+  }
+
+  void read_targets_of_block() {
+    if (answers_.kind != TableAnswers::Kind::kTargets) return;
+    first_ = row_;
+    targets_ = read_targets(*table_, answer_, first_, coding_.label_decimal, *coding_.missing,
+                            coding_.selection.title(coding_.selection.label));
+  }
+
+  std::int64_t file_row() const { return rows_before_ + static_cast<std::int64_t>(row_) + 1; }
+
+  const std::string path_;
+  const CsvCoding& coding_;
+  const FeatureSamples like_;
+  const TableAnswers answers_;
+  TableBlocks blocks_;
+  std::unique_ptr<CsvTable> table_;
+  std::vector<UnknownNames> unknown_;  // by column of the coding
+  std::size_t row_ = 0, first_ = 0;    // of table_; first_: the first row with a target
+  std::int64_t rows_before_ = 0;       // of the file, before table_
+  std::int64_t done_ = 0;
+  std::vector<std::size_t> places_;  // by column of the coding
+  std::size_t answer_ = 0;           // the column of the label or target
+  std::vector<double> targets_;      // of table_'s rows from first_ on
+};
+
+}  // namespace
+
+std::unique_ptr<SampleStream> open_table(const std::string& path, const CsvCoding& coding,
+                                         const TableAnswers& answers) {
+  return std::make_unique<TableRows>(path, coding, answers);
+}
+
+}  // namespace io

@@ -1,0 +1,268 @@
+// Finds the images of a folder and reads them on demand.
+#include "io/data/readers/image_files/image_folder.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "io/base/io_error.h"
+#include "io/base/text_parts.h"
+#include "io/data/files/data_file.h"
+#include "io/data/files/data_folder.h"
+#include "io/data/images/augmentation.h"
+#include "io/data/images/image_decoder.h"
+#include "io/data/images/image_extent.h"
+#include "io/data/images/image_source.h"
+#include "io/data/images/resample.h"
+
+namespace io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTakenImages = "images are *.png, *.jpg and *.jpeg";
+
+// One part's files and, where they fit, their pixels.
+class FolderImages : public ImageSource {
+ public:
+  FolderImages(std::vector<std::string> paths, std::int64_t size, std::int64_t cache_bytes)
+      : paths_(std::move(paths)), size_(size), bytes_(static_cast<std::size_t>(3 * size * size)) {
+    if (static_cast<std::int64_t>(paths_.size()) > cache_bytes / (3 * size * size)) return;
+    pixels_.reset(
+        new std::uint8_t[paths_.size() * bytes_]);  // not zeroed: memory is taken as it fills
+    states_ = std::vector<std::atomic<int>>(paths_.size());
+  }
+
+  void read(std::int64_t id, SplitMix* crop, std::span<std::uint8_t> out) const override {
+    const auto i = static_cast<std::size_t>(id);
+    if (crop != nullptr || !pixels_) return decode(paths_[i], crop, out);
+    std::uint8_t* kept = pixels_.get() + i * bytes_;
+    if (states_[i].load(std::memory_order_acquire) == kKept) {
+      std::memcpy(out.data(), kept, bytes_);
+      return;
+    }
+    decode(paths_[i], nullptr, out);
+    int state = kAbsent;  // two workers may be at the same image at the end of an epoch: one of
+                          // them keeps it
+    if (!states_[i].compare_exchange_strong(state, kBeingKept, std::memory_order_relaxed)) return;
+    std::memcpy(kept, out.data(), bytes_);
+    states_[i].store(kKept, std::memory_order_release);
+  }
+
+  // CLASS/NAME and the size of each file: where the folder lies does not matter.
+  void add_to(base::StreamDigest& digest) const override {
+    for (const std::string& path : paths_) {
+      std::error_code unknown;
+      const fs::path file(path);
+      const std::string line = (file.parent_path().filename() / file.filename()).string() + " " +
+                               std::to_string(fs::file_size(file, unknown)) + "\n";
+      digest.add(std::as_bytes(std::span(line)));
+    }
+  }
+
+ private:
+  enum State : int { kAbsent, kBeingKept, kKept };
+
+  void decode(const std::string& path, SplitMix* crop, std::span<std::uint8_t> out) const {
+    const std::vector<std::uint8_t> file =
+        DataFile(path).read_up_to(std::numeric_limits<std::uint64_t>::max());
+    const DecodedImage image = decode_image(file, path);
+    if (crop == nullptr) return resize_and_crop(image, size_, out);
+    const ResizedCrop part = draw_resized_crop(image.height, image.width, *crop);
+    resample(image, {part.left, part.top, part.width, part.height}, size_, size_,
+             {0, 0, size_, size_}, out);
+  }
+
+  std::vector<std::string> paths_;
+  std::int64_t size_;
+  std::size_t bytes_;
+  std::unique_ptr<std::uint8_t[]> pixels_;
+  mutable std::vector<std::atomic<int>> states_;
+};
+
+bool has_ending(const std::string& name, std::string_view ending) {
+  return name.size() > ending.size() &&
+         std::equal(ending.rbegin(), ending.rend(), name.rbegin(), [](char a, char b) {
+           return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b + ('a' - 'A')) : b);
+         });
+}
+
+void check_decoder(const std::string& path) {
+  const bool png = has_ending(path, ".png");
+  if (png ? has_png_decoder() : has_jpeg_decoder()) return;
+  throw ConfigError(path + ": this build reads no " + (png ? "PNG" : "JPEG") + " images: install " +
+                    (png ? "libpng-dev" : "libjpeg62-turbo-dev") + " and build again");
+}
+
+// Images of a folder and below, none or more.
+std::vector<std::string> find_images(const std::string& folder, LeftOut& left_out) {
+  std::vector<std::string> paths = pick_files_below(folder, is_image_name, left_out);
+  for (const std::string& path : paths) check_decoder(path);
+  return paths;
+}
+
+// Names of the folders in `directory`, in byte order.
+std::vector<std::string> class_folders(const fs::path& directory, LeftOut* left_out = nullptr) {
+  std::vector<std::string> names;
+  for (const FolderEntry& entry : list_folder(directory.string())) {
+    check_usable(entry, "a folder");
+    if (entry.kind == FolderEntry::Kind::kFolder) {
+      names.push_back(entry.name);
+    } else if (is_image_name(entry.name)) {
+      throw DataError(entry.path + ": an image in no folder of a class, expected " +
+                      directory.string() + "/CLASS/" + entry.name);
+    } else if (left_out != nullptr) {
+      left_out->add(entry);
+    }
+  }
+  if (names.empty())
+    throw MissingFileError("no folders of classes in " + directory.string() + ": expected " +
+                           directory.string() + "/CLASS/*.png or *.jpg");
+  return names;
+}
+
+// A line for the user, "" where most images of a few are no smaller than what is made of them.
+std::string enlarged_line(const std::vector<std::string>& paths, std::int64_t size) {
+  constexpr std::size_t kLookedAt = 15;
+  std::vector<std::pair<ImageExtent, std::string>> small;
+  const std::size_t count = std::min(paths.size(), kLookedAt);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string& path = paths[i * paths.size() / count];
+    const std::optional<ImageExtent> extent = read_image_extent(path);
+    if (extent && std::min(extent->width, extent->height) < size) small.emplace_back(*extent, path);
+  }
+  if (2 * small.size() <= count) return "";
+  const auto& [extent, path] = small.front();
+  const std::string side = std::to_string(size);
+  return path + " is " + std::to_string(extent.width) + " x " + std::to_string(extent.height) +
+         ", and so small are most images: they are enlarged to " + side + " x " + side +
+         "; --image-size " + std::to_string(std::min(extent.width, extent.height)) +
+         " takes them as they are";
+}
+
+// Adds lines for the user to `warnings`, if there are any: on files that are left out, and,
+// `small`, on images that are smaller than they are to be.
+Dataset read_part(const DatasetOptions& options, const fs::path& directory,
+                  const std::vector<std::string>& classes,
+                  std::vector<std::string>* warnings = nullptr, bool small = false) {
+  ClassLabels labels{.count = static_cast<std::int64_t>(classes.size()), .names = classes};
+  LeftOut left_out;
+  std::vector<std::string> paths;
+  for (const std::string& name : class_folders(directory, &left_out)) {
+    const auto label = std::lower_bound(classes.begin(), classes.end(), name);
+    if (label == classes.end() || *label != name)
+      throw DataError((directory / name).string() +
+                      ": a class that is not in training: there is no " + options.directory +
+                      "/train/" + name);
+    std::vector<std::string> found = find_images((directory / name).string(), left_out);
+    if (found.empty())
+      throw DataError((directory / name).string() + ": found no image; " + kTakenImages);
+    for (std::string& path : found) {
+      paths.push_back(std::move(path));
+      labels.ids.push_back(static_cast<std::int32_t>(label - classes.begin()));
+    }
+  }
+  const auto warn = [&](std::string line) {
+    if (warnings != nullptr && !line.empty()) warnings->push_back(std::move(line));
+  };
+  warn(left_out.line(directory.string(), kTakenImages));
+  if (small) warn(enlarged_line(paths, options.image_size));
+  ImageSamples images{.format = {.shape = {options.image_size, options.image_size, 3},
+                                 .mean = {0.485f, 0.456f, 0.406f},
+                                 .deviation = {0.229f, 0.224f, 0.225f},
+                                 .scaled = true}};
+  images.source = std::make_shared<FolderImages>(std::move(paths), options.image_size,
+                                                 options.image_cache_bytes);
+  return {.name = options.name, .samples = std::move(images), .labels = std::move(labels)};
+}
+
+// The folder of a part, which is there.
+fs::path part_folder(const fs::path& directory, const std::vector<std::string>& names,
+                     const std::string& expected) {
+  for (const std::string& name : names) {
+    const fs::path path = directory / name;
+    std::error_code unknown;
+    if (fs::is_directory(path, unknown)) return path;
+    for (const FolderEntry& entry : list_folder(directory.string()))
+      if (entry.name == name) check_usable(entry, "a folder");
+  }
+  static_cast<void>(list_folder(directory.string()));  // no such folder: that is the fault
+  throw MissingFileError("no folder " + base::join_text(names, " or ") + " in " +
+                         directory.string() + ": expected " + expected +
+                         "; name the folder above with --data-dir");
+}
+
+fs::path test_folder(const fs::path& directory) {
+  return part_folder(directory, {"val", "test"},
+                     (directory / "val").string() + " or " + (directory / "test").string() +
+                         " with images for testing");
+}
+
+// Classes of the folders that are there, in byte order of their names.
+std::vector<std::string> classes_below(const std::vector<fs::path>& directories) {
+  std::vector<std::string> classes;
+  for (const fs::path& directory : directories)
+    for (std::string& name : class_folders(directory)) classes.push_back(std::move(name));
+  std::sort(classes.begin(), classes.end());
+  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+  return classes;
+}
+
+// For a model that is trained: the parts that are there, or DIR/CLASS. Which of the classes the
+// model has is not known here.
+DatasetSplits read_hold_out(const DatasetOptions& options) {
+  const fs::path directory(options.directory), train = directory / "train";
+  const bool parts = fs::is_directory(train) || fs::is_directory(directory / "val") ||
+                     fs::is_directory(directory / "test");
+  const fs::path held = parts ? test_folder(directory) : directory;
+  std::vector<fs::path> folders{held};
+  if (fs::is_directory(train)) folders.push_back(train);
+  const std::vector<std::string> classes = classes_below(folders);
+  DatasetSplits splits;
+  if (fs::is_directory(train)) splits.train = read_part(options, train, classes, nullptr);
+  splits.test = read_part(options, held, classes, &splits.warnings);
+  return splits;
+}
+
+DatasetSplits read_parts(const DatasetOptions& options) {
+  if (options.image_size < 1 || options.image_size > 4096)
+    throw ConfigError("images of size " + std::to_string(options.image_size) +
+                      ": expected 1..4096");
+  if (options.parts == Parts::kHoldOut) return read_hold_out(options);
+  const fs::path directory(options.directory);
+  const fs::path training =
+      part_folder(directory, {"train"}, (directory / "train").string() + "/CLASS/*.png or *.jpg");
+  const fs::path testing = test_folder(directory);
+  const std::vector<std::string> classes = class_folders(training);
+  DatasetSplits splits;
+  // Images for testing are as large as those for training: one line is enough.
+  splits.train = read_part(options, training, classes, &splits.warnings, /*small=*/true);
+  splits.test = read_part(options, testing, classes, &splits.warnings);
+  return splits;
+}
+
+}  // namespace
+
+bool is_image_name(const std::string& name) {
+  return has_ending(name, ".png") || has_ending(name, ".jpg") || has_ending(name, ".jpeg");
+}
+
+FoundImages images_below(const std::string& folder) {
+  LeftOut left_out;
+  std::vector<std::string> paths = find_images(folder, left_out);
+  if (paths.empty()) throw DataError(folder + ": found no image; " + kTakenImages);
+  return {std::move(paths), left_out.line(folder, kTakenImages)};
+}
+
+DatasetSplits read_image_folder_splits(const DatasetOptions& options) {
+  return read_parts(options);
+}
+
+}  // namespace io

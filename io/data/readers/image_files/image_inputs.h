@@ -1,0 +1,16 @@
+// Opens files of images for a trained model.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "io/data/samples/image_samples.h"
+#include "io/data/samples/sample_stream.h"
+
+namespace io {
+
+// One image, or a file of many in IDX format or CIFAR-10's, by its name; `like` outlives it. Throws
+// as open_samples().
+std::unique_ptr<SampleStream> open_images(const std::string& path, const ImageSamples& like);
+
+}  // namespace io

@@ -1,0 +1,196 @@
+// Reads texts and token files and cuts them into a training and a test part.
+#include "io/data/readers/tokens/text_files.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "io/base/io_error.h"
+#include "io/data/dataset/sample_coding.h"
+#include "io/data/files/data_file.h"
+#include "io/data/files/data_folder.h"
+#include "io/data/readers/tokens/token_file.h"
+
+namespace io {
+namespace {
+
+constexpr std::uint64_t kWholeFile = std::numeric_limits<std::uint64_t>::max();
+
+// With a line for the user, "" if no file is left out.
+struct FoundTexts {
+  std::vector<std::string> paths;
+  std::string left_out;
+};
+
+FoundTexts find_texts(const std::string& name, const std::string& directory) {
+  std::error_code failure;
+  if (std::filesystem::is_regular_file(directory, failure)) return {{directory}, ""};
+  if (name == "tinyshakespeare" && !std::filesystem::exists(directory, failure))
+    throw_missing("text", directory, "*.txt", name);
+  LeftOut left_out;
+  std::vector<std::string> found = pick_files(directory, is_text_name, left_out);
+  if (found.empty() && name == "tinyshakespeare") throw_missing("text", directory, "*.txt", name);
+  if (found.empty())
+    throw MissingFileError("no text in " + directory +
+                           ": looked for *.txt and *.txt.gz; name the folder with --data-dir");
+  return {std::move(found), left_out.line(directory, "texts are *.txt and *.txt.gz")};
+}
+
+Samples make_part(const DatasetOptions& options, std::vector<std::int32_t> tokens,
+                  std::int64_t stride, const std::string& where) {
+  TokenSamples part{.context = options.context, .stride = stride, .tokens = std::move(tokens)};
+  if (part.windows() == 0) {
+    throw DataError(where + ": found " + std::to_string(part.tokens.size()) +
+                    " tokens, expected at least " + std::to_string(options.context + 1) +
+                    ", one more than --context " + std::to_string(options.context));
+  }
+  return part;
+}
+
+// Both parts, of which one may have no windows yet.
+DatasetSplits empty_splits(const DatasetOptions& options, const NextTokens& labels) {
+  const Dataset part{
+      .name = options.name, .samples = TokenSamples{.context = options.context}, .labels = labels};
+  return {.train = part, .test = part};
+}
+
+void check_windows(const DatasetOptions& options) {
+  if (options.context < 1 || options.text_stride < 0) {
+    throw ConfigError("windows of " + std::to_string(options.context) + " tokens, one every " +
+                      std::to_string(options.text_stride) + ": expected at least 1 and 0");
+  }
+}
+
+std::int64_t train_stride(const DatasetOptions& options) {
+  return options.text_stride > 0 ? options.text_stride : options.context;
+}
+
+void check_ids(const TokenFile& stream, std::int64_t vocabulary_size) {
+  const auto beyond = std::find_if(stream.tokens.begin(), stream.tokens.end(),
+                                   [&](std::int32_t t) { return t >= vocabulary_size; });
+  if (beyond == stream.tokens.end()) return;
+  throw DataError(stream.path + ": token out of range at position " +
+                  std::to_string(beyond - stream.tokens.begin()) + ": found " +
+                  std::to_string(*beyond) + ", expected 0.." + std::to_string(vocabulary_size - 1));
+}
+
+// The bytes that occur, ascending.
+std::string bytes_of(const std::vector<std::uint8_t>& text) {
+  std::array<bool, 256> found{};
+  for (const std::uint8_t byte : text) found[byte] = true;
+  std::string bytes;
+  for (std::size_t byte = 0; byte < found.size(); ++byte)
+    if (found[byte]) bytes.push_back(static_cast<char>(byte));
+  return bytes;
+}
+
+// The id of each byte; -1: the vocabulary lacks it.
+std::array<std::int32_t, 256> ids_of(const std::string& vocabulary) {
+  std::array<std::int32_t, 256> ids;
+  ids.fill(-1);
+  for (std::size_t id = 0; id < vocabulary.size(); ++id)
+    ids[static_cast<unsigned char>(vocabulary[id])] = static_cast<std::int32_t>(id);
+  return ids;
+}
+
+// Leaves out what the vocabulary lacks. Returns a line about it, or "".
+std::string leave_out_unknown(const std::array<std::int32_t, 256>& ids, const std::string& where,
+                              std::vector<std::uint8_t>& text) {
+  UnknownNames unknown;
+  const std::size_t before = text.size();
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < before; ++i) {
+    if (ids[text[i]] < 0)
+      unknown.add(std::string(1, static_cast<char>(text[i])),
+                  [&] { return "byte " + std::to_string(i + 1); });
+    else
+      text[kept++] = text[i];
+  }
+  text.resize(kept);
+  if (unknown.count() == 0) return "";
+  return where + ": " + unknown.text("bytes are characters", static_cast<std::int64_t>(before)) +
+         "; they are left out";
+}
+
+}  // namespace
+
+bool is_text_name(const std::string& name) {
+  return name.ends_with(".txt") || name.ends_with(".txt.gz");
+}
+
+DatasetSplits read_text_splits(const DatasetOptions& options) {
+  check_windows(options);
+  std::vector<std::uint8_t> text;
+  FoundTexts found = find_texts(options.name, options.directory);
+  for (const std::string& path : found.paths) {
+    std::vector<std::uint8_t> bytes = DataFile(path).read_up_to(kWholeFile);
+    if (bytes.empty()) throw DataError(path + ": the file is empty, expected text");
+    if (text.empty())
+      text = std::move(bytes);
+    else
+      text.insert(text.end(), bytes.begin(), bytes.end());
+  }
+  const std::string where = options.name + " in " + options.directory;
+  if (options.coding && options.coding->like.vocabulary().empty())
+    throw DataError(where + ": a text, but the model of " + options.coding->source +
+                    " has no vocabulary of characters");
+  const std::string vocabulary =
+      options.coding ? options.coding->like.vocabulary() : bytes_of(text);
+  const std::array<std::int32_t, 256> ids = ids_of(vocabulary);
+  const std::string line = leave_out_unknown(ids, where, text);
+  const auto encode = [&ids](auto from, auto to) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(to - from));
+    std::transform(from, to, tokens.begin(), [&ids](std::uint8_t byte) { return ids[byte]; });
+    return tokens;
+  };
+  DatasetSplits splits = empty_splits(
+      options, {.count = static_cast<std::int64_t>(vocabulary.size()), .vocabulary = vocabulary});
+  if (options.parts == Parts::kHoldOut) {
+    splits.test.samples =
+        make_part(options, encode(text.begin(), text.end()), options.context, where);
+  } else {
+    const auto cut =
+        text.begin() + static_cast<std::ptrdiff_t>(0.9 * static_cast<double>(text.size()));
+    splits.train.samples = make_part(options, encode(text.begin(), cut), train_stride(options),
+                                     where + ", the first 90 %");
+    splits.test.samples =
+        make_part(options, encode(cut, text.end()), options.context, where + ", the last 10 %");
+  }
+  if (!found.left_out.empty()) splits.warnings.push_back(std::move(found.left_out));
+  if (!line.empty()) splits.unknown.push_back(line);
+  return splits;
+}
+
+DatasetSplits read_token_splits(const DatasetOptions& options) {
+  check_windows(options);
+  if (options.coding && !options.coding->like.vocabulary().empty())
+    throw DataError("tokens in " + options.directory + ": the model of " + options.coding->source +
+                    " takes characters, not ids of tokens");
+  TokenFile test = read_token_file(options.directory, "val", options.token_bits), train;
+  try {
+    train = read_token_file(options.directory, "train", options.token_bits);
+  } catch (const MissingFileError&) {
+    if (options.parts == Parts::kSplit) throw;
+  }
+  std::int64_t size = options.coding ? options.coding->like.classes() : options.vocabulary_size;
+  if (size == 0) {
+    for (const TokenFile* stream : {&train, &test})
+      for (const std::int32_t token : stream->tokens)
+        size = std::max<std::int64_t>(size, token + 1);
+  }
+  check_ids(train, size);
+  check_ids(test, size);
+  DatasetSplits splits = empty_splits(options, {.count = size});
+  if (!train.path.empty())
+    splits.train.samples =
+        make_part(options, std::move(train.tokens), train_stride(options), train.path);
+  splits.test.samples = make_part(options, std::move(test.tokens), options.context, test.path);
+  return splits;
+}
+
+}  // namespace io

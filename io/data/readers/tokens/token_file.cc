@@ -1,0 +1,259 @@
+// Decides what kind of token file it is by the first bytes, and reads it block by block.
+#include "io/data/readers/tokens/token_file.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "io/base/io_error.h"
+#include "io/data/files/data_file.h"
+#include "io/data/files/data_folder.h"
+
+namespace io {
+namespace {
+
+constexpr std::size_t kHeaderBytes = 1024;                 // llm.c's
+constexpr std::size_t kBlockBytes = std::size_t{1} << 20;  // a multiple of every width
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
+
+using Bytes = std::span<const std::uint8_t>;
+
+struct Layout {
+  std::size_t first = 0;  // byte of the first id
+  std::size_t width = 2;  // bytes of an id
+  bool is_signed = false;
+  std::optional<std::uint64_t> count = {};  // what the header announces
+};
+
+std::uint64_t little_endian(const std::uint8_t* at, std::size_t width) {
+  std::uint64_t value = 0;
+  for (std::size_t i = width; i-- > 0;) value = value << 8 | at[i];
+  return value;
+}
+
+struct KnownMagic {
+  std::uint32_t magic, version;
+  std::size_t width;  // 0: no token file
+  const char* what;
+};
+// The first two words of llm.c's files.
+constexpr KnownMagic kMagics[] = {
+    {20240520, 1, 2, "llm.c token file of 16-bit ids"},
+    {20240801, 7, 4, "llm.c token file of 32-bit ids"},
+    {20240522, 1, 0, "llm.c evaluation file of questions with answers (HellaSwag, MMLU)"},
+    {20240326, 0, 0, "llm.c model (GPT-2)"},
+    {20240803, 0, 0, "llm.c model (Llama 3)"},
+    {20240327, 0, 0, "llm.c debugging state"},
+    {20240328, 0, 0, "llm.c tokenizer"},
+};
+
+std::optional<Layout> llmc_layout(const std::string& path, Bytes head) {
+  if (head.size() < 8) return std::nullopt;
+  const auto word = [&](std::size_t i) {
+    return static_cast<std::uint32_t>(little_endian(&head[4 * i], 4));
+  };
+  for (const KnownMagic& known : kMagics) {
+    const std::string what = std::string("an ") + known.what;
+    if (word(0) == __builtin_bswap32(known.magic))
+      throw DataError(path + ": " + what + " in big-endian order (its first word is " +
+                      std::to_string(known.magic) + " backwards); expected little-endian");
+    if (word(0) != known.magic) continue;
+    if (known.width == 0)
+      throw DataError(path + ": " + what + " (its first word is " + std::to_string(known.magic) +
+                      "); expected a file of token ids");
+    if (word(1) != known.version)
+      throw DataError(path + ": " + what + " of version " + std::to_string(word(1)) +
+                      "; expected version " + std::to_string(known.version));
+    if (head.size() < kHeaderBytes)
+      throw DataError(path + ": truncated: found " + std::to_string(head.size()) +
+                      " bytes, expected a header of " + std::to_string(kHeaderBytes));
+    return Layout{.first = kHeaderBytes, .width = known.width, .count = word(2)};
+  }
+  return std::nullopt;
+}
+
+// The text after `key` in a .npy header, without blanks; the header is a Python dictionary.
+std::string_view value_of(std::string_view header, std::string_view key) {
+  const std::size_t at = header.find(key);
+  if (at == std::string_view::npos) return {};
+  std::string_view rest = header.substr(at + key.size());
+  while (rest.starts_with(' ') || rest.starts_with(':')) rest.remove_prefix(1);
+  return rest;
+}
+
+std::optional<Layout> npy_layout(const std::string& path, Bytes head) {
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  if (!text.starts_with(kNpyMagic)) return std::nullopt;
+  const std::size_t fixed = head.size() > 6 && head[6] == 1 ? 10 : 12;
+  const std::uint64_t length =
+      head.size() < 12 ? kBlockBytes : little_endian(&head[8], fixed == 10 ? 2 : 4);
+  if (length > head.size() - std::min(head.size(), fixed))
+    throw DataError(path + ": truncated or bad .npy header");
+  const std::string_view header = text.substr(fixed, length);
+  const std::string_view quoted = value_of(header, "'descr'");
+  const std::string_view type =
+      quoted.starts_with('\'') ? quoted.substr(1, quoted.find('\'', 1) - 1) : quoted.substr(0, 8);
+  Layout layout{.first = fixed + length};
+  constexpr std::string_view kKinds = "|u1 |i1 <u2 <i2 <u4 <i4 <u8 <i8";
+  if (type.size() != 3 || kKinds.find(type) == std::string_view::npos)
+    throw DataError(path + ": a .npy of dtype '" + std::string(type) +
+                    "'; expected whole numbers, little-endian, as <u2, <u4, <i4 or <i8");
+  layout.width = static_cast<std::size_t>(type[2] - '0');
+  layout.is_signed = type[1] == 'i';
+  const std::string_view shape = value_of(header, "'shape'");
+  std::uint64_t count = 0;
+  const auto [end, failure] = std::from_chars(shape.data() + std::min<std::size_t>(shape.size(), 1),
+                                              shape.data() + shape.size(), count);
+  const std::string_view behind(end, static_cast<std::size_t>(shape.data() + shape.size() - end));
+  if (!shape.starts_with('(') || failure != std::errc{} || !behind.starts_with(",)"))
+    throw DataError(path + ": a .npy of shape " +
+                    std::string(shape.substr(0, shape.find(')') + 1)) +
+                    "; expected one dimension, as (1000,): save it after .reshape(-1)");
+  layout.count = count;
+  return layout;
+}
+
+// What a file without header looks to be where its ids are not of 16 bits, "" where nothing speaks
+// against that. Read as 16 bits, one half of each wider id is 0 or tiny, and the other is not.
+std::string looks_like(Bytes head) {
+  constexpr std::size_t kFewest = 16, kEnough = 256;  // wider ids, below which nothing is said
+  std::array<std::uint64_t, 4> most{};                // of the words at 4 k + i
+  const std::size_t words = head.size() / 2;
+  for (std::size_t i = 0; i < words; ++i)
+    most[i % 4] = std::max(most[i % 4], little_endian(&head[2 * i], 2));
+  const std::uint64_t even = std::max(most[0], most[2]), odd = std::max(most[1], most[3]);
+  if (words < 2 * kFewest || even + odd == 0) return "";
+  if (odd == 0) return most[2] == 0 && words >= 4 * kFewest ? "64-bit ids" : "32-bit ids";
+  if (even == 0) return "32-bit ids in big-endian order";
+  constexpr std::uint64_t kTiny = 31;  // vocabularies of up to 2 million
+  return words >= 2 * kEnough && odd <= kTiny && even > 255 && even > 64 * odd ? "32-bit ids" : "";
+}
+
+Layout raw_layout(const std::string& path, Bytes head, int bits) {
+  if (bits != 0) return {.width = static_cast<std::size_t>(bits / 8)};
+  const std::string found = looks_like(head);
+  if (found.empty()) return {};
+  throw DataError(path + ": looks like " + found +
+                  ": read as 16-bit ids, every second one is 0 or tiny; expected 16 bits; " +
+                  (found == "32-bit ids"
+                       ? "--token-bits 32 reads it as such, --token-bits 16 as it is"
+                       : "save it as np.uint16 or np.uint32"));
+}
+
+Layout layout_of(const std::string& path, Bytes head, int bits) {
+  std::optional<Layout> stated = llmc_layout(path, head);
+  if (!stated) stated = npy_layout(path, head);
+  if (!stated) return raw_layout(path, head, bits);
+  if (bits != 0 && stated->width != static_cast<std::size_t>(bits / 8))
+    throw DataError(path + ": its header says ids of " + std::to_string(8 * stated->width) +
+                    " bits, but --token-bits is " + std::to_string(bits) + "; leave it out");
+  return *stated;
+}
+
+std::string find_tokens(const std::string& directory, const std::string& name) {
+  std::vector<std::string> found;
+  for (const FolderEntry& entry : list_folder(directory)) {
+    std::string_view plain = entry.name;
+    if (plain.ends_with(".gz")) plain.remove_suffix(3);
+    if (plain != name + ".bin" && plain != name + ".npy") continue;
+    if (entry.kind == FolderEntry::Kind::kFolder) continue;
+    check_usable(entry, "a file");
+    found.push_back(entry.path);
+  }
+  if (found.empty())
+    throw MissingFileError("no " + name + ".bin in " + directory + ": looked for " + name +
+                           ".bin and " + name +
+                           ".npy, plain or .gz; name the folder with "
+                           "--data-dir");
+  if (found.size() > 1)
+    throw DataError("found both " + found[0] + " and " + found[1] +
+                    ": expected one of them; remove or rename the other");
+  return found[0];
+}
+
+class IdReader {
+ public:
+  IdReader(TokenFile& out, const Layout& layout) : out_(out), layout_(layout) {}
+
+  // Whole ids; returns how many bytes are left over.
+  std::size_t add(Bytes bytes) {
+    const std::size_t width = layout_.width, whole = bytes.size() / width * width;
+    if (width == 2 && !layout_.is_signed) {
+      for (std::size_t i = 0; i < whole; i += 2)
+        out_.tokens.push_back(bytes[i] | bytes[i + 1] << 8);
+    } else {
+      for (std::size_t i = 0; i < whole; i += width) add_one(little_endian(&bytes[i], width));
+    }
+    return bytes.size() - whole;
+  }
+
+ private:
+  void add_one(std::uint64_t id) {
+    if (id <= kMaxTokenId && !(layout_.is_signed && id >> (8 * layout_.width - 1) != 0))
+      return out_.tokens.push_back(static_cast<std::int32_t>(id));
+    const auto shift = static_cast<int>(64 - 8 * layout_.width);
+    throw DataError(out_.path + ": token out of range at position " +
+                    std::to_string(out_.tokens.size()) + ": found " +
+                    (layout_.is_signed
+                         ? std::to_string(static_cast<std::int64_t>(id << shift) >> shift)
+                         : std::to_string(id)) +
+                    ", expected 0.." + std::to_string(kMaxTokenId) + ", read as " +
+                    std::to_string(8 * layout_.width) + " bits each");
+  }
+
+  TokenFile& out_;
+  const Layout& layout_;
+};
+
+void check_count(const TokenFile& file, const Layout& layout, std::size_t rest,
+                 std::uint64_t bytes) {
+  if (rest != 0)
+    throw DataError(file.path + ": truncated or not a token file: found " + std::to_string(bytes) +
+                    " bytes, expected a whole number of " + std::to_string(8 * layout.width) +
+                    "-bit tokens" + (layout.first > 0 ? " after the header" : ""));
+  if (layout.count && *layout.count != file.tokens.size())
+    throw DataError(file.path + ": found " + std::to_string(file.tokens.size()) +
+                    " tokens after the header, which announces " + std::to_string(*layout.count));
+}
+
+}  // namespace
+
+TokenFile read_token_file(const std::string& directory, const std::string& name, int bits) {
+  TokenFile file{find_tokens(directory, name), {}};
+  DataFile source(file.path);
+  std::vector<std::uint8_t> block(kBlockBytes);
+  std::size_t got = source.read(block);
+  const Layout layout = layout_of(file.path, Bytes(block).first(got), bits);
+  std::error_code unknown;
+  if (const auto size = std::filesystem::file_size(file.path, unknown); !unknown)
+    file.tokens.reserve(size / layout.width);
+  IdReader reader(file, layout);
+  std::uint64_t bytes = got;
+  std::size_t rest = reader.add(Bytes(block).first(got).subspan(layout.first));
+  while (got > 0) {
+    // The next block begins with what was left of an id.
+    std::copy_n(block.begin() + static_cast<std::ptrdiff_t>(got - rest), rest, block.begin());
+    const std::size_t more = source.read(std::span(block).subspan(rest));
+    bytes += more;
+    source.check_unpacked(bytes);
+    if (more == 0) break;
+    got = rest + more;
+    rest = reader.add(Bytes(block).first(got));
+  }
+  check_count(file, layout, rest, bytes);
+  return file;
+}
+
+TokenPlace find_token_file(const std::string& directory, const std::string& name, int bits) {
+  const std::string path = find_tokens(directory, name);
+  std::vector<std::uint8_t> block(kBlockBytes);
+  const std::size_t got = DataFile(path).read(block);
+  return {path, layout_of(path, Bytes(block).first(got), bits).width};
+}
+
+}  // namespace io

@@ -1,0 +1,62 @@
+// One batch, its memory, and the interface of what fills it: a part for the samples, one for the
+// labels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/data/images/augmentation.h"
+#include "io/data/images/image_format.h"
+
+namespace io {
+
+struct Batch {
+  std::int64_t epoch = 0, step = 0;  // of the sampler
+  std::span<const float>
+      samples;  // count * sample_count: NHWC, normalised; or features. Empty for tokens
+  std::span<const std::uint8_t>
+      pixels;  // instead of samples, where asked for: images as they are stored, NHWC
+  std::span<const AugmentationDraw> draws;   // with pixels: count
+  std::span<const std::int32_t> tokens;      // count * context. Empty otherwise
+  std::span<const std::int32_t> labels;      // count * positions. Empty where there are targets
+  std::span<const float> targets;            // instead of labels: count
+  std::span<const std::int64_t> sample_ids;  // count
+  std::int64_t count() const { return static_cast<std::int64_t>(sample_ids.size()); }
+};
+
+// Memory of a batch, and the batch over it. The parts reserve the vectors that they fill.
+struct BatchMemory {
+  std::vector<float> samples, targets;
+  std::vector<std::uint8_t> pixels;
+  std::vector<AugmentationDraw> draws;
+  std::vector<std::uint8_t> image;  // one, on its way from its source
+  std::vector<std::int32_t> tokens, labels;
+  std::vector<std::int64_t> ids;
+  Batch batch;
+};
+
+// Fills its part of batches. Constant after construction: any number of threads may use one.
+class BatchPart {
+ public:
+  virtual ~BatchPart() = default;
+  // Takes memory for batches of so many samples. The only call that allocates.
+  virtual void reserve(BatchMemory& memory, std::size_t samples) const = 0;
+  // Fills the part for the samples of `batch.sample_ids`, in `batch.epoch`, and points the batch at
+  // it. Throws DataError, naming the sample or its file.
+  virtual void fill(BatchMemory& memory) const = 0;
+};
+
+// Says how the samples of a set become those of batches.
+struct Preparation {
+  std::string set = {};   // its name, for messages
+  std::int64_t size = 0;  // samples of the set
+  Normalization normalization = Normalization::kUnit;
+  Augmentation augmentation = {};
+  bool bytes = false;  // images as bytes, with what was drawn for each (Batch::pixels)
+  std::uint64_t seed = 0;
+};
+
+}  // namespace io

@@ -1,0 +1,163 @@
+// Evidence for and against names in the first row.
+#include "io/data/tables/csv_header.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "io/data/tables/csv_number.h"
+
+namespace io {
+namespace {
+
+// Cells below the first row that are equal to it.
+bool occurs_again(const CsvTable& table, std::size_t column) {
+  const std::string_view name = table.field(0, column);
+  for (std::size_t row = 1; row < table.rows(); ++row)
+    if (table.field(row, column) == name) return true;
+  return false;
+}
+
+// How probable it is that the value of a row occurs in no other one, as the others have it (the
+// estimate of Good and Turing, with one more such row).
+double share_of_single_values(const CsvTable& table, std::size_t column) {
+  std::vector<std::string_view> values;
+  for (std::size_t row = 1; row < table.rows(); ++row) values.push_back(table.field(row, column));
+  std::sort(values.begin(), values.end());
+  std::size_t single = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool before = i > 0 && values[i - 1] == values[i],
+               after = i + 1 < values.size() && values[i + 1] == values[i];
+    single += before || after ? 0 : 1;
+  }
+  return static_cast<double>(single + 1) / static_cast<double>(values.size() + 1);
+}
+
+// Numbers, none of which is written as a whole one.
+bool has_decimals_only(const CsvTable& table, std::size_t column, const CsvMissing& missing) {
+  std::size_t numbers = 0;
+  for (std::size_t row = 1; row < table.rows(); ++row) {
+    const std::string_view field = table.field(row, column);
+    if (missing.has(field)) continue;
+    if (whole_number(field)) return false;
+    ++numbers;
+  }
+  return numbers >= 2;
+}
+
+// By column, how many fields of the first row around it are whole numbers in sequence: 7, 8, 9.
+std::vector<std::size_t> sequence_lengths(const CsvTable& table) {
+  std::vector<std::size_t> lengths(table.columns(), 0);
+  for (std::size_t c = 0; c < table.columns();) {
+    const auto start = whole_number(table.field(0, c));
+    std::size_t end = c + 1;
+    while (start && end < table.columns() &&
+           whole_number(table.field(0, end)) == *start + static_cast<std::int64_t>(end - c))
+      ++end;
+    if (start)
+      std::fill(lengths.begin() + static_cast<std::ptrdiff_t>(c),
+                lengths.begin() + static_cast<std::ptrdiff_t>(end), end - c);
+    c = end;
+  }
+  return lengths;
+}
+
+// Names 0, 1, 2 ... or 1, 2, 3 ..., as programs give them where there are none.
+bool is_numbered_header(const CsvTable& table, std::span<const ColumnScan> scans,
+                        const CsvMissing& missing, std::span<const std::size_t> sequences) {
+  const std::size_t first = table.field(0, 0).empty() ? 1 : 0, count = table.columns() - first;
+  if (count < 2 || sequences[first] != count) return false;
+  const auto start = whole_number(table.field(0, first));
+  if (start != 0 && start != 1) return false;
+  if (first == 1 && is_index(table, 0)) return true;
+  std::size_t unique = 0;
+  for (std::size_t c = first; c < table.columns(); ++c) {
+    if (scans[c].numbers > 0 && scans[c].is_number() && has_decimals_only(table, c, missing))
+      return true;
+    unique += occurs_again(table, c) ? 0 : 1;
+  }
+  return count >= 10 && 2 * unique > count;
+}
+
+}  // namespace
+
+bool is_index(const CsvTable& table, std::size_t column) {
+  std::vector<std::string_view> values;
+  std::size_t numbers = 0;
+  bool counts = true;
+  for (std::size_t row = 1; row < table.rows(); ++row) {
+    const std::string_view field = table.field(row, column);
+    if (field.empty()) return false;
+    const auto number = whole_number(field);
+    numbers += number ? 1 : 0;
+    counts = counts && number &&
+             *number == *whole_number(table.field(1, column)) + static_cast<std::int64_t>(row) - 1;
+    values.push_back(field);
+  }
+  if (values.empty()) return false;
+  if (counts) return *whole_number(values[0]) == 0 || *whole_number(values[0]) == 1 || numbers > 1;
+  const bool texts = std::ranges::none_of(values, [](std::string_view value) {
+    return read_number(value, '.').content != CsvNumber::Content::kText;
+  });
+  if (numbers != values.size() && !texts) return false;
+  std::sort(values.begin(), values.end());
+  return std::adjacent_find(values.begin(), values.end()) == values.end();
+}
+
+HeaderDecision find_header(const CsvTable& table, std::span<const ColumnScan> scans,
+                           const CsvMissing& missing) {
+  if (table.rows() < 2) return {};
+  const std::vector<std::size_t> sequences = sequence_lengths(table);
+  if (is_numbered_header(table, scans, missing, sequences))
+    return {.header = true, .doubtful = true};
+  std::size_t for_names = 0, for_data = 0, numeric = 0;
+  for (std::size_t c = 0; c < table.columns(); ++c) {
+    const std::string_view name = table.field(0, c);
+    // Mostly: a column that odd cells make text has a name as others have.
+    const bool numbers = scans[c].numbers > 0 && 2 * scans[c].numbers >= scans[c].values();
+    numeric += numbers ? 1 : 0;
+    const bool number = read_number(name, scans[c].decimal).content != CsvNumber::Content::kText;
+    if (name.empty())
+      for_names += c == 0 && is_index(table, c) ? 1 : 0;
+    else if (missing.has(name))
+      ++for_data;
+    else if (number && sequences[c] >= 3 && !occurs_again(table, c))
+      continue;
+    else if (number)
+      ++for_data;
+    else if (occurs_again(table, c))
+      ++for_data;
+    else if (numbers)
+      ++for_names;
+  }
+  if (for_names > 0 || for_data > 0)
+    return {.header = for_names > for_data, .doubtful = for_names > 0 && for_data > 0};
+  if (numeric > 0) return {};
+  double chance = 1;
+  for (std::size_t c = 0; c < table.columns(); ++c) {
+    if (scans[c].others == 0) continue;  // no value at all
+    if (table.field(0, c).empty()) return {};
+    chance *= share_of_single_values(table, c);
+  }
+  const bool header = chance < 0.05;
+  return {.header = header, .doubtful = header};
+}
+
+std::vector<std::string> unique_names(const std::vector<std::string>& names) {
+  std::vector<std::string> unique;
+  const std::set<std::string> given(names.begin(), names.end());
+  std::set<std::string> taken;
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    std::string name = names[c].empty() ? "column " + std::to_string(c + 1) : names[c];
+    const std::string stem = name;
+    for (int n = 1; taken.contains(name) || (name != names[c] && given.contains(name)); ++n)
+      name = stem + "." + std::to_string(n);
+    taken.insert(name);
+    unique.push_back(std::move(name));
+  }
+  return unique;
+}
+
+}  // namespace io

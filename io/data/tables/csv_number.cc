@@ -1,0 +1,130 @@
+// std::from_chars() reads what is plain; anything else is written plainly first.
+#include "io/data/tables/csv_number.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+namespace io {
+namespace {
+
+constexpr std::size_t kLongestNumber = 64;  // of a number that is not plain
+
+bool is_figure(char c) { return c >= '0' && c <= '9'; }
+
+// Of a number out of range, on which side from_chars() does not say: a negative exponent or many
+// zeros make it too small.
+bool is_small(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return text.find("e-") != std::string_view::npos || text.find("E-") != std::string_view::npos ||
+         text.starts_with("0.") || text.starts_with('.');
+}
+
+CsvNumber plain_number(std::string_view text) {
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end != text.data() + text.size() || error == std::errc::invalid_argument) return {};
+  const bool out = error == std::errc::result_out_of_range;
+  if (out && is_small(text)) return {.content = CsvNumber::Content::kNumber};
+  const bool fits = !out && std::abs(value) <= std::numeric_limits<float>::max();
+  return {.content = fits ? CsvNumber::Content::kNumber : CsvNumber::Content::kTooLarge,
+          .value = value};
+}
+
+// What separates groups of digits at the beginning of the text; "" if nothing that may.
+std::string_view group_separator(std::string_view text, char decimal) {
+  for (const std::string_view mark :
+       {decimal == '.' ? "," : ".", "'", " ", "\xC2\xA0", "\xE2\x80\xAF", "\xE2\x80\x99"})
+    if (text.starts_with(mark)) return mark;
+  return {};
+}
+
+// A number with groups or a decimal comma, as from_chars() takes it.
+class Plain {
+ public:
+  Plain(std::string_view text, char decimal) : rest_(text), decimal_(decimal) {}
+
+  // False: it is no such number.
+  bool write() {
+    if (!rest_.empty() && (rest_[0] == '-' || rest_[0] == '+')) take();
+    if (!whole_part()) return false;
+    if (rest_.empty() || rest_[0] != decimal_) return exponent();
+    rest_.remove_prefix(1);
+    text_[size_++] = '.';
+    const std::size_t digits = take_digits();
+    return (digits > 0 || whole_digits_ > 0) && exponent();
+  }
+  bool grouped() const { return grouped_; }
+  std::string_view text() const { return {text_.data(), size_}; }
+
+ private:
+  void take() {
+    text_[size_++] = rest_[0];
+    rest_.remove_prefix(1);
+  }
+
+  std::size_t take_digits() {
+    std::size_t count = 0;
+    for (; !rest_.empty() && is_figure(rest_[0]); ++count) take();
+    return count;
+  }
+
+  // Digits, or groups of three behind a first one of at most three.
+  bool whole_part() {
+    const bool zero = !rest_.empty() && rest_[0] == '0';
+    whole_digits_ = take_digits();
+    const std::string_view mark = group_separator(rest_, decimal_);
+    if (mark.empty()) return true;
+    if (zero || whole_digits_ < 1 || whole_digits_ > 3) return false;
+    grouped_ = true;
+    while (rest_.starts_with(mark)) {
+      rest_.remove_prefix(mark.size());
+      if (take_digits() != 3) return false;
+    }
+    return true;
+  }
+
+  // "e-3", or the end.
+  bool exponent() {
+    if (rest_.empty()) return whole_digits_ > 0 || size_ > 0;
+    if (rest_[0] != 'e' && rest_[0] != 'E') return false;
+    take();
+    if (!rest_.empty() && (rest_[0] == '-' || rest_[0] == '+')) take();
+    return take_digits() > 0 && rest_.empty();
+  }
+
+  std::string_view rest_;
+  const char decimal_;
+  std::array<char, kLongestNumber> text_{};  // not longer than the field
+  std::size_t size_ = 0, whole_digits_ = 0;
+  bool grouped_ = false;
+};
+
+}  // namespace
+
+std::optional<std::int64_t> whole_number(std::string_view field) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (error != std::errc() || end != field.data() + field.size()) return std::nullopt;
+  return value;
+}
+
+CsvNumber read_number(std::string_view field, char decimal) {
+  if (field.empty()) return {};
+  if (decimal == '.' || field.find('.') == std::string_view::npos) {
+    const CsvNumber number = plain_number(field);
+    if (number.content != CsvNumber::Content::kText) return number;
+  }
+  const bool may_be = is_figure(field[0]) || field[0] == '-' || field[0] == '+' || field[0] == ',';
+  if (!may_be || field.size() > kLongestNumber) return {};
+  Plain plain(field, decimal);
+  if (!plain.write()) return {};
+  CsvNumber number = plain_number(plain.text());
+  number.grouped = plain.grouped();
+  return number;
+}
+
+}  // namespace io

@@ -1,0 +1,45 @@
+// What the cells of a table's columns are, before anything is learnt of them.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/data/tables/csv_missing.h"
+#include "io/data/tables/csv_table.h"
+
+namespace io {
+
+inline constexpr std::size_t kNoRow = std::numeric_limits<std::size_t>::max();
+
+struct ColumnScan {
+  static constexpr std::size_t kMaxOdd = 64;
+
+  char decimal = '.';  // '.' or ',': how the column's numbers are written
+  std::size_t numbers = 0, missing = 0, others = 0;
+  std::size_t marked = 0;   // missing cells that are not empty
+  std::size_t grouped = 0;  // numbers as 1,234
+  std::size_t commas = 0;   // other cells that a decimal comma would make numbers
+  // Rows of the first such cell, or kNoRow.
+  std::size_t first_marked = kNoRow, first_other = kNoRow, first_grouped = kNoRow,
+              first_large = kNoRow, first_comma = kNoRow;  // too large for float32
+  std::vector<std::string_view> odd;  // different values of `others`, ascending, kMaxOdd at most
+  bool more_odd = false;              // there are more
+
+  std::size_t values() const { return numbers + others; }
+  // Numbers, apart from a few odd cells that are then missing: at most 5 % of the values, or a
+  // single one of ten or more. True also for a column without any value.
+  bool is_number() const;
+  void add(const CsvTable& table, std::size_t column, std::size_t row, const CsvMissing& missing);
+};
+
+// Of all columns, from row `first` on. `decimal` is "point", "comma" or "auto": of each column the
+// one that reads more of its cells as numbers. Cells that both of them read (1,234) are read as
+// the other columns are; where none of these tells, as a decimal comma if the fields are separated
+// by semicolons, else as groups of digits.
+std::vector<ColumnScan> scan_columns(const CsvTable& table, std::size_t first,
+                                     const CsvMissing& missing, const std::string& decimal);
+
+}  // namespace io

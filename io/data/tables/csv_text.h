@@ -1,0 +1,40 @@
+// The bytes of a CSV file as UTF-8 or another superset of ASCII, whatever the file is in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/data/files/data_file.h"
+
+namespace io {
+
+// A file that begins with the byte-order mark of UTF-16 (as Excel's "Unicode text") is converted;
+// all others are passed on as they are, so that names in other encodings keep their bytes.
+class CsvText {
+ public:
+  // Throws as DataFile does.
+  explicit CsvText(const std::string& path) : file_(path) {}
+
+  const std::string& path() const { return file_.path(); }
+  // Appends what the next `bytes` of the file stand for; false at its end. Throws DataError for
+  // UTF-16 that is damaged, and as DataFile does.
+  bool append(std::size_t bytes, std::vector<std::uint8_t>& text);
+  // The rest of the file.
+  std::vector<std::uint8_t> rest();
+
+ private:
+  void find_encoding(std::vector<std::uint8_t>& bytes);
+  void convert(const std::vector<std::uint8_t>& bytes, bool last, std::vector<std::uint8_t>& text);
+  void add_unit(std::uint32_t unit, std::vector<std::uint8_t>& text);
+
+  enum class Encoding : std::uint8_t { kUnknown, kBytes, kLittle, kBig };
+  DataFile file_;
+  Encoding encoding_ = Encoding::kUnknown;
+  bool has_half_ = false;  // of a unit whose other byte comes next
+  std::uint8_t half_ = 0;
+  std::uint32_t high_ = 0;  // a high surrogate whose low one comes next; 0: none
+};
+
+}  // namespace io
