@@ -10,7 +10,7 @@
 #include "backends/backend_error.h"
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "io/base/io_error.h"
 #include "io/base/visible_text.h"
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
 #include "tools/machine/build_info.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/averaging/policies/policy_checkpoint.h"
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
 #include "io/base/utc_time.h"

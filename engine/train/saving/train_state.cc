@@ -9,8 +9,8 @@
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/averaging/sums/share_gather.h"
 #include "engine/optim/loss_scale.h"
+#include "engine/train/saving/average_kind.h"
 #include "engine/train/saving/weights.h"
-#include "engine/train/weight_average.h"
 
 namespace engine {
 namespace {

@@ -11,7 +11,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/train/saving/state_copy.h"
 #include "engine/train/saving/state_part.h"
-#include "engine/train/train_observer.h"
+#include "engine/train/saving/train_progress.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace engine {

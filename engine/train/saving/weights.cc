@@ -198,10 +198,4 @@ void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string&
   }
 }
 
-StateDigest digest(const void* data, std::size_t bytes) {
-  return base::digest_of({static_cast<const std::byte*>(data), bytes});
-}
-
-StateDigest digest(const FlatBuffer& buffer) { return digest(buffer.data(), buffer.bytes()); }
-
 }  // namespace engine

@@ -13,7 +13,7 @@
 #include "engine/core/state_home.h"
 #include "engine/graph/executor.h"
 #include "engine/optim/optimizer.h"
-#include "engine/train/step_phases.h"
+#include "engine/train/step/step_phases.h"
 
 namespace engine {
 

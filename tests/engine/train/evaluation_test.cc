@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/train/evaluator.h"
+#include "engine/train/replicas/state_digest.h"
 #include "engine/train/saving/weights.h"
 #include "models/model_catalog.h"
 #include "tests/engine/train/session_runner.h"
