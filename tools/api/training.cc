@@ -18,11 +18,13 @@
 #include "tools/api/group_impl.h"
 #include "tools/api/model_impl.h"
 #include "tools/api/translated.h"
+#include "tools/machine/build_info.h"
 #include "tools/machine/thread_choice.h"
 #include "tools/options/run_config.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/metrics_observer.h"
+#include "tools/report/session_text.h"
 #include "tools/report/stop_report.h"
 #include "tools/run/output_paths.h"
 #include "tools/run/run_reference.h"
@@ -288,17 +290,17 @@ TrainingResult Training::Impl::run(backends::Group& group) {
   tools::SessionOptions options = run.session_options();
   options.data.given = data;
   tools::TrainSession session(options, group, std::move(control));
-  session.start_state();
+  const tools::SessionFacts& facts = session.start_state();
   run.begin(session, session.state().progress.global_step);
 
   TrainingResult result;
   result.folder = run.folder();
-  result.description = session.start_line();
+  result.description = tools::start_line(facts, ENGINE_VERSION);
   const tools::LastSave* saved = nullptr;
   if (root) {
-    for (const std::string& warning : session.data_warnings())
+    for (const std::string& warning : tools::data_warnings(facts))
       tools::print_notice("warning: " + warning);
-    if (!session.processors_notice().empty()) tools::print_notice(session.processors_notice());
+    if (!facts.ranks.processors.empty()) tools::print_notice(facts.ranks.processors);
     saved = add_records(config, run, group, session);
   }
   session.add_observer(tools::make_desync_observer(group.rank(), group.world_size()));
@@ -306,10 +308,10 @@ TrainingResult Training::Impl::run(backends::Group& group) {
 
   engine::TrainResult ended;
   ended.progress = session.state().progress;
-  if (const std::string done = session.nothing_left(); done.empty())
+  if (!facts.is_complete())
     ended = train(run, session, saved);
   else if (root)
-    tools::print_notice(done);
+    tools::print_notice(tools::completion_text(facts));
   if (config.save_rank_models) static_cast<void>(session.keeper().save_rank_model(session.state()));
   keep_model(config, session);
   result.progress = progress_of(ended.progress);

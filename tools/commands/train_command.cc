@@ -17,12 +17,14 @@
 #include "tools/group/membership_text.h"
 #include "tools/group/requeue.h"
 #include "tools/group/run_group.h"
+#include "tools/machine/build_info.h"
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/console_output.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/metrics_observer.h"
 #include "tools/report/run_log.h"
+#include "tools/report/session_text.h"
 #include "tools/report/shell_text.h"
 #include "tools/report/standard_output.h"
 #include "tools/report/stop_report.h"
@@ -92,7 +94,7 @@ void add_metrics(const RunConfig& config, const TrainingRun& run, TrainSession& 
   if (files.of_run.empty() && files.chosen.empty()) return;
   auto observer = std::make_unique<MetricsObserver>(files, config.log_gpu);
   const engine::TrainProgress& progress = session.state().progress;
-  if (session.carried_over())
+  if (session.facts().is_carried_over())
     observer->writer().membership(progress.global_step, progress.epoch,
                                   {.generation = turn->view.generation,
                                    .ranks = turn->view.world_size,
@@ -116,9 +118,9 @@ StatusObserver* add_status(const TrainingRun& run, TrainSession& session, backen
   begin.model = run.record().model;
   begin.dataset = run.record().data.name;
   begin.step = progress.global_step;
-  begin.steps = session.total_steps();
+  begin.steps = session.facts().length.total_steps;
   begin.epoch = progress.epoch + 1;
-  begin.epochs = session.epochs();
+  begin.epochs = session.facts().length.epochs;
   auto observer = make_status_observer({.folder = run.folder(),
                                         .begin = std::move(begin),
                                         .unit = progress_unit(session.data().train()),
@@ -161,27 +163,25 @@ engine::TrainResult train(const RunConfig& config, TrainingRun& run, TrainSessio
                           backends::Group& group, const std::atomic<int>& stop_signal,
                           PrometheusPage* page, StatusObserver*& status, const Turn* turn) {
   run.begin(session, session.state().progress.global_step);
-  const bool root = group.rank() == 0, begins = !session.carried_over(),
+  const bool root = group.rank() == 0, begins = !session.facts().is_carried_over(),
              speaks = prints_lines(config, group.rank());
   if (root && begins) {
-    if (!session.columns_line().empty())
-      say(base::visible_text("Columns of " + session.columns_line()));
-    for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
-    if (const std::string line = session.graph_line(); !line.empty())
-      say("Steps on the device: " + line);
-    if (const std::string line = session.frozen_line(); !line.empty()) say("Frozen: " + line);
-    if (const std::string line = session.sampler_line(); !line.empty()) say("Sampler: " + line);
-    for (const std::string& line : session.shard_lines()) say(line);
-    for (const std::string& line : session.plan_lines()) say("Averaging: " + line);
+    const SessionFacts& facts = session.facts();
+    if (const std::string line = columns_line(facts); !line.empty()) say(base::visible_text(line));
+    for (const std::string& warning : data_warnings(facts)) print_notice("warning: " + warning);
+    for (const std::string& line : {capture_line(facts), frozen_line(facts), sampler_line(facts)})
+      if (!line.empty()) say(line);
+    for (const std::string& line : shard_lines(facts)) say(line);
+    for (const std::string& line : averaging_lines(facts)) say(line);
     if (config.save_dir.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
   }
   if (root) add_watches(run, session);
   if (root || speaks)
     session.add_observer(make_console_observer(
-        {.steps_per_epoch = session.steps_per_epoch(),
-         .total_steps = session.total_steps(),
-         .epochs = session.epochs(),
+        {.steps_per_epoch = session.facts().batch.steps_per_epoch,
+         .total_steps = session.facts().length.total_steps,
+         .epochs = session.facts().length.epochs,
          .progress_bar = root && speaks && shows_bar(config),
          .rich = config.progress == "rich" && shows_utf8(),
          .colour = wants_colour(STDOUT_FILENO),
@@ -250,7 +250,7 @@ std::optional<int> train_rank(const RunConfig& config, const std::string& comman
   TrainSession session(run.session_options(), group, std::move(control),
                        turn == nullptr ? nullptr : &turn->kept.state);
   group.set_activity("loading the state");
-  const std::string start = session.start_state();
+  const SessionFacts& facts = session.start_state();
   if (turn != nullptr && turn->kept.begin == 0) turn->kept.begin = base::steady_seconds();
   const GroupTime group_time(turn);
   LastSave* last_save = nullptr;  // the session's
@@ -260,28 +260,30 @@ std::optional<int> train_rank(const RunConfig& config, const std::string& comman
     session.add_observer(std::move(observer));
   }
   if (root || prints_lines(config, group.rank())) {
-    if (session.carried_over())
+    if (session.facts().is_carried_over())
       say("membership: " + membership_text(turn->view) + "; on from step " +
           std::to_string(session.state().progress.global_step) + " after " +
           base::number_text("%.2f", base::steady_seconds() - turn->kept.since) + " s" +
-          (session.scale_line().empty() ? "" : "; " + session.scale_line()));
+          (scale_text(facts).empty() ? "" : "; " + scale_text(facts)));
     else
-      say(base::visible_text(session.start_line() + " | " + start), "start");
-    if (root && !session.processors_notice().empty()) print_notice(session.processors_notice());
-    if (root && !session.carried_over() && !session.device_notice().empty())
-      print_notice(session.device_notice());
+      say(base::visible_text(start_line(facts, ENGINE_VERSION) + " | " + state_text(facts)),
+          "start");
+    if (root && !facts.ranks.processors.empty()) print_notice(facts.ranks.processors);
+    if (root && !session.facts().is_carried_over() && !facts.ranks.translation.empty())
+      print_notice(facts.ranks.translation);
     check_standard_output();  // better now than after hours
   }
-  if (trace && session.on_device()) trace->follow_device(engine::cuda::current_device());
+  if (trace && session.facts().ranks.on_device)
+    trace->follow_device(engine::cuda::current_device());
   if (trace) session.add_observer(trace->make_observer());
   if (trace) trace->after_step(session.state().progress.global_step);
   engine::TrainResult result;
   // A state that came from a rank's memory may still have to be evaluated and saved.
-  if (const std::string done = session.nothing_left(); done.empty() || session.carried_over())
+  if (!facts.is_complete() || facts.is_carried_over())
     result =
         train_or_explain(config, run, session, group, stop_signal, last_save, page.get(), turn);
   else if (root)
-    say(done);
+    say(completion_text(facts));
   // Otherwise the others do not come any more.
   if (trace && result.interrupted.empty()) trace->finish(session.state().progress.global_step);
   if (result.leaves) {

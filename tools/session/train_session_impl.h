@@ -35,15 +35,19 @@ struct TrainSession::Impl {
   // host memory.
   void place(const std::string& saved) const;
 
-  std::string load_or_share_state();
+  StartFacts load_or_share_state();
+  std::vector<std::string> load_weights();  // returns what was left out
   void take_over();
   void carry();
 
-  // "4 ranks x 2 devices x 32 x 1" (the last: micro-batches), or each rank's share where they
-  // differ.
-  std::string batch_shares() const;
-  // Of rank 0, which says it.
-  std::string binding_text() const;
+  void gather_facts(StartFacts start);
+  RankFacts rank_facts() const;
+  AveragingFacts averaging_facts() const;
+  UpdateFacts update_facts() const;
+  LengthFacts length_facts() const;
+  // How steps run on a CUDA device: "captured from step 3 on", or why not; "" on
+  // the CPU.
+  std::string capture_text() const;
 
   const SessionOptions options;
   backends::Group& group;
@@ -79,6 +83,7 @@ struct TrainSession::Impl {
   engine::EpochSteps epoch_steps;
   std::int64_t total_steps = 0;
   engine::LearningRate rate;
+  SessionFacts facts;
 };
 
 }  // namespace tools

@@ -232,7 +232,7 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
       .definition = config_.model_definition,
       .data = {.name = train.name,
                .folder = absolute(data_options(config_).set.directory),
-               .digest = session.data_digest(),
+               .digest = session.facts().data.digest,
                .train = train.size(),
                .test = data.test().size(),
                .classes = train.classes,

@@ -171,6 +171,7 @@ class Work final : public StepWork, private StateHome {
       if (step.graph) return "captured, " + std::to_string(step.graph.nodes()) + " nodes";
     return "captured from step " + std::to_string(kStepsBeforeCapture + 1) + " on";
   }
+  bool capture_failed() const override { return capture_failed_; }
 
  private:
   // Before anything is allocated.
@@ -331,10 +332,11 @@ class Work final : public StepWork, private StateHome {
     CapturedStep made{.graph = {}, .count = count};
     std::string failure = record(made.graph, issue);
     if (sum_ != nullptr) failure = sum_->first_failure(failure);
-    if (failure.empty())
-      captured = std::move(made);
-    else
+    capture_failed_ = !failure.empty();
+    if (capture_failed_)
       why_straight_ = "the capture failed, " + failure;
+    else
+      captured = std::move(made);
   }
 
   // Returns why the capture failed, at a call or at its end: nothing of it has run then.
@@ -455,6 +457,7 @@ class Work final : public StepWork, private StateHome {
   std::size_t sent_pieces_ = 0;
   StepNumbers numbers_;
   std::string why_straight_;
+  bool capture_failed_ = false;
   double rows_of_sample_ = 1;
   int last_slot_ = 0;
   std::map<std::int64_t, int> straight_steps_;  // by the number of samples

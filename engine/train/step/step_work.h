@@ -53,6 +53,8 @@ class StepWork {
   // On a device, whether steps are captured as a graph: "captured from step 3 on", then "captured,
   // 212 nodes"; or why not: "not captured: --cuda-graph off". "" on the CPU.
   virtual std::string graph_text() const { return {}; }
+  // A capture has been tried and has failed: graph_text() says why.
+  virtual bool capture_failed() const { return false; }
 };
 
 // Works on the CPU: the state is in host memory. `optimizer` is that of the state's parameters. All
