@@ -15,7 +15,8 @@
 
 namespace tools {
 
-// Each part needs only those before it.
+// Each part needs only those before it. As many fields as parts: their order is the order in which
+// parts are made, and destroyed in reverse.
 struct TrainSession::Impl {
   Impl(const SessionOptions& o, backends::Group& g, std::unique_ptr<backends::Communicator> c,
        Carried* kept);
