@@ -305,6 +305,23 @@ TEST(Trainer, WhatWasDueAfterTheLastStepIsMadeUp) {
   EXPECT_EQ(events({.evaluated = -1, .saved = -1}), behind({"evaluated 1", "saved 1"}));
 }
 
+TEST(Trainer, AMadeUpEvaluationThatIsTheBestIsSaved) {
+  const test_support::TemporaryDirectory folder;
+  on_ranks(1,
+           {.steps = 2,
+            .evaluate = {.count = 1},
+            .folder = folder.path().string(),
+            .best = engine::BestModelOptions{.measure = engine::Measure::kLoss, .min_delta = 0}},
+           [&](Rank& rank) {
+             rank.state.progress = {.global_step = 1, .step_in_epoch = 1};
+             rank.done = {.evaluated = -1, .saved = 1};
+             rank.run();
+             ASSERT_GE(rank.events.size(), 3u);
+             EXPECT_EQ(Events(rank.events.begin(), rank.events.begin() + 3),
+                       (Events{"evaluated 1", "saved 1", "step 2"}));
+           });
+}
+
 TEST(Trainer, ADivergedRunEndsOnAllRanksAndNamesTheLastGoodSnapshot) {
   const test_support::TemporaryDirectory folder;
   PerRank<std::string> errors(2);
