@@ -21,8 +21,8 @@ bool Milestones::is_due(const Every& every, bool epoch_end) const {
   return progress.global_step % every.count == 0;
 }
 
-bool Milestones::is_out_of_patience() const {
-  return context_.parts.best != nullptr && context_.parts.best->out_of_patience();
+bool Milestones::should_stop_early() const {
+  return context_.parts.best != nullptr && context_.parts.best->should_stop_early();
 }
 
 bool Milestones::has_average() const {
@@ -37,17 +37,17 @@ void Milestones::catch_up() {
   if (step == 0) return;
   const bool epoch_end = state.progress.step_in_epoch == 0, carried_over = parts.done.has_value();
   if (carried_over && is_due(options.evaluate, epoch_end) && done_.evaluated != step)
-    state.evaluation_left = EvaluationLeft::kAll;
-  const EvaluationLeft left = state.evaluation_left;
-  if (left == EvaluationLeft::kAll && parts.evaluator != nullptr)
+    state.pending_evaluation = PendingEvaluation::kAll;
+  const PendingEvaluation left = state.pending_evaluation;
+  if (left == PendingEvaluation::kAll && parts.evaluator != nullptr)
     evaluate();
-  else if (left == EvaluationLeft::kAverage && parts.evaluator != nullptr && has_average())
+  else if (left == PendingEvaluation::kAverage && parts.evaluator != nullptr && has_average())
     evaluate_average();
   else
-    state.evaluation_left = EvaluationLeft::kNone;
+    state.pending_evaluation = PendingEvaluation::kNone;
   // The snapshot says that the evaluation is left: the next resumption would do it again.
-  const bool is_made_up = left != EvaluationLeft::kNone &&
-                          state.evaluation_left == EvaluationLeft::kNone && !carried_over;
+  const bool is_made_up = left != PendingEvaluation::kNone &&
+                          state.pending_evaluation == PendingEvaluation::kNone && !carried_over;
   const bool save_due = carried_over && is_due(options.save, epoch_end) && done_.saved != step;
   if (best_unsaved_ || save_due || is_made_up) save();
 }
@@ -83,7 +83,7 @@ void Milestones::finish() {
 void Milestones::evaluate() {
   const TrainerParts& parts = context_.parts;
   if (parts.evaluator == nullptr) return;
-  parts.state.evaluation_left = EvaluationLeft::kAll;  // for a snapshot, if a stop aborts it
+  parts.state.pending_evaluation = PendingEvaluation::kAll;  // for a snapshot, if a stop aborts it
   const base::TraceSpan span("evaluation");
   recovery_.check_parameters();
   context_.set_activity("evaluation");
@@ -94,8 +94,8 @@ void Milestones::evaluate() {
   std::optional<EvalReport> report = evaluate_weights();
   if (!report) return;
   done_.evaluated = report->progress.global_step;
-  if (best != nullptr && best->judge(*report)) best_unsaved_ = parts.keeper != nullptr;
-  parts.state.evaluation_left = EvaluationLeft::kNone;
+  if (best != nullptr && best->update(*report)) best_unsaved_ = parts.keeper != nullptr;
+  parts.state.pending_evaluation = PendingEvaluation::kNone;
   context_.observers.on_eval(*report);
   if (has_average()) evaluate_average();
 }
@@ -112,7 +112,7 @@ std::optional<EvalReport> Milestones::evaluate_weights() {
 
 void Milestones::evaluate_average() {
   const TrainerParts& parts = context_.parts;
-  parts.state.evaluation_left = EvaluationLeft::kAverage;
+  parts.state.pending_evaluation = PendingEvaluation::kAverage;
   std::optional<EvalReport> report;
   {
     const HostView view(parts.state.home, Access::kRead);  // the weights are put back
@@ -121,7 +121,7 @@ void Milestones::evaluate_average() {
   }
   if (!report) return;
   report->weights = parts.average->name();
-  parts.state.evaluation_left = EvaluationLeft::kNone;
+  parts.state.pending_evaluation = PendingEvaluation::kNone;
   context_.observers.on_eval(*report);
 }
 

@@ -32,7 +32,7 @@ class Milestones {
   void save_alone();
 
   TrainerParts::Done done() const { return done_; }
-  bool is_out_of_patience() const;
+  bool should_stop_early() const;
 
  private:
   bool is_due(const Every& every, bool epoch_end) const;

@@ -28,7 +28,7 @@ void StepRecovery::end_update() {
 // What a step changes before it is certain: statistics in forward, and what an exchange remembers.
 // The work itself keeps the statistics of a device, there.
 void StepRecovery::keep_state(const GradientExchange* exchange) {
-  const bool rolls_back = context_.options.steps_back;
+  const bool rolls_back = context_.options.supports_rollback;
   if (!rolls_back && !context_.can_save_alone()) return;
   TrainState& state = context_.parts.state;
   changed_in_step_.clear();
@@ -47,7 +47,7 @@ void StepRecovery::keep_state(const GradientExchange* exchange) {
 
 void StepRecovery::roll_back() {
   if (step_ != Step::kBegun) return;
-  context_.parts.work.step_back();
+  context_.parts.work.rollback_step();
   const std::byte* from = before_step_.data();
   for (const FlatBuffer* buffer : changed_in_step_) {
     if (buffer->bytes() > 0) std::memcpy(buffer->data(), from, buffer->bytes());

@@ -29,7 +29,7 @@ TrainResult Trainer::run() {
   } catch (const backends::InterruptedError& error) {
     stop_alone(error.what());
   } catch (const backends::PeerError&) {
-    if (context_.options.steps_back) roll_back();
+    if (context_.options.supports_rollback) roll_back();
     throw;
   }
   context_.report_saved();
@@ -58,7 +58,7 @@ TrainResult Trainer::result(double seconds) {
   ended.paused = is_paused();
   ended.leaves = ended.paused && agreement_.leaves();
   if (parts.desync) ended.coverage += "; " + parts.desync->summary();
-  if (milestones_.is_out_of_patience() && ended.signal == 0 &&
+  if (milestones_.should_stop_early() && ended.signal == 0 &&
       ended.progress.global_step < context_.options.total_steps)
     ended.stopped_early = parts.best->why_stopped();
   return ended;
@@ -72,7 +72,7 @@ void Trainer::train() {
     step();
     finish_step();
   }
-  bring_together();
+  synchronize_replicas();
   if (is_paused()) return;
   if (desync) tell(desync->finish());
   recovery_.check_parameters();
@@ -81,7 +81,7 @@ void Trainer::train() {
 
 bool Trainer::is_over() const {
   return context_.progress().global_step >= context_.options.total_steps ||
-         agreement_.stop_signal() != 0 || milestones_.is_out_of_patience();
+         agreement_.stop_signal() != 0 || milestones_.should_stop_early();
 }
 
 bool Trainer::is_paused() const { return agreement_.pauses() && !is_over(); }
@@ -92,7 +92,7 @@ void Trainer::finish_step() {
   recovery_.settle();
   if (epoch_end || last) {  // the last step: what is evaluated is what remains
     PhaseTimer timer;
-    bring_together();
+    synchronize_replicas();
     timer.lap(reports_.phases().communication);
   }
   if (parts.desync) tell(parts.desync->after_step(epoch_end));
@@ -104,7 +104,7 @@ void Trainer::finish_step() {
   milestones_.after_step(epoch_end, has_new_average || last);
 }
 
-void Trainer::bring_together() {
+void Trainer::synchronize_replicas() {
   const base::TraceSpan span("bring together");
   synchronize(context_.parts.control, context_.parts.state);
 }
@@ -161,8 +161,8 @@ void Trainer::step() {
   parts.work.step({.batch = view_of(batch, draws_),
                    .global_count = counts.global,
                    .equal_shares = has_equal_shares(batch.step),
-                   .scale = options.losses_of_a_sample > 0 ? options.losses_of_a_sample
-                                                           : policy.loss_scale(counts),
+                   .scale = options.losses_per_sample > 0 ? options.losses_per_sample
+                                                          : policy.loss_scale(counts),
                    .lr = lr_,
                    .clip_grad = options.clip_grad,
                    .exchange = exchange,
@@ -185,7 +185,7 @@ void Trainer::roll_back() {
   context_.parts.state.whole = recovery_.is_settled();
 }
 
-void Trainer::settle() { static_cast<void>(context_.parts.work.results()); }
+void Trainer::wait_for_steps() { static_cast<void>(context_.parts.work.results()); }
 
 bool Trainer::count_step() {
   const io::Sampler& sampler = context_.parts.sampler;

@@ -27,8 +27,8 @@ class Trainer {
   // backends::InterruptedError (asked to stop, this rank waits no longer for others that do not
   // come) ends the run in order too, on this rank alone: rank 0 saves the last step that was
   // completed, where its own state is all that a resumption needs. Throws DesyncError and
-  // NonFiniteError on all ranks; with TrainerOptions::steps_back, before a backends::PeerError goes
-  // on, TrainState::whole says whether the state is that of its progress.
+  // NonFiniteError on all ranks; with TrainerOptions::supports_rollback, before a
+  // backends::PeerError goes on, TrainState::whole says whether the state is that of its progress.
   TrainResult run();
   // The steps of the last evaluation and the last snapshot.
   TrainerParts::Done done() const { return milestones_.done(); }
@@ -37,7 +37,7 @@ class Trainer {
   // calls it.
   void step();
   // Waits until the steps so far have ended: on a device step() only issues them.
-  void settle();
+  void wait_for_steps();
   // Of the last step().
   const StepPhases& phases() const { return phases_; }
 
@@ -52,7 +52,7 @@ class Trainer {
   void roll_back();
   void stop_alone(const std::string& why);
   TrainResult result(double seconds);
-  void bring_together();
+  void synchronize_replicas();
   const io::Batch& next_batch();
   StepCounts step_counts(const io::Batch& batch) const;
   // Whether every rank has as many samples in a step of the epoch.

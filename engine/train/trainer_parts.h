@@ -35,12 +35,12 @@ struct TrainerOptions {
   double clip_grad = 0;
   // > 0: gradients are those of the sum of all losses of a step instead of their mean; as many
   // losses as a sample has.
-  double losses_of_a_sample = 0;
+  double losses_per_sample = 0;
   bool has_labels = true;  // else numbers are predicted, and there is no accuracy
   OnNonFinite on_nonfinite = OnNonFinite::kAbort;
   // After a failure of another rank the state is that of the last step done, so that it can go on
   // with others.
-  bool steps_back = false;
+  bool supports_rollback = false;
   // Ranks that want to leave (TrainerParts::leave) may do so where at least so many are left; else
   // all stop, as if by this signal.
   int least_ranks = 1, leave_signal = 0;

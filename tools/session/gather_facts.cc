@@ -102,11 +102,11 @@ LengthFacts TrainSession::Impl::length_facts() const {
                     .asked = by_steps ? options.steps : options.epochs,
                     .done = by_steps ? progress.global_step : progress.epoch,
                     .done_steps = progress.global_step};
-  if (evaluator != nullptr && state.evaluation_left != engine::EvaluationLeft::kNone) {
+  if (evaluator != nullptr && state.pending_evaluation != engine::PendingEvaluation::kNone) {
     found.left = Left::kEvaluation;
   } else if (progress.global_step >= total_steps) {
     found.left = Left::kNothing;
-  } else if (best && best->out_of_patience()) {
+  } else if (best && best->should_stop_early()) {
     found.left = Left::kNothingForPatience;
     found.why_stopped = best->why_stopped();
     found.patience = options.best.patience;

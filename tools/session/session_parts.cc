@@ -222,7 +222,7 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .graph = compute.graph,
       .pinned = compute.pinned,
       .non_blocking = compute.non_blocking,
-      .steps_back = options.data.most_ranks > 0,
+      .supports_rollback = options.data.most_ranks > 0,
       .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
       .replicas = wires.replicas.get(),
       .make_optimizer = [&update = options.update,

@@ -106,11 +106,11 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .evaluate = s.options.evaluate,
        .save = s.options.save,
        .clip_grad = s.options.update.clip_grad,
-       .losses_of_a_sample =
+       .losses_per_sample =
            s.options.update.sum_losses ? static_cast<double>(s.data.train().positions()) : 0,
        .has_labels = !s.data.train().target,
        .on_nonfinite = s.options.on_nonfinite,
-       .steps_back = s.carried != nullptr,
+       .supports_rollback = s.carried != nullptr,
        .least_ranks = changes.least_ranks,
        .leave_signal = changes.leave_signal},
       {.work = *s.work,

@@ -42,9 +42,9 @@ class StepWork {
   // device it may return before the device has done all this.
   virtual void step(const StepRequest& request, StepPhases& phases) = 0;
   // After a step() that threw before its update: on a device, where the work was made for it
-  // (DeviceWorkOptions::steps_back), running statistics and counters are those before the step
-  // again. On the CPU they are in the caller's reach.
-  virtual void step_back() {}
+  // (DeviceWorkOptions::supports_rollback), running statistics and counters are those before the
+  // step again. On the CPU they are in the caller's reach.
+  virtual void rollback_step() {}
   // Sums over this rank's samples, of the last step and since the beginning. May wait for the
   // device.
   virtual StepResults results() = 0;

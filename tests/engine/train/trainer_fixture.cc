@@ -113,7 +113,7 @@ engine::TrainResult Rank::train(const std::string& resumed_from) {
                            .evaluate = options_.evaluate,
                            .save = options_.save,
                            .on_nonfinite = options_.on_nonfinite,
-                           .steps_back = options_.steps_back,
+                           .supports_rollback = options_.supports_rollback,
                            .least_ranks = options_.least_ranks,
                            .leave_signal = options_.leave_signal},
                           {.work = *work,

@@ -30,7 +30,7 @@ struct Options {
   std::optional<engine::BestModelOptions> best = {};
   Averaging averaging = Averaging::kGradients;
   engine::OnNonFinite on_nonfinite = engine::OnNonFinite::kAbort;
-  bool steps_back = false;
+  bool supports_rollback = false;
   int least_ranks = 1, leave_signal = 0;
 };
 

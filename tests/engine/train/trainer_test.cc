@@ -197,7 +197,7 @@ TEST(Trainer, AStepThatFailsBeforeItsUpdateIsRolledBack) {
   PerRank<std::int64_t> ends(2);
   PerRank<bool> whole(2);
   PerRank<States> states =
-      fail_at<backends::PeerError>(5, {.evaluates = false, .steps_back = true}, ends, whole);
+      fail_at<backends::PeerError>(5, {.evaluates = false, .supports_rollback = true}, ends, whole);
   for (int r = 0; r < 2; ++r) {
     EXPECT_EQ(ends[r], 5);
     EXPECT_TRUE(whole[r]);
@@ -217,7 +217,7 @@ TEST(Trainer, AStepThatFailsAfterItsUpdateCounts) {
   PerRank<std::int64_t> ends(2);
   PerRank<bool> whole(2);
   PerRank<States> states = fail_at<backends::PeerError>(
-      3, {.evaluates = false, .averaging = Averaging::kParameters, .steps_back = true}, ends,
+      3, {.evaluates = false, .averaging = Averaging::kParameters, .supports_rollback = true}, ends,
       whole);
   for (int r = 0; r < 2; ++r) {
     EXPECT_EQ(ends[r], 4) << "and the end of the epoch with it";

@@ -114,7 +114,7 @@ StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
   const bool device = session.facts().ranks.on_device;
   for (int i = 0; i < (device ? std::max(bench.warmup, kWarmupOnDevice) : bench.warmup); ++i)
     trainer.step();
-  trainer.settle();
+  trainer.wait_for_steps();
   std::vector<engine::StepPhases> own;
   own.reserve(1 << 14);
   control->barrier();
@@ -138,7 +138,7 @@ StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
     if (!device) continue;
     // The host only issues steps: what each takes is known for all of them together, and stands
     // under forward.
-    trainer.settle();
+    trainer.wait_for_steps();
     const double each = std::chrono::duration<double>(Clock::now() - began).count() /
                         static_cast<double>(own.size() - first);
     for (std::size_t i = first; i < own.size(); ++i) own[i] = {.forward = each};
