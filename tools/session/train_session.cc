@@ -10,7 +10,7 @@
 namespace tools {
 
 TrainSession::TrainSession(const SessionOptions& options, backends::Group& group,
-                           std::unique_ptr<backends::Communicator> control, Carried* carried)
+                           std::unique_ptr<backends::Communicator> control, RetainedState* carried)
     : impl_(std::make_unique<Impl>(options, group, std::move(control), carried)) {}
 TrainSession::~TrainSession() { impl_->carry(); }
 

@@ -24,7 +24,7 @@ namespace tools {
 struct SessionModel;
 
 // What a rank keeps in memory from one session to the next, when the ranks of its group change.
-struct Carried {
+struct RetainedState {
   std::shared_ptr<LoadedData> data;
   engine::StateImage image;
   std::shared_ptr<engine::SnapshotWriter> writer;  // may be writing
@@ -46,7 +46,7 @@ class TrainSession {
   // throw.
   TrainSession(const SessionOptions& options, backends::Group& group,
                std::unique_ptr<backends::Communicator> control = nullptr,
-               Carried* carried = nullptr);
+               RetainedState* carried = nullptr);
   // Leaves in `carried` what another session needs to go on.
   ~TrainSession();
 

@@ -47,7 +47,7 @@ io::Checkpoint description(const SessionOptions& options, const SessionData& dat
   return c;
 }
 
-std::shared_ptr<engine::SnapshotWriter> writer_of(Carried& kept) {
+std::shared_ptr<engine::SnapshotWriter> writer_of(RetainedState& kept) {
   if (!kept.writer) kept.writer = std::make_shared<engine::SnapshotWriter>();
   return kept.writer;
 }
@@ -55,7 +55,7 @@ std::shared_ptr<engine::SnapshotWriter> writer_of(Carried& kept) {
 }  // namespace
 
 TrainSession::Impl::Impl(const SessionOptions& o, backends::Group& g,
-                         std::unique_ptr<backends::Communicator> c, Carried* kept)
+                         std::unique_ptr<backends::Communicator> c, RetainedState* kept)
     : options(o),
       group(g),
       carried(kept),

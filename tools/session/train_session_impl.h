@@ -19,7 +19,7 @@ namespace tools {
 // parts are made, and destroyed in reverse.
 struct TrainSession::Impl {
   Impl(const SessionOptions& o, backends::Group& g, std::unique_ptr<backends::Communicator> c,
-       Carried* kept);
+       RetainedState* kept);
 
   ComputeOptions with_place(ComputeOptions chosen) const;
   // What is left of the run, and with it the learning rate, follows from where the state stands.
@@ -52,7 +52,7 @@ struct TrainSession::Impl {
 
   const SessionOptions options;
   backends::Group& group;
-  Carried* const carried;
+  RetainedState* const carried;
   const std::unique_ptr<backends::Communicator> control;  // between steps
   const Compute compute;
   const std::string processors;  // what is to be said of them, or ""
@@ -63,7 +63,7 @@ struct TrainSession::Impl {
   const std::shared_ptr<SessionModel> own_model;
   SessionModel& model;
   const std::vector<RunMachine> machines;
-  const SessionWires wires;
+  const SessionCommunicators wires;
   const std::unique_ptr<engine::StepWork> work;
   const std::unique_ptr<engine::AveragingPolicy> policy;
   engine::TrainState state;

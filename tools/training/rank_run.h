@@ -21,7 +21,7 @@ namespace tools {
 
 // What a process keeps from one group of an elastic job to the next.
 struct RetainedRun {
-  Carried state;
+  RetainedState state;
   KeptRun run;
   std::unique_ptr<PrometheusPage> page;  // on rank 0, where one is asked for
   double begin = 0;  // steady seconds at which this process began to train; 0: not yet

@@ -42,7 +42,7 @@ Job::Job(const session_runner::Options& options, int most_ranks, bool batch_scal
 }
 
 void Job::join(int count) {
-  for (int i = 0; i < count; ++i) ranks_.push_back(std::make_unique<tools::Carried>());
+  for (int i = 0; i < count; ++i) ranks_.push_back(std::make_unique<tools::RetainedState>());
 }
 
 void Job::until_death(int who, std::int64_t step) {
