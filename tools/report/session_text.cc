@@ -18,7 +18,7 @@ std::string_view schedule_text(engine::LearningRate::Schedule schedule) {
 }
 
 // "1 rank", "2 ranks"
-std::string counted(std::int64_t count, const std::string& what) {
+std::string count_text(std::int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
@@ -31,7 +31,7 @@ std::string batch_shares(const SessionFacts& facts) {
   const BatchFacts& batch = facts.batch;
   const int world = facts.ranks.count;
   if (batch.even)
-    return counted(world / batch.devices, "rank") + " x " + counted(batch.devices, "device") +
+    return count_text(world / batch.devices, "rank") + " x " + count_text(batch.devices, "device") +
            " x " + std::to_string(batch.global / (world * batch.micro_batches)) + " x " +
            std::to_string(batch.micro_batches);
   std::string line;
@@ -53,8 +53,8 @@ std::string data_text(const DataFacts& data) {
          " test)";
 }
 
-std::string ranks_text(const RankFacts& ranks) {
-  std::string text = counted(ranks.count, "rank") + " x " + ranks.computes;
+std::string ranks_and_backend(const RankFacts& ranks) {
+  std::string text = count_text(ranks.count, "rank") + " x " + ranks.computes;
   if (!ranks.bound_to.empty())
     text += std::string(" | ") + (ranks.count == 1 ? "" : "rank 0 ") + "bound to " + ranks.bound_to;
   return text + " | backend " + ranks.backend + " (" + ranks.backend_reason + ")";
@@ -65,7 +65,7 @@ std::string averaging_text(const SessionFacts& facts) {
   if (facts.averaging.canonical_shards)
     text += " (" + std::to_string(*facts.averaging.canonical_shards) + " shards)";
   if (facts.model.synchronized_layers)
-    text += " | sync-bn of " + counted(*facts.model.synchronized_layers, "layer");
+    text += " | sync-bn of " + count_text(*facts.model.synchronized_layers, "layer");
   return text;
 }
 
@@ -80,9 +80,9 @@ std::string update_text(const UpdateFacts& update) {
 std::string start_line(const SessionFacts& facts, const std::string& version) {
   const std::int64_t steps = facts.batch.steps_per_epoch;
   return "engine " + version + ": " + model_text(facts.model) + " on " + data_text(facts.data) +
-         " | " + ranks_text(facts.ranks) + " | sync " + averaging_text(facts) + " | global batch " +
-         std::to_string(facts.batch.global) + " = " + batch_shares(facts) + " | " +
-         std::to_string(steps) + (steps == 1 ? " step an epoch, " : " steps an epoch, ") +
+         " | " + ranks_and_backend(facts.ranks) + " | sync " + averaging_text(facts) +
+         " | global batch " + std::to_string(facts.batch.global) + " = " + batch_shares(facts) +
+         " | " + std::to_string(steps) + (steps == 1 ? " step an epoch, " : " steps an epoch, ") +
          std::to_string(facts.length.total_steps) + " in all | " + update_text(facts.update) +
          " | seed " + std::to_string(facts.seed);
 }
@@ -138,7 +138,7 @@ std::string frozen_line(const SessionFacts& facts) {
                      with_commas(model.frozen_parameters) + " of " + with_commas(model.parameters) +
                      " values)";
   if (model.frozen_layers > 0)
-    line += "; the running statistics of " + counted(model.frozen_layers, "layer") +
+    line += "; the running statistics of " + count_text(model.frozen_layers, "layer") +
             " stay as they are";
   return line;
 }
