@@ -58,7 +58,7 @@ double BestModel::gain(double value, const std::optional<Evaluation>& over) cons
   return high ? value - over->value : over->value - value;
 }
 
-bool BestModel::judge(EvalReport& report) {
+bool BestModel::update(EvalReport& report) {
   const std::int64_t step = report.progress.global_step;
   const double value = value_of(options_.measure, report);
   const bool again = step == last_step_, better = !again && gain(value, best_) > 0;

@@ -29,9 +29,9 @@ class BestModel final : public StatePart {
   // Takes the next evaluation into account and tells in it what is the best now. A second one after
   // the same step counts for nothing. Returns whether it is the best and its state is wanted. The
   // same on all ranks, since the evaluator's reports are. A NaN is never better.
-  bool judge(EvalReport& report);
-  bool out_of_patience() const { return options_.patience > 0 && waited_ >= options_.patience; }
-  // "no improvement of accuracy by at least 0.001 in 3 evaluations". REQUIRES: out_of_patience().
+  bool update(EvalReport& report);
+  bool should_stop_early() const { return options_.patience > 0 && waited_ >= options_.patience; }
+  // "no improvement of accuracy by at least 0.001 in 3 evaluations". REQUIRES: should_stop_early().
   std::string why_stopped() const;
 
   // Counters "best.*"; values by their bits.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/train/train_observer.h"
+#include "engine/train/saving/train_progress.h"
 
 namespace engine {
 

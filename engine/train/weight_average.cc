@@ -26,7 +26,7 @@ class Moving final : public WeightAverage {
   FlatBuffer& average_;
 };
 
-constexpr const char *kEpochsCounter = "average.epochs", *kCompleteCounter = "average.complete";
+constexpr const char* kCompleteCounter = "average.complete";
 
 FlatBuffer copy_of(const FlatBuffer& buffer) {
   FlatBuffer copy = FlatBuffer::like(buffer);
@@ -35,15 +35,6 @@ FlatBuffer copy_of(const FlatBuffer& buffer) {
 }
 
 }  // namespace
-
-AverageKind average_kind(const io::Checkpoint& checkpoint) {
-  const bool any = std::ranges::any_of(checkpoint.arrays, [](const io::NamedArray& array) {
-    return array.section == io::Section::kAverage;
-  });
-  if (!any) return AverageKind::kNone;
-  return find_counter(checkpoint.counters, kEpochsCounter, 0) > 0 ? AverageKind::kEpochs
-                                                                  : AverageKind::kMoving;
-}
 
 bool average_is_complete(const io::Checkpoint& checkpoint) {
   return average_kind(checkpoint) == AverageKind::kMoving ||
@@ -102,7 +93,7 @@ void EpochAverage::swap() {
 
 void EpochAverage::capture(StateCopy& copy) const {
   if (count_ == 0) return;
-  copy.checkpoint().counters.emplace_back(kEpochsCounter, count_);
+  copy.checkpoint().counters.emplace_back(kAveragedEpochs, count_);
   copy.checkpoint().counters.emplace_back(kCompleteCounter, complete_ ? 1 : 0);
   const auto add = [&](const FlatBuffer& buffer, ModelState::Kind kind) {
     export_buffer(buffer, model_, kind, "", io::Section::kAverage, options_.device, copy);
@@ -117,7 +108,7 @@ void EpochAverage::restore(const io::Checkpoint& checkpoint, const std::string& 
   const bool there = average_kind(checkpoint) == AverageKind::kEpochs;
   const TrainProgress at{checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch,
                          checkpoint.samples_seen};
-  const std::int64_t found = there ? find_counter(checkpoint.counters, kEpochsCounter, 0) : 0,
+  const std::int64_t found = there ? find_counter(checkpoint.counters, kAveragedEpochs, 0) : 0,
                      expected = std::max<std::int64_t>(0, checkpoint.epoch - first_epoch(at) + 1);
   const bool ended = there && average_is_complete(checkpoint) &&
                      checkpoint.global_step == options_.run.total_steps(at);

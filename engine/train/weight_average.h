@@ -11,19 +11,12 @@
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/epoch_steps.h"
+#include "engine/train/saving/average_kind.h"
 #include "engine/train/saving/state_part.h"
-#include "engine/train/train_observer.h"
+#include "engine/train/saving/train_progress.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace engine {
-
-// Which average a snapshot's section `average` holds.
-enum class AverageKind {
-  kNone,
-  kMoving,  // of the parameters after each step (--ema)
-  kEpochs,  // of the parameters at the ends of the last epochs (--average-last)
-};
-AverageKind average_kind(const io::Checkpoint& checkpoint);
 
 class WeightAverage {
  public:

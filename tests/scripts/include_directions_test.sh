@@ -32,6 +32,11 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
       allow("engine/graph", "engine/layers engine/ops engine/core io/base")
       allow("engine/averaging", "engine/optim engine/ops engine/core io/base backends/communicator.h backends/device_communicator.h backends/control_word.h")
       allow("engine/train", "engine backends io/data io/checkpoint io/base")
+      below_train = "engine/averaging engine/optim engine/graph engine/layers engine/ops engine/core backends io/checkpoint io/base"
+      allow("engine/train/step", below_train " io/data")
+      allow("engine/train/replicas", below_train)
+      allow("engine/train/saving", below_train " engine/train/replicas")
+      allow("engine/train/checks", below_train " engine/train/replicas engine/train/saving engine/train/step")
       allow("models", "engine/graph engine/layers engine/core io/base")
       allow("tools", "*")
       allow("tests", "*")

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "backends/backend_error.h"
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "tools/api/translated.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/run_log.h"

@@ -18,19 +18,19 @@
 #include "tools/api/group_impl.h"
 #include "tools/api/model_impl.h"
 #include "tools/api/translated.h"
+#include "tools/machine/build_info.h"
 #include "tools/machine/thread_choice.h"
 #include "tools/options/run_config.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
-#include "tools/report/metrics_observer.h"
-#include "tools/report/stop_report.h"
+#include "tools/report/session_text.h"
 #include "tools/run/output_paths.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/agreement.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/run_views.h"
 #include "tools/session/session_data.h"
-#include "tools/session/training_run.h"
+#include "tools/training/rank_run.h"
 
 namespace engine::api {
 namespace {
@@ -141,38 +141,6 @@ class CallbackObserver : public engine::TrainObserver {
   std::optional<Evaluation>& last_;
 };
 
-// Ends the training where another job has taken its folder.
-class FolderCheck : public engine::TrainObserver {
- public:
-  explicit FolderCheck(const tools::TrainingRun& run) : run_(run) {}
-  void on_step(const engine::TrainProgress&) override { run_.check_folder(); }
-
- private:
-  const tools::TrainingRun& run_;
-};
-
-// Of rank 0: the folder's metrics, the option metrics, TensorBoard. Returns what was saved last, as
-// the session will know it.
-const tools::LastSave* add_records(const tools::RunConfig& config, const tools::TrainingRun& run,
-                                   const backends::Group& group, tools::TrainSession& session) {
-  io::MetricsFiles files;
-  if (!run.folder().empty()) files.of_run = run.folder() + "/metrics.jsonl";
-  if (config.metrics != files.of_run) files.chosen = config.metrics;
-  if (!files.of_run.empty() || !files.chosen.empty()) {
-    auto observer = std::make_unique<tools::MetricsObserver>(files, config.log_gpu);
-    const engine::TrainProgress& progress = session.state().progress;
-    observer->writer().start(progress.global_step, progress.epoch, run.record().id,
-                             tools::run_record_json(run.record(), /*one_line=*/true));
-    session.add_observer(std::move(observer));
-  }
-  tools::add_views({config, run, group}, session, nullptr);
-  session.add_observer(std::make_unique<FolderCheck>(run));
-  auto last = std::make_unique<tools::LastSave>();
-  const tools::LastSave* const saved = last.get();
-  session.add_observer(std::move(last));
-  return saved;
-}
-
 // What a model needs to be built again as it was trained.
 struct TrainedState {
   std::string name, definition;
@@ -186,10 +154,8 @@ struct TrainedState {
 }  // namespace
 
 struct Training::Impl {
-  tools::RunConfig resolve(std::string& definition) const;
+  tools::RunConfig resolve() const;
   TrainingResult run(backends::Group& group);
-  engine::TrainResult train(tools::TrainingRun& run, tools::TrainSession& session,
-                            const tools::LastSave* saved);
   void keep_model(const tools::RunConfig& config, tools::TrainSession& session);
 
   tools::ConfigValues values;
@@ -201,12 +167,12 @@ struct Training::Impl {
   std::optional<TrainedState> trained;
 };
 
-tools::RunConfig Training::Impl::resolve(std::string& model_definition) const {
+tools::RunConfig Training::Impl::resolve() const {
   tools::ConfigValues all = values;
   if (!definition.empty()) all["model"] = {kDefinition, "--model"};
   if (data) all["dataset"] = {"synthetic", "--dataset"};  // until it has passed the checks
   for (const std::string& file : files) tools::apply_config_file(file, all);
-  model_definition = tools::take_resumed_run(all);
+  std::string model_definition = tools::take_resumed_run(all);
   // What files and runs say of a group is for others.
   std::erase_if(all, [](const auto& entry) {
     const tools::OptionSpec* option = tools::find_option(entry.first);
@@ -236,17 +202,6 @@ tools::RunConfig Training::Impl::resolve(std::string& model_definition) const {
   return config;
 }
 
-engine::TrainResult Training::Impl::train(tools::TrainingRun& run, tools::TrainSession& session,
-                                          const tools::LastSave* saved) {
-  try {
-    return session.run(stop_signal);
-  } catch (const engine::NonFiniteError&) {
-    // Options with which a run has diverged before anything was saved do not become the run's.
-    if (saved != nullptr && saved->path().empty()) run.take_back();
-    throw;
-  }
-}
-
 void Training::Impl::keep_model(const tools::RunConfig& config, tools::TrainSession& session) {
   const io::Dataset& train = session.data().train();
   TrainedState state{.name = config.model,
@@ -265,49 +220,53 @@ void Training::Impl::keep_model(const tools::RunConfig& config, tools::TrainSess
   trained = std::move(state);
 }
 
+namespace {
+
+// All ranks agree on the options before any of them takes a folder or loads data.
+void require_equal_options(const tools::RunConfig& config, backends::Group& group,
+                           backends::Communicator& control) {
+  backends::Settings settings = tools::agreed_settings(config.origin);
+  if (!config.model_definition.empty())
+    settings.emplace_back("digest of the model's layers",
+                          base::hex_text(base::short_digest_of(config.model_definition)));
+  tools::require_equal(group, control, settings, "the ranks have different options");
+}
+
+}  // namespace
+
 TrainingResult Training::Impl::run(backends::Group& group) {
-  std::string model_definition;
-  const tools::RunConfig config = resolve(model_definition);
-  const bool root = group.rank() == 0;
-  if (root) {
+  const tools::RunConfig config = resolve();
+  if (group.rank() == 0) {
     tools::check_output_path("metrics", config.metrics, config.save_dir);
     tools::check_views(config, /*joins=*/false);
   }
   auto control = tools::host_communicator(group);
-  backends::Settings settings = tools::agreed_settings(config.origin);
-  if (!model_definition.empty())
-    settings.emplace_back("digest of the model's layers",
-                          base::hex_text(base::short_digest_of(model_definition)));
-  tools::require_equal(group, *control, settings, "the ranks have different options");
+  require_equal_options(config, group, *control);
 
-  tools::TrainingRun run(config, "a program (engine/training.h)", group, *control);
-  tools::SessionOptions options = run.session_options();
-  options.data.given = data;
-  tools::TrainSession session(options, group, std::move(control));
-  session.start_state();
-  run.begin(session, session.state().progress.global_step);
-
+  tools::RankRun run({config, "a program (engine/training.h)", stop_signal, data}, group,
+                     std::move(control));
+  const tools::SessionFacts& facts = run.start();
+  run.begin();
   TrainingResult result;
   result.folder = run.folder();
-  result.description = session.start_line();
-  const tools::LastSave* saved = nullptr;
-  if (root) {
-    for (const std::string& warning : session.data_warnings())
+  result.description = tools::start_line(facts, ENGINE_VERSION);
+  if (run.is_root()) {
+    for (const std::string& warning : tools::data_warnings(facts))
       tools::print_notice("warning: " + warning);
-    if (!session.processors_notice().empty()) tools::print_notice(session.processors_notice());
-    saved = add_records(config, run, group, session);
+    if (!facts.ranks.processors.empty()) tools::print_notice(facts.ranks.processors);
   }
-  session.add_observer(tools::make_desync_observer(group.rank(), group.world_size()));
-  session.add_observer(std::make_unique<CallbackObserver>(callbacks, result.evaluation));
+  run.add_records(/*page=*/nullptr);
+  run.add_observer(std::make_unique<CallbackObserver>(callbacks, result.evaluation));
 
   engine::TrainResult ended;
-  ended.progress = session.state().progress;
-  if (const std::string done = session.nothing_left(); done.empty())
-    ended = train(run, session, saved);
-  else if (root)
-    tools::print_notice(done);
-  if (config.save_rank_models) static_cast<void>(session.keeper().save_rank_model(session.state()));
-  keep_model(config, session);
+  ended.progress = run.session().state().progress;
+  if (!facts.is_complete())
+    ended = run.train();
+  else if (run.is_root())
+    tools::print_notice(tools::completion_text(facts));
+  run.finish_trace(ended);
+  static_cast<void>(run.save_rank_model());
+  keep_model(config, run.session());
   result.progress = progress_of(ended.progress);
   result.seconds = ended.seconds;
   result.stopped = ended.signal != 0;

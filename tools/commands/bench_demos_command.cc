@@ -53,12 +53,12 @@ int train_rank(const tools::RunConfig& config, backends::Group& group, std::int6
                DemoOutcome& outcome) {
   const std::atomic<int> never{0};
   TrainSession session(session_options(config), group);
-  if (limit_steps > session.steps_per_epoch())
+  if (limit_steps > session.facts().batch.steps_per_epoch)
     throw UsageError("--limit-steps " + std::to_string(limit_steps) + ": an epoch has " +
-                     std::to_string(session.steps_per_epoch()) + " iterations");
+                     std::to_string(session.facts().batch.steps_per_epoch) + " iterations");
   static_cast<void>(session.start_state());
   std::vector<double> ends;
-  ends.reserve(static_cast<std::size_t>(session.total_steps()));
+  ends.reserve(static_cast<std::size_t>(session.facts().length.total_steps));
   session.add_observer(std::make_unique<StepClock>(ends));
   const engine::TrainResult result = session.run(never);
   if (group.rank() != 0) return kExitOk;
@@ -66,7 +66,7 @@ int train_rank(const tools::RunConfig& config, backends::Group& group, std::int6
   for (std::size_t i = 1; i < ends.size(); ++i) steps.push_back(ends[i] - ends[i - 1]);
   outcome = {.steps = result.progress.global_step,
              .samples = result.progress.samples_seen,
-             .steps_per_epoch = session.steps_per_epoch(),
+             .steps_per_epoch = session.facts().batch.steps_per_epoch,
              .train_size = session.state().dataset_size,
              .seconds = result.seconds,
              .median = steps.empty() ? result.seconds : quantile(steps, 0.5),

@@ -1,22 +1,28 @@
 // A dry run, and the range test of learning rates.
 #include "tools/commands/train_instead.h"
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <iostream>
+#include <iterator>
 #include <limits>
 
 #include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
+#include "tools/group/group_flags.h"
 #include "tools/group/run_group.h"
+#include "tools/machine/build_info.h"
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/run_log.h"
+#include "tools/report/session_text.h"
 #include "tools/report/standard_output.h"
 #include "tools/run/output_paths.h"
 #include "tools/session/dry_run.h"
 #include "tools/session/rate_test.h"
+#include "tools/session/train_session.h"
 #include "tools/workers/stop_signals.h"
 
 namespace tools {
@@ -30,18 +36,21 @@ int dry_run(const RunConfig& config, backends::Group& group) {
   options.keeping.directory.clear();
   options.keeping.resume = "none";
   const TrainSession session(options, group);
-  const std::string tables = session.plan_tables();
+  const std::vector<RankMemory> memory = session.gather_memory();
   if (group.rank() != 0) return kExitOk;
-  std::string text = base::visible_text(session.start_line()) + "\n";
-  if (!session.columns_line().empty())
-    text += base::visible_text("Columns of " + session.columns_line()) + "\n";
-  if (const std::string line = session.frozen_line(); !line.empty())
-    text += "Frozen: " + line + "\n";
-  if (const std::string line = session.sampler_line(); !line.empty())
-    text += "Sampler: " + line + "\n";
-  for (const std::string& line : session.plan_lines()) text += "Averaging: " + line + "\n";
-  text += "\n" + tables + "\nOptions\n" + option_table_text(config.origin);
-  for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
+  const SessionFacts& facts = session.facts();
+  std::string text = base::visible_text(start_line(facts, ENGINE_VERSION)) + "\n";
+  std::vector<std::string> lines{base::visible_text(columns_line(facts)), frozen_line(facts),
+                                 sampler_line(facts)};
+  std::ranges::move(averaging_lines(facts), std::back_inserter(lines));
+  for (const std::string& line : lines)
+    if (!line.empty()) text += line + "\n";
+  text +=
+      "\nModel (of one sample; MFLOP: millions of floating-point operations of forward's "
+      "products)\n" +
+      model_table(session.graph()) + "\nMemory (MiB)\n" + memory_table(memory) + "\nOptions\n" +
+      option_table_text(config.origin);
+  for (const std::string& warning : data_warnings(facts)) print_notice("warning: " + warning);
   std::cout << text << "\nA dry run: nothing was trained or written.\n" << std::flush;
   check_standard_output();
   return kExitOk;
@@ -76,9 +85,9 @@ int find_lr(const RunConfig& config, const RateRange& range, backends::Group& gr
     writer = std::make_unique<io::MetricsWriter>(config.metrics, io::MetricsWriter::Clock{},
                                                  print_notice);
   TrainSession session(of_rate_test(session_options(config), range), group);
-  const std::string start = session.start_state();
-  if (root) say(base::visible_text(session.start_line() + " | " + start));
-  if (root && !session.frozen_line().empty()) say("Frozen: " + session.frozen_line());
+  const SessionFacts& facts = session.start_state();
+  if (root) say(base::visible_text(start_line(facts, ENGINE_VERSION) + " | " + state_text(facts)));
+  if (const std::string line = frozen_line(facts); root && !line.empty()) say(line);
   std::atomic<int> stop{0};
   auto observer = std::make_unique<RateTest>(stop_signal, stop, writer.get());
   const RateTest& test = *observer;

@@ -10,16 +10,17 @@
 #include "backends/backend_error.h"
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "io/base/io_error.h"
 #include "io/base/visible_text.h"
 
 namespace tools {
 namespace {
 
-template <class E>
+// Whether it is one of these.
+template <class... Errors>
 bool is(const std::exception& error) {
-  return dynamic_cast<const E*>(&error) != nullptr;
+  return ((dynamic_cast<const Errors*>(&error) != nullptr) || ...);
 }
 
 bool has_memory_limit() {
@@ -73,18 +74,17 @@ int exit_code_of(const std::exception& error) {
   if (const auto* remote = dynamic_cast<const engine::RemoteError*>(&error))
     return remote->exit_code;
   if (is<UsageError>(error)) return kExitUsage;
-  if (is<io::DataError>(error) || is<engine::InputError>(error)) return kExitBadData;
+  if (is<io::DataError, engine::InputError>(error)) return kExitBadData;
   if (is<io::CannotCreateError>(error)) return kExitCannotCreate;
-  if (is<io::ConfigError>(error) || is<engine::ModelError>(error) ||
-      is<engine::ShapeError>(error) || is<backends::ConfigurationError>(error))
+  if (is<io::ConfigError, engine::ModelError, engine::ShapeError, backends::ConfigurationError>(
+          error))
     return kExitConfiguration;
   if (is<io::Error>(error)) return kExitIo;
-  if (is<engine::DesyncError>(error) || is<backends::MismatchError>(error)) return kExitMismatch;
+  if (is<engine::DesyncError, backends::MismatchError>(error)) return kExitMismatch;
   if (is<engine::NonFiniteError>(error)) return kExitNonFinite;
   if (is<backends::AuthenticationError>(error)) return kExitAuthentication;
   if (const auto* stopped = dynamic_cast<const StoppedError*>(&error)) return 128 + stopped->signal;
-  if (is<backends::Error>(error) || is<engine::cuda::CudaError>(error) ||
-      is<engine::MemoryError>(error) || is<std::bad_alloc>(error))
+  if (is<backends::Error, engine::cuda::CudaError, engine::MemoryError, std::bad_alloc>(error))
     return kExitUnavailable;
   if (const auto* system = dynamic_cast<const std::system_error*>(&error))
     return code_of_system_error(system->code());

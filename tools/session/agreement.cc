@@ -11,7 +11,7 @@
 #include "backends/store/protocol/handshake.h"
 #include "engine/core/error.h"
 #include "engine/ops/common/bf16_dispatch.h"
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "io/base/digest.h"
 #include "io/base/text_parts.h"
 #include "io/data/sources/data_digest.h"

@@ -146,12 +146,12 @@ std::string averaging_text(const AveragingOptions& options, std::string_view pol
   return text;
 }
 
-std::vector<std::string> averaging_plan_lines(const AveragingOptions& options,
-                                              const backends::Group& group,
-                                              engine::ModelState& model,
-                                              engine::Optimizer& optimizer,
-                                              const PlannedSteps& steps) {
-  if (group.world_size() == 1 || !options.of_parameters()) return {};
+std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& options,
+                                                    const backends::Group& group,
+                                                    engine::ModelState& model,
+                                                    engine::Optimizer& optimizer,
+                                                    const PlannedSteps& steps) {
+  if (group.world_size() == 1 || !options.of_parameters()) return std::nullopt;
   const engine::ParameterAveragingOptions parameters = parameter_options(options, model, optimizer);
   engine::AveragingPlan plan;
   plan.first_step = steps.first;
@@ -169,7 +169,7 @@ std::vector<std::string> averaging_plan_lines(const AveragingOptions& options,
   plan.outer = parameters.outer.has_value();
   plan.ranks = group.world_size();
   plan.islands = options.host_islands ? host_count(group) : 0;
-  return engine::describe(plan);
+  return plan;
 }
 
 }  // namespace tools

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,15 +35,16 @@ std::vector<int> island_ranks(const AveragingOptions& options, const backends::G
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size);
 // "params every 8", "grad overlapped, top-k 0.01": for the start line.
 std::string averaging_text(const AveragingOptions& options, std::string_view policy);
-// What to tell before the start; empty where gradients are averaged every step, or nothing is.
+// How often parameters will be averaged; none where gradients are averaged every step, or nothing
+// is.
 struct PlannedSteps {
   std::int64_t first = 0, of_epoch = 1, total = 0;  // first: done at the start
   std::int64_t first_of_epochs = 0;                 // EpochSteps::step_of_epoch(0)
 };
-std::vector<std::string> averaging_plan_lines(const AveragingOptions& options,
-                                              const backends::Group& group,
-                                              engine::ModelState& model,
-                                              engine::Optimizer& optimizer,
-                                              const PlannedSteps& steps);
+std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& options,
+                                                    const backends::Group& group,
+                                                    engine::ModelState& model,
+                                                    engine::Optimizer& optimizer,
+                                                    const PlannedSteps& steps);
 
 }  // namespace tools

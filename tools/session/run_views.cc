@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
 #include "tools/machine/build_info.h"
@@ -108,7 +108,7 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
        .histogram_every = viewed.config.histograms,
        .model = &session.state().model,
        .home = &session.state().home,
-       .gradients = !session.on_device() && !viewed.config.shard_optimizer,
+       .gradients = !session.facts().ranks.on_device && !viewed.config.shard_optimizer,
        .elastic = viewed.elastic,
        .show_samples = std::move(show)}));
 }
@@ -146,8 +146,8 @@ void add_views(const ViewedRun& viewed, TrainSession& session, PrometheusPage* p
                .step = progress.global_step,
                .epoch = progress.epoch_of_step(),
                .samples = progress.samples_seen,
-               .steps = session.total_steps(),
-               .epochs = session.epochs()});
+               .steps = session.facts().length.total_steps,
+               .epochs = session.facts().length.epochs});
   session.add_observer(page->make_observer());
 }
 

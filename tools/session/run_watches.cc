@@ -45,10 +45,10 @@ class CaptureWatch : public engine::TrainObserver {
   explicit CaptureWatch(const TrainSession& session) : session_(session) {}
   void on_step(const engine::TrainProgress&) override {
     if (told_) return;
-    const std::string line = session_.graph_line();
-    if (!line.starts_with("not captured: the capture failed")) return;
+    const std::string failure = session_.capture_failure();
+    if (failure.empty()) return;
     told_ = true;
-    print_notice("warning: steps on the device are " + line);
+    print_notice("warning: steps on the device are " + failure);
   }
 
  private:
@@ -61,7 +61,8 @@ class CaptureWatch : public engine::TrainObserver {
 void add_watches(const TrainingRun& run, TrainSession& session) {
   session.add_observer(std::make_unique<OutputWatch>(run.folder()));
   session.add_observer(std::make_unique<FolderWatch>(run));
-  if (!session.graph_line().empty()) session.add_observer(std::make_unique<CaptureWatch>(session));
+  if (session.facts().ranks.on_device)
+    session.add_observer(std::make_unique<CaptureWatch>(session));
 }
 
 }  // namespace tools

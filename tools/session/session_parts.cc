@@ -195,8 +195,8 @@ void SessionModel::refit(const SessionOptions& options, const Compute& compute,
   plan = engine::Plan::compile(graph, plan_options(options, compute, data, pool));
 }
 
-SessionWires::SessionWires(const SessionOptions& options, const Compute& compute,
-                           backends::Group& group, const engine::Graph& graph)
+SessionCommunicators::SessionCommunicators(const SessionOptions& options, const Compute& compute,
+                                           backends::Group& group, const engine::Graph& graph)
     : island(island_ranks(options.averaging, group)),
       averaging(host_communicator(group)),
       device(make_device_wire(options, compute, group)) {
@@ -211,7 +211,7 @@ namespace {
 
 engine::DeviceWorkOptions device_options(const SessionOptions& options, const Compute& compute,
                                          const SessionData& data, SessionModel& model,
-                                         const SessionWires& wires) {
+                                         const SessionCommunicators& wires) {
   engine::DeviceWorkOptions device{
       .device = compute.device,
       .seed = options.seed,
@@ -222,7 +222,7 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .graph = compute.graph,
       .pinned = compute.pinned,
       .non_blocking = compute.non_blocking,
-      .steps_back = options.data.most_ranks > 0,
+      .supports_rollback = options.data.most_ranks > 0,
       .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
       .replicas = wires.replicas.get(),
       .make_optimizer = [&update = options.update,
@@ -243,7 +243,7 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
 
 std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
                                             const backends::Group& group, const SessionData& data,
-                                            SessionModel& model, const SessionWires& wires,
+                                            SessionModel& model, const SessionCommunicators& wires,
                                             backends::Communicator& control) {
   if (compute.cuda()) {
     if (options.on_nonfinite == engine::OnNonFinite::kSkip)
@@ -275,7 +275,7 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
 std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
                                                      const backends::Group& group,
                                                      SessionModel& model,
-                                                     const SessionWires& wires) {
+                                                     const SessionCommunicators& wires) {
   const engine::FlatBuffer& gradients = model.state.parameters.gradients;
   if (wires.device)
     return engine::make_step_gradient_averaging(gradients, gradients.bytes(), ", on the device");

@@ -49,10 +49,10 @@ struct SessionModel {
 };
 
 // One communicator for each thread or stream of calls that may be under way with others.
-struct SessionWires {
+struct SessionCommunicators {
   // Collective. `graph` tells whether layers exchange statistics.
-  SessionWires(const SessionOptions& options, const Compute& compute, backends::Group& group,
-               const engine::Graph& graph);
+  SessionCommunicators(const SessionOptions& options, const Compute& compute,
+                       backends::Group& group, const engine::Graph& graph);
 
   std::vector<int> island;                                // ranks that count as one replica
   std::unique_ptr<backends::Communicator> averaging;      // of all ranks, for the policy or, in
@@ -68,13 +68,13 @@ struct SessionWires {
 // How this rank computes a step. `control`: where ranks agree on skipped steps.
 std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
                                             const backends::Group& group, const SessionData& data,
-                                            SessionModel& model, const SessionWires& wires,
+                                            SessionModel& model, const SessionCommunicators& wires,
                                             backends::Communicator& control);
 
 std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
                                                      const backends::Group& group,
                                                      SessionModel& model,
-                                                     const SessionWires& wires);
+                                                     const SessionCommunicators& wires);
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data);
 

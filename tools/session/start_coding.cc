@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "io/base/io_error.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/byte_source.h"

@@ -1,7 +1,6 @@
 // The life of a training: where its state comes from, the loop, and what is carried over.
 #include "tools/session/train_session.h"
 
-#include "io/base/text_parts.h"
 #include "io/interchange/array_files.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
@@ -11,16 +10,18 @@
 namespace tools {
 
 TrainSession::TrainSession(const SessionOptions& options, backends::Group& group,
-                           std::unique_ptr<backends::Communicator> control, Carried* carried)
+                           std::unique_ptr<backends::Communicator> control, RetainedState* carried)
     : impl_(std::make_unique<Impl>(options, group, std::move(control), carried)) {}
 TrainSession::~TrainSession() { impl_->carry(); }
 
-std::string TrainSession::start_state() {
+const SessionFacts& TrainSession::start_state() {
   const engine::HostView view(impl_->work->home(), engine::Access::kWrite);
-  std::string source = impl_->load_or_share_state();
+  StartFacts start = impl_->load_or_share_state();
+  start.step = impl_->state.progress.global_step;
   impl_->plan_steps();
   impl_->started = true;
-  return source;
+  impl_->gather_facts(std::move(start));
+  return impl_->facts;
 }
 
 namespace {
@@ -58,10 +59,11 @@ void TrainSession::Impl::carry() {
   }
 }
 
-std::string TrainSession::Impl::load_or_share_state() {
+StartFacts TrainSession::Impl::load_or_share_state() {
+  using Source = StartFacts::Source;
   const KeepingOptions& keeping = options.keeping;
   take_over();
-  if (done) return "the state of step " + std::to_string(state.progress.global_step);
+  if (done) return {.source = Source::kMemory};
   state.model.initialize(model.graph, options.seed);
   if (keeping.resume != "none") resumed_from = keeper.resume(keeping.resume, state);
   // A job that ended between a snapshot and the line that names it the best: nobody would name it
@@ -69,28 +71,27 @@ std::string TrainSession::Impl::load_or_share_state() {
   if (keeping.resume == "auto" && !resumed_from.empty() && best != nullptr &&
       best->is_best(state.progress.global_step))
     keeper.name_best(state.progress.global_step);
-  if (!resumed_from.empty())
-    return "resumed " + resumed_from + " at step " + std::to_string(state.progress.global_step);
-  if (!keeping.init_from.empty()) {
-    std::vector<io::UnreadArray> unread;
-    const auto read = [&](const std::string& path) {
-      std::vector<io::NamedArray> arrays =
-          read_snapshot(path, Snapshot::kBest,
-                        [&](const std::string& file) { return io::load_arrays(file, &unread); });
-      for (const io::NamedArray& array : arrays) place(array.device);
-      return arrays;
-    };
-    const std::vector<std::string> left_out = engine::init_from(
-        *control, keeping.init_from, read, exit_code_of, model.state,
-        [&keeping](const std::string& name) {
-          return matches_any(keeping.allowed_mismatches, name);
-        },
-        unread);
-    return "weights from " + keeping.init_from +
-           (left_out.empty() ? "" : ", but for " + base::join_text(left_out));
-  }
+  if (!resumed_from.empty()) return {.source = Source::kSnapshot, .path = resumed_from};
+  if (!keeping.init_from.empty())
+    return {.source = Source::kWeights, .path = keeping.init_from, .left_out = load_weights()};
   engine::broadcast_state(*control, model.state);
-  return "fresh weights from seed " + std::to_string(options.seed);
+  return {.source = Source::kSeed};
+}
+
+std::vector<std::string> TrainSession::Impl::load_weights() {
+  const KeepingOptions& keeping = options.keeping;
+  std::vector<io::UnreadArray> unread;
+  const auto read = [&](const std::string& path) {
+    std::vector<io::NamedArray> arrays =
+        read_snapshot(path, Snapshot::kBest,
+                      [&](const std::string& file) { return io::load_arrays(file, &unread); });
+    for (const io::NamedArray& array : arrays) place(array.device);
+    return arrays;
+  };
+  return engine::init_from(
+      *control, keeping.init_from, read, exit_code_of, model.state,
+      [&keeping](const std::string& name) { return matches_any(keeping.allowed_mismatches, name); },
+      unread);
 }
 
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
@@ -105,11 +106,11 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .evaluate = s.options.evaluate,
        .save = s.options.save,
        .clip_grad = s.options.update.clip_grad,
-       .losses_of_a_sample =
+       .losses_per_sample =
            s.options.update.sum_losses ? static_cast<double>(s.data.train().positions()) : 0,
        .has_labels = s.data.train().label_traits().classes,
        .on_nonfinite = s.options.on_nonfinite,
-       .steps_back = s.carried != nullptr,
+       .supports_rollback = s.carried != nullptr,
        .least_ranks = changes.least_ranks,
        .leave_signal = changes.leave_signal},
       {.work = *s.work,
@@ -141,11 +142,11 @@ engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankC
 void TrainSession::add_observer(std::unique_ptr<engine::TrainObserver> observer) {
   impl_->observers.push_back(std::move(observer));
 }
-std::int64_t TrainSession::global_batch() const { return impl_->data.global_batch(); }
-std::int64_t TrainSession::steps_per_epoch() const {
-  return impl_->data.sampler().steps_per_epoch();
+const SessionFacts& TrainSession::facts() const { return impl_->facts; }
+std::string TrainSession::capture_failure() const {
+  return impl_->work->capture_failed() ? impl_->work->graph_text() : "";
 }
-std::int64_t TrainSession::total_steps() const { return impl_->total_steps; }
+const engine::Graph& TrainSession::graph() const { return impl_->model.graph; }
 const SessionData& TrainSession::data() const { return impl_->data; }
 std::unique_ptr<ShownSamples> TrainSession::show_samples(std::int64_t count) {
   Impl& s = *impl_;
@@ -159,14 +160,23 @@ std::unique_ptr<ShownSamples> TrainSession::show_samples(std::int64_t count) {
 }
 
 const std::vector<RunMachine>& TrainSession::machines() const { return impl_->machines; }
-const std::string& TrainSession::processors_notice() const { return impl_->processors; }
-const std::string& TrainSession::data_digest() const { return impl_->data_digest.text; }
-std::int64_t TrainSession::epochs() const {
-  return run_length(impl_->options, impl_->data).total_epochs(impl_->epoch_steps.start);
+
+std::vector<RankMemory> TrainSession::gather_memory() const {
+  const Impl& s = *impl_;
+  const MemoryNeed own = memory_need(s.options, s.compute, s.group, s.data, s.model);
+  const std::int32_t device = s.compute.cuda() ? s.compute.device.index : -1;
+  const auto world = static_cast<std::size_t>(s.group.world_size());
+  std::vector<MemoryNeed> needs(world);
+  std::vector<std::int32_t> devices(world);
+  s.control->all_gather(&own, sizeof own, needs.data());
+  s.control->all_gather(&device, sizeof device, devices.data());
+  std::vector<RankMemory> ranks;
+  for (std::size_t r = 0; r < world; ++r)
+    ranks.push_back({s.group.peers().at(r).host,
+                     devices[r] < 0 ? "cpu" : "cuda:" + std::to_string(devices[r]), needs[r]});
+  return ranks;
 }
-bool TrainSession::on_device() const { return impl_->compute.cuda(); }
-bool TrainSession::carried_over() const { return impl_->done.has_value(); }
-bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }
+
 engine::TrainState& TrainSession::state() { return impl_->state; }
 engine::CheckpointKeeper& TrainSession::keeper() { return impl_->keeper; }
 

@@ -8,6 +8,7 @@
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/session/agreement.h"
 #include "tools/session/averaging_choice.h"
 #include "tools/session/machine_facts.h"
 #include "tools/session/sample_statement.h"
@@ -46,7 +47,7 @@ io::Checkpoint description(const SessionOptions& options, const SessionData& dat
   return c;
 }
 
-std::shared_ptr<engine::SnapshotWriter> writer_of(Carried& kept) {
+std::shared_ptr<engine::SnapshotWriter> writer_of(RetainedState& kept) {
   if (!kept.writer) kept.writer = std::make_shared<engine::SnapshotWriter>();
   return kept.writer;
 }
@@ -54,7 +55,7 @@ std::shared_ptr<engine::SnapshotWriter> writer_of(Carried& kept) {
 }  // namespace
 
 TrainSession::Impl::Impl(const SessionOptions& o, backends::Group& g,
-                         std::unique_ptr<backends::Communicator> c, Carried* kept)
+                         std::unique_ptr<backends::Communicator> c, RetainedState* kept)
     : options(o),
       group(g),
       carried(kept),
@@ -85,6 +86,7 @@ TrainSession::Impl::Impl(const SessionOptions& o, backends::Group& g,
   if (best) state.parts.push_back(best.get());
   if (epoch_average) state.parts.push_back(epoch_average.get());
   plan_steps();
+  gather_facts({});
 }
 
 ComputeOptions TrainSession::Impl::with_place(ComputeOptions chosen) const {

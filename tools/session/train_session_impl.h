@@ -15,10 +15,11 @@
 
 namespace tools {
 
-// Each part needs only those before it.
+// Each part needs only those before it. As many fields as parts: their order is the order in which
+// parts are made, and destroyed in reverse.
 struct TrainSession::Impl {
   Impl(const SessionOptions& o, backends::Group& g, std::unique_ptr<backends::Communicator> c,
-       Carried* kept);
+       RetainedState* kept);
 
   ComputeOptions with_place(ComputeOptions chosen) const;
   // What is left of the run, and with it the learning rate, follows from where the state stands.
@@ -35,19 +36,23 @@ struct TrainSession::Impl {
   // host memory.
   void place(const std::string& saved) const;
 
-  std::string load_or_share_state();
+  StartFacts load_or_share_state();
+  std::vector<std::string> load_weights();  // returns what was left out
   void take_over();
   void carry();
 
-  // "4 ranks x 2 devices x 32 x 1" (the last: micro-batches), or each rank's share where they
-  // differ.
-  std::string batch_shares() const;
-  // Of rank 0, which says it.
-  std::string binding_text() const;
+  void gather_facts(StartFacts start);
+  RankFacts rank_facts() const;
+  AveragingFacts averaging_facts() const;
+  UpdateFacts update_facts() const;
+  LengthFacts length_facts() const;
+  // How steps run on a CUDA device: "captured from step 3 on", or why not; "" on
+  // the CPU.
+  std::string capture_text() const;
 
   const SessionOptions options;
   backends::Group& group;
-  Carried* const carried;
+  RetainedState* const carried;
   const std::unique_ptr<backends::Communicator> control;  // between steps
   const Compute compute;
   const std::string processors;  // what is to be said of them, or ""
@@ -58,7 +63,7 @@ struct TrainSession::Impl {
   const std::shared_ptr<SessionModel> own_model;
   SessionModel& model;
   const std::vector<RunMachine> machines;
-  const SessionWires wires;
+  const SessionCommunicators wires;
   const std::unique_ptr<engine::StepWork> work;
   const std::unique_ptr<engine::AveragingPolicy> policy;
   engine::TrainState state;
@@ -79,6 +84,7 @@ struct TrainSession::Impl {
   engine::EpochSteps epoch_steps;
   std::int64_t total_steps = 0;
   engine::LearningRate rate;
+  SessionFacts facts;
 };
 
 }  // namespace tools

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/averaging/policies/policy_checkpoint.h"
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
 #include "io/base/utc_time.h"
@@ -233,7 +233,7 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
       .definition = config_.model_definition,
       .data = {.name = train.name,
                .folder = absolute(data_options(config_).set.directory),
-               .digest = session.data_digest(),
+               .digest = session.facts().data.digest,
                .train = train.size(),
                .test = data.test().size(),
                .classes = train.classes(),

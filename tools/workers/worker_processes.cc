@@ -15,7 +15,7 @@
 
 #include "backends/secret.h"
 #include "backends/store/tcp_socket.h"
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "tools/machine/memory_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"

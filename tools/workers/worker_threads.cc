@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "tools/report/console_observer.h"
 
 namespace tools {

@@ -9,8 +9,8 @@
 
 #include "backends/communicator.h"
 #include "engine/train/checks/desync_report.h"
+#include "engine/train/replicas/state_digest.h"
 #include "engine/train/saving/train_state.h"
-#include "engine/train/saving/weights.h"
 
 namespace engine {
 

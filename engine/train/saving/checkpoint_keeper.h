@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "engine/train/saving/shared_state.h"
 #include "engine/train/saving/snapshot_writer.h"
 #include "engine/train/saving/state_copy.h"

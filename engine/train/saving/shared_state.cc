@@ -10,7 +10,7 @@
 
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/core/error.h"
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/digest.h"
 

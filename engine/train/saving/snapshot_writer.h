@@ -9,7 +9,7 @@
 #include <string>
 
 #include "engine/train/saving/state_copy.h"
-#include "engine/train/train_observer.h"
+#include "engine/train/saving/train_progress.h"
 #include "io/base/io_error.h"
 
 namespace engine {

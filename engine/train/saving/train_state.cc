@@ -9,8 +9,8 @@
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/averaging/sums/share_gather.h"
 #include "engine/optim/loss_scale.h"
+#include "engine/train/saving/average_kind.h"
 #include "engine/train/saving/weights.h"
-#include "engine/train/weight_average.h"
 
 namespace engine {
 namespace {
@@ -99,7 +99,7 @@ void take_share(const TrainState& state, const Optimizer::State& s, const FlatBu
 }
 
 constexpr const char *kBatch = "trainer.global_batch", *kTaken = "trainer.taken",
-                     *kEvaluationLeft = "trainer.evaluation_left",
+                     *kPendingEvaluation = "trainer.evaluation_left",
                      *kFileParts = "trainer.file_parts";
 
 // Where a run goes on: at the same sample of the epoch, whatever the batch was.
@@ -114,11 +114,11 @@ TrainProgress continued_progress(const io::Checkpoint& checkpoint, std::int64_t 
   return progress;
 }
 
-EvaluationLeft evaluation_left(const io::Checkpoint& checkpoint) {
-  const std::int64_t left = find_counter(checkpoint.counters, kEvaluationLeft, 0);
-  for (const EvaluationLeft known : {EvaluationLeft::kAll, EvaluationLeft::kAverage})
+PendingEvaluation pending_evaluation(const io::Checkpoint& checkpoint) {
+  const std::int64_t left = find_counter(checkpoint.counters, kPendingEvaluation, 0);
+  for (const PendingEvaluation known : {PendingEvaluation::kAll, PendingEvaluation::kAverage})
     if (left == static_cast<std::int64_t>(known)) return known;
-  return EvaluationLeft::kNone;
+  return PendingEvaluation::kNone;
 }
 
 void check_continuation(const io::Checkpoint& checkpoint, const std::string& source, int world_size,
@@ -207,9 +207,9 @@ void capture_beside(const TrainState& state, int world_size, StateCopy& copy) {
                          {"optimizer.steps", state.optimizer.step_count()}};
   if (state.progress.taken > 0) checkpoint.counters.emplace_back(kTaken, state.progress.taken);
   if (state.samples_of_ranks) checkpoint.counters.emplace_back(kFileParts, world_size);
-  if (state.evaluation_left != EvaluationLeft::kNone)
-    checkpoint.counters.emplace_back(kEvaluationLeft,
-                                     static_cast<std::int64_t>(state.evaluation_left));
+  if (state.pending_evaluation != PendingEvaluation::kNone)
+    checkpoint.counters.emplace_back(kPendingEvaluation,
+                                     static_cast<std::int64_t>(state.pending_evaluation));
   if (state.control != nullptr) {
     const ScaleCounters scale = scale_counters(state.loss_scale, *state.control);
     checkpoint.counters.insert(checkpoint.counters.end(), scale.begin(), scale.end());
@@ -382,7 +382,7 @@ void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, i
   state.optimizer.set_step_count(
       find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
   state.progress = continued_progress(checkpoint, state.global_batch);
-  state.evaluation_left = evaluation_left(checkpoint);
+  state.pending_evaluation = pending_evaluation(checkpoint);
   for (StatePart* part : state.parts) part->restore(checkpoint, source, notice);
 }
 

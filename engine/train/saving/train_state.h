@@ -11,7 +11,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/train/saving/state_copy.h"
 #include "engine/train/saving/state_part.h"
-#include "engine/train/train_observer.h"
+#include "engine/train/saving/train_progress.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace engine {
@@ -29,7 +29,7 @@ constexpr bool brings_together(BufferMode mode) {
 
 // What is still to be evaluated after the step of `progress`, where a stop has cut an evaluation
 // off.
-enum class EvaluationLeft { kNone, kAll, kAverage };  // kAverage: of the weights' average alone
+enum class PendingEvaluation { kNone, kAll, kAverage };  // kAverage: of the weights' average alone
 
 // The parts of a running training; owned by whoever assembled it.
 struct TrainState {
@@ -56,7 +56,7 @@ struct TrainState {
   // Where each rank updates a share of the parameters and has the optimizer's states for that share
   // alone; null: all have all of them.
   const UpdateShares* shares = nullptr;
-  EvaluationLeft evaluation_left = EvaluationLeft::kNone;
+  PendingEvaluation pending_evaluation = PendingEvaluation::kNone;
   bool whole = true;  // false: a failure has left it between two steps
 };
 

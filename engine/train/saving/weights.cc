@@ -117,58 +117,103 @@ std::string plain_name(const std::string& name) {
   return std::string(rest);
 }
 
+namespace {
+
+// One import: takes the model's entries in order, then judges what is left over.
+class StateImport {
+ public:
+  StateImport(const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
+              const std::function<bool(const std::string& name)>& optional,
+              const std::vector<io::UnreadArray>& unread)
+      : arrays_(arrays), source_(source), exact_(exact), optional_(optional), unread_(unread) {
+    for (const io::NamedArray& array : arrays)
+      if (array.section == io::Section::kParameter || array.section == io::Section::kBuffer)
+        unused_[plain_name(array.name)] = &array;
+  }
+
+  void fill(ModelState& state) {
+    for (const ModelState::Entry& e : state.entries) {
+      const auto found = unused_.find(e.name);
+      if (found == unused_.end()) {
+        miss(state, e);
+        continue;
+      }
+      const io::NamedArray& array = *found->second;
+      unused_.erase(found);
+      take(array, state, e);
+    }
+  }
+
+  // Throws if something is left over that is not optional. Returns what was left out, each with
+  // the reason.
+  std::vector<std::string> finish() {
+    for (const io::NamedArray& array : arrays_) {
+      const auto found = unused_.find(plain_name(array.name));
+      if (found != unused_.end() && found->second == &array) pass_over(array);
+    }
+    for (const io::UnreadArray& array : unread_)
+      left_out_.push_back(plain_name(array.name) + " (" + array.type + ", not of this model)");
+    if (used_ == 0 && !left_out_.empty())
+      throw io::DataError(source_ + ": none of its " + std::to_string(arrays_.size()) +
+                          " arrays is of this model and of the shape that it has");
+    return std::move(left_out_);
+  }
+
+ private:
+  bool may_lack(const std::string& name) const { return optional_ && optional_(name); }
+
+  void miss(const ModelState& state, const ModelState::Entry& e) {
+    check_type(unread_, e.name, source_, buffer_of(state, e.kind).dtype());
+    if (!exact_ && e.kind != ModelState::Kind::kParameter) return;
+    if (!may_lack(e.name))
+      throw io::DataError(source_ + ": no '" + e.name +
+                          "', which the model needs; the file holds " +
+                          std::to_string(arrays_.size()) + " arrays" +
+                          (arrays_.empty() ? "" : ", the first is '" + arrays_.front().name + "'"));
+    left_out_.push_back(e.name + " (not there, the model has " +
+                        state.layout(e).file_shape.to_string() + ")");
+  }
+
+  void take(const io::NamedArray& array, const ModelState& state, const ModelState::Entry& e) {
+    const Shape& wanted = state.layout(e).file_shape;
+    if (!has_shape(array, wanted) && may_lack(e.name)) {
+      left_out_.push_back(e.name + " (" + shape_text(array.shape) + " there, the model has " +
+                          wanted.to_string() + ")");
+      return;
+    }
+    from_array(array, source_, exact_, buffer_of(state, e.kind), e.slot);
+    ++used_;
+  }
+
+  void pass_over(const io::NamedArray& array) {
+    const std::string name = plain_name(array.name);
+    const bool of_no_model = array.type == DType::kU8 || array.type == DType::kI32;
+    if (!may_lack(name) && (exact_ || !of_no_model))
+      throw io::DataError(source_ + ": '" + array.name + "' is not of this model (" +
+                          std::to_string(unused_.size()) + " arrays are not used, " +
+                          std::to_string(used_) + " are)");
+    left_out_.push_back(name + " (" + shape_text(array.shape) + " there, not of this model)");
+  }
+
+  const std::vector<io::NamedArray>& arrays_;
+  const std::string& source_;
+  const bool exact_;
+  const std::function<bool(const std::string& name)>& optional_;
+  const std::vector<io::UnreadArray>& unread_;
+  std::unordered_map<std::string, const io::NamedArray*> unused_;  // by plain name
+  std::size_t used_ = 0;
+  std::vector<std::string> left_out_;
+};
+
+}  // namespace
+
 std::vector<std::string> import_state(const std::vector<io::NamedArray>& arrays,
                                       const std::string& source, bool exact, ModelState& state,
                                       const std::function<bool(const std::string& name)>& optional,
                                       const std::vector<io::UnreadArray>& unread) {
-  const auto may_lack = [&](const std::string& name) { return optional && optional(name); };
-  std::unordered_map<std::string, const io::NamedArray*> by_name;
-  for (const io::NamedArray& array : arrays)
-    if (array.section == io::Section::kParameter || array.section == io::Section::kBuffer)
-      by_name[plain_name(array.name)] = &array;
-  std::size_t used = 0;
-  std::vector<std::string> left_out;
-  for (const ModelState::Entry& e : state.entries) {
-    const auto found = by_name.find(e.name);
-    const Shape& wanted = state.layout(e).file_shape;
-    if (found == by_name.end()) {
-      check_type(unread, e.name, source, buffer_of(state, e.kind).dtype());
-      if (!exact && e.kind != ModelState::Kind::kParameter) continue;
-      if (may_lack(e.name)) {
-        left_out.push_back(e.name + " (not there, the model has " + wanted.to_string() + ")");
-        continue;
-      }
-      throw io::DataError(source + ": no '" + e.name + "', which the model needs; the file holds " +
-                          std::to_string(arrays.size()) + " arrays" +
-                          (arrays.empty() ? "" : ", the first is '" + arrays.front().name + "'"));
-    }
-    const io::NamedArray& array = *found->second;
-    by_name.erase(found);
-    if (!has_shape(array, wanted) && may_lack(e.name)) {
-      left_out.push_back(e.name + " (" + shape_text(array.shape) + " there, the model has " +
-                         wanted.to_string() + ")");
-      continue;
-    }
-    from_array(array, source, exact, buffer_of(state, e.kind), e.slot);
-    ++used;
-  }
-  for (const io::NamedArray& array : arrays) {
-    const std::string name = plain_name(array.name);
-    if (const auto found = by_name.find(name); found == by_name.end() || found->second != &array)
-      continue;
-    const bool of_no_model = array.type == DType::kU8 || array.type == DType::kI32;
-    if (!may_lack(name) && (exact || !of_no_model))
-      throw io::DataError(source + ": '" + array.name + "' is not of this model (" +
-                          std::to_string(by_name.size()) + " arrays are not used, " +
-                          std::to_string(used) + " are)");
-    left_out.push_back(name + " (" + shape_text(array.shape) + " there, not of this model)");
-  }
-  for (const io::UnreadArray& array : unread)
-    left_out.push_back(plain_name(array.name) + " (" + array.type + ", not of this model)");
-  if (used == 0 && !left_out.empty())
-    throw io::DataError(source + ": none of its " + std::to_string(arrays.size()) +
-                        " arrays is of this model and of the shape that it has");
-  return left_out;
+  StateImport run(arrays, source, exact, optional, unread);
+  run.fill(state);
+  return run.finish();
 }
 
 void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState::Kind kind,
@@ -197,11 +242,5 @@ void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string&
     from_array(*found->second, source, /*exact=*/true, buffer, slot);
   }
 }
-
-StateDigest digest(const void* data, std::size_t bytes) {
-  return base::digest_of({static_cast<const std::byte*>(data), bytes});
-}
-
-StateDigest digest(const FlatBuffer& buffer) { return digest(buffer.data(), buffer.bytes()); }
 
 }  // namespace engine

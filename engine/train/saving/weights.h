@@ -8,7 +8,6 @@
 
 #include "engine/graph/model_state.h"
 #include "engine/train/saving/state_copy.h"
-#include "io/base/digest.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
 
@@ -43,10 +42,5 @@ void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Secti
                   Device device, StateCopy& copy);
 void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source,
                    const std::string& prefix, io::Section section, FlatBuffer& buffer);
-
-// Of memory; of a whole buffer.
-using StateDigest = base::Digest;
-StateDigest digest(const void* data, std::size_t bytes);
-StateDigest digest(const FlatBuffer& buffer);
 
 }  // namespace engine

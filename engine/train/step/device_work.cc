@@ -87,8 +87,8 @@ class Work final : public StepWork, private StateHome {
         model_(ModelState::allocate(
             *plan.graph, plan.options.dtype, options.device, true,
             options.gradient_memory.allocate ? &options_.gradient_memory : nullptr)),
-        running_(model_.running, options.steps_back),
-        counters_(model_.counters, options.steps_back),
+        running_(model_.running, options.supports_rollback),
+        counters_(model_.counters, options.supports_rollback),
         optimizer_(make_optimizer()),
         control_memory_(sizeof(StepControl), options.device, "workspace"),
         scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device,
@@ -149,8 +149,8 @@ class Work final : public StepWork, private StateHome {
 
   // The sums have been given up, or are given up here: nothing that is still to come waits for
   // another rank.
-  void step_back() override {
-    if (!options_.steps_back) return;
+  void rollback_step() override {
+    if (!options_.supports_rollback) return;
     cuda::use_device(options_.device.index);
     try {
       wait(stream_.handle());
@@ -171,6 +171,7 @@ class Work final : public StepWork, private StateHome {
       if (step.graph) return "captured, " + std::to_string(step.graph.nodes()) + " nodes";
     return "captured from step " + std::to_string(kStepsBeforeCapture + 1) + " on";
   }
+  bool capture_failed() const override { return capture_failed_; }
 
  private:
   // Before anything is allocated.
@@ -252,7 +253,7 @@ class Work final : public StepWork, private StateHome {
   }
 
   // Whether the update is issued behind the sums, instead of together with them.
-  bool waits_for_sums() const { return options_.steps_back && sum_ != nullptr; }
+  bool waits_for_sums() const { return options_.supports_rollback && sum_ != nullptr; }
 
   void wait_for_sums() {
     sum_->wait(stream_.handle());
@@ -331,10 +332,11 @@ class Work final : public StepWork, private StateHome {
     CapturedStep made{.graph = {}, .count = count};
     std::string failure = record(made.graph, issue);
     if (sum_ != nullptr) failure = sum_->first_failure(failure);
-    if (failure.empty())
-      captured = std::move(made);
-    else
+    capture_failed_ = !failure.empty();
+    if (capture_failed_)
       why_straight_ = "the capture failed, " + failure;
+    else
+      captured = std::move(made);
   }
 
   // Returns why the capture failed, at a call or at its end: nothing of it has run then.
@@ -455,6 +457,7 @@ class Work final : public StepWork, private StateHome {
   std::size_t sent_pieces_ = 0;
   StepNumbers numbers_;
   std::string why_straight_;
+  bool capture_failed_ = false;
   double rows_of_sample_ = 1;
   int last_slot_ = 0;
   std::map<std::int64_t, int> straight_steps_;  // by the number of samples

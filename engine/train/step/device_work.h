@@ -24,9 +24,9 @@ struct DeviceWorkOptions {
   StepControl* control = nullptr;  // in host memory: part of the mirror; outlives the work
   bool graph = true;               // capture the step, where possible
   bool pinned = true, non_blocking = true;
-  // A step that fails for another rank's sake can be taken back (StepWork::step_back()): its update
-  // is issued only when the sums are known to be there, for which the host waits.
-  bool steps_back = false;
+  // A step that fails for another rank's sake can be taken back (StepWork::rollback_step()): its
+  // update is issued only when the sums are known to be there, for which the host waits.
+  bool supports_rollback = false;
   std::vector<float> image_table = {};  // not empty: batches carry bytes (DeviceExecutorOptions)
   ReplicaExchange* replicas = nullptr;  // null: no layer exchanges statistics
   // Empty: gradients stay this rank's, or are summed in host memory.

@@ -13,7 +13,7 @@
 #include "engine/core/state_home.h"
 #include "engine/graph/executor.h"
 #include "engine/optim/optimizer.h"
-#include "engine/train/step_phases.h"
+#include "engine/train/step/step_phases.h"
 
 namespace engine {
 
@@ -42,9 +42,9 @@ class StepWork {
   // device it may return before the device has done all this.
   virtual void step(const StepRequest& request, StepPhases& phases) = 0;
   // After a step() that threw before its update: on a device, where the work was made for it
-  // (DeviceWorkOptions::steps_back), running statistics and counters are those before the step
-  // again. On the CPU they are in the caller's reach.
-  virtual void step_back() {}
+  // (DeviceWorkOptions::supports_rollback), running statistics and counters are those before the
+  // step again. On the CPU they are in the caller's reach.
+  virtual void rollback_step() {}
   // Sums over this rank's samples, of the last step and since the beginning. May wait for the
   // device.
   virtual StepResults results() = 0;
@@ -53,6 +53,8 @@ class StepWork {
   // On a device, whether steps are captured as a graph: "captured from step 3 on", then "captured,
   // 212 nodes"; or why not: "not captured: --cuda-graph off". "" on the CPU.
   virtual std::string graph_text() const { return {}; }
+  // A capture has been tried and has failed: graph_text() says why.
+  virtual bool capture_failed() const { return false; }
 };
 
 // Works on the CPU: the state is in host memory. `optimizer` is that of the state's parameters. All

@@ -30,7 +30,7 @@ engine::EvalReport evaluation(std::int64_t step, double loss, std::int64_t corre
           .top5 = correct};
 }
 
-bool judge(BestModel& best, engine::EvalReport report) { return best.judge(report); }
+bool judge(BestModel& best, engine::EvalReport report) { return best.update(report); }
 
 TEST(BestModel, IsTheHighestAccuracyOrTheLowestLoss) {
   BestModel by_accuracy({.measure = Measure::kAccuracy}), by_loss({.measure = Measure::kLoss}),
@@ -44,7 +44,7 @@ TEST(BestModel, IsTheHighestAccuracyOrTheLowestLoss) {
     EXPECT_EQ(judge(by_perplexity, reports[i]), low[i]) << i;
   }
   engine::EvalReport last = evaluation(5, 9, 0);
-  by_accuracy.judge(last);
+  by_accuracy.update(last);
   ASSERT_TRUE(last.best);
   EXPECT_EQ(last.best->value, 0.501);
   EXPECT_EQ(last.best->step, 3);
@@ -68,20 +68,20 @@ TEST(BestModel, IsTheHighestR2) {
 TEST(BestModel, ANanIsNeverTheBest) {
   BestModel best({.measure = Measure::kLoss, .patience = 2});
   engine::EvalReport report = evaluation(1, std::nan(""));
-  EXPECT_FALSE(best.judge(report));
+  EXPECT_FALSE(best.update(report));
   EXPECT_FALSE(report.best);
   EXPECT_TRUE(judge(best, evaluation(2, 3)));
   EXPECT_FALSE(judge(best, evaluation(3, std::nan(""))));
-  EXPECT_FALSE(best.out_of_patience());
+  EXPECT_FALSE(best.should_stop_early());
   EXPECT_FALSE(judge(best, evaluation(4, std::nan(""))));
-  EXPECT_TRUE(best.out_of_patience());
+  EXPECT_TRUE(best.should_stop_early());
 }
 
 TEST(BestModel, ASecondEvaluationAfterAStepCountsForNothing) {
   BestModel best({.measure = Measure::kLoss, .patience = 2});
   EXPECT_TRUE(judge(best, evaluation(1, 1)));
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(judge(best, evaluation(1, 0.5)));
-  EXPECT_FALSE(best.out_of_patience());
+  EXPECT_FALSE(best.should_stop_early());
 }
 
 // Small gains are the best, but don't count for the patience, as in Keras's EarlyStopping: from
@@ -93,9 +93,9 @@ TEST(BestModel, PatienceCountsImprovementsOfAtLeastDelta) {
   EXPECT_TRUE(judge(best, evaluation(3, 1.5)));  // 0.5 less than 2
   EXPECT_TRUE(judge(best, evaluation(4, 1.25)));
   EXPECT_FALSE(judge(best, evaluation(5, 1.25)));
-  EXPECT_FALSE(best.out_of_patience());
+  EXPECT_FALSE(best.should_stop_early());
   EXPECT_TRUE(judge(best, evaluation(6, 1.125)));
-  EXPECT_TRUE(best.out_of_patience());
+  EXPECT_TRUE(best.should_stop_early());
   EXPECT_EQ(best.why_stopped(), "no improvement of loss by at least 0.5 in 3 evaluations");
 }
 
@@ -113,7 +113,7 @@ TEST(BestModel, GoesOnFromASnapshotBitByBit) {
     EXPECT_FALSE(judge(*best, evaluation(2, 0.1))) << "judged before";
     EXPECT_FALSE(judge(*best, evaluation(3, 0.3)));
     EXPECT_TRUE(judge(*best, evaluation(4, std::nextafter(0.3, 0.0))));
-    EXPECT_TRUE(best->out_of_patience());
+    EXPECT_TRUE(best->should_stop_early());
   }
 
   std::string told;
@@ -123,7 +123,7 @@ TEST(BestModel, GoesOnFromASnapshotBitByBit) {
             "a.ckpt judged its evaluations by another measure than accuracy: the best is sought "
             "anew");
   EXPECT_TRUE(judge(other, evaluation(2, 5, 1)));
-  EXPECT_FALSE(other.out_of_patience());
+  EXPECT_FALSE(other.should_stop_early());
 }
 
 // Of losses, by the evaluations that were made.

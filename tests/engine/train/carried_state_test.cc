@@ -320,7 +320,7 @@ TEST_P(ExactAveragingOfChangingRanks, IsTheMeanOfWhoIsLeftByTheSamplesThatEachHa
   Job job(with(with(kThirteen, {{"sync-every", "4"}}), GetParam()), 3);
   job.join(3);
   job.until_death(1, 5);
-  const tools::Carried &first = job.kept_by(0), &second = job.kept_by(1);
+  const tools::RetainedState &first = job.kept_by(0), &second = job.kept_by(1);
   ASSERT_EQ(first.image.state.value().global_step, 6);
   ASSERT_EQ(second.image.state.value().global_step, 6);
   EXPECT_EQ(first.image.apart, 8);

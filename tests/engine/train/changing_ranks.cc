@@ -7,6 +7,7 @@
 #include "backends/backend_error.h"
 #include "engine/train/saving/weights.h"
 #include "tests/support/time_limits.h"
+#include "tools/report/session_text.h"
 #include "tools/workers/worker_threads.h"
 
 namespace changing_ranks {
@@ -41,7 +42,7 @@ Job::Job(const session_runner::Options& options, int most_ranks, bool batch_scal
 }
 
 void Job::join(int count) {
-  for (int i = 0; i < count; ++i) ranks_.push_back(std::make_unique<tools::Carried>());
+  for (int i = 0; i < count; ++i) ranks_.push_back(std::make_unique<tools::RetainedState>());
 }
 
 void Job::until_death(int who, std::int64_t step) {
@@ -89,7 +90,7 @@ void Job::run(const std::function<void(int rank, std::int64_t step)>& act) {
       tools::TrainSession session(options, *group, nullptr, ranks_[own].get());
       static_cast<void>(session.start_state());
       beginnings_[own] = session_runner::whole_state(session.state());
-      if (rank == 0) scale_line_ = session.scale_line();
+      if (rank == 0) scale_line_ = tools::scale_text(session.facts());
       std::int64_t done = session.state().progress.global_step;
       session.add_observer(std::make_unique<AfterEachStep>(
           [&](std::int64_t step) {

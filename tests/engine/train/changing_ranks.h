@@ -32,7 +32,7 @@ class Job {
   std::vector<std::int64_t> until_failure();
   std::vector<session_runner::RankResult> to_the_end();
   // What a rank has kept of the group before, and with what each rank has begun in the last one.
-  const tools::Carried& kept_by(int rank) const {
+  const tools::RetainedState& kept_by(int rank) const {
     return *ranks_.at(static_cast<std::size_t>(rank));
   }
   const std::vector<io::Checkpoint>& beginnings() const { return beginnings_; }
@@ -43,7 +43,7 @@ class Job {
   void run(const std::function<void(int rank, std::int64_t step)>& act);
 
   tools::RunConfig config_;
-  std::vector<std::unique_ptr<tools::Carried>> ranks_;
+  std::vector<std::unique_ptr<tools::RetainedState>> ranks_;
   std::vector<session_runner::RankResult> results_;
   std::vector<io::Checkpoint> beginnings_;
   std::int64_t pause_at_ = -1;

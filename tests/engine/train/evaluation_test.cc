@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/train/evaluator.h"
+#include "engine/train/replicas/state_digest.h"
 #include "engine/train/saving/weights.h"
 #include "models/model_catalog.h"
 #include "tests/engine/train/session_runner.h"
@@ -264,7 +265,7 @@ void run_until(int world, const session_runner::Options& options, std::int64_t s
         const bool stops = group->rank() == 0;  // who has a share of the test set
         session.add_observer(std::make_unique<StopAt>(group->rank() == 0 ? evaluated : own,
                                                       stops ? step : 0, between, signal));
-        if (session.nothing_left().empty()) {
+        if (!session.facts().is_complete()) {
           const engine::TrainResult end = session.run(signal);
           EXPECT_EQ(end.signal, step > 0 ? SIGTERM : 0) << "to stop after step " << step;
         }

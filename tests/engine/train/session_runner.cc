@@ -151,7 +151,8 @@ std::vector<RankResult> train_anywhere(int world_size,
             after_step(rank, session.state());
           };
         session.add_observer(std::make_unique<Recorder>(result, meddle));
-        result.plan = session.plan_lines();
+        if (const auto& plan = session.facts().averaging.plan)
+          result.plan = engine::describe(*plan);
         const engine::TrainResult end = session.run(never);
         result.coverage = end.coverage;
         result.end = end.progress;

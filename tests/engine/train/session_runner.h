@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/train/saving/train_state.h"
+#include "engine/train/train_observer.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/options/run_config.h"
 

@@ -17,6 +17,13 @@ io::SamplerOptions shares_of(const Options& options) {
           .shuffle = options.shuffle};
 }
 
+engine::Graph make_graph(const Options& options, const io::Dataset& set) {
+  if (options.make_graph) return options.make_graph(set);
+  return models::build_model(
+      options.model, {.sample_shape = {options.shape[0], options.shape[1], options.shape[2]},
+                      .classes = set.classes()});
+}
+
 engine::ModelState first_state(const engine::Graph& graph, const Options& options) {
   engine::ModelState state =
       engine::ModelState::allocate(graph, engine::state_dtype(options.storage));
@@ -36,9 +43,7 @@ io::Dataset images(const std::array<std::int64_t, 3>& shape, std::int64_t sample
 
 Parts::Parts(const Options& options)
     : set(images(options.shape, options.samples)),
-      graph(models::build_model(
-          options.model, {.sample_shape = {options.shape[0], options.shape[1], options.shape[2]},
-                          .classes = set.classes()})),
+      graph(make_graph(options, set)),
       model(first_state(graph, options)),
       pool(1),
       shares(shares_of(options)),

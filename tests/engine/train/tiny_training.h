@@ -26,6 +26,7 @@ struct Options {
   engine::Device device = {};
   io::LoaderOptions loader = {};
   std::string model = "mlp";
+  std::function<engine::Graph(const io::Dataset&)> make_graph = {};  // instead of `model`
 };
 
 io::Dataset images(const std::array<std::int64_t, 3>& shape, std::int64_t samples);

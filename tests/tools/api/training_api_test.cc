@@ -232,6 +232,16 @@ struct CallbackError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+TEST(ApiTraining, ATraceIsWrittenWhereTheOptionSays) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "trace.json";
+  run_threads(
+      2, [&](Group& group) { small().set("trace", path).run(group); }, time_limit());
+  const std::string trace = test_support::read_text(path);
+  EXPECT_NE(trace.find("\"traceEvents\""), std::string::npos) << trace.substr(0, 200);
+  EXPECT_NE(trace.find("wait for data"), std::string::npos);
+}
+
 TEST(ApiTraining, WhatACallbackThrowsPassesThrough) {
   EXPECT_THROW(alone([](Group& group) {
                  Training training = small();

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "engine/core/error.h"
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "io/base/io_error.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <csignal>
 
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "io/base/io_error.h"
 #include "tests/support/time_limits.h"
 

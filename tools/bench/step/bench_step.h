@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/group.h"
-#include "engine/train/step_phases.h"
+#include "engine/train/step/step_phases.h"
 #include "tools/bench/bench_report.h"
 #include "tools/options/command_line.h"
 #include "tools/options/run_config.h"

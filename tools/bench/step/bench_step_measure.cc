@@ -9,7 +9,9 @@
 #include "backends/identity/identity.h"
 #include "models/model_catalog.h"
 #include "tools/bench/step/bench_step.h"
+#include "tools/machine/build_info.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/session_text.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/train_session.h"
 
@@ -109,10 +111,10 @@ StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
   const std::atomic<int> never{0};
   engine::Trainer trainer = session.make_trainer(never);
   const auto control = host_communicator(group);
-  const bool device = session.on_device();
+  const bool device = session.facts().ranks.on_device;
   for (int i = 0; i < (device ? std::max(bench.warmup, kWarmupOnDevice) : bench.warmup); ++i)
     trainer.step();
-  trainer.settle();
+  trainer.wait_for_steps();
   std::vector<engine::StepPhases> own;
   own.reserve(1 << 14);
   control->barrier();
@@ -136,12 +138,15 @@ StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
     if (!device) continue;
     // The host only issues steps: what each takes is known for all of them together, and stands
     // under forward.
-    trainer.settle();
+    trainer.wait_for_steps();
     const double each = std::chrono::duration<double>(Clock::now() - began).count() /
                         static_cast<double>(own.size() - first);
     for (std::size_t i = first; i < own.size(); ++i) own[i] = {.forward = each};
   }
-  StepTimes times{session.start_line(), group.backend(), session.global_batch(), {}};
+  StepTimes times{start_line(session.facts(), ENGINE_VERSION),
+                  group.backend(),
+                  session.facts().batch.global,
+                  {}};
   std::vector<engine::StepPhases> all(own.size() * static_cast<std::size_t>(group.world_size()));
   control->all_gather(own.data(), own.size() * sizeof own[0], all.data());
   for (auto begin = all.begin(); begin != all.end();

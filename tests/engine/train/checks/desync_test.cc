@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "engine/core/error.h"
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 #include "io/base/io_error.h"
 #include "models/model_catalog.h"
 #include "tests/engine/train/session_runner.h"

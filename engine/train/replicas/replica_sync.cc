@@ -1,12 +1,12 @@
 // Broadcasts from rank 0, framed by status and size.
-#include "engine/train/replica_sync.h"
+#include "engine/train/replicas/replica_sync.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
 
-#include "engine/train/saving/weights.h"
+#include "engine/train/replicas/state_digest.h"
 
 namespace engine {
 namespace {

@@ -1,0 +1,107 @@
+// What the parts of a Trainer share.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/train/saving/saved_snapshots.h"
+#include "engine/train/train_observer.h"
+#include "engine/train/trainer_parts.h"
+#include "io/base/deadline.h"
+
+namespace engine {
+
+// Forwards every event to several observers, in their order.
+class ObserverList final : public TrainObserver {
+ public:
+  explicit ObserverList(std::vector<TrainObserver*> observers) : observers_(std::move(observers)) {}
+  void on_step(const TrainProgress& progress) override {
+    for (TrainObserver* o : observers_) o->on_step(progress);
+  }
+  void on_loss(const TrainProgress& progress, double loss) override {
+    for (TrainObserver* o : observers_) o->on_loss(progress, loss);
+  }
+  void on_report(const StepReport& report) override {
+    for (TrainObserver* o : observers_) o->on_report(report);
+  }
+  void on_eval(const EvalReport& report) override {
+    for (TrainObserver* o : observers_) o->on_eval(report);
+  }
+  void on_desync(const TrainProgress& progress, const DesyncReport& report) override {
+    for (TrainObserver* o : observers_) o->on_desync(progress, report);
+  }
+  void on_nonfinite(const TrainProgress& progress, const NonFiniteReport& report) override {
+    for (TrainObserver* o : observers_) o->on_nonfinite(progress, report);
+  }
+  void on_save(const TrainProgress& progress, const std::string& path) override {
+    for (TrainObserver* o : observers_) o->on_save(progress, path);
+  }
+  void on_end(const TrainResult& result) override {
+    for (TrainObserver* o : observers_) o->on_end(result);
+  }
+
+ private:
+  const std::vector<TrainObserver*> observers_;
+};
+
+// Measures the time that steps take, without evaluations and saves: samples/s stay honest.
+class TrainClock {
+ public:
+  double seconds() const { return base::steady_seconds() - excluded_; }
+
+  // The clock stands still while one of these lives. They do not nest.
+  class [[nodiscard]] Exclusion {
+   public:
+    explicit Exclusion(TrainClock& clock) : clock_(clock), start_(base::steady_seconds()) {}
+    ~Exclusion() { clock_.excluded_ += base::steady_seconds() - start_; }
+    Exclusion(const Exclusion&) = delete;
+    Exclusion& operator=(const Exclusion&) = delete;
+
+   private:
+    TrainClock& clock_;
+    const double start_;
+  };
+
+ private:
+  double excluded_ = 0;
+};
+
+struct LoopContext {
+  LoopContext(const TrainerOptions& trainer_options, const TrainerParts& trainer_parts,
+              const std::atomic<int>& user_stop_signal)
+      : options(trainer_options),
+        parts(trainer_parts),
+        stop_signal(user_stop_signal),
+        observers(trainer_parts.observers),
+        snapshots(trainer_parts.keeper, trainer_parts.resumed_from,
+                  trainer_parts.state.progress.global_step) {}
+  LoopContext(const LoopContext&) = delete;
+  LoopContext& operator=(const LoopContext&) = delete;
+
+  const TrainProgress& progress() const { return parts.state.progress; }
+  bool is_last_step() const { return progress().global_step == options.total_steps; }
+  // Rank 0 of several can save a state without the others where it has all of it in host memory.
+  bool can_save_alone() const {
+    return parts.keeper != nullptr && parts.control.rank() == 0 && parts.control.world_size() > 1 &&
+           parts.state.control == nullptr && parts.state.shares == nullptr;
+  }
+  void set_activity(std::string_view text) const {
+    if (parts.activity) parts.activity(text);
+  }
+  // Tells the observers of a snapshot that has been written since the last call.
+  void report_saved() {
+    if (const auto saved = snapshots.take()) observers.on_save(saved->progress, saved->path);
+  }
+
+  const TrainerOptions options;
+  const TrainerParts parts;
+  const std::atomic<int>& stop_signal;  // of the user, on this rank; 0: none
+  ObserverList observers;
+  TrainClock clock;
+  SavedSnapshots snapshots;
+};
+
+}  // namespace engine

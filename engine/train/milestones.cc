@@ -1,0 +1,153 @@
+// Evaluations, snapshots, and what of them is still to be done.
+#include "engine/train/milestones.h"
+
+#include <utility>
+
+#include "io/base/trace.h"
+
+namespace engine {
+
+void Milestones::begin() {
+  const std::int64_t step = context_.progress().global_step;
+  // A resumed state is on disk already; what was there before is not evaluated.
+  done_ = {.evaluated = step, .saved = step > 0 ? step : -1};
+  if (context_.parts.done) done_ = *context_.parts.done;
+}
+
+bool Milestones::is_due(const Every& every, bool epoch_end) const {
+  const TrainProgress& progress = context_.progress();
+  if (every.count <= 0) return false;
+  if (every.epochs) return epoch_end && progress.epoch % every.count == 0;
+  return progress.global_step % every.count == 0;
+}
+
+bool Milestones::should_stop_early() const {
+  return context_.parts.best != nullptr && context_.parts.best->should_stop_early();
+}
+
+bool Milestones::has_average() const {
+  return context_.parts.average != nullptr && context_.parts.average->ready();
+}
+
+void Milestones::catch_up() {
+  const TrainerParts& parts = context_.parts;
+  const TrainerOptions& options = context_.options;
+  TrainState& state = parts.state;
+  const std::int64_t step = state.progress.global_step;
+  if (step == 0) return;
+  const bool epoch_end = state.progress.step_in_epoch == 0, carried_over = parts.done.has_value();
+  if (carried_over && is_due(options.evaluate, epoch_end) && done_.evaluated != step)
+    state.pending_evaluation = PendingEvaluation::kAll;
+  const PendingEvaluation left = state.pending_evaluation;
+  if (left == PendingEvaluation::kAll && parts.evaluator != nullptr)
+    evaluate();
+  else if (left == PendingEvaluation::kAverage && parts.evaluator != nullptr && has_average())
+    evaluate_average();
+  else
+    state.pending_evaluation = PendingEvaluation::kNone;
+  // The snapshot says that the evaluation is left: the next resumption would do it again.
+  const bool is_made_up = left != PendingEvaluation::kNone &&
+                          state.pending_evaluation == PendingEvaluation::kNone && !carried_over;
+  const bool save_due = carried_over && is_due(options.save, epoch_end) && done_.saved != step;
+  if (best_unsaved_ || save_due || is_made_up) save();
+}
+
+bool Milestones::average_weights() {
+  WeightAverage* const average = context_.parts.average;
+  const TrainProgress& progress = context_.progress();
+  const bool last = context_.is_last_step();
+  if (average == nullptr || (progress.step_in_epoch != 0 && !last)) return false;
+  context_.set_activity("averaging the weights of epochs");
+  const base::TraceSpan span("average the weights of epochs");
+  const TrainClock::Exclusion exclusion(context_.clock);
+  const bool before = average->ready();
+  recovery_.unsettle();
+  average->end_epoch(context_.parts.state.home, progress, last);
+  recovery_.settle();
+  return !before && average->ready();
+}
+
+void Milestones::after_step(bool epoch_end, bool must_evaluate) {
+  if (must_evaluate || is_due(context_.options.evaluate, epoch_end)) evaluate();
+  if (best_unsaved_ || is_due(context_.options.save, epoch_end)) save();
+}
+
+void Milestones::finish() {
+  const std::int64_t step = context_.progress().global_step;
+  // After a stop there is little time left.
+  if (agreement_.stop_signal() == 0 && done_.evaluated != step) evaluate();
+  if (best_unsaved_ || done_.saved != step) save();
+  if (context_.parts.keeper != nullptr) context_.parts.keeper->finish();
+}
+
+void Milestones::evaluate() {
+  const TrainerParts& parts = context_.parts;
+  if (parts.evaluator == nullptr) return;
+  parts.state.pending_evaluation = PendingEvaluation::kAll;  // for a snapshot, if a stop aborts it
+  const base::TraceSpan span("evaluation");
+  recovery_.check_parameters();
+  context_.set_activity("evaluation");
+  const TrainClock::Exclusion exclusion(context_.clock);
+  BestModel* const best = parts.best;
+  if (best != nullptr && best->keeps() && parts.state.progress.step_in_epoch != 0)
+    synchronize(parts.control, parts.state);  // what is evaluated is what a snapshot holds
+  std::optional<EvalReport> report = evaluate_weights();
+  if (!report) return;
+  done_.evaluated = report->progress.global_step;
+  if (best != nullptr && best->update(*report)) best_unsaved_ = parts.keeper != nullptr;
+  parts.state.pending_evaluation = PendingEvaluation::kNone;
+  context_.observers.on_eval(*report);
+  if (has_average()) evaluate_average();
+}
+
+std::optional<EvalReport> Milestones::evaluate_weights() {
+  const TrainerParts& parts = context_.parts;
+  const HostView view(parts.state.home, Access::kRead);
+  int stop = agreement_.stop_signal();
+  std::optional<EvalReport> report = parts.evaluator->run_unless(context_.stop_signal, stop);
+  agreement_.stop(stop);
+  if (report) report->progress = parts.state.progress;
+  return report;
+}
+
+void Milestones::evaluate_average() {
+  const TrainerParts& parts = context_.parts;
+  parts.state.pending_evaluation = PendingEvaluation::kAverage;
+  std::optional<EvalReport> report;
+  {
+    const HostView view(parts.state.home, Access::kRead);  // the weights are put back
+    const AverageInPlace average(*parts.average);
+    report = evaluate_weights();
+  }
+  if (!report) return;
+  report->weights = parts.average->name();
+  parts.state.pending_evaluation = PendingEvaluation::kNone;
+  context_.observers.on_eval(*report);
+}
+
+void Milestones::save() {
+  const TrainerParts& parts = context_.parts;
+  if (parts.keeper == nullptr) return;
+  const base::TraceSpan span("save");
+  const TrainClock::Exclusion exclusion(context_.clock);
+  const bool is_finite = recovery_.check_parameters();
+  context_.set_activity("saving a checkpoint");
+  // Brings the replicas together first. What is not finite replaces nothing.
+  parts.keeper->save(parts.state, {.best = std::exchange(best_unsaved_, false) && is_finite,
+                                   .keep_all = !is_finite});
+  done_.saved = parts.state.progress.global_step;
+  context_.report_saved();
+}
+
+// What this rank has is what a resumption needs where replicas are equal between steps, and this
+// one is between two.
+void Milestones::save_alone() {
+  if (!context_.can_save_alone()) return;
+  TrainState& state = context_.parts.state;
+  recovery_.roll_back();
+  const bool whole =
+      recovery_.is_settled() && state.policy.together() && !first_not_finite(state.model, true);
+  if (whole && done_.saved != state.progress.global_step) context_.parts.keeper->save_alone(state);
+}
+
+}  // namespace engine

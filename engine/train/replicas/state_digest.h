@@ -1,0 +1,16 @@
+// Digests of training state, by which ranks compare their replicas.
+#pragma once
+
+#include <cstddef>
+
+#include "engine/core/parameter_buffer.h"
+#include "io/base/digest.h"
+
+namespace engine {
+
+using StateDigest = base::Digest;
+
+StateDigest digest(const void* data, std::size_t bytes);
+StateDigest digest(const FlatBuffer& buffer);  // of all its bytes
+
+}  // namespace engine

@@ -1,0 +1,33 @@
+// Follows the keeper's writes.
+#include "engine/train/saving/saved_snapshots.h"
+
+#include <exception>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace engine {
+
+std::optional<CheckpointKeeper::Saved> SavedSnapshots::take() {
+  if (keeper_ == nullptr) return std::nullopt;
+  std::optional<CheckpointKeeper::Saved> saved = keeper_->take_saved();
+  if (saved) second_newest_ = std::exchange(newest_, {saved->path, saved->progress.global_step});
+  return saved;
+}
+
+void SavedSnapshots::wait() noexcept {
+  try {
+    if (keeper_ != nullptr) keeper_->finish();
+  } catch (const std::exception&) {
+    return;  // the run ends for another reason
+  }
+}
+
+std::string SavedSnapshots::last_good(std::int64_t last_good_step) const {
+  const bool older = newest_.step >= last_good_step && last_good_step >= 0;
+  std::error_code unknown;
+  return older && std::filesystem::exists(second_newest_.path, unknown) ? second_newest_.path
+                                                                        : newest_.path;
+}
+
+}  // namespace engine

@@ -1,0 +1,37 @@
+// Remembers the newest snapshots of a run, for a run that has to end and name the one to resume.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/train/saving/checkpoint_keeper.h"
+
+namespace engine {
+
+class SavedSnapshots {
+ public:
+  // `keeper` (null: nothing is saved) outlives this. `resumed_from`: the snapshot of `step` that
+  // the run began with; "": none.
+  SavedSnapshots(CheckpointKeeper* keeper, std::string resumed_from, std::int64_t step)
+      : keeper_(keeper), newest_{std::move(resumed_from), step} {}
+
+  // The write that has ended since the last call; never blocks, never throws.
+  std::optional<CheckpointKeeper::Saved> take();
+  // Waits for the last write, whose failure counts for nothing. Collective.
+  void wait() noexcept;
+  // Returns the newest snapshot from which a step had a finite loss, where `last_good` is the last
+  // step that had one: finite parameters alone do not prove it. "": none is known.
+  std::string last_good(std::int64_t last_good_step) const;
+
+ private:
+  struct Snapshot {
+    std::string path;  // "": none
+    std::int64_t step = -1;
+  };
+
+  CheckpointKeeper* const keeper_;
+  Snapshot newest_, second_newest_;  // on rank 0, and the one that the run was resumed from
+};
+
+}  // namespace engine

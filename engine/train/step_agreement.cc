@@ -1,0 +1,86 @@
+// One small all-gather between steps, and what follows from its sums.
+#include "engine/train/step_agreement.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "engine/averaging/sums/ordered_tree.h"
+
+namespace engine {
+namespace {
+
+// How long an orderly stop may take to be noticed by all ranks, and hence how often they talk about
+// it.
+constexpr double kExchangeSeconds = 0.25;
+constexpr std::int64_t kMaxStepsBetweenExchanges = 1000;
+
+// No padding: what is sent is all that there is.
+static_assert(std::is_trivially_copyable_v<StepSums> &&
+              sizeof(StepSums) == 7 * sizeof(double) + 4 * sizeof(std::int64_t));
+
+}  // namespace
+
+StepSums& StepSums::operator+=(const StepSums& other) {
+  loss_sum += other.loss_sum;
+  rows += other.rows;
+  correct += other.correct;
+  epoch_rows += other.epoch_rows;
+  not_finite.loss += other.not_finite.loss;
+  not_finite.norm += other.not_finite.norm;
+  overdue_reports += other.overdue_reports;
+  step_seconds += other.step_seconds;
+  stop_signal = std::max(stop_signal, other.stop_signal);
+  pausing += other.pausing;
+  leaving += other.leaving;
+  return *this;
+}
+
+StepAgreement::StepAgreement(LoopContext& context)
+    : context_(context), gathered_(static_cast<std::size_t>(context.parts.control.world_size())) {}
+
+void StepAgreement::begin() {
+  last_ = context_.progress().global_step;
+  last_seconds_ = context_.clock.seconds();
+  next_ = last_ + 1;
+}
+
+void StepAgreement::sum_over_ranks(StepSums& sums) {
+  if (gathered_.size() == 1) return;
+  context_.parts.control.all_gather(&sums, sizeof sums, gathered_.data());
+  fold_tree(gathered_.size(),
+            [&](std::size_t into, std::size_t from) { gathered_[into] += gathered_[from]; });
+  sums = gathered_.front();
+}
+
+StepSums StepAgreement::exchange(StepSums own, double now) {
+  const TrainerParts& parts = context_.parts;
+  const std::int64_t step = context_.progress().global_step;
+  // Not in the first exchange: ranks that have just joined may not have the state yet, and need
+  // this rank for it.
+  const bool leave = std::exchange(has_exchanged_, true) && parts.leave && parts.leave();
+  own.step_seconds =
+      (now - last_seconds_) / static_cast<double>(std::max<std::int64_t>(1, step - last_));
+  own.stop_signal = context_.stop_signal.load();
+  own.pausing = parts.pause && parts.pause() ? 1 : 0;
+  own.leaving = leave ? 1 : 0;
+  sum_over_ranks(own);
+  decide(own, leave);
+  const double mean_step = std::max(own.step_seconds / parts.control.world_size(), 1e-6);
+  next_ = step + std::clamp<std::int64_t>(static_cast<std::int64_t>(kExchangeSeconds / mean_step),
+                                          1, kMaxStepsBetweenExchanges);
+  last_ = step;
+  last_seconds_ = now;
+  return own;
+}
+
+void StepAgreement::decide(const StepSums& sums, bool leave) {
+  const TrainerOptions& options = context_.options;
+  const bool may_leave = context_.parts.control.world_size() - sums.leaving >= options.least_ranks;
+  stop_ = static_cast<int>(sums.stop_signal);
+  pause_ = sums.pausing > 0 || (sums.leaving > 0 && may_leave);
+  leaves_ = leave && may_leave;
+  if (sums.leaving > 0 && !may_leave && stop_ == 0) stop_ = options.leave_signal;
+}
+
+}  // namespace engine

@@ -1,0 +1,81 @@
+// Copies of what a step changes, and the end of a run that has diverged.
+#include "engine/train/step_recovery.h"
+
+#include <cstring>
+
+#include "engine/core/error.h"
+#include "engine/train/replicas/replica_sync.h"
+
+namespace engine {
+
+StepRecovery::StepRecovery(LoopContext& context)
+    : context_(context),
+      finite_(context.parts.control, context.parts.state, context.options.on_nonfinite,
+              context.options.clip_grad > 0) {}
+
+const MayUpdate* StepRecovery::begin_step(const GradientExchange* exchange) {
+  finite_.begin_step();
+  keep_state(exchange);
+  step_ = Step::kBegun;
+  return finite_.may_update();
+}
+
+void StepRecovery::end_update() {
+  step_ = Step::kUpdated;
+  finite_.end_step();
+}
+
+// What a step changes before it is certain: statistics in forward, and what an exchange remembers.
+// The work itself keeps the statistics of a device, there.
+void StepRecovery::keep_state(const GradientExchange* exchange) {
+  const bool rolls_back = context_.options.supports_rollback;
+  if (!rolls_back && !context_.can_save_alone()) return;
+  TrainState& state = context_.parts.state;
+  changed_in_step_.clear();
+  if (state.control == nullptr) changed_in_step_ = {&state.model.running, &state.model.counters};
+  if (rolls_back && exchange != nullptr)
+    for (const PolicyState& s : state.policy.state()) changed_in_step_.push_back(s.buffer);
+  std::size_t bytes = 0;
+  for (const FlatBuffer* buffer : changed_in_step_) bytes += buffer->bytes();
+  before_step_.resize(bytes);  // allocates the first time only
+  std::byte* to = before_step_.data();
+  for (const FlatBuffer* buffer : changed_in_step_) {
+    if (buffer->bytes() > 0) std::memcpy(to, buffer->data(), buffer->bytes());
+    to += buffer->bytes();
+  }
+}
+
+void StepRecovery::roll_back() {
+  if (step_ != Step::kBegun) return;
+  context_.parts.work.rollback_step();
+  const std::byte* from = before_step_.data();
+  for (const FlatBuffer* buffer : changed_in_step_) {
+    if (buffer->bytes() > 0) std::memcpy(buffer->data(), from, buffer->bytes());
+    from += buffer->bytes();
+  }
+  settle();
+}
+
+bool StepRecovery::check_parameters() {
+  const std::string not_finite = finite_.bad_parameter();
+  tell(not_finite);
+  return not_finite.empty();
+}
+
+void StepRecovery::tell(const std::string& not_finite) {
+  const std::optional<NonFiniteReport> found = finite_.note(not_finite);
+  if (!found) return;
+  context_.observers.on_nonfinite(context_.progress(), *found);
+  if (found->action != OnNonFinite::kContinue) give_up(*found);
+}
+
+void StepRecovery::give_up(const NonFiniteReport& found) {
+  context_.snapshots.wait();  // one may still be on its way to the disk
+  context_.report_saved();
+  std::string text = to_error(found, context_.snapshots.last_good(found.last_good));
+  backends::Communicator& control = context_.parts.control;
+  if (control.world_size() > 1) broadcast_text(control, text);  // rank 0 knows its files
+  throw NonFiniteError(text);
+}
+
+}  // namespace engine

@@ -1,0 +1,116 @@
+// A small training run on ranks that are threads, assembled from engine's parts alone: for tests of
+// the loop. Whole runs by options: session_runner.h.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/group.h"
+#include "engine/train/trainer.h"
+#include "tests/engine/train/tiny_training.h"
+
+namespace trainer_fixture {
+
+// 24 images of 4x4x1 in steps of 6: four steps an epoch.
+constexpr std::int64_t kStepsPerEpoch = 4;
+
+enum class Averaging { kGradients, kParameters };  // after every step
+
+struct Options {
+  std::int64_t steps = 2 * kStepsPerEpoch;
+  engine::Every evaluate = {}, save = {};
+  std::optional<std::int64_t> log_every = 0;
+  std::string folder = {};  // of snapshots; "": nothing is saved
+  bool evaluates = true;
+  std::optional<engine::BestModelOptions> best = {};
+  Averaging averaging = Averaging::kGradients;
+  engine::OnNonFinite on_nonfinite = engine::OnNonFinite::kAbort;
+  bool supports_rollback = false;
+  int least_ranks = 1, leave_signal = 0;
+};
+
+// Calls `before` before each collective of another communicator.
+class HookedCommunicator final : public backends::Communicator {
+ public:
+  explicit HookedCommunicator(std::unique_ptr<backends::Communicator> communicator)
+      : communicator_(std::move(communicator)) {}
+  std::function<void()> before = {};
+
+  std::string_view name() const override { return communicator_->name(); }
+  int rank() const override { return communicator_->rank(); }
+  int world_size() const override { return communicator_->world_size(); }
+  void all_reduce(void* data, std::size_t count, backends::DType type,
+                  backends::ReduceOp op) override;
+  void broadcast(void* data, std::size_t bytes, int root) override;
+  void all_gather(const void* input, std::size_t bytes, void* output) override;
+  void reduce_scatter(void* data, std::size_t count, backends::DType type,
+                      backends::ReduceOp op) override;
+  void barrier() override;
+  void abort(std::string_view reason) noexcept override { communicator_->abort(reason); }
+
+ private:
+  void call_hook() const {
+    if (before) before();
+  }
+  std::unique_ptr<backends::Communicator> communicator_;
+};
+
+// One rank: a model with BatchNorm, SGD with momentum, and all that a Trainer can have.
+class Rank final : private engine::TrainObserver {
+ public:
+  // Collective over the group, which outlives the rank.
+  Rank(const Options& options, backends::Group& group);
+  ~Rank() override;
+
+  int number() const { return control->rank(); }
+  // Starts the run, or goes on with it from the newest snapshot of the folder.
+  engine::TrainResult run();
+  engine::TrainResult resume();
+  // Parameters, running statistics, counters and momentum as they lie in memory.
+  std::string state_bytes() const;
+  std::int64_t step() const { return state.progress.global_step; }
+
+  // The steps' and the exchanges' communicators.
+  const std::unique_ptr<HookedCommunicator> gradients, control;
+  // Told after each step; what it does happens between two steps.
+  std::function<void(std::int64_t step)> after_step = {};
+  std::function<bool()> pause = {}, leave = {};
+  std::optional<engine::TrainerParts::Done> done = {};
+  std::atomic<int> stop_signal{0};
+  // "step 3", "report 3", "evaluated 3", "saved 3", "not finite: loss", "end".
+  std::vector<std::string> events;
+
+  tiny_training::Parts parts;
+  const std::unique_ptr<engine::Optimizer> optimizer;
+  engine::KernelContext context;
+  const std::unique_ptr<engine::StepWork> work;
+  const std::unique_ptr<engine::AveragingPolicy> policy;
+  engine::TrainState state;
+  engine::CheckpointKeeper keeper;
+
+ private:
+  engine::TrainResult train(const std::string& resumed_from);
+  void note(const std::string& what, std::int64_t step);
+  void on_step(const engine::TrainProgress& progress) override;
+  void on_report(const engine::StepReport& report) override;
+  void on_eval(const engine::EvalReport& report) override;
+  void on_nonfinite(const engine::TrainProgress&, const engine::NonFiniteReport& found) override;
+  void on_save(const engine::TrainProgress& progress, const std::string& path) override;
+  void on_end(const engine::TrainResult& result) override;
+
+  const Options options_;
+  engine::LearningRate rate_;
+  std::unique_ptr<engine::Evaluator> evaluator_;
+  std::unique_ptr<engine::BestModel> best_;
+};
+
+// Runs body on each of `world` ranks, every one in a thread. Rethrows the first exception of the
+// lowest rank that has one.
+void on_ranks(int world, const Options& options, const std::function<void(Rank&)>& body);
+
+}  // namespace trainer_fixture
