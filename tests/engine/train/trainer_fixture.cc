@@ -19,7 +19,7 @@ engine::Graph make_graph(const io::Dataset& set) {
   const engine::NodeId labels = graph.input("labels", engine::Shape{}, engine::DType::kI32);
   const engine::NodeId norm = graph.add("norm", engine::layers::batch_norm2d(), {images});
   const engine::NodeId flat = graph.add("", engine::layers::flatten(), {norm});
-  const engine::NodeId logits = graph.add("fc", engine::layers::dense(set.classes), {flat});
+  const engine::NodeId logits = graph.add("fc", engine::layers::dense(set.classes()), {flat});
   graph.set_outputs(logits,
                     graph.add("", engine::layers::softmax_cross_entropy(), {logits, labels}));
   return graph;
