@@ -102,8 +102,8 @@ TEST(StatisticsPass, SynchronizedStatisticsAreThoseOfOneRank) {
     tools::run_inproc_ranks(world, 20'000, [&](std::unique_ptr<backends::Group> group) {
       const auto wire = group->make_communicator(), statistics = group->make_communicator();
       tiny_training::Parts parts(options_of(group->rank(), world));
-      engine::Graph graph =
-          models::build_model("convnet", {.sample_shape = {8, 8, 1}, .classes = parts.set.classes});
+      engine::Graph graph = models::build_model(
+          "convnet", {.sample_shape = {8, 8, 1}, .classes = parts.set.classes()});
       graph.synchronize_statistics();
       const auto replicas = engine::make_rank_statistics(*statistics);
       engine::recompute_statistics({.graph = graph,

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "io/data/sources/dataset.h"
 #include "models/model_catalog.h"
 
 namespace tiny_training {

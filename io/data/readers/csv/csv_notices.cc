@@ -69,7 +69,9 @@ class Notices {
   std::string value(std::size_t row, std::size_t column) const {
     constexpr std::size_t kLongest = 40;
     const std::string_view field = table_.field(row, column);
-    return "'" + std::string(field.substr(0, kLongest)) + (field.size() > kLongest ? "...'" : "'");
+    std::string text("'");
+    text += field.substr(0, kLongest);
+    return text + (field.size() > kLongest ? "...'" : "'");
   }
   // "row 17: 'None'"
   std::string at(std::size_t row, std::size_t column) const {

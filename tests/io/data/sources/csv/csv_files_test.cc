@@ -241,7 +241,7 @@ TEST_F(CsvFiles, TargetsAreNumbersStandardisedByTheTrainingRows) {
   const DatasetSplits splits = load(text);
   EXPECT_EQ(splits.train.size(), 40);
   EXPECT_EQ(splits.test.size(), 10);
-  EXPECT_TRUE(splits.train.as<ClassLabels>().ids.empty());
+  EXPECT_EQ(splits.train.find<ClassLabels>(), nullptr);
   EXPECT_EQ(splits.train.classes(), 1);
   ASSERT_TRUE(splits.train.target() && splits.test.target());
   EXPECT_EQ(splits.train.target()->name, "price");
