@@ -137,7 +137,9 @@ class TableRows : public SampleStream {
     for (const CsvColumn& column : coding_.columns)
       places_.push_back(place_of(given, coding_.selection.header[column.index]));
     if (answers_.kind == TableAnswers::Kind::kNone) return;
-    const bool named = std::ranges::find(given, answers_.column) != given.end();
+    // An option that is not given names no column, not even the index, which has an empty name.
+    const bool named =
+        !answers_.column.empty() && std::ranges::find(given, answers_.column) != given.end();
     answer_ = place_of(given,
                        named ? answers_.column : coding_.selection.header[coding_.selection.label]);
   }

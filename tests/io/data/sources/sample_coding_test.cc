@@ -100,6 +100,41 @@ TEST_F(CodedData, TheSameTableIsReadTheSame) {
   }
 }
 
+// With an index as pandas and R write it, whose name is empty, missing or "Unnamed: 0".
+std::string measured_rows(const std::string& index) {
+  std::string text = index == "short" ? "" : index;
+  text += "c,x,y\n";
+  for (int i = 0; i < 30; ++i)
+    text += (index.empty() ? "" : std::to_string(i) + ",") + std::string(1, "ab"[i % 2]) + "," +
+            std::to_string(i * i % 17) + ".5," + std::to_string(i % 4) + "\n";
+  return text;
+}
+
+TEST_F(CodedData, AnUnnamedIndexIsNeitherLabelNorColumn) {
+  const std::vector<std::string> indexes{"", ",", "short", "Unnamed: 0,"};
+  for (const bool regression : {false, true}) {
+    for (const std::string& trained : indexes) {
+      DatasetOptions options;
+      options.name = "csv";
+      options.annotations = folder_ / "t.csv";
+      options.regression = regression;
+      write_text(folder_ / "t.csv", measured_rows(trained));
+      const DatasetSplits learned = io::load_dataset(options);
+      options.coding = coding_of(learned);
+      EXPECT_EQ(io::load_dataset(options).train.features, learned.train.features) << trained;
+      options.parts = io::Parts::kHoldOut;
+      const Dataset whole = io::load_dataset(options).test;
+      for (const std::string& held : indexes) {
+        write_text(folder_ / "t.csv", measured_rows(held));
+        const Dataset set = io::load_dataset(options).test;
+        EXPECT_EQ(set.features, whole.features) << trained << " and " << held;
+        EXPECT_EQ(set.labels, whole.labels) << trained << " and " << held;
+        EXPECT_EQ(set.targets, whole.targets) << trained << " and " << held;
+      }
+    }
+  }
+}
+
 TEST_F(CodedData, ATableOfAnotherTaskIsRefused) {
   write_text(folder_ / "t.csv", "x,y\n1,2\n2,3\n3,3\n4,2\n");
   DatasetOptions options;
