@@ -120,14 +120,24 @@ class Notices {
   }
 
   void add_groups() {
-    ColumnList groups;
-    for_numbers([&](std::size_t c, const ColumnScan& scan) {
-      if (scan.grouped > 0)
-        groups.add(selection_.place(c) + " (" + at(scan.first_grouped, c) + ")");
-    });
-    if (!groups.empty())
-      say("numbers have digits in groups (if these are decimals, give --csv-decimal) in " +
-          groups.text());
+    for (const char decimal : {'.', ','}) {
+      const std::string other = decimal == '.' ? "comma" : "point";
+      ColumnList groups, unclear;
+      for_numbers([&](std::size_t c, const ColumnScan& scan) {
+        if (scan.decimal != decimal) return;
+        if (scan.grouped > 0)
+          groups.add(selection_.place(c) + " (" + at(scan.first_grouped, c) + ")");
+        if (scan.first_unclear != kNoRow)
+          unclear.add(selection_.place(c) + " (" + at(scan.first_unclear, c) + ")");
+      });
+      if (!groups.empty())
+        say("numbers have digits in groups of three (if these are decimals, give --csv-decimal " +
+            other + ") in " + groups.text());
+      if (!unclear.empty())
+        say("numbers are read with a decimal point (if these are digits in groups of three, give "
+            "--csv-decimal comma) in " +
+            unclear.text());
+    }
   }
 
   void add_missing() {

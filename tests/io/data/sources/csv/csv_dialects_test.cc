@@ -270,6 +270,72 @@ TEST_F(CsvDialects, AnIndexWithoutANameIsLeftOut) {
   EXPECT_EQ(load(",size,kind\n" + rows, options).train.shape[2], 2);
 }
 
+// Whole numbers as Excel groups them, below and above 1000; `sign` is '.' or ','.
+std::string grouped(int i, char sign) {
+  const int number = 137 + i * 389;
+  const std::string text = std::to_string(number);
+  if (number < 1000) return text;
+  return text.substr(0, text.size() - 3) + sign + text.substr(text.size() - 3);
+}
+
+TEST_F(CsvDialects, WholeNumbersInGroupsAreNoDecimals) {
+  const auto table = [](const std::string& separator, const auto& cell) {
+    std::string text = "amount" + separator + "kind\n";
+    for (int i = 0; i < 24; ++i) text += cell(i) + separator + (i % 2 == 0 ? "x\n" : "y\n");
+    return text;
+  };
+  const auto largest = [&](const std::string& text, std::string* lines = nullptr) {
+    DatasetOptions options;
+    options.test_share = 0;
+    const DatasetSplits splits = load(text, options);
+    if (lines != nullptr) *lines = joined(splits.warnings);
+    const CsvColumn& column = splits.coding->columns[0];
+    return static_cast<double>(*std::ranges::max_element(splits.train.features)) *
+               column.deviation +
+           column.mean;
+  };
+  std::string lines;
+  for (const std::string separator : {";", "|", "\t"}) {
+    EXPECT_NEAR(largest(table(separator, [](int i) { return grouped(i, '.'); }), &lines), 9084, 1)
+        << separator;
+    EXPECT_NE(lines.find("t.csv: numbers have digits in groups of three (if these are decimals, "
+                         "give --csv-decimal point) in column 1 ('amount') (row 5: '1.304')"),
+              std::string::npos)
+        << lines;
+    EXPECT_NEAR(largest(table(separator, [](int i) { return grouped(i, ','); })), 9084, 1)
+        << separator;
+  }
+  // Millions alone, and none below 1000.
+  EXPECT_NEAR(largest(table(";", [](int i) { return "1." + std::to_string(100 + i) + ".000"; })),
+              1123000, 1);
+  EXPECT_NEAR(largest(table(";", [](int i) { return grouped(i + 3, '.'); })), 10251, 1);
+  // What a program would have grouped is not, digits are fewer, or a zero leads: decimals.
+  for (const std::string other : {"4711", "2.5", "0.125", "7.1e2"}) {
+    const DatasetSplits splits =
+        load(table(";", [&](int i) { return i == 7 ? other : grouped(i, '.'); }));
+    EXPECT_EQ(splits.coding->columns[0].decimal, '.') << other;
+  }
+}
+
+TEST_F(CsvDialects, WhatMayBeGroupsIsReadAsTheOtherColumnsAndNamed) {
+  std::string points = "amount;ratio;kind\n", commas = "amount,kind\n";
+  for (int i = 0; i < 24; ++i) {
+    const std::string kind = i % 2 == 0 ? "x\n" : "y\n";
+    points += grouped(i, '.') + ";" + std::to_string(i % 9) + ".5;" + kind;
+    commas += grouped(i, '.') + "," + kind;
+  }
+  for (const std::string& text : {points, commas}) {
+    const DatasetSplits splits = load(text);
+    EXPECT_EQ(splits.coding->columns[0].decimal, '.');
+    EXPECT_EQ(joined(splits.warnings),
+              "t.csv: numbers are read with a decimal point (if these are digits in groups of "
+              "three, give --csv-decimal comma) in column 1 ('amount') (row 5: '1.304')\n");
+    DatasetOptions options;
+    options.csv_decimal = "point";
+    EXPECT_EQ(joined(load(text, options).warnings), "");
+  }
+}
+
 // A table of 40 numbers in which some cells are others.
 std::string numbers_with(const std::function<std::string(int)>& cell) {
   std::string text = "age,kind\n";
