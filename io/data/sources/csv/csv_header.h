@@ -22,6 +22,8 @@ struct HeaderDecision {
 // - whole numbers in sequence are names, if they are 0, 1, 2 ... or 1, 2, 3 ... beside an index,
 //   above a column of numbers with decimals, or ten or more; and three years or the like beside
 //   text above numbers;
+// - whole numbers that rise from column to column, above decimals, or texts that occur nowhere else
+//   in columns where values do, are names if rows like that are rare among the others;
 // - without columns of numbers the row is names if none of its fields occurs again, where that
 //   would be improbable for data: the values of most rows do occur again.
 HeaderDecision find_header(const CsvTable& table, std::span<const ColumnScan> scans,

@@ -245,6 +245,45 @@ TEST_F(CsvDialects, NumbersMayBeNames) {
   EXPECT_EQ(load("c1,71,72,73,1\n" + years).coding->selection.header.size(), 0u);
 }
 
+TEST_F(CsvDialects, NumbersAboveDecimalsOrClassesMayBeNames) {
+  std::string decimals, digits, classes;
+  for (int i = 0; i < 40; ++i) {
+    const std::string kind = i % 3 == 0 ? "neg" : "pos";
+    decimals += std::to_string(i % 11) + ".25," + std::to_string(i * 7 % 13) + ".5,-" +
+                std::to_string(i % 5) + ".75,";
+    digits += std::to_string(i % 8) + "," + std::to_string(i * 5 % 7) + "," +
+              std::to_string(i * 3 % 11) + "," + kind + "\n";
+    decimals += i % 2 == 0 ? "0.5" : "1.5";
+    decimals += "\n";
+    classes += std::to_string(i % 11) + ".25," + std::to_string(i * 7 % 13) + ".5," + kind + "\n";
+  }
+  const auto names = [&](const std::string& text, std::string* lines = nullptr) {
+    DatasetOptions options;
+    const DatasetSplits splits = load(text, options);
+    if (lines != nullptr) *lines = joined(splits.warnings);
+    return splits.coding->selection.header;
+  };
+  std::string lines;
+  EXPECT_EQ(names("2000,2010,2020,2030\n" + decimals, &lines).size(), 4u);
+  EXPECT_NE(lines.find("is read as the names of the columns; if it is data, give --csv-header no"),
+            std::string::npos);
+  EXPECT_EQ(names("2018,2019,label\n" + classes), (Words{"2018", "2019", "label"}));
+  EXPECT_EQ(names("0,1,2,target\n" + digits), (Words{"0", "1", "2", "target"}));
+  EXPECT_EQ(names("2000,2010,2020,income\n" + decimals).size(), 4u);
+  EXPECT_EQ(names("5,5,2,pos\n" + digits), Words());
+  EXPECT_EQ(names("3.25,4.5,neg\n" + classes, &lines), Words());
+  EXPECT_EQ(lines, "");
+  // A class that occurs nowhere else, above decimals as they stand in every row: not clear.
+  EXPECT_EQ(names("3.25,4.5,rare\n" + classes, &lines), Words());
+  EXPECT_NE(lines.find("t.csv: row 1 ('3.25', '4.5', 'rare') is read as data; if it has the names "
+                       "of the columns, give --csv-header yes"),
+            std::string::npos)
+      << lines;
+  // Too few rows to be sure.
+  EXPECT_EQ(names("2018,2019,label\n3.25,4.5,a\n1.5,2.5,b\n2.5,7.5,a\n", &lines), Words());
+  EXPECT_NE(lines.find("is read as data"), std::string::npos) << lines;
+}
+
 TEST_F(CsvDialects, AnIndexWithoutANameIsLeftOut) {
   std::string rows, shuffled, texts, measured;
   for (int i = 0; i < 30; ++i) {
