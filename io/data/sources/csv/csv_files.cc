@@ -54,10 +54,17 @@ std::string beginning(std::string_view field) {
   return "'" + text + (field.size() > kShown ? "...'" : "'");
 }
 
-CsvTable read_table(const std::string& path, const std::string& wanted) {
+// Adds a line to `warnings` if other separators cut the rows as well.
+CsvTable read_table(const std::string& path, const std::string& wanted,
+                    std::vector<std::string>& warnings) {
   std::vector<std::uint8_t> bytes = CsvText(path).rest();
-  const char separator =
-      csv_separator(wanted, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const char separator = csv_separator(wanted, text);
+  if (const std::string others = also_fitting(wanted, text); !others.empty())
+    warnings.push_back(std::filesystem::path(path).filename().string() +
+                       ": fields are separated by " + separator_text(separator) +
+                       ", although every row has equally many of " + others +
+                       "; name another separator with --separator");
   CsvTable table(std::move(bytes), path, separator);
   if (table.columns() >= 2) return table;
   throw DataError(path + ": found 1 column, expected at least 2, separated by " +
@@ -113,7 +120,8 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   if (options.coding) return read_coded_table(path, options);
   const auto missing =
       std::make_shared<const CsvMissing>(CsvMissing::of_option(options.csv_missing));
-  const CsvTable table = read_table(path, options.csv_separator);
+  std::vector<std::string> warnings;
+  const CsvTable table = read_table(path, options.csv_separator, warnings);
   std::vector<ColumnScan> scans = scan_columns(table, 1, *missing, options.csv_decimal);
   const CsvSelection selection = select_columns(table, scans, *missing, options);
   const std::size_t first = selection.first_row();
@@ -151,9 +159,11 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
           ? "target " + title + " (mean " + base::number_text("%.4g", answers.target->mean) +
                 ", deviation " + base::number_text("%.4g", answers.target->deviation) + ")"
           : "label " + title + " (" + std::to_string(answers.labels.names.size()) + " classes)");
-  splits.warnings = reading_notices(table, selection, columns, scans);
+  for (std::string& line : reading_notices(table, selection, columns, scans))
+    warnings.push_back(std::move(line));
   for (std::string& line : column_warnings(table, selection, columns))
-    splits.warnings.push_back(std::move(line));
+    warnings.push_back(std::move(line));
+  splits.warnings = std::move(warnings);
   splits.coding = std::make_shared<const CsvCoding>(
       CsvCoding{.selection = selection,
                 .table_columns = table.columns(),

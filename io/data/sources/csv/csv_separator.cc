@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/base/io_error.h"
+#include "io/data/sources/csv/csv_number.h"
 
 namespace io {
 namespace {
@@ -43,19 +44,70 @@ std::vector<Counts> count_in_rows(std::string_view text) {
   return rows;
 }
 
-char detect(std::string_view text) {
-  const std::vector<Counts> rows = count_in_rows(text);
-  if (rows.empty()) return ',';
+// The candidates that cut all of the first rows into equally many fields, or the first row into one
+// less; those of the second kind only if there is none of the first.
+std::string fitting_candidates(const std::vector<Counts>& rows) {
+  std::string found;
   const Counts& first = rows.front();
   for (const std::size_t more : {0, 1}) {  // the other rows have so many fields more
-    if (more > 0 && rows.size() < 3) continue;
+    if (!found.empty() || (more > 0 && rows.size() < 3)) continue;
     for (std::size_t i = 0; i < kCandidates.size(); ++i) {
       const auto alike = [&](const Counts& row) { return row[i] == first[i] + more; };
-      if (first[i] > 0 && std::all_of(rows.begin() + 1, rows.end(), alike)) return kCandidates[i];
+      if (first[i] > 0 && std::all_of(rows.begin() + 1, rows.end(), alike))
+        found.push_back(kCandidates[i]);
     }
   }
-  return kCandidates[static_cast<std::size_t>(std::max_element(first.begin(), first.end()) -
-                                              first.begin())];
+  return found;
+}
+
+// The share of numbers among the fields of the first rows, cut at `separator`.
+double share_of_numbers(std::string_view text, char separator) {
+  std::size_t fields = 0, numbers = 0, rows = 0, begin = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < std::min(text.size(), kBytes) && rows < kRows; ++i) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    const bool line_end = c == '\n' || c == '\r';
+    if (quoted || (c != separator && !line_end)) continue;
+    std::string_view field = text.substr(begin, i - begin);
+    while (field.starts_with(' ')) field.remove_prefix(1);
+    while (field.ends_with(' ')) field.remove_suffix(1);
+    begin = i + 1;
+    rows += line_end ? 1 : 0;
+    fields += field.empty() && line_end ? 0 : 1;
+    const bool number = read_number(field, '.').content != CsvNumber::Content::kText ||
+                        read_number(field, ',').content != CsvNumber::Content::kText;
+    numbers += number ? 1 : 0;
+  }
+  return fields == 0 ? 0 : static_cast<double>(numbers) / static_cast<double>(fields);
+}
+
+struct Detected {
+  char separator = ',';
+  std::string others;  // that fit as well
+};
+
+Detected detect(std::string_view text) {
+  const std::vector<Counts> rows = count_in_rows(text);
+  if (rows.empty()) return {};
+  std::string fitting = fitting_candidates(rows);
+  if (fitting.empty()) {
+    const Counts& first = rows.front();
+    return {kCandidates[static_cast<std::size_t>(std::max_element(first.begin(), first.end()) -
+                                                 first.begin())],
+            ""};
+  }
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < fitting.size(); ++i)
+    if (share_of_numbers(text, fitting[i]) > share_of_numbers(text, fitting[best])) best = i;
+  const char separator = fitting[best];
+  fitting.erase(best, 1);
+  return {separator, fitting};
+}
+
+std::string_view without_mark(std::string_view text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  return text;
 }
 
 }  // namespace
@@ -69,8 +121,8 @@ std::size_t separator_line(std::string_view text) {
 
 char csv_separator(const std::string& wanted, std::string_view text) {
   if (wanted == "auto") {
-    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-    if (separator_line(text) == 0) return detect(text);
+    text = without_mark(text);
+    if (separator_line(text) == 0) return detect(text).separator;
     const char named = text[4];
     return named == '\t' ? named : csv_separator(std::string(1, named), text);
   }
@@ -81,6 +133,15 @@ char csv_separator(const std::string& wanted, std::string_view text) {
     throw ConfigError("the separator of CSV fields is '" + wanted +
                       "'; expected auto, tab or one of , ; | : ! # ^ ~ &");
   return wanted[0];
+}
+
+std::string also_fitting(const std::string& wanted, std::string_view text) {
+  text = without_mark(text);
+  if (wanted != "auto" || separator_line(text) > 0) return "";
+  std::string list;
+  for (const char other : detect(text).others)
+    list += (list.empty() ? "" : " and ") + separator_text(other);
+  return list;
 }
 
 std::string separator_text(char separator) {

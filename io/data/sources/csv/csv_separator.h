@@ -11,11 +11,15 @@ namespace io {
 std::size_t separator_line(std::string_view text);
 
 // The character that `wanted` names: "tab", or the character itself; "auto": that of a
-// separator_line(), else of , ; tab and | the first that cuts all of the first rows into equally
-// many fields, two or more, or the first one into one less (csv_table.h), else the most frequent
-// one of the first row, else a comma. Quoted fields are passed over. Throws ConfigError for
-// anything else.
+// separator_line(), else of , ; tab and | those that cut all of the first rows into equally many
+// fields, two or more, or the first one into one less (csv_table.h): the one that makes the largest
+// share of the fields numbers, else the first. If none fits, the most frequent one of the first
+// row, else a comma. Quoted fields are passed over. Throws ConfigError for anything else.
 char csv_separator(const std::string& wanted, std::string_view text);
+
+// The other ones that would have cut the rows alike: "';' and a tab". "" if there are none, or if
+// somebody has named the separator.
+std::string also_fitting(const std::string& wanted, std::string_view text);
 
 // "','", "';'", "a tab": for messages.
 std::string separator_text(char separator);

@@ -21,6 +21,18 @@ TEST(CsvSeparator, AutoTakesWhatCutsAllRowsAlike) {
   EXPECT_EQ(found("a,b\n1;2,3\n4,5\n"), ',');
 }
 
+TEST(CsvSeparator, AutoTakesWhatMakesNumbersOfTheFieldsWhereSeveralFit) {
+  EXPECT_EQ(found("22,82;4,31;50,00\n15,40;6,08;36,90\n"), ';');
+  EXPECT_EQ(found("22,82\t4,31\tja\n15,40\t6,08\tnein\n"), '\t');
+  EXPECT_EQ(found("22,76;7,89;p;ja\n26,57;6,86;s;ja\n"), ';');
+  EXPECT_EQ(found("1,2,a;b\n3,4,c;d\n"), ',');
+  EXPECT_EQ(found("1,\"2,5;3\",x|y\n4,\"5,5;3\",z|y\n"), ',');
+  EXPECT_EQ(found("a,b;c\nd,e;f\n"), ',');
+  EXPECT_EQ(also_fitting("auto", "22,82;4,31\n15,40;6,08\n"), "','");
+  EXPECT_EQ(also_fitting("auto", "1,2\n3,4\n"), "");
+  EXPECT_EQ(also_fitting(";", "22,82;4,31\n15,40;6,08\n"), "");
+}
+
 TEST(CsvSeparator, AutoTakesTheMostFrequentOneOrACommaWhereNoneFits) {
   EXPECT_EQ(found("a;b;c\n1;2\n"), ';');
   EXPECT_EQ(found("a,b,c\n1,2\n"), ',');
