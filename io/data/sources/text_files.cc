@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "io/base/io_error.h"
+#include "io/data/sources/csv/csv_text.h"
 #include "io/data/sources/data_file.h"
 #include "io/data/sources/data_folder.h"
 #include "io/data/sources/sample_coding.h"
@@ -18,8 +18,6 @@
 
 namespace io {
 namespace {
-
-constexpr std::uint64_t kWholeFile = std::numeric_limits<std::uint64_t>::max();
 
 // With a line for the user, "" if no file is left out.
 struct FoundTexts {
@@ -126,7 +124,7 @@ DatasetSplits read_text_splits(const DatasetOptions& options) {
   std::vector<std::uint8_t> text;
   FoundTexts found = find_texts(options.name, options.directory);
   for (const std::string& path : found.paths) {
-    std::vector<std::uint8_t> bytes = DataFile(path).read_up_to(kWholeFile);
+    std::vector<std::uint8_t> bytes = CsvText(path).rest();
     if (bytes.empty()) throw DataError(path + ": the file is empty, expected text");
     if (text.empty())
       text = std::move(bytes);
