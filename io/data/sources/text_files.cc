@@ -25,6 +25,39 @@ struct FoundTexts {
   std::string left_out;
 };
 
+// The words of a name, in lower case: "Wiki.Valid-1.txt" has "wiki", "valid", "1" and "txt".
+bool has_word(const std::string& path, const std::vector<std::string>& wanted) {
+  std::string word;
+  for (const char c : std::filesystem::path(path).filename().string() + ".") {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (letter) {
+      word += c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+      continue;
+    }
+    if (std::ranges::find(wanted, word) != wanted.end()) return true;
+    word.clear();
+  }
+  return false;
+}
+
+// Texts are one stream: a file that is named as the part for testing must not be trained on.
+void refuse_parts(const std::string& directory, const std::vector<std::string>& paths) {
+  if (paths.size() < 2) return;
+  const bool train = std::ranges::any_of(paths, [](const std::string& path) {
+    return has_word(path, {"train", "training"});
+  });
+  for (const std::string& path : paths) {
+    const bool test = has_word(path, {"test", "testing"});
+    if (!test && !(train && has_word(path, {"val", "valid", "validation", "dev", "eval"})))
+      continue;
+    throw DataError(path + ": is named as a part for " + (test ? "testing" : "validation") +
+                    ", but all " + std::to_string(paths.size()) + " texts of " + directory +
+                    " would be one, cut at 90 %; give the file to train on, --data-dir FILE.txt, "
+                    "and judge the model by this one with engine eval RUN --data-dir " +
+                    std::filesystem::path(path).filename().string());
+  }
+}
+
 FoundTexts find_texts(const std::string& name, const std::string& directory) {
   std::error_code failure;
   if (std::filesystem::is_regular_file(directory, failure)) return {{directory}, ""};
@@ -36,6 +69,7 @@ FoundTexts find_texts(const std::string& name, const std::string& directory) {
   if (found.empty())
     throw MissingFileError("no text in " + directory +
                            ": looked for *.txt and *.txt.gz; name the folder with --data-dir");
+  refuse_parts(directory, found);
   return {std::move(found), left_out.line(directory, "texts are *.txt and *.txt.gz")};
 }
 

@@ -94,6 +94,24 @@ TEST_F(TextFiles, ByteOrderMarksSayHowATextIsRead) {
   expect_complaint({"b.txt", "ends within a character of UTF-16"});
 }
 
+TEST_F(TextFiles, PartsOfTheirOwnAreNotTrainedOn) {
+  const std::string text(200, 'x');
+  const auto refused = [&](const std::vector<std::string>& names, const std::string& named) {
+    for (const std::string& name : names) write(name, text);
+    expect_complaint({named + ": is named as a part for", "--data-dir FILE.txt"});
+    for (const std::string& name : names) std::filesystem::remove(folder_ / name);
+  };
+  refused({"wiki.train.txt", "wiki.valid.txt", "wiki.test.txt"}, "wiki.test.txt");
+  refused({"train.txt", "val.txt"}, "val.txt");
+  refused({"Train.txt", "Test-1.txt"}, "Test-1.txt");
+  refused({"a.txt", "test.txt.gz"}, "test.txt.gz");
+  for (const std::string name : {"test.txt", "trained.txt", "latest.txt", "contest_val.txt"}) {
+    write(name, text);
+    EXPECT_EQ(load().train.vocabulary, "x") << name;  // the only one, or no part of that name
+    if (name == "test.txt") std::filesystem::remove(folder_ / name);
+  }
+}
+
 TEST_F(TextFiles, WindowsFollowTheStrideInTrainingAndTheContextInTesting) {
   write("input.txt", std::string(500, 'a') + std::string(500, 'b'));
   options_.context = 10;
