@@ -2,10 +2,13 @@
 #include "io/data/sources/sample_coding.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "io/base/io_error.h"
 #include "io/base/visible_text.h"
+#include "io/data/sources/csv/csv_number.h"
 
 namespace io {
 namespace {
@@ -14,6 +17,41 @@ const char* kind_text(SampleKind kind) {
   if (kind == SampleKind::kImages) return "images";
   return kind == SampleKind::kFeatures ? "rows of a table" : "tokens";
 }
+
+// The number that a class is called by, however it is written: 1, 1.0, 1,0 and 1e0.
+std::optional<double> number_called(std::string_view name) {
+  for (const char decimal : {'.', ','}) {
+    const CsvNumber number = read_number(name, decimal);
+    if (number.content != CsvNumber::Content::kNumber) continue;
+    return number.grouped ? std::nullopt : std::optional(number.value);
+  }
+  return std::nullopt;
+}
+
+// Finds the classes of a coding by their names, or by equal numbers where no other class has the
+// same one.
+class ClassNames {
+ public:
+  explicit ClassNames(const std::vector<std::string>& names) {
+    for (std::size_t c = 0; c < names.size(); ++c) {
+      const auto id = static_cast<std::int32_t>(c);
+      by_name_.emplace(names[c], id);
+      if (const auto number = number_called(names[c]))
+        if (const auto [found, added] = by_number_.emplace(*number, id); !added) found->second = -1;
+    }
+  }
+  std::optional<std::int32_t> find(const std::string& name) const {
+    if (const auto found = by_name_.find(name); found != by_name_.end()) return found->second;
+    const auto number = number_called(name);
+    const auto found = number ? by_number_.find(*number) : by_number_.end();
+    if (found == by_number_.end() || found->second < 0) return std::nullopt;
+    return found->second;
+  }
+
+ private:
+  std::unordered_map<std::string, std::int32_t> by_name_;
+  std::map<double, std::int32_t> by_number_;  // -1: of several
+};
 
 }  // namespace
 
@@ -41,10 +79,7 @@ void match_classes(const SampleCoding& coding, Dataset& set,
                    std::vector<std::string>& lines) {
   const Dataset& like = coding.like;
   const bool by_name = !set.class_names.empty() && !like.class_names.empty();
-  std::unordered_map<std::string, std::int32_t> ids;
-  if (by_name)
-    for (std::size_t c = 0; c < like.class_names.size(); ++c)
-      ids.emplace(like.class_names[c], static_cast<std::int32_t>(c));
+  const ClassNames classes(like.class_names);
   const auto name_of = [&](std::int32_t label) {
     return set.class_names.empty() ? std::to_string(label)
                                    : set.class_names[static_cast<std::size_t>(label)];
@@ -54,7 +89,7 @@ void match_classes(const SampleCoding& coding, Dataset& set,
   const auto code = [&](std::int32_t label) {
     if (!by_name && label < like.classes) return label;
     const std::string name = name_of(label);
-    if (const auto found = ids.find(name); found != ids.end()) return found->second;
+    if (const auto found = classes.find(name)) return *found;
     lacking.push_back(name);
     return static_cast<std::int32_t>(like.classes + std::ssize(lacking) - 1);
   };

@@ -49,6 +49,27 @@ TEST(SampleCoding, ClassesWithoutNamesAreMatchedByTheirNumbers) {
   EXPECT_EQ(set.unknown_classes, (std::vector<std::string>{"7"}));
 }
 
+TEST(SampleCoding, EqualNumbersAreTheSameClass) {
+  const auto coded = [](std::vector<std::string> model, std::vector<std::string> data) {
+    std::vector<std::int32_t> labels;
+    for (std::size_t i = 0; i < data.size(); ++i) labels.push_back(static_cast<std::int32_t>(i));
+    Dataset set = labelled(std::move(labels), std::move(data));
+    std::vector<std::string> lines;
+    io::match_classes(
+        {.like = labelled({}, std::move(model))}, set,
+        [](std::int64_t) { return std::string("a row"); }, lines);
+    return set.labels;
+  };
+  using Labels = std::vector<std::int32_t>;
+  EXPECT_EQ(coded({"0", "1"}, {"0.0", "1.0", "1"}), (Labels{0, 1, 1}));
+  EXPECT_EQ(coded({"0.0", "1.0"}, {"1", "0"}), (Labels{1, 0}));
+  EXPECT_EQ(coded({"0", "1"}, {"1,0", "1e0", "+1", "2.0", "one"}), (Labels{1, 1, 1, 2, 3}));
+  // Two classes of the model have this number: their names alone tell them apart.
+  EXPECT_EQ(coded({"1", "1.0"}, {"1", "1.0", "1.00"}), (Labels{0, 1, 2}));
+  EXPECT_EQ(coded({"1000", "a"}, {"1,000"}), (Labels{2}));
+  EXPECT_EQ(coded({"1", "a"}, {"1,000"}), (Labels{2}));
+}
+
 TEST(SampleCoding, FewNamesAreTold) {
   io::UnknownNames unknown;
   EXPECT_EQ(unknown.text("rows", 9), "");
