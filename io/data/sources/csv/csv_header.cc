@@ -192,6 +192,8 @@ HeaderDecision find_header(const CsvTable& table, std::span<const ColumnScan> sc
   return {.header = header, .doubtful = header};
 }
 
+bool is_unnamed(std::string_view name) { return name.empty() || name == "Unnamed: 0"; }
+
 std::vector<std::string> unique_names(const std::vector<std::string>& names) {
   std::vector<std::string> unique;
   const std::set<std::string> given(names.begin(), names.end());

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/data/sources/csv/csv_missing.h"
@@ -32,6 +33,10 @@ HeaderDecision find_header(const CsvTable& table, std::span<const ColumnScan> sc
 // Whether the column, below its name, counts the rows: 0, 1, 2 ... or 1, 2, 3 ...; or has another
 // whole number, or another text, in every one of them.
 bool is_index(const CsvTable& table, std::size_t column);
+
+// Whether a field is the name of an index: R and pandas write it without a name, which pandas reads
+// and then writes as "Unnamed: 0".
+bool is_unnamed(std::string_view name);
 
 // The names as they are used: a field without one is "column 3", and of equal ones the later become
 // NAME.1, NAME.2, as pandas has it.

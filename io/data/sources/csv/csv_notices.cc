@@ -1,10 +1,13 @@
 // Lines about decisions that a reader of tables takes for its user.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "io/base/visible_text.h"
+#include "io/data/sources/csv/csv_header.h"
 #include "io/data/sources/csv/csv_report.h"
 
 namespace io {
@@ -93,12 +96,31 @@ class Notices {
     if (selection_.index)
       say("column 1 has no name and another value in every row (" + at(1, 0) +
           "): it is read as the rows' index and left out; --columns takes columns by number");
+    else
+      add_repeated_index();
     ColumnList renamed;
     for (std::size_t c = 0; c < selection_.header.size(); ++c)
       if (!table_.field(0, c).empty() && selection_.header[c] != table_.field(0, c))
         renamed.add("column " + std::to_string(c + 1) + " is the second one called " + value(0, c) +
                     " and becomes '" + selection_.header[c] + "'");
     if (!renamed.empty()) say(renamed.text());
+  }
+
+  // A first column without a name that is used, as the numbers of rows that were put together are.
+  void add_repeated_index() {
+    if (selection_.header.empty() || !is_unnamed(table_.field(0, 0))) return;
+    if (std::ranges::none_of(columns_, [](const CsvColumn& column) { return column.index == 0; }))
+      return;
+    std::map<std::string_view, std::size_t> rows;
+    for (std::size_t row = 1; row < table_.rows(); ++row) {
+      const auto [first, added] = rows.emplace(table_.field(row, 0), row);
+      if (added) continue;
+      say("column 1 has no name and repeats values (" + at(first->second, 0) + ", row " +
+          std::to_string(row + 1) +
+          " again): it is used as a feature; if it numbers rows, leave it out with "
+          "--ignore-columns 1");
+      return;
+    }
   }
 
   // Features, and the label of a regression: its classes are texts, whatever they look like.

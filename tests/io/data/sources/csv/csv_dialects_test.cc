@@ -302,7 +302,16 @@ TEST_F(CsvDialects, AnIndexWithoutANameIsLeftOut) {
               std::string::npos);
   }
   EXPECT_EQ(load("Unnamed: 0,size,kind\n" + rows).train.shape[2], 1);
-  EXPECT_EQ(load(",size,kind\n" + measured).train.shape[2], 2);
+  for (const std::string name : {"", "Unnamed: 0"}) {
+    const DatasetSplits repeated = load(name + ",size,kind\n" + measured);
+    EXPECT_EQ(repeated.train.shape[2], 2);
+    EXPECT_NE(joined(repeated.warnings)
+                  .find("column 1 has no name and repeats values (row 2: '0', row 3 again): it is "
+                        "used as a feature; if it numbers rows, leave it out with "
+                        "--ignore-columns 1"),
+              std::string::npos)
+        << joined(repeated.warnings);
+  }
   EXPECT_EQ(load("id,size,kind\n" + rows).train.shape[2], 2);
   DatasetOptions options;
   options.columns = "1,2";
