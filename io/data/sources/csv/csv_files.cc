@@ -14,6 +14,7 @@
 #include "io/base/io_error.h"
 #include "io/base/text_format.h"
 #include "io/base/text_parts.h"
+#include "io/base/visible_text.h"
 #include "io/data/sources/csv/coded_table.h"
 #include "io/data/sources/csv/csv_answers.h"
 #include "io/data/sources/csv/csv_coding.h"
@@ -72,6 +73,30 @@ CsvTable read_table(const std::string& path, const std::string& wanted,
                   ": features and a label; row 1 is " + beginning(table.field(0, 0)) +
                   (wanted == "auto" ? "; name another separator with --separator"
                                     : "; --separator auto finds the usual ones"));
+}
+
+// A line about classes of one row, such as sums and lines between head and rows; "" if there are
+// none.
+std::string single_rows_line(const std::string& path, const CsvLabels& labels, std::size_t first) {
+  constexpr std::size_t kMaxNames = 5;
+  std::vector<std::size_t> counts(labels.names.size(), 0), rows(labels.names.size(), 0);
+  for (std::size_t i = 0; i < labels.ids.size(); ++i) {
+    const auto id = static_cast<std::size_t>(labels.ids[i]);
+    ++counts[id];
+    rows[id] = first + i + 1;
+  }
+  std::vector<std::string> names;
+  for (std::size_t c = 0; c < counts.size(); ++c)
+    if (counts[c] == 1)
+      names.push_back("'" + base::visible_text(labels.names[c].substr(0, 40)) + "' (row " +
+                      std::to_string(rows[c]) + ")");
+  if (names.empty()) return "";
+  const std::size_t more = names.size() - std::min(names.size(), kMaxNames);
+  names.resize(names.size() - more);
+  return std::filesystem::path(path).filename().string() +
+         ": classes of a single row, which is never tested: " + base::join_text(names) +
+         (more > 0 ? " and " + std::to_string(more) + " more" : "") +
+         "; if such a row is no sample, remove it";
 }
 
 struct Rows {
@@ -137,6 +162,8 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
     answers.numbers = read_targets(table, selection.label, first, label_decimal, *missing, title);
   else
     answers.labels = read_labels(table, selection.label, first, *missing);
+  if (std::string line = single_rows_line(path, answers.labels, first); !line.empty())
+    warnings.push_back(std::move(line));
   const std::vector<bool> for_test =
       draw_test_rows(options.regression ? one_class(answers.numbers.size()) : answers.labels,
                      options.test_share, options.seed);

@@ -15,8 +15,11 @@ namespace {
 
 constexpr std::size_t kMaxColumnsShown = 8;
 
-// "12%", "$7.50", "180 cm"; not dates and times.
+// "12%", "$7.50", "180 cm", and of accounts " 7.50 " and "(7.50)"; not dates and times.
 bool has_unit(std::string_view field) {
+  while (field.starts_with(' ')) field.remove_prefix(1);
+  while (field.ends_with(' ')) field.remove_suffix(1);
+  if (field.starts_with('(') && field.ends_with(')')) field = field.substr(1, field.size() - 2);
   for (const std::string_view sign : {"-", "+", "$", "\xC2\xA3", "\xE2\x82\xAC"})
     if (field.starts_with(sign)) field.remove_prefix(sign.size());
   if (field.empty() || field[0] < '0' || field[0] > '9') return false;
@@ -208,8 +211,9 @@ class Notices {
         units.add(selection_.place(column.index) + " (" + at(scan.first_other, column.index) + ")");
     }
     if (!units.empty())
-      say("numbers with a unit are read as text, by position in sorted order: " + units.text() +
-          "; remove the unit, or leave the column out with --ignore-columns");
+      say("numbers with a unit, blanks or parentheses are read as text, by position in sorted "
+          "order: " +
+          units.text() + "; remove these, or leave the column out with --ignore-columns");
   }
 
   const CsvTable& table_;

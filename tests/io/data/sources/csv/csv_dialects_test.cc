@@ -427,11 +427,21 @@ TEST_F(CsvDialects, NumbersWithAUnitAreTextAndThatIsSaid) {
     EXPECT_EQ(
         joined(load(numbers_with([&](int i) { return std::to_string(i % 25) + unit; }), options)
                    .warnings),
-        "t.csv: numbers with a unit are read as text, by position in sorted order: column 1 "
-        "('age') (row 2: '0" +
+        "t.csv: numbers with a unit, blanks or parentheses are read as text, by position in sorted "
+        "order: column 1 ('age') (row 2: '0" +
             unit +
-            "'); remove the unit, or leave the column out with "
+            "'); remove these, or leave the column out with "
             "--ignore-columns\n");
+  const std::string account =
+      joined(load(numbers_with([](int i) {
+                    const std::string number = std::to_string(i % 25) + ".50";
+                    return i % 3 == 0 ? "\" (" + number + ")\"" : "\" " + number + " \"";
+                  }),
+                  options)
+                 .warnings);
+  EXPECT_NE(account.find("numbers with a unit, blanks or parentheses are read as text"),
+            std::string::npos)
+      << account;
   for (const std::string other : {"-05-2024", ":30", "-a", ".12.2024"})
     EXPECT_EQ(
         joined(load(numbers_with([&](int i) { return std::to_string(i % 25) + other; }), options)
@@ -439,6 +449,17 @@ TEST_F(CsvDialects, NumbersWithAUnitAreTextAndThatIsSaid) {
             .find("unit"),
         std::string::npos)
         << other;
+}
+
+TEST_F(CsvDialects, AClassOfASingleRowIsNamed) {
+  std::string text = "size,kind\n";
+  for (int i = 0; i < 20; ++i) text += std::to_string(i * i) + ".5," + (i % 2 == 0 ? "x\n" : "y\n");
+  EXPECT_EQ(joined(load(text).warnings), "");
+  EXPECT_EQ(joined(load(text + "1900.5,Total\n-,----\n").warnings),
+            "t.csv: classes of a single row, which is never tested: '----' (row 23), 'Total' (row "
+            "22); if such a row is no sample, remove it\n"
+            "t.csv: read as missing: column 1 ('size'): 1 of 22 cells is not a number (row 23: "
+            "'-')\n");
 }
 
 TEST_F(CsvDialects, AnOddCellThatTrainingDidNotHaveIsRefused) {
