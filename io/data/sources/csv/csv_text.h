@@ -21,7 +21,7 @@ class CsvText {
 
   const std::string& path() const { return file_.path(); }
   // Appends what the next `bytes` of the file stand for; false at its end. Throws DataError for
-  // UTF-16 that is damaged, and as DataFile does.
+  // UTF-16 that is damaged and for files of other formats (file_format.h), and as DataFile does.
   bool append(std::size_t bytes, std::vector<std::uint8_t>& text);
   // The rest of the file.
   std::vector<std::uint8_t> rest();
