@@ -71,8 +71,10 @@ CsvTable read_table(const std::string& path, const std::string& wanted,
   throw DataError(path + ": found 1 column, expected at least 2, separated by " +
                   (wanted == "auto" ? "',', ';', a tab or '|'" : separator_text(separator)) +
                   ": features and a label; row 1 is " + beginning(table.field(0, 0)) +
-                  (wanted == "auto" ? "; name another separator with --separator"
-                                    : "; --separator auto finds the usual ones"));
+                  (wanted == "auto" && table.field(0, 0).find(' ') != std::string_view::npos
+                       ? "; --separator space cuts at blanks, others can be named, too"
+                   : wanted == "auto" ? "; name another separator with --separator"
+                                      : "; --separator auto finds the usual ones"));
 }
 
 // A line about classes of one row, such as sums and lines between head and rows; "" if there are

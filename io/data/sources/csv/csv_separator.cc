@@ -82,6 +82,45 @@ double share_of_numbers(std::string_view text, char separator) {
   return fields == 0 ? 0 : static_cast<double>(numbers) / static_cast<double>(fields);
 }
 
+struct BlankRow {
+  std::size_t fields = 0;
+  bool begins_quoted = false;
+};
+
+// The first rows as blanks cut them. Empty lines are no rows.
+std::vector<BlankRow> rows_between_blanks(std::string_view text) {
+  std::vector<BlankRow> rows;
+  BlankRow row;
+  bool quoted = false, inside = false;
+  for (const char c : text.substr(0, kBytes)) {
+    if (rows.size() == kRows) return rows;
+    const bool line_end = !quoted && (c == '\n' || c == '\r');
+    const bool blank = line_end || (!quoted && (c == ' ' || c == '\t'));
+    if (!blank && !inside) {
+      row.begins_quoted = row.begins_quoted || (row.fields == 0 && c == '"');
+      ++row.fields;
+    }
+    inside = !blank;
+    if (c == '"') quoted = !quoted;
+    if (!line_end) continue;
+    if (row.fields > 0) rows.push_back(row);
+    row = {};
+  }
+  return rows;
+}
+
+// Whether the table looks like one of R's write.table(), whose fields blanks separate: each row but
+// the first begins with a quoted field, and all have as many fields, the first one perhaps one
+// less.
+bool has_blanks_between(std::string_view text) {
+  const std::vector<BlankRow> rows = rows_between_blanks(text);
+  if (rows.size() < 2 || rows[1].fields < 2) return false;
+  const bool as_first = rows[1].fields == rows[0].fields || rows[1].fields == rows[0].fields + 1;
+  return as_first && std::all_of(rows.begin() + 1, rows.end(), [&](const BlankRow& row) {
+           return row.begins_quoted && row.fields == rows[1].fields;
+         });
+}
+
 struct Detected {
   char separator = ',';
   std::string others;  // that fit as well
@@ -92,6 +131,7 @@ Detected detect(std::string_view text) {
   if (rows.empty()) return {};
   std::string fitting = fitting_candidates(rows);
   if (fitting.empty()) {
+    if (has_blanks_between(text)) return {' ', ""};
     const Counts& first = rows.front();
     return {kCandidates[static_cast<std::size_t>(std::max_element(first.begin(), first.end()) -
                                                  first.begin())],
@@ -127,11 +167,12 @@ char csv_separator(const std::string& wanted, std::string_view text) {
     return named == '\t' ? named : csv_separator(std::string(1, named), text);
   }
   if (wanted == "tab" || wanted == "\\t") return '\t';
+  if (wanted == "space" || wanted == " ") return ' ';
   const bool usable = wanted.size() == 1 &&
                       std::string_view(",;\t|:!#^~&").find(wanted[0]) != std::string_view::npos;
   if (!usable)
     throw ConfigError("the separator of CSV fields is '" + wanted +
-                      "'; expected auto, tab or one of , ; | : ! # ^ ~ &");
+                      "'; expected auto, tab, space or one of , ; | : ! # ^ ~ &");
   return wanted[0];
 }
 
@@ -145,6 +186,7 @@ std::string also_fitting(const std::string& wanted, std::string_view text) {
 }
 
 std::string separator_text(char separator) {
+  if (separator == ' ') return "blanks";
   return separator == '\t' ? "a tab" : std::string("'") + separator + "'";
 }
 

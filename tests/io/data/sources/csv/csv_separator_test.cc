@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "io/base/io_error.h"
 #include "io/data/sources/csv/csv_table.h"
 
@@ -44,7 +47,7 @@ TEST(CsvSeparator, AnyOtherIsNamed) {
   EXPECT_EQ(csv_separator("tab", "a,b"), '\t');
   EXPECT_EQ(csv_separator(";", "a,b"), ';');
   EXPECT_EQ(csv_separator(":", "a,b"), ':');
-  for (const char* wrong : {"", "x", "1", "\"", " ", "..", "semicolon", "\n"})
+  for (const char* wrong : {"", "x", "1", "\"", "  ", "..", "semicolon", "\n"})
     EXPECT_THROW(csv_separator(wrong, "a,b"), ConfigError) << wrong;
 }
 
@@ -56,6 +59,27 @@ TEST(CsvTable, IsCutAtTheSeparatorGiven) {
   EXPECT_EQ(table.field(0, 1), "b;c");
   EXPECT_EQ(table.field(1, 0), "1,5");
   EXPECT_EQ(table.field(1, 1), "");
+}
+
+TEST(CsvSeparator, BlanksSeparateWhereRWritesThem) {
+  EXPECT_EQ(csv_separator("space", "a,b"), ' ');
+  EXPECT_EQ(csv_separator(" ", "a,b"), ' ');
+  EXPECT_EQ(found("\"x\" \"my y\"\n\"1\" 1,5 \"a b\"\n\"2\" 2,5 \"c\"\n"), ' ');
+  EXPECT_EQ(found("x y label\n\"1\" 1.5 2 a\n\"2\" 2.5 3 b\n"), ' ');
+  EXPECT_EQ(found("x y\n1 2\n3 4\n"), ',');  // may be texts of two words
+  EXPECT_EQ(found("\"x y\"\n\"red apple\"\n\"green pear\"\n"), ',');
+  EXPECT_EQ(found("\"x\" y\n\"1\" 2\n\"3\" 4 5\n"), ',');  // rows of unequal length
+}
+
+TEST(CsvTable, BlanksOneOrMoreSeparate) {
+  const std::string text = "  a  b\tc \n\"1 2\"   3 \"4\"\n\n5 6 7  \r\n";
+  const CsvTable table({text.begin(), text.end()}, "t.csv", ' ');
+  ASSERT_EQ(table.columns(), 3u);
+  ASSERT_EQ(table.rows(), 3u);
+  const std::vector<std::string> fields{"a", "b", "c", "1 2", "3", "4", "5", "6", "7"};
+  for (std::size_t i = 0; i < fields.size(); ++i) EXPECT_EQ(table.field(i / 3, i % 3), fields[i]);
+  const std::string wrong = "a b\n\"1\"2 3\n";
+  EXPECT_THROW(CsvTable({wrong.begin(), wrong.end()}, "t.csv", ' '), DataError);
 }
 
 TEST(CsvTable, TabsAreNoBlanksWhereTheySeparate) {
