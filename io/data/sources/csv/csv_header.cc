@@ -7,6 +7,8 @@
 #include <set>
 #include <string_view>
 
+#include "io/base/text_format.h"
+#include "io/base/visible_text.h"
 #include "io/data/sources/csv/csv_number.h"
 
 namespace io {
@@ -193,6 +195,14 @@ HeaderDecision find_header(const CsvTable& table, std::span<const ColumnScan> sc
 }
 
 bool is_unnamed(std::string_view name) { return name.empty() || name == "Unnamed: 0"; }
+
+std::string encoding_hint(const std::vector<std::string>& names) {
+  const auto other =
+      std::ranges::find_if(names, [](const std::string& name) { return !is_utf8(name); });
+  if (other == names.end()) return "";
+  return "; '" + base::visible_text(*other) +
+         "' is not UTF-8: save the file as UTF-8, or convert it, as iconv -f latin1 -t utf-8 does";
+}
 
 std::vector<std::string> unique_names(const std::vector<std::string>& names) {
   std::vector<std::string> unique;

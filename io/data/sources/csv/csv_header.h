@@ -38,6 +38,9 @@ bool is_index(const CsvTable& table, std::size_t column);
 // and then writes as "Unnamed: 0".
 bool is_unnamed(std::string_view name);
 
+// "; names are not in UTF-8 ..." for messages about a name that is not found; "" if they are.
+std::string encoding_hint(const std::vector<std::string>& names);
+
 // The names as they are used: a field without one is "column 3", and of equal ones the later become
 // NAME.1, NAME.2, as pandas has it.
 std::vector<std::string> unique_names(const std::vector<std::string>& names);

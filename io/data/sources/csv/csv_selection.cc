@@ -71,7 +71,8 @@ std::size_t find_column(const CsvTable& table, const std::vector<std::string>& h
                     base::did_you_mean(wanted, header) + " (" +
                     (header.empty() ? "the file has no header"
                                     : "the header names " + std::to_string(header.size())) +
-                    "; a number from 1 to " + std::to_string(table.columns()) + " will do, too)");
+                    "; a number from 1 to " + std::to_string(table.columns()) + " will do, too)" +
+                    encoding_hint(header));
 }
 
 // "A,B": whether each column is in the list.

@@ -151,7 +151,8 @@ class TableRows : public SampleStream {
     const auto found = std::find(header.begin(), header.end(), name);
     if (found == header.end())
       throw DataError(path_ + ": row 1 names no column '" + name +
-                      "', which the model was trained with" + base::did_you_mean(name, header));
+                      "', which the model was trained with" + base::did_you_mean(name, header) +
+                      encoding_hint(header));
     // Of equal names the later ones have another one in both tables, or the model knows one only.
     if (std::count(given.begin(), given.end(), name) > 1 &&
         std::find(trained.begin(), trained.end(), name + ".1") == trained.end())

@@ -520,6 +520,32 @@ TEST_F(CsvDialects, ANameTwiceIsTheSameForTrainingAndPrediction) {
   EXPECT_EQ(stream(splits).size(), 3u);
 }
 
+TEST_F(CsvDialects, NamesThatAreNotUtf8AreNoticedWhereOneIsNotFound) {
+  const auto table = [](const std::string& name) {
+    return "gr" + name + "e,kind\n1.5,x\n2.5,y\n3.5,x\n4.5,y\n";
+  };
+  const std::string utf8 = table("\xC3\xB6\xC3\x9F"), latin1 = table("\xF6\xDF");
+  const std::string hint = "'gr\\xf6\\xdfe' is not UTF-8: save the file as UTF-8";
+  DatasetOptions options;
+  options.ignored_columns =
+      "gr\xC3\xB6\xC3\x9F"
+      "e";
+  try {
+    load(latin1, options);
+    ADD_FAILURE() << "the column went unnoticed";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find(hint), std::string::npos) << error.what();
+  }
+  const DatasetSplits splits = load(utf8);
+  test_support::write_text(folder_ / "t.csv", latin1);
+  try {
+    stream(splits);
+    ADD_FAILURE() << "the column went unnoticed";
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find(hint), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(CsvDialects, AClassMayBeCalledNA) {
   DatasetOptions options;
   const std::string text = "size,country\n1.5,NA\n2.5,DE\n3.5,NA\n4.5,DE\n5.5,NA\n";
