@@ -90,4 +90,13 @@ TEST_F(OwnSplit, GivesWayToDataThatAreNamedOnTheCommandLine) {
   }
 }
 
+TEST_F(OwnSplit, AHoldOutHasNoTrainingPart) {
+  const std::string name = run({"--annotations", path("train.csv")});
+  EXPECT_EQ(evaluate(name, {"--split", "train"}).report["samples"], 80);
+  const test_support::CommandResult held =
+      engine({"eval", name, "--annotations", path("hold/hold.csv"), "--split", "train"});
+  EXPECT_EQ(held.exit_code, 2) << held.err;
+  program::expect_words(held.err, {"--split train: hold.csv is a hold-out"});
+}
+
 }  // namespace
