@@ -281,7 +281,9 @@ bool is_image_name(const std::string& name) {
 FoundImages images_below(const std::string& folder) {
   LeftOut left_out;
   std::vector<std::string> paths = find_images(folder, left_out);
-  if (paths.empty()) throw DataError(folder + ": found no image; " + kTakenImages);
+  if (paths.empty())
+    throw DataError(folder + ": found no image; " + kTakenImages +
+                    "; files in IDX format and CIFAR-10's *.bin are named one by one");
   return {std::move(paths), left_out.line(folder, kTakenImages)};
 }
 
