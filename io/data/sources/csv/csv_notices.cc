@@ -75,7 +75,8 @@ class Notices {
   std::string value(std::size_t row, std::size_t column) const {
     constexpr std::size_t kLongest = 40;
     const std::string_view field = table_.field(row, column);
-    return "'" + std::string(field.substr(0, kLongest)) + (field.size() > kLongest ? "...'" : "'");
+    return "'" + base::visible_text(field.substr(0, kLongest)) +
+           (field.size() > kLongest ? "...'" : "'");
   }
   // "row 17: 'None'"
   std::string at(std::size_t row, std::size_t column) const {
@@ -105,7 +106,7 @@ class Notices {
     for (std::size_t c = 0; c < selection_.header.size(); ++c)
       if (!table_.field(0, c).empty() && selection_.header[c] != table_.field(0, c))
         renamed.add("column " + std::to_string(c + 1) + " is the second one called " + value(0, c) +
-                    " and becomes '" + selection_.header[c] + "'");
+                    " and becomes '" + base::visible_text(selection_.header[c]) + "'");
     if (!renamed.empty()) say(renamed.text());
   }
 

@@ -431,6 +431,14 @@ TEST_F(CsvDialects, ManyOddCellsMakeATextAndThatIsSaid) {
             "values\n");
 }
 
+TEST_F(CsvDialects, AWarningIsOneLineWhateverACellHas) {
+  const DatasetSplits splits =
+      load(numbers_with([](int i) { return i == 16 ? "\"two\nlines\"" : std::to_string(i * i); }));
+  EXPECT_EQ(joined(splits.warnings),
+            "t.csv: read as missing: column 1 ('age'): 1 of 40 cells is not a number (row 18: "
+            "'two\\nlines')\n");
+}
+
 TEST_F(CsvDialects, NumbersWithAUnitAreTextAndThatIsSaid) {
   DatasetOptions options;
   options.csv_header = "yes";
