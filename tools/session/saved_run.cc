@@ -32,8 +32,9 @@ void take_saved_options(const io::Checkpoint& checkpoint, const std::string& pat
     if (const auto found = saved.find(name); found != saved.end() && !values.contains(name))
       values[name] = found->second;
   // A variable names no other data than the run's, of whichever kind its place is.
-  for (const auto& [place, other] :
-       {std::pair("annotations", "data-dir"), {"data-dir", "annotations"}})
+  constexpr std::pair<const char*, const char*> kPlaces[] = {{"annotations", "data-dir"},
+                                                             {"data-dir", "annotations"}};
+  for (const auto& [place, other] : kPlaces)
     if (const auto found = values.find(place);
         found != values.end() && !found->second.value.empty())
       values.try_emplace(other, ConfigValue{"", found->second.source});
