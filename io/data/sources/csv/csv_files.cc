@@ -112,6 +112,14 @@ struct Answers {
   std::optional<TargetScale> target;
 };
 
+// "label species (3 classes)" or "target price (mean 30.7, deviation 147)".
+std::string answers_text(const Answers& answers, const std::string& title) {
+  if (!answers.target)
+    return "label " + title + " (" + std::to_string(answers.labels.names.size()) + " classes)";
+  return "target " + title + " (mean " + base::number_text("%.4g", answers.target->mean) +
+         ", deviation " + base::number_text("%.4g", answers.target->deviation) + ")";
+}
+
 Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns, const Answers& answers,
                std::size_t first, const std::vector<std::size_t>& rows) {
   std::size_t width = 0;
@@ -182,12 +190,7 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
                        encode(table, columns, answers, first, rows.test)};
   if (splits.train.shape[2] == 0)
     throw DataError(path + ": no column besides the label has a value");
-  splits.columns = columns_text(
-      table, selection, columns,
-      answers.target
-          ? "target " + title + " (mean " + base::number_text("%.4g", answers.target->mean) +
-                ", deviation " + base::number_text("%.4g", answers.target->deviation) + ")"
-          : "label " + title + " (" + std::to_string(answers.labels.names.size()) + " classes)");
+  splits.columns = columns_text(table, selection, columns, answers_text(answers, title));
   for (std::string& line : reading_notices(table, selection, columns, scans))
     warnings.push_back(std::move(line));
   for (std::string& line : column_warnings(table, selection, columns))
