@@ -71,11 +71,6 @@ void print(const engine::EvalReport& report, const engine::ClassCounts& counts,
   std::printf("%s\n", object.end_object().text().c_str());
 }
 
-// A hold-out of one part, which is judged whole whatever --split says.
-bool only_test(const TrainedModel& model) {
-  return model.other_data() && model.data().train.size() == 0;
-}
-
 int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& group) {
   TrainedModel model(config, o.model, group, DataUse::kSamples);
   o.model.path = model.path();
@@ -85,8 +80,10 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
     throw UsageError(std::string(o.confusion.empty() ? "--format csv" : "--confusion") +
                      " is for models of classes; this one predicts a number, " +
                      base::visible_text(model.data().train.target()->name));
-  const io::Dataset& set =
-      o.split == "train" && !only_test(model) ? model.data().train : model.data().test;
+  if (o.split == "train" && model.data().train.size() == 0)
+    throw UsageError("--split train: " + base::visible_text(model.data().test.name) +
+                     " is a hold-out, which has no training part; leave it out");
+  const io::Dataset& set = o.split == "train" ? model.data().train : model.data().test;
   engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
                               {.normalization = model.normalization(),
                                .dtype = model.compute().storage,

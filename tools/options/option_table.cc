@@ -60,7 +60,7 @@ constexpr OptionSpec kTrainOptions[] = {
      "csv: use only these columns, by name or number from 1, besides the label (default: all)",
      kEqual},
     {"ignore-columns", kString, "", "A,B", "run", "csv: leave out these columns", kEqual},
-    {"separator", kString, "auto", "auto|tab|CHAR", "run",
+    {"separator", kString, "auto", "auto|tab|space|CHAR", "run",
      "csv: what separates fields (auto: , or ; or a tab or |, whichever fits)", kEqual},
     {"csv-decimal", kChoice, "auto", "auto|point|comma", "run",
      "csv: what separates a number's decimals (auto: by the cells)", kEqual},

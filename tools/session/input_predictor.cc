@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -16,6 +18,7 @@
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/files/data_file.h"
 #include "io/data/sources/sample_inputs.h"
+#include "io/data/tables/csv_text.h"
 #include "models/next_token.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -69,15 +72,17 @@ class Texts : public InputPredictor {
   // that it is judged by.
   std::vector<std::int32_t> end_of_text(const std::string& path) {
     const auto most = static_cast<std::size_t>(next_.context());
-    io::DataFile file(path);
+    io::CsvText file(path);
     io::UnknownNames unknown;
     std::vector<std::int32_t> tokens;
     std::int64_t read = 0;
-    std::array<std::uint8_t, 65536> bytes;
-    for (std::size_t got = file.read(bytes); got > 0; got = file.read(bytes)) {
-      for (std::size_t i = 0; i < got; ++i) {
+    std::vector<std::uint8_t> bytes;
+    for (bool more = true; more;) {
+      bytes.clear();
+      more = file.append(65536, bytes);
+      for (const std::uint8_t found : bytes) {
         ++read;
-        const char byte = static_cast<char>(bytes[i]);
+        const char byte = static_cast<char>(found);
         const std::size_t id = vocabulary_.find(byte);
         if (id == std::string::npos)
           unknown.add(std::string(1, byte), [&] { return "byte " + std::to_string(read); });

@@ -1,6 +1,8 @@
 // Options out of a checkpoint's TOML.
 #include "tools/session/saved_run.h"
 
+#include <utility>
+
 #include "tools/options/option_table.h"
 #include "tools/options/run_config.h"
 
@@ -29,6 +31,13 @@ void take_saved_options(const io::Checkpoint& checkpoint, const std::string& pat
   for (const std::string& name : saved_options())
     if (const auto found = saved.find(name); found != saved.end() && !values.contains(name))
       values[name] = found->second;
+  // A variable names no other data than the run's, of whichever kind its place is.
+  constexpr std::pair<const char*, const char*> kPlaces[] = {{"annotations", "data-dir"},
+                                                             {"data-dir", "annotations"}};
+  for (const auto& [place, other] : kPlaces)
+    if (const auto found = values.find(place);
+        found != values.end() && !found->second.value.empty())
+      values.try_emplace(other, ConfigValue{"", found->second.source});
 }
 
 }  // namespace tools

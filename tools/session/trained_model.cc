@@ -13,6 +13,7 @@
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/options/command_line.h"
+#include "tools/options/value_text.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/judged_data.h"
@@ -35,7 +36,7 @@ bool is_snapshot(const std::string& path) {
 bool same_data_expected(const ConfigValues& values) {
   const auto other = [](const std::string& name) {
     return name != "model" && name != "dtype" && name != "data-dir" && name != "annotations" &&
-           name != "image-cache-mb";
+           name != "image-cache-mb" && name != "seed" && name != "test-share";
   };
   return !values.contains("limit") &&
          std::ranges::none_of(saved_options(), [&](const std::string& name) {
@@ -75,6 +76,31 @@ void refuse_other_columns(const ConfigValues& values, const io::Checkpoint& snap
                             "', but the model of " + path + " was trained with " +
                             (before.empty() ? "all columns" : "'" + before + "'") +
                             ": leave it out");
+  }
+}
+
+// The run's own split counts: what would draw its test rows from those that it was trained on is
+// refused. Other data may call the label otherwise.
+void refuse_other_split(const ConfigValues& values, const io::Checkpoint& snapshot,
+                        const std::string& path) {
+  ConfigValues saved;
+  apply_config_text(snapshot.config, path, saved);
+  apply_defaults(saved);
+  std::vector<const char*> names{"seed", "test-share"};
+  if (!names_data(values)) names.insert(names.end(), {"label-column", "csv-header"});
+  const auto text_of = [](const char* name, const std::string& value) {
+    return canonical_text(*find_option(name), value).value_or(value);
+  };
+  for (const char* name : names) {
+    const auto given = values.find(name);
+    if (given == values.end()) continue;
+    const std::string now = text_of(name, given->second.value),
+                      before = text_of(name, saved.find(name)->second.value);
+    if (now != before)
+      throw io::ConfigError(path + " was trained with --" + name + " " +
+                            (before.empty() ? "unset" : before) + ", asked for is " + now + " (" +
+                            given->second.source +
+                            "): it would draw other test rows than the run's own; leave it out");
   }
 }
 
@@ -135,6 +161,7 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
     reference.of_run = !is_import(snapshot);
     reference.names_data = names_data(values);
     if (same_data_expected(values)) reference.data_digest = snapshot.data_digest;
+    refuse_other_split(values, snapshot, reference.path);
     const StatedCoding stated = stated_coding(snapshot, reference.path);
     reference.coding = stated.coding;
     reference.normalization = stated.normalization;

@@ -2,12 +2,53 @@
 #include "io/data/dataset/sample_coding.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "io/base/io_error.h"
 #include "io/base/visible_text.h"
+#include "io/data/tables/csv_number.h"
 
 namespace io {
+namespace {
+
+// The number that a class is called by, however it is written: 1, 1.0, 1,0 and 1e0.
+std::optional<double> number_called(std::string_view name) {
+  for (const char decimal : {'.', ','}) {
+    const CsvNumber number = read_number(name, decimal);
+    if (number.content != CsvNumber::Content::kNumber) continue;
+    return number.grouped ? std::nullopt : std::optional(number.value);
+  }
+  return std::nullopt;
+}
+
+// Finds the classes of a coding by their names, or by equal numbers where no other class has the
+// same one.
+class ClassNames {
+ public:
+  explicit ClassNames(const std::vector<std::string>& names) {
+    for (std::size_t c = 0; c < names.size(); ++c) {
+      const auto id = static_cast<std::int32_t>(c);
+      by_name_.emplace(names[c], id);
+      if (const auto number = number_called(names[c]))
+        if (const auto [found, added] = by_number_.emplace(*number, id); !added) found->second = -1;
+    }
+  }
+  std::optional<std::int32_t> find(const std::string& name) const {
+    if (const auto found = by_name_.find(name); found != by_name_.end()) return found->second;
+    const auto number = number_called(name);
+    const auto found = number ? by_number_.find(*number) : by_number_.end();
+    if (found == by_number_.end() || found->second < 0) return std::nullopt;
+    return found->second;
+  }
+
+ private:
+  std::unordered_map<std::string, std::int32_t> by_name_;
+  std::map<double, std::int32_t> by_number_;  // -1: of several
+};
+
+}  // namespace
 
 void UnknownNames::add(std::string_view name, const std::function<std::string()>& place) {
   if (count_++ == 0) first_ = place();
@@ -35,10 +76,7 @@ void match_classes(const SampleCoding& coding, Dataset& set,
   const ClassLabels* const like = coding.like.find<ClassLabels>();
   if (labels == nullptr || like == nullptr) return;
   const bool by_name = !labels->names.empty() && !like->names.empty();
-  std::unordered_map<std::string, std::int32_t> ids;
-  if (by_name)
-    for (std::size_t c = 0; c < like->names.size(); ++c)
-      ids.emplace(like->names[c], static_cast<std::int32_t>(c));
+  const ClassNames classes(like->names);
   const auto name_of = [&](std::int32_t label) {
     return labels->names.empty() ? std::to_string(label)
                                  : labels->names[static_cast<std::size_t>(label)];
@@ -48,7 +86,7 @@ void match_classes(const SampleCoding& coding, Dataset& set,
   const auto code = [&](std::int32_t label) {
     if (!by_name && label < like->count) return label;
     const std::string name = name_of(label);
-    if (const auto found = ids.find(name); found != ids.end()) return found->second;
+    if (const auto found = classes.find(name)) return *found;
     lacking.push_back(name);
     return static_cast<std::int32_t>(like->count + std::ssize(lacking) - 1);
   };

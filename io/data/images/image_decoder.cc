@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "io/base/io_error.h"
+#include "io/data/files/file_format.h"
 
 namespace io {
 namespace {
@@ -30,7 +31,9 @@ DecodedImage decode_image(std::span<const std::uint8_t> file, const std::string&
     std::snprintf(text, sizeof text, " %02x", byte);
     found += text;
   }
-  throw DataError(path + ": neither PNG nor JPEG: the file begins with" + found);
+  const std::string format = format_of(file);
+  throw DataError(path + ": neither PNG nor JPEG: the file begins with" + found +
+                  (format.empty() ? "" : ", " + format + ": convert it to PNG first"));
 }
 
 DecodedImage make_image(std::int64_t width, std::int64_t height, const std::string& path) {

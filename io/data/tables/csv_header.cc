@@ -7,10 +7,14 @@
 #include <set>
 #include <string_view>
 
+#include "io/base/text_format.h"
+#include "io/base/visible_text.h"
 #include "io/data/tables/csv_number.h"
 
 namespace io {
 namespace {
+
+constexpr double kImprobable = 0.05, kDoubtful = 0.25;  // of a first row that is data
 
 // Cells below the first row that are equal to it.
 bool occurs_again(const CsvTable& table, std::size_t column) {
@@ -81,6 +85,40 @@ bool is_numbered_header(const CsvTable& table, std::span<const ColumnScan> scans
   return count >= 10 && 2 * unique > count;
 }
 
+// What the first row says beside numbers.
+struct FirstRow {
+  std::vector<std::size_t> whole;  // columns in which it has a whole number above numbers
+  bool rising = false;             // those are two or more, each greater than the one before
+  bool has_other_numbers = false;  // with decimals, above numbers
+  std::vector<std::size_t> texts;  // columns of texts in which its own occurs nowhere else
+};
+
+bool rises(const CsvTable& table, std::size_t row, const std::vector<std::size_t>& columns) {
+  if (columns.size() < 2) return false;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const auto number = whole_number(table.field(row, columns[i]));
+    if (!number) return false;
+    if (i > 0 && *number <= *whole_number(table.field(row, columns[i - 1]))) return false;
+  }
+  return true;
+}
+
+// How probable it is that a row of data looks like the first one: whole numbers in the same
+// columns, rising if they rise there, and texts that occur in no other row. As the other rows have
+// it, and for texts as if columns did not depend on each other. 1 where nothing speaks for names.
+double chance_of_data(const CsvTable& table, const FirstRow& first) {
+  double chance = 1;
+  for (const std::size_t c : first.texts) chance *= share_of_single_values(table, c);
+  if (first.has_other_numbers || (!first.rising && first.texts.empty())) return chance;
+  std::size_t alike = 0;
+  for (std::size_t row = 1; row < table.rows(); ++row) {
+    const bool whole = std::ranges::all_of(
+        first.whole, [&](std::size_t c) { return whole_number(table.field(row, c)).has_value(); });
+    alike += whole && (!first.rising || rises(table, row, first.whole)) ? 1 : 0;
+  }
+  return chance * static_cast<double>(alike + 1) / static_cast<double>(table.rows());
+}
+
 }  // namespace
 
 bool is_index(const CsvTable& table, std::size_t column) {
@@ -112,37 +150,58 @@ HeaderDecision find_header(const CsvTable& table, std::span<const ColumnScan> sc
   const std::vector<std::size_t> sequences = sequence_lengths(table);
   if (is_numbered_header(table, scans, missing, sequences))
     return {.header = true, .doubtful = true};
-  std::size_t for_names = 0, for_data = 0, numeric = 0;
+  std::size_t for_names = 0, for_data = 0, numeric = 0, numbers_above = 0;
+  FirstRow first;
   for (std::size_t c = 0; c < table.columns(); ++c) {
     const std::string_view name = table.field(0, c);
     // Mostly: a column that odd cells make text has a name as others have.
     const bool numbers = scans[c].numbers > 0 && 2 * scans[c].numbers >= scans[c].values();
     numeric += numbers ? 1 : 0;
     const bool number = read_number(name, scans[c].decimal).content != CsvNumber::Content::kText;
-    if (name.empty())
+    if (name.empty()) {
       for_names += c == 0 && is_index(table, c) ? 1 : 0;
-    else if (missing.has(name))
+    } else if (missing.has(name)) {
       ++for_data;
-    else if (number && sequences[c] >= 3 && !occurs_again(table, c))
-      continue;
-    else if (number)
+    } else if (number) {
+      const bool whole = whole_number(name).has_value();
+      if (numbers && whole) first.whole.push_back(c);
+      first.has_other_numbers = first.has_other_numbers || !whole;
+      if (sequences[c] < 3 || occurs_again(table, c)) ++numbers_above;
+    } else if (occurs_again(table, c)) {
       ++for_data;
-    else if (occurs_again(table, c))
-      ++for_data;
-    else if (numbers)
+    } else if (numbers) {
       ++for_names;
+    } else {
+      first.texts.push_back(c);
+    }
   }
+  first.rising = rises(table, 0, first.whole);
+  if (for_data == 0 && for_names <= numbers_above && numeric > 0) {
+    const double likely = chance_of_data(table, first);
+    const bool header = likely < kImprobable && !first.has_other_numbers;
+    return {.header = header, .doubtful = header || for_names > 0 || likely < kDoubtful};
+  }
+  for_data += numbers_above;
   if (for_names > 0 || for_data > 0)
     return {.header = for_names > for_data, .doubtful = for_names > 0 && for_data > 0};
-  if (numeric > 0) return {};
   double chance = 1;
   for (std::size_t c = 0; c < table.columns(); ++c) {
     if (scans[c].others == 0) continue;  // no value at all
     if (table.field(0, c).empty()) return {};
     chance *= share_of_single_values(table, c);
   }
-  const bool header = chance < 0.05;
+  const bool header = chance < kImprobable;
   return {.header = header, .doubtful = header};
+}
+
+bool is_unnamed(std::string_view name) { return name.empty() || name == "Unnamed: 0"; }
+
+std::string encoding_hint(const std::vector<std::string>& names) {
+  const auto other =
+      std::ranges::find_if(names, [](const std::string& name) { return !is_utf8(name); });
+  if (other == names.end()) return "";
+  return "; '" + base::visible_text(*other) +
+         "' is not UTF-8: save the file as UTF-8, or convert it, as iconv -f latin1 -t utf-8 does";
 }
 
 std::vector<std::string> unique_names(const std::vector<std::string>& names) {

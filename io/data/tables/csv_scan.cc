@@ -17,6 +17,67 @@ std::vector<ColumnScan> scan_with(const CsvTable& table, std::size_t first,
   return scans;
 }
 
+// Whether the numbers of a column may be whole ones whose digits a sign groups, as 1.234.
+struct Groups {
+  std::size_t first = kNoRow;  // row of the first number with the sign
+  bool possible = false;       // those with it have exactly three digits after it
+  bool likely = false;         // and there are others, all of them whole and below 1000
+  bool refuted = false;        // there are numbers with the sign that cannot be such
+};
+
+enum class Shape { kOther, kSmall, kGrouped, kNoGroups };
+
+// Of "12", "1.234" or "12.5"; kOther is no number.
+Shape shape_of(std::string_view field, char sign) {
+  if (field.starts_with('-') || field.starts_with('+')) field.remove_prefix(1);
+  const std::size_t end = field.find_first_not_of("0123456789");
+  const std::size_t digits = std::min(end, field.size());
+  if (digits == field.size() && digits > 0)
+    return digits <= 3 && (digits == 1 || field[0] != '0') ? Shape::kSmall : Shape::kNoGroups;
+  if (digits > 0 && field[digits] == sign && digits <= 3 && field[0] != '0') {
+    std::string_view rest = field.substr(digits);
+    while (rest.size() >= 4 && rest[0] == sign && rest.find_first_not_of("0123456789", 1) >= 4)
+      rest.remove_prefix(4);
+    if (rest.empty()) return Shape::kGrouped;
+  }
+  const bool number = read_number(field, '.').content != CsvNumber::Content::kText ||
+                      read_number(field, ',').content != CsvNumber::Content::kText;
+  return number ? Shape::kNoGroups : Shape::kOther;
+}
+
+Groups groups_of(const CsvTable& table, std::size_t column, std::size_t first,
+                 const CsvMissing& missing, char sign) {
+  Groups groups;
+  bool small = false, against = false;
+  for (std::size_t row = first; row < table.rows(); ++row) {
+    const std::string_view field = table.field(row, column);
+    const Shape shape = field.empty() ? Shape::kOther : shape_of(field, sign);
+    if (shape == Shape::kOther || (missing.has_numbers() && missing.has(field))) continue;
+    against = against || shape == Shape::kNoGroups;
+    small = small || shape == Shape::kSmall;
+    if (shape == Shape::kGrouped) groups.first = std::min(groups.first, row);
+    const bool has_sign = groups.first != kNoRow || field.find(sign) != std::string_view::npos;
+    if (against && has_sign) return {.refuted = true};
+  }
+  groups.possible = groups.first != kNoRow;
+  groups.likely = groups.possible && small;
+  return groups;
+}
+
+// Which decimal sign the columns have whose numbers both signs read, by all that is known.
+struct Signs {
+  std::vector<Groups> points, commas;  // by column, as groups
+  bool point = false, comma = false;   // other columns have this decimal sign
+  char separator = ',';
+
+  bool has_comma(std::size_t c) const {
+    if (comma != point) return comma;
+    if (points[c].possible) return separator == ';' || (points[c].likely && separator != ',');
+    if (points[c].refuted) return false;
+    return separator == ';' && !commas[c].likely;
+  }
+};
+
 void count_row(std::size_t& count, std::size_t& first, std::size_t row) {
   ++count;
   first = std::min(first, row);
@@ -53,8 +114,10 @@ void ColumnScan::add(const CsvTable& table, std::size_t column, std::size_t row,
     return;
   }
   count_row(others, first_other, row);
-  if (decimal == '.' && field.find(',') != std::string_view::npos &&
-      read_number(field, ',').content == Found::kNumber)
+  // Not an address as 192.168.100.200.
+  const bool may_have_comma =
+      field.find(',') != std::string_view::npos || std::ranges::count(field, '.') == 2;
+  if (decimal == '.' && may_have_comma && read_number(field, ',').content == Found::kNumber)
     ++commas;
   if (more_odd) return;
   const auto at = std::lower_bound(odd.begin(), odd.end(), field);
@@ -67,25 +130,39 @@ std::vector<ColumnScan> scan_columns(const CsvTable& table, std::size_t first,
                                      const CsvMissing& missing, const std::string& decimal) {
   if (decimal == "comma") return scan_with(table, first, missing, ',');
   std::vector<ColumnScan> points = scan_with(table, first, missing, '.');
-  const bool semicolons = table.separator() == ';';
-  const auto may_be_comma = [&](const ColumnScan& column) {
-    return column.commas > 0 || (semicolons && column.grouped > 0);
-  };
-  if (decimal == "point" || std::ranges::none_of(points, may_be_comma)) return points;
+  if (decimal == "point") return points;
+  Signs signs{.points = std::vector<Groups>(points.size()),
+              .commas = std::vector<Groups>(points.size()),
+              .separator = table.separator()};
+  const bool semicolons = signs.separator == ';';
+  bool may_be_comma = false;
+  for (std::size_t c = 0; c < points.size(); ++c) {
+    if (points[c].numbers > 0) signs.points[c] = groups_of(table, c, first, missing, '.');
+    if (points[c].grouped > 0 && semicolons)
+      signs.commas[c] = groups_of(table, c, first, missing, ',');
+    may_be_comma = may_be_comma || points[c].commas > 0 ||
+                   (signs.points[c].possible && signs.separator != ',') ||
+                   (points[c].grouped > 0 && semicolons);
+    if (signs.points[c].likely) points[c].first_unclear = signs.points[c].first;
+  }
+  if (!may_be_comma) return points;
   std::vector<ColumnScan> commas = scan_with(table, first, missing, ',');
   // A text column in which a few cells happen to read as such numbers tells nothing.
   const auto reads_more = [](const ColumnScan& a, const ColumnScan& b) {
     return a.is_number() && a.numbers > b.numbers;
   };
-  bool comma = false, point = false;
+  bool likely_points = false;
   for (std::size_t c = 0; c < points.size(); ++c) {
-    comma = comma || reads_more(commas[c], points[c]);
-    point = point || reads_more(points[c], commas[c]);
+    signs.comma = signs.comma || reads_more(commas[c], points[c]);
+    signs.point = signs.point || reads_more(points[c], commas[c]);
+    likely_points = likely_points || (signs.points[c].likely && signs.separator != ',');
   }
-  const bool by_default = comma || (semicolons && !point);
-  for (std::size_t c = 0; c < points.size(); ++c)
-    if (reads_more(commas[c], points[c]) || (by_default && commas[c].numbers == points[c].numbers))
+  signs.comma = signs.comma || (likely_points && !signs.point);
+  for (std::size_t c = 0; c < points.size(); ++c) {
+    const bool equal = commas[c].numbers == points[c].numbers;
+    if (reads_more(commas[c], points[c]) || (equal && signs.has_comma(c)))
       points[c] = std::move(commas[c]);
+  }
   return points;
 }
 

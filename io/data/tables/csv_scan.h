@@ -27,6 +27,9 @@ struct ColumnScan {
               first_large = kNoRow, first_comma = kNoRow;  // too large for float32
   std::vector<std::string_view> odd;  // different values of `others`, ascending, kMaxOdd at most
   bool more_odd = false;              // there are more
+  // With decimal signs found: numbers that may as well be whole ones with digits in groups. Row of
+  // the first one, or kNoRow.
+  std::size_t first_unclear = kNoRow;
 
   std::size_t values() const { return numbers + others; }
   // Numbers, apart from a few odd cells that are then missing: at most 5 % of the values, or a
@@ -37,8 +40,10 @@ struct ColumnScan {
 
 // Of all columns, from row `first` on. `decimal` is "point", "comma" or "auto": of each column the
 // one that reads more of its cells as numbers. Cells that both of them read (1,234) are read as
-// the other columns are; where none of these tells, as a decimal comma if the fields are separated
-// by semicolons, else as groups of digits.
+// the other columns are. Where none of these tells, the sign groups digits if it stands before
+// exactly three of them in some cells, and the others are whole numbers below 1000; a point also
+// without others, if the fields are separated by semicolons, but none where commas separate them.
+// Else it is a decimal sign: a comma in a file of semicolons, a point in all.
 std::vector<ColumnScan> scan_columns(const CsvTable& table, std::size_t first,
                                      const CsvMissing& missing, const std::string& decimal);
 

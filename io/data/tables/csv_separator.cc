@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/base/io_error.h"
+#include "io/data/tables/csv_number.h"
 
 namespace io {
 namespace {
@@ -43,19 +44,110 @@ std::vector<Counts> count_in_rows(std::string_view text) {
   return rows;
 }
 
-char detect(std::string_view text) {
-  const std::vector<Counts> rows = count_in_rows(text);
-  if (rows.empty()) return ',';
+// The candidates that cut all of the first rows into equally many fields, or the first row into one
+// less; those of the second kind only if there is none of the first.
+std::string fitting_candidates(const std::vector<Counts>& rows) {
+  std::string found;
   const Counts& first = rows.front();
   for (const std::size_t more : {0, 1}) {  // the other rows have so many fields more
-    if (more > 0 && rows.size() < 3) continue;
+    if (!found.empty() || (more > 0 && rows.size() < 3)) continue;
     for (std::size_t i = 0; i < kCandidates.size(); ++i) {
       const auto alike = [&](const Counts& row) { return row[i] == first[i] + more; };
-      if (first[i] > 0 && std::all_of(rows.begin() + 1, rows.end(), alike)) return kCandidates[i];
+      if (first[i] > 0 && std::all_of(rows.begin() + 1, rows.end(), alike))
+        found.push_back(kCandidates[i]);
     }
   }
-  return kCandidates[static_cast<std::size_t>(std::max_element(first.begin(), first.end()) -
-                                              first.begin())];
+  return found;
+}
+
+// The share of numbers among the fields of the first rows, cut at `separator`.
+double share_of_numbers(std::string_view text, char separator) {
+  std::size_t fields = 0, numbers = 0, rows = 0, begin = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < std::min(text.size(), kBytes) && rows < kRows; ++i) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    const bool line_end = c == '\n' || c == '\r';
+    if (quoted || (c != separator && !line_end)) continue;
+    std::string_view field = text.substr(begin, i - begin);
+    while (field.starts_with(' ')) field.remove_prefix(1);
+    while (field.ends_with(' ')) field.remove_suffix(1);
+    begin = i + 1;
+    rows += line_end ? 1 : 0;
+    fields += field.empty() && line_end ? 0 : 1;
+    const bool number = read_number(field, '.').content != CsvNumber::Content::kText ||
+                        read_number(field, ',').content != CsvNumber::Content::kText;
+    numbers += number ? 1 : 0;
+  }
+  return fields == 0 ? 0 : static_cast<double>(numbers) / static_cast<double>(fields);
+}
+
+struct BlankRow {
+  std::size_t fields = 0;
+  bool begins_quoted = false;
+};
+
+// The first rows as blanks cut them. Empty lines are no rows.
+std::vector<BlankRow> rows_between_blanks(std::string_view text) {
+  std::vector<BlankRow> rows;
+  BlankRow row;
+  bool quoted = false, inside = false;
+  for (const char c : text.substr(0, kBytes)) {
+    if (rows.size() == kRows) return rows;
+    const bool line_end = !quoted && (c == '\n' || c == '\r');
+    const bool blank = line_end || (!quoted && (c == ' ' || c == '\t'));
+    if (!blank && !inside) {
+      row.begins_quoted = row.begins_quoted || (row.fields == 0 && c == '"');
+      ++row.fields;
+    }
+    inside = !blank;
+    if (c == '"') quoted = !quoted;
+    if (!line_end) continue;
+    if (row.fields > 0) rows.push_back(row);
+    row = {};
+  }
+  return rows;
+}
+
+// Whether the table looks like one of R's write.table(), whose fields blanks separate: each row but
+// the first begins with a quoted field, and all have as many fields, the first one perhaps one
+// less.
+bool has_blanks_between(std::string_view text) {
+  const std::vector<BlankRow> rows = rows_between_blanks(text);
+  if (rows.size() < 2 || rows[1].fields < 2) return false;
+  const bool as_first = rows[1].fields == rows[0].fields || rows[1].fields == rows[0].fields + 1;
+  return as_first && std::all_of(rows.begin() + 1, rows.end(), [&](const BlankRow& row) {
+           return row.begins_quoted && row.fields == rows[1].fields;
+         });
+}
+
+struct Detected {
+  char separator = ',';
+  std::string others;  // that fit as well
+};
+
+Detected detect(std::string_view text) {
+  const std::vector<Counts> rows = count_in_rows(text);
+  if (rows.empty()) return {};
+  std::string fitting = fitting_candidates(rows);
+  if (fitting.empty()) {
+    if (has_blanks_between(text)) return {' ', ""};
+    const Counts& first = rows.front();
+    return {kCandidates[static_cast<std::size_t>(std::max_element(first.begin(), first.end()) -
+                                                 first.begin())],
+            ""};
+  }
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < fitting.size(); ++i)
+    if (share_of_numbers(text, fitting[i]) > share_of_numbers(text, fitting[best])) best = i;
+  const char separator = fitting[best];
+  fitting.erase(best, 1);
+  return {separator, fitting};
+}
+
+std::string_view without_mark(std::string_view text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  return text;
 }
 
 }  // namespace
@@ -69,21 +161,32 @@ std::size_t separator_line(std::string_view text) {
 
 char csv_separator(const std::string& wanted, std::string_view text) {
   if (wanted == "auto") {
-    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-    if (separator_line(text) == 0) return detect(text);
+    text = without_mark(text);
+    if (separator_line(text) == 0) return detect(text).separator;
     const char named = text[4];
     return named == '\t' ? named : csv_separator(std::string(1, named), text);
   }
   if (wanted == "tab" || wanted == "\\t") return '\t';
+  if (wanted == "space" || wanted == " ") return ' ';
   const bool usable = wanted.size() == 1 &&
                       std::string_view(",;\t|:!#^~&").find(wanted[0]) != std::string_view::npos;
   if (!usable)
     throw ConfigError("the separator of CSV fields is '" + wanted +
-                      "'; expected auto, tab or one of , ; | : ! # ^ ~ &");
+                      "'; expected auto, tab, space or one of , ; | : ! # ^ ~ &");
   return wanted[0];
 }
 
+std::string also_fitting(const std::string& wanted, std::string_view text) {
+  text = without_mark(text);
+  if (wanted != "auto" || separator_line(text) > 0) return "";
+  std::string list;
+  for (const char other : detect(text).others)
+    list += (list.empty() ? "" : " and ") + separator_text(other);
+  return list;
+}
+
 std::string separator_text(char separator) {
+  if (separator == ' ') return "blanks";
   return separator == '\t' ? "a tab" : std::string("'") + separator + "'";
 }
 

@@ -40,17 +40,21 @@ class Reader {
   std::string_view field(bool& more) {
     while (at_ != end_ && is_blank(*at_)) ++at_;
     const std::string_view found = at_ != end_ && *at_ == '"' ? quoted() : plain();
+    while (separator_ == ' ' && at_ != end_ && is_blank(*at_)) ++at_;
     if (found.size() > kLongestField)
       fail("has a field of " + std::to_string(found.size()) + " bytes, expected at most 1048576");
-    more = at_ != end_ && *at_ == separator_;
-    if (more)
-      ++at_;
-    else if (at_ != end_)
-      end_line();
+    more = at_ != end_ && (separator_ == ' ' ? !is_line_end(*at_) : *at_ == separator_);
+    if (!more && at_ != end_) end_line();
+    if (more && separator_ != ' ') ++at_;
     return found;
   }
 
  private:
+  // Blanks are what separates fields, too, if the separator is a space.
+  bool ends_field(char c) const {
+    return is_line_end(c) || (separator_ == ' ' ? is_blank(c) : c == separator_);
+  }
+
   bool is_blank(char c) const { return c == ' ' || (c == '\t' && separator_ != '\t'); }
 
   [[noreturn]] void fail(const std::string& what) const {
@@ -65,7 +69,7 @@ class Reader {
 
   std::string_view plain() {
     char* const first = at_;
-    while (at_ != end_ && *at_ != separator_ && !is_line_end(*at_)) {
+    while (at_ != end_ && !ends_field(*at_)) {
       if (*at_ == '"') fail("has a quote inside a field that is not quoted");
       ++at_;
     }
@@ -92,9 +96,8 @@ class Reader {
       at_ = doubled ? quote + 2 : quote + 1;
       if (!doubled) break;
     }
-    while (at_ != end_ && is_blank(*at_)) ++at_;
-    if (at_ != end_ && *at_ != separator_ && !is_line_end(*at_))
-      fail("has text after a closing quote");
+    while (separator_ != ' ' && at_ != end_ && is_blank(*at_)) ++at_;
+    if (at_ != end_ && !ends_field(*at_)) fail("has text after a closing quote");
     return {first, last};
   }
 

@@ -20,13 +20,14 @@ struct CsvStart {
 // copy per field.
 class CsvTable {
  public:
-  // Fields end with `separator`, rows with LF, CRLF or CR; a field in double quotes may hold
-  // separators, line ends and doubled quotes. More lenient than the RFC: a byte-order mark, empty
-  // lines, blanks around fields (outside quotes), and Excel's first line "sep=;" are skipped. If
-  // row 1 has one field less than all other rows, which are two or more and end with a value, an
-  // empty one is put before it, as R's write.table() leaves it out. `name` stands for the file in
-  // messages. Throws DataError with row and line: rows of unequal length (both counts), an open
-  // quote, text beside quotes, a NUL byte, a field above 1 MiB, no row in the whole file.
+  // Fields end with `separator` (a space: with blanks, one or more, as in aligned columns), rows
+  // with LF, CRLF or CR; a field in double quotes may hold separators, line ends and doubled
+  // quotes. More lenient than the RFC: a byte-order mark, empty lines, blanks around fields
+  // (outside quotes), and Excel's first line "sep=;" are skipped. If row 1 has one field less than
+  // all other rows, which are two or more and end with a value, an empty one is put before it, as
+  // R's write.table() leaves it out. `name` stands for the file in messages. Throws DataError with
+  // row and line: rows of unequal length (both counts), an open quote, text beside quotes, a NUL
+  // byte, a field above 1 MiB, no row in the whole file.
   CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separator = ',',
            const CsvStart& start = {});
   CsvTable(CsvTable&&) = default;  // the bytes stay where they are

@@ -1,10 +1,13 @@
 // Decodes UTF-16 (RFC 2781) unit by unit.
 #include "io/data/tables/csv_text.h"
 
+#include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
 #include "io/base/io_error.h"
+#include "io/data/files/file_format.h"
 
 namespace io {
 namespace {
@@ -30,6 +33,10 @@ void add_character(std::uint32_t c, std::vector<std::uint8_t>& text) {
 
 void CsvText::find_encoding(std::vector<std::uint8_t>& bytes) {
   encoding_ = Encoding::kBytes;
+  refuse_other_format(bytes, path());
+  constexpr std::array<std::uint8_t, 3> kMark{0xEF, 0xBB, 0xBF};  // of UTF-8
+  if (bytes.size() >= kMark.size() && std::equal(kMark.begin(), kMark.end(), bytes.begin()))
+    bytes.erase(bytes.begin(), bytes.begin() + kMark.size());
   if (bytes.size() < 2) return;
   if (bytes[0] == 0xFF && bytes[1] == 0xFE) encoding_ = Encoding::kLittle;
   if (bytes[0] == 0xFE && bytes[1] == 0xFF) encoding_ = Encoding::kBig;

@@ -1,4 +1,5 @@
-// The bytes of a CSV file as UTF-8 or another superset of ASCII, whatever the file is in.
+// The bytes of a table or another text as UTF-8 or another superset of ASCII, whatever the file is
+// in.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@
 namespace io {
 
 // A file that begins with the byte-order mark of UTF-16 (as Excel's "Unicode text") is converted;
-// all others are passed on as they are, so that names in other encodings keep their bytes.
+// all others are passed on as they are, without the mark of UTF-8, so that names in other encodings
+// keep their bytes.
 class CsvText {
  public:
   // Throws as DataFile does.
@@ -19,7 +21,7 @@ class CsvText {
 
   const std::string& path() const { return file_.path(); }
   // Appends what the next `bytes` of the file stand for; false at its end. Throws DataError for
-  // UTF-16 that is damaged, and as DataFile does.
+  // UTF-16 that is damaged and for files of other formats (file_format.h), and as DataFile does.
   bool append(std::size_t bytes, std::vector<std::uint8_t>& text);
   // The rest of the file.
   std::vector<std::uint8_t> rest();

@@ -328,7 +328,8 @@ TEST_F(ImageFolders, ABrokenImageEndsWith65AndItsName) {
   const CommandResult result = train({});
   EXPECT_EQ(result.exit_code, 65);
   EXPECT_TRUE(result.err.ends_with("engine: error: " + (folder_ / "train/red/c.png") +
-                                   ": neither PNG nor JPEG: the file begins with 47 49 46 38\n"))
+                                   ": neither PNG nor JPEG: the file begins with 47 49 46 38, "
+                                   "a GIF image: convert it to PNG first\n"))
       << result.err;
 }
 

@@ -216,6 +216,13 @@ TEST_F(ModelCoding, ATextKeepsTheVocabularyOfTheRun) {
   const CommandResult next = engine({"predict", run(), path("other.txt")});
   EXPECT_EQ(next.exit_code, 0) << next.err;
   expect_words(next.err, {"25 of 100 bytes are characters that the model lacks: 'z'"});
+  // In UTF-16 it is the same text.
+  std::string wide = "\xFF\xFE";
+  for (const char c : other) wide += {c, '\0'};
+  write_text(path("wide.txt"), wide);
+  EXPECT_EQ(evaluate(run(), {"--data-dir", path("wide.txt")}).report["loss"], found.report["loss"]);
+  EXPECT_EQ(predict(run(), {path("wide.txt")})[0]["prediction"],
+            predict(run(), {path("other.txt")})[0]["prediction"]);
   write_text(path("none.txt"), "zzz");
   expect_error(engine({"predict", run(), path("none.txt")}), 65, "'z'");
   // Fine-tuning has the model's characters, too.

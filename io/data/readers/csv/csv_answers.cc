@@ -69,16 +69,12 @@ class Numbers : public CsvAnswers {
  private:
   TargetScale measured(const std::vector<std::size_t>& training) const {
     TargetScale scale{.name = title_};
-    const auto count = static_cast<double>(training.size());
-    double sum = 0, squares = 0;
-    for (const std::size_t row : training) sum += numbers_[row];
-    scale.mean = sum / count;
-    for (const std::size_t row : training) {
-      const double above = numbers_[row] - scale.mean;
-      squares += above * above;
-    }
-    scale.deviation = std::sqrt(squares / count);
-    if (!(scale.deviation > 1e-12 * std::abs(scale.mean)))
+    std::vector<double> values;
+    for (const std::size_t row : training) values.push_back(numbers_[row]);
+    const Spread spread = spread_of(values);
+    scale.mean = spread.mean;
+    scale.deviation = spread.deviation;
+    if (spread.constant)
       throw DataError(file_ + ": " + scale.name + ", the target, is " +
                       io::shortest_text(scale.mean) + " in all " + std::to_string(training.size()) +
                       " training rows, expected numbers that differ");

@@ -45,14 +45,11 @@ void measure(CsvColumn& column, const CsvTable& table, std::span<const std::size
   }
   column.constant = true;
   if (numbers.empty()) return;
-  double sum = 0, squares = 0;
-  for (const double number : numbers) sum += number;
-  column.mean = sum / static_cast<double>(numbers.size());
-  for (const double number : numbers) squares += (number - column.mean) * (number - column.mean);
-  const double deviation = std::sqrt(squares / static_cast<double>(numbers.size()));
-  if (deviation <= 1e-12 * std::abs(column.mean)) return;
+  const Spread spread = spread_of(numbers);
+  column.mean = spread.mean;
+  if (spread.constant) return;
   column.constant = false;
-  column.deviation = deviation;
+  column.deviation = spread.deviation;
 }
 
 std::vector<std::string_view> different(std::vector<std::string_view> values) {
@@ -61,7 +58,29 @@ std::vector<std::string_view> different(std::vector<std::string_view> values) {
   return values;
 }
 
+// Relative to `origin`, so that numbers keep their digits.
+Spread spread_around(std::span<const double> numbers, double origin) {
+  double sum = 0, squares = 0;
+  for (const double number : numbers) sum += number - origin;
+  const auto count = static_cast<double>(numbers.size());
+  const double mean = sum / count;
+  for (const double number : numbers)
+    squares += (number - origin - mean) * (number - origin - mean);
+  return {.mean = origin + mean, .deviation = std::sqrt(squares / count)};
+}
+
 }  // namespace
+
+Spread spread_of(std::span<const double> numbers) {
+  if (numbers.empty()) return {.constant = true};
+  Spread spread = spread_around(numbers, 0);
+  // Far from 0 the sums round: 1e15 - 100 and 1e15 + 100 differ all the same.
+  if (!(spread.deviation > 1e-12 * std::abs(spread.mean)))
+    spread = spread_around(numbers, numbers.front());
+  constexpr double kRounding = 1e-15;
+  spread.constant = !(spread.deviation > kRounding * std::abs(spread.mean));
+  return spread;
+}
 
 bool CsvColumn::accepts(std::string_view field) const {
   if (text || read_value(field, decimal, *missing) || missing->has(field)) return true;

@@ -44,6 +44,13 @@ struct CsvColumn {
   bool encode(std::string_view field, float* out) const;
 };
 
+// Mean and deviation (of the population). `constant`: the numbers differ by rounding alone.
+struct Spread {
+  double mean = 0, deviation = 0;
+  bool constant = false;
+};
+Spread spread_of(std::span<const double> numbers);
+
 // Type and decimal sign from the scan of all rows of data, everything else from `training` rows.
 // Throws DataError where a column of numbers has one that is not finite.
 CsvColumn learn_column(const CsvTable& table, std::size_t index, const ColumnScan& scan,

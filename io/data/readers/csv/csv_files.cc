@@ -11,6 +11,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
+#include "io/base/visible_text.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 #include "io/data/readers/csv/coded_table.h"
@@ -51,17 +52,52 @@ std::string beginning(std::string_view field) {
   return "'" + text + (field.size() > kShown ? "...'" : "'");
 }
 
-CsvTable read_table(const std::string& path, const std::string& wanted) {
+// Adds a line to `warnings` if other separators cut the rows as well.
+CsvTable read_table(const std::string& path, const std::string& wanted,
+                    std::vector<std::string>& warnings) {
   std::vector<std::uint8_t> bytes = CsvText(path).rest();
-  const char separator =
-      csv_separator(wanted, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const char separator = csv_separator(wanted, text);
+  if (const std::string others = also_fitting(wanted, text); !others.empty())
+    warnings.push_back(std::filesystem::path(path).filename().string() +
+                       ": fields are separated by " + separator_text(separator) +
+                       ", although every row has equally many of " + others +
+                       "; name another separator with --separator");
   CsvTable table(std::move(bytes), path, separator);
   if (table.columns() >= 2) return table;
   throw DataError(path + ": found 1 column, expected at least 2, separated by " +
                   (wanted == "auto" ? "',', ';', a tab or '|'" : separator_text(separator)) +
                   ": features and a label; row 1 is " + beginning(table.field(0, 0)) +
-                  (wanted == "auto" ? "; name another separator with --separator"
-                                    : "; --separator auto finds the usual ones"));
+                  (wanted == "auto" && table.field(0, 0).find(' ') != std::string_view::npos
+                       ? "; --separator space cuts at blanks, others can be named, too"
+                   : wanted == "auto" ? "; name another separator with --separator"
+                                      : "; --separator auto finds the usual ones"));
+}
+
+// A line about classes of one row, such as sums and lines between head and rows; "" if there are
+// none.
+std::string single_rows_line(const std::string& path, const Labels& all, std::size_t first) {
+  constexpr std::size_t kMaxNames = 5;
+  const auto* const labels = std::get_if<ClassLabels>(&all);
+  if (labels == nullptr) return "";
+  std::vector<std::size_t> counts(labels->names.size(), 0), rows(labels->names.size(), 0);
+  for (std::size_t i = 0; i < labels->ids.size(); ++i) {
+    const auto id = static_cast<std::size_t>(labels->ids[i]);
+    ++counts[id];
+    rows[id] = first + i + 1;
+  }
+  std::vector<std::string> names;
+  for (std::size_t c = 0; c < counts.size(); ++c)
+    if (counts[c] == 1)
+      names.push_back("'" + base::visible_text(labels->names[c].substr(0, 40)) + "' (row " +
+                      std::to_string(rows[c]) + ")");
+  if (names.empty()) return "";
+  const std::size_t more = names.size() - std::min(names.size(), kMaxNames);
+  names.resize(names.size() - more);
+  return std::filesystem::path(path).filename().string() +
+         ": classes of a single row, which is never tested: " + base::join_text(names) +
+         (more > 0 ? " and " + std::to_string(more) + " more" : "") +
+         "; if such a row is no sample, remove it";
 }
 
 // `labels`: of all rows of data. `rows`: positions among these.
@@ -94,7 +130,8 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   if (options.coding) return read_coded_table(path, options);
   const auto missing =
       std::make_shared<const CsvMissing>(CsvMissing::of_option(options.csv_missing));
-  const CsvTable table = read_table(path, options.csv_separator);
+  std::vector<std::string> warnings;
+  const CsvTable table = read_table(path, options.csv_separator, warnings);
   std::vector<ColumnScan> scans = scan_columns(table, 1, *missing, options.csv_decimal);
   const CsvSelection selection = select_columns(table, scans, *missing, options);
   const std::size_t first = selection.first_row();
@@ -113,6 +150,8 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   std::vector<std::size_t> train, test;  // positions among the rows of data
   for (std::size_t i = 0; i < for_test.size(); ++i) (for_test[i] ? test : train).push_back(i);
   const Labels labels = answers->labels(train);
+  if (std::string line = single_rows_line(path, labels, first); !line.empty())
+    warnings.push_back(std::move(line));
 
   std::vector<CsvColumn> columns;
   std::vector<std::size_t> train_rows = train;
@@ -124,9 +163,11 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   const std::size_t features = splits.train.as<FeatureSamples>().width();
   if (features == 0) throw DataError(path + ": no column besides the label has a value");
   splits.columns = columns_text(table, selection, columns, answers_text(title, labels));
-  splits.warnings = reading_notices(table, selection, columns, scans);
+  for (std::string& line : reading_notices(table, selection, columns, scans))
+    warnings.push_back(std::move(line));
   for (std::string& line : column_warnings(table, selection, columns))
-    splits.warnings.push_back(std::move(line));
+    warnings.push_back(std::move(line));
+  splits.warnings = std::move(warnings);
   splits.coding = std::make_shared<const CsvCoding>(CsvCoding{.selection = selection,
                                                               .table_columns = table.columns(),
                                                               .separator = options.csv_separator,

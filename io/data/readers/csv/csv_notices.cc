@@ -1,19 +1,25 @@
 // Lines about decisions that a reader of tables takes for its user.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "io/base/visible_text.h"
 #include "io/data/readers/csv/csv_report.h"
+#include "io/data/tables/csv_header.h"
 
 namespace io {
 namespace {
 
 constexpr std::size_t kMaxColumnsShown = 8;
 
-// "12%", "$7.50", "180 cm"; not dates and times.
+// "12%", "$7.50", "180 cm", and of accounts " 7.50 " and "(7.50)"; not dates and times.
 bool has_unit(std::string_view field) {
+  while (field.starts_with(' ')) field.remove_prefix(1);
+  while (field.ends_with(' ')) field.remove_suffix(1);
+  if (field.starts_with('(') && field.ends_with(')')) field = field.substr(1, field.size() - 2);
   for (const std::string_view sign : {"-", "+", "$", "\xC2\xA3", "\xE2\x82\xAC"})
     if (field.starts_with(sign)) field.remove_prefix(sign.size());
   if (field.empty() || field[0] < '0' || field[0] > '9') return false;
@@ -69,9 +75,8 @@ class Notices {
   std::string value(std::size_t row, std::size_t column) const {
     constexpr std::size_t kLongest = 40;
     const std::string_view field = table_.field(row, column);
-    std::string text("'");
-    text += field.substr(0, kLongest);
-    return text + (field.size() > kLongest ? "...'" : "'");
+    return "'" + base::visible_text(field.substr(0, kLongest)) +
+           (field.size() > kLongest ? "...'" : "'");
   }
   // "row 17: 'None'"
   std::string at(std::size_t row, std::size_t column) const {
@@ -95,12 +100,31 @@ class Notices {
     if (selection_.index)
       say("column 1 has no name and another value in every row (" + at(1, 0) +
           "): it is read as the rows' index and left out; --columns takes columns by number");
+    else
+      add_repeated_index();
     ColumnList renamed;
     for (std::size_t c = 0; c < selection_.header.size(); ++c)
       if (!table_.field(0, c).empty() && selection_.header[c] != table_.field(0, c))
         renamed.add("column " + std::to_string(c + 1) + " is the second one called " + value(0, c) +
-                    " and becomes '" + selection_.header[c] + "'");
+                    " and becomes '" + base::visible_text(selection_.header[c]) + "'");
     if (!renamed.empty()) say(renamed.text());
+  }
+
+  // A first column without a name that is used, as the numbers of rows that were put together are.
+  void add_repeated_index() {
+    if (selection_.header.empty() || !is_unnamed(table_.field(0, 0))) return;
+    if (std::ranges::none_of(columns_, [](const CsvColumn& column) { return column.index == 0; }))
+      return;
+    std::map<std::string_view, std::size_t> rows;
+    for (std::size_t row = 1; row < table_.rows(); ++row) {
+      const auto [first, added] = rows.emplace(table_.field(row, 0), row);
+      if (added) continue;
+      say("column 1 has no name and repeats values (" + at(first->second, 0) + ", row " +
+          std::to_string(row + 1) +
+          " again): it is used as a feature; if it numbers rows, leave it out with "
+          "--ignore-columns 1");
+      return;
+    }
   }
 
   // Features, and the label of a regression: its classes are texts, whatever they look like.
@@ -122,14 +146,24 @@ class Notices {
   }
 
   void add_groups() {
-    ColumnList groups;
-    for_numbers([&](std::size_t c, const ColumnScan& scan) {
-      if (scan.grouped > 0)
-        groups.add(selection_.place(c) + " (" + at(scan.first_grouped, c) + ")");
-    });
-    if (!groups.empty())
-      say("numbers have digits in groups (if these are decimals, give --csv-decimal) in " +
-          groups.text());
+    for (const char decimal : {'.', ','}) {
+      const std::string other = decimal == '.' ? "comma" : "point";
+      ColumnList groups, unclear;
+      for_numbers([&](std::size_t c, const ColumnScan& scan) {
+        if (scan.decimal != decimal) return;
+        if (scan.grouped > 0)
+          groups.add(selection_.place(c) + " (" + at(scan.first_grouped, c) + ")");
+        if (scan.first_unclear != kNoRow)
+          unclear.add(selection_.place(c) + " (" + at(scan.first_unclear, c) + ")");
+      });
+      if (!groups.empty())
+        say("numbers have digits in groups of three (if these are decimals, give --csv-decimal " +
+            other + ") in " + groups.text());
+      if (!unclear.empty())
+        say("numbers are read with a decimal point (if these are digits in groups of three, give "
+            "--csv-decimal comma) in " +
+            unclear.text());
+    }
   }
 
   void add_missing() {
@@ -178,8 +212,9 @@ class Notices {
         units.add(selection_.place(column.index) + " (" + at(scan.first_other, column.index) + ")");
     }
     if (!units.empty())
-      say("numbers with a unit are read as text, by position in sorted order: " + units.text() +
-          "; remove the unit, or leave the column out with --ignore-columns");
+      say("numbers with a unit, blanks or parentheses are read as text, by position in sorted "
+          "order: " +
+          units.text() + "; remove these, or leave the column out with --ignore-columns");
   }
 
   const CsvTable& table_;

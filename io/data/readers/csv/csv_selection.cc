@@ -38,13 +38,10 @@ HeaderDecision decide_header(const CsvTable& table, std::span<const ColumnScan> 
   return named ? HeaderDecision{.header = true} : find_header(table, scans, missing);
 }
 
-// An index has no name where R and pandas write it; pandas reads and writes it as "Unnamed: 0".
-bool is_unnamed(const std::string& name) { return name.empty() || name == "Unnamed: 0"; }
-
 std::optional<std::size_t> find_index(const CsvTable& table, const CsvSelection& selection,
                                       const DatasetOptions& options) {
   const bool candidate = !selection.header.empty() && options.columns.empty() &&
-                         selection.label != 0 && is_unnamed(std::string(table.field(0, 0)));
+                         selection.label != 0 && is_unnamed(table.field(0, 0));
   const bool index = candidate && is_index(table, 0);
   const bool chosen = !selection.header.empty() && !options.columns.empty();
   if (table.short_header() && !index && !chosen)
@@ -74,7 +71,8 @@ std::size_t find_column(const CsvTable& table, const std::vector<std::string>& h
                     base::did_you_mean(wanted, header) + " (" +
                     (header.empty() ? "the file has no header"
                                     : "the header names " + std::to_string(header.size())) +
-                    "; a number from 1 to " + std::to_string(table.columns()) + " will do, too)");
+                    "; a number from 1 to " + std::to_string(table.columns()) + " will do, too)" +
+                    encoding_hint(header));
 }
 
 // "A,B": whether each column is in the list.

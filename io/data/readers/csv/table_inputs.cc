@@ -139,7 +139,9 @@ class TableRows : public SampleStream {
     for (const CsvColumn& column : coding_.columns)
       places_.push_back(place_of(given, coding_.selection.header[column.index]));
     if (answers_.kind == TableAnswers::Kind::kNone) return;
-    const bool named = std::ranges::find(given, answers_.column) != given.end();
+    // An option that is not given names no column, not even the index, which has an empty name.
+    const bool named =
+        !answers_.column.empty() && std::ranges::find(given, answers_.column) != given.end();
     answer_ = place_of(given,
                        named ? answers_.column : coding_.selection.header[coding_.selection.label]);
   }
@@ -151,7 +153,8 @@ class TableRows : public SampleStream {
     const auto found = std::find(header.begin(), header.end(), name);
     if (found == header.end())
       throw DataError(path_ + ": row 1 names no column '" + name +
-                      "', which the model was trained with" + base::did_you_mean(name, header));
+                      "', which the model was trained with" + base::did_you_mean(name, header) +
+                      encoding_hint(header));
     // Of equal names the later ones have another one in both tables, or the model knows one only.
     if (std::count(given.begin(), given.end(), name) > 1 &&
         std::find(trained.begin(), trained.end(), name + ".1") == trained.end())

@@ -45,7 +45,14 @@ std::vector<std::string> find_batches(const std::string& directory, const std::s
       directory,
       [&](const std::string& name) { return is_cifar10_name(name) && name.starts_with(prefix); },
       ignored);
-  if (found.empty()) throw_missing(what, directory, looked_for, kSet);
+  if (found.empty()) {
+    const std::filesystem::path below = std::filesystem::path(directory) / "cifar-10-batches-bin";
+    if (std::error_code unknown; std::filesystem::is_directory(below, unknown))  // of the archive
+      throw MissingFileError("no " + looked_for + " in " + directory + ", but a folder " +
+                             below.filename().string() + ": name that with --data-dir " +
+                             below.string());
+    throw_missing(what, directory, looked_for, kSet);
+  }
   std::ranges::stable_sort(found, {}, &std::string::size);
   return found;
 }

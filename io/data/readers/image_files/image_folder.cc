@@ -215,6 +215,26 @@ std::vector<std::string> classes_below(const std::vector<fs::path>& directories)
   return classes;
 }
 
+// A single class is a folder too much between train/ and the classes.
+void check_classes(const fs::path& training, const std::vector<std::string>& classes) {
+  if (classes.size() > 1) return;
+  constexpr std::size_t kMaxNames = 5;
+  const std::string only = (training / classes.front()).string();
+  std::vector<std::string> below;
+  for (const FolderEntry& entry : list_folder(only))
+    if (entry.kind == FolderEntry::Kind::kFolder) below.push_back("'" + entry.name + "'");
+  std::string found = "no folders";
+  if (!below.empty()) {
+    const std::size_t count = below.size();
+    below.resize(std::min(count, kMaxNames));
+    found = std::to_string(count) + (count == 1 ? " folder: " : " folders: ") +
+            base::join_text(below) + (count > kMaxNames ? " ..." : "");
+  }
+  throw DataError(training.string() + ": found a single class, '" + classes.front() +
+                  "', expected at least 2 folders of classes; in " + only + " are " + found +
+                  (below.empty() ? "" : "; if those are the classes, move them up by one level"));
+}
+
 // For a model that is trained: the parts that are there, or DIR/CLASS. Which of the classes the
 // model has is not known here.
 DatasetSplits read_hold_out(const DatasetOptions& options) {
@@ -241,6 +261,7 @@ DatasetSplits read_parts(const DatasetOptions& options) {
       part_folder(directory, {"train"}, (directory / "train").string() + "/CLASS/*.png or *.jpg");
   const fs::path testing = test_folder(directory);
   const std::vector<std::string> classes = class_folders(training);
+  check_classes(training, classes);
   DatasetSplits splits;
   // Images for testing are as large as those for training: one line is enough.
   splits.train = read_part(options, training, classes, &splits.warnings, /*small=*/true);
@@ -257,7 +278,9 @@ bool is_image_name(const std::string& name) {
 FoundImages images_below(const std::string& folder) {
   LeftOut left_out;
   std::vector<std::string> paths = find_images(folder, left_out);
-  if (paths.empty()) throw DataError(folder + ": found no image; " + kTakenImages);
+  if (paths.empty())
+    throw DataError(folder + ": found no image; " + kTakenImages +
+                    "; files in IDX format and CIFAR-10's *.bin are named one by one");
   return {std::move(paths), left_out.line(folder, kTakenImages)};
 }
 

@@ -5,9 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <span>
+#include <string>
 
 #include "io/base/io_error.h"
 #include "io/data/files/data_file.h"
+#include "io/data/files/file_format.h"
 #include "io/data/images/image_decoder.h"
 #include "io/data/images/resample.h"
 #include "io/data/readers/image_files/image_folder.h"
@@ -110,6 +113,9 @@ class PackedImages : public SampleStream {
       return std::int64_t{bytes[i]} << 24 | std::int64_t{bytes[i + 1]} << 16 |
              std::int64_t{bytes[i + 2]} << 8 | std::int64_t{bytes[i + 3]};
     };
+    if (const std::string format = format_of(std::span(bytes).first(got)); !format.empty())
+      throw DataError(file_.path() + ": found " + format +
+                      "; images are *.png, *.jpg and *.jpeg: convert or rename it");
     if (got < bytes.size() || word(0) != 0x803)
       throw DataError(
           file_.path() + ": found neither *.png, *.jpg nor a file of images in IDX format" +

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -15,17 +14,49 @@
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 #include "io/data/readers/tokens/token_file.h"
+#include "io/data/tables/csv_text.h"
 
 namespace io {
 namespace {
-
-constexpr std::uint64_t kWholeFile = std::numeric_limits<std::uint64_t>::max();
 
 // With a line for the user, "" if no file is left out.
 struct FoundTexts {
   std::vector<std::string> paths;
   std::string left_out;
 };
+
+// The words of a name, in lower case: "Wiki.Valid-1.txt" has "wiki", "valid", "1" and "txt".
+bool has_word(const std::string& path, const std::vector<std::string>& wanted) {
+  std::string word;
+  for (const char c : std::filesystem::path(path).filename().string() + ".") {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (letter) {
+      word += c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+      continue;
+    }
+    if (std::ranges::find(wanted, word) != wanted.end()) return true;
+    word.clear();
+  }
+  return false;
+}
+
+// Texts are one stream: a file that is named as the part for testing must not be trained on.
+void refuse_parts(const std::string& directory, const std::vector<std::string>& paths) {
+  if (paths.size() < 2) return;
+  const bool train = std::ranges::any_of(paths, [](const std::string& path) {
+    return has_word(path, {"train", "training"});
+  });
+  for (const std::string& path : paths) {
+    const bool test = has_word(path, {"test", "testing"});
+    if (!test && !(train && has_word(path, {"val", "valid", "validation", "dev", "eval"})))
+      continue;
+    throw DataError(path + ": is named as a part for " + (test ? "testing" : "validation") +
+                    ", but all " + std::to_string(paths.size()) + " texts of " + directory +
+                    " would be one, cut at 90 %; give the file to train on, --data-dir FILE.txt, "
+                    "and judge the model by this one with engine eval RUN --data-dir " +
+                    std::filesystem::path(path).filename().string());
+  }
+}
 
 FoundTexts find_texts(const std::string& name, const std::string& directory) {
   std::error_code failure;
@@ -38,6 +69,7 @@ FoundTexts find_texts(const std::string& name, const std::string& directory) {
   if (found.empty())
     throw MissingFileError("no text in " + directory +
                            ": looked for *.txt and *.txt.gz; name the folder with --data-dir");
+  refuse_parts(directory, found);
   return {std::move(found), left_out.line(directory, "texts are *.txt and *.txt.gz")};
 }
 
@@ -128,7 +160,7 @@ DatasetSplits read_text_splits(const DatasetOptions& options) {
   std::vector<std::uint8_t> text;
   FoundTexts found = find_texts(options.name, options.directory);
   for (const std::string& path : found.paths) {
-    std::vector<std::uint8_t> bytes = DataFile(path).read_up_to(kWholeFile);
+    std::vector<std::uint8_t> bytes = CsvText(path).rest();
     if (bytes.empty()) throw DataError(path + ": the file is empty, expected text");
     if (text.empty())
       text = std::move(bytes);

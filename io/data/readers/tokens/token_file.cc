@@ -118,6 +118,19 @@ std::optional<Layout> npy_layout(const std::string& path, Bytes head) {
   return layout;
 }
 
+// Whether ids of 16 bits look as if their bytes were swapped: nearly all that are not 0 are then
+// multiples of 256.
+bool looks_swapped(Bytes head) {
+  constexpr std::size_t kFewest = 32;  // ids other than 0, below which nothing is said
+  std::size_t others = 0, multiples = 0;
+  for (std::size_t i = 0; i + 1 < head.size(); i += 2) {
+    if (head[i] == 0 && head[i + 1] == 0) continue;
+    ++others;
+    multiples += head[i] == 0 ? 1 : 0;
+  }
+  return others >= kFewest && 10 * multiples >= 9 * others;
+}
+
 // What a file without header looks to be where its ids are not of 16 bits, "" where nothing speaks
 // against that. Read as 16 bits, one half of each wider id is 0 or tiny, and the other is not.
 std::string looks_like(Bytes head) {
@@ -137,6 +150,11 @@ std::string looks_like(Bytes head) {
 Layout raw_layout(const std::string& path, Bytes head, int bits) {
   if (bits != 0) return {.width = static_cast<std::size_t>(bits / 8)};
   const std::string found = looks_like(head);
+  if (found.empty() && looks_swapped(head))
+    throw DataError(path +
+                    ": looks like 16-bit ids in big-endian order: read as little-endian, nearly "
+                    "all are multiples of 256; expected little-endian: save it as '<u2'; "
+                    "--token-bits 16 reads it as it is");
   if (found.empty()) return {};
   throw DataError(path + ": looks like " + found +
                   ": read as 16-bit ids, every second one is 0 or tiny; expected 16 bits; " +

@@ -386,6 +386,12 @@ TEST_F(Cifar10Files, EachDamageIsNamed) {
   expect_said(text, "found 11, expected 0..9");
 }
 
+TEST_F(Cifar10Files, TheFolderOfTheArchiveIsNamed) {
+  std::filesystem::create_directory(folder_ / "cifar-10-batches-bin");
+  expect_said(complaint<MissingFileError>("cifar10", "data_batch_*.bin"),
+              "a folder cifar-10-batches-bin: name that with --data-dir");
+}
+
 TEST_F(Cifar10Files, MissingAndStillPackedFilesAreNamed) {
   write_cifar10();
   remove("test_batch_3.bin");

@@ -261,8 +261,10 @@ TEST(ImageExtent, IsThatOfTheDecodedImage) {
 
 TEST(ImageDecoder, OtherFilesAreNamed) {
   EXPECT_EQ(complaint(""), "dir/x.png: the file is empty, expected a PNG or JPEG image");
-  EXPECT_EQ(complaint("GIF89a"),
-            "dir/x.png: neither PNG nor JPEG: the file begins with 47 49 46 38");
+  EXPECT_EQ(
+      complaint("GIF89a"),
+      "dir/x.png: neither PNG nor JPEG: the file begins with 47 49 46 38, a GIF image: convert "
+      "it to PNG first");
   EXPECT_EQ(complaint("\x89"), "dir/x.png: neither PNG nor JPEG: the file begins with 89");
 }
 

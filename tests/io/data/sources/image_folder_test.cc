@@ -189,6 +189,20 @@ TEST_F(ImageFolder, WrongFoldersAreNamed) {
   expect_complaint<ConfigError>({"expected 1..4096"});
 }
 
+TEST_F(ImageFolder, ASingleClassIsAFolderTooMuch) {
+  for (const std::string name : {"ant", "bee"})
+    for (const std::string part : {"train/all/", "val/all/"})
+      write(part + name + "/a.png", plain_png(4, 4, 0, 0, 0));
+  expect_complaint({"/train: found a single class, 'all', expected at least 2",
+                    "/train/all are 2 folders: 'ant', 'bee'; if those are the classes, move them"});
+  options_.parts = Parts::kHoldOut;  // a hold-out may be of one class
+  EXPECT_EQ(load_dataset(options_).test.size(), 2);
+  options_.parts = Parts::kSplit;
+  fs::remove_all(folder_ / "train/all");
+  write("train/all/a.png", plain_png(4, 4, 0, 0, 0));
+  expect_complaint({"'all', expected at least 2", "/train/all are no folders"});
+}
+
 // Images that are not there, or not where a class is, must not be left out in silence.
 TEST_F(ImageFolder, NothingWithAnImagesNameIsPassedOver) {
   write_set();

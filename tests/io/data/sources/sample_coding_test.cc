@@ -48,6 +48,27 @@ TEST(SampleCoding, ClassesWithoutNamesAreMatchedByTheirNumbers) {
   EXPECT_EQ(set.unknown_classes(), (std::vector<std::string>{"7"}));
 }
 
+TEST(SampleCoding, EqualNumbersAreTheSameClass) {
+  const auto coded = [](std::vector<std::string> model, std::vector<std::string> data) {
+    std::vector<std::int32_t> labels;
+    for (std::size_t i = 0; i < data.size(); ++i) labels.push_back(static_cast<std::int32_t>(i));
+    Dataset set = labelled(std::move(labels), std::move(data));
+    std::vector<std::string> lines;
+    io::match_classes(
+        {.like = labelled({}, std::move(model))}, set,
+        [](std::int64_t) { return std::string("a row"); }, lines);
+    return set.labels;
+  };
+  using Labels = std::vector<std::int32_t>;
+  EXPECT_EQ(coded({"0", "1"}, {"0.0", "1.0", "1"}), (Labels{0, 1, 1}));
+  EXPECT_EQ(coded({"0.0", "1.0"}, {"1", "0"}), (Labels{1, 0}));
+  EXPECT_EQ(coded({"0", "1"}, {"1,0", "1e0", "+1", "2.0", "one"}), (Labels{1, 1, 1, 2, 3}));
+  // Two classes of the model have this number: their names alone tell them apart.
+  EXPECT_EQ(coded({"1", "1.0"}, {"1", "1.0", "1.00"}), (Labels{0, 1, 2}));
+  EXPECT_EQ(coded({"1000", "a"}, {"1,000"}), (Labels{2}));
+  EXPECT_EQ(coded({"1", "a"}, {"1,000"}), (Labels{2}));
+}
+
 TEST(SampleCoding, FewNamesAreTold) {
   io::UnknownNames unknown;
   EXPECT_EQ(unknown.text("rows", 9), "");
@@ -103,6 +124,41 @@ TEST_F(CodedData, TheSameTableIsReadTheSame) {
     const DatasetSplits whole = io::load_dataset(options);
     EXPECT_EQ(whole.test.size(), 50);
     EXPECT_EQ(whole.train.size(), 0);
+  }
+}
+
+// With an index as pandas and R write it, whose name is empty, missing or "Unnamed: 0".
+std::string measured_rows(const std::string& index) {
+  std::string text = index == "short" ? "" : index;
+  text += "c,x,y\n";
+  for (int i = 0; i < 30; ++i)
+    text += (index.empty() ? "" : std::to_string(i) + ",") + std::string(1, "ab"[i % 2]) + "," +
+            std::to_string(i * i % 17) + ".5," + std::to_string(i % 4) + "\n";
+  return text;
+}
+
+TEST_F(CodedData, AnUnnamedIndexIsNeitherLabelNorColumn) {
+  const std::vector<std::string> indexes{"", ",", "short", "Unnamed: 0,"};
+  for (const bool regression : {false, true}) {
+    for (const std::string& trained : indexes) {
+      DatasetOptions options;
+      options.name = "csv";
+      options.annotations = folder_ / "t.csv";
+      options.regression = regression;
+      write_text(folder_ / "t.csv", measured_rows(trained));
+      const DatasetSplits learned = io::load_dataset(options);
+      options.coding = coding_of(learned);
+      EXPECT_EQ(io::load_dataset(options).train.as<io::FeatureSamples>().values, learned.train.as<io::FeatureSamples>().values) << trained;
+      options.parts = io::Parts::kHoldOut;
+      const Dataset whole = io::load_dataset(options).test;
+      for (const std::string& held : indexes) {
+        write_text(folder_ / "t.csv", measured_rows(held));
+        const Dataset set = io::load_dataset(options).test;
+        EXPECT_EQ(set.features, whole.features) << trained << " and " << held;
+        EXPECT_EQ(set.labels, whole.labels) << trained << " and " << held;
+        EXPECT_EQ(set.targets, whole.targets) << trained << " and " << held;
+      }
+    }
   }
 }
 

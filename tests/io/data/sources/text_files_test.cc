@@ -65,6 +65,53 @@ TEST_F(TextFiles, IdsAreRanksInTheSortedSetOfAllBytes) {
   EXPECT_EQ(splits.test.as<TokenSamples>().tokens, (Ids{2, 6}));
 }
 
+// In UTF-16 with a byte-order mark.
+std::string utf16(const std::u16string& text, bool big_endian) {
+  std::string bytes;
+  for (const char16_t unit : u"\uFEFF" + text) {
+    const char high = static_cast<char>(unit >> 8), low = static_cast<char>(unit & 0xFF);
+    bytes += big_endian ? std::string{high, low} : std::string{low, high};
+  }
+  return bytes;
+}
+
+TEST_F(TextFiles, ByteOrderMarksSayHowATextIsRead) {
+  options_.context = 1;
+  write("a.txt", "na\xC3\xAFve na\xC3\xAFve!\n");
+  const DatasetSplits plain = load();
+  for (const std::string& text :
+       {utf16(u"na\u00EFve na\u00EFve!\n", false), utf16(u"na\u00EFve na\u00EFve!\n", true),
+        std::string("\xEF\xBB\xBFna\xC3\xAFve na\xC3\xAFve!\n")}) {
+    write("a.txt", text);
+    const DatasetSplits splits = load();
+    EXPECT_EQ(splits.train.vocabulary, plain.train.vocabulary);
+    EXPECT_EQ(splits.train.tokens, plain.train.tokens);
+    EXPECT_EQ(splits.test.tokens, plain.test.tokens);
+  }
+  write("b.txt", "na\xC3\xAFve");  // each file by its own
+  EXPECT_EQ(load().train.vocabulary, plain.train.vocabulary);
+  write("b.txt", "\xFF\xFEx");
+  expect_complaint({"b.txt", "ends within a character of UTF-16"});
+}
+
+TEST_F(TextFiles, PartsOfTheirOwnAreNotTrainedOn) {
+  const std::string text(200, 'x');
+  const auto refused = [&](const std::vector<std::string>& names, const std::string& named) {
+    for (const std::string& name : names) write(name, text);
+    expect_complaint({named + ": is named as a part for", "--data-dir FILE.txt"});
+    for (const std::string& name : names) std::filesystem::remove(folder_ / name);
+  };
+  refused({"wiki.train.txt", "wiki.valid.txt", "wiki.test.txt"}, "wiki.test.txt");
+  refused({"train.txt", "val.txt"}, "val.txt");
+  refused({"Train.txt", "Test-1.txt"}, "Test-1.txt");
+  refused({"a.txt", "test.txt.gz"}, "test.txt.gz");
+  for (const std::string name : {"test.txt", "trained.txt", "latest.txt", "contest_val.txt"}) {
+    write(name, text);
+    EXPECT_EQ(load().train.vocabulary, "x") << name;  // the only one, or no part of that name
+    if (name == "test.txt") std::filesystem::remove(folder_ / name);
+  }
+}
+
 TEST_F(TextFiles, WindowsFollowTheStrideInTrainingAndTheContextInTesting) {
   write("input.txt", std::string(500, 'a') + std::string(500, 'b'));
   options_.context = 10;

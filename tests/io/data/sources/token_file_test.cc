@@ -129,6 +129,20 @@ TEST_F(TokenFiles, WiderIdsWithoutAHeaderAreNoticed) {
   EXPECT_EQ(read().size(), 100u);
 }
 
+TEST_F(TokenFiles, SwappedBytesWithoutAHeaderAreNoticed) {
+  for (const std::int32_t highest : {60, 255, 270}) {
+    std::vector<std::int32_t> ids = some_ids(2000, highest);
+    write(numbers(ids, 2, true));
+    expect_complaint({"looks like 16-bit ids in big-endian order", "--token-bits 16"});
+    EXPECT_EQ(read(16).size(), 2000u);
+  }
+  // Padding says nothing.
+  std::vector<std::int32_t> padded = some_ids(100, 50'256);
+  padded.resize(5000, 0);
+  write(numbers(padded, 2));
+  EXPECT_EQ(read(), padded);
+}
+
 TEST_F(TokenFiles, WrongWidthsAndIdsAreNamed) {
   write(numbers(some_ids(2001, 65'535), 2));
   expect_complaint({"token out of range at position", "expected 0..16777215", "32 bits each"}, 32);

@@ -150,6 +150,17 @@ std::vector<Dialect> dialects() {
        .missing = "NA",
        .index = Index::kShortHeader,
        .quotes_all = true},
+      {.name = "R write.table by default",
+       .separator = " ",
+       .missing = "NA",
+       .index = Index::kShortHeader,
+       .quotes_all = true},
+      {.name = "R write.table for Europe",
+       .separator = " ",
+       .missing = "NA",
+       .decimal = ',',
+       .index = Index::kShortHeader,
+       .quotes_all = true},
       {.name = "Excel", .line_end = "\r\n", .missing = "#N/A", .mark = true},
       {.name = "German Excel",
        .separator = ";",
@@ -248,6 +259,45 @@ TEST_F(CsvDialects, NumbersMayBeNames) {
   EXPECT_EQ(load("c1,71,72,73,1\n" + years).coding->selection.header.size(), 0u);
 }
 
+TEST_F(CsvDialects, NumbersAboveDecimalsOrClassesMayBeNames) {
+  std::string decimals, digits, classes;
+  for (int i = 0; i < 40; ++i) {
+    const std::string kind = i % 3 == 0 ? "neg" : "pos";
+    decimals += std::to_string(i % 11) + ".25," + std::to_string(i * 7 % 13) + ".5,-" +
+                std::to_string(i % 5) + ".75,";
+    digits += std::to_string(i % 8) + "," + std::to_string(i * 5 % 7) + "," +
+              std::to_string(i * 3 % 11) + "," + kind + "\n";
+    decimals += i % 2 == 0 ? "0.5" : "1.5";
+    decimals += "\n";
+    classes += std::to_string(i % 11) + ".25," + std::to_string(i * 7 % 13) + ".5," + kind + "\n";
+  }
+  const auto names = [&](const std::string& text, std::string* lines = nullptr) {
+    DatasetOptions options;
+    const DatasetSplits splits = load(text, options);
+    if (lines != nullptr) *lines = joined(splits.warnings);
+    return splits.coding->selection.header;
+  };
+  std::string lines;
+  EXPECT_EQ(names("2000,2010,2020,2030\n" + decimals, &lines).size(), 4u);
+  EXPECT_NE(lines.find("is read as the names of the columns; if it is data, give --csv-header no"),
+            std::string::npos);
+  EXPECT_EQ(names("2018,2019,label\n" + classes), (Words{"2018", "2019", "label"}));
+  EXPECT_EQ(names("0,1,2,target\n" + digits), (Words{"0", "1", "2", "target"}));
+  EXPECT_EQ(names("2000,2010,2020,income\n" + decimals).size(), 4u);
+  EXPECT_EQ(names("5,5,2,pos\n" + digits), Words());
+  EXPECT_EQ(names("3.25,4.5,neg\n" + classes, &lines), Words());
+  EXPECT_EQ(lines, "");
+  // A class that occurs nowhere else, above decimals as they stand in every row: not clear.
+  EXPECT_EQ(names("3.25,4.5,rare\n" + classes, &lines), Words());
+  EXPECT_NE(lines.find("t.csv: row 1 ('3.25', '4.5', 'rare') is read as data; if it has the names "
+                       "of the columns, give --csv-header yes"),
+            std::string::npos)
+      << lines;
+  // Too few rows to be sure.
+  EXPECT_EQ(names("2018,2019,label\n3.25,4.5,a\n1.5,2.5,b\n2.5,7.5,a\n", &lines), Words());
+  EXPECT_NE(lines.find("is read as data"), std::string::npos) << lines;
+}
+
 TEST_F(CsvDialects, AnIndexWithoutANameIsLeftOut) {
   std::string rows, shuffled, texts, measured;
   for (int i = 0; i < 30; ++i) {
@@ -266,11 +316,86 @@ TEST_F(CsvDialects, AnIndexWithoutANameIsLeftOut) {
               std::string::npos);
   }
   EXPECT_EQ(load("Unnamed: 0,size,kind\n" + rows).train.shape()[2], 1);
-  EXPECT_EQ(load(",size,kind\n" + measured).train.shape()[2], 2);
+  for (const std::string name : {"", "Unnamed: 0"}) {
+    const DatasetSplits repeated = load(name + ",size,kind\n" + measured);
+    EXPECT_EQ(repeated.train.shape()[2], 2);
+    EXPECT_NE(joined(repeated.warnings)
+                  .find("column 1 has no name and repeats values (row 2: '0', row 3 again): it is "
+                        "used as a feature; if it numbers rows, leave it out with "
+                        "--ignore-columns 1"),
+              std::string::npos)
+        << joined(repeated.warnings);
+  }
   EXPECT_EQ(load("id,size,kind\n" + rows).train.shape()[2], 2);
   DatasetOptions options;
   options.columns = "1,2";
   EXPECT_EQ(load(",size,kind\n" + rows, options).train.shape()[2], 2);
+}
+
+// Whole numbers as Excel groups them, below and above 1000; `sign` is '.' or ','.
+std::string grouped(int i, char sign) {
+  const int number = 137 + i * 389;
+  const std::string text = std::to_string(number);
+  if (number < 1000) return text;
+  return text.substr(0, text.size() - 3) + sign + text.substr(text.size() - 3);
+}
+
+TEST_F(CsvDialects, WholeNumbersInGroupsAreNoDecimals) {
+  const auto table = [](const std::string& separator, const auto& cell) {
+    std::string text = "amount" + separator + "kind\n";
+    for (int i = 0; i < 24; ++i) text += cell(i) + separator + (i % 2 == 0 ? "x\n" : "y\n");
+    return text;
+  };
+  const auto largest = [&](const std::string& text, std::string* lines = nullptr) {
+    DatasetOptions options;
+    options.test_share = 0;
+    const DatasetSplits splits = load(text, options);
+    if (lines != nullptr) *lines = joined(splits.warnings);
+    const CsvColumn& column = splits.coding->columns[0];
+    return static_cast<double>(*std::ranges::max_element(splits.train.as<FeatureSamples>().values)) *
+               column.deviation +
+           column.mean;
+  };
+  std::string lines;
+  for (const std::string separator : {";", "|", "\t"}) {
+    EXPECT_NEAR(largest(table(separator, [](int i) { return grouped(i, '.'); }), &lines), 9084, 1)
+        << separator;
+    EXPECT_NE(lines.find("t.csv: numbers have digits in groups of three (if these are decimals, "
+                         "give --csv-decimal point) in column 1 ('amount') (row 5: '1.304')"),
+              std::string::npos)
+        << lines;
+    EXPECT_NEAR(largest(table(separator, [](int i) { return grouped(i, ','); })), 9084, 1)
+        << separator;
+  }
+  // Millions alone, and none below 1000.
+  EXPECT_NEAR(largest(table(";", [](int i) { return "1." + std::to_string(100 + i) + ".000"; })),
+              1123000, 1);
+  EXPECT_NEAR(largest(table(";", [](int i) { return grouped(i + 3, '.'); })), 10251, 1);
+  // What a program would have grouped is not, digits are fewer, or a zero leads: decimals.
+  for (const std::string other : {"4711", "2.5", "0.125", "7.1e2"}) {
+    const DatasetSplits splits =
+        load(table(";", [&](int i) { return i == 7 ? other : grouped(i, '.'); }));
+    EXPECT_EQ(splits.coding->columns[0].decimal, '.') << other;
+  }
+}
+
+TEST_F(CsvDialects, WhatMayBeGroupsIsReadAsTheOtherColumnsAndNamed) {
+  std::string points = "amount;ratio;kind\n", commas = "amount,kind\n";
+  for (int i = 0; i < 24; ++i) {
+    const std::string kind = i % 2 == 0 ? "x\n" : "y\n";
+    points += grouped(i, '.') + ";" + std::to_string(i % 9) + ".5;" + kind;
+    commas += grouped(i, '.') + "," + kind;
+  }
+  for (const std::string& text : {points, commas}) {
+    const DatasetSplits splits = load(text);
+    EXPECT_EQ(splits.coding->columns[0].decimal, '.');
+    EXPECT_EQ(joined(splits.warnings),
+              "t.csv: numbers are read with a decimal point (if these are digits in groups of "
+              "three, give --csv-decimal comma) in column 1 ('amount') (row 5: '1.304')\n");
+    DatasetOptions options;
+    options.csv_decimal = "point";
+    EXPECT_EQ(joined(load(text, options).warnings), "");
+  }
 }
 
 // A table of 40 numbers in which some cells are others.
@@ -309,6 +434,14 @@ TEST_F(CsvDialects, ManyOddCellsMakeATextAndThatIsSaid) {
             "values\n");
 }
 
+TEST_F(CsvDialects, AWarningIsOneLineWhateverACellHas) {
+  const DatasetSplits splits =
+      load(numbers_with([](int i) { return i == 16 ? "\"two\nlines\"" : std::to_string(i * i); }));
+  EXPECT_EQ(joined(splits.warnings),
+            "t.csv: read as missing: column 1 ('age'): 1 of 40 cells is not a number (row 18: "
+            "'two\\nlines')\n");
+}
+
 TEST_F(CsvDialects, NumbersWithAUnitAreTextAndThatIsSaid) {
   DatasetOptions options;
   options.csv_header = "yes";
@@ -316,11 +449,21 @@ TEST_F(CsvDialects, NumbersWithAUnitAreTextAndThatIsSaid) {
     EXPECT_EQ(
         joined(load(numbers_with([&](int i) { return std::to_string(i % 25) + unit; }), options)
                    .warnings),
-        "t.csv: numbers with a unit are read as text, by position in sorted order: column 1 "
-        "('age') (row 2: '0" +
+        "t.csv: numbers with a unit, blanks or parentheses are read as text, by position in sorted "
+        "order: column 1 ('age') (row 2: '0" +
             unit +
-            "'); remove the unit, or leave the column out with "
+            "'); remove these, or leave the column out with "
             "--ignore-columns\n");
+  const std::string account =
+      joined(load(numbers_with([](int i) {
+                    const std::string number = std::to_string(i % 25) + ".50";
+                    return i % 3 == 0 ? "\" (" + number + ")\"" : "\" " + number + " \"";
+                  }),
+                  options)
+                 .warnings);
+  EXPECT_NE(account.find("numbers with a unit, blanks or parentheses are read as text"),
+            std::string::npos)
+      << account;
   for (const std::string other : {"-05-2024", ":30", "-a", ".12.2024"})
     EXPECT_EQ(
         joined(load(numbers_with([&](int i) { return std::to_string(i % 25) + other; }), options)
@@ -328,6 +471,17 @@ TEST_F(CsvDialects, NumbersWithAUnitAreTextAndThatIsSaid) {
             .find("unit"),
         std::string::npos)
         << other;
+}
+
+TEST_F(CsvDialects, AClassOfASingleRowIsNamed) {
+  std::string text = "size,kind\n";
+  for (int i = 0; i < 20; ++i) text += std::to_string(i * i) + ".5," + (i % 2 == 0 ? "x\n" : "y\n");
+  EXPECT_EQ(joined(load(text).warnings), "");
+  EXPECT_EQ(joined(load(text + "1900.5,Total\n-,----\n").warnings),
+            "t.csv: classes of a single row, which is never tested: '----' (row 23), 'Total' (row "
+            "22); if such a row is no sample, remove it\n"
+            "t.csv: read as missing: column 1 ('size'): 1 of 22 cells is not a number (row 23: "
+            "'-')\n");
 }
 
 TEST_F(CsvDialects, AnOddCellThatTrainingDidNotHaveIsRefused) {
@@ -375,6 +529,32 @@ TEST_F(CsvDialects, ANameTwiceIsTheSameForTrainingAndPrediction) {
   EXPECT_EQ(stream(splits), splits.train.as<FeatureSamples>().values);
   test_support::write_text(folder_ / "t.csv", "kind,x.1,x,column 3\nc,0.5,0.5,7.5\n");
   EXPECT_EQ(stream(splits).size(), 3u);
+}
+
+TEST_F(CsvDialects, NamesThatAreNotUtf8AreNoticedWhereOneIsNotFound) {
+  const auto table = [](const std::string& name) {
+    return "gr" + name + "e,kind\n1.5,x\n2.5,y\n3.5,x\n4.5,y\n";
+  };
+  const std::string utf8 = table("\xC3\xB6\xC3\x9F"), latin1 = table("\xF6\xDF");
+  const std::string hint = "'gr\\xf6\\xdfe' is not UTF-8: save the file as UTF-8";
+  DatasetOptions options;
+  options.ignored_columns =
+      "gr\xC3\xB6\xC3\x9F"
+      "e";
+  try {
+    load(latin1, options);
+    ADD_FAILURE() << "the column went unnoticed";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find(hint), std::string::npos) << error.what();
+  }
+  const DatasetSplits splits = load(utf8);
+  test_support::write_text(folder_ / "t.csv", latin1);
+  try {
+    stream(splits);
+    ADD_FAILURE() << "the column went unnoticed";
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find(hint), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(CsvDialects, AClassMayBeCalledNA) {

@@ -271,6 +271,25 @@ TEST_F(CsvFiles, TargetsAreNumbersStandardisedByTheTrainingRows) {
   EXPECT_NE(data_digest(limited.train).text, data_digest(splits.train).text);
 }
 
+TEST_F(CsvFiles, LargeNumbersThatDifferLittleAreNotConstant) {
+  const auto text = [](const std::string& end) {
+    std::string rows = "time,price\n";
+    for (int i = 0; i < 40; ++i)
+      rows += std::to_string(999'999'999'999'900 + 5 * i) + "," + std::to_string(1 + i % 3) + end;
+    return rows;
+  };
+  const CsvColumn time = load(text("\n")).coding->columns[0];
+  EXPECT_FALSE(time.constant);
+  EXPECT_NEAR(time.mean, 999'999'999'999'997.5, 20);
+  EXPECT_NEAR(time.deviation, 57.7, 5);
+  options_.regression = true;
+  options_.label_column = "time";
+  EXPECT_NEAR(load(text("\n")).train.target()->deviation, 57.7, 5);
+  // Equal but for their last bits.
+  const std::vector<double> equal{0.1 + 0.2, 0.3, 0.3, 0.1 + 0.2};
+  EXPECT_TRUE(spread_of(equal).constant);
+}
+
 TEST_F(CsvFiles, WrongTargetsAreNamed) {
   options_.regression = true;
   expect_complaint("a,y\n1,2\n2,x\n", {"set.csv, row 3 (line 3)", "'x' in y", "a number"});

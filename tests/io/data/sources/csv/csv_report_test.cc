@@ -97,7 +97,9 @@ TEST_F(CsvReport, AFileThatCannotBeCutSaysWhatWasSeen) {
   const std::string found = complaint("a b c\n1 2 3\n");
   EXPECT_NE(found.find("found 1 column"), std::string::npos) << found;
   EXPECT_NE(found.find("row 1 is 'a b c'"), std::string::npos) << found;
-  EXPECT_NE(found.find("--separator"), std::string::npos) << found;
+  EXPECT_NE(found.find("--separator space cuts at blanks"), std::string::npos) << found;
+  EXPECT_NE(complaint("a:b\n1:2\n").find("name another separator with --separator"),
+            std::string::npos);
   options_.csv_separator = ",";
   EXPECT_NE(complaint("a;b\n1;2\n").find("separated by ','"), std::string::npos);
   options_.csv_separator = ";";
