@@ -5,8 +5,8 @@
 #include <map>
 #include <mutex>
 
-#include "io/base/digest_parts.h"
-#include "io/base/open_file.h"
+#include "io/base/digests/digest_parts.h"
+#include "io/base/files/open_file.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint_format.h"
 

@@ -5,8 +5,8 @@
 #include <array>
 #include <unordered_set>
 
-#include "io/base/json_writer.h"
-#include "io/base/text_format.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_format.h"
 #include "io/interchange/header_scanner.h"
 
 namespace io {
