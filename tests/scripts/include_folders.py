@@ -24,6 +24,7 @@ ORDER = {
     "engine/train": ["step", "saving", "checks", "."],
     "io/data": ["sources", "order", "loader"],
     "io/data/sources": [".", "csv images", "inputs"],
+    "io/base": ["machine numbers text time", "digests files formats threads"],
     "tools": ["report", "options", "machine manual", "trace workers", "run", "group html top", "flight launch onnx session",
               "bench doctor", "commands", ".", "api"],
     "tools/bench": [".", "comm kernels step"],
