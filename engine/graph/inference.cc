@@ -1,7 +1,7 @@
 // Inference: an inference plan on one of the two kinds of executors.
 #include "engine/graph/inference.h"
 
-#include "io/base/half.h"
+#include "io/base/numbers/half.h"
 
 namespace engine {
 namespace {

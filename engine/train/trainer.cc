@@ -12,9 +12,9 @@
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/train/checks/nonfinite_report.h"
 #include "engine/train/step/loaded_batch.h"
-#include "io/base/deadline.h"
-#include "io/base/io_error.h"
-#include "io/base/trace.h"
+#include "io/base/files/io_error.h"
+#include "io/base/time/deadline.h"
+#include "io/base/time/trace.h"
 
 namespace engine {
 namespace {

@@ -5,10 +5,10 @@
 #include <csignal>
 #include <filesystem>
 
-#include "io/base/cpu_affinity.h"
-#include "io/base/deadline.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/machine/cpu_affinity.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
+#include "io/base/time/deadline.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
 #include "tools/commands/train_instead.h"

@@ -6,8 +6,8 @@
 #include <iostream>
 #include <limits>
 
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "tools/group/run_group.h"
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"

@@ -12,8 +12,8 @@
 #include "engine/core/error.h"
 #include "engine/ops/common/bf16_dispatch.h"
 #include "engine/train/replica_sync.h"
-#include "io/base/digest.h"
-#include "io/base/text_parts.h"
+#include "io/base/digests/digest.h"
+#include "io/base/text/text_parts.h"
 #include "tools/group/rank_exchange.h"
 #include "tools/report/exit_codes.h"
 

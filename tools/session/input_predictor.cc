@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "engine/graph/inference.h"
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 #include "io/data/loader/image_preparer.h"
 #include "io/data/sources/data_file.h"
 #include "io/data/sources/sample_coding.h"

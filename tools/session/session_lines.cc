@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "engine/core/cuda.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "io/gpu/usable_devices.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/device_choice.h"

@@ -1,7 +1,7 @@
 // The life of a training: where its state comes from, the loop, and what is carried over.
 #include "tools/session/train_session.h"
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "io/interchange/array_files.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"

@@ -8,7 +8,7 @@
 
 #include "engine/graph/model_state.h"
 #include "engine/train/saving/state_copy.h"
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
 

@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/base/trace.h"
+#include "io/base/files/io_error.h"
+#include "io/base/time/trace.h"
 #include "io/data/loader/image_preparer.h"
 #include "io/data/sources/image_source.h"
 

@@ -1,7 +1,7 @@
 // What identifies a data set, whatever its folder is called.
 #include <string_view>
 
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 #include "io/data/sources/csv/csv_coding.h"
 #include "io/data/sources/dataset.h"
 #include "io/data/sources/image_source.h"

@@ -3,9 +3,9 @@
 
 #include <limits>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 #include "io/data/sources/channel_statistics.h"
 #include "io/data/sources/cifar10_files.h"
 #include "io/data/sources/csv/csv_files.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "io/base/io_error.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/visible_text.h"
 
 namespace io {
 namespace {

@@ -7,7 +7,7 @@
 #include <queue>
 #include <utility>
 
-#include "io/base/split_mix.h"
+#include "io/base/numbers/split_mix.h"
 #include "io/data/sources/image_source.h"
 
 namespace io {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "io/base/split_mix.h"
+#include "io/base/numbers/split_mix.h"
 
 namespace io {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/sources/data_file.h"
 #include "io/data/sources/data_folder.h"
 #include "io/data/sources/sample_coding.h"

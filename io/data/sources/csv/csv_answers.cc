@@ -5,9 +5,9 @@
 #include <cmath>
 #include <utility>
 
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
-#include "io/base/text_format.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
+#include "io/base/text/text_format.h"
 
 namespace io {
 namespace {

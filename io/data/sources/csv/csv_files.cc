@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/base/text_format.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "io/data/sources/csv/coded_table.h"
 #include "io/data/sources/csv/csv_answers.h"
 #include "io/data/sources/csv/csv_coding.h"

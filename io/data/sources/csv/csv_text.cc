@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace io {
 namespace {

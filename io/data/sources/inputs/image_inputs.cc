@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <limits>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/sources/data_file.h"
 #include "io/data/sources/images/image_decoder.h"
 #include "io/data/sources/images/resample.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/sources/csv/csv_coding.h"
 #include "io/data/sources/images/image_folder.h"
 

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
 #include "io/data/sources/csv/csv_coding.h"
 #include "io/data/sources/csv/csv_header.h"
 #include "io/data/sources/csv/csv_separator.h"

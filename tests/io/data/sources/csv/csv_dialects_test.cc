@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
-#include "io/base/text_format.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
+#include "io/base/text/text_format.h"
 #include "io/data/sources/csv/csv_coding.h"
 #include "io/data/sources/csv/csv_files.h"
 #include "io/data/sources/inputs/sample_stream.h"
