@@ -46,7 +46,7 @@ done
 build="$root/build/aarch64"
 targets=(ops_test checkpoint_test)
 [ "$smoke" = yes ] || targets+=(core_test layers_test engine)
-configure_and_build aarch64 "${targets[*]}"
+configure_and_build aarch64 "${targets[*]}" -DENGINE_BUILD_TESTS=ON
 [ "$run" = yes ] || exit 0
 
 passed=0 failed=0

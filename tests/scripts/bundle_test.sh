@@ -25,7 +25,7 @@ configured_with() {  # RELEASE_OF_NVCC OPTION...
 [[ "$(configured_with 12.4)" != *ARCHITECTURES* ]] || fail "nvcc 12.4 does not know sm_120: $(cat "$work/configured")"
 [[ "$(configured_with 13.0 --arch 90a)" = *"-DENGINE_CUDA_ARCHITECTURES=90a"* ]] || fail "--arch is not taken: $(cat "$work/configured")"
 
-options=(--from "$build")
+options=(--no-install --from "$build")
 while read -r _ program; do
   [ -x "$program" ] || { options+=(--program-only); break; }  # somebody builds single targets
 done <"$build/gpu_tests.txt"

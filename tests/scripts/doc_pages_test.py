@@ -68,6 +68,21 @@ else:
     if shown + "\n" not in (root / "README.md").read_text():
         faults.append(f"README.md: does not show what tools/quickstart.sh runs: {shown}")
 
+# Figures in README.md are those of the section that their row links to.
+figures = 0
+for link, ours, theirs in re.findall(r"^\| \[.*?\]\(docs/benchmarks\.md#([\w-]+)\) \| (.*?) \| (.*?) \|",
+                                     (root / "README.md").read_text(), flags=re.M):
+    for section in re.split(r"^(?=#+ )", (root / "docs/benchmarks.md").read_text(), flags=re.M):
+        heading = re.sub(r"[^\w\- ]", "", section.split("\n")[0].lower()).strip().replace(" ", "-")
+        if heading != link:
+            continue
+        for figure in re.findall(r"\d[\d,.]*", f"{ours} {theirs}"):
+            figures += 1
+            if not re.search(rf"(?<![\d,.]){re.escape(figure)}(?![\d,]|\.\d)", section):
+                faults.append(f"README.md: {figure} is not in the section #{link} of docs/benchmarks.md")
+if figures < 15:
+    faults.append(f"only {figures} figures found in README.md: this test reads them wrongly")
+
 version = re.search(r"^project\(engine VERSION ([0-9.]+)", (root / "CMakeLists.txt").read_text(), flags=re.M)[1]
 versions = 0
 for page in [root / "docs/installing.md", *sorted(root.glob("docs/examples/kubernetes/*.yaml"))]:

@@ -18,7 +18,7 @@ no_row() { ! grep -E -- "^\| $1 \| $2 \|" "$summary" || { cat "$summary" >&2; fa
 
 # ---- What is sent: the bundle, with the planted suites in it.
 mkdir -p "$work/sent/build" "$work/beside"
-"$root/tools/scripts/bundle.sh" --from "$build" --output "$work/bundle.tar.gz" >"$work/said" 2>&1 || { cat "$work/said" >&2; fail "no bundle"; }
+"$root/tools/scripts/bundle.sh" --no-install --from "$build" --output "$work/bundle.tar.gz" >"$work/said" 2>&1 || { cat "$work/said" >&2; fail "no bundle"; }
 tar -xzf "$work/bundle.tar.gz" --one-top-level="$work/engine" --strip-components=1
 play_suites "$work/engine/tests/planted_test"
 echo "5 planted_test" >>"$work/engine/tests/gpu_tests.txt"

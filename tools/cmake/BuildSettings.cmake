@@ -26,7 +26,8 @@ function(final_rpath target installed component)
   install(CODE "file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${installed}\")" COMPONENT ${component})
 endfunction()
 
-option(ENGINE_BUILD_TESTS "Build the tests" ON)
+set(ENGINE_BUILD_TESTS AUTO CACHE STRING "The tests: ON, OFF, or AUTO (if GoogleTest is installed)")
+set_property(CACHE ENGINE_BUILD_TESTS PROPERTY STRINGS ON OFF AUTO)
 option(ENGINE_WARNINGS_AS_ERRORS "Stop at a compiler warning" OFF)
 set(ENGINE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
 

@@ -35,11 +35,16 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+if [ "$install" = yes ]; then
+  step "Packages"
+  packages=(--for bundle)
+  [ "$tests" = no ] || [ -n "$build" ] || packages+=(--tests)
+  "$root/tools/scripts/install_dependencies.sh" "${packages[@]}"
+fi
+for tool in strip $([[ $output != *.zst ]] || echo zstd); do
+  command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for bundle installs it"
+done
 if [ -z "$build" ]; then
-  if [ "$install" = yes ]; then
-    step "Packages"
-    "$root/tools/scripts/install_dependencies.sh" $([ "$tests" = no ] || echo --tests)
-  fi
   options=()
   folder="$root/build/$preset${arch:+-${arch//[^a-z0-9-]/_}}"
   if [ -z "$arch" ] && [ "$preset" = release ]; then

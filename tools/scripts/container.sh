@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
     --from | --output) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
     --from) options+=(--from "$2"); shift ;;
     --output) output=$2; shift ;;
-    --no-install) options+=(--no-install) install=no ;;
+    --no-install) install=no ;;
     -h | --help) usage; exit 0 ;;
     *) fail "unknown option $1 (see --help)" ;;
   esac
@@ -27,7 +27,9 @@ if [ "$install" = yes ]; then
   step "Packages"
   "$root/tools/scripts/install_dependencies.sh" --for container
 fi
-command -v buildah >/dev/null || fail "buildah is missing: tools/scripts/install_dependencies.sh --for container installs it"
+for tool in buildah readelf; do
+  command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for container installs it"
+done
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
 export SOURCE_DATE_EPOCH
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
@@ -39,7 +41,7 @@ clean_up() {
   rm -rf --one-file-system "$work"
 }
 trap clean_up EXIT
-"$root/tools/scripts/bundle.sh" --program-only "${options[@]}" --output "$work/bundle.tar.gz"
+"$root/tools/scripts/bundle.sh" --no-install --program-only "${options[@]}" --output "$work/bundle.tar.gz"
 tar -C "$work" -xzf "$work/bundle.tar.gz"
 
 step "Image"

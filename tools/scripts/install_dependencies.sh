@@ -35,7 +35,7 @@ while [ $# -gt 0 ]; do
         deb) packages+=(dpkg-dev file) ;;
         wheel) packages+=(zip patchelf binutils openssl) ;;
         container) packages+=(buildah binutils) ;;
-        bundle) packages+=(binutils) ;;
+        bundle) packages+=(binutils zstd) ;;
         *) fail "--for takes deb, wheel, container or bundle, not '${2:-}'" ;;
       esac
       shift ;;

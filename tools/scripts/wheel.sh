@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
     --from | --output) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
     --from) options+=(--from "$2"); shift ;;
     --output) output=$2; shift ;;
-    --no-install) options+=(--no-install) install=no ;;
+    --no-install) install=no ;;
     -h | --help) usage; exit 0 ;;
     *) fail "unknown option $1 (see --help)" ;;
   esac
@@ -35,7 +35,7 @@ export SOURCE_DATE_EPOCH
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$root/tools/scripts/bundle.sh" --program-only "${options[@]}" --output "$work/bundle.tar.gz"
+"$root/tools/scripts/bundle.sh" --no-install --program-only "${options[@]}" --output "$work/bundle.tar.gz"
 tar -C "$work" -xzf "$work/bundle.tar.gz"
 bundle=$(echo "$work"/engine-*)
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")

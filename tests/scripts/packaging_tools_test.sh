@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The packaging scripts install packages before they look for tools, each asks only for what it needs
+# itself, and without --no-install's packages it names the tool that is missing, and what installs it.
+#
+# Usage: tests/scripts/packaging_tools_test.sh
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "packaging_tools_test: $*" >&2; exit 1; }
+
+# A source tree whose install_dependencies.sh "installs" the tool named by $lacking.
+mkdir -p "$work/tree/tools" "$work/programs"
+cp -r "$root/tools/scripts" "$root/CMakeLists.txt" "$work/tree/tools/"
+mv "$work/tree/tools/CMakeLists.txt" "$work/tree/"
+cat >"$work/tree/tools/scripts/install_dependencies.sh" <<END
+#!/bin/sh
+echo "\$@" >"$work/asked"
+cp "$work/tool" "$work/programs/\$lacking"
+END
+printf '#!/bin/sh\nexit 0\n' >"$work/tool"
+chmod +x "$work/tool" "$work/tree/tools/scripts/install_dependencies.sh"
+# What all scripts use; every tool is one of these, so that this machine's own do not matter.
+for program in awk basename bash cat cp cut date dirname env grep mkdir mktemp rm sed tail uname; do
+  ln -s "$(command -v "$program")" "$work/programs/$program"
+done
+run() { env -i PATH="$work/programs" HOME="$work" lacking="$lacking" "$work/tree/tools/scripts/$kind.sh" "$@" 2>&1; }
+
+packages_of() { "$root/tools/scripts/install_dependencies.sh" --list "$@" | sort; }
+packages_of >"$work/base"
+
+check_kind() {  # KIND "TOOLS" "PACKAGES"
+  local kind=$1 tools=$2 packages=$3 lacking tool reply
+  reply=$(packages_of --for "$kind" | comm -13 "$work/base" - | paste -sd ' ')
+  [ "$reply" = "$packages" ] || fail "--for $kind adds '$reply', expected '$packages'"
+  for lacking in $tools; do
+    for tool in $tools; do
+      cp "$work/tool" "$work/programs/$tool"
+    done
+    rm "$work/programs/$lacking" "$work/asked" 2>/dev/null || true
+    if reply=$(run --no-install --from "$work/nowhere"); then fail "$kind.sh works without $lacking"; fi
+    grep -q "$lacking is missing: .*install_dependencies.sh --for $kind installs it" <<<"$reply" ||
+      fail "$kind.sh without $lacking prints: $reply"
+    [ ! -e "$work/asked" ] || fail "$kind.sh --no-install installs packages"
+    if reply=$(run --from "$work/nowhere"); then fail "$kind.sh packs a build that is not there"; fi
+    grep -q "no program in $work/nowhere" <<<"$reply" ||
+      fail "$kind.sh looks for $lacking before packages are installed: $reply"
+  done
+}
+check_kind deb "cpack dpkg-deb dpkg-shlibdeps file" "dpkg-dev file"
+check_kind bundle "strip" "binutils zstd"
+# These also run bundle.sh.
+cp "$work/tool" "$work/programs/strip"
+check_kind wheel "zip patchelf objdump openssl" "binutils openssl patchelf zip"
+cp "$work/tool" "$work/programs/strip"
+check_kind container "buildah readelf" "binutils buildah"
+echo "the packaging scripts install what they need before they look for it"
