@@ -70,8 +70,9 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
   # Between the folders of a layer: order, circles, public headers.
   between=$(python3 "$folders" <<<"$sources") || echo "$between"
 
-  # Each header and source says in its first line what it is for.
+  # Each header says in its first line what it is for, and so does a source without a header.
   for file in $sources; do
+    case $file in *.cc | *.cu) [ -f "${file%.*}.h" ] && continue ;; esac
     head -n 1 "$file" | grep -qE '^// .{10,}' || echo "$file:1: the first line does not say the purpose"
   done
 

@@ -23,6 +23,7 @@ ORDER = {
     "engine/averaging": ["sums", "policies"],
     "engine/train": ["step replicas", "saving", "checks", "."],
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
+    "io/base": ["machine numbers text time", "digests files formats threads"],
     "tools": ["report", "options", "machine manual", "trace workers", "run", "group html top", "flight launch onnx session",
               "training", "bench doctor", "commands", ".", "api"],
     "tools/bench": [".", "comm kernels step"],

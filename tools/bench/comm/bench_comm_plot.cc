@@ -1,3 +1,4 @@
+// The plot of `engine bench comm`: a chart for each operation.
 #include <cmath>
 #include <map>
 #include <vector>
