@@ -9,10 +9,10 @@
 
 #include <cerrno>
 
-#include "io/base/io_error.h"
-#include "io/base/own_file.h"
-#include "io/base/retried.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/own_file.h"
+#include "io/base/files/retried.h"
+#include "io/base/files/system_error_text.h"
 
 namespace tools {
 namespace {

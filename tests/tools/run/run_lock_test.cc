@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "backends/identity/host_identity.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tools/run/lock_file.h"
 
