@@ -59,7 +59,7 @@ inline std::string early_end_text(const std::string& why) {
   return "ended before the others" + (why.empty() ? "" : ": " + why);
 }
 
-// What ended a group before its time, as every rank reports it.
+// The cause that ended a group early, as every rank reports it.
 struct GroupFailure {
   std::string text;       // member_failure_text() and the like
   bool mismatch = false;  // a rank has seen that calls differ, and `text` names them

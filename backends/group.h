@@ -68,14 +68,14 @@ struct CommunicatorRequest {
   std::vector<int> members = {};               // ranks of the group, ascending; empty: all
 };
 
-// What a rank reports with its heartbeats of the collective in which it has been longest.
+// Sent with a rank's heartbeats: the collective in which it has been longest.
 struct RankProgress {
   std::int64_t waiting_ms = 0;  // since it began; 0: in none
   std::string call;             // "all_reduce sum of 7 f32 (collective 3)"; "" if just begun
   std::string links;            // "nothing received from rank 1 for 12.0 s"; "": unknown
 };
 
-// What a rank is doing, as rank 0 knows it.
+// The activity of a rank, as rank 0 knows it.
 struct RankStatus {
   int rank = 0;
   std::string activity;  // as its set_activity(); "": unknown
@@ -113,7 +113,7 @@ class Group {
   // Any thread.
   virtual std::string flight_record(const std::string& reason) const = 0;
 
-  // What this rank is doing ("step 120, all_reduce"), for the other ranks' messages if it dies.
+  // Sets this rank's activity ("step 120, all_reduce"), for the other ranks' messages if it dies.
   // Cheap; any thread.
   virtual void set_activity(std::string_view activity) noexcept = 0;
   // All ranks' on rank 0, empty on the others and where nothing is known. Any thread.

@@ -95,6 +95,13 @@ configure_and_build "$preset" "$targets" -DENGINE_BUILD_TESTS=ON "${options[@]}"
 
 [ "$preset" != coverage ] || find "$root/build/coverage" -name '*.gcda' -delete
 step "Testing build/$preset"
+# All that tests write lies here. Tests become other users, too, who have to find their files.
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/engine-tests.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+chmod 755 "$scratch"
+export TMPDIR="$scratch" TEST_TMPDIR="$scratch/" # the latter for GoogleTest
+shared_memory() { find /dev/shm -mindepth 1 -user "$(id -un)" ! -type d 2>/dev/null | sort || true; }
+shared_before=$(shared_memory)
 report="$root/build/$preset/tests.xml"
 rm -f "$report"
 status=0
@@ -102,6 +109,8 @@ status=0
 "${runner[@]}" ctest --test-dir "$root/build/$preset" --parallel "$((5 * $(nproc)))" --output-on-failure --no-tests=error \
   --output-junit "$report" "${filters[@]}" || status=$?
 [ -s "$report" ] || fail "ctest wrote no report (exit status $status)"
+left=$(find "$scratch" -mindepth 1 -maxdepth 1 -printf '%f ' && comm -13 <(echo "$shared_before") <(shared_memory) | tr '\n' ' ')
+[ -z "$left" ] || echo "Left behind by tests, or in /dev/shm by programs beside them: $left"
 
 # The report's first element carries the counts: <testsuite ... tests="9" failures="0" disabled="0" skipped="1" ...>
 count_of() { tr '\n' ' ' <"$report" | grep -oE '<testsuite [^>]*>' | grep -oE "[[:space:]]$1=\"[0-9]+\"" | grep -oE '[0-9]+'; }

@@ -18,7 +18,7 @@
 namespace backends {
 namespace {
 
-// What the ranks of one group share.
+// The state that the ranks of one group share.
 class InprocJob final : public FailureWatch {
  public:
   InprocJob(int world_size, int timeout_ms, std::function<void(const std::string&)> notice)

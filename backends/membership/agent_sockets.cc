@@ -26,7 +26,7 @@ constexpr auto kRefusalInterval = std::chrono::seconds(10);
 constexpr int kMostRetries = 20;
 constexpr auto kReopenInterval = std::chrono::milliseconds(20);
 
-// Of a numeric address.
+// Reads a numeric address; false: it is none.
 bool address_of(const Endpoint& to, sockaddr_storage& address, socklen_t& length) {
   addrinfo hints{}, *list = nullptr;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
@@ -47,7 +47,7 @@ void fail_after(int fd, std::chrono::milliseconds patience) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 
-// Of a process that nothing is sent to, so that its host's silence goes unnoticed.
+// Lets the kernel probe the peer: nothing is sent to it, so its host's silence would go unnoticed.
 void ask_whether_it_lives(int fd) {
   constexpr int kOn = 1, kIdleSeconds = 30, kIntervalSeconds = 10, kAnswersMissed = 3;
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
@@ -196,7 +196,7 @@ void AgentSockets::on_session(const Endpoint& to, Outgoing& out) {
       break;
     case State::kRefused: {
       const auto& [kind, text] = out.session->refusal();
-      // What has not proved itself is not of this job, and its word does not count.
+      // Ignore a peer that has not proved itself: it is not of this job.
       if (out.session->is_proved()) events_.turned_away(to, kind, base::visible_text(text));
       break;
     }

@@ -31,7 +31,7 @@ class AgentSockets {
     // No agent is there: no process listens, or (`answers`) one that is silent or speaks another
     // protocol.
     std::function<void(const Endpoint&, bool answers)> no_agent;
-    // What listens there has another secret, or has turned this process away.
+    // The process that listens there has another secret, or has turned this one away.
     std::function<void(const Endpoint&, RefusalKind, const std::string&)> turned_away;
     std::function<void(const std::string&)> notice;
   };

@@ -1,4 +1,4 @@
-// Where newcomers find an elastic job: an address that one process of its host serves, or a file
+// The place at which newcomers find an elastic job: an address that a process serves, or a file
 // that names a process.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace backends {
 
 class Door {
  public:
-  // Of tcp://HOST:PORT or file:///PATH; waits until the host's name can be resolved. Throws
+  // Takes tcp://HOST:PORT or file:///PATH; waits until the host's name can be resolved. Throws
   // ConfigurationError, PeerError at the rendezvous timeout, CancelledError.
   explicit Door(const GroupOptions& options);
 

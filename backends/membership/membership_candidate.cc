@@ -96,7 +96,7 @@ bool MembershipMachine::leaves_the_state(const std::vector<Member>& chosen) cons
     const auto peer = peers_.find(m.id);
     return peer != peers_.end() && peer->second.has_state;
   };
-  // Who has come from the generation before, and has not been heard in this one, may have it.
+  // A member from the generation before that has not been heard in this one may have the state.
   const auto may_have_state = [&](const Member& m) {
     const auto peer = peers_.find(m.id);
     const bool has_spoken = peer != peers_.end() && peer->second.generation >= roster_->generation;
@@ -289,7 +289,7 @@ void MembershipMachine::count_vote(const MembershipMessage& m) {
       m.instance != generation_of(proposal_->base) + 1)
     return;
   Proposal& p = *proposal_;
-  // What may have been chosen already has to be proposed again: the newest such value.
+  // Propose a value again that may have been chosen already: the newest one.
   if (!accepted && m.value && m.other > p.highest) {
     p.highest = m.other;
     p.value = m.value;

@@ -1,4 +1,4 @@
-// What a member knows of the others, and what it tells them.
+// Keeps a member's view of the others, and sends them its own state.
 #include "backends/membership/membership_machine.h"
 
 #include <algorithm>
@@ -86,7 +86,7 @@ void MembershipMachine::want_view(Time now) {
 void MembershipMachine::took_step(std::uint64_t generation, Time now) {
   now_ = now;
   const int place = roster_ ? roster_->place_of(options_.self.id) : -1;
-  // Who has been left out in the meantime, and has another identity, has nothing that counts.
+  // Ignore a member that was left out in the meantime, and has another identity.
   if (has_state_ || generation != taken_ || place < 0 ||
       roster_->members[static_cast<std::size_t>(place)].since > generation)
     return;
@@ -227,7 +227,7 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
   peer.generation = m.generation;
   peer.hears = m.hears;
   peer.hears_others = m.hears_others;
-  // Who waits has to know of the others that wait: they may be members next.
+  // Tell a waiting process of the others that wait: they may be members next.
   const bool misses_others =
       m.stage == Stage::kWaiting && std::ranges::any_of(peers_, [&](auto& p) {
         return p.first != m.from && waits(p.second) && p.second.heard &&
@@ -403,7 +403,7 @@ std::optional<std::string> MembershipMachine::broken() const {
   return std::nullopt;
 }
 
-// Who waits and may not found a job would only keep those out that may.
+// A waiting process that may not found a job would only keep those out that may.
 bool MembershipMachine::wants_door() const {
   return !has_door_ && !leaving_ && (is_member() || (is_waiting() && options_.may_found));
 }
@@ -504,7 +504,7 @@ void MembershipMachine::give_up_when_due() {
     failure_ = "the job has ended: its ranks have finished and left";
     return;
   }
-  // Who is only slow is waited for as long as it is heard.
+  // Wait for slow members while they are heard.
   if (!slow_text().empty()) waiting_since_ = now_;
   const auto waited = now_ - waiting_since_;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(waited).count();

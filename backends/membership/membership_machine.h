@@ -50,7 +50,7 @@ class MembershipMachine {
   };
   MembershipMachine(Options options, Time now);
 
-  // What happens. Each turn: any number of these, then tick().
+  // Inputs. Each turn: any number of these, then tick().
   void received(const MembershipMessage& message, Time now);
   // The connection to this process broke, and its address refuses another one: it is gone.
   void refused(const MemberId& id, Time now);
@@ -68,7 +68,7 @@ class MembershipMachine {
   void tick(Time now);
   Time next_tick() const;
 
-  // What is to be done, in this order.
+  // Outputs, to be carried out in this order.
   struct Output {
     enum class Kind { kSend, kSendToDoor, kNotice } kind;
     Member to;  // of kSend
@@ -77,7 +77,7 @@ class MembershipMachine {
   };
   std::vector<Output> take_output() { return std::exchange(output_, {}); }
 
-  // What is known.
+  // State.
   const Member& self() const { return options_.self; }
   const RosterPtr& roster() const { return roster_; }  // the newest
   // The view that want_view() asked for, once.

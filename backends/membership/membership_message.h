@@ -1,4 +1,4 @@
-// What agents of an elastic job tell each other, as frames.
+// The messages between the agents of an elastic job, as frames.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct MembershipMessage {
 
   std::vector<Member> members;  // kReport: the sender, or none; kNews: all that wait
 
-  // Of an instance: `base` is the roster of the generation before.
+  // The instance: `base` is the roster of the generation before.
   RosterPtr base;
   Ballot ballot;               // the proposal's
   Ballot other;                // kPromise: accepted; kOutbid: promised

@@ -19,9 +19,9 @@ struct Ballot {
   auto operator<=>(const Ballot&) const = default;
 };
 
-// What a host's register remembers. The instance it takes part in is always the one behind the
-// newest decision it knows: a proposal shows on which decision it is based, so a register that has
-// missed decisions catches up, and of one that is behind there is nothing left to remember.
+// The state of a host's register. It always takes part in the instance after the newest decision
+// that it knows: a proposal shows on which decision it is based, so a register that has missed
+// decisions catches up, and needs no state of earlier instances.
 struct AcceptorState {
   RosterPtr decided;  // the newest; none: the job has not been founded
   Ballot promised;    // proposals below are turned away

@@ -31,7 +31,7 @@ class RegisterFile final : public Register {
   // At an orderly end: the last process that uses the file removes it.
   void remove_if_last();
   const std::string& path() const { return path_; }
-  // What the user should know of the folder; "": nothing.
+  // A line for the user about the folder; "": none.
   const std::string& notice() const { return notice_; }
   // Why the last update() was not made; "": it was.
   const std::string& problem() const { return problem_; }

@@ -1,4 +1,4 @@
-// Who takes part in a generation of an elastic job: its members in order, as they are agreed on.
+// The members of a generation of an elastic job, in the order that they have agreed on.
 #pragma once
 
 #include <compare>
@@ -45,7 +45,7 @@ struct Roster {
 };
 using RosterPtr = std::shared_ptr<const Roster>;  // rosters never change
 
-// Of the newest roster that is known; 0: none is.
+// Returns the generation of the newest roster that is known; 0: none is.
 inline std::uint64_t generation_of(const RosterPtr& roster) {
   return roster ? roster->generation : 0;
 }

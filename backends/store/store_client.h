@@ -52,7 +52,7 @@ class TcpStore : public Store {
   // Random, of this start of the group; after the start.
   std::string group_nonce() const;
   bool one_host() const;  // all members share this host's loopback
-  // Of the interface that routes to rank 0.
+  // The address of the interface that routes to rank 0.
   std::string local_address() const { return local_endpoint(connection_.socket.fd()).host; }
 
   void set_activity(std::string_view activity) noexcept;

@@ -41,7 +41,7 @@ class StoreServer {
   // Gives up a group that has not started: every member's join throws this error.
   void give_up(RefusalKind kind, const std::string& text);
   void set_status(const std::string& text);  // for observers (status_feed.h)
-  // What the ranks are doing; waits for the server's thread, a second at most ({} then).
+  // The activities of the ranks; waits for the server's thread, a second at most ({} then).
   std::vector<RankStatus> statuses();
   // The last refused connection, for the message of a timeout; "" when there was none.
   std::string last_refusal() const;

@@ -72,15 +72,15 @@ std::string peer_text(int fd);  // "10.0.0.7:4711", for messages
 std::string interface_address(const std::string& name_or_address);
 // The address from which this host reaches a numeric one; "" if it cannot.
 std::string address_towards(const std::string& address);
-// What to say where an address of this host itself cannot be reached.
+// The message if an address of this host itself cannot be reached.
 std::string no_loopback_text(const std::string& to);
 // The address from which this host reaches others by default; without a default route the first
 // that is not loopback, else loopback.
 std::string default_address();
 
-// Of an idle connection that a call waits for: "nothing received from rank 1 for 12.0 s, 4096 bytes
-// to it not acknowledged"; "" where data came within the last second and all was acknowledged.
-// `in` and `out` are its two directions, where those are connections of their own.
+// Describes an idle connection that a call waits for: "nothing received from rank 1 for 12.0 s,
+// 4096 bytes to it not acknowledged"; "" if data came within the last second and all was
+// acknowledged. `in` and `out` are its two directions, where those are connections of their own.
 std::string silent_link_text(int in, int out, const std::string& peer);
 
 void prepare_stream(int fd);  // non-blocking, TCP_NODELAY

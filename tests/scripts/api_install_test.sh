@@ -6,7 +6,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(cd "$1" && pwd)
 compiler=${2:-c++}
-work=$(mktemp -d /tmp/engine-api.XXXXXX)
+work=$(mktemp -d "${TMPDIR:-/tmp}/engine-api.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 fail() { echo "api_install_test: $*"; exit 1; }
 

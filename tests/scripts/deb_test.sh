@@ -10,7 +10,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(cd "$1" && pwd)
-work=$(mktemp -d /tmp/engine-deb.XXXXXX)
+work=$(mktemp -d "${TMPDIR:-/tmp}/engine-deb.XXXXXX")
 system="$work/system" mounted=()
 clean_up() {
   local i

@@ -65,4 +65,22 @@ std::optional<LockSign> lock_sign(const std::string& path) {
   }
 }
 
+void write_lock_sign(int fd, const std::string& path) {
+  const std::string text = backends::host_name() + " " + std::to_string(getpid()) + "\n";
+  int error = 0;
+  for (std::size_t done = 0; error == 0 && done < text.size();) {
+    const ssize_t n = base::retried([&] {
+      return pwrite(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    });
+    if (n < 0) error = errno;
+    if (n > 0) done += static_cast<std::size_t>(n);
+  }
+  // Not before, or others would see a file that nobody holds.
+  if (error == 0 &&
+      base::retried([&] { return ftruncate(fd, static_cast<off_t>(text.size())); }) != 0)
+    error = errno;
+  if (error != 0)
+    throw io::CannotCreateError("cannot write " + path + ": " + base::system_error_text(error));
+}
+
 }  // namespace tools

@@ -15,7 +15,7 @@ struct LockHolder {
   long pid = 0;  // 0: nobody
 
   bool is_here() const;      // on this host
-  bool is_gone() const;      // no process of this host has the id
+  bool is_gone() const;      // no other process of this host has the id
   std::string text() const;  // "process 7 on n1"
   bool operator==(const LockHolder&) const = default;
 };
@@ -36,5 +36,7 @@ struct LockSign {
 LockSign lock_sign(int fd, const std::string& path);
 // Opens the file, so that a network file system asks its server. Nothing: there is no such file.
 std::optional<LockSign> lock_sign(const std::string& path);
+// Writes this process as the holder. Throws io::CannotCreateError.
+void write_lock_sign(int fd, const std::string& path);
 
 }  // namespace tools

@@ -17,13 +17,13 @@
 
 #include "backends/identity/host_identity.h"
 #include "io/base/files/io_error.h"
-#include "io/base/files/own_file.h"
 #include "io/base/files/retried.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/run/lock_file.h"
 #include "tools/workers/stop_signals.h"
 
 namespace tools {
@@ -49,11 +49,13 @@ RunLock::RunLock(const std::string& folder, const LockClaim& claim)
   try {
     open_and_lock(claim);
     try {
-      sign();
+      write_lock_sign(fd_, path_);
     } catch (...) {
       static_cast<void>(unlink(path_.c_str()));  // of no use to anybody
       throw;
     }
+    // The unsigned file may have been replaced.
+    if (try_lock(fd_) == 0) check_is_named();
     struct stat folder_status {};
     if (stat(folder_.c_str(), &folder_status) == 0) {
       device_ = folder_status.st_dev;
@@ -78,7 +80,7 @@ RunLock::~RunLock() {
 }
 
 void RunLock::open_and_lock(const LockClaim& claim) {
-  fd_ = io::open_own_file(path_, O_RDWR | O_CREAT);
+  fd_ = open_lock_file(path_);
   const int error = try_lock(fd_) == 0 ? 0 : errno;  // without locks the signs decide
   if (error == 0) check_is_named();
   if (claim.take_over) {
@@ -90,8 +92,11 @@ void RunLock::open_and_lock(const LockClaim& claim) {
   const LockSign sign = lock_sign(fd_, path_);
   const LockHolder& holder = sign.holder;
   if (error == EWOULDBLOCK) {
+    const bool own = holder.pid == getpid();
+    if (holder.pid == 0 || (holder.is_here() && !own && holder.is_gone()))
+      return replace_unsigned(sign, claim);
     // A server of files may keep the lock of a host that has died for some time.
-    if (!claim.waits || holder.pid == 0 || holder.is_here()) refuse(holder, "");
+    if (!claim.waits || holder.is_here()) refuse(holder, "");
   } else if (holder.pid == 0 || (holder.is_here() && (error == 0 || holder.is_gone()))) {
     return;
   }
@@ -144,22 +149,41 @@ void RunLock::watch(const LockSign& first, std::chrono::milliseconds time) {
     refuse(first.holder, ", silent, but its lock is still held");
 }
 
-void RunLock::sign() {
-  const std::string text = backends::host_name() + " " + std::to_string(getpid()) + "\n";
-  int error = 0;
-  for (std::size_t done = 0; error == 0 && done < text.size();) {
-    const ssize_t n = base::retried([&] {
-      return pwrite(fd_, text.data() + done, text.size() - done, static_cast<off_t>(done));
-    });
-    if (n < 0) error = errno;
-    if (n > 0) done += static_cast<std::size_t>(n);
+// The holder of the lock is a job that is just starting or ending, or no job: a process of another
+// user who could once read the file. A job that lives signs the file at once, and touches it then,
+// which is also seen if its process is not, in a container.
+void RunLock::replace_unsigned(const LockSign& first, const LockClaim& claim) {
+  constexpr auto kPause = std::chrono::milliseconds(20);
+  constexpr auto kUntold = std::chrono::milliseconds(500);  // a start takes less
+  const LockHolder& holder = first.holder;
+  const std::string what =
+      path_ + " is locked by a process that it does not name" +
+      (holder.pid > 0 ? " (" + holder.text() + ", which it names, is gone)" : "");
+  const std::chrono::milliseconds time = claim.stale / 2;
+  const base::Deadline end = base::deadline_in(time), silent_end = base::deadline_in(kUntold);
+  for (bool told = false; !base::has_passed(end);) {
+    if (!told && base::has_passed(silent_end)) {
+      print_notice(what + ": waiting " + seconds_text(time) +
+                   " at most for a sign of life; without one the file is replaced");
+      told = true;
+    }
+    std::this_thread::sleep_for(kPause);
+    if (const int signal = stop_signal_flag(); signal != 0) throw StoppedError(signal);
+    const std::optional<LockSign> now = lock_sign(path_);
+    if (now && *now == first && try_lock(fd_) != 0) continue;
+    if (now && *now != first) {
+      std::this_thread::sleep_for(kPause);  // it may be about to sign
+      const std::optional<LockSign> then = lock_sign(path_);
+      if (then && then->holder == holder) refuse(holder, ", which has just given a sign of life");
+    }
+    close(std::exchange(fd_, -1));
+    return open_and_lock(claim);
   }
-  // Not before, or others would see a file that nobody holds.
-  if (error == 0 &&
-      base::retried([&] { return ftruncate(fd_, static_cast<off_t>(text.size())); }) != 0)
-    error = errno;
-  if (error != 0)
-    throw io::CannotCreateError("cannot write " + path_ + ": " + base::system_error_text(error));
+  const int made = replace_lock_file(path_, fd_, first);
+  if (made < 0 && is_named(path_, fd_)) refuse(holder, what);
+  close(std::exchange(fd_, made));
+  if (made < 0) return open_and_lock(claim);
+  print_notice(what + ", and gave no sign of life: the file is replaced");
 }
 
 void RunLock::beat() {
@@ -218,12 +242,8 @@ void RunLock::look_locked() {
 }
 
 bool RunLock::make_file_locked() {
-  const int made = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (made < 0) return false;  // somebody else was quicker, which the next look tells
-  if (flock(made, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    close(made);
-    return false;
-  }
+  const int made = make_lock_file(path_);
+  if (made < 0) return false;             // somebody else was quicker, which the next look tells
   static_cast<void>(!ftruncate(fd_, 0));  // where the old one went, nobody works any longer
   close(fd_);
   fd_ = made;
@@ -233,7 +253,7 @@ bool RunLock::make_file_locked() {
     device_ = folder.st_dev;
   }
   try {
-    sign();
+    write_lock_sign(fd_, path_);
   } catch (const io::CannotCreateError&) {
     return true;  // a full disk: the flock holds
   }

@@ -27,6 +27,7 @@ struct LockClaim {
 // locks on, and the holder's host and process id in the file, whose time of modification is renewed
 // every few seconds, for hosts between which it does not. A lock whose holder is gone is taken over
 // at once on the holder's own host, and from another one where it is silent for LockClaim::stale.
+// A file that is locked by a process that it does not name is replaced after half of that time.
 class RunLock {
  public:
   static constexpr int kBeatSeconds = 5;
@@ -55,7 +56,7 @@ class RunLock {
   [[noreturn]] void refuse(const LockHolder& holder, const std::string& more) const;
   void check_other_host(const LockSign& sign, const LockClaim& claim);
   void watch(const LockSign& first, std::chrono::milliseconds time);
-  void sign();
+  void replace_unsigned(const LockSign& first, const LockClaim& claim);
   void beat();
   void look_locked();
   bool make_file_locked();

@@ -10,8 +10,13 @@
 namespace tools {
 namespace {
 
-bool is_own(const ModelReference& model, const io::DatasetSplits& splits) {
-  return model.data_digest.empty() ? !model.names_data : data_digest(splits).is(model.data_digest);
+// Whether the data at this place are the run's. `splits`: what `options` take of them.
+bool is_own(const ModelReference& model, const io::DatasetOptions& options,
+            const io::DatasetSplits& splits) {
+  if (model.data_digest.empty()) return !model.names_data;
+  if (!model.other_samples) return data_digest(splits).is(model.data_digest);
+  const std::optional<io::DatasetOptions> own = as_the_run(model, options);
+  return own && data_digest(io::load_dataset(*own)).is(model.data_digest);
 }
 
 // Returns nothing for data that are not the run's: by their digest, or because they cannot be read
@@ -20,7 +25,7 @@ std::optional<io::DatasetSplits> read_own(const ModelReference& model,
                                           const io::DatasetOptions& options) {
   try {
     io::DatasetSplits splits = io::load_dataset(options);
-    if (is_own(model, splits)) return splits;
+    if (is_own(model, options, splits)) return splits;
   } catch (const io::DataError&) {
     return std::nullopt;
   }
@@ -73,6 +78,17 @@ void read_by_itself(const ModelReference& model, const io::DatasetOptions& optio
 }
 
 }  // namespace
+
+std::optional<io::DatasetOptions> as_the_run(const ModelReference& model,
+                                             const io::DatasetOptions& given) {
+  if (!model.data_of_run || model.data_of_run->name != given.name) return std::nullopt;
+  io::DatasetOptions own = *model.data_of_run;
+  own.directory = given.directory;
+  own.annotations = given.annotations;
+  own.image_cache_bytes = given.image_cache_bytes;
+  own.coding = given.coding;
+  return own;
+}
 
 void read_judged_data(const ModelReference& model, const io::DatasetOptions& given,
                       LoadedData& loaded) {

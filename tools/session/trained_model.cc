@@ -32,14 +32,14 @@ bool is_snapshot(const std::string& path) {
   return false;
 }
 
-// Unless the command line asks for other samples of the data than the run's.
-bool same_data_expected(const ConfigValues& values) {
+// Whether the command line asks for other samples of the data than the run's.
+bool asks_for_other_samples(const ConfigValues& values) {
   const auto other = [](const std::string& name) {
     return name != "model" && name != "dtype" && name != "data-dir" && name != "annotations" &&
            name != "image-cache-mb" && name != "seed" && name != "test-share";
   };
-  return !values.contains("limit") &&
-         std::ranges::none_of(saved_options(), [&](const std::string& name) {
+  return values.contains("limit") ||
+         std::ranges::any_of(saved_options(), [&](const std::string& name) {
            return other(name) && values.contains(name);
          });
 }
@@ -111,9 +111,12 @@ std::shared_ptr<LoadedData> without_samples(const io::SampleCoding& coding) {
   return data;
 }
 
-DataOptions options_of(const RunConfig& config, const ModelReference& reference) {
+DataOptions options_of(const RunConfig& config, const ModelReference& reference, DataUse use) {
   DataOptions options = data_options(config);
   if (!options.normalization) options.normalization = reference.normalization;
+  // The coding is learned from the samples that the run had.
+  if (use == DataUse::kCoding && reference.other_samples)
+    options.set = as_the_run(reference, options.set).value_or(options.set);
   return options;
 }
 
@@ -160,14 +163,14 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
     const io::Checkpoint& snapshot = *found;
     reference.of_run = !is_import(snapshot);
     reference.names_data = names_data(values);
-    if (same_data_expected(values)) reference.data_digest = snapshot.data_digest;
+    reference.data_digest = snapshot.data_digest;
+    reference.other_samples = asks_for_other_samples(values);
     refuse_other_split(values, snapshot, reference.path);
     const StatedCoding stated = stated_coding(snapshot, reference.path);
     reference.coding = stated.coding;
     reference.normalization = stated.normalization;
-    if (stated.coding)
-      refuse_other_columns(values, snapshot, reference.path);
-    else
+    if (stated.coding) refuse_other_columns(values, snapshot, reference.path);
+    if (!stated.coding || reference.other_samples)
       reference.data_of_run = data_of_run(snapshot, reference.path);
     if (!values.contains("model")) definition = snapshot.definition;
     take_saved_options(snapshot, reference.path, values);
@@ -187,7 +190,7 @@ TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& refere
                            backends::Group& group, DataUse use)
     : control_(host_communicator(group)),
       compute_(choose_compute(compute_options(config), group, *control_)),
-      options_(options_of(config, reference)),
+      options_(options_of(config, reference, use)),
       loaded_(load(options_, reference, use, group, *control_)),
       digest_(use == DataUse::kCoding && !reference.coding ? reference.data_digest : ""),
       path_(reference.path),

@@ -20,13 +20,14 @@ namespace tools {
 struct ModelReference {
   std::string path, weights = "model";  // a run, snapshot or file of weights; --weights
   std::string given = {};               // what path was before trained_config()
-  std::string data_digest = {};         // of the run's training samples; "": not compared
+  std::string data_digest = {};         // of the run's training samples; "": unknown
   // What the snapshot states of the samples (sample_statement.h). Null: it states nothing.
   std::shared_ptr<const io::SampleCoding> coding = {};
   std::optional<io::Normalization> normalization = {};  // that it states
-  bool of_run = false;      // a snapshot that a training wrote; else weights alone
-  bool names_data = false;  // the command line does: they may be other data than the run's
-  // The place of the run's data, if its snapshot states no coding.
+  bool of_run = false;         // a snapshot that a training wrote; else weights alone
+  bool names_data = false;     // the command line does: they may be other data than the run's
+  bool other_samples = false;  // the command line asks for others of the data than the run's
+  // How the run read its data, for other_samples, and if its snapshot states no coding.
   std::optional<io::DatasetOptions> data_of_run = {};
 };
 

@@ -18,8 +18,8 @@ namespace backends {
 inline constexpr const char* kBackendPluginAbi = "engine-backend-2";
 using BackendPluginEntry = const Backend* (*)(const char* abi);
 
-// Where a plug-in of this name, libengine_NAME.so, is looked for: beside the program, where a build
-// puts it, and in ../lib/engine, where it is installed.
+// Returns the places at which a plug-in of this name, libengine_NAME.so, is looked for: beside the
+// program, where a build puts it, and in ../lib/engine, where it is installed.
 std::vector<std::string> plugin_places(const std::string& name);
 std::string find_plugin(const std::string& name);  // the first of them that exists, else ""
 

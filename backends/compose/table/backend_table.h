@@ -12,7 +12,7 @@ namespace backends {
 
 std::span<const Backend> all_backends();
 
-// What a communicator is made of.
+// The backends of which a communicator is made.
 struct BackendPlan {
   const Backend* across =
       nullptr;  // connects the ranks, or with `within` one of each host; nullptr: not needed

@@ -13,7 +13,7 @@
 
 namespace backends {
 
-// What a request means (CommunicatorRequest::backend, or the group's backend where that is empty):
+// The meaning of a request (CommunicatorRequest::backend, or the group's backend if it is empty):
 //   nccl          NCCL or an error
 //   auto          NCCL if every rank can use it, else staged, with a notice
 //   staged        over the group's backend, or over auto where that is nccl

@@ -1,4 +1,4 @@
-// What a member sends and how it takes what rank 0 sends.
+// Sends a member's frames, and takes those of rank 0.
 #include "backends/store/protocol/member_machine.h"
 
 #include <algorithm>

@@ -28,7 +28,7 @@ class MemberMachine {
   // `parser` may hold frames that came behind the welcome: received("") reads them.
   MemberMachine(FrameParser parser, Seals seals, int heartbeat_ms, Time now);
 
-  // What happens.
+  // Inputs.
   void received(std::string_view bytes, Time now);
   void closed(const std::string& cause);  // "its connection closed"
   void sent();                            // the network has taken all output so far
@@ -37,7 +37,7 @@ class MemberMachine {
   void tick(Time now);
   std::chrono::milliseconds tick_interval() const;
 
-  // What this rank does.
+  // Actions of this rank.
   bool heartbeat_due(Time now) const;
   void heartbeat(const RankProgress& progress, Time now);
   void set_activity(std::string_view activity);
@@ -51,7 +51,7 @@ class MemberMachine {
 
   std::string take_output() { return std::exchange(output_, {}); }
 
-  // What is known.
+  // State.
   struct Failure {
     int rank;
     GroupFailure what;

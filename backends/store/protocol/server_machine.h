@@ -43,7 +43,7 @@ class ServerMachine {
   };
   ServerMachine(Options options, Time now);
 
-  // What happens. Each turn: any number of these, then tick().
+  // Inputs. Each turn: any number of these, then tick().
   void opened(LinkId link, const std::string& peer, Time now);  // peer: address, for messages
   void received(LinkId link, std::string_view bytes, Time now);
   void closed(LinkId link, const std::string& cause);       // it ended at the other side, or broke
@@ -57,7 +57,7 @@ class ServerMachine {
   bool may_end() const;
   void say_goodbye();  // to members that still run, and to observers
 
-  // What is to be done, in this order.
+  // Outputs, to be carried out in this order.
   struct Output {
     enum class Kind { kSend, kClose, kNotice } kind;
     LinkId link;       // of kSend, kClose

@@ -1,6 +1,6 @@
-// What all ranks of a job must agree on beyond its shape: names with values, opaque to backends. A
-// digest of them is in the hello, under its proof; who has another one sends the list, so that the
-// difference can be named.
+// The settings on which all ranks of a job must agree beyond its shape: names with values, opaque
+// to backends. A digest of them is in the hello, under its proof; a rank with another digest sends
+// the list, so that the difference can be named.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Who waits for whom.
+// Finds the ranks for which others wait.
 #include "backends/store/protocol/stall_watch.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ std::optional<StallWatch::Stall> StallWatch::check(const std::vector<Member>& me
   }
   const int culprit = places.back().ranks.front();
   if (places.size() == 1 && members.size() > 1 && links.empty()) text += ", and no data arrives";
-  // Where all are in the same call, the links are the cause; else they are silent because of it.
+  // If all are in the same call, the links are the cause; else they are silent because of it.
   std::set<int> concerned = places.size() == 1 ? silent : std::set<int>{};
   concerned.insert({culprit, longest.rank});
   return Stall{text + links, culprit, concerned};

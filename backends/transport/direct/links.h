@@ -29,7 +29,7 @@ class Links {
  public:
   static constexpr std::size_t kHeadBytes = 128 << 10;  // most payload beside a word
   // Most payload of a reduction that goes whole to every peer, in heads: one hop instead of two.
-  // What a rank sends in all is bounded, because two hops send less from three ranks on.
+  // Bounds the bytes that a rank sends in all: two hops send less from three ranks on.
   static constexpr std::size_t one_hop_bytes(int ranks) {
     const std::size_t share = (256 << 10) / static_cast<std::size_t>(std::max(ranks - 1, 1));
     return std::clamp<std::size_t>(share, 16 << 10, kHeadBytes);

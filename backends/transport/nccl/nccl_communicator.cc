@@ -296,7 +296,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     begin(name, call);
   }
 
-  // Null where NCCL has none, with the reason.
+  // Returns null, and prints a notice, if NCCL has none.
   void* allocate_by_nccl(std::size_t bytes) const {
     void* memory = nullptr;
     std::string why = "it has no ncclMemAlloc, which 2.19 brought";

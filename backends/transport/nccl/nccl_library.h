@@ -32,7 +32,7 @@ struct NcclLibrary {
   decltype(&::ncclGetLastError) ncclGetLastError = nullptr;
   decltype(&::ncclGetUniqueId) ncclGetUniqueId = nullptr;
   decltype(&::ncclReduceScatter) ncclReduceScatter = nullptr;
-  // Null in a library older than 2.19.
+  // These are null in a library older than 2.19.
   decltype(&::ncclCommRegister) ncclCommRegister = nullptr;
   decltype(&::ncclCommDeregister) ncclCommDeregister = nullptr;
   ncclResult_t (*ncclMemAlloc)(void**, std::size_t) = nullptr;

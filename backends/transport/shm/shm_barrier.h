@@ -34,14 +34,13 @@ class ShmBarrier {
   // messages.
   ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names, std::chrono::milliseconds timeout);
 
-  // What this rank says with its next arrival: kNoteBytes bytes. May be written once this rank has
+  // This rank's note for its next arrival: kNoteBytes bytes. May be written once this rank has
   // waited for the arrival before.
   char* next_note() const { return flag(rank_, phase_ + 1).note; }
-  // What a rank said with an arrival that this rank has waited for; valid until this rank's next
-  // one.
+  // The note of a rank's arrival that this rank has waited for; valid until this rank's next one.
   const char* note(int rank, std::uint32_t phase) const { return flag(rank, phase).note; }
 
-  // What this rank wrote before is visible to ranks that have waited for the returned phase.
+  // Earlier writes of this rank are visible to ranks that have waited for the returned phase.
   std::uint32_t arrive() noexcept;
   // Waits until all other ranks have arrived `phase` times. Spins for some microseconds if there is
   // a core for every rank, then sleeps. Throws PeerError at the deadline (naming who is missing) or

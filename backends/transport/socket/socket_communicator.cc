@@ -175,7 +175,7 @@ class SocketCommunicator final : public Communicator {
     reduce_parts(data, parts_.data(), size_, count, type, op);
   }
 
-  // Where a peer's share of a block is stored until it is folded.
+  // The memory that keeps a peer's share of a block until it is folded.
   char* share(int peer, std::size_t block) {
     return scratch_.data() +
            (block % kAhead * static_cast<std::size_t>(size_) + static_cast<std::size_t>(peer)) *

@@ -8,8 +8,9 @@
 
 namespace backends {
 
-// What the call returns, or {} if a signal interrupted it before it did anything: libzmq reports
-// that as an error, even where the handler is installed with SA_RESTART. The caller tries again.
+// Returns what the call returns, or {} if a signal interrupted it before it did anything: libzmq
+// reports that as an error, even where the handler is installed with SA_RESTART. The caller tries
+// again.
 template <typename Call>
 auto attempt_zmq(const Call& call) -> decltype(call()) {
   const InsideZmq inside;

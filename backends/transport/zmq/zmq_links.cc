@@ -141,9 +141,9 @@ void ZmqLinks::receive_one(int peer) {
   l.fresh[tag.kind] = true;
 }
 
-// Where a byte of a message's length is changed on its way, libzmq waits for a rest that does not
-// come, and its sender for an answer. The sender then sends as much as the longest rest: the
-// receiver gets a message that it finds to be wrong.
+// Sends as much as the longest rest of a message. If a byte of a message's length is changed on its
+// way, libzmq waits for a rest that does not come, and its sender for an answer: now the receiver
+// gets a message that it finds to be wrong.
 void ZmqLinks::send_filler(int peer) {
   zmq::message_t message(filler_bytes());
   const Tag tag{link(peer).sent++, kFiller, 0};
@@ -206,7 +206,7 @@ void ZmqLinks::shut_down(bool drain) noexcept {
         if (events) receive_one(peer);
       }
     } catch (const std::exception&) {
-      // Nothing more can be read.
+      // The rest cannot be read.
     }
   }
   close_all();

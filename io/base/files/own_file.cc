@@ -58,9 +58,9 @@ void check_names(const std::string& path, const struct stat& found) {
 
 }  // namespace
 
-int open_own_file(const std::string& path, int flags) {
+int open_own_file(const std::string& path, int flags, mode_t mode) {
   const int fd = base::retried([&] {
-    return open(path.c_str(), (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    return open(path.c_str(), (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
   });
   if (fd < 0) refuse_unopened(path, errno);
   try {

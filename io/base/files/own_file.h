@@ -2,6 +2,8 @@
 // there, or a second name of one of its files, would lead the write to another file of the user.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 namespace io {
@@ -10,10 +12,10 @@ namespace io {
 // named by the user, and may be links, devices or pipes.
 enum class NamedBy { kUser, kRun };
 
-// Opens a regular file that has this one name, with `flags` of open(); with O_CREAT, makes it if it
-// is missing. Follows no link of that name, waits for nobody, truncates nothing. The caller closes
-// the descriptor. Throws CannotCreateError, which says what was found.
-int open_own_file(const std::string& path, int flags);
+// Opens a regular file that has this one name, with `flags` of open(); with O_CREAT, makes it with
+// `mode` if it is missing. Follows no link of that name, waits for nobody, truncates nothing. The
+// caller closes the descriptor. Throws CannotCreateError, which says what was found.
+int open_own_file(const std::string& path, int flags, mode_t mode = 0666);
 
 // The folder itself, for openat(), made if it is missing: likewise no link. Throws
 // CannotCreateError.

@@ -72,6 +72,11 @@ class ModelCoding : public ::testing::Test {
     while (std::getline(lines, line)) labels.push_back(line.substr(line.rfind(',') + 1));
     return labels;
   }
+  static Words predicted(const std::vector<Json>& lines) {
+    Words labels;
+    for (const Json& line : lines) labels.push_back(line["prediction"]);
+    return labels;
+  }
   // What an earlier version wrote: no statement of the samples.
   static void forget_samples(const std::string& path) {
     io::Checkpoint snapshot = io::load_checkpoint(path);
@@ -109,6 +114,49 @@ TEST_F(ModelCoding, AFileChangedInPlaceIsAHoldOutToo) {
   const Evaluated changed = evaluate(run());
   EXPECT_EQ(changed.report["samples"], 90);
   expect_words(changed.err, {"warning: the data differ from those of the run"});
+}
+
+// Options that take other samples of the data than the run took: the file is compared as the run
+// read it.
+TEST_F(ModelCoding, AFileChangedInPlaceIsAHoldOutWhateverIsTakenOfIt) {
+  train_colours();
+  const std::vector<Words> others{{"--limit", "30"}};
+  for (const Words& other : others) {
+    const Evaluated own = evaluate(run(), other);
+    EXPECT_EQ(own.err, "") << other[0];
+    EXPECT_EQ(own.report["samples"], 48) << other[0];
+  }
+  // Also under another name.
+  fs::rename(path("train.csv"), path("moved.csv"));
+  const Evaluated moved = evaluate(run(), {"--annotations", path("moved.csv"), "--limit", "30"});
+  EXPECT_EQ(moved.err, "");
+  EXPECT_EQ(moved.report["samples"], 48);
+  write_text(path("train.csv"), colours(90, 1000));
+  for (Words other : others) {
+    const Evaluated changed = evaluate(run(), other);
+    EXPECT_EQ(changed.report["samples"], 90) << other[0];
+    expect_words(changed.err, {"warning: the data differ from those of the run"});
+    other.insert(other.end(), {"--spawn", "2"});
+    EXPECT_EQ(evaluate(run(), other).report["samples"], 90) << other[0];
+  }
+  fs::remove(path("train.csv"));
+  expect_error(engine({"eval", run(), "--limit", "30"}), 65, "train.csv");
+}
+
+// A snapshot of an earlier version needs the run's own data to learn the coding from.
+TEST_F(ModelCoding, AnEarlierSnapshotRefusesAFileChangedInPlaceWhateverIsTakenOfIt) {
+  train_colours();
+  const std::string file = io::find_newest_checkpoint(run(), nullptr);
+  forget_samples(file);
+  write_text(path("in.csv"), colours(20, 0));
+  const Words before = predicted(predict(run(), {path("in.csv")}));
+  EXPECT_EQ(predicted(predict(run(), {path("in.csv"), "--limit", "30"})), before);
+  write_text(path("train.csv"), colours(90, 1000));
+  for (const Words& other : std::vector<Words>{{"--limit", "30"}}) {
+    expect_error(engine({"eval", run(), other[0], other[1]}), 65, "train.csv has changed since");
+    expect_error(engine({"predict", run(), path("in.csv"), other[0], other[1]}), 65,
+                 "the data differ from those of the run");
+  }
 }
 
 TEST_F(ModelCoding, ClassesThatTheModelLacksAreWrongAndNamed) {

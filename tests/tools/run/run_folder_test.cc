@@ -360,18 +360,6 @@ TEST_F(Folder, OneJobAtATime) {
   EXPECT_EQ(refusal({.folder = dir()}), "");  // nobody holds it any more
 }
 
-// A colleague of the same group goes on with a run as far as the umask lets them.
-TEST_F(Folder, TheLockHasTheModeThatTheUmaskLeaves) {
-  const mode_t before = umask(002);
-  RunFolder folder({.folder = dir()});
-  const fs::path lock = dir() + "/run.lock";
-  EXPECT_EQ(fs::status(lock).permissions(), fs::perms(0664));
-  fs::remove(lock);
-  folder.check([](const std::string&) {});  // made again
-  umask(before);
-  EXPECT_EQ(fs::status(lock).permissions(), fs::perms(0664));
-}
-
 TEST_F(Folder, ALockThatCannotBeOpenedIsToldWithItsOwner) {
   finished_run();
   fs::remove(dir() + "/run.lock");
