@@ -6,8 +6,8 @@
 #include <deque>
 
 #include "engine/optim/optimizer_spec.h"
-#include "io/base/io_error.h"
-#include "io/base/text_format.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_format.h"
 
 namespace tools {
 namespace {

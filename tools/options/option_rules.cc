@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "io/base/io_error.h"
-#include "io/base/text_format.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/optimizer_options.h"
 
 namespace tools {

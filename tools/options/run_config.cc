@@ -6,9 +6,9 @@
 #include <csignal>
 #include <limits>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/compute_options.h"
 #include "tools/options/optimizer_options.h"
 #include "tools/options/option_rules.h"

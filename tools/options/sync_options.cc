@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {

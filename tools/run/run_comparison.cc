@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tools/options/value_text.h"
 
 namespace tools {

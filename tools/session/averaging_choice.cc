@@ -5,7 +5,7 @@
 
 #include "engine/averaging/sums/deal_shares.h"
 #include "engine/averaging/sums/gradient_sum.h"
-#include "io/base/text_format.h"
+#include "io/base/text/text_format.h"
 
 namespace tools {
 namespace {

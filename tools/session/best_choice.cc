@@ -1,7 +1,7 @@
 // Checks and defaults.
 #include "tools/session/best_choice.h"
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace tools {
 namespace {

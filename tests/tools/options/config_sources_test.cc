@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <set>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
 #include "tests/support/test_support.h"
 #include "tools/options/run_config.h"
 
