@@ -18,7 +18,7 @@
 namespace tools {
 namespace {
 
-std::atomic<int> first_fault{0};  // an errno
+std::atomic<int> flush_fault{0};  // an errno
 
 }  // namespace
 
@@ -34,7 +34,7 @@ void open_standard_streams() {
 
 void flush_standard_output() noexcept {
   errno = 0;
-  if (std::fflush(stdout) != 0 && errno != 0) first_fault.store(errno);
+  if (std::fflush(stdout) != 0 && errno != 0) flush_fault.store(errno);
 }
 
 bool standard_output_failed() noexcept { return std::ferror(stdout) != 0 || console_fault() != 0; }
@@ -49,7 +49,7 @@ void check_standard_output() {
   flush_standard_output();  // also what std::cout was given: the streams are synchronized
   wait_for_console(1);
   if (!standard_output_failed()) return;
-  const int fault = first_fault.load() != 0 ? first_fault.load() : console_fault();
+  const int fault = flush_fault.load() != 0 ? flush_fault.load() : console_fault();
   std::string cause = fault != 0 ? std::string(": ") + std::strerror(fault) : "";
   if (fault == ETIMEDOUT)
     cause = ": its reader has accepted nothing for " +

@@ -15,7 +15,7 @@ namespace {
 engine::Graph make_graph(const io::Dataset& set) {
   engine::Graph graph;
   const engine::NodeId images =
-      graph.input("images", engine::Shape{set.shape[0], set.shape[1], set.shape[2]});
+      graph.input("images", engine::Shape{set.shape()[0], set.shape()[1], set.shape()[2]});
   const engine::NodeId labels = graph.input("labels", engine::Shape{}, engine::DType::kI32);
   const engine::NodeId norm = graph.add("norm", engine::layers::batch_norm2d(), {images});
   const engine::NodeId flat = graph.add("", engine::layers::flatten(), {norm});
