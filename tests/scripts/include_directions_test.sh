@@ -41,7 +41,7 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
       floors("engine/ops", "common device elementwise,embedding,images,loss,pool,optim_step gemm,norm attention,conv2d")
       floors("engine/averaging", "sums policies")
       floors("io/data", "sources order loader")
-      floors("tools", "report options machine,manual workers run group flight,launch,onnx,session bench,doctor commands")
+      floors("tools", "report machine options manual workers run group flight,launch,onnx,session bench,doctor commands")
     }
     function floors(room, list,   i, j, levels, names) {
       split(list, levels, " ")

@@ -122,10 +122,10 @@ int measure_all(const CommFlags& flags, const tools::RunConfig& config,
                 std::vector<CommRow>& rows) {
   const CommBench bench = to_bench(flags);
   std::vector<std::string> processes =
-      split_list(flags.backends.empty() ? config.backend : flags.backends, "--backends");
+      split_list(flags.backends.empty() ? config.group.backend : flags.backends, "--backends");
   for (const std::string& name : processes)
     if (name != "all" && !is_device_backend(name))
-      backends::check_backend(name, config.local_stage);
+      backends::check_backend(name, config.group.local_stage);
   if (in_launched_group(config)) {
     if (!flags.ranks.empty())
       throw UsageError(

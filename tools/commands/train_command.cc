@@ -137,21 +137,22 @@ bool prints_lines(const RunConfig& config, int rank) {
 
 // On a terminal that shows lines of text.
 bool shows_bar(const RunConfig& config) {
-  return config.progress != "never" && !config.quiet && !config.log_json &&
-         isatty(STDOUT_FILENO) == 1;
+  return config.progress != RunConfig::Progress::kNever && !config.log.quiet &&
+         config.log.format == LogFormat::kText && isatty(STDOUT_FILENO) == 1;
 }
 
 // Who speaks on this thread, and where to.
 void begin_to_speak(const RunConfig& config, const backends::Group& group) {
   const int rank = group.rank();
   for (const int named : config.log_ranks)
-    if (named >= group.world_size() && config.most_ranks == 0)
+    if (named >= group.world_size() && !config.is_elastic())
       throw io::ConfigError("--log-ranks names rank " + std::to_string(named) +
                             ", but ranks go from 0 to " + std::to_string(group.world_size() - 1));
   const bool speaks = prints_lines(config, rank);
   speaker() = {.rank = rank, .named = speaks && rank != 0, .silent = !speaks};
   if (speaks && !config.log_file.empty()) open_log_file(config.log_file);
-  if (rank == 0 && speaks && config.progress == "rich" && shows_bar(config) && !shows_utf8())
+  if (rank == 0 && speaks && config.progress == RunConfig::Progress::kRich && shows_bar(config) &&
+      !shows_utf8())
     print_notice(
         "--progress rich needs a UTF-8 locale (LC_ALL, LC_CTYPE, LANG): a bar without the "
         "curve is shown");
@@ -173,7 +174,7 @@ engine::TrainResult train(const RunConfig& config, TrainingRun& run, TrainSessio
     if (const std::string line = session.sampler_line(); !line.empty()) say("Sampler: " + line);
     for (const std::string& line : session.shard_lines()) say(line);
     for (const std::string& line : session.plan_lines()) say("Averaging: " + line);
-    if (config.save_dir.empty())
+    if (config.keeping.directory.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
   }
   if (root) add_watches(run, session);
@@ -183,7 +184,7 @@ engine::TrainResult train(const RunConfig& config, TrainingRun& run, TrainSessio
          .total_steps = session.total_steps(),
          .epochs = session.epochs(),
          .progress_bar = root && speaks && shows_bar(config),
-         .rich = config.progress == "rich" && shows_utf8(),
+         .rich = config.progress == RunConfig::Progress::kRich && shows_utf8(),
          .colour = wants_colour(STDOUT_FILENO),
          .verbose = config.verbose,
          .unit = progress_unit(session.data().train()),
@@ -232,7 +233,8 @@ std::optional<int> train_rank(const RunConfig& config, const std::string& comman
   std::unique_ptr<PrometheusPage>& page = turn == nullptr ? own_page : turn->kept.page;
   open_page(config, group, *control, turn != nullptr && turn->kept.run.under_way, page);
   // What the others are told to wait for, where it takes long.
-  if (!config.save_dir.empty()) group.set_activity("taking the folder " + config.save_dir);
+  if (!config.keeping.directory.empty())
+    group.set_activity("taking the folder " + config.keeping.directory);
   TrainingRun run(config, command, group, *control, turn == nullptr ? nullptr : &turn->kept.run);
   const bool root = group.rank() == 0;
   if (root && !run.folder().empty()) keep_log(run.folder() + "/log.txt");
@@ -240,12 +242,12 @@ std::optional<int> train_rank(const RunConfig& config, const std::string& comman
       config.trace.empty() ? nullptr : host_communicator(group);
   std::optional<RunTrace> trace;  // before the session, whose parts it traces
   if (trace_wire)
-    trace.emplace(
-        TraceOptions{.path = config.trace,
-                     .first_step = config.trace_first,
-                     .last_step = config.trace_last,
-                     .may_use_device = config.device != "cpu" && engine::cuda::missing().empty()},
-        group, *trace_wire);
+    trace.emplace(TraceOptions{.path = config.trace,
+                               .first_step = config.trace_first,
+                               .last_step = config.trace_last,
+                               .may_use_device = config.compute.device.device != "cpu" &&
+                                                 engine::cuda::missing().empty()},
+                  group, *trace_wire);
   group.set_activity("loading the data");
   TrainSession session(run.session_options(), group, std::move(control),
                        turn == nullptr ? nullptr : &turn->kept.state);
@@ -314,8 +316,10 @@ bool is_loss(int code) {
 
 // A launcher restarts the ranks itself.
 void print_way_to_continue(const RunConfig& config) {
-  if (config.save_dir.empty() || config.save_dir == "auto" || is_one_of_many()) return;
-  if (const std::string text = continue_text(config.save_dir); !text.empty()) print_notice(text);
+  if (config.keeping.directory.empty() || config.keeping.directory == "auto" || is_one_of_many())
+    return;
+  if (const std::string text = continue_text(config.keeping.directory); !text.empty())
+    print_notice(text);
 }
 
 // Trains on the ranks that this process has to start or to be.
@@ -338,7 +342,7 @@ int train_elastic(const RunConfig& config, const std::string& command,
   Kept kept;  // made before the ranks of --spawn are forked, so each has its own
   // Before others wait for this process; those of --spawn share the memory.
   // What --init-from states of the coding is known later.
-  if (config.init_from.empty()) kept.state.data = load_alone(data_options(config));
+  if (config.keeping.init_from.empty()) kept.state.data = load_alone(config.data);
   return run_elastic(config, [&](backends::Group& group, const backends::View& view,
                                  const std::function<bool()>& pause) {
     if (view.fresh) {  // others have gone on without this rank
@@ -383,14 +387,9 @@ int train_command(const Arguments& arguments) {
   apply_defaults(values);
   const std::string spawned = settle_spawn(values);
   RunConfig config = tools::resolve_run_config(values);
-  config.model_definition =
-      definition.empty() ? models::model_definition(config.model) : definition;
-  if (config.save_rank_models && config.save_dir.empty())
-    throw io::ConfigError("save-rank-models needs a folder: give --save-dir DIR");
-  if (config.resume == "auto" && config.save_dir.empty())
-    throw io::ConfigError(
-        "resume auto looks in the save folder: give --save-dir DIR, or the snapshot's path");
-  if (config.resume == "auto" && config.save_dir == "auto" && !was_restarted())
+  config.model.definition =
+      definition.empty() ? models::model_definition(config.model.name) : definition;
+  if (config.keeping.resume == "auto" && config.keeping.directory == "auto" && !was_restarted())
     throw io::ConfigError(
         "--resume auto would find nothing, since --save-dir auto makes a new folder: name the "
         "folder, --save-dir DIR");
@@ -402,19 +401,18 @@ int train_command(const Arguments& arguments) {
     print_notice(std::to_string(config.spawn) + " ranks share " + std::to_string(cpus) +
                  (cpus == 1 ? " CPU" : " CPUs") + ": steps are slower than with one rank per CPU");
   if (has_rank_zero(config)) {
-    check_output_path("metrics", config.metrics, config.save_dir);
-    check_output_path("trace", config.trace, config.save_dir);
-    check_output_path("log-file", config.log_file, config.save_dir);
+    check_output_path("metrics", config.metrics, config.keeping.directory);
+    check_output_path("trace", config.trace, config.keeping.directory);
+    check_output_path("log-file", config.log_file, config.keeping.directory);
     if (!config.trace.empty()) check_new_file(config.trace, {});
     for (const std::string& other : {config.metrics, config.trace})
       if (!config.log_file.empty() && config.log_file == other)
         throw io::ConfigError("--log-file " + other + ": another output has this name");
-    check_views(config, /*joins=*/config.most_ranks > 0 && config.spawn == 0);
+    check_views(config, /*joins=*/config.is_elastic() && config.spawn == 0);
   }
-  set_log_options(
-      {.quiet = config.quiet, .format = config.log_json ? LogFormat::kJson : LogFormat::kText});
+  set_log_options(config.log);
   std::vector<int> signals = config.preempt_signals;
-  const bool is_elastic = config.most_ranks > 0;
+  const bool is_elastic = config.is_elastic();
   const bool leaves = is_elastic && std::ranges::find(signals, kLeaveSignal) == signals.end();
   // A scheduler's warning ends the run in order, also if nothing can be saved.
   for (const int signal : kSaveSignals)

@@ -12,7 +12,7 @@
 #include "backends/store/protocol/settings.h"
 #include "engine/core/shape.h"
 #include "io/data/order/epoch_order.h"
-#include "tools/session/session_options.h"
+#include "tools/options/session_options.h"
 
 namespace tools {
 

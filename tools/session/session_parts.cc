@@ -60,7 +60,7 @@ engine::Graph build_graph(const ModelOptions& options, const io::Dataset& datase
                                          .classes = dataset.classes,
                                          .label_smoothing = options.label_smoothing,
                                          .dropout = options.dropout,
-                                         .regression = options.regression,
+                                         .regression = options.regression_loss(),
                                          .definition = options.definition});
   if (options.synchronized_statistics) graph.synchronize_statistics();
   freeze(options, graph);

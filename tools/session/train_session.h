@@ -11,9 +11,9 @@
 #include "backends/group.h"
 #include "engine/train/trainer.h"
 #include "io/data/sources/images/augmentation.h"
+#include "tools/options/session_options.h"
 #include "tools/run/run_record.h"
 #include "tools/session/session_data.h"
-#include "tools/session/session_options.h"
 #include "tools/session/shown_samples.h"
 
 namespace tools {

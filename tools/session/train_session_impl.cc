@@ -8,6 +8,7 @@
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/session/agreement.h"
 #include "tools/session/averaging_choice.h"
 #include "tools/session/machine_facts.h"
 #include "tools/session/sample_statement.h"

@@ -2,11 +2,13 @@
 // messages with file and line.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 #include "tests/support/test_support.h"
 #include "tools/options/run_config.h"
 
@@ -48,6 +50,40 @@ TEST(OptionTable, NamesAreUniqueAndDefaultsAreOfTheirType) {
   }
   EXPECT_EQ(tools::find_option("sync_every"), tools::find_option("sync-every"));
   EXPECT_EQ(tools::find_option("ampere"), nullptr);
+}
+
+TEST(OptionTable, ConditionsNameOptionsAndTheirChoices) {
+  const auto check = [](const tools::OptionSpec& row, const tools::Condition& condition) {
+    const tools::OptionSpec* other =
+        condition.option.empty() ? &row : tools::find_option(condition.option);
+    ASSERT_NE(other, nullptr) << row.name << ": " << condition.option;
+    EXPECT_EQ(condition.kind == tools::Condition::Kind::kOneOf, !condition.choices.empty());
+    if (other->type() != tools::OptionSpec::Type::kChoice || condition.choices.empty()) return;
+    for (const std::string& choice : base::split_text(condition.choices, '|'))
+      EXPECT_EQ(std::ranges::count(other->field.choices, choice), 1) << row.name << ": " << choice;
+  };
+  for (const tools::OptionSpec& row : tools::train_options()) {
+    for (const tools::Condition& need : row.needs) check(row, need);
+    for (const std::string& other : row.excludes)
+      EXPECT_NE(tools::find_option(other), nullptr) << row.name << ": " << other;
+    for (const tools::Demand& demand : row.demands) {
+      check(row, demand.own);
+      for (const tools::Condition& condition : demand.any_of) check(row, condition);
+      EXPECT_NE(demand.text, "") << row.name;
+    }
+  }
+}
+
+TEST(OptionTable, DefaultsAreWithinTheirRanges) {
+  for (const tools::OptionSpec& row : tools::train_options()) {
+    if (row.default_value.empty()) continue;
+    tools::RunConfig config;
+    config.spawn = 1;
+    const auto fault = row.field.store(config, row.default_value);
+    EXPECT_FALSE(fault) << row.name << ": " << fault->expected;
+    if (!row.field.text) continue;
+    EXPECT_EQ(row.field.text(config), row.default_value) << row.name;
+  }
 }
 
 TEST(OptionTable, NumbersOfDevicesHaveOneSpelling) {
