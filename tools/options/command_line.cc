@@ -218,7 +218,7 @@ bool parse(CLI::App& app, Arguments arguments) {
 
 namespace {
 
-// "--name,--earlier-name"; with the prefix "no-" those of the opposite flag.
+// "--lr-milestones,--lr-step-epochs"; with the prefix "no-" those of the opposite flag.
 std::string spellings_of(const OptionSpec& spec, const std::string& prefix = "") {
   const std::string name = "--" + prefix + spec.name;
   return spec.alias.empty() ? name : name + ",--" + prefix + spec.alias;

@@ -71,7 +71,7 @@ TEST(RunConfig, ValuesOfEveryType) {
                                                                    {"rank", "1"},
                                                                    {"world-size", "2"},
                                                                    {"lr-schedule", "step"},
-                                                                   {"lr-step-epochs", "30,60"},
+                                                                   {"lr-milestones", "30,60"},
                                                                    {"shuffle", "off"},
                                                                    {"eval-every", "200"},
                                                                    {"batch-size-per-device", "16"},
@@ -213,7 +213,7 @@ TEST(RunConfig, RefusesValuesOutOfTypeOrRange) {
         << shape;
   for (const char* epochs : {"0", "60,30", "30,30", "3,,4", "x"})
     EXPECT_THROW(
-        tools::resolve_run_config(flags({{"lr-schedule", "step"}, {"lr-step-epochs", epochs}})),
+        tools::resolve_run_config(flags({{"lr-schedule", "step"}, {"lr-milestones", epochs}})),
         ConfigError)
         << epochs;
 }
@@ -250,7 +250,7 @@ TEST(RunConfig, RefusesContradictions) {
       flags({{"adam-beta1", "0.5"}}),
       flags({{"nesterov", "true"}, {"momentum", "0"}}),
       flags({{"lr-schedule", "step"}}),
-      flags({{"lr-step-epochs", "3"}}),
+      flags({{"lr-milestones", "3"}}),
       flags({{"lr-schedule", "cosine"}, {"lr-min", "1"}}),
       flags({{"save-every", "5"}}),
       flags({{"save-rank-models", "true"}}),
@@ -297,7 +297,7 @@ TEST(RunConfig, AnOptionThatNeedsAnotherIsJudgedByWhetherItIsGivenNotByItsValue)
   EXPECT_EQ(fault(flags({{"resume", "auto"}})),
             "--resume auto requires --save-dir: that is where auto looks");
   EXPECT_EQ(fault(flags({{"lr-schedule", "step"}})),
-            "--lr-schedule step requires --lr-step-epochs (30,60)");
+            "--lr-schedule step requires --lr-milestones (30,60)");
 
   const tools::RunConfig cropped =
       tools::resolve_run_config(flags({{"augment", "flip,crop"}, {"crop-padding", "4"}}));
@@ -554,7 +554,7 @@ TEST(RunConfig, TomlReadsBackToTheSameRun) {
              {"batch-size-per-device", "32"},
              {"save-dir", "x"},
              {"lr", "1e-5"}}),
-      flags({{"lr-schedule", "step"}, {"lr-step-epochs", "3,9"}, {"spawn", "2"}, {"shuffle", "0"}}),
+      flags({{"lr-schedule", "step"}, {"lr-milestones", "3,9"}, {"spawn", "2"}, {"shuffle", "0"}}),
       flags({{"sync", "params"}, {"sync-schedule", "0:1,100:16"}, {"average-state", "all"}}),
       flags({{"sync", "diloco"},
              {"sync-every", "16"},
