@@ -179,7 +179,7 @@ struct SessionOptions {
   KeepingOptions keeping = {};
   BestOptions best = {};
   std::int64_t average_last = 0;  // of the epochs at the end; 0: their weights are not averaged
-  std::string backend = "auto";   // as it was asked for
+  std::string asked_backend = "auto";  // the group may have chosen another
   std::uint64_t seed = 0;
   std::int64_t epochs = 1, steps = 0;       // steps > 0: these
   std::optional<std::int64_t> log_every{};  // as engine::TrainerOptions has it

@@ -53,7 +53,7 @@ void check_elastic_batch(const GivenValues& given, RunConfig& config) {
 }
 
 void check_group(const GivenValues& given, RunConfig& config) {
-  config.backend = config.group.backend;
+  config.asked_backend = config.group.backend;
   const backends::IdentityRequest& identity = config.identity;
   if (config.group.stall_abort && config.group.stall_after_ms == 0)
     given.refuse("stall-after", "above 0, which --stall-abort needs");
