@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/base/element_type.h"
+#include "io/base/numbers/element_type.h"
 
 namespace backends {
 

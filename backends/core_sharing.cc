@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "io/base/cpu_affinity.h"
+#include "io/base/machine/cpu_affinity.h"
 
 namespace backends {
 namespace {

@@ -10,7 +10,7 @@
 #include <x86intrin.h>
 #endif
 
-#include "io/base/json_writer.h"
+#include "io/base/formats/json_writer.h"
 
 namespace backends {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "io/base/half.h"
+#include "io/base/numbers/half.h"
 
 namespace backends::ENGINE_REDUCTION_ISA {
 namespace {

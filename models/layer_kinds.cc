@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/layers/layers.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace models {
 namespace {

@@ -20,10 +20,10 @@
 
 #include <toml++/toml.h>
 
-#include "io/base/io_error.h"
-#include "io/base/nesting.h"
-#include "io/base/open_file.h"
-#include "io/base/text_format.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
+#include "io/base/formats/nesting.h"
+#include "io/base/text/text_format.h"
 #include "models/chain.h"
 #include "models/layer_kinds.h"
 #include "models/model_families.h"

@@ -10,9 +10,9 @@
 #include <toml++/toml.h>
 
 #include "engine/core/error.h"
-#include "io/base/nearest.h"
-#include "io/base/text_format.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 
 namespace models {
 

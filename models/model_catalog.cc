@@ -4,8 +4,8 @@
 #include <array>
 #include <span>
 
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 #include "models/model_families.h"
 
 namespace models {

@@ -8,8 +8,8 @@
 #include <iostream>
 #include <string_view>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
 #include "tools/commands/command.h"
 #include "tools/launch/launch_options.h"
 #include "tools/options/command_line.h"

@@ -19,8 +19,8 @@
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
 #include "backends/transport/single/single_communicator.h"
-#include "io/base/deadline.h"
-#include "io/base/stoppable_sleep.h"
+#include "io/base/threads/stoppable_sleep.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {

@@ -13,7 +13,7 @@
 #include "backends/identity/port_scan.h"
 #include "backends/open_files.h"
 #include "backends/store/private_files.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {

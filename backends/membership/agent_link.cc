@@ -1,7 +1,7 @@
 // The stages of the accepting end.
 #include "backends/membership/agent_link.h"
 
-#include "io/base/visible_text.h"
+#include "io/base/text/visible_text.h"
 
 namespace backends {
 

@@ -12,7 +12,7 @@
 #include <cerrno>
 
 #include "backends/open_files.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/visible_text.h"
 
 namespace backends {
 namespace {

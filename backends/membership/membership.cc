@@ -19,8 +19,8 @@
 #include "backends/membership/door.h"
 #include "backends/membership/membership_machine.h"
 #include "backends/membership/register_file.h"
-#include "io/base/system_error_text.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/system_error_text.h"
+#include "io/base/text/visible_text.h"
 
 namespace backends {
 namespace {

@@ -18,7 +18,7 @@
 #include "backends/membership/membership_message.h"
 #include "backends/membership/paxos.h"
 #include "backends/membership/roster.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 

@@ -19,11 +19,11 @@
 #include "backends/secret.h"
 #include "backends/store/private_files.h"
 #include "backends/store/protocol/wire.h"
-#include "io/base/deadline.h"
-#include "io/base/digest.h"
-#include "io/base/environment.h"
-#include "io/base/retried.h"
-#include "io/base/visible_text.h"
+#include "io/base/digests/digest.h"
+#include "io/base/files/retried.h"
+#include "io/base/machine/environment.h"
+#include "io/base/text/visible_text.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {

@@ -15,9 +15,9 @@
 
 #include "backends/backend_error.h"
 #include "backends/store/tcp_socket.h"
-#include "io/base/environment.h"
-#include "io/base/retried.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/retried.h"
+#include "io/base/files/system_error_text.h"
+#include "io/base/machine/environment.h"
 
 namespace backends {
 namespace {

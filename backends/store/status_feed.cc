@@ -4,7 +4,7 @@
 #include <poll.h>
 
 #include "backends/backend_error.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/visible_text.h"
 
 namespace backends {
 

@@ -12,8 +12,8 @@
 
 #include "backends/backend_error.h"
 #include "backends/store/protocol/handshake.h"
-#include "io/base/deadline.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/system_error_text.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {

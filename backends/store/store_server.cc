@@ -10,8 +10,8 @@
 #include <cerrno>
 
 #include "backends/backend_error.h"
-#include "io/base/deadline.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/system_error_text.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {

@@ -8,8 +8,8 @@
 #include <cerrno>
 
 #include "backends/backend_error.h"
-#include "io/base/deadline.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/visible_text.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {

@@ -23,7 +23,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/system_error_text.h"
 
 namespace backends {
 namespace {

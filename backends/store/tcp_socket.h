@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 

@@ -1,7 +1,7 @@
 // Element types of tensors, as engine code calls them.
 #pragma once
 
-#include "io/base/element_type.h"
+#include "io/base/numbers/element_type.h"
 
 namespace engine {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
-#include "io/base/spin_pause.h"
+#include "io/base/threads/spin_pause.h"
 
 namespace engine {
 namespace {

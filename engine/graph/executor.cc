@@ -12,7 +12,7 @@
 #include "engine/ops/elementwise/elementwise.h"
 #include "engine/ops/loss/softmax_cross_entropy.h"
 #include "engine/ops/optim_step/device_step.h"
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 
 namespace engine {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "io/base/half.h"
+#include "io/base/numbers/half.h"
 
 namespace engine {
 namespace {

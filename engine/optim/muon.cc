@@ -9,7 +9,7 @@
 
 #include "engine/ops/optim_step/orthogonalize.h"
 #include "engine/optim/elementwise_optimizer.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace engine {
 namespace {

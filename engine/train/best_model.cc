@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "engine/averaging/policies/policy_checkpoint.h"
-#include "io/base/text_format.h"
+#include "io/base/text/text_format.h"
 
 namespace engine {
 namespace {

@@ -10,7 +10,7 @@
 #include "engine/train/saving/saved_snapshots.h"
 #include "engine/train/train_observer.h"
 #include "engine/train/trainer_parts.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace engine {
 

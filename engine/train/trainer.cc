@@ -5,9 +5,9 @@
 
 #include "backends/backend_error.h"
 #include "engine/train/step/loaded_batch.h"
-#include "io/base/deadline.h"
-#include "io/base/io_error.h"
-#include "io/base/trace.h"
+#include "io/base/files/io_error.h"
+#include "io/base/time/deadline.h"
+#include "io/base/time/trace.h"
 
 namespace engine {
 

@@ -19,9 +19,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/base/io_error.h"
-#include "io/base/retried.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/retried.h"
+#include "io/base/files/system_error_text.h"
 
 namespace io {
 namespace {

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "io/base/open_file.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/open_file.h"
+#include "io/base/files/system_error_text.h"
 
 namespace io {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace io {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/element_type.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/element_type.h"
 
 namespace io {
 

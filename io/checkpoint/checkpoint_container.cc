@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "io/base/crc32.h"
+#include "io/base/digests/crc32.h"
 #include "io/checkpoint/checkpoint_format.h"
 
 namespace io::format {

@@ -12,9 +12,9 @@
 #include <thread>
 #include <utility>
 
-#include "io/base/open_file.h"
-#include "io/base/retried.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/open_file.h"
+#include "io/base/files/retried.h"
+#include "io/base/files/system_error_text.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/late_arrays.h"

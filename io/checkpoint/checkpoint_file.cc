@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "io/base/background_jobs.h"
+#include "io/base/threads/background_jobs.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "io/base/text_format.h"
+#include "io/base/text/text_format.h"
 
 namespace io {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 #include "io/checkpoint/byte_source.h"
 #include "io/checkpoint/checkpoint.h"
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/cpu_affinity.h"
-#include "io/base/large_pages.h"
-#include "io/base/shared_jobs.h"
+#include "io/base/machine/cpu_affinity.h"
+#include "io/base/machine/large_pages.h"
+#include "io/base/threads/shared_jobs.h"
 #include "io/checkpoint/array_target.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/checkpoint_digests.h"

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "io/base/open_file.h"
+#include "io/base/files/open_file.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint_digests.h"
 #include "io/checkpoint/checkpoint_format.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cctype>
 
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
 
 namespace io {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace base::cuda {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "io/base/environment.h"
-#include "io/base/text_parts.h"
+#include "io/base/machine/environment.h"
+#include "io/base/text/text_parts.h"
 #include "io/gpu/device_memory.h"
 
 namespace base::cuda {

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace base::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "io/base/half.h"
+#include "io/base/numbers/half.h"
 #include "io/interchange/npz.h"
 #include "io/interchange/safetensors.h"
 #include "io/interchange/torch_archive.h"

@@ -8,9 +8,9 @@
 #include <mutex>
 #include <span>
 
-#include "io/base/cpu_affinity.h"
-#include "io/base/finite.h"
-#include "io/base/shared_jobs.h"
+#include "io/base/machine/cpu_affinity.h"
+#include "io/base/numbers/finite.h"
+#include "io/base/threads/shared_jobs.h"
 
 namespace io {
 namespace {

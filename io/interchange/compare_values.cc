@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "io/base/half.h"
+#include "io/base/numbers/half.h"
 
 namespace io {
 namespace {

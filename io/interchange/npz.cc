@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-#include "io/base/text_format.h"
+#include "io/base/text/text_format.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/interchange/npy_header.h"

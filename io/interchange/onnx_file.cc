@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "io/base/protobuf_message.h"
-#include "io/base/text_format.h"
+#include "io/base/formats/protobuf_message.h"
+#include "io/base/text/text_format.h"
 #include "io/checkpoint/atomic_file.h"
 
 namespace io {

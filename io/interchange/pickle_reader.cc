@@ -4,7 +4,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/interchange/pickle_names.h"
 #include "io/interchange/pickle_values.h"
 

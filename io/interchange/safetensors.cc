@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "io/base/text_format.h"
+#include "io/base/text/text_format.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/interchange/safetensors_header.h"
 

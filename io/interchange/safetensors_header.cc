@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "io/base/io_error.h"
-#include "io/base/json_writer.h"
+#include "io/base/files/io_error.h"
+#include "io/base/formats/json_writer.h"
 
 namespace io {
 namespace {

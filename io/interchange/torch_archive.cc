@@ -5,7 +5,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "io/base/open_file.h"
+#include "io/base/files/open_file.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/interchange/pickle_values.h"
 #include "io/interchange/zip_archive.h"

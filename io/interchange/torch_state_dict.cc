@@ -3,8 +3,8 @@
 #include <array>
 #include <unordered_set>
 
-#include "io/base/io_error.h"
-#include "io/base/text_format.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_format.h"
 #include "io/interchange/pickle_values.h"
 
 namespace io::pickle {

@@ -3,7 +3,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "io/base/text_format.h"
+#include "io/base/text/text_format.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/interchange/pickle_values.h"

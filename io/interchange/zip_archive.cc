@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "io/base/crc32.h"
+#include "io/base/digests/crc32.h"
 #include "io/interchange/zip_format.h"
 
 namespace io {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <set>
 
-#include "io/base/text_format.h"
+#include "io/base/text/text_format.h"
 #include "io/interchange/zip_archive.h"
 #include "io/interchange/zip_format.h"
 

@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "io/base/io_error.h"
-#include "io/base/retried.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/retried.h"
+#include "io/base/files/system_error_text.h"
 #include "io/metrics/event_messages.h"
 #include "io/metrics/tf_record.h"
 

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "io/base/own_file.h"
+#include "io/base/files/own_file.h"
 #include "io/metrics/histogram.h"
 
 namespace io {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/base/protobuf_message.h"
+#include "io/base/formats/protobuf_message.h"
 #include "io/metrics/event_file.h"
 #include "io/metrics/histogram.h"
 

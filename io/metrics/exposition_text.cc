@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "io/base/text_format.h"
+#include "io/base/text/text_format.h"
 
 namespace io {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace io {
 namespace {

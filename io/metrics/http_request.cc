@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace io {
 namespace {

@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/base/retried.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/retried.h"
 #include "io/metrics/http_request.h"
 
 namespace io {

@@ -13,9 +13,9 @@
 #include <system_error>
 #include <utility>
 
-#include "io/base/io_error.h"
-#include "io/base/retried.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/retried.h"
+#include "io/base/files/system_error_text.h"
 
 namespace io {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "io/base/own_file.h"
+#include "io/base/files/own_file.h"
 
 namespace io {
 

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <list>
 
-#include "io/base/json_writer.h"
+#include "io/base/formats/json_writer.h"
 #include "io/metrics/line_file.h"
 
 namespace io {

@@ -5,8 +5,8 @@
 
 #include <zlib.h>
 
-#include "io/base/digest.h"
-#include "io/base/io_error.h"
+#include "io/base/digests/digest.h"
+#include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/npy_header.h"

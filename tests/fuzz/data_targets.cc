@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
 #include "io/data/sources/dataset.h"
 #include "tests/fuzz/input_folder.h"

@@ -7,7 +7,7 @@
 
 #include "backends/backend_error.h"
 #include "engine/core/error.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "models/model_catalog.h"
 #include "tests/fuzz/input_folder.h"
 #include "tests/fuzz/targets.h"

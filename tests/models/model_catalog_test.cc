@@ -1,7 +1,7 @@
 // Built-in models: PyTorch's names, shapes and counts, and what happens with other names and
 // samples.
 #include "models/model_catalog.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
-#include "io/base/nearest.h"
+#include "io/base/text/nearest.h"
 #include "tests/support/test_support.h"
 #include "tools/options/option_table.h"
 

@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "io/base/split_mix.h"
+#include "io/base/numbers/split_mix.h"
 #include "tests/support/test_support.h"
 
 static_assert(std::endian::native == std::endian::little, "the file format is little-endian");

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace simulation {
 

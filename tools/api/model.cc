@@ -9,7 +9,7 @@
 #include "engine/core/error.h"
 #include "engine/train/checks/finite_guard.h"
 #include "engine/train/saving/weights.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/interchange/array_files.h"
 #include "tools/api/model_impl.h"
 #include "tools/api/translated.h"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "io/base/text_parts.h"
-#include "io/base/utc_time.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/time/utc_time.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "io/base/json_writer.h"
+#include "io/base/formats/json_writer.h"
 #include "tools/machine/machine_info.h"
 #include "tools/report/text_table.h"
 

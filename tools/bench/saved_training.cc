@@ -13,7 +13,7 @@
 
 #include "engine/train/saving/state_target.h"
 #include "engine/train/saving/weights.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/late_arrays.h"
 #include "models/model_catalog.h"

@@ -12,7 +12,7 @@
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/saving/state_copy.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace tools {
 

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "backends/compose/table/backend_table.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/bench/comm/bench_comm_device.h"

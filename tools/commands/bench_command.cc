@@ -2,7 +2,7 @@
 // phase.
 #include <cstdio>
 
-#include "io/base/json_writer.h"
+#include "io/base/formats/json_writer.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"

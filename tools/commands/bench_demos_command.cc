@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "engine/core/error.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/sources/dataset.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/commands/command.h"

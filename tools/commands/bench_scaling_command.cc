@@ -6,7 +6,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/commands/command.h"
 #include "tools/group/group_flags.h"

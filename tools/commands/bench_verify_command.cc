@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/compare_arrays.h"

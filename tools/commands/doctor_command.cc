@@ -2,7 +2,7 @@
 // problems.
 #include <cstdio>
 
-#include "io/base/utc_time.h"
+#include "io/base/time/utc_time.h"
 #include "tools/commands/command.h"
 #include "tools/doctor/doctor.h"
 #include "tools/group/group_flags.h"

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "engine/train/evaluator.h"
-#include "io/base/cpu_affinity.h"
-#include "io/base/json_writer.h"
-#include "io/base/visible_text.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/machine/cpu_affinity.h"
+#include "io/base/text/visible_text.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
 #include "tools/options/command_line.h"

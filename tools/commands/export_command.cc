@@ -7,9 +7,9 @@
 
 #include "engine/train/checks/finite_guard.h"
 #include "engine/train/saving/weights.h"
-#include "io/base/json_writer.h"
-#include "io/base/text_format.h"
-#include "io/base/visible_text.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/visible_text.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/byte_source.h"
 #include "io/interchange/array_files.h"

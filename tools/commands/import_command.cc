@@ -4,8 +4,8 @@
 #include <ctime>
 
 #include "engine/train/saving/weights.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "io/base/text_format.h"
-#include "io/base/text_parts.h"
-#include "io/base/utc_time.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
+#include "io/base/time/utc_time.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/order/sampler.h"
 #include "tools/commands/command.h"

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tools/commands/command.h"
 #include "tools/launch/control_line.h"
 #include "tools/launch/local_node.h"

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/base/io_error.h"
-#include "io/base/utc_time.h"
+#include "io/base/files/io_error.h"
+#include "io/base/time/utc_time.h"
 #include "models/layer_kinds.h"
 #include "tools/commands/command.h"
 #include "tools/commands/program_shape_of.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "io/base/cpu_affinity.h"
-#include "io/base/io_error.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/machine/cpu_affinity.h"
+#include "io/base/text/visible_text.h"
 #include "io/interchange/npy_writer.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "engine/train/evaluator.h"
-#include "io/base/io_error.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/visible_text.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/data/images/image_encoder.h"
 #include "io/metrics/http_responder.h"

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <thread>
 
-#include "io/base/deadline.h"
-#include "io/base/utc_time.h"
+#include "io/base/time/deadline.h"
+#include "io/base/time/utc_time.h"
 #include "tools/commands/command.h"
 #include "tools/options/value_check.h"
 #include "tools/report/exit_codes.h"

@@ -3,7 +3,7 @@
 #include <csignal>
 
 #include "backends/backend_error.h"
-#include "io/base/cpu_affinity.h"
+#include "io/base/machine/cpu_affinity.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
 #include "tools/commands/train_instead.h"

@@ -8,8 +8,8 @@
 #include <iterator>
 #include <limits>
 
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "tools/group/group_flags.h"
 #include "tools/group/run_group.h"
 #include "tools/machine/build_info.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "io/base/visible_text.h"
+#include "io/base/text/visible_text.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/compare_arrays.h"
 #include "tools/commands/command.h"

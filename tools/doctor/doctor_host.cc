@@ -14,10 +14,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/base/io_error.h"
-#include "io/base/json_writer.h"
-#include "io/base/text_format.h"
-#include "io/base/utc_time.h"
+#include "io/base/files/io_error.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_format.h"
+#include "io/base/time/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/doctor/doctor.h"
 #include "tools/group/rank_exchange.h"

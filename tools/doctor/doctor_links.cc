@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "backends/backend_error.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tools/doctor/doctor.h"
 #include "tools/group/rank_exchange.h"
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "io/base/json_writer.h"
-#include "io/base/text_parts.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_parts.h"
 #include "tools/doctor/doctor.h"
 
 namespace tools {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <map>
 
-#include "io/base/io_error.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/visible_text.h"
 #include "tools/flight/flight_report.h"
 #include "tools/report/json_file.h"
 

@@ -10,9 +10,9 @@
 #include <map>
 #include <set>
 
-#include "io/base/json_writer.h"
-#include "io/base/text_parts.h"
-#include "io/base/utc_time.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/time/utc_time.h"
 #include "tools/machine/machine_info.h"
 
 namespace tools {

@@ -14,9 +14,9 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
-#include "io/base/deadline.h"
-#include "io/base/io_error.h"
-#include "io/base/utc_time.h"
+#include "io/base/files/io_error.h"
+#include "io/base/time/deadline.h"
+#include "io/base/time/utc_time.h"
 #include "io/gpu/cuda_runtime.h"
 #include "tools/group/joined_rank.h"
 #include "tools/group/membership_text.h"

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace tools {
 namespace {

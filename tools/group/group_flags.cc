@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tools/group/joining_options.h"
 #include "tools/machine/thread_choice.h"
 #include "tools/machine/visible_gpus.h"

@@ -12,7 +12,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
-#include "io/base/stoppable_sleep.h"
+#include "io/base/threads/stoppable_sleep.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/group/flight_folder.h"
 #include "tools/report/console_observer.h"

@@ -8,8 +8,8 @@
 
 #include "backends/store/protocol/settings.h"
 #include "backends/store/tcp_socket.h"
-#include "io/base/digest.h"
-#include "io/base/text_parts.h"
+#include "io/base/digests/digest.h"
+#include "io/base/text/text_parts.h"
 #include "models/model_catalog.h"
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"

@@ -1,8 +1,8 @@
 // Who left an elastic job and who came.
 #include "tools/group/membership_text.h"
 
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 
 namespace tools {
 

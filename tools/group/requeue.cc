@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <string>
 
-#include "io/base/environment.h"
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/machine/environment.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/value_text.h"
 #include "tools/report/console_observer.h"
 

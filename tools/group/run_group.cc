@@ -6,8 +6,8 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
-#include "io/base/cpu_affinity.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
+#include "io/base/machine/cpu_affinity.h"
 #include "io/gpu/cuda_runtime.h"
 #include "tools/group/elastic_rank.h"
 #include "tools/group/joined_rank.h"

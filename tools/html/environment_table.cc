@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tools/html/svg_chart.h"
 
 namespace tools {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstddef>
 
-#include "io/base/base64.h"
-#include "io/base/text_parts.h"
+#include "io/base/formats/base64.h"
+#include "io/base/text/text_parts.h"
 #include "tools/html/svg_chart.h"
 
 namespace tools {

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tools/html/environment_table.h"
 #include "tools/html/page_files.h"
 #include "tools/html/svg_chart.h"

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "io/base/io_error.h"
-#include "io/base/nesting.h"
-#include "io/base/open_file.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
+#include "io/base/formats/nesting.h"
+#include "io/base/text/text_parts.h"
 #include "tools/report/json_file.h"
 
 namespace tools {

@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 
-#include "io/base/json_writer.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "tools/html/page_files.h"
 
 namespace tools {

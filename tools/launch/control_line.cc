@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "backends/backend_error.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace tools {
 namespace {

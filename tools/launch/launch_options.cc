@@ -7,8 +7,8 @@
 #include <map>
 #include <sstream>
 
-#include "io/base/io_error.h"
-#include "io/base/open_file.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
 #include "tools/launch/stream_spec.h"
 #include "tools/options/command_line.h"
 #include "tools/options/value_text.h"

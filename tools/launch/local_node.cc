@@ -13,10 +13,10 @@
 #include <fstream>
 
 #include "backends/store/private_files.h"
-#include "io/base/environment.h"
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/machine/environment.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "tools/launch/own_program.h"
 #include "tools/options/option_table.h"
 #include "tools/report/console_observer.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <set>
 
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {

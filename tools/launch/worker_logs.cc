@@ -11,9 +11,9 @@
 #include <system_error>
 
 #include "backends/backend_error.h"
-#include "io/base/io_error.h"
-#include "io/base/retried.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/retried.h"
+#include "io/base/files/system_error_text.h"
 #include "tools/launch/stream_spec.h"
 #include "tools/report/progress_line.h"
 

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "engine/core/cuda.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/gpu/usable_devices.h"
 
 namespace tools {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tools/machine/cpu_topology.h"
 
 namespace tools {

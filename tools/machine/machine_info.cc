@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "backends/identity/host_identity.h"
-#include "io/base/cpu_affinity.h"
+#include "io/base/machine/cpu_affinity.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/machine_info.h"
 #include "tools/machine/memory_info.h"

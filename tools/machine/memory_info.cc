@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "io/base/control_groups.h"
+#include "io/base/machine/control_groups.h"
 
 namespace tools {
 namespace {

@@ -1,5 +1,5 @@
 // Takes the place of hwloc_topology.cc in builds without hwloc.
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tools/machine/cpu_topology.h"
 
 namespace tools {

@@ -5,7 +5,7 @@
 #include <map>
 #include <span>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace tools {
 namespace {

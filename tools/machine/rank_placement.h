@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "io/base/cpu_affinity.h"
+#include "io/base/machine/cpu_affinity.h"
 #include "tools/machine/cpu_topology.h"
 
 namespace tools {

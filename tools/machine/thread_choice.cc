@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "backends/identity/slurm_launcher.h"
-#include "io/base/cpu_affinity.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
+#include "io/base/machine/cpu_affinity.h"
 
 namespace tools {
 

@@ -20,8 +20,8 @@
 #include <thread>
 
 #include "engine/core/cuda.h"
-#include "io/base/deadline.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/time/deadline.h"
 #include "io/gpu/usable_devices.h"
 
 namespace tools {

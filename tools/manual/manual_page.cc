@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/help_text.h"
 
 namespace tools {

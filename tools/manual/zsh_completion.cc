@@ -3,7 +3,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tools/manual/completion.h"
 #include "tools/report/shell_text.h"
 

@@ -7,9 +7,9 @@
 #include <optional>
 #include <regex>
 
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "tools/options/command_shape.h"
 #include "tools/options/foreign_options.h"
 #include "tools/options/help_text.h"

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/option_table.h"
 
 namespace tools {

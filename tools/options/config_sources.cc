@@ -8,10 +8,10 @@
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
-#include "io/base/nesting.h"
-#include "io/base/text_format.h"
+#include "io/base/files/io_error.h"
+#include "io/base/formats/nesting.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_format.h"
 #include "tools/options/config_variables.h"
 #include "tools/options/option_table.h"
 #include "tools/options/value_text.h"

@@ -1,7 +1,7 @@
 // Resolved values as TOML and as settings to agree on.
 #include <cstdio>
 
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 #include "tools/options/run_config.h"
 
 namespace tools {

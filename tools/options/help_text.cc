@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/option_rules.h"
 #include "tools/options/option_table.h"
 #include "tools/report/exit_codes.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "io/base/nearest.h"
+#include "io/base/text/nearest.h"
 #include "tools/options/option_table.h"
 
 namespace tools {

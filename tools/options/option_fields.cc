@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "io/base/text_format.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {

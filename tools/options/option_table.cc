@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/rows/option_rows.h"
 
 namespace tools {

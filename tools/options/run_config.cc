@@ -1,8 +1,8 @@
 // From texts to a RunConfig: checks types, then combinations of options, then ranges.
 #include "tools/options/run_config.h"
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
 #include "tools/options/option_rules.h"
 #include "tools/options/rows/option_rows.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "io/base/text_format.h"
+#include "io/base/text/text_format.h"
 #include "tools/options/value_text.h"
 
 namespace tools {

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "io/base/text_format.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "io/base/io_error.h"
-#include "io/base/text_format.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "io/checkpoint/atomic_file.h"
 
 namespace tools {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/train/class_counts.h"
-#include "io/base/json_writer.h"
+#include "io/base/formats/json_writer.h"
 
 namespace tools {
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "tools/report/console_output.h"
 #include "tools/report/run_log.h"
 

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/retried.h"
+#include "io/base/files/retried.h"
 #include "tools/report/standard_output.h"
 
 namespace tools {

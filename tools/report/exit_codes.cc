@@ -11,8 +11,8 @@
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
 #include "engine/train/replicas/replica_sync.h"
-#include "io/base/io_error.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/visible_text.h"
 
 namespace tools {
 namespace {

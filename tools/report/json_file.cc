@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "io/base/io_error.h"
-#include "io/base/nesting.h"
-#include "io/base/open_file.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
+#include "io/base/formats/nesting.h"
 
 namespace tools {
 namespace {

@@ -7,11 +7,11 @@
 #include <numeric>
 #include <utility>
 
-#include "io/base/io_error.h"
-#include "io/base/json_writer.h"
-#include "io/base/text_format.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "tools/report/standard_output.h"
 
 namespace tools {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/utc_time.h"
+#include "io/base/time/utc_time.h"
 #include "io/metrics/exposition_text.h"
 #include "tools/report/console_observer.h"
 

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "backends/identity/host_identity.h"
-#include "io/base/io_error.h"
-#include "io/base/json_writer.h"
-#include "io/base/utc_time.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/visible_text.h"
+#include "io/base/time/utc_time.h"
 #include "io/metrics/line_file.h"
 #include "tools/report/console_output.h"
 

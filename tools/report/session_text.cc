@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tools/report/progress_line.h"
 
 namespace tools {

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <string>
 
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "tools/report/console_output.h"
 
 namespace tools {

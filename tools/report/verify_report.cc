@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "io/base/json_writer.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "io/interchange/array_files.h"
 
 namespace tools {

@@ -10,9 +10,9 @@
 #include <string_view>
 
 #include "backends/identity/host_identity.h"
-#include "io/base/io_error.h"
-#include "io/base/retried.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/retried.h"
+#include "io/base/files/system_error_text.h"
 
 namespace tools {
 namespace {

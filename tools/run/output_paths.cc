@@ -9,8 +9,8 @@
 #include <fstream>
 #include <regex>
 
-#include "io/base/io_error.h"
-#include "io/base/own_file.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/own_file.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_record.h"
 

@@ -19,7 +19,7 @@ void check_output_path(const std::string& what, const std::string& path,
 void check_new_file(const std::string& path, const std::vector<std::string>& read);
 
 // Throws io::CannotCreateError for a file that a run appends to or writes in place, or its folder
-// for TensorBoard, if it is a link or has a second name (io/base/own_file.h).
+// for TensorBoard, if it is a link or has a second name (io/base/files/own_file.h).
 void check_own_names(const std::string& folder);
 
 // Of a folder that holds no run: throws io::CannotCreateError for a file of a name that a run would

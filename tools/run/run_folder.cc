@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/run/output_paths.h"
 

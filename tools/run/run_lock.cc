@@ -16,11 +16,11 @@
 #include <utility>
 
 #include "backends/identity/host_identity.h"
-#include "io/base/deadline.h"
-#include "io/base/io_error.h"
-#include "io/base/own_file.h"
-#include "io/base/retried.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/own_file.h"
+#include "io/base/files/retried.h"
+#include "io/base/files/system_error_text.h"
+#include "io/base/time/deadline.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <random>
 
-#include "io/base/io_error.h"
-#include "io/base/json_writer.h"
-#include "io/base/open_file.h"
-#include "io/base/text_format.h"
-#include "io/base/utc_time.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_format.h"
+#include "io/base/time/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/report/json_file.h"
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "engine/optim/optimizer_spec.h"
-#include "io/base/io_error.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/visible_text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/options/option_rules.h"
 #include "tools/report/console_observer.h"

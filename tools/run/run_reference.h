@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/options/option_table.h"
 

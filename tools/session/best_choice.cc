@@ -1,7 +1,7 @@
 // Checks and defaults.
 #include "tools/session/best_choice.h"
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace tools {
 namespace {
@@ -17,8 +17,8 @@ engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) 
   using engine::Measure;
   const bool text = data.label_traits().perplexity, numbers = !data.label_traits().classes;
   const Measure measure = options.keep.measure.value_or(text      ? Measure::kPerplexity
-                                                   : numbers ? Measure::kLoss
-                                                             : Measure::kAccuracy);
+                                                        : numbers ? Measure::kLoss
+                                                                  : Measure::kAccuracy);
   if (numbers && measure != Measure::kLoss && measure != Measure::kR2)
     throw io::ConfigError(std::string("--keep-best ") +
                           (measure == Measure::kTop5 ? "top5" : to_string(measure)) +

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "io/base/visible_text.h"
+#include "io/base/text/visible_text.h"
 #include "tools/report/progress_line.h"
 #include "tools/report/text_table.h"
 

@@ -12,9 +12,9 @@
 
 #include "engine/graph/inference.h"
 #include "engine/train/step/loaded_batch.h"
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/files/data_file.h"
 #include "io/data/sources/sample_inputs.h"

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/sources/dataset.h"
 #include "tools/session/sample_statement.h"
 

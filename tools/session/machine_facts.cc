@@ -7,8 +7,8 @@
 
 #include "engine/core/cuda.h"
 #include "engine/ops/common/bf16_dispatch.h"
-#include "io/base/json_writer.h"
-#include "io/base/text_format.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_format.h"
 #include "tools/group/rank_exchange.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/device_choice.h"

@@ -5,7 +5,7 @@
 #include <exception>
 #include <string>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tools/session/agreement.h"
 
 namespace tools {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/value_text.h"
 #include "tools/report/text_table.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "engine/train/replicas/replica_sync.h"
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
 #include "tools/machine/build_info.h"
 #include "tools/options/value_text.h"
 #include "tools/report/exit_codes.h"

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/base/json_writer.h"
-#include "io/base/text_format.h"
+#include "io/base/files/io_error.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_format.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/tables/csv_header.h"
 #include "tools/report/json_file.h"

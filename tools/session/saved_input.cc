@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/sources/dataset.h"
 #include "models/model_catalog.h"
 #include "tools/options/command_line.h"

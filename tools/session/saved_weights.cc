@@ -4,7 +4,7 @@
 #include <map>
 
 #include "engine/train/weight_average.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/interchange/array_files.h"
 
 namespace tools {

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/loader/staging.h"
 #include "io/data/sources/dataset.h"

@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "io/data/images/image_encoder.h"
 
 namespace tools {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/train/replicas/replica_sync.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/byte_source.h"
 #include "tools/options/run_config.h"

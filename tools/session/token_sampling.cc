@@ -8,8 +8,8 @@
 #include <set>
 
 #include "engine/core/random.h"
-#include "io/base/io_error.h"
-#include "io/base/text_format.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_format.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {

@@ -8,9 +8,9 @@
 
 #include "engine/averaging/policies/policy_checkpoint.h"
 #include "engine/train/replicas/replica_sync.h"
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
-#include "io/base/utc_time.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/time/utc_time.h"
 #include "tools/group/joining_options.h"
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "backends/identity/host_identity.h"
-#include "io/base/io_error.h"
-#include "io/base/json_writer.h"
-#include "io/base/open_file.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
+#include "io/base/formats/json_writer.h"
 #include "tools/report/json_file.h"
 
 namespace tools {

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "backends/identity/host_identity.h"
-#include "io/base/stoppable_sleep.h"
-#include "io/base/utc_time.h"
+#include "io/base/threads/stoppable_sleep.h"
+#include "io/base/time/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/report/console_observer.h"
 

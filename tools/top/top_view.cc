@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "backends/store/protocol/stall_watch.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/visible_text.h"
 #include "tools/report/progress_line.h"
 
 namespace tools {

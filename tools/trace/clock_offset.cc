@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 
 namespace tools {
 namespace {

@@ -14,7 +14,7 @@
 #include <set>
 #include <vector>
 
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 
 namespace tools {
 namespace {

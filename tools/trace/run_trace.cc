@@ -9,8 +9,8 @@
 #include <map>
 #include <vector>
 
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/run_log.h"

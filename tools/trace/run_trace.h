@@ -8,7 +8,7 @@
 
 #include "backends/group.h"
 #include "engine/train/train_observer.h"
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 #include "tools/trace/clock_offset.h"
 #include "tools/trace/device_activity.h"
 

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <map>
 
-#include "io/base/io_error.h"
-#include "io/base/json_writer.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/visible_text.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/report/json_file.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 
 namespace tools {
 

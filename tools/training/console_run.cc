@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
-#include "io/base/deadline.h"
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
+#include "io/base/time/deadline.h"
 #include "tools/group/membership_text.h"
 #include "tools/group/requeue.h"
 #include "tools/machine/build_info.h"

@@ -6,7 +6,7 @@
 
 #include "backends/backend_error.h"
 #include "engine/core/cuda.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tools/group/membership_text.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"

@@ -22,7 +22,7 @@
 #include <system_error>
 #include <vector>
 
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace tools {
 namespace {

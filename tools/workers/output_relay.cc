@@ -9,7 +9,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tools/report/console_observer.h"
 
 namespace tools {

@@ -6,8 +6,8 @@
 #include <ctime>
 #include <iterator>
 
-#include "io/base/json_writer.h"
-#include "io/base/utc_time.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/time/utc_time.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {

@@ -14,7 +14,7 @@
 #include <string>
 #include <system_error>
 
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/workers/stop_signals.h"

@@ -7,7 +7,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/guard/guarded_communicator.h"
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 
 namespace backends {
 

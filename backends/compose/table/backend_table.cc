@@ -12,7 +12,7 @@
 #include "backends/transport/shm/shm_backend.h"
 #include "backends/transport/socket/socket_backend.h"
 #include "backends/transport/zmq/zmq_backend.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace backends {
 namespace {

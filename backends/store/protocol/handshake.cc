@@ -2,7 +2,7 @@
 #include "backends/store/protocol/handshake.h"
 
 #include "backends/backend_error.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/visible_text.h"
 
 namespace backends {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backends/store/protocol/handshake.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/visible_text.h"
 
 namespace backends {
 namespace {

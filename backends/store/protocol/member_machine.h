@@ -17,7 +17,7 @@
 #include "backends/store/protocol/seal.h"
 #include "backends/store/protocol/stall_watch.h"
 #include "backends/store/protocol/wire.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 

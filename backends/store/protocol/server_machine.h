@@ -20,7 +20,7 @@
 #include "backends/store/protocol/handshake.h"
 #include "backends/store/protocol/seal.h"
 #include "backends/store/protocol/stall_watch.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "backends/store/protocol/server_machine.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/visible_text.h"
 
 namespace backends {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "backends/store/protocol/wire.h"
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 
 namespace backends {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 
 namespace backends {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/gloo/gloo_transport.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/system_error_text.h"
 
 namespace backends {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "backends/backend_error.h"
 #include "backends/reduction.h"
-#include "io/base/cpu_affinity.h"
-#include "io/base/spin_pause.h"
+#include "io/base/machine/cpu_affinity.h"
+#include "io/base/threads/spin_pause.h"
 
 namespace backends {
 namespace {

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 

@@ -20,7 +20,7 @@
 #include "backends/transport/nccl/nccl_bootstrap.h"
 #include "backends/transport/nccl/nccl_call_watch.h"
 #include "backends/transport/nccl/nccl_library.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "io/gpu/device_memory.h"
 
 namespace backends {

@@ -8,7 +8,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/transport/nccl/nccl_backend.h"
-#include "io/base/environment.h"
+#include "io/base/machine/environment.h"
 #include "io/gpu/cuda_runtime.h"
 
 namespace backends {

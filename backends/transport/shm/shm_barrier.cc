@@ -21,9 +21,9 @@
 #include <ctime>
 
 #include "backends/backend_error.h"
-#include "io/base/cpu_affinity.h"
-#include "io/base/deadline.h"
-#include "io/base/spin_pause.h"
+#include "io/base/machine/cpu_affinity.h"
+#include "io/base/threads/spin_pause.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {

@@ -29,9 +29,9 @@
 
 #include "backends/backend_error.h"
 #include "backends/store/tcp_socket.h"
-#include "io/base/deadline.h"
-#include "io/base/retried.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/retried.h"
+#include "io/base/files/system_error_text.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {

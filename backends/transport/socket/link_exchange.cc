@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {

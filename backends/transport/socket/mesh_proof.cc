@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "backends/identity/host_identity.h"
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 
 namespace backends {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/name_lookup.h"
-#include "io/base/cpu_affinity.h"
-#include "io/base/deadline.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/system_error_text.h"
+#include "io/base/machine/cpu_affinity.h"
+#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/transport/socket/mesh_setup.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/system_error_text.h"
 
 namespace backends {
 

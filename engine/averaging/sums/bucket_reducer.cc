@@ -1,7 +1,7 @@
 // The communication thread.
 #include "engine/averaging/sums/bucket_reducer.h"
 
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 
 namespace engine {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 
 namespace engine {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/averaging/sums/gradient_sum.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace engine {
 namespace {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "engine/ops/common/simd.h"
-#include "io/base/half.h"
+#include "io/base/numbers/half.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 

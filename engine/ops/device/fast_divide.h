@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "io/base/half.h"
+#include "io/base/numbers/half.h"
 
 namespace engine::ops::cuda {
 

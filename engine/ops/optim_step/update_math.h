@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "io/base/half.h"
+#include "io/base/numbers/half.h"
 
 namespace engine::ops {
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "engine/train/replicas/replica_sync.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 
 namespace engine {
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "io/base/finite.h"
+#include "io/base/numbers/finite.h"
 
 namespace engine {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "engine/core/parameter_buffer.h"
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 
 namespace engine {
 

@@ -12,7 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "engine/train/saving/weights.h"
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 
 namespace engine {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "io/base/cpu_affinity.h"
+#include "io/base/machine/cpu_affinity.h"
 #include "io/checkpoint/late_arrays.h"
 
 namespace engine {

@@ -10,7 +10,7 @@
 
 #include "engine/train/saving/state_copy.h"
 #include "engine/train/saving/train_progress.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace engine {
 

@@ -18,7 +18,7 @@
 #include "backends/backend_error.h"
 #include "engine/core/memory_purpose.h"
 #include "engine/ops/optim_step/device_step.h"
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 
 namespace engine {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 
 namespace engine {
 

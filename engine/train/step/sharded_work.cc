@@ -9,7 +9,7 @@
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/averaging/sums/replica_statistics.h"
 #include "engine/train/step/host_step.h"
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 
 namespace engine {
 namespace {

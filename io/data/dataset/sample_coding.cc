@@ -6,8 +6,8 @@
 #include <optional>
 #include <unordered_map>
 
-#include "io/base/io_error.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/visible_text.h"
 #include "io/data/tables/csv_number.h"
 
 namespace io {

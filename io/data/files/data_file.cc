@@ -9,10 +9,10 @@
 
 #include <unistd.h>
 
-#include "io/base/io_error.h"
-#include "io/base/large_pages.h"
-#include "io/base/open_file.h"
-#include "io/base/system_error_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
+#include "io/base/files/system_error_text.h"
+#include "io/base/machine/large_pages.h"
 #include "io/data/files/whole_gzip.h"
 
 namespace io {

@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 
 namespace io {
 namespace {

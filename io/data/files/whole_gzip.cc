@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "io/base/large_pages.h"
+#include "io/base/machine/large_pages.h"
 
 namespace io {
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdio>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/files/file_format.h"
 
 namespace io {

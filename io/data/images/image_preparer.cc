@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace io {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "io/base/digest.h"
-#include "io/base/split_mix.h"
+#include "io/base/digests/digest.h"
+#include "io/base/numbers/split_mix.h"
 
 namespace io {
 

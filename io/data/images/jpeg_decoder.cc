@@ -8,7 +8,7 @@
 
 #include <jerror.h>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
 
 namespace io {

@@ -1,5 +1,5 @@
 // Takes the place of jpeg_decoder.cc in builds without libjpeg.
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
 
 namespace io {

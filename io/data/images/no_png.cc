@@ -1,5 +1,5 @@
 // Takes the place of png_decoder.cc and png_encoder.cc in builds without libpng.
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
 #include "io/data/images/image_encoder.h"
 

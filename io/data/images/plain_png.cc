@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "io/base/crc32.h"
-#include "io/base/io_error.h"
+#include "io/base/digests/crc32.h"
+#include "io/base/files/io_error.h"
 
 namespace io {
 namespace {

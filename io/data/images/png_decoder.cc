@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
 #include "io/data/images/plain_png.h"
 

@@ -1,7 +1,7 @@
 // The message about a label that is outside.
 #include "io/data/labels/label_range.h"
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace io {
 

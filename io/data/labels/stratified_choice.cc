@@ -6,7 +6,7 @@
 #include <queue>
 #include <utility>
 
-#include "io/base/split_mix.h"
+#include "io/base/numbers/split_mix.h"
 
 namespace io {
 namespace {

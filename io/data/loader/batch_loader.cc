@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/base/trace.h"
+#include "io/base/files/io_error.h"
+#include "io/base/time/trace.h"
 
 namespace io {
 namespace {

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "io/base/digest.h"
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
+#include "io/base/digests/digest.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
 #include "io/data/files/data_folder.h"
 
 namespace io {

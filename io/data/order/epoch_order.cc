@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
 #include "io/data/labels/label_range.h"
 
 namespace io {

@@ -15,8 +15,8 @@
 #include <string>
 #include <utility>
 
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
 #include "io/data/order/sample_order.h"
 
 namespace io {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/images/image_preparer.h"
 #include "io/data/samples/keep_chosen.h"
 #include "io/data/samples/sample_checks.h"

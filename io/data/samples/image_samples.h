@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 #include "io/data/images/image_format.h"
 #include "io/data/images/image_source.h"
 #include "io/data/samples/batch.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace io {
 namespace {

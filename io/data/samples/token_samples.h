@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 #include "io/data/samples/batch.h"
 #include "io/data/samples/sample_traits.h"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/base/digest.h"
+#include "io/base/digests/digest.h"
 #include "io/data/readers/csv/csv_coding.h"
 
 namespace io {

@@ -3,9 +3,9 @@
 
 #include <limits>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/images/channel_statistics.h"
 #include "io/data/readers/csv/csv_files.h"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/base/open_file.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
 #include "io/data/files/data_folder.h"
 #include "io/data/readers/image_files/cifar10_files.h"
 #include "io/data/readers/image_files/idx_files.h"

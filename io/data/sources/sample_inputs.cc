@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/readers/csv/table_inputs.h"
 #include "io/data/readers/image_files/image_folder.h"

@@ -7,8 +7,8 @@
 #include <set>
 #include <string_view>
 
-#include "io/base/text_format.h"
-#include "io/base/visible_text.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/visible_text.h"
 #include "io/data/tables/csv_number.h"
 
 namespace io {

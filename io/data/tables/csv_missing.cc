@@ -6,8 +6,8 @@
 #include <iterator>
 #include <utility>
 
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
 #include "io/data/tables/csv_number.h"
 
 namespace io {

@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/tables/csv_number.h"
 
 namespace io {

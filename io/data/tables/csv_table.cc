@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/tables/csv_separator.h"
 
 namespace io {

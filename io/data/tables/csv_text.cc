@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/files/file_format.h"
 
 namespace io {

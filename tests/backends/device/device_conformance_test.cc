@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "backends/backend_error.h"
-#include "io/base/half.h"
+#include "io/base/numbers/half.h"
 #include "tests/backends/device/device_harness.h"
 #include "tests/backends/group_harness.h"
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tests/backends/faults/fault_list.h"
 #include "tests/support/time_limits.h"
 

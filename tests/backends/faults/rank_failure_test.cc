@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/time_limits.h"
 

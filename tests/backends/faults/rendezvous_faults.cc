@@ -9,7 +9,7 @@
 #include "backends/secret.h"
 #include "backends/store/private_files.h"
 #include "backends/store/store_session.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tests/backends/faults/fault_list.h"
 
 namespace fault_list {

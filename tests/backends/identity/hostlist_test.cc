@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "backends/backend_error.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 

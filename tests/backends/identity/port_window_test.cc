@@ -13,7 +13,7 @@
 #include "backends/backend_error.h"
 #include "backends/identity/join.h"
 #include "backends/identity/name_lookup.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "backends/store/tcp_socket.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tests/support/time_limits.h"
 
 namespace group_harness {

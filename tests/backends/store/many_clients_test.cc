@@ -13,7 +13,7 @@
 #include "backends/store/protocol/member_machine.h"
 #include "backends/store/protocol/session_machine.h"
 #include "backends/store/store_server.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tests/support/time_limits.h"
 
 namespace {

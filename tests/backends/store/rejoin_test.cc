@@ -19,7 +19,7 @@
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
 #include "backends/store/private_files.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/store/connect_to_port.h"
 #include "tests/backends/store/store_proxy.h"

@@ -14,7 +14,7 @@
 #include "backends/backend_error.h"
 #include "backends/store/status_feed.h"
 #include "backends/store/store_server.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
 

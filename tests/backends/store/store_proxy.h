@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "backends/store/store_session.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tests/backends/store/connect_to_port.h"
 #include "tests/support/time_limits.h"
 

@@ -15,7 +15,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/join.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/store/connect_to_port.h"
 #include "tests/support/expect_contains.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "backends/store/tcp_socket.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tests/support/time_limits.h"
 
 namespace link_job {

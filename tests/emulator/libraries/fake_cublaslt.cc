@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "io/base/element_type.h"
+#include "io/base/numbers/element_type.h"
 #include "tests/emulator/simt/simt.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "io/base/half.h"
+#include "io/base/numbers/half.h"
 #include "tests/emulator/libraries/nccl_on_cpu.h"
 
 namespace nccl_on_cpu {

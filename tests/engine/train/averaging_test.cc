@@ -2,7 +2,7 @@
 // a snapshot change, and that replicas end equal.
 #include <gtest/gtest.h>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/engine/train/exact_support.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"

@@ -8,7 +8,7 @@
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
 #include "engine/optim/moving_average.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
 

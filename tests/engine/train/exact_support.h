@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
 

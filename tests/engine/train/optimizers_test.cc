@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/optim/optimizer_spec.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/engine/train/exact_support.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"

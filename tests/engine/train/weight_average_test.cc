@@ -9,7 +9,7 @@
 
 #include "engine/optim/moving_average.h"
 #include "engine/train/saving/weights.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
 #include "tools/session/saved_weights.h"

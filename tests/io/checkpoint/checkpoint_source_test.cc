@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/base/split_mix.h"
+#include "io/base/numbers/split_mix.h"
 #include "io/checkpoint/array_source.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"
 #include "tests/support/test_support.h"

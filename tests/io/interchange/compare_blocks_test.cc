@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "io/base/cpu_affinity.h"
+#include "io/base/machine/cpu_affinity.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/compare_arrays.h"
 #include "tests/io/interchange/array_fixture.h"

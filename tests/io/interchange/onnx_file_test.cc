@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "tests/io/base/protobuf_reader.h"
+#include "tests/io/base/formats/protobuf_reader.h"
 #include "tests/io/interchange/array_fixture.h"
 
 namespace {

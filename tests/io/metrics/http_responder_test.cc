@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/time_limits.h"
 
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "engine/core/cuda.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tools/bench/comm/bench_comm.h"

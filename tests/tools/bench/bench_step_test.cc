@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/report/exit_codes.h"

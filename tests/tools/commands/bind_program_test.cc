@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "io/base/cpu_affinity.h"
+#include "io/base/machine/cpu_affinity.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/tools/commands/program.h"

@@ -17,7 +17,7 @@
 #include <sstream>
 #include <thread>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"

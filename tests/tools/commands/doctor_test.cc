@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tools/doctor/doctor.h"

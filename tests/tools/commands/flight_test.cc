@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "backends/flight_recorder.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tools/flight/flight_report.h"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
 #include "tools/report/exit_codes.h"

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/time_limits.h"
 #include "tools/group/run_group.h"
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tools/launch/control_line.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/core/cuda.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/gpu/compiled_code.h"
 #include "io/gpu/usable_devices.h"
 #include "tests/support/test_support.h"

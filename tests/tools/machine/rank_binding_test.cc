@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "engine/core/thread_pool.h"
-#include "io/base/background_jobs.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
+#include "io/base/threads/background_jobs.h"
 #include "tests/support/time_limits.h"
 #include "tools/session/compute_choice.h"
 #include "tools/workers/worker_threads.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace {
 

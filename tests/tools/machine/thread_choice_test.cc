@@ -6,7 +6,7 @@
 #include <map>
 
 #include "backends/backend_error.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <regex>
 #include <set>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tools/commands/command.h"
 #include "tools/options/command_shape.h"
 #include "tools/options/foreign_options.h"

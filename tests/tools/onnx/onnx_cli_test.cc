@@ -8,7 +8,7 @@
 #include "engine/train/saving/weights.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
-#include "tests/io/base/protobuf_reader.h"
+#include "tests/io/base/formats/protobuf_reader.h"
 #include "tests/tools/commands/program.h"
 #include "tests/tools/onnx/onnx_fixture.h"
 

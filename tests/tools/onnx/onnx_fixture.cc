@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "engine/graph/executor.h"
-#include "io/base/split_mix.h"
+#include "io/base/numbers/split_mix.h"
 #include "io/interchange/npz.h"
 #include "tests/support/test_support.h"
 

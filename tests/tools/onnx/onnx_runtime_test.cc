@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "engine/train/saving/weights.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "models/model_catalog.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/onnx/onnx_fixture.h"

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <set>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 #include "tests/support/test_support.h"
 #include "tools/options/command_line.h"
 #include "tools/options/run_config.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tools/options/command_line.h"
 #include "tools/options/run_config.h"
 

@@ -1,14 +1,14 @@
 // Resolving: defaults, ranges and choices with their messages, contradictions, TOML round trip,
 // settings to agree on.
 #include "tools/options/run_config.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "engine/optim/loss_scale.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 
 namespace {

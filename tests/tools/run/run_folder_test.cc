@@ -15,8 +15,8 @@
 #include <functional>
 #include <thread>
 
-#include "io/base/io_error.h"
-#include "io/base/stoppable_sleep.h"
+#include "io/base/files/io_error.h"
+#include "io/base/threads/stoppable_sleep.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
 #include "tools/report/exit_codes.h"

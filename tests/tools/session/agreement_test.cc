@@ -9,7 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/train/replicas/replica_sync.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
 #include "tools/report/exit_codes.h"

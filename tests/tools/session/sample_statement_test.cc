@@ -1,7 +1,7 @@
 // What a snapshot states of its samples reads back whole, and what contradicts itself is refused.
 #include <gtest/gtest.h>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/sources/sample_inputs.h"
 #include "tests/support/test_support.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "backends/store/store_server.h"
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
 

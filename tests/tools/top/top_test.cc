@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "backends/identity/host_identity.h"
-#include "io/base/deadline.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
+#include "io/base/time/deadline.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "io/base/trace.h"
+#include "io/base/time/trace.h"
 #include "tests/tools/trace/cupti_records.h"
 
 #if defined(ENGINE_CUPTI_HEADER)

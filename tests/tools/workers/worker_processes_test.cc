@@ -9,7 +9,7 @@
 #include <csignal>
 
 #include "engine/train/replicas/replica_sync.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/time_limits.h"
 
 namespace {

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <memory>
 
-#include "io/base/deadline.h"
+#include "io/base/time/deadline.h"
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/bench/comm/bench_comm_device.h"
 #include "tools/bench/comm/bench_comm_pattern.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "io/base/half.h"
+#include "io/base/numbers/half.h"
 
 namespace tools {
 namespace {

@@ -2,7 +2,7 @@
 #include <map>
 #include <vector>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/html/svg_chart.h"
 

@@ -6,9 +6,9 @@
 #include <map>
 #include <tuple>
 
-#include "io/base/io_error.h"
-#include "io/base/json_writer.h"
-#include "io/base/open_file.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
+#include "io/base/formats/json_writer.h"
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/json_file.h"

@@ -12,7 +12,7 @@
 
 #include "engine/core/arena.h"
 #include "engine/core/cuda.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 #if defined(ENGINE_HAS_CUDA) && !defined(ENGINE_CUDA_EMULATED)
 #if __has_include(<cublasLt.h>)

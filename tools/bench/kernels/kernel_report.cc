@@ -3,8 +3,8 @@
 #include <cmath>
 #include <optional>
 
-#include "io/base/json_writer.h"
-#include "io/base/text_parts.h"
+#include "io/base/formats/json_writer.h"
+#include "io/base/text/text_parts.h"
 #include "tools/bench/kernels/kernel_bench.h"
 
 namespace tools {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "io/base/json_writer.h"
+#include "io/base/formats/json_writer.h"
 #include "tools/bench/step/bench_step.h"
 
 namespace tools {

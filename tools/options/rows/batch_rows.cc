@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {

@@ -1,7 +1,7 @@
 // Model and data: --model to --synthetic-classes.
 #include "tools/options/rows/option_rows.h"
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {

@@ -1,7 +1,7 @@
 // Ranks and how they form a group: --backend to --stall-abort.
 #include "tools/options/rows/option_rows.h"
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {

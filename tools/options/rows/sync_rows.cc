@@ -1,7 +1,7 @@
 // What is averaged over ranks, and when: --sync to --on-desync.
 #include "tools/options/rows/option_rows.h"
 
-#include "io/base/text_parts.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/readers/csv/csv_answers.h"
 #include "io/data/readers/csv/csv_coding.h"

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <utility>
 
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
-#include "io/base/text_format.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 
 namespace io {
 namespace {

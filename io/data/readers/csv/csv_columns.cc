@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/tables/csv_number.h"
 
 namespace io {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
-#include "io/base/visible_text.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/text/visible_text.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 #include "io/data/readers/csv/coded_table.h"

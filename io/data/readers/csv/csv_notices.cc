@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/visible_text.h"
+#include "io/base/text/visible_text.h"
 #include "io/data/readers/csv/csv_report.h"
 #include "io/data/tables/csv_header.h"
 

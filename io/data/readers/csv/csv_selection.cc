@@ -6,9 +6,9 @@
 #include <optional>
 #include <string_view>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 #include "io/data/tables/csv_header.h"
 
 namespace io {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "io/base/io_error.h"
-#include "io/base/nearest.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/tables/csv_header.h"

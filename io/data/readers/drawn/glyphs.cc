@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <span>
 
-#include "io/base/split_mix.h"
+#include "io/base/numbers/split_mix.h"
 #include "io/data/readers/drawn/glyph_strokes.h"
 
 namespace io {

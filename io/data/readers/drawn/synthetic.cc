@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "io/base/split_mix.h"
+#include "io/base/numbers/split_mix.h"
 
 namespace io {
 

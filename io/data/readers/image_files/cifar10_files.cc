@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 

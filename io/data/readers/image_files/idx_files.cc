@@ -13,8 +13,8 @@
 
 #include <zlib.h>
 
-#include "io/base/background_jobs.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
+#include "io/base/threads/background_jobs.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 

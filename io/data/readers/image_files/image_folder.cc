@@ -12,8 +12,8 @@
 #include <optional>
 #include <utility>
 
-#include "io/base/io_error.h"
-#include "io/base/text_parts.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 #include "io/data/images/augmentation.h"

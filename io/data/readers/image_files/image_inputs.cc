@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/file_format.h"
 #include "io/data/images/image_decoder.h"

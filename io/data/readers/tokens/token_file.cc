@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 

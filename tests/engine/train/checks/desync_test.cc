@@ -8,7 +8,7 @@
 
 #include "engine/core/error.h"
 #include "engine/train/replicas/replica_sync.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "models/model_catalog.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"

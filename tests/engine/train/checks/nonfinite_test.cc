@@ -11,7 +11,7 @@
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/core/error.h"
 #include "engine/train/checks/finite_guard.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/test_support.h"

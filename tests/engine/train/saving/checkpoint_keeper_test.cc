@@ -17,7 +17,7 @@
 
 #include "backends/transport/single/single_communicator.h"
 #include "engine/averaging/policies/averaging_policies.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/test_support.h"
 

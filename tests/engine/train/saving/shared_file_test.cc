@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backends/group.h"
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tools/workers/worker_threads.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/images/image_preparer.h"
 #include "io/data/loader/batch_loader.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <thread>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/allocation_counter.h"
 #include "tests/support/time_limits.h"
 

@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 
 namespace io {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 
 namespace io {
 namespace {

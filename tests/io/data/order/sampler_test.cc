@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
 
 namespace io {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "io/base/split_mix.h"
+#include "io/base/numbers/split_mix.h"
 
 namespace io {
 namespace {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/sources/dataset.h"
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/test_support.h"

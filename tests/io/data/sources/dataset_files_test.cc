@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/sources/dataset.h"
 #include "tests/support/test_support.h"
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/data/sources/dataset.h"
+#include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
+#include "io/data/sources/dataset.h"
 #include "tests/support/test_support.h"
 
 namespace io {

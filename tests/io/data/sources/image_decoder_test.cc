@@ -8,8 +8,8 @@
 
 #include <jpeglib.h>
 
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
 #include "io/data/images/image_extent.h"
 #include "io/data/images/resample.h"
 #include "tests/io/data/sources/png_bytes.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
 #include "io/data/images/image_encoder.h"
 

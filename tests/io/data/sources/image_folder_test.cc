@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <map>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/images/image_source.h"
 #include "io/data/loader/batch_loader.h"
 #include "tests/io/data/sources/png_bytes.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "tests/support/test_support.h"
 
@@ -148,7 +148,9 @@ TEST_F(CodedData, AnUnnamedIndexIsNeitherLabelNorColumn) {
       write_text(folder_ / "t.csv", measured_rows(trained));
       const DatasetSplits learned = io::load_dataset(options);
       options.coding = coding_of(learned);
-      EXPECT_EQ(io::load_dataset(options).train.as<io::FeatureSamples>().values, learned.train.as<io::FeatureSamples>().values) << trained;
+      EXPECT_EQ(io::load_dataset(options).train.as<io::FeatureSamples>().values,
+                learned.train.as<io::FeatureSamples>().values)
+          << trained;
       options.parts = io::Parts::kHoldOut;
       const Dataset whole = io::load_dataset(options).test;
       for (const std::string& held : indexes) {

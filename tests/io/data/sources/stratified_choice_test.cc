@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "io/base/split_mix.h"
+#include "io/base/numbers/split_mix.h"
 
 namespace io {
 namespace {

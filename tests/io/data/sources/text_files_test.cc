@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/loader/batch_loader.h"
 #include "tests/support/test_support.h"
 

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
 #include "io/data/sources/dataset.h"
 #include "tests/support/test_support.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
-#include "io/base/text_format.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
+#include "io/base/text/text_format.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/readers/csv/csv_files.h"
 #include "io/data/sources/dataset.h"
@@ -352,7 +352,8 @@ TEST_F(CsvDialects, WholeNumbersInGroupsAreNoDecimals) {
     const DatasetSplits splits = load(text, options);
     if (lines != nullptr) *lines = joined(splits.warnings);
     const CsvColumn& column = splits.coding->columns[0];
-    return static_cast<double>(*std::ranges::max_element(splits.train.as<FeatureSamples>().values)) *
+    return static_cast<double>(
+               *std::ranges::max_element(splits.train.as<FeatureSamples>().values)) *
                column.deviation +
            column.mean;
   };

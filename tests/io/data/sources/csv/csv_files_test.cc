@@ -7,8 +7,8 @@
 #include <cmath>
 #include <set>
 
-#include "io/base/io_error.h"
-#include "io/base/split_mix.h"
+#include "io/base/files/io_error.h"
+#include "io/base/numbers/split_mix.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/readers/csv/csv_columns.h"
 #include "io/data/sources/dataset.h"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/tables/csv_missing.h"
 
 namespace io {

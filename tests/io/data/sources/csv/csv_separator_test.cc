@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/base/io_error.h"
+#include "io/base/files/io_error.h"
 #include "io/data/tables/csv_table.h"
 
 namespace io {

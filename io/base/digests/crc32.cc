@@ -1,0 +1,13 @@
+// By libdeflate, ten times as fast as zlib.
+#include "io/base/digests/crc32.h"
+
+#include <libdeflate.h>
+
+namespace base {
+
+std::uint32_t add_crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return crc;  // a null pointer means a new beginning
+  return libdeflate_crc32(crc, bytes.data(), bytes.size());
+}
+
+}  // namespace base
