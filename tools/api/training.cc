@@ -185,32 +185,27 @@ tools::RunConfig Training::Impl::resolve() const {
   tools::apply_defaults(all);
   tools::RunConfig config = tools::resolve_run_config(all);
   if (!definition.empty()) model_definition = definition;
-  if (model_definition.empty()) model_definition = models::model_definition(config.model);
-  config.model_definition = model_definition;
+  if (model_definition.empty()) model_definition = models::model_definition(config.model.name);
+  config.model.definition = model_definition;
   if (data) {
-    config.dataset = kArrays;
+    config.data.set.name = kArrays;
+    config.data.set.directory = std::string("data/") + kArrays;
     std::erase_if(config.origin, [](const auto& entry) { return is_of_data_set(entry.first); });
     config.origin["dataset"] = {kArrays, "use()"};
   }
-  if (config.resume == "auto" && config.save_dir.empty())
-    throw io::ConfigError(
-        "resume auto looks in the save folder: set save-dir, or resume to the "
-        "snapshot's path");
-  if (config.save_rank_models && config.save_dir.empty())
-    throw io::ConfigError("save-rank-models needs a folder: set save-dir");
-  tools::check_threads(config.threads);
+  tools::check_threads(config.compute.threads);
   return config;
 }
 
 void Training::Impl::keep_model(const tools::RunConfig& config, tools::TrainSession& session) {
   const io::Dataset& train = session.data().train();
-  TrainedState state{.name = config.model,
-                     .definition = config.model_definition,
+  TrainedState state{.name = config.model.name,
+                     .definition = config.model.definition,
                      .shape = {},
                      .arrays = {},
                      .images = {},
                      .normalization = session.data().normalization(),
-                     .threads = config.threads};
+                     .threads = config.compute.threads};
   const engine::Shape shape = tools::sample_shape(train);
   for (int d = 0; d < shape.rank(); ++d) state.shape.sample.push_back(shape[d]);
   state.shape.classes = train.classes();
@@ -226,9 +221,9 @@ namespace {
 void require_equal_options(const tools::RunConfig& config, backends::Group& group,
                            backends::Communicator& control) {
   backends::Settings settings = tools::agreed_settings(config.origin);
-  if (!config.model_definition.empty())
+  if (!config.model.definition.empty())
     settings.emplace_back("digest of the model's layers",
-                          base::hex_text(base::short_digest_of(config.model_definition)));
+                          base::hex_text(base::short_digest_of(config.model.definition)));
   tools::require_equal(group, control, settings, "the ranks have different options");
 }
 
@@ -237,7 +232,7 @@ void require_equal_options(const tools::RunConfig& config, backends::Group& grou
 TrainingResult Training::Impl::run(backends::Group& group) {
   const tools::RunConfig config = resolve();
   if (group.rank() == 0) {
-    tools::check_output_path("metrics", config.metrics, config.save_dir);
+    tools::check_output_path("metrics", config.metrics, config.keeping.directory);
     tools::check_views(config, /*joins=*/false);
   }
   auto control = tools::host_communicator(group);
@@ -284,7 +279,7 @@ Training& Training::set(const std::string& option, const std::string& value) {
     const tools::OptionSpec* found = tools::find_option(option);
     if (found == nullptr) {
       std::vector<std::string> names;
-      for (const tools::OptionSpec& known : tools::train_options()) names.emplace_back(known.name);
+      for (const tools::OptionSpec& known : tools::train_options()) names.push_back(known.name);
       throw io::ConfigError("unknown option '" + option + "'" + base::did_you_mean(option, names) +
                             " (engine train --help all lists them)");
     }

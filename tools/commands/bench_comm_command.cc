@@ -122,10 +122,10 @@ int measure_all(const CommFlags& flags, const tools::RunConfig& config,
                 std::vector<CommRow>& rows) {
   const CommBench bench = to_bench(flags);
   std::vector<std::string> processes =
-      split_list(flags.backends.empty() ? config.backend : flags.backends, "--backends");
+      split_list(flags.backends.empty() ? config.group.backend : flags.backends, "--backends");
   for (const std::string& name : processes)
     if (name != "all" && !is_device_backend(name))
-      backends::check_backend(name, config.local_stage);
+      backends::check_backend(name, config.group.local_stage);
   if (in_launched_group(config)) {
     if (!flags.ranks.empty())
       throw UsageError(
@@ -136,18 +136,18 @@ int measure_all(const CommFlags& flags, const tools::RunConfig& config,
   std::vector<int> counts{config.spawn > 0 ? config.spawn : 2};
   if (!flags.ranks.empty()) counts = rank_counts(flags.ranks);
   for (const int ranks : counts) {
-    tools::RunConfig group = config;
-    group.spawn = ranks;
+    tools::RunConfig own = config;
+    own.spawn = ranks;
     int code = kExitOk;
     if (!processes.empty()) {
-      if (group.backend == "inproc" || is_device_backend(group.backend))
-        group.backend = "auto";  // what controls is on the host
-      code = measure_group(group, bench, processes, rows);
+      if (own.group.backend == "inproc" || is_device_backend(own.group.backend))
+        own.group.backend = "auto";  // what controls is on the host
+      code = measure_group(own, bench, processes, rows);
     }
     if (code == kExitOk &&
         threads) {  // threads are a group of their own: not in turn with the processes
-      group.backend = "inproc";
-      code = measure_group(group, bench, {"inproc"}, rows);
+      own.group.backend = "inproc";
+      code = measure_group(own, bench, {"inproc"}, rows);
     }
     if (code != kExitOk) return code;
   }

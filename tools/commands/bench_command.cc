@@ -27,9 +27,9 @@ std::string step_json(const StepFlags& flags, const tools::RunConfig& config,
   base::JsonWriter json;
   json.begin_object().member("schema", 1).member("command", "bench step");
   add_heading(json, heading);
-  json.member("model", config.model).member("batch_per_rank", times.global_batch / ranks);
+  json.member("model", config.model.name).member("batch_per_rank", times.global_batch / ranks);
   json.member("global_batch", times.global_batch).member("ranks", ranks);
-  json.member("threads", config.threads).member("backend", times.backend);
+  json.member("threads", config.compute.threads).member("backend", times.backend);
   json.member("steps", times.ranks.front().size()).member("warmup", flags.bench.warmup);
   json.member("step_ms", step.p50_ms).member("step_ms_min", step.min_ms);
   json.member("step_ms_p99", step.p99_ms).member("samples_per_s", times.rate());

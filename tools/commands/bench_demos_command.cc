@@ -52,7 +52,7 @@ class StepClock : public engine::TrainObserver {
 int train_rank(const tools::RunConfig& config, backends::Group& group, std::int64_t limit_steps,
                DemoOutcome& outcome) {
   const std::atomic<int> never{0};
-  TrainSession session(session_options(config), group);
+  TrainSession session(config, group);
   if (limit_steps > session.facts().batch.steps_per_epoch)
     throw UsageError("--limit-steps " + std::to_string(limit_steps) + ": an epoch has " +
                      std::to_string(session.facts().batch.steps_per_epoch) + " iterations");
@@ -174,8 +174,8 @@ int bench_demos_command(const Arguments& arguments) {
       return train_rank(config, group, flags.limit_steps, *outcome);
     });
     if (code != kExitOk) return code;
-    batch = config.batch_size;
-    model = config.model;
+    batch = config.data.sampling.global_batch;
+    model = config.model.name;
     rows.push_back(to_row(flags, method, *outcome, batch));
   }
   const std::string about = model + " on " + data + ", " + std::to_string(rows.front().iterations) +

@@ -69,7 +69,7 @@ IoRow batches(const char* what, const DataOptions& options, const io::Dataset& s
 }
 
 void measure_data(const RunConfig& config, const IoFlags& flags, std::vector<IoRow>& rows) {
-  const DataOptions options = data_options(config);
+  const DataOptions& options = config.data;
   Measured loading{"data set loaded", {}};
   io::DatasetSplits splits;
   for (int round = 0; round < flags.rounds; ++round) {
@@ -80,14 +80,14 @@ void measure_data(const RunConfig& config, const IoFlags& flags, std::vector<IoR
   if (set.size() == 0) throw io::DataError("data set '" + set.name + "' has no training samples");
   rows.push_back(
       row_of(loading, static_cast<double>(set.size() + splits.test.size()), "samples/s"));
-  rows.push_back(batches("batches", options, set, config.batch_size, {}, flags));
+  rows.push_back(batches("batches", options, set, config.data.sampling.global_batch, {}, flags));
   if (set.find<io::ImageSamples>() == nullptr) return;  // others are not augmented
   io::Augmentation augmentation = options.augmentation;
   const bool asked =
       augmentation.resized_crop || augmentation.crop || augmentation.flip || augmentation.cutout;
   if (!asked) augmentation.crop = augmentation.flip = true;
   rows.push_back(batches(asked ? "batches, augmented as asked" : "batches, augmented by crop,flip",
-                         options, set, config.batch_size, augmentation, flags));
+                         options, set, config.data.sampling.global_batch, augmentation, flags));
 }
 
 // Returns the snapshot's bytes. Reads come from the system's cache of files.
@@ -124,8 +124,8 @@ std::string io_text(const RunConfig& config, const IoFlags& flags, std::uint64_t
     base::JsonWriter json;
     json.begin_object().member("schema", 1).member("command", "bench io");
     add_heading(json, heading);
-    json.member("dataset", config.dataset).member("model", config.model);
-    json.member("batch", config.batch_size).member("workers", config.workers);
+    json.member("dataset", config.data.set.name).member("model", config.model.name);
+    json.member("batch", config.data.sampling.global_batch).member("workers", config.data.workers);
     json.member("snapshot_bytes", bytes).member("rounds", flags.rounds).key("rows").begin_array();
     for (const IoRow& row : rows) {
       json.begin_object().member("what", row.what).member("unit", row.unit);
@@ -142,9 +142,10 @@ std::string io_text(const RunConfig& config, const IoFlags& flags, std::uint64_t
                      fixed(row.high, digits), row.unit});
   }
   if (!people) return csv_text(lines);
-  return heading_text(heading) + config.dataset + ", batches of " +
-         std::to_string(config.batch_size) + ", " + std::to_string(config.workers) +
-         (config.workers == 1 ? " worker; " : " workers; ") + config.model +
+  return heading_text(heading) + config.data.set.name + ", batches of " +
+         std::to_string(config.data.sampling.global_batch) + ", " +
+         std::to_string(config.data.workers) +
+         (config.data.workers == 1 ? " worker; " : " workers; ") + config.model.name +
          " with momentum: " + std::to_string(bytes) + " bytes; " + std::to_string(flags.rounds) +
          " rounds\n\n" + table_text(lines, {0, 4}, flags.format == "md");
 }
@@ -182,7 +183,7 @@ int bench_io_command(const Arguments& arguments) {
   const BenchHeading heading = bench_heading();
   std::vector<IoRow> rows;
   measure_data(config, flags, rows);
-  const std::uint64_t bytes = measure_snapshot(config.model, flags, rows);
+  const std::uint64_t bytes = measure_snapshot(config.model.name, flags, rows);
   const std::string text = io_text(config, flags, bytes, heading, rows);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return kExitOk;

@@ -18,7 +18,8 @@ int examine(const tools::RunConfig& config, const std::string& format, backends:
   const auto control = group.make_communicator();
   group.set_activity("doctor: hosts");
   HostFacts own = host_facts(group);
-  if (!config.save_dir.empty()) own.folder_fault = check_folder(config.save_dir, *control);
+  if (!config.keeping.directory.empty())
+    own.folder_fault = check_folder(config.keeping.directory, *control);
   DoctorReport report{.when = base::utc_text(base::unix_us()),
                       .build = build_text(),
                       .backend = group.backend(),

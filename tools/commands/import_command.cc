@@ -54,7 +54,7 @@ Target target_of(const std::string& model, tools::ConfigValues& values) {
             "with its default input size (--dataset selects another)", engine::DType::kF32};
   complete_values(values, "");
   const tools::RunConfig config = tools::resolve_run_config(values);
-  const io::DatasetSplits data = io::load_dataset(data_options(config).set);
+  const io::DatasetSplits data = io::load_dataset(config.data.set);
   tools::ConfigValues kept;
   for (const std::string& name : saved_options())
     if (const auto found = config.origin.find(name); found != config.origin.end())
@@ -62,7 +62,7 @@ Target target_of(const std::string& model, tools::ConfigValues& values) {
   return {models::build_model(
               model, {.sample_shape = sample_shape(data.train), .classes = data.train.classes()}),
           tools::to_toml(kept), data.train.vocabulary(), "for data set '" + data.train.name + "'",
-          config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32};
+          config.compute.dtype};
 }
 
 }  // namespace

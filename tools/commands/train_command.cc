@@ -43,8 +43,10 @@ bool is_loss(int code) {
 
 // A launcher restarts the ranks itself.
 void print_way_to_continue(const RunConfig& config) {
-  if (config.save_dir.empty() || config.save_dir == "auto" || is_one_of_many()) return;
-  if (const std::string text = continue_text(config.save_dir); !text.empty()) print_notice(text);
+  if (config.keeping.directory.empty() || config.keeping.directory == "auto" || is_one_of_many())
+    return;
+  if (const std::string text = continue_text(config.keeping.directory); !text.empty())
+    print_notice(text);
 }
 
 // Trains on the ranks that this process has to start or to be.
@@ -67,7 +69,7 @@ int train_elastic(const RunConfig& config, const std::string& command,
   RetainedRun retained;  // made before the ranks of --spawn are forked, so each has its own
   // Before others wait for this process; those of --spawn share the memory.
   // What --init-from states of the coding is known later.
-  if (config.init_from.empty()) retained.state.data = load_alone(data_options(config));
+  if (config.keeping.init_from.empty()) retained.state.data = load_alone(config.data);
   return run_elastic(config, [&](backends::Group& group, const backends::View& view,
                                  const std::function<bool()>& pause) {
     if (view.fresh) {  // others have gone on without this rank
@@ -113,14 +115,9 @@ int train_command(const Arguments& arguments) {
   apply_defaults(values);
   const std::string spawned = settle_spawn(values);
   RunConfig config = tools::resolve_run_config(values);
-  config.model_definition =
-      definition.empty() ? models::model_definition(config.model) : definition;
-  if (config.save_rank_models && config.save_dir.empty())
-    throw io::ConfigError("save-rank-models needs a folder: give --save-dir DIR");
-  if (config.resume == "auto" && config.save_dir.empty())
-    throw io::ConfigError(
-        "resume auto looks in the save folder: give --save-dir DIR, or the snapshot's path");
-  if (config.resume == "auto" && config.save_dir == "auto" && !was_restarted())
+  config.model.definition =
+      definition.empty() ? models::model_definition(config.model.name) : definition;
+  if (config.keeping.resume == "auto" && config.keeping.directory == "auto" && !was_restarted())
     throw io::ConfigError(
         "--resume auto would find nothing, since --save-dir auto makes a new folder: name the "
         "folder, --save-dir DIR");
@@ -132,19 +129,18 @@ int train_command(const Arguments& arguments) {
     print_notice(std::to_string(config.spawn) + " ranks share " + std::to_string(cpus) +
                  (cpus == 1 ? " CPU" : " CPUs") + ": steps are slower than with one rank per CPU");
   if (has_rank_zero(config)) {
-    check_output_path("metrics", config.metrics, config.save_dir);
-    check_output_path("trace", config.trace, config.save_dir);
-    check_output_path("log-file", config.log_file, config.save_dir);
+    check_output_path("metrics", config.metrics, config.keeping.directory);
+    check_output_path("trace", config.trace, config.keeping.directory);
+    check_output_path("log-file", config.log_file, config.keeping.directory);
     if (!config.trace.empty()) check_new_file(config.trace, {});
     for (const std::string& other : {config.metrics, config.trace})
       if (!config.log_file.empty() && config.log_file == other)
         throw io::ConfigError("--log-file " + other + ": another output has this name");
-    check_views(config, /*joins=*/config.most_ranks > 0 && config.spawn == 0);
+    check_views(config, /*joins=*/config.is_elastic() && config.spawn == 0);
   }
-  set_log_options(
-      {.quiet = config.quiet, .format = config.log_json ? LogFormat::kJson : LogFormat::kText});
+  set_log_options(config.log);
   std::vector<int> signals = config.preempt_signals;
-  const bool is_elastic = config.most_ranks > 0;
+  const bool is_elastic = config.is_elastic();
   const bool leaves = is_elastic && std::ranges::find(signals, kLeaveSignal) == signals.end();
   // A scheduler's warning ends the run in order, also if nothing can be saved.
   for (const int signal : kSaveSignals)

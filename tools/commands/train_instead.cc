@@ -31,7 +31,7 @@ namespace {
 // Everything up to the first step, and nothing of it kept: neither the run's folder nor staged
 // copies are made. On rank 0 what came of it is printed.
 int dry_run(const RunConfig& config, backends::Group& group) {
-  SessionOptions options = session_options(config);
+  SessionOptions options = config;
   options.data.stage.clear();
   options.keeping.directory.clear();
   options.keeping.resume = "none";
@@ -58,9 +58,9 @@ int dry_run(const RunConfig& config, backends::Group& group) {
 
 // What the session multiplies --lr by.
 double rate_scale(const RunConfig& config, int world_size) {
-  return config.lr_scale == "linear" ? world_size
-         : config.lr_scale == "sqrt" ? std::sqrt(world_size)
-                                     : 1;
+  using Scale = UpdateOptions::RateScale;
+  if (config.update.scale == Scale::kNone) return 1;
+  return config.update.scale == Scale::kLinear ? world_size : std::sqrt(world_size);
 }
 
 std::string finding_text(const RateFinding& found, const RateTest& test, const RateRange& range,
@@ -84,7 +84,7 @@ int find_lr(const RunConfig& config, const RateRange& range, backends::Group& gr
   if (root && !config.metrics.empty())
     writer = std::make_unique<io::MetricsWriter>(config.metrics, io::MetricsWriter::Clock{},
                                                  print_notice);
-  TrainSession session(of_rate_test(session_options(config), range), group);
+  TrainSession session(of_rate_test(config, range), group);
   const SessionFacts& facts = session.start_state();
   if (root) say(base::visible_text(start_line(facts, ENGINE_VERSION) + " | " + state_text(facts)));
   if (const std::string line = frozen_line(facts); root && !line.empty()) say(line);
@@ -116,12 +116,12 @@ int find_lr(const RunConfig& config, const RateRange& range, backends::Group& gr
 
 int find_lr(const Instead& instead, const RunConfig& config) {
   const RateRange range = parse_rate_range(instead.rates, config.steps);
-  if (config.resume != "none")
+  if (config.keeping.resume != "none")
     throw io::ConfigError(
         "--lr-find begins with fresh weights or those of --init-from: leave "
         "--resume " +
-        config.resume + " out");
-  if (config.most_ranks > 0)
+        config.keeping.resume + " out");
+  if (config.is_elastic())
     throw io::ConfigError("--lr-find needs ranks that stay: leave --elastic out");
   if (has_rank_zero(config)) check_output_path("metrics", config.metrics, "");
   const std::vector<int> signals(std::begin(kSaveSignals), std::end(kSaveSignals));
@@ -164,7 +164,7 @@ std::optional<int> run_instead(const Instead& instead, const RunConfig& config) 
   }
   if (instead.lr_find) return find_lr(instead, config);
   if (!instead.dry_run) return std::nullopt;
-  if (config.most_ranks > 0)
+  if (config.is_elastic())
     return run_elastic(
         config, [&](backends::Group& group, const backends::View&, const std::function<bool()>&) {
           return dry_run(config, group);

@@ -38,7 +38,7 @@ class ElasticRank {
         heartbeats_(3 * options.heartbeat_ms),
         membership_({.group = with_rules(options, config),
                      .least = config.least_ranks,
-                     .most = config.most_ranks}) {}
+                     .most = config.data.most_ranks}) {}
 
   int run() {
     backends::View view = membership_.first_view();
@@ -65,7 +65,7 @@ class ElasticRank {
   // Ranks that come later save into the same folder. And who has trained stops in order: with
   // those that are left, which takes as long as it takes to miss the others.
   backends::GroupOptions with_rules(backends::GroupOptions options, const RunConfig& config) {
-    options.settings.emplace_back("--save-dir", config.save_dir);
+    options.settings.emplace_back("--save-dir", config.keeping.directory);
     const auto patience = std::chrono::milliseconds(4 * options.heartbeat_ms + 2000);
     options.cancelled = [this, patience] {
       if (stop_signal_flag().load() == 0) return is_asked_to_leave() && !has_trained_;
@@ -178,7 +178,7 @@ class ElasticRank {
 int run_elastic_member(const backends::GroupOptions& options, const RunConfig& config,
                        const ElasticBody& body) {
   base::cuda::load_kernels_at_start();
-  require_named_devices({.device = config.device, .devices = config.devices});
+  require_named_devices(config.compute.device);
   try {
     return ElasticRank(options, config, body).run();
   } catch (const backends::CancelledError& error) {

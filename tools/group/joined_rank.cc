@@ -38,8 +38,8 @@ std::string flight_folder(const std::string& chosen, const std::vector<backends:
 }  // namespace
 
 std::string chosen_folder(const RunConfig& config) {
-  if (!config.flight_dir.empty() || config.save_dir == "auto") return config.flight_dir;
-  return config.save_dir;
+  if (!config.flight_dir.empty() || config.keeping.directory == "auto") return config.flight_dir;
+  return config.keeping.directory;
 }
 
 std::string write_flight_record(int rank, const std::vector<backends::PeerInfo>& peers,

@@ -2,7 +2,6 @@
 #include "tools/group/joining_options.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -23,17 +22,17 @@ namespace {
 // What a model's own file says is agreed on like an option, layer by layer, as far as that fits the
 // message in which ranks tell each other their settings.
 void add_model(const RunConfig& config, backends::Settings& settings) {
-  if (config.model_definition.empty()) return;
+  if (config.model.definition.empty()) return;
   constexpr std::size_t kNamed = 128, kLongest = 160;
   const auto add = [&](const std::string& part, const std::string& value) {
     const bool fits = value.size() <= kLongest;
-    settings.emplace_back(config.model + part,
+    settings.emplace_back(config.model.name + part,
                           fits ? value
                                : value.substr(0, kLongest / 2) + "... (digest " +
                                      base::hex_text(base::short_digest_of(value)) + ")");
   };
   const std::vector<std::string> lines =
-      models::definition_lines(config.model, config.model_definition);
+      models::definition_lines(config.model.name, config.model.definition);
   add("", lines.front());
   for (std::size_t i = 1; i < std::min(lines.size(), kNamed); ++i)
     add(", layer " + std::to_string(i), lines[i]);
@@ -43,20 +42,11 @@ void add_model(const RunConfig& config, backends::Settings& settings) {
 }
 
 backends::GroupOptions group_options(const RunConfig& config) {
-  backends::GroupOptions options;
-  options.backend = config.backend;
-  options.local_stage = config.local_stage;
-  options.streams = config.streams;
-  options.interface = config.interface_name;
-  options.job_id = config.job_id;
+  backends::GroupOptions options = config.group;
+  options.job_id = config.identity.job_id;
   options.build_id = ENGINE_VERSION " " ENGINE_COMMIT;
   options.settings = agreed_settings(config.origin);
   add_model(config, options.settings);
-  options.rendezvous_timeout_ms = milliseconds(config.rdzv_timeout_s);
-  options.timeout_ms = milliseconds(config.timeout_s);
-  options.heartbeat_ms = milliseconds(config.heartbeat_s);
-  options.stall_after_ms = milliseconds(config.stall_after_s);
-  options.stall_abort = config.stall_abort;
   options.notice = print_notice;
   options.cancelled = [] { return stop_signal_flag().load() != 0; };
   return options;
@@ -77,21 +67,13 @@ void take_launchers_word(backends::GroupOptions& options) {
 
 }  // namespace
 
-int milliseconds(double seconds) { return static_cast<int>(std::llround(seconds * 1000)); }
-
 bool was_restarted() {
   const char* restarts = std::getenv("ENGINE_RESTART_COUNT");
   return restarts != nullptr && std::atoi(restarts) > 0;
 }
 
 backends::Identity identity_of(const RunConfig& config) {
-  return backends::resolve_identity({.init_method = config.init_method,
-                                     .rank = config.rank,
-                                     .world_size = config.world_size,
-                                     .local_rank = config.local_rank,
-                                     .port_rule = config.port_rule,
-                                     .job_id = config.job_id},
-                                    backends::process_environment());
+  return backends::resolve_identity(config.identity, backends::process_environment());
 }
 
 void take_identity(const backends::Identity& identity, backends::GroupOptions& options) {
@@ -108,8 +90,8 @@ void take_identity(const backends::Identity& identity, backends::GroupOptions& o
 backends::GroupOptions options_of_process(const RunConfig& config) {
   backends::GroupOptions options = group_options(config);
   if (config.spawn == 1) return options;  // one rank, whatever a launcher's variables say
-  const std::string& method = config.init_method;
-  if (config.most_ranks > 0 && !config.rank && !method.empty() && method != "env://") {
+  const std::string& method = config.identity.init_method;
+  if (config.is_elastic() && !config.identity.rank && !method.empty() && method != "env://") {
     options.init_method = method;  // ranks of an elastic job are given out where they meet
     options.rank = -1;
     options.restarted = was_restarted();

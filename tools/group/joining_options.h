@@ -8,8 +8,6 @@
 
 namespace tools {
 
-int milliseconds(double seconds);
-
 // Whether `engine launch` has started this process again after a failure.
 bool was_restarted();
 

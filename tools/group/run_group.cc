@@ -21,8 +21,8 @@
 namespace tools {
 namespace {
 
-void check_bind(const std::string& bind) {
-  if (bind != "none") require_topology("--bind " + bind);
+void check_bind(Bind bind) {
+  if (bind != Bind::kNone) require_topology(option_text(bind));
 }
 
 // One process with its devices: a rank, or with several devices a thread for each, which takes a
@@ -30,15 +30,15 @@ void check_bind(const std::string& bind) {
 // other at the rendezvous.
 int run_process(const backends::GroupOptions& options, const RunConfig& config,
                 const std::function<int(backends::Group&)>& body) {
-  const int replicas = std::max(1, static_cast<int>(config.devices.size()));
+  const int replicas = std::max(1, static_cast<int>(config.compute.device.devices.size()));
   if (options.world_size * replicas > 1) base::cuda::load_kernels_at_start();
-  require_named_devices({.device = config.device, .devices = config.devices});
+  require_named_devices(config.compute.device);
   const std::string folder = chosen_folder(config);
   if (replicas == 1) return run_member(options, folder, body);
   if (options.world_size == 1) {
-    if (config.backend != "auto" && config.backend != "inproc")
+    if (config.group.backend != "auto" && config.group.backend != "inproc")
       throw backends::ConfigurationError(
-          "--backend " + config.backend + " connects processes, but the " +
+          "--backend " + config.group.backend + " connects processes, but the " +
           std::to_string(replicas) + " devices are of one: leave it out");
     return run_inproc_ranks(
         replicas, options.timeout_ms,
@@ -71,12 +71,12 @@ void check_spawn(int ranks) {
 }
 
 int run_elastic(const RunConfig& config, const ElasticBody& body) {
-  backends::check_backend(config.backend, config.local_stage);
-  check_threads(config.threads);
-  check_bind(config.bind);
-  if (config.devices.size() > 1)
+  backends::check_backend(config.group.backend, config.group.local_stage);
+  check_threads(config.compute.threads);
+  check_bind(config.compute.bind);
+  if (config.compute.device.devices.size() > 1)
     throw io::ConfigError("--elastic needs one device a process, found " +
-                          std::to_string(config.devices.size()) + " in --devices");
+                          std::to_string(config.compute.device.devices.size()) + " in --devices");
   check_spawn(config.spawn);
   if (config.spawn == 0) return run_elastic_member(options_of_process(config), config, body);
   return run_worker_processes(
@@ -88,14 +88,14 @@ int run_elastic(const RunConfig& config, const ElasticBody& body) {
 }
 
 int run_group(const RunConfig& config, const std::function<int(backends::Group&)>& body) {
-  backends::check_backend(config.backend,
-                          config.local_stage);  // once, before N workers say the same
-  check_threads(config.threads);
-  check_bind(config.bind);
+  backends::check_backend(config.group.backend,
+                          config.group.local_stage);  // once, before N workers say the same
+  check_threads(config.compute.threads);
+  check_bind(config.compute.bind);
   check_spawn(config.spawn);
-  if (config.spawn > 1 && config.backend == "inproc") {
+  if (config.spawn > 1 && config.group.backend == "inproc") {
     base::cuda::load_kernels_at_start();
-    return run_inproc_ranks(config.spawn, milliseconds(config.timeout_s),
+    return run_inproc_ranks(config.spawn, config.group.timeout_ms,
                             [&](std::unique_ptr<backends::Group> group) {
                               return run_joined(*group, chosen_folder(config), body);
                             });

@@ -19,10 +19,11 @@ ConfigValues values_given(const LaunchOptions& options) {
   if (!parse(app, Arguments(options.command.begin() + 1, options.command.end()))) return {};
   for (const std::string& variable : options.environment) {
     const std::size_t equals = variable.find('=');
+    const std::string name = variable.substr(0, equals);
     for (const OptionSpec& option : train_options())
-      if (variable.substr(0, equals) == environment_name(option.name))
-        values.try_emplace(option.name,
-                           ConfigValue{variable.substr(equals + 1), environment_name(option.name)});
+      if (name == environment_name(option.name) ||
+          (!option.alias.empty() && name == environment_name(option.alias)))
+        values.try_emplace(option.name, ConfigValue{variable.substr(equals + 1), name});
   }
   apply_environment(values);
   if (!config_file.empty()) apply_config_file(config_file, values);

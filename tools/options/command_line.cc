@@ -216,45 +216,61 @@ bool parse(CLI::App& app, Arguments arguments) {
   return true;
 }
 
-void add_table_options(CLI::App& app, tools::ConfigValues& values,
-                       const std::vector<std::string>& only) {
-  for (const tools::OptionSpec& spec : tools::train_options()) {
-    if (!only.empty() && std::find(only.begin(), only.end(), spec.name) == only.end()) continue;
-    const std::string flag = std::string("--") + spec.name;
-    CLI::Option* option = nullptr;
-    if (spec.type == tools::OptionSpec::Type::kFlag) {
-      const bool on = std::string_view(spec.default_value) == "true";
-      option = app.add_flag_callback(
-          flag,
-          [&values, spec, flag] {
-            values[spec.name] = {"true", flag};
-          },
-          spec.help + (on ? " (default: on; --no-" + std::string(spec.name) + ": off)" : ""));
-      app.add_flag_callback("--no-" + std::string(spec.name),
-                            [&values, spec] {
-                              values[spec.name] = {"false", "--no-" + std::string(spec.name)};
-                            })
-          ->group("");  // hidden: named with the positive form
-    } else if (spec.type == tools::OptionSpec::Type::kDevices) {  // "0 1" as one argument or as two
-      option = app.add_option_function<std::vector<std::string>>(
-          flag,
-          [&values, spec, flag](const std::vector<std::string>& words) {
-            values[spec.name] = {base::join_text(words, " "), flag};
-          },
-          spec.help);
-      option->type_name(spec.metavar)->expected(1, CLI::detail::expected_max_vector_size);
-    } else {
-      option = app.add_option_function<std::string>(
-          flag,
-          [&values, spec, flag](const std::string& value) {
-            const bool alone = spec.metavar[0] == '[' && (value.empty() || value == "{}");
-            values[spec.name] = {alone ? "on" : value, flag};
-          },
-          spec.help);
-      option->type_name(spec.metavar)->default_str(spec.default_value);
-      // Alone it has the text of its default, which has to differ from any that is given.
-      if (spec.metavar[0] == '[') option->expected(0, 1)->default_str("");
-    }
+namespace {
+
+// "--lr-milestones,--lr-step-epochs"; with the prefix "no-" those of the opposite flag.
+std::string spellings_of(const OptionSpec& spec, const std::string& prefix = "") {
+  const std::string name = "--" + prefix + spec.name;
+  return spec.alias.empty() ? name : name + ",--" + prefix + spec.alias;
+}
+
+CLI::Option* add_flag(CLI::App& app, ConfigValues& values, const OptionSpec& spec) {
+  const std::string &name = spec.name, flag = "--" + name, opposite = "--no-" + name;
+  const auto set = [&values, &name](const std::string& text, const std::string& source) {
+    values[name] = {text, source};
+  };
+  const std::string on =
+      spec.default_value == "true" ? " (default: on; " + opposite + ": off)" : "";
+  CLI::Option* option = app.add_flag_callback(
+      spellings_of(spec), [=] { set("true", flag); }, spec.help + on);
+  // Hidden: it is named with the positive form.
+  app.add_flag_callback(spellings_of(spec, "no-"), [=] { set("false", opposite); })->group("");
+  return option;
+}
+
+// "0 1" as one argument or as two.
+CLI::Option* add_device_list(CLI::App& app, ConfigValues& values, const OptionSpec& spec) {
+  const auto set = [&values, &spec](const std::vector<std::string>& words) {
+    values[spec.name] = {base::join_text(words, " "), "--" + spec.name};
+  };
+  return app.add_option_function<std::vector<std::string>>(spellings_of(spec), set, spec.help)
+      ->type_name(spec.metavar)
+      ->expected(1, CLI::detail::expected_max_vector_size);
+}
+
+CLI::Option* add_value(CLI::App& app, ConfigValues& values, const OptionSpec& spec) {
+  const bool may_stand_alone = spec.metavar.starts_with('[');
+  const auto set = [&values, &spec, may_stand_alone](const std::string& value) {
+    const bool alone = may_stand_alone && (value.empty() || value == "{}");
+    values[spec.name] = {alone ? "on" : value, "--" + spec.name};
+  };
+  CLI::Option* option = app.add_option_function<std::string>(spellings_of(spec), set, spec.help)
+                            ->type_name(spec.metavar)
+                            ->default_str(spec.default_value);
+  // Alone it has the text of its default, which has to differ from any that is given.
+  if (may_stand_alone) option->expected(0, 1)->default_str("");
+  return option;
+}
+
+}  // namespace
+
+void add_table_options(CLI::App& app, ConfigValues& values, const std::vector<std::string>& only) {
+  for (const OptionSpec& spec : train_options()) {
+    if (!only.empty() && std::ranges::find(only, spec.name) == only.end()) continue;
+    const OptionSpec::Type type = spec.type();
+    CLI::Option* option = type == OptionSpec::Type::kFlag      ? add_flag(app, values, spec)
+                          : type == OptionSpec::Type::kDevices ? add_device_list(app, values, spec)
+                                                               : add_value(app, values, spec);
     option->group(spec.group);
   }
 }

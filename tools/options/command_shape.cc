@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "io/base/text/text_parts.h"
+#include "tools/options/option_table.h"
 
 namespace tools {
 namespace {
@@ -46,6 +47,12 @@ std::string value_name(const std::string& type, const std::vector<std::string>& 
   return type == "FLOAT" ? "F" : type;
 }
 
+// Earlier names of options are accepted, but not shown.
+bool is_earlier_name(const std::string& name) {
+  const OptionSpec* option = find_option(name);
+  return option != nullptr && option->alias == name;
+}
+
 OptionShape shape_of_option(const CLI::Option& option) {
   OptionShape shape;
   shape.positional = option.get_positional() && option.get_lnames().empty();
@@ -61,7 +68,8 @@ OptionShape shape_of_option(const CLI::Option& option) {
     return shape;
   }
   for (const std::string& name : option.get_snames()) shape.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) shape.names.push_back("--" + name);
+  for (const std::string& name : option.get_lnames())
+    if (!is_earlier_name(name)) shape.names.push_back("--" + name);
   if (option.get_items_expected_max() == 0) {  // a flag may be given again, to no effect
     shape.takes_many = false;
     return shape;
@@ -75,8 +83,7 @@ OptionShape shape_of_option(const CLI::Option& option) {
 
 // "--no-x" is hidden in help, which names it with "--x".
 bool joined_positive(const CLI::Option& option, std::vector<OptionShape>& options) {
-  if (option.get_lnames().size() != 1 || !option.get_lnames().front().starts_with("no-"))
-    return false;
+  if (option.get_lnames().empty() || !option.get_lnames().front().starts_with("no-")) return false;
   const std::string positive = "--" + option.get_lnames().front().substr(3);
   for (OptionShape& shape : options)
     if (std::ranges::find(shape.names, positive) != shape.names.end()) {

@@ -168,7 +168,7 @@ void ConfigFile::take_option(const std::string& key, const toml::node& node,
 
 std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node) const {
   using Type = OptionSpec::Type;
-  const Type type = option.type;
+  const Type type = option.type();
   const bool takes_text = type != Type::kInteger && type != Type::kReal && type != Type::kFlag;
   if (const auto* text = node.as_string(); text && variables_ && has_variables(text->get())) {
     const bool plays_no_part = values_.contains(option.name);  // a stronger source said otherwise
@@ -244,12 +244,25 @@ std::string environment_name(std::string_view option) {
   return name;
 }
 
+namespace {
+
+// Returns the option's variable if it is set; "" if it is not.
+std::string variable_of(const std::string& option) {
+  const std::string name = environment_name(option);
+  const char* value = option.empty() ? nullptr : std::getenv(name.c_str());
+  return value == nullptr || *value == '\0' ? "" : name;
+}
+
+}  // namespace
+
 void apply_environment(ConfigValues& values) {
   for (const OptionSpec& option : train_options()) {
-    const std::string name = environment_name(option.name);
-    const char* value = std::getenv(name.c_str());
-    if (value != nullptr && *value != '\0')
-      values.try_emplace(option.name, ConfigValue{value, name});
+    const std::string now = variable_of(option.name), before = variable_of(option.alias);
+    if (!now.empty() && !before.empty())
+      throw io::ConfigError(now + " and " + before + " are the same option; set only one");
+    const std::string& name = now.empty() ? before : now;
+    if (!name.empty())
+      values.try_emplace(option.name, ConfigValue{std::getenv(name.c_str()), name});
   }
 }
 

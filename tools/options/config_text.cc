@@ -25,7 +25,7 @@ std::string toml_string(const std::string& text) {  // TOML 1.0, basic string
 }
 
 std::string toml_value(const OptionSpec& option, const std::string& value) {
-  switch (option.type) {
+  switch (option.type()) {
     case OptionSpec::Type::kInteger:
     case OptionSpec::Type::kReal:
     case OptionSpec::Type::kFlag:

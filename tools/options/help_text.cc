@@ -46,176 +46,6 @@ constexpr Heading kHeadings[] = {{"config", "Configuration file"},
                                  {"rendezvous", "Rendezvous of the nodes"},
                                  {"output", "Output of the workers"}};
 
-// What makes the example mean something, then the option itself.
-struct Example {
-  std::string_view option, text;
-};
-constexpr Example kExamples[] = {
-    {"model", "--model resnet18-cifar"},
-    {"dropout", "--model gpt-nano --dropout 0.1"},
-    {"dataset", "--dataset mnist"},
-    {"data-dir", "--data-dir /data/mnist"},
-    {"stage", "--stage /tmp/data"},
-    {"epochs", "--epochs 10"},
-    {"steps", "--steps 2000"},
-    {"limit", "--limit 1000"},
-    {"context", "--dataset text --context 128"},
-    {"text-stride", "--dataset text --text-stride 1"},
-    {"vocabulary-size", "--dataset tokens --vocabulary-size 50257"},
-    {"token-bits", "--dataset tokens --token-bits 32"},
-    {"image-size", "--dataset images --image-size 160"},
-    {"image-cache-mb", "--dataset images --image-cache-mb 4096"},
-    {"annotations", "--dataset csv --annotations houses.csv"},
-    {"label-column", "--dataset csv --label-column price"},
-    {"task", "--dataset csv --task regression"},
-    {"loss", "--dataset csv --task regression --loss mae"},
-    {"csv-header", "--dataset csv --csv-header no"},
-    {"columns", "--dataset csv --columns age,income"},
-    {"ignore-columns", "--dataset csv --ignore-columns id"},
-    {"separator", "--dataset csv --separator ';'"},
-    {"csv-decimal", "--dataset csv --csv-decimal comma"},
-    {"csv-missing", "--dataset csv --csv-missing auto,-999"},
-    {"test-share", "--dataset csv --test-share 0.1"},
-    {"synthetic-shape", "--dataset synthetic --synthetic-shape 32x32x3"},
-    {"synthetic-size", "--dataset synthetic --synthetic-size 50000"},
-    {"synthetic-classes", "--dataset synthetic --synthetic-classes 100"},
-    {"device", "--device cuda:1"},
-    {"gpu-devices", "--gpu-devices 0,1"},
-    {"devices", "--devices cpu:0,cpu:1"},
-    {"threads", "--threads 4"},
-    {"bind", "--bind core"},
-    {"dtype", "--dtype f64"},
-    {"amp", "--amp bf16"},
-    {"conv", "--conv direct"},
-    {"loss-scale", "--amp O2 --loss-scale 1024"},
-    {"cuda-graph", "--cuda-graph off"},
-    {"sync-bn", "--sync-bn"},
-    {"deterministic", "--deterministic"},
-    {"buffers", "--buffers rank0"},
-    {"backend", "--backend gloo"},
-    {"local-stage", "--local-stage off"},
-    {"streams", "--backend socket --streams 4"},
-    {"init-method", "--init-method tcp://n1:29500"},
-    {"iface", "--iface eth0"},
-    {"port-rule", "--port-rule jobid"},
-    {"job-id", "--job-id night-7"},
-    {"rank", "--rank 0 --world-size 2"},
-    {"world-size", "--rank 0 --world-size 2"},
-    {"local-rank", "--rank 3 --world-size 4 --local-rank 1"},
-    {"spawn", "--spawn 4"},
-    {"elastic", "--spawn 4 --elastic"},
-    {"elastic-batch", "--elastic 2:4 --elastic-batch scale"},
-    {"rdzv-timeout", "--rdzv-timeout 60"},
-    {"timeout", "--timeout 120"},
-    {"heartbeat", "--heartbeat 0.5"},
-    {"stall-after", "--stall-after 30"},
-    {"stall-abort", "--stall-abort"},
-    {"sync", "--sync params --sync-every 8"},
-    {"sync-every", "--sync params --sync-every 8"},
-    {"sync-warmup", "--sync params --sync-every 8 --sync-warmup 100"},
-    {"sync-schedule", "--sync params --sync-schedule 0:1,1000:8"},
-    {"sync-island", "--sync params --sync-every 8 --sync-island host"},
-    {"average-state", "--sync params --average-state momentum"},
-    {"average-buffers", "--sync params --average-buffers"},
-    {"outer-lr", "--sync diloco --sync-every 50 --outer-lr 0.5"},
-    {"outer-momentum", "--sync diloco --sync-every 50 --outer-momentum 0.8"},
-    {"outer-nesterov", "--sync diloco --sync-every 50 --no-outer-nesterov"},
-    {"slowmo-alpha", "--sync slowmo --sync-every 50 --slowmo-alpha 0.9"},
-    {"slowmo-beta", "--sync slowmo --sync-every 50 --slowmo-beta 0.7"},
-    {"compress", "--compress topk"},
-    {"topk-ratio", "--compress topk --topk-ratio 0.05"},
-    {"powersgd-rank", "--compress powersgd --powersgd-rank 2"},
-    {"bucket-cap-mb", "--bucket-cap-mb 5"},
-    {"delay-allreduce", "--delay-allreduce"},
-    {"shard-optimizer", "--spawn 4 --shard-optimizer"},
-    {"reduction", "--reduction sum"},
-    {"reduction-order", "--reduction-order canonical"},
-    {"reduction-shards", "--reduction-order canonical --reduction-shards 16"},
-    {"verify-every", "--verify-every 100"},
-    {"on-desync", "--verify-every 100 --on-desync repair"},
-    {"batch-size", "--batch-size 256"},
-    {"batch-size-per-device", "--batch-size-per-device 64"},
-    {"grad-accum", "--grad-accum 4"},
-    {"uneven", "--uneven drop"},
-    {"shard", "--shard strided"},
-    {"normalize", "--normalize standard"},
-    {"augment", "--augment flip,crop"},
-    {"crop-padding", "--augment crop --crop-padding 2"},
-    {"cutout-size", "--augment cutout --cutout-size 8"},
-    {"shuffle", "--no-shuffle"},
-    {"sampler", "--sampler stratified"},
-    {"check-sampler", "--check-sampler"},
-    {"seed", "--seed 42"},
-    {"workers", "--workers 4"},
-    {"prefetch", "--prefetch 4"},
-    {"pin-memory", "--no-pin-memory"},
-    {"non-blocking", "--no-non-blocking"},
-    {"optimizer", "--optimizer adamw"},
-    {"lr", "--lr 0.1"},
-    {"momentum", "--momentum 0.95"},
-    {"nesterov", "--nesterov"},
-    {"weight-decay", "--weight-decay 0.0005"},
-    {"adam-beta1", "--optimizer adamw --adam-beta1 0.95"},
-    {"adam-beta2", "--optimizer adamw --adam-beta2 0.95"},
-    {"adam-eps", "--optimizer adamw --adam-eps 1e-6"},
-    {"lion-beta1", "--optimizer lion --lion-beta1 0.95"},
-    {"lion-beta2", "--optimizer lion --lion-beta2 0.98"},
-    {"muon-momentum", "--optimizer muon --muon-momentum 0.9"},
-    {"muon-nesterov", "--optimizer muon --no-muon-nesterov"},
-    {"muon-steps", "--optimizer muon --muon-steps 6"},
-    {"muon-adam-lr", "--optimizer muon --muon-adam-lr 0.001"},
-    {"muon-adam-beta1", "--optimizer muon --muon-adam-beta1 0.95"},
-    {"muon-adam-beta2", "--optimizer muon --muon-adam-beta2 0.99"},
-    {"muon-adam-eps", "--optimizer muon --muon-adam-eps 1e-8"},
-    {"lr-scale", "--spawn 4 --lr-scale linear"},
-    {"lr-schedule", "--lr-schedule cosine"},
-    {"lr-warmup-steps", "--lr-warmup-steps 500"},
-    {"lr-step-epochs", "--lr-schedule step --lr-step-epochs 30,60"},
-    {"lr-gamma", "--lr-schedule step --lr-step-epochs 30,60 --lr-gamma 0.2"},
-    {"lr-min", "--lr-schedule cosine --lr-min 0.0001"},
-    {"label-smoothing", "--label-smoothing 0.1"},
-    {"clip-grad", "--clip-grad 1"},
-    {"freeze",
-     "--model resnet18 --dataset images --init-from resnet18.pth --freeze 'conv1.*,layer1.*'"},
-    {"lr-group", "--lr-group 'fc.*=10x'"},
-    {"save-dir", "--save-dir run"},
-    {"overwrite", "--save-dir run --overwrite"},
-    {"save-every", "--save-dir run --save-every 500s"},
-    {"keep-last", "--save-dir run --keep-last 10"},
-    {"keep-best", "--save-dir run --keep-best loss"},
-    {"early-stop", "--early-stop 5"},
-    {"ema", "--ema 0.999"},
-    {"average-last", "--epochs 10 --average-last 3"},
-    {"save-rank-models", "--save-dir run --save-rank-models"},
-    {"save-async", "--save-dir run --save-async"},
-    {"resume", "--save-dir run --resume auto"},
-    {"allow-change", "--save-dir run --resume auto --allow-change lr"},
-    {"init-from", "--init-from pretrained.safetensors"},
-    {"allow-mismatch", "--init-from resnet18.pth --allow-mismatch 'fc.*'"},
-    {"init-coding", "--init-from runs/a --init-coding inputs --allow-mismatch 'fc.*'"},
-    {"map-location", "--map-location cpu"},
-    {"eval-every", "--eval-every 500s"},
-    {"log-every", "--log-every 10"},
-    {"on-nonfinite", "--on-nonfinite skip"},
-    {"flight-dir", "--flight-dir /scratch/flight"},
-    {"metrics", "--metrics metrics.jsonl"},
-    {"tensorboard", "--save-dir run --tensorboard"},
-    {"tensorboard-dir", "--tensorboard-dir runs/tensorboard"},
-    {"histograms", "--save-dir run --tensorboard --histograms 500"},
-    {"tensorboard-samples", "--save-dir run --tensorboard --tensorboard-samples 16"},
-    {"prometheus", "--prometheus 9400"},
-    {"log-gpu", "--save-dir run --log-gpu 100"},
-    {"trace", "--trace trace.json.gz"},
-    {"trace-steps", "--trace trace.json --trace-steps 100:150"},
-    {"progress", "--progress rich"},
-    {"quiet", "--quiet --save-dir run"},
-    {"verbose", "--verbose --log-every 50"},
-    {"log-file", "--log-file train.log"},
-    {"log-format", "--log-format json"},
-    {"log-ranks", "--spawn 2 --log-ranks all"},
-    {"preempt-signal", "--save-dir run --preempt-signal USR1,TERM"},
-    {"requeue", "--save-dir run --requeue"}};
-
 // "lr"; "" for an argument without a name.
 std::string name_of(const OptionShape& option) {
   const auto longer = std::ranges::find_if(
@@ -237,7 +67,7 @@ std::string value_of(const OptionShape& option) {
 bool has_long_list(const OptionShape& option) {
   const OptionSpec* row = row_of(option);
   const bool is_choice =
-      row != nullptr ? row->type == OptionSpec::Type::kChoice : !option.choices.empty();
+      row != nullptr ? row->type() == OptionSpec::Type::kChoice : !option.choices.empty();
   return is_choice && value_of(option).size() > 24;
 }
 
@@ -248,7 +78,7 @@ std::string synopsis(const OptionShape& option) {
   std::string text;
   for (const std::string& name : option.names)
     if (!name.starts_with("--")) text += name + ", ";
-  if (row != nullptr && row->type == OptionSpec::Type::kFlag) return text + "--[no-]" + row->name;
+  if (row != nullptr && row->type() == OptionSpec::Type::kFlag) return text + "--[no-]" + row->name;
   text += "--" + name_of(option);
   const std::string value = has_long_list(option) ? "NAME" : value_of(option);
   return value.empty() ? text : text + " " + value;
@@ -266,7 +96,7 @@ std::string description(const OptionShape& option) {
   const std::string_view unset = row->default_value;
   const bool is_told = text.find("(default") != std::string::npos;
   if (is_told || unset.empty()) return text;
-  const bool is_flag = row->type == OptionSpec::Type::kFlag;
+  const bool is_flag = row->type() == OptionSpec::Type::kFlag;
   if (is_flag && unset == "false") return text;
   return text + " (default: " + (is_flag ? "on" : std::string(unset)) + ")";
 }
@@ -349,17 +179,15 @@ std::string details(const OptionShape& option, std::size_t width) {
   if (row == nullptr) return text;
   const std::string name = row->name;
   const std::size_t indent = std::min<std::size_t>(column(width), 17);
-  if (row->type == OptionSpec::Type::kChoice)
-    text += wrapped("    choices:", base::join_text(base::split_text(row->metavar, '|')), indent,
-                    width);
+  if (row->type() == OptionSpec::Type::kChoice)
+    text += wrapped("    choices:", base::join_text(row->field.choices), indent, width);
   text += wrapped("    elsewhere:",
                   environment_name(name) + " in the environment, " + name + " in table [" +
                       row->group + "] of a configuration file",
                   indent, width);
   if (row->agreement == OptionSpec::Agreement::kEqual)
     text += wrapped("    ranks:", "must have the same value", indent, width);
-  if (const std::string example = option_example(name); !example.empty())
-    text += "    example:     " + example_line(example) + "\n";  // to be copied
+  text += "    example:     " + example_line(row->example) + "\n";  // to be copied
   if (const std::vector<std::string> more = options_requiring(name); !more.empty())
     text += wrapped("    with it:", "--" + base::join_text(more, ", --"), indent, width);
   return text;
@@ -398,6 +226,8 @@ std::string help_text(const CommandShape& command, const std::string& topic, int
   const std::string wanted = topic.substr(std::min(topic.find_first_not_of('-'), topic.size()));
   std::string name = wanted;
   std::ranges::replace(name, '_', '-');
+  const OptionSpec* row = find_option(name);
+  const std::string current = row == nullptr ? name : row->name;  // not an earlier name
   if (!wanted.empty() && wanted != "all") {
     if (std::ranges::find(groups, wanted) != groups.end())
       return grouped(command, {wanted}, width).substr(1);
@@ -405,7 +235,7 @@ std::string help_text(const CommandShape& command, const std::string& topic, int
     for (const OptionShape& option : command.options) {
       for (const std::string& spelling : option.names) {
         if (option.positional) break;
-        if (spelling == "--" + name || spelling == "-" + name) return details(option, width);
+        if (spelling == "--" + current || spelling == "-" + name) return details(option, width);
         if (spelling.starts_with("--")) known.push_back(spelling.substr(2));
       }
     }
@@ -432,11 +262,6 @@ int help_width() {
   else if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     width = size.ws_col;
   return std::clamp(width, kLeast, kMost);
-}
-
-std::string option_example(const std::string& name) {
-  const auto found = std::ranges::find(kExamples, name, &Example::option);
-  return found == std::end(kExamples) ? "" : std::string(found->text);
 }
 
 }  // namespace tools

@@ -20,8 +20,4 @@ std::string heading_of(const std::string& group);
 // Of the terminal at standard output, COLUMNS or 80, within what can be read well.
 int help_width();
 
-// An option of `engine train` as it may be typed, with those that it needs: "--sync params
-// --sync-every 8"; "" for another name.
-std::string option_example(const std::string& name);
-
 }  // namespace tools

@@ -54,7 +54,10 @@ std::vector<std::string> unknown_variables(std::span<const std::string> names,
                                            std::span<const std::string> more) {
   std::vector<std::string> known;  // without the prefix, which would make all names alike
   const auto add = [&](std::string_view name) { known.emplace_back(name.substr(kPrefix.size())); };
-  for (const OptionSpec& option : train_options()) add(environment_name(option.name));
+  for (const OptionSpec& option : train_options()) {
+    add(environment_name(option.name));
+    if (!option.alias.empty()) add(environment_name(option.alias));
+  }
   for (const std::string& option : more) add(environment_name(option));
   for (const char* name : kFurtherVariables) add(name);
   std::vector<std::string> lines;

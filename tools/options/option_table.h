@@ -1,5 +1,4 @@
-// Every option of `engine train` in one table: command line, environment (ENGINE_X), config file
-// and --help are made from it.
+// Every option of `engine train` in one table (rows: option_spec.h), and the sources of values.
 #pragma once
 
 #include <map>
@@ -8,35 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/options/option_spec.h"
+
 namespace tools {
 
-struct OptionSpec {
-  enum class Type {
-    kString,
-    kInteger,
-    kReal,
-    kFlag,  // --x, --no-x; text "true" or "false"
-    kChoice,
-    kInterval,  // "2e" epochs, "500s" or "500" steps
-    kList,      // integers with commas, "30,60"
-    kDevices,   // numbers of devices, "0 1", "0,1" or "0-3"; "none"
-  };
-  enum class Agreement {
-    kFree,      // may differ between ranks
-    kEqual,     // the same value on all ranks
-    kPresence,  // set on all ranks or on none
-  };
-  const char* name;  // "sync-every": --sync-every, --sync_every, ENGINE_SYNC_EVERY, key sync-every
-  Type type;
-  const char* default_value;  // as text; "" = unset
-  const char* metavar;        // "K"; for kChoice the choices "grad|params|none"; "" for kFlag
-  const char* group;          // "sync": heading in --help, optional [table] in the config file
-  const char* help;           // one line, no full stop
-  Agreement agreement;        // what agreed_settings() lists
-};
-
 std::span<const OptionSpec> train_options();  // ordered by group; only what this build can do
-const OptionSpec* find_option(std::string_view name);   // accepts - and _; nullptr when unknown
+// Accepts - and _, and earlier names; nullptr if unknown.
+const OptionSpec* find_option(std::string_view name);
 std::string environment_name(std::string_view option);  // "sync-every" -> "ENGINE_SYNC_EVERY"
 
 struct ConfigValue {
@@ -50,14 +27,18 @@ using ConfigValues =
 enum class Precedence { kDefault, kFile, kEnvironment, kCommandLine };
 Precedence precedence_of(const ConfigValue& value);  // by the form of its source
 
+// Options that say where one start's ranks and files are and how it begins: a run does not keep
+// them, and nothing is compared with them.
+bool belongs_to_one_start(std::string_view name);
+ConfigValues options_of_run(const ConfigValues& values);  // all others
+
 // The sources are applied from the strongest to the weakest: the caller enters what the command
-// line said (source
-// "--name", flags as "true" or "false"), then calls apply_environment, apply_config_file and
-// apply_defaults. None of them touches an entry that is already there, so flag > ENGINE_* > config
-// file > default.
+// line said (source "--name", flags as "true" or "false"), then calls apply_environment,
+// apply_config_file and apply_defaults. None of them touches an entry that is already there, so
+// flag > ENGINE_* > config file > default.
 
 // Adds the values of ENGINE_* variables; names that are no option's are left alone, and so are
-// empty values.
+// empty values. Throws ConfigError if an option is set by its name and an earlier one.
 void apply_environment(ConfigValues& values);
 // Adds the values of a TOML file: keys are option names at the top level or in the table of their
 // group. `include = "other.toml"` (or a list, of which later ones win) names files, relative to

@@ -102,7 +102,7 @@ std::optional<std::string> canonical_text(const OptionSpec& option, const std::s
   const auto convert = [](const auto& parsed, auto&& to_text) {
     return parsed ? std::optional<std::string>(to_text(*parsed)) : std::nullopt;
   };
-  switch (option.type) {
+  switch (option.type()) {
     case OptionSpec::Type::kString:
       return io::is_utf8(value) ? std::optional(value) : std::nullopt;
     case OptionSpec::Type::kInteger:
@@ -121,13 +121,11 @@ std::optional<std::string> canonical_text(const OptionSpec& option, const std::s
     case OptionSpec::Type::kChoice:
       break;
   }
-  for (const std::string& choice : base::split_text(option.metavar, '|'))
-    if (value == choice) return value;
-  return std::nullopt;
+  return std::ranges::count(option.field.choices, value) > 0 ? std::optional(value) : std::nullopt;
 }
 
 std::string expected_text(const OptionSpec& option) {
-  switch (option.type) {
+  switch (option.type()) {
     case OptionSpec::Type::kString:
       return "UTF-8 text";
     case OptionSpec::Type::kInteger:
@@ -145,10 +143,7 @@ std::string expected_text(const OptionSpec& option) {
     case OptionSpec::Type::kChoice:
       break;
   }
-  std::string text;
-  for (const std::string& choice : base::split_text(option.metavar, '|'))
-    text += (text.empty() ? "one of " : ", ") + choice;
-  return text;
+  return "one of " + base::join_text(option.field.choices);
 }
 
 }  // namespace tools

@@ -31,9 +31,4 @@ std::string change_text(const OptionChange& change);
 void check_changes(const std::vector<OptionChange>& changes,
                    const std::vector<std::string>& allowed, const std::string& run);
 
-// Options that say where one start's ranks and files are and how it begins: a run does not keep
-// them, and nothing is compared with them.
-bool belongs_to_one_start(std::string_view name);
-ConfigValues options_of_run(const ConfigValues& values);  // all others
-
 }  // namespace tools

@@ -189,9 +189,10 @@ RunRecord read_run_record(const std::string& folder) {
   if (!options.is_object()) throw io::DataError(path + ": \"options\" is not an object");
   for (const auto& [name, entry] : options.items()) {
     const std::string where = path + ": option " + name;
-    if (find_option(name) == nullptr) continue;  // of another version of the program
-    record.options[name] = {text_member(entry, "value", where),
-                            text_member(entry, "source", where)};
+    const OptionSpec* option = find_option(name);
+    if (option == nullptr) continue;  // of another version of the program
+    record.options[option->name] = {text_member(entry, "value", where),
+                                    text_member(entry, "source", where)};
   }
   for (const Json& start : list_member(json, "starts", path))
     record.starts.push_back(read_start(start, path + ": starts"));

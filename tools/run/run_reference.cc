@@ -7,7 +7,6 @@
 #include "io/base/files/io_error.h"
 #include "io/base/text/visible_text.h"
 #include "io/checkpoint/checkpoint.h"
-#include "tools/options/optimizer_options.h"
 #include "tools/options/option_rules.h"
 #include "tools/report/console_observer.h"
 #include "tools/run/run_comparison.h"

@@ -6,6 +6,7 @@
 #include "engine/averaging/sums/deal_shares.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
 
 namespace tools {
 namespace {
@@ -13,6 +14,35 @@ namespace {
 using AveragingMethod = AveragingOptions::Method;
 using Compression = AveragingOptions::Compression;
 using States = AveragingOptions::States;
+
+// Steps at the start that average gradients: all warm-ups but that of --sync params.
+std::int64_t gradient_steps(const AveragingOptions& options) {
+  if (options.method == AveragingMethod::kParameters || !options.of_parameters()) return 0;
+  return options.phases.empty() ? options.warmup : options.phases.front().from;
+}
+
+// In global steps.
+engine::SyncSchedule schedule_of(const AveragingOptions& options) {
+  if (!options.phases.empty()) return engine::SyncSchedule(options.phases);
+  if (options.method == AveragingMethod::kParameters)
+    return engine::SyncSchedule::constant(options.every, options.warmup);
+  return engine::SyncSchedule({{gradient_steps(options), options.every}});
+}
+
+// "every 8", "by 0:1,1000:8"
+std::string schedule_text(const AveragingOptions& options) {
+  if (options.phases.empty()) return "every " + std::to_string(options.every);
+  std::vector<std::string> phases;
+  for (const auto& [from, every] : options.phases)
+    phases.push_back(std::to_string(from) + ":" + std::to_string(every));
+  return "by " + base::join_text(phases, ",");
+}
+
+std::optional<engine::OuterOptions> outer_of(const AveragingOptions& options) {
+  if (options.method == AveragingMethod::kDiloco) return options.diloco;
+  if (options.method == AveragingMethod::kSlowMo) return options.slowmo;
+  return std::nullopt;
+}
 
 std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
                                               backends::Communicator& wire,
@@ -48,10 +78,10 @@ engine::ParameterAveragingOptions parameter_options(const AveragingOptions& opti
                                                     engine::Optimizer& optimizer) {
   engine::ParameterAveragingOptions parameters;
   parameters.name = options.name;
-  std::vector<engine::SyncPhase> phases = options.schedule.phases();
-  for (engine::SyncPhase& phase : phases) phase.from -= options.gradient_steps;
+  std::vector<engine::SyncPhase> phases = schedule_of(options).phases();
+  for (engine::SyncPhase& phase : phases) phase.from -= gradient_steps(options);
   parameters.schedule = engine::SyncSchedule(phases);
-  parameters.outer = options.outer;
+  parameters.outer = outer_of(options);
   const std::vector<engine::Optimizer::State> states = optimizer.state();
   for (const engine::Optimizer::State& s : states) {
     const bool first_moment = s.role == engine::StateRole::kFirstMoment;
@@ -108,11 +138,12 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
   auto parameters =
       engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,
                                        parameter_options(options, parts.model, parts.optimizer));
-  if (options.gradient_steps == 0 && parts.island == nullptr) return parameters;
+  const std::int64_t warmup = gradient_steps(options);
+  if (warmup == 0 && parts.island == nullptr) return parameters;
   engine::MixedAveragingOptions mixed;
   mixed.name = options.name;
-  mixed.warmup = options.gradient_steps;
-  if (options.gradient_steps > 0) mixed.all = make_gradients(options, parts.wire, parts);
+  mixed.warmup = warmup;
+  if (warmup > 0) mixed.all = make_gradients(options, parts.wire, parts);
   if (parts.island != nullptr) {
     mixed.island = make_gradients(options, *parts.island, parts);
     mixed.island_text = std::to_string(host_count(group)) + " hosts";
@@ -124,7 +155,7 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size) {
   if (world_size == 1 || options.method == AveragingMethod::kNone) return false;
   return options.method == AveragingMethod::kGradients || options.host_islands ||
-         steps < options.gradient_steps;
+         steps < gradient_steps(options);
 }
 
 std::string averaging_text(const AveragingOptions& options, std::string_view policy) {
@@ -132,16 +163,16 @@ std::string averaging_text(const AveragingOptions& options, std::string_view pol
   if (policy == "none") return text;
   if (policy == "grad")
     return text + gradients_text(options) + (options.shard_optimizer ? ", optimizer sharded" : "");
-  text += " " + options.schedule_text;
+  text += " " + schedule_text(options);
   if (options.method == AveragingMethod::kDiloco)
-    text += ", outer lr " + io::shortest_text(options.outer->lr) + " momentum " +
-            io::shortest_text(options.outer->momentum) +
-            (options.outer->nesterov ? " nesterov" : "");
+    text += ", outer lr " + io::shortest_text(options.diloco.lr) + " momentum " +
+            io::shortest_text(options.diloco.momentum) +
+            (options.diloco.nesterov ? " nesterov" : "");
   if (options.method == AveragingMethod::kSlowMo)
-    text += ", alpha " + io::shortest_text(options.outer->lr) + " beta " +
-            io::shortest_text(options.outer->momentum);
-  if (options.gradient_steps > 0)
-    text += " after " + std::to_string(options.gradient_steps) + " of grad";
+    text += ", alpha " + io::shortest_text(options.slowmo.lr) + " beta " +
+            io::shortest_text(options.slowmo.momentum);
+  if (const std::int64_t steps = gradient_steps(options); steps > 0)
+    text += " after " + std::to_string(steps) + " of grad";
   if (options.host_islands) text += ", islands are hosts";
   return text;
 }
@@ -158,8 +189,8 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
   plan.total_steps = steps.total;
   plan.steps_per_epoch = steps.of_epoch;
   plan.first_of_epochs = steps.first_of_epochs;
-  plan.warmup = options.gradient_steps;
-  plan.schedule = options.schedule;
+  plan.warmup = gradient_steps(options);
+  plan.schedule = schedule_of(options);
   plan.bytes_each = static_cast<std::int64_t>(model.parameters.gradients.bytes());
   for (const engine::FlatBuffer* state : parameters.states)
     plan.bytes_each += model.parameters.trained_elements(*state) *

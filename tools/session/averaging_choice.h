@@ -11,7 +11,7 @@
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
-#include "tools/session/session_options.h"
+#include "tools/options/session_options.h"
 
 namespace tools {
 

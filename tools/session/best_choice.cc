@@ -16,9 +16,9 @@ bool evaluates_what_is_saved(const SessionOptions& options, const backends::Grou
 engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) {
   using engine::Measure;
   const bool text = data.label_traits().perplexity, numbers = !data.label_traits().classes;
-  const Measure measure = options.measure.value_or(text      ? Measure::kPerplexity
-                                                   : numbers ? Measure::kLoss
-                                                             : Measure::kAccuracy);
+  const Measure measure = options.keep.measure.value_or(text      ? Measure::kPerplexity
+                                                        : numbers ? Measure::kLoss
+                                                                  : Measure::kAccuracy);
   if (numbers && measure != Measure::kLoss && measure != Measure::kR2)
     throw io::ConfigError(std::string("--keep-best ") +
                           (measure == Measure::kTop5 ? "top5" : to_string(measure)) +
@@ -39,14 +39,15 @@ engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) 
 std::unique_ptr<engine::BestModel> make_best_model(const SessionOptions& options,
                                                    const backends::Group& group,
                                                    const SessionData& data) {
-  using Keep = BestOptions::Keep;
+  using When = BestOptions::Keep::When;
   const BestOptions& o = options.best;
   const bool evaluated = options.evaluate.count > 0 && data.test().size() > 0;
-  if (!evaluated && (o.keep == Keep::kAlways || o.patience > 0))
+  if (!evaluated && (o.keep.when == When::kAlways || o.patience > 0))
     throw io::ConfigError("--keep-best and --early-stop go by evaluations, but " +
                           data.train().name + " has no test samples");
-  const bool wanted = o.keep == Keep::kAlways || (o.keep == Keep::kWhereItChangesNothing &&
-                                                  evaluates_what_is_saved(options, group));
+  const bool wanted =
+      o.keep.when == When::kAlways ||
+      (o.keep.when == When::kWhereItChangesNothing && evaluates_what_is_saved(options, group));
   const bool keep = wanted && evaluated && !options.keeping.directory.empty();
   if (!keep && o.patience == 0) return nullptr;
   return std::make_unique<engine::BestModel>(

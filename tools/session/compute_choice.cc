@@ -40,7 +40,7 @@ void check_on_cpu(const ComputeOptions& options, const std::string& reason) {
   if (options.loss_scale.on())
     throw io::ConfigError("--loss-scale is for CUDA devices, but this rank computes on the CPU" +
                           why);
-  if (options.half != engine::DType::kBF16) return;
+  if (options.precision.half != engine::DType::kBF16) return;
   if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
     throw io::ConfigError("--amp bf16 on the CPU: " + missing + "; give --amp off" + why);
 }
@@ -93,8 +93,9 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
              blocks = !cpu && cores < kCoresOfADevice;
   if (!cpu) engine::cuda::block_in_waits(blocks);
   return {.device = choice.device,
-          .storage = cpu ? options.dtype : options.half.value_or(options.dtype),
-          .products = cpu && options.half ? engine::Products::kBF16 : options.products,
+          .storage = cpu ? options.dtype : options.precision.half.value_or(options.dtype),
+          .products =
+              cpu && options.precision.half ? engine::Products::kBF16 : options.precision.products,
           .loss_scale = options.loss_scale,
           .graph = options.graph,
           .pinned = options.pinned,

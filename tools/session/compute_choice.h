@@ -12,7 +12,7 @@
 #include "engine/ops/common/kernel_context.h"
 #include "engine/ops/optim_step/step_numbers.h"
 #include "tools/machine/rank_binding.h"
-#include "tools/session/session_options.h"
+#include "tools/options/session_options.h"
 
 namespace tools {
 

@@ -12,7 +12,7 @@
 
 #include "engine/train/train_observer.h"
 #include "io/metrics/metrics_writer.h"
-#include "tools/session/session_options.h"
+#include "tools/options/session_options.h"
 
 namespace tools {
 

@@ -19,7 +19,6 @@
 #include "tools/report/exit_codes.h"
 #include "tools/report/run_log.h"
 #include "tools/report/tensorboard_observer.h"
-#include "tools/run/run_comparison.h"
 #include "tools/session/shown_samples.h"
 
 namespace tools {
@@ -55,9 +54,9 @@ std::vector<io::Hyperparameter> hyperparameters(const RunConfig& config) {
     const std::optional<double> number = parse_real(value.value);
     const std::optional<bool> flag = parse_flag(value.value);
     using Type = OptionSpec::Type;
-    if ((option->type == Type::kReal || option->type == Type::kInteger) && number)
+    if ((option->type() == Type::kReal || option->type() == Type::kInteger) && number)
       all.push_back({name, *number});
-    else if (option->type == Type::kFlag && flag)
+    else if (option->type() == Type::kFlag && flag)
       all.push_back({name, *flag});
     else
       all.push_back({name, value.value});
@@ -108,7 +107,7 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
        .histogram_every = viewed.config.histograms,
        .model = &session.state().model,
        .home = &session.state().home,
-       .gradients = !session.facts().ranks.on_device && !viewed.config.shard_optimizer,
+       .gradients = !session.facts().ranks.on_device && !viewed.config.averaging.shard_optimizer,
        .elastic = viewed.elastic,
        .show_samples = std::move(show)}));
 }

@@ -9,10 +9,10 @@
 #include "models/model_catalog.h"
 #include "tools/options/command_line.h"
 #include "tools/options/run_config.h"
+#include "tools/options/session_options.h"
 #include "tools/run/run_record.h"
 #include "tools/session/sample_statement.h"
 #include "tools/session/session_data.h"
-#include "tools/session/session_options.h"
 
 namespace tools {
 namespace {
@@ -59,7 +59,7 @@ SavedInput of_statement(const StatedSamples& stated, const std::string& vocabula
 SavedInput of_data(const ConfigValues& given) {
   ConfigValues values = given;
   complete_values(values, "");
-  const DataOptions options = data_options(resolve_run_config(values));
+  const DataOptions options = resolve_run_config(values).data;
   const io::Dataset data = io::load_dataset(options.set).train;
   return of_set(data,
                 normalization(options, data) == io::Normalization::kUnit ? "unit" : "standard");

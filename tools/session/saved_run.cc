@@ -9,18 +9,12 @@
 namespace tools {
 
 const std::vector<std::string>& saved_options() {
-  // clang-format off
-  static const std::vector<std::string> names{
-      "model",           "dtype",          "seed",
-      "dataset",         "data-dir",       "normalize",
-      "context",         "text-stride",    "vocabulary-size",
-      "image-size",      "image-cache-mb", "annotations",
-      "label-column",    "task",           "loss",
-      "csv-header",      "columns",        "ignore-columns",
-      "separator",       "csv-decimal",    "csv-missing",
-      "test-share",      "synthetic-shape",
-      "synthetic-size",  "synthetic-classes", "token-bits"};
-  // clang-format on
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> found;
+    for (const OptionSpec& option : train_options())
+      if (option.of_model) found.push_back(option.name);
+    return found;
+  }();
   return names;
 }
 

@@ -13,7 +13,7 @@
 #include "engine/core/shape.h"
 #include "io/data/order/epoch_order.h"
 #include "io/data/sources/data_digest.h"
-#include "tools/session/session_options.h"
+#include "tools/options/session_options.h"
 
 namespace tools {
 

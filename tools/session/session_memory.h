@@ -6,10 +6,10 @@
 #include "backends/group.h"
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/graph/plan.h"
+#include "tools/options/session_options.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/memory_plan.h"
 #include "tools/session/session_data.h"
-#include "tools/session/session_options.h"
 #include "tools/session/session_parts.h"
 
 namespace tools {

@@ -60,7 +60,7 @@ engine::Graph build_graph(const ModelOptions& options, const io::Dataset& datase
                                          .classes = dataset.classes(),
                                          .label_smoothing = options.label_smoothing,
                                          .dropout = options.dropout,
-                                         .regression = options.regression,
+                                         .regression = options.regression_loss(),
                                          .definition = options.definition});
   if (options.synchronized_statistics) graph.synchronize_statistics();
   freeze(options, graph);
@@ -85,13 +85,13 @@ std::unique_ptr<backends::DeviceCommunicator> make_device_wire(const SessionOpti
   const AveragingOptions& averaging = options.averaging;
   const bool plain_gradients = averaging.method == AveragingOptions::Method::kGradients &&
                                averaging.compression == AveragingOptions::Compression::kNone;
-  const bool chosen = options.backend == "nccl" || options.backend == "auto";
+  const bool chosen = options.asked_backend == "nccl" || options.asked_backend == "auto";
   if (!compute.cuda() || group.world_size() == 1 || !plain_gradients || !chosen) return nullptr;
   if (group.backend() == "inproc" && options.compute.device.devices.size() < 2)
     return nullptr;  // threads that share one device
   engine::cuda::use_device(compute.device.index);
   backends::CommunicatorRequest request;
-  request.backend = options.backend;
+  request.backend = options.asked_backend;
   auto communicator = group.make_device_communicator(request);
   if (communicator->name() != "nccl") communicator.reset();
   return communicator;

@@ -11,10 +11,10 @@
 #include "engine/graph/plan.h"
 #include "engine/train/epoch_steps.h"
 #include "engine/train/step/step_work.h"
+#include "tools/options/session_options.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/memory_plan.h"
 #include "tools/session/session_data.h"
-#include "tools/session/session_options.h"
 
 namespace tools {
 

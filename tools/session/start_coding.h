@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "backends/group.h"
+#include "tools/options/session_options.h"
 #include "tools/session/session_data.h"
-#include "tools/session/session_options.h"
 
 namespace tools {
 

@@ -12,11 +12,11 @@
 #include "backends/group.h"
 #include "engine/train/trainer.h"
 #include "io/data/images/augmentation.h"
+#include "tools/options/session_options.h"
 #include "tools/report/session_facts.h"
 #include "tools/run/run_record.h"
 #include "tools/session/dry_run.h"
 #include "tools/session/session_data.h"
-#include "tools/session/session_options.h"
 #include "tools/session/shown_samples.h"
 
 namespace tools {

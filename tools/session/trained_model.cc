@@ -59,7 +59,7 @@ std::optional<io::DatasetOptions> data_of_run(const io::Checkpoint& snapshot,
     return entry.first != "limit" && std::ranges::count(saved_options(), entry.first) == 0;
   });
   complete_values(values, "");
-  return data_options(resolve_run_config(values)).set;
+  return resolve_run_config(values).data.set;
 }
 
 // Columns are the model's: other ones cannot be asked for.
@@ -112,7 +112,7 @@ std::shared_ptr<LoadedData> without_samples(const io::SampleCoding& coding) {
 }
 
 DataOptions options_of(const RunConfig& config, const ModelReference& reference, DataUse use) {
-  DataOptions options = data_options(config);
+  DataOptions options = config.data;
   if (!options.normalization) options.normalization = reference.normalization;
   // The coding is learned from the samples that the run had.
   if (use == DataUse::kCoding && reference.other_samples)
@@ -133,10 +133,10 @@ std::shared_ptr<LoadedData> load(const DataOptions& options, const ModelReferenc
 }
 
 engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
-  return models::build_model(config.model, {.sample_shape = sample_shape(set),
-                                            .classes = set.classes(),
-                                            .regression = regression_of(config),
-                                            .definition = config.model_definition});
+  return models::build_model(config.model.name, {.sample_shape = sample_shape(set),
+                                                 .classes = set.classes(),
+                                                 .regression = config.model.regression_loss(),
+                                                 .definition = config.model.definition});
 }
 
 }  // namespace
@@ -181,15 +181,15 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
   }
   complete_values(values, "");
   RunConfig config = resolve_run_config(values);
-  config.model_definition =
-      definition.empty() ? models::model_definition(config.model) : definition;
+  config.model.definition =
+      definition.empty() ? models::model_definition(config.model.name) : definition;
   return config;
 }
 
 TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& reference,
                            backends::Group& group, DataUse use)
     : control_(host_communicator(group)),
-      compute_(choose_compute(compute_options(config), group, *control_)),
+      compute_(choose_compute(config.compute, group, *control_)),
       options_(options_of(config, reference, use)),
       loaded_(load(options_, reference, use, group, *control_)),
       digest_(use == DataUse::kCoding && !reference.coding ? reference.data_digest : ""),

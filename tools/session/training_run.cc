@@ -34,11 +34,13 @@ std::string absolute(const std::string& path) {
 // option says.
 ConfigValues kept_options(const RunConfig& config) {
   ConfigValues kept = options_of_run(config.origin);
-  const std::string folder = absolute(data_options(config).set.directory);
+  const std::string folder = absolute(config.data.set.directory);
   std::error_code unknown;
-  if (!config.annotations.empty())
-    kept["annotations"].value = absolute(config.annotations);
-  else if (!config.data_dir.empty() || std::filesystem::is_directory(folder, unknown))
+  const auto named = config.origin.find("data-dir");
+  if (!config.data.set.annotations.empty())
+    kept["annotations"].value = absolute(config.data.set.annotations);
+  else if ((named != config.origin.end() && !named->second.value.empty()) ||
+           std::filesystem::is_directory(folder, unknown))
     kept["data-dir"].value = folder;
   return kept;
 }
@@ -52,7 +54,7 @@ TrainingRun::TrainingRun(const RunConfig& config, std::string command, const bac
       command_(std::move(command)),
       group_(group),
       kept_run_(kept),
-      resume_(config.resume) {
+      resume_(config.keeping.resume) {
   engine::run_on_root(
       control, [&] { take_folder(); }, exit_code_of);
   engine::broadcast_text(control, folder_path_);
@@ -70,7 +72,7 @@ TrainingRun::~TrainingRun() {
 
 void TrainingRun::take_folder() {
   const bool goes_on = kept_run_ != nullptr && kept_run_->under_way;
-  if (config_.save_dir.empty()) {
+  if (config_.keeping.directory.empty()) {
     id_ = goes_on ? kept_run_->id : new_run_id();
     return check_snapshot();
   }
@@ -78,13 +80,13 @@ void TrainingRun::take_folder() {
   recorded_ = folder_ != nullptr;
   if (!folder_) {
     folder_ = std::make_shared<RunFolder>(
-        RunFolderRequest{.folder = goes_on ? kept_run_->path : config_.save_dir,
-                         .resume = config_.resume,
+        RunFolderRequest{.folder = goes_on ? kept_run_->path : config_.keeping.directory,
+                         .resume = config_.keeping.resume,
                          .overwrite = config_.overwrite,
                          .restarted = was_restarted(),
                          .take_over = goes_on,
-                         .model = config_.model,
-                         .dataset = config_.dataset});
+                         .model = config_.model.name,
+                         .dataset = config_.data.set.name});
     if (!folder_->notice().empty()) print_notice(folder_->notice());
   }
   folder_path_ = folder_->path();
@@ -97,7 +99,7 @@ void TrainingRun::take_folder() {
 }
 
 SessionOptions TrainingRun::session_options() {
-  SessionOptions options = tools::session_options(config_);
+  SessionOptions options = config_;
   options.keeping.directory = folder_path_;
   options.keeping.run_id = id_;
   options.keeping.configuration = to_toml(kept_);
@@ -120,9 +122,9 @@ bool TrainingRun::allows(const char* change) const {
 
 // What is about to be resumed, looked at before anything is made that would not fit it.
 void TrainingRun::check_snapshot() const {
-  const bool own = config_.resume == "none" || config_.resume == "auto";
+  const bool own = config_.keeping.resume == "none" || config_.keeping.resume == "auto";
   if (own && (!folder_ || !folder_->continued())) return;
-  std::string path = own ? folder_path_ : config_.resume;
+  std::string path = own ? folder_path_ : config_.keeping.resume;
   std::error_code unknown;
   try {
     if (std::filesystem::is_directory(path, unknown))
@@ -142,9 +144,9 @@ std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& sna
   apply_config_text(snapshot.config, path, saved);
   std::vector<OptionChange> changes = option_changes(saved, config_.origin);
   check_changes(changes, config_.allowed_changes, path);
-  if (!snapshot.definition.empty() && snapshot.definition != config_.model_definition &&
+  if (!snapshot.definition.empty() && snapshot.definition != config_.model.definition &&
       !allows("model"))
-    throw io::ConfigError(path + " was trained with other layers than " + config_.model +
+    throw io::ConfigError(path + " was trained with other layers than " + config_.model.name +
                           " lists now: --resume its folder without --model to go on with its own, "
                           "or give --allow-change model if its arrays keep their names and shapes");
   return changes;
@@ -166,7 +168,7 @@ std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const C
   for (const OptionChange& change : option_changes(saved, config_.origin))
     if (change.experiment) changed.push_back(change_text(change));
   if (!changed.empty()) return text + (text.empty() ? "" : "; ") + base::join_text(changed);
-  const auto place = kept_.find(config_.annotations.empty() ? "data-dir" : "annotations");
+  const auto place = kept_.find(config_.data.set.annotations.empty() ? "data-dir" : "annotations");
   if (place != kept_.end() && !place->second.value.empty())
     text += (text.empty() ? "" : "; ") + place->second.value + " has changed since";
   return text;
@@ -229,10 +231,10 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
   const std::array<std::int64_t, 3> shape = train.shape();
   RunRecord record{
       .id = id_,
-      .model = config_.model,
-      .definition = config_.model_definition,
+      .model = config_.model.name,
+      .definition = config_.model.definition,
       .data = {.name = train.name,
-               .folder = absolute(data_options(config_).set.directory),
+               .folder = absolute(config_.data.set.directory),
                .digest = session.facts().data.digest,
                .train = train.size(),
                .test = data.test().size(),

@@ -35,21 +35,22 @@ bool prints_lines(const RunConfig& config, int rank) {
 
 // On a terminal that shows lines of text.
 bool shows_bar(const RunConfig& config) {
-  return config.progress != "never" && !config.quiet && !config.log_json &&
-         isatty(STDOUT_FILENO) == 1;
+  return config.progress != RunConfig::Progress::kNever && !config.log.quiet &&
+         config.log.format == LogFormat::kText && isatty(STDOUT_FILENO) == 1;
 }
 
 // Sets up the log of the calling thread.
 void configure_logging(const RunConfig& config, const backends::Group& group) {
   const int rank = group.rank();
   for (const int named : config.log_ranks)
-    if (named >= group.world_size() && config.most_ranks == 0)
+    if (named >= group.world_size() && !config.is_elastic())
       throw io::ConfigError("--log-ranks names rank " + std::to_string(named) +
                             ", but ranks go from 0 to " + std::to_string(group.world_size() - 1));
   const bool speaks = prints_lines(config, rank);
   speaker() = {.rank = rank, .named = speaks && rank != 0, .silent = !speaks};
   if (speaks && !config.log_file.empty()) open_log_file(config.log_file);
-  if (rank == 0 && speaks && config.progress == "rich" && shows_bar(config) && !shows_utf8())
+  if (rank == 0 && speaks && config.progress == RunConfig::Progress::kRich && shows_bar(config) &&
+      !shows_utf8())
     print_notice(
         "--progress rich needs a UTF-8 locale (LC_ALL, LC_CTYPE, LANG): a bar without the "
         "curve is shown");
@@ -128,7 +129,7 @@ class ConsoleRun {
       if (!line.empty()) say(line);
     for (const std::string& line : shard_lines(facts_)) say(line);
     for (const std::string& line : averaging_lines(facts_)) say(line);
-    if (config_.save_dir.empty())
+    if (config_.keeping.directory.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
   }
 
@@ -140,7 +141,7 @@ class ConsoleRun {
          .total_steps = facts_.length.total_steps,
          .epochs = facts_.length.epochs,
          .progress_bar = root && speaks() && shows_bar(config_),
-         .rich = config_.progress == "rich" && shows_utf8(),
+         .rich = config_.progress == RunConfig::Progress::kRich && shows_utf8(),
          .colour = wants_colour(STDOUT_FILENO),
          .verbose = config_.verbose,
          .unit = progress_unit(run_.session().data().train()),
@@ -198,7 +199,8 @@ std::optional<int> run_on_console(const RankRunOptions& options, backends::Group
   const RunPage page(config, group, *control,
                      options.turn == nullptr ? nullptr : &options.turn->retained);
   // The others are told to wait for this, which may take long.
-  if (!config.save_dir.empty()) group.set_activity("taking the folder " + config.save_dir);
+  if (!config.keeping.directory.empty())
+    group.set_activity("taking the folder " + config.keeping.directory);
   RankRunOptions own = options;
   own.on_folder = [](const std::string& folder) { keep_log(folder + "/log.txt"); };
   return ConsoleRun(own, group, std::move(control), page.get()).run();

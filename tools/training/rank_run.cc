@@ -49,12 +49,12 @@ RankRun::~RankRun() {
 void RankRun::make_trace() {
   const RunConfig& config = options_.config;
   trace_communicator_ = host_communicator(group_);
-  trace_.emplace(
-      TraceOptions{.path = config.trace,
-                   .first_step = config.trace_first,
-                   .last_step = config.trace_last,
-                   .may_use_device = config.device != "cpu" && engine::cuda::missing().empty()},
-      group_, *trace_communicator_);
+  trace_.emplace(TraceOptions{.path = config.trace,
+                              .first_step = config.trace_first,
+                              .last_step = config.trace_last,
+                              .may_use_device = config.compute.device.device != "cpu" &&
+                                                engine::cuda::missing().empty()},
+                 group_, *trace_communicator_);
 }
 
 const SessionFacts& RankRun::start() {

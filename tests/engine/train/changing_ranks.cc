@@ -36,9 +36,9 @@ class AfterEachStep : public engine::TrainObserver {
 
 Job::Job(const session_runner::Options& options, int most_ranks, bool batch_scales)
     : config_(session_runner::make_config(options)) {
-  config_.elastic_batch_scales = batch_scales;
+  config_.data.batch_scales = config_.update.with_batch = batch_scales;
   config_.least_ranks = 1;
-  config_.most_ranks = most_ranks;
+  config_.data.most_ranks = most_ranks;
 }
 
 void Job::join(int count) {
@@ -82,7 +82,7 @@ void Job::run(const std::function<void(int rank, std::int64_t step)>& act) {
     const auto own = static_cast<std::size_t>(rank);
     const std::atomic<int> never{0};
     try {
-      tools::SessionOptions options = tools::session_options(config_);
+      tools::SessionOptions options = config_;
       options.keeping.before_write = [this] {
         if (before_write_) before_write_();
         return std::string();

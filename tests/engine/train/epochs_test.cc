@@ -83,7 +83,7 @@ TEST_F(GoesOn, StepsAreGlobalOnesInAll) {
 
 TEST_F(GoesOn, MilestonesAreEpochs) {
   const Options schedule{
-      {"lr", "0.08"}, {"lr-schedule", "step"}, {"lr-step-epochs", "1,2"}, {"lr-gamma", "0.5"}};
+      {"lr", "0.08"}, {"lr-schedule", "step"}, {"lr-milestones", "1,2"}, {"lr-gamma", "0.5"}};
   EXPECT_EQ(one_epoch(schedule).reports.back().lr, 0.08);
   const RankResult result = go_on(with(schedule, {{"batch-size", "20"}, {"epochs", "3"}}));
   ASSERT_EQ(result.reports.size(), 6u);

@@ -260,7 +260,7 @@ void run_until(int world, const session_runner::Options& options, std::int64_t s
       world, test_support::deadline_ms(60'000), [&](std::unique_ptr<backends::Group> group) {
         std::atomic<int> signal = 0;
         std::vector<Evaluated> own;
-        tools::TrainSession session(tools::session_options(config), *group);
+        tools::TrainSession session(config, *group);
         static_cast<void>(session.start_state());
         const bool stops = group->rank() == 0;  // who has a share of the test set
         session.add_observer(std::make_unique<StopAt>(group->rank() == 0 ? evaluated : own,

@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, Resume,
                                          Options{{"sync", "none"}},
                                          Options{{"world", "3"}, {"batch-size", "13"}},
                                          Options{{"lr-schedule", "step"},
-                                                 {"lr-step-epochs", "1"},
+                                                 {"lr-milestones", "1"},
                                                  {"lr-warmup-steps", "3"}}));
 
 TEST(ResumeErrors, AnotherBatchSizeInTheMiddleOfAnEpochIsRefused) {

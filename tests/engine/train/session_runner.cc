@@ -143,7 +143,7 @@ std::vector<RankResult> train_anywhere(int world_size,
             std::make_unique<OnOtherHosts>(std::move(inproc), hosts);
         RankResult& result = results[static_cast<std::size_t>(group->rank())];
         const std::atomic<int> never{0};
-        tools::TrainSession session(tools::session_options(config), *group);
+        tools::TrainSession session(config, *group);
         static_cast<void>(session.start_state());
         std::function<void()> meddle;
         if (after_step)

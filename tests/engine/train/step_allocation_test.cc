@@ -29,7 +29,7 @@ TEST_P(StepAllocation, NoneOnAnyRank) {
   long counted = -1;
   tools::run_inproc_ranks(2, test_support::deadline_ms(20'000),
                           [&](std::unique_ptr<backends::Group> group) {
-                            tools::TrainSession session(tools::session_options(config), *group);
+                            tools::TrainSession session(config, *group);
                             static_cast<void>(session.start_state());
                             engine::Trainer trainer = session.make_trainer(never);
                             const auto control = group->make_communicator();

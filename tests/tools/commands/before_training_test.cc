@@ -24,7 +24,7 @@ TEST(PrintConfig, IsReadBackAsTheSameConfiguration) {
       {"--save-dir", save, "--save-every", "3s", "--keep-best", "loss"},
       {"--grad-accum", "2", "--spawn", "2", "--sync", "diloco", "--sync-every", "3",
        "--no-outer-nesterov"},
-      {"--lr-schedule", "step", "--lr-step-epochs", "1,2", "--no-shuffle", "--gpu-devices", "none"},
+      {"--lr-schedule", "step", "--lr-milestones", "1,2", "--no-shuffle", "--gpu-devices", "none"},
       {"--devices", "cpu:0,cpu:1", "--augment", "crop,flip", "--sync-bn", "--early-stop", "3:0.01"},
       {"--spawn", "3", "--elastic", "--elastic-batch", "scale", "--reduction", "sum"}};
   for (const std::vector<std::string>& more : cases) {

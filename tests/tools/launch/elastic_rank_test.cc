@@ -18,14 +18,14 @@ namespace {
 
 RunConfig two_ranks() {
   RunConfig config;
-  config.backend = "auto";
-  config.local_stage = "auto";
+  config.group.backend = "auto";
+  config.group.local_stage = "auto";
   config.spawn = 2;
   config.least_ranks = 1;
-  config.most_ranks = 2;
-  config.threads = 1;
-  config.heartbeat_s = 0.3;
-  config.timeout_s = config.rdzv_timeout_s = test_support::deadline_ms(20'000) / 1000.0;
+  config.data.most_ranks = 2;
+  config.compute.threads = 1;
+  config.group.heartbeat_ms = 300;
+  config.group.timeout_ms = config.group.rendezvous_timeout_ms = test_support::deadline_ms(20'000);
   return config;
 }
 

@@ -84,7 +84,7 @@ TEST_F(Manual, HasEveryOptionOfEveryCommand) {
   const std::string train = page("engine-train");
   for (const tools::OptionSpec& option : tools::train_options()) {
     EXPECT_TRUE(has_option(train, "--" + std::string(option.name))) << option.name;
-    if (option.type == tools::OptionSpec::Type::kFlag) {
+    if (option.type() == tools::OptionSpec::Type::kFlag) {
       EXPECT_TRUE(has_option(train, "--no-" + std::string(option.name))) << option.name;
     }
   }

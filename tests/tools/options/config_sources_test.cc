@@ -2,12 +2,15 @@
 // messages with file and line.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 
 #include "io/base/files/io_error.h"
 #include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
 #include "tests/support/test_support.h"
+#include "tools/options/command_line.h"
 #include "tools/options/run_config.h"
 
 namespace {
@@ -50,6 +53,50 @@ TEST(OptionTable, NamesAreUniqueAndDefaultsAreOfTheirType) {
   EXPECT_EQ(tools::find_option("ampere"), nullptr);
 }
 
+TEST(OptionTable, ConditionsNameOptionsAndTheirChoices) {
+  const auto check = [](const tools::OptionSpec& row, const tools::Condition& condition) {
+    const tools::OptionSpec* other =
+        condition.option.empty() ? &row : tools::find_option(condition.option);
+    ASSERT_NE(other, nullptr) << row.name << ": " << condition.option;
+    EXPECT_EQ(condition.kind == tools::Condition::Kind::kOneOf, !condition.choices.empty());
+    if (other->type() != tools::OptionSpec::Type::kChoice || condition.choices.empty()) return;
+    for (const std::string& choice : base::split_text(condition.choices, '|'))
+      EXPECT_EQ(std::ranges::count(other->field.choices, choice), 1) << row.name << ": " << choice;
+  };
+  for (const tools::OptionSpec& row : tools::train_options()) {
+    for (const tools::Condition& need : row.needs) check(row, need);
+    for (const std::string& other : row.excludes)
+      EXPECT_NE(tools::find_option(other), nullptr) << row.name << ": " << other;
+    for (const tools::Demand& demand : row.demands) {
+      check(row, demand.own);
+      for (const tools::Condition& condition : demand.any_of) check(row, condition);
+      EXPECT_NE(demand.text, "") << row.name;
+    }
+  }
+}
+
+TEST(OptionTable, DefaultsAreWithinTheirRanges) {
+  for (const tools::OptionSpec& row : tools::train_options()) {
+    if (row.default_value.empty()) continue;
+    tools::RunConfig config;
+    config.spawn = 1;
+    const auto fault = row.field.store(config, row.default_value);
+    EXPECT_FALSE(fault) << row.name << ": " << fault->expected;
+    if (!row.field.text) continue;
+    EXPECT_EQ(row.field.text(config), row.default_value) << row.name;
+  }
+}
+
+TEST(OptionTable, AnEarlierNameIsTheSameOption) {
+  const tools::OptionSpec& option = *tools::find_option("lr-milestones");
+  EXPECT_EQ(option.alias, "lr-step-epochs");
+  EXPECT_EQ(tools::find_option("lr_step_epochs"), &option);
+  std::set<std::string> names;
+  for (const tools::OptionSpec& row : tools::train_options())
+    for (const std::string& name : {row.name, row.alias})
+      EXPECT_TRUE(name.empty() || names.insert(name).second) << name;
+}
+
 TEST(OptionTable, NumbersOfDevicesHaveOneSpelling) {
   const tools::OptionSpec& option = *tools::find_option("gpu-devices");
   EXPECT_EQ(tools::canonical_text(option, "0 1"), "0,1");
@@ -69,16 +116,46 @@ TEST(OptionTable, NearestNameForgivesTypingErrorsOnly) {
   EXPECT_EQ(base::nearest_name(std::string(100'000, 'x'), names), "");
 }
 
+TEST_F(ConfigFiles, AnEarlierNameIsAcceptedInEverySource) {
+  EXPECT_EQ(read("lr-step-epochs = [3, 5]\n").at("lr-milestones").value, "3,5");
+  EXPECT_NE(fault("lr-milestones = [3]\nlr-step-epochs = [5]\n").find("is given twice, first at "),
+            std::string::npos);
+
+  CLI::App app("", "engine train");
+  ConfigValues values;
+  tools::add_table_options(app, values);
+  ASSERT_TRUE(tools::parse(app, {"--lr_step_epochs", "30,60"}));
+  EXPECT_EQ(values.at("lr-milestones").value, "30,60");
+  EXPECT_FALSE(values.contains("lr-step-epochs"));
+
+  ASSERT_EQ(setenv("ENGINE_LR_STEP_EPOCHS", "7", 1), 0);
+  ConfigValues variables;
+  tools::apply_environment(variables);
+  EXPECT_EQ(variables.at("lr-milestones").value, "7");
+  EXPECT_EQ(variables.at("lr-milestones").source, "ENGINE_LR_STEP_EPOCHS");
+  ASSERT_EQ(setenv("ENGINE_LR_MILESTONES", "8", 1), 0);
+  try {
+    tools::apply_environment(variables);
+    ADD_FAILURE() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "ENGINE_LR_MILESTONES and ENGINE_LR_STEP_EPOCHS are the same option; set only one");
+  }
+  unsetenv("ENGINE_LR_STEP_EPOCHS");
+  unsetenv("ENGINE_LR_MILESTONES");
+}
+
 TEST_F(ConfigFiles, KeysAtTheTopAndInTablesOfTheirGroup) {
   const ConfigValues values = read(
-      "model = 'mlp'\nbatch_size = 64\n[optimizer]\nlr = 0.1\nlr-step-epochs = [3, 5]\nnesterov = "
+      "model = 'mlp'\nbatch_size = 64\n[optimizer]\nlr = 0.1\nlr-milestones = [3, 5]\nnesterov = "
       "true\nmomentum = 1\n"
       "[state]\nsave-every = 500\n[compute]\ngpu-devices = [0, 2]\n");
   EXPECT_EQ(values.at("model").value, "mlp");
   EXPECT_EQ(values.at("batch-size").value, "64");
   EXPECT_EQ(values.at("lr").value, "0.1");
   EXPECT_EQ(values.at("lr").source, folder_ / "run.toml:4");
-  EXPECT_EQ(values.at("lr-step-epochs").value, "3,5");
+  EXPECT_EQ(values.at("lr-milestones").value, "3,5");
   EXPECT_EQ(values.at("nesterov").value, "true");
   EXPECT_EQ(values.at("momentum").value, "1");
   EXPECT_EQ(values.at("save-every").value, "500");
@@ -105,9 +182,9 @@ TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
   EXPECT_EQ(fault("sync = true\n"), (folder_ / "run.toml") +
                                         ":1: 'sync' is a boolean; expected one of grad, params, "
                                         "post-local, slowmo, diloco, none");
-  EXPECT_EQ(fault("lr-step-epochs = [3, 'x']\n"),
+  EXPECT_EQ(fault("lr-milestones = [3, 'x']\n"),
             (folder_ / "run.toml") +
-                ":1: 'lr-step-epochs' is a list with a string in it; expected integers");
+                ":1: 'lr-milestones' is a list with a string in it; expected integers");
   EXPECT_EQ(fault("lr = 1979-05-27\n"),
             (folder_ / "run.toml") + ":1: 'lr' is a date or time; expected a number");
   EXPECT_EQ(fault("[sync]\nlr = 1\n"),

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "engine/optim/loss_scale.h"
 #include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 
@@ -36,30 +37,31 @@ TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
   const tools::RunConfig config = tools::resolve_run_config(flags({}));
   EXPECT_EQ(config.epochs, 1);
   EXPECT_EQ(config.steps, 0);
-  EXPECT_EQ(config.batch_size, 128);
-  EXPECT_EQ(config.batch_size_per_device, 0);
-  EXPECT_EQ(config.sync, "grad");
-  EXPECT_EQ(config.lr, 0.05);
-  EXPECT_EQ(config.optimizer_settings.at("momentum"), 0.9);
-  EXPECT_EQ(config.optimizer_settings.at("weight-decay"), 0);
-  EXPECT_TRUE(config.shuffle);
-  EXPECT_FALSE(config.rank || config.world_size || config.local_rank);
-  EXPECT_EQ(config.rdzv_timeout_s, 300);
-  EXPECT_EQ(config.timeout_s, 600);
-  EXPECT_EQ(config.heartbeat_s, 1);
-  EXPECT_EQ(config.eval_every.every, 1);
-  EXPECT_TRUE(config.eval_every.epochs);
-  EXPECT_EQ(config.resume, "none");
-  EXPECT_EQ(config.on_nonfinite, "abort");
+  EXPECT_EQ(config.data.sampling.global_batch, 128);
+  EXPECT_EQ(config.data.batch_of_rank, 0);
+  EXPECT_EQ(config.averaging.method, tools::AveragingOptions::Method::kGradients);
+  EXPECT_EQ(config.averaging.name, "grad");
+  EXPECT_EQ(config.update.rate.base, 0.05);
+  EXPECT_EQ(config.update.settings.at("momentum"), 0.9);
+  EXPECT_EQ(config.update.settings.at("weight-decay"), 0);
+  EXPECT_TRUE(config.data.sampling.shuffle);
+  EXPECT_FALSE(config.identity.rank || config.identity.world_size || config.identity.local_rank);
+  EXPECT_EQ(config.group.rendezvous_timeout_ms, 300'000);
+  EXPECT_EQ(config.group.timeout_ms, 600'000);
+  EXPECT_EQ(config.group.heartbeat_ms, 1000);
+  EXPECT_EQ(config.evaluate.count, 1);
+  EXPECT_TRUE(config.evaluate.epochs);
+  EXPECT_EQ(config.keeping.resume, "none");
+  EXPECT_EQ(config.on_nonfinite, engine::OnNonFinite::kAbort);
   EXPECT_EQ(config.origin.at("lr").value, "0.05");
 }
 
 TEST(RunConfig, AdamwHasItsOwnDefaults) {
   const tools::RunConfig config = tools::resolve_run_config(flags({{"optimizer", "adamw"}}));
-  EXPECT_EQ(config.lr, 0.001);
-  EXPECT_EQ(config.optimizer_settings.at("weight-decay"), 0.01);
-  EXPECT_FALSE(config.optimizer_settings.contains("momentum"));
-  EXPECT_EQ(config.optimizer_settings.at("adam-beta2"), 0.999);
+  EXPECT_EQ(config.update.rate.base, 0.001);
+  EXPECT_EQ(config.update.settings.at("weight-decay"), 0.01);
+  EXPECT_FALSE(config.update.settings.contains("momentum"));
+  EXPECT_EQ(config.update.settings.at("adam-beta2"), 0.999);
 }
 
 TEST(RunConfig, ValuesOfEveryType) {
@@ -69,26 +71,25 @@ TEST(RunConfig, ValuesOfEveryType) {
                                                                    {"rank", "1"},
                                                                    {"world-size", "2"},
                                                                    {"lr-schedule", "step"},
-                                                                   {"lr-step-epochs", "30,60"},
+                                                                   {"lr-milestones", "30,60"},
                                                                    {"shuffle", "off"},
                                                                    {"eval-every", "200"},
                                                                    {"batch-size-per-device", "16"},
                                                                    {"seed", "9223372036854775807"},
                                                                    {"save-dir", "out"},
                                                                    {"save-every", "2e"}}));
-  EXPECT_EQ(config.synthetic_shape, (std::array<std::int64_t, 3>{32, 16, 3}));
+  EXPECT_EQ(config.data.set.synthetic_shape, (std::array<std::int64_t, 3>{32, 16, 3}));
   EXPECT_EQ(config.steps, 500);
-  EXPECT_EQ(config.rank, 1);
-  EXPECT_EQ(config.world_size, 2);
-  EXPECT_EQ(config.lr_step_epochs, (std::vector<std::int64_t>{30, 60}));
-  EXPECT_FALSE(config.shuffle);
-  EXPECT_EQ(config.eval_every.every, 200);
-  EXPECT_FALSE(config.eval_every.epochs);
-  EXPECT_EQ(config.batch_size, 0);
-  EXPECT_EQ(config.batch_size_per_device, 16);
+  EXPECT_EQ(config.identity.rank, 1);
+  EXPECT_EQ(config.identity.world_size, 2);
+  EXPECT_EQ(config.update.milestone_epochs, (std::vector<std::int64_t>{30, 60}));
+  EXPECT_FALSE(config.data.sampling.shuffle);
+  EXPECT_EQ(config.evaluate.count, 200);
+  EXPECT_FALSE(config.evaluate.epochs);
+  EXPECT_EQ(config.data.batch_of_rank, 16);
   EXPECT_EQ(config.seed, 9223372036854775807u);
-  EXPECT_EQ(config.save_every.every, 2);
-  EXPECT_TRUE(config.save_every.epochs);
+  EXPECT_EQ(config.save.count, 2);
+  EXPECT_TRUE(config.save.epochs);
   EXPECT_EQ(config.origin.at("epochs").source, "not used");
 }
 
@@ -113,8 +114,8 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
 
 TEST(RunConfig, EveryChoiceSuggestsTheNearestAndListsAll) {
   for (const tools::OptionSpec& option : tools::train_options()) {
-    if (option.type != tools::OptionSpec::Type::kChoice) continue;
-    const std::string first = base::split_text(option.metavar, '|').front();
+    if (option.type() != tools::OptionSpec::Type::kChoice) continue;
+    const std::string first = option.field.choices.front();
     EXPECT_NE(fault(flags({{option.name, first + "x"}})).find(": did you mean '" + first + "'?"),
               std::string::npos)
         << option.name;
@@ -144,7 +145,7 @@ TEST(RunConfig, RefusesWhatThisVersionCannotDo) {
 TEST(RunConfig, RefusesEmptyNamesOfFiles) {
   for (const char* name : {"save-dir", "init-from", "metrics", "resume"})
     EXPECT_EQ(fault(flags({{name, ""}})), "--" + std::string(name) + " is empty");
-  EXPECT_TRUE(tools::resolve_run_config(flags({{"augment", ""}})).augment.empty());
+  EXPECT_FALSE(tools::resolve_run_config(flags({{"augment", ""}})).data.augmentation.any());
 }
 
 TEST(RunConfig, RefusesWhatNeedsARunToBeThere) {
@@ -212,7 +213,7 @@ TEST(RunConfig, RefusesValuesOutOfTypeOrRange) {
         << shape;
   for (const char* epochs : {"0", "60,30", "30,30", "3,,4", "x"})
     EXPECT_THROW(
-        tools::resolve_run_config(flags({{"lr-schedule", "step"}, {"lr-step-epochs", epochs}})),
+        tools::resolve_run_config(flags({{"lr-schedule", "step"}, {"lr-milestones", epochs}})),
         ConfigError)
         << epochs;
 }
@@ -249,7 +250,7 @@ TEST(RunConfig, RefusesContradictions) {
       flags({{"adam-beta1", "0.5"}}),
       flags({{"nesterov", "true"}, {"momentum", "0"}}),
       flags({{"lr-schedule", "step"}}),
-      flags({{"lr-step-epochs", "3"}}),
+      flags({{"lr-milestones", "3"}}),
       flags({{"lr-schedule", "cosine"}, {"lr-min", "1"}}),
       flags({{"save-every", "5"}}),
       flags({{"save-rank-models", "true"}}),
@@ -296,35 +297,35 @@ TEST(RunConfig, AnOptionThatNeedsAnotherIsJudgedByWhetherItIsGivenNotByItsValue)
   EXPECT_EQ(fault(flags({{"resume", "auto"}})),
             "--resume auto requires --save-dir: that is where auto looks");
   EXPECT_EQ(fault(flags({{"lr-schedule", "step"}})),
-            "--lr-schedule step requires --lr-step-epochs (30,60)");
+            "--lr-schedule step requires --lr-milestones (30,60)");
 
   const tools::RunConfig cropped =
       tools::resolve_run_config(flags({{"augment", "flip,crop"}, {"crop-padding", "4"}}));
-  EXPECT_EQ(cropped.crop_padding, 4);
+  EXPECT_EQ(cropped.data.augmentation.crop_padding, 4);
   // Unset where it plays no part, also in what a checkpoint keeps.
   const tools::RunConfig flipped = tools::resolve_run_config(flags({{"augment", "flip"}}));
   EXPECT_EQ(flipped.origin.at("crop-padding").source, "not used");
-  EXPECT_EQ(flipped.crop_padding, 4);
+  EXPECT_EQ(flipped.data.augmentation.crop_padding, 4);
 }
 
 TEST(RunConfig, EarlyStopIsPatienceAndPerhapsTheLeastImprovement) {
   const auto stop = [](const char* text) {
     return tools::resolve_run_config(flags({{"early-stop", text}}));
   };
-  EXPECT_EQ(tools::resolve_run_config(flags({})).early_stop, 0);
-  EXPECT_EQ(stop("5").early_stop, 5);
-  EXPECT_EQ(stop("5").early_stop_delta, 0);
-  EXPECT_EQ(stop("1:0.25").early_stop, 1);
-  EXPECT_EQ(stop("1:0.25").early_stop_delta, 0.25);
+  EXPECT_EQ(tools::resolve_run_config(flags({})).best.patience, 0);
+  EXPECT_EQ(stop("5").best.patience, 5);
+  EXPECT_EQ(stop("5").best.min_delta, 0);
+  EXPECT_EQ(stop("1:0.25").best.patience, 1);
+  EXPECT_EQ(stop("1:0.25").best.min_delta, 0.25);
   for (const char* text : {"0", "-1", "x", "2:", ":1", "2:-1", "2:x", "2:1:1", "2:inf"})
     EXPECT_THROW(stop(text), ConfigError) << text;
   EXPECT_EQ(fault(flags({{"early-stop", "2"}, {"eval-every", "0"}})),
             "--early-stop 2 requires evaluations: --eval-every is 0, which is never");
   EXPECT_EQ(fault(flags({{"keep-best", "accuracy"}})),
             "--keep-best accuracy requires --save-dir: that is where the best is kept");
-  EXPECT_EQ(
-      tools::resolve_run_config(flags({{"keep-best", "loss"}, {"early-stop", "2"}})).keep_best,
-      "loss");
+  EXPECT_EQ(tools::resolve_run_config(flags({{"keep-best", "loss"}, {"early-stop", "2"}}))
+                .best.keep.measure,
+            engine::Measure::kLoss);
 }
 
 TEST(RunConfig, WhatIsSwitchedOffNeedsNothing) {
@@ -355,22 +356,24 @@ TEST(RunConfig, ListenAddresses) {
 TEST(RunConfig, Devices) {
   using Names = std::vector<std::string>;
   const auto devices = [](const char* list) {
-    return tools::resolve_run_config(flags({{"gpu-devices", list}})).devices;
+    return tools::resolve_run_config(flags({{"gpu-devices", list}})).compute.device.devices;
   };
   EXPECT_EQ(devices("0 1"), (Names{"cuda:0", "cuda:1"}));
   EXPECT_EQ(devices("3,1"), (Names{"cuda:3", "cuda:1"}));
   EXPECT_EQ(devices("0, 2-4 7"), (Names{"cuda:0", "cuda:2", "cuda:3", "cuda:4", "cuda:7"}));
   EXPECT_EQ(devices("none"), Names{});
-  EXPECT_EQ(tools::resolve_run_config(flags({{"gpu-devices", "none"}})).device, "cpu");
+  EXPECT_EQ(tools::resolve_run_config(flags({{"gpu-devices", "none"}})).compute.device.device,
+            "cpu");
   EXPECT_EQ(
       tools::resolve_run_config(flags({{"gpu-devices", "0-2"}})).origin.at("gpu-devices").value,
       "0,1,2");
-  EXPECT_EQ(tools::resolve_run_config(flags({{"device", "cuda"}, {"gpu-devices", "1"}})).devices,
+  EXPECT_EQ(tools::resolve_run_config(flags({{"device", "cuda"}, {"gpu-devices", "1"}}))
+                .compute.device.devices,
             Names{"cuda:1"});
-  EXPECT_EQ(tools::resolve_run_config(flags({{"devices", "cuda:1,cuda:0"}})).devices,
+  EXPECT_EQ(tools::resolve_run_config(flags({{"devices", "cuda:1,cuda:0"}})).compute.device.devices,
             (Names{"cuda:1", "cuda:0"}));
   for (const char* device : {"auto", "cpu", "cuda", "cuda:0", "cuda:31"})
-    EXPECT_EQ(tools::resolve_run_config(flags({{"device", device}})).device, device);
+    EXPECT_EQ(tools::resolve_run_config(flags({{"device", device}})).compute.device.device, device);
   for (const char* list : {"0 0", "0,1,1", "0-2,1", "-1", "0-", "2-1", "x", ",", "0,,1", "0,",
                            "0 none", "1024", "0.5", " "})
     EXPECT_NE(fault(flags({{"gpu-devices", list}}))
@@ -406,22 +409,22 @@ TEST(RunConfig, DevicesAreSaidOnce) {
   // The stronger source wins.
   ConfigValues values = flags({{"gpu-devices", "0,1"}});
   values["device"] = {"cpu", "run.toml:3"};
-  EXPECT_EQ(tools::resolve_run_config(values).devices.size(), 2u);
-  EXPECT_EQ(tools::resolve_run_config(values).device, "auto");
+  EXPECT_EQ(tools::resolve_run_config(values).compute.device.devices.size(), 2u);
+  EXPECT_EQ(tools::resolve_run_config(values).compute.device.device, "auto");
   values = flags({{"device", "cpu"}});
   values["gpu-devices"] = {"0,1", "ENGINE_GPU_DEVICES"};
-  EXPECT_TRUE(tools::resolve_run_config(values).devices.empty());
-  EXPECT_EQ(tools::resolve_run_config(values).device, "cpu");
+  EXPECT_TRUE(tools::resolve_run_config(values).compute.device.devices.empty());
+  EXPECT_EQ(tools::resolve_run_config(values).compute.device.device, "cpu");
 }
 
 TEST(RunConfig, TablesAreReadAsTheOptionsSay) {
   const tools::RunConfig plain = tools::resolve_run_config(flags({{"dataset", "csv"}}));
-  EXPECT_EQ(plain.csv_decimal, "auto");
-  EXPECT_EQ(plain.csv_missing, "auto");
+  EXPECT_EQ(plain.data.set.csv_decimal, "auto");
+  EXPECT_EQ(plain.data.set.csv_missing, "auto");
   const tools::RunConfig own = tools::resolve_run_config(
       flags({{"dataset", "csv"}, {"csv-decimal", "comma"}, {"csv-missing", "NA,-999"}}));
-  EXPECT_EQ(own.csv_decimal, "comma");
-  EXPECT_EQ(own.csv_missing, "NA,-999");
+  EXPECT_EQ(own.data.set.csv_decimal, "comma");
+  EXPECT_EQ(own.data.set.csv_missing, "NA,-999");
   EXPECT_NE(fault(flags({{"csv-decimal", "dot"}, {"dataset", "csv"}})).find("auto, point, comma"),
             std::string::npos);
   EXPECT_NE(fault(flags({{"csv-missing", "NA"}})).find("requires --dataset csv"),
@@ -432,9 +435,10 @@ TEST(RunConfig, TablesAreReadAsTheOptionsSay) {
 
 TEST(RunConfig, Precision) {
   const auto scale = [](const char* amp, const char* text) {
-    return tools::resolve_run_config(text == nullptr ? flags({{"amp", amp}})
-                                                     : flags({{"amp", amp}, {"loss-scale", text}}))
-        .loss_scale;
+    return engine::to_string(
+        tools::resolve_run_config(text == nullptr ? flags({{"amp", amp}})
+                                                  : flags({{"amp", amp}, {"loss-scale", text}}))
+            .compute.loss_scale);
   };
   for (const char* amp : {"off", "tf32", "bf16"}) EXPECT_EQ(scale(amp, nullptr), "off") << amp;
   for (const char* amp : {"O1", "O2"}) EXPECT_EQ(scale(amp, nullptr), "dynamic") << amp;
@@ -455,7 +459,9 @@ TEST(RunConfig, Precision) {
                                   flags({{"amp", "O2"}, {"devices", "cpu:0,cpu:1"}})})
     EXPECT_NE(fault(cpu).find("expected off or bf16 on the CPU: the others are for CUDA devices"),
               std::string::npos);
-  EXPECT_EQ(tools::resolve_run_config(flags({{"amp", "bf16"}, {"device", "cpu"}})).amp, "bf16");
+  EXPECT_EQ(
+      tools::resolve_run_config(flags({{"amp", "bf16"}, {"device", "cpu"}})).compute.precision.half,
+      engine::DType::kBF16);
   EXPECT_NE(fault(flags({{"amp", "bf16"}, {"device", "cpu"}, {"loss-scale", "128"}}))
                 .find("no value on the CPU: losses are scaled on CUDA devices"),
             std::string::npos);
@@ -467,25 +473,26 @@ TEST(RunConfig, Precision) {
             std::string::npos);
   EXPECT_NE(fault(flags({{"dtype", "f64"}, {"amp", "O1"}})).find("expected f32 beside --amp O1"),
             std::string::npos);
-  EXPECT_EQ(tools::resolve_run_config(flags({{"dtype", "f64"}})).device, "auto");
+  EXPECT_EQ(tools::resolve_run_config(flags({{"dtype", "f64"}})).compute.device.device, "auto");
 
   const tools::RunConfig plain = tools::resolve_run_config(flags({}));
-  EXPECT_TRUE(plain.cuda_graph && plain.pin_memory && plain.non_blocking);
+  EXPECT_TRUE(plain.compute.graph && plain.compute.pinned && plain.compute.non_blocking);
   const tools::RunConfig simple =
       tools::resolve_run_config(flags({{"cuda-graph", "off"}, {"pin-memory", "false"}}));
-  EXPECT_FALSE(simple.cuda_graph || simple.pin_memory || simple.non_blocking);
+  EXPECT_FALSE(simple.compute.graph || simple.compute.pinned || simple.compute.non_blocking);
 
-  EXPECT_EQ(plain.conv, "auto");
-  EXPECT_EQ(tools::resolve_run_config(flags({{"conv", "direct"}})).conv, "direct");
+  EXPECT_EQ(plain.compute.convolutions, engine::Convolutions::kAuto);
+  EXPECT_EQ(tools::resolve_run_config(flags({{"conv", "direct"}})).compute.convolutions,
+            engine::Convolutions::kDirect);
   EXPECT_NE(fault(flags({{"conv", "winograd"}})).find("auto"), std::string::npos);
 }
 
 TEST(RunConfig, SchedulesOfAveraging) {
   const tools::RunConfig config =
       tools::resolve_run_config(flags({{"sync", "post-local"}, {"sync-schedule", "10:1,1000:8"}}));
-  ASSERT_EQ(config.sync_schedule.size(), 2u);
-  EXPECT_EQ(config.sync_schedule[1].from, 1000);
-  EXPECT_EQ(config.sync_schedule[1].every, 8);
+  ASSERT_EQ(config.averaging.phases.size(), 2u);
+  EXPECT_EQ(config.averaging.phases[1].from, 1000);
+  EXPECT_EQ(config.averaging.phases[1].every, 8);
   EXPECT_EQ(config.origin.at("sync-every").source, "not used");
   for (const char* schedule : {"5:1", "0:0", "0:-1", "0:1,0:2", "0:1,8:2,8:3", "0:1,5:2,4:3", "0",
                                "0:1:2", "0:x", ":", "0:1,", "1"})
@@ -530,9 +537,8 @@ TEST(RunConfig, TheStrongerSourceSettlesAContradiction) {
   values["batch-size-per-device"] = {"8", "ENGINE_BATCH_SIZE_PER_DEVICE"};
   const tools::RunConfig config = tools::resolve_run_config(values);
   EXPECT_EQ(config.steps, 100);
-  EXPECT_FALSE(config.optimizer_settings.contains("momentum"));
-  EXPECT_EQ(config.batch_size, 0);
-  EXPECT_EQ(config.batch_size_per_device, 8);
+  EXPECT_FALSE(config.update.settings.contains("momentum"));
+  EXPECT_EQ(config.data.batch_of_rank, 8);
 }
 
 TEST(RunConfig, TomlReadsBackToTheSameRun) {
@@ -548,7 +554,7 @@ TEST(RunConfig, TomlReadsBackToTheSameRun) {
              {"batch-size-per-device", "32"},
              {"save-dir", "x"},
              {"lr", "1e-5"}}),
-      flags({{"lr-schedule", "step"}, {"lr-step-epochs", "3,9"}, {"spawn", "2"}, {"shuffle", "0"}}),
+      flags({{"lr-schedule", "step"}, {"lr-milestones", "3,9"}, {"spawn", "2"}, {"shuffle", "0"}}),
       flags({{"sync", "params"}, {"sync-schedule", "0:1,100:16"}, {"average-state", "all"}}),
       flags({{"sync", "diloco"},
              {"sync-every", "16"},
@@ -569,8 +575,8 @@ TEST(RunConfig, TomlReadsBackToTheSameRun) {
     const tools::RunConfig same = tools::resolve_run_config(again);
     EXPECT_EQ(tools::to_toml(same.origin), text);
     EXPECT_EQ(tools::agreed_settings(same.origin), tools::agreed_settings(config.origin));
-    EXPECT_EQ(same.lr, config.lr);
-    EXPECT_EQ(same.job_id, config.job_id);
+    EXPECT_EQ(same.update.rate.base, config.update.rate.base);
+    EXPECT_EQ(same.identity.job_id, config.identity.job_id);
   }
 }
 

@@ -6,9 +6,9 @@
 #include <iterator>
 #include <string_view>
 
-#include "backends/identity/identity.h"
 #include "models/model_catalog.h"
 #include "tools/bench/step/bench_step.h"
+#include "tools/group/joining_options.h"
 #include "tools/machine/build_info.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/session_text.h"
@@ -24,16 +24,10 @@ constexpr int kWarmupOnDevice = 6;  // a step is captured as a graph in the thir
 
 // Ranks of the group that this configuration will run in.
 std::int64_t world_of(const tools::RunConfig& config) {
-  const auto devices = static_cast<std::int64_t>(std::max<std::size_t>(1, config.devices.size()));
+  const auto devices =
+      static_cast<std::int64_t>(std::max<std::size_t>(1, config.compute.device.devices.size()));
   if (config.spawn > 0) return config.spawn * devices;
-  return devices * backends::resolve_identity({.init_method = config.init_method,
-                                               .rank = config.rank,
-                                               .world_size = config.world_size,
-                                               .local_rank = config.local_rank,
-                                               .port_rule = config.port_rule,
-                                               .job_id = config.job_id},
-                                              backends::process_environment())
-                       .world_size;
+  return devices * identity_of(config).world_size;
 }
 
 void invent_data(tools::ConfigValues& values, const std::string& model,
@@ -73,7 +67,7 @@ void add_train_options(CLI::App& app, tools::ConfigValues& values,
   for (const tools::OptionSpec& option : tools::train_options())
     if (std::ranges::find(without, option.name) == without.end() &&
         std::ranges::find(kNotMeasured, std::string_view(option.name)) == std::end(kNotMeasured))
-      names.emplace_back(option.name);
+      names.push_back(option.name);
   add_table_options(app, values, names);
   for (const char* name : kNotMeasured) add_refused_option(app, std::string("--") + name);
 }
@@ -99,14 +93,14 @@ tools::RunConfig resolve_bench(tools::ConfigValues values,
   };
   if (synthetic_size > 0) return resolve(synthetic_size);
   const tools::RunConfig config = resolve(1);
-  return resolve(config.batch_size_per_device > 0 ? config.batch_size_per_device * world_of(config)
-                                                  : config.batch_size);
+  return resolve(config.data.batch_of_rank > 0 ? config.data.batch_of_rank * world_of(config)
+                                               : config.data.sampling.global_batch);
 }
 
 StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
                         backends::Group& group) {
   using Clock = std::chrono::steady_clock;
-  TrainSession session(session_options(config), group);
+  TrainSession session(config, group);
   static_cast<void>(session.start_state());
   const std::atomic<int> never{0};
   engine::Trainer trainer = session.make_trainer(never);

@@ -49,7 +49,7 @@ int exit_code_of(const std::string& backend, const std::string& action) {
   return tools::run_group(config, [&](backends::Group& group) {
     const std::atomic<int> never{0};
     engine::DesyncReport found;
-    tools::TrainSession session(tools::session_options(config), group);
+    tools::TrainSession session(config, group);
     static_cast<void>(session.start_state());
     session.add_observer(std::make_unique<Fault>(session, group.rank(), found));
     static_cast<void>(session.run(never));

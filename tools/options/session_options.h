@@ -1,5 +1,5 @@
-// A training as typed values: what a TrainSession is made of, with or without a command line. The
-// defaults are those of the option table where it has any.
+// A training run as typed values: what a TrainSession is made of, with or without a command line.
+// The defaults here are those of the options (option_spec.h).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/sync_schedule.h"
+#include "engine/averaging/sums/bucket_cut.h"
 #include "engine/core/dtype.h"
 #include "engine/ops/common/kernel_context.h"
 #include "engine/ops/loss/regression_loss.h"
@@ -25,7 +26,6 @@
 #include "io/data/sources/dataset.h"
 #include "tools/machine/device_choice.h"
 #include "tools/machine/rank_placement.h"
-#include "tools/options/run_config.h"
 
 namespace tools {
 
@@ -52,16 +52,27 @@ struct ModelOptions {
   std::string name;             // or the path of a TOML layer list
   std::string definition = {};  // that list's text; "": it is read from the file
   double label_smoothing = 0, dropout = 0;
-  std::optional<engine::ops::RegressionLoss> regression = {};  // numbers are predicted
-  bool synchronized_statistics = false;                        // batch statistics over all ranks
+  engine::ops::RegressionLoss loss = engine::ops::RegressionLoss::kSquared;  // of a regression
+  bool regression = false;               // predicts numbers, not classes
+  bool synchronized_statistics = false;  // batch statistics over all ranks
   std::vector<std::string> frozen = {};  // patterns of the names of parameters that are not trained
+
+  std::optional<engine::ops::RegressionLoss> regression_loss() const {
+    return regression ? std::optional(loss) : std::nullopt;
+  }
+};
+
+// Lower precision than that of the parameters.
+struct Precision {
+  std::optional<engine::DType> half = {};  // storage of activations, if it is another
+  engine::Products products = engine::Products::kF32;
+  bool operator==(const Precision&) const = default;
 };
 
 struct ComputeOptions {
   DeviceRequest device;                       // the ranks' places are the session's
   engine::DType dtype = engine::DType::kF32;  // of parameters
-  std::optional<engine::DType> half = {};     // storage of activations, where it is another
-  engine::Products products = engine::Products::kF32;
+  Precision precision = {};
   engine::Convolutions convolutions = engine::Convolutions::kAuto;
   engine::LossScaleRule loss_scale = {};
   bool graph = true, pinned = true, non_blocking = true;
@@ -86,11 +97,11 @@ struct AveragingOptions {
   int powersgd_rank = 4;
   engine::BucketOptions buckets = {};
   bool shard_optimizer = false;
-  // Parameters.
-  std::int64_t gradient_steps = 0;     // at the start, which average gradients instead
-  engine::SyncSchedule schedule = {};  // in global steps
-  std::string schedule_text = {};      // "every 8"
-  std::optional<engine::OuterOptions> outer = {};
+  // Parameters: every `every` steps, in the first `warmup` steps every step; or as `phases` say.
+  std::int64_t every = 1, warmup = 0;
+  std::vector<engine::SyncPhase> phases = {};
+  engine::OuterOptions diloco{0.7, 0.9, /*nesterov=*/true, /*over_inner_rate=*/false};
+  engine::OuterOptions slowmo{1, 0.5, /*nesterov=*/false, /*over_inner_rate=*/true};
   States states = States::kNone;  // of the optimizer, averaged along
   bool running_statistics = false;
   bool host_islands = false;
@@ -147,11 +158,15 @@ struct KeepingOptions {
 
 // Which evaluation is the best, and what follows from it.
 struct BestOptions {
-  enum class Keep { kNever, kWhereItChangesNothing, kAlways };
-  Keep keep = Keep::kNever;
-  std::optional<engine::Measure> measure = {};  // none: accuracy, for text
-                                                // perplexity, of a regression the loss
-  std::int64_t patience = 0;                    // as engine::BestModelOptions have them
+  struct Keep {
+    enum class When { kNever, kWhereItChangesNothing, kAlways };
+    When when = When::kNever;
+    // None: accuracy, for text perplexity, of a regression the loss.
+    std::optional<engine::Measure> measure = {};
+    bool operator==(const Keep&) const = default;
+  };
+  Keep keep = {};
+  std::int64_t patience = 0;  // as engine::BestModelOptions have them
   double min_delta = 0;
 };
 
@@ -164,7 +179,7 @@ struct SessionOptions {
   KeepingOptions keeping = {};
   BestOptions best = {};
   std::int64_t average_last = 0;  // of the epochs at the end; 0: their weights are not averaged
-  std::string backend = "auto";   // as it was asked for
+  std::string asked_backend = "auto";  // the group may have chosen another
   std::uint64_t seed = 0;
   std::int64_t epochs = 1, steps = 0;       // steps > 0: these
   std::optional<std::int64_t> log_every{};  // as engine::TrainerOptions has it
@@ -174,14 +189,5 @@ struct SessionOptions {
   engine::OnDesync on_desync = engine::OnDesync::kAbort;
   engine::OnNonFinite on_nonfinite = engine::OnNonFinite::kAbort;
 };
-
-// The only reader of a RunConfig below the commands. Throws io::ConfigError and engine::ModelError
-// for values that their own readers refuse.
-SessionOptions session_options(const RunConfig& config);
-// The loss of numbers that are predicted; none where classes are.
-std::optional<engine::ops::RegressionLoss> regression_of(const RunConfig& config);
-// Parts of it, for commands that train nothing.
-DataOptions data_options(const RunConfig& config);
-ComputeOptions compute_options(const RunConfig& config);
 
 }  // namespace tools

@@ -1,0 +1,159 @@
+// Batches, their samples and order: --batch-size to --non-blocking.
+#include "tools/options/rows/option_rows.h"
+
+#include <algorithm>
+
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
+
+namespace tools {
+namespace {
+
+using enum OptionSpec::Agreement;
+using enum OptionSpec::OnResume;
+using enum OptionSpec::Arrays;
+
+std::optional<ValueFault> take_augmentation(RunConfig& config, const std::string& text) {
+  io::Augmentation& augmentation = config.data.augmentation;
+  const std::pair<std::string, bool*> known[] = {{"resized-crop", &augmentation.resized_crop},
+                                                 {"crop", &augmentation.crop},
+                                                 {"flip", &augmentation.flip},
+                                                 {"cutout", &augmentation.cutout}};
+  std::vector<std::string> names;
+  for (const auto& entry : known) names.push_back(entry.first);
+  for (const std::string& name : base::split_text(text, ',')) {
+    const auto found = std::ranges::find(known, name, &std::pair<std::string, bool*>::first);
+    const bool unknown = found == std::end(known);
+    if (unknown || *found->second)
+      return ValueFault{
+          "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip",
+          unknown ? base::did_you_mean(name, names) : ""};
+    *found->second = true;
+  }
+  return std::nullopt;
+}
+
+void check_batch(const GivenValues&, RunConfig& config) {
+  config.data.set.seed = config.data.sampling.seed = config.seed;
+}
+
+const std::vector<OptionSpec> kBatchRows{
+    {.name = "batch-size",
+     .field = integer([](RunConfig& c) { return &c.data.sampling.global_batch; }, 1, 1'000'000'000),
+     .metavar = "B",
+     .initial = "128",
+     .help = "global batch: samples per step over all ranks",
+     .example = "--batch-size 256",
+     .excludes = {"batch-size-per-device"}},
+    {.name = "batch-size-per-device",
+     .field = integer([](RunConfig& c) { return &c.data.batch_of_rank; }, 1, 1'000'000'000),
+     .metavar = "B",
+     .help = "samples per device and micro-batch; replaces --batch-size",
+     .example = "--batch-size-per-device 64"},
+    {.name = "grad-accum",
+     .field = integer([](RunConfig& c) { return &c.compute.micro_batches; }, 1, 1'000'000),
+     .metavar = "K",
+     .help = "micro-batches per device and step whose gradients are accumulated",
+     .example = "--grad-accum 4"},
+    {.name = "uneven",
+     .field = choice(
+         [](RunConfig& c) { return &c.data.sampling.uneven; },
+         {{"join", io::Uneven::kJoin}, {"drop", io::Uneven::kDrop}, {"pad", io::Uneven::kPad}}),
+     .help = "if samples don't divide evenly: join = use each once; drop = skip the incomplete "
+             "step; pad = repeat some",
+     .example = "--uneven drop"},
+    {.name = "shard",
+     .field = choice([](RunConfig& c) { return &c.data.sampling.shard; },
+                     {{"contiguous", io::Shard::kContiguous},
+                      {"strided", io::Shard::kStrided},
+                      {"file", io::Shard::kFile}}),
+     .help = "a rank's samples: a contiguous slice of each step, every W-th sample of it, or "
+             "the same part of the data set all the time",
+     .example = "--shard strided"},
+    {.name = "normalize",
+     .field = choice([](RunConfig& c) { return &c.data.normalization; },
+                     {{"auto", std::nullopt},
+                      {"unit", io::Normalization::kUnit},
+                      {"standard", io::Normalization::kStandard}}),
+     .help = "unit: x/255; standard: then per-channel mean and standard deviation; auto: unit "
+             "for grayscale, else standard",
+     .example = "--normalize standard",
+     .on_resume = kReject,
+     .of_model = true,
+     .shapes_coding = true},
+    {.name = "augment",
+     .field = parsed(take_augmentation),
+     .metavar = "LIST",
+     .help = "random augmentation of training images: any of resized-crop,crop,flip,cutout "
+             "(default: none)",
+     .example = "--augment flip,crop",
+     .on_resume = kReject},
+    {.name = "crop-padding",
+     .field = integer([](RunConfig& c) { return &c.data.augmentation.crop_padding; }, 1, 4096),
+     .metavar = "N",
+     .help = "--augment crop: largest shift in pixels",
+     .example = "--augment crop --crop-padding 2",
+     .on_resume = kReject,
+     .needs = {is("augment", "crop")}},
+    {.name = "cutout-size",
+     .field = integer([](RunConfig& c) { return &c.data.augmentation.cutout_size; }, 1, 4096),
+     .metavar = "N",
+     .help = "--augment cutout: side of the square",
+     .example = "--augment cutout --cutout-size 8",
+     .on_resume = kReject,
+     .needs = {is("augment", "cutout")}},
+    {.name = "shuffle",
+     .field = flag([](RunConfig& c) { return &c.data.sampling.shuffle; }),
+     .help = "new sample order every epoch",
+     .example = "--no-shuffle",
+     .on_resume = kReject},
+    {.name = "sampler",
+     .field = word([](RunConfig& c) { return &c.data.order; }, {"shuffle", "stratified"}),
+     .help = "order of an epoch: a random permutation, or one that mixes the classes evenly",
+     .example = "--sampler stratified",
+     .on_resume = kReject,
+     .needs = {is("shuffle", "true")},
+     .demands = {{is("stratified"),
+                  {is("task", "classification")},
+                  "--task classification: numbers have no classes to mix"}}},
+    {.name = "check-sampler",
+     .field = flag([](RunConfig& c) { return &c.data.check_sampler; }),
+     .help = "check at startup that the ranks' shares of an epoch have no gaps or overlaps",
+     .example = "--check-sampler"},
+    {.name = "seed",
+     .field =
+         integer([](RunConfig& c) { return &c.seed; }, 0, std::numeric_limits<std::int64_t>::max()),
+     .metavar = "S",
+     .help = "seed of initial weights, sample order, augmentation and dropout",
+     .example = "--seed 42",
+     .on_resume = kReject,
+     .of_model = true},
+    {.name = "workers",
+     .field = integer([](RunConfig& c) { return &c.data.workers; }, 0, 4096),
+     .metavar = "N",
+     .help = "threads that prepare batches (0: the training thread)",
+     .example = "--workers 4",
+     .agreement = kFree},
+    {.name = "prefetch",
+     .field = integer([](RunConfig& c) { return &c.data.prefetch; }, 1, 1024),
+     .metavar = "K",
+     .help = "batches prepared ahead",
+     .example = "--prefetch 4",
+     .agreement = kFree},
+    {.name = "pin-memory",
+     .field = flag([](RunConfig& c) { return &c.compute.pinned; }),
+     .help = "prepare batches in pinned host memory, for asynchronous copies to a CUDA device",
+     .example = "--no-pin-memory",
+     .agreement = kFree},
+    {.name = "non-blocking",
+     .field = flag([](RunConfig& c) { return &c.compute.non_blocking; }),
+     .help = "copy the next batch to a CUDA device while it computes",
+     .example = "--no-non-blocking",
+     .agreement = kFree,
+     .needs = {is("pin-memory", "true")}}};
+
+}  // namespace
+
+OptionGroup batch_rows() { return {"batch", kBatchRows, &check_batch}; }
+
+}  // namespace tools

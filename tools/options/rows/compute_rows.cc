@@ -1,0 +1,190 @@
+// Devices, number types, precision: --device to --buffers.
+#include "tools/options/rows/option_rows.h"
+
+#include <algorithm>
+
+#include "engine/optim/loss_scale.h"
+#include "io/base/text/text_parts.h"
+
+namespace tools {
+namespace {
+
+using enum OptionSpec::Agreement;
+using enum OptionSpec::OnResume;
+using enum OptionSpec::Arrays;
+
+using engine::BufferMode;
+using engine::DType;
+using engine::Products;
+
+// "cuda:3" -> true for "cuda".
+bool is_numbered(const std::string& device, const std::string& kind) {
+  if (!device.starts_with(kind + ":")) return false;
+  const std::string number = device.substr(kind.size() + 1);
+  const auto index = parse_integer(number);
+  return index && *index >= 0 && *index < 1024 && std::to_string(*index) == number;
+}
+
+std::optional<ValueFault> take_device(RunConfig& config, const std::string& text) {
+  config.compute.device.device = text;
+  if (text == "auto" || text == "cpu" || text == "cuda" || is_numbered(text, "cuda"))
+    return std::nullopt;
+  return ValueFault{"one of auto, cpu, cuda, cuda:N"};
+}
+
+std::optional<ValueFault> take_gpu_devices(RunConfig& config, const std::string& text) {
+  if (text == "none") config.compute.device.device = "cpu";
+  const std::vector<std::int64_t> numbers = parse_device_numbers(text).value();
+  for (const std::int64_t number : numbers)
+    config.compute.device.devices.push_back("cuda:" + std::to_string(number));
+  return std::nullopt;
+}
+
+std::optional<ValueFault> take_replicas(RunConfig& config, const std::string& text) {
+  std::vector<std::string>& devices = config.compute.device.devices;
+  for (const std::string& replica : base::split_text(text, ',')) {
+    const bool known = is_numbered(replica, "cpu") || is_numbered(replica, "cuda");
+    const bool mixed = !devices.empty() && replica.substr(0, 3) != devices.front().substr(0, 3);
+    if (!known || mixed || std::ranges::find(devices, replica) != devices.end())
+      return ValueFault{"different devices of one kind, as cpu:0,cpu:1 or cuda:0,cuda:1"};
+    devices.push_back(replica);
+  }
+  return std::nullopt;
+}
+
+std::optional<ValueFault> take_loss_scale(RunConfig& config, const std::string& text) {
+  const auto scale = parse_real(text);
+  if (text != "dynamic" && (!scale || !(*scale >= 1e-30 && *scale <= 1e30)))
+    return ValueFault{"dynamic, or a number above 0"};
+  config.compute.loss_scale = engine::parse_loss_scale(text);
+  return std::nullopt;
+}
+
+// Names an option that only the CPU can do; "": there is none.
+std::string option_of_cpu(const GivenValues& given, const RunConfig& config) {
+  using Compression = AveragingOptions::Compression;
+  if (config.averaging.shard_optimizer) return "--shard-optimizer";
+  if (config.averaging.compression != Compression::kNone)
+    return "--compress " + given.text("compress");
+  if (config.averaging.canonical) return "--reduction-order canonical";
+  if (config.data.set.regression) return "--task regression";
+  return config.compute.dtype == DType::kF64 ? "--dtype f64" : "";
+}
+
+void check_compute(const GivenValues& given, RunConfig& config) {
+  ComputeOptions& compute = config.compute;
+  compute.device.amp = given.text("amp");
+  const bool amp = compute.precision != Precision{}, f64 = compute.dtype == DType::kF64;
+  const std::vector<std::string>& devices = compute.device.devices;
+  const std::string first = devices.empty() ? compute.device.device : devices.front();
+  const bool cpu = first.starts_with("cpu"), cuda = first.starts_with("cuda");
+  if (amp && cpu && compute.precision.half != DType::kBF16)
+    given.refuse("amp", "off or bf16 on the CPU: the others are for CUDA devices (--device cuda)");
+  if (f64 && cuda)
+    given.refuse("dtype", "f32 on CUDA devices: f64 is computed on the CPU (--device cpu)");
+  if (config.data.set.regression && cuda)
+    given.refuse("task",
+                 "classification on CUDA devices: numbers are predicted on the CPU (--device cpu)");
+  if (f64 && amp) given.refuse("dtype", "f32 beside --amp " + compute.device.amp);
+  if (given.has("loss-scale") && cpu)
+    given.refuse("loss-scale",
+                 "no value on the CPU: losses are scaled on CUDA devices (--device cuda)");
+  const bool of_f16 = compute.device.amp == "O1" || compute.device.amp == "O2";
+  if (!given.has("loss-scale") && of_f16) compute.loss_scale = engine::parse_loss_scale("dynamic");
+  compute.device.cpu_only = option_of_cpu(given, config);
+}
+
+const std::vector<OptionSpec> kComputeRows{
+    {.name = "device",
+     .field = parsed(take_device),
+     .metavar = "auto|cpu|cuda|cuda:N",
+     .initial = "auto",
+     .help = "where to compute; cuda: the GPU with this process's local rank as index; auto: "
+             "cuda if there is a GPU, else cpu",
+     .example = "--device cuda:1",
+     .agreement = kFree},
+    {.name = "gpu-devices",
+     .field = parsed(take_gpu_devices, OptionSpec::Type::kDevices),
+     .metavar = "LIST",
+     .help = "CUDA devices of this process, one replica on each: '0 1', '0,1', '0-3' or none "
+             "(default: one)",
+     .example = "--gpu-devices 0,1",
+     .agreement = kFree,
+     .excludes = {"devices"}},
+    {.name = "devices",
+     .field = parsed(take_replicas),
+     .metavar = "LIST",
+     .help = "replicas in this process, one thread each: cpu:0,cpu:1 (default: one)",
+     .example = "--devices cpu:0,cpu:1"},
+    {.name = "threads",
+     .field = integer([](RunConfig& c) { return &c.compute.threads; }, 0, 1024),
+     .metavar = "N",
+     .help = "threads per rank (0: the allowed cores, divided among the ranks of the host)",
+     .example = "--threads 4",
+     .agreement = kFree},
+    {.name = "bind",
+     .field = choice([](RunConfig& c) { return &c.compute.bind; },
+                     {{"none", Bind::kNone}, {"core", Bind::kCore}, {"numa", Bind::kNuma}}),
+     .help = "bind a host's ranks to CPUs of their own; core: each thread to a core, numa: all "
+             "threads of a rank to a NUMA node",
+     .example = "--bind core"},
+    {.name = "dtype",
+     .field = choice([](RunConfig& c) { return &c.compute.dtype; },
+                     {{"f32", DType::kF32}, {"f64", DType::kF64}}),
+     .help = "floating-point type; f64 is for comparisons and gradient checks",
+     .example = "--dtype f64",
+     .on_resume = kReject,
+     .arrays = kDiffer,
+     .of_model = true},
+    {.name = "amp",
+     .field =
+         choice([](RunConfig& c) { return &c.compute.precision; }, {{"off", {}},
+                                                                    {"tf32", {{}, Products::kTf32}},
+                                                                    {"bf16", {DType::kBF16}},
+                                                                    {"O1", {{}, Products::kF16}},
+                                                                    {"O2", {DType::kF16}}}),
+     .help = "lower precision on a CUDA device. tf32: products in TF32; O1: products in f16; bf16, "
+             "O2: activations and weights stored as bf16, f16 (master weights stay f32). On CPUs "
+             "with AVX512_BF16, bf16: operands of products rounded to bf16, all else in f32",
+     .example = "--amp bf16"},
+    {.name = "conv",
+     .field =
+         choice([](RunConfig& c) { return &c.compute.convolutions; },
+                {{"auto", engine::Convolutions::kAuto}, {"direct", engine::Convolutions::kDirect}}),
+     .help = "3 x 3 and 5 x 5 convolutions on the CPU. auto: by Winograd's method at shapes "
+             "where it is faster; direct: as plain sums",
+     .example = "--conv direct"},
+    {.name = "loss-scale",
+     .field = parsed(take_loss_scale),
+     .metavar = "dynamic|S",
+     .help = "multiply the loss by S and divide the update by it; dynamic: adjust S to avoid "
+             "overflow (default: dynamic for O1 and O2)",
+     .example = "--amp O2 --loss-scale 1024",
+     .needs = {is("amp", "bf16|O1|O2")}},
+    {.name = "cuda-graph",
+     .field =
+         choice([](RunConfig& c) { return &c.compute.graph; }, {{"auto", true}, {"off", false}}),
+     .help = "auto: launch a training step as one captured CUDA graph if possible",
+     .example = "--cuda-graph off",
+     .agreement = kFree},
+    {.name = "sync-bn",
+     .field = flag([](RunConfig& c) { return &c.model.synchronized_statistics; }),
+     .help = "compute BatchNorm statistics over the samples of all ranks, not per rank",
+     .example = "--sync-bn"},
+    {.name = "deterministic",
+     .field = flag([](RunConfig& c) { return &c.compute.deterministic; }),
+     .help = "same bits for any --threads, not only from run to run",
+     .example = "--deterministic"},
+    {.name = "buffers",
+     .field = choice([](RunConfig& c) { return &c.buffers; }, {{"local", BufferMode::kLocal},
+                                                               {"rank0", BufferMode::kRank0},
+                                                               {"average", BufferMode::kAverage}}),
+     .help = "BatchNorm running statistics at epoch ends and in snapshots: each rank's own, "
+             "rank 0's, or averaged",
+     .example = "--buffers rank0"}};
+
+}  // namespace
+
+OptionGroup compute_rows() { return {"compute", kComputeRows, &check_compute}; }
+
+}  // namespace tools

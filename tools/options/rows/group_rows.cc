@@ -1,0 +1,207 @@
+// Ranks and how they form a group: --backend to --stall-abort.
+#include "tools/options/rows/option_rows.h"
+
+#include "io/base/text/text_parts.h"
+
+namespace tools {
+namespace {
+
+using enum OptionSpec::Agreement;
+using enum OptionSpec::OnResume;
+using enum OptionSpec::Arrays;
+
+constexpr int kMostRanks = 65536;
+constexpr const char* kNoElastic =
+    "no --elastic, which assigns ranks at the rendezvous: leave it out";
+
+std::optional<ValueFault> take_spawn(RunConfig& config, const std::string& text) {
+  const auto ranks = parse_integer(text);
+  if (!ranks || *ranks < 0 || *ranks > 1024) return ValueFault{"an integer from 0 to 1024"};
+  config.spawn = static_cast<int>(*ranks);
+  return std::nullopt;
+}
+
+// "2:4", "4" for 4:4, or "on", which --spawn makes 1:N.
+std::optional<ValueFault> take_elastic(RunConfig& config, const std::string& text) {
+  if (text == "off") return std::nullopt;
+  if (text == "on") {
+    if (config.spawn == 0) return ValueFault{"MIN:MAX, as 2:4, where --spawn does not say MAX"};
+    config.least_ranks = 1;
+    config.data.most_ranks = config.spawn;
+    return std::nullopt;
+  }
+  const std::vector<std::string> parts = base::split_text(text, ':');
+  const auto least = parse_integer(parts.front()), most = parse_integer(parts.back());
+  if (parts.size() > 2 || !least || !most || *least < 1 || *most < *least || *most > 1024)
+    return ValueFault{"MIN:MAX with 1 <= MIN <= MAX <= 1024, as 2:4"};
+  if (config.spawn > *most)
+    return ValueFault{"a MAX of at least --spawn, which is " + std::to_string(config.spawn)};
+  config.least_ranks = static_cast<int>(*least);
+  config.data.most_ranks = static_cast<int>(*most);
+  return std::nullopt;
+}
+
+// What follows from the number of ranks cannot hold where that changes.
+void check_elastic_batch(const GivenValues& given, RunConfig& config) {
+  config.data.batch_scales = config.data.batch_scales && config.is_elastic();
+  config.update.with_batch = config.data.batch_scales;
+  if (config.data.batch_scales &&
+      (!given.has("batch-size") ? 0 : config.data.sampling.global_batch) % config.data.most_ranks !=
+          0)
+    given.refuse("batch-size", "a multiple of the " + std::to_string(config.data.most_ranks) +
+                                   " ranks of --elastic, for --elastic-batch scale");
+}
+
+void check_group(const GivenValues& given, RunConfig& config) {
+  config.asked_backend = config.group.backend;
+  const backends::IdentityRequest& identity = config.identity;
+  if (config.group.stall_abort && config.group.stall_after_ms == 0)
+    given.refuse("stall-after", "above 0, which --stall-abort needs");
+  for (const auto& [name, rank] :
+       {std::pair{"rank", identity.rank}, std::pair{"local-rank", identity.local_rank}})
+    if (rank && identity.world_size && *rank >= *identity.world_size)
+      given.refuse(name,
+                   "less than --world-size, which is " + std::to_string(*identity.world_size));
+  check_elastic_batch(given, config);
+}
+
+const std::vector<OptionSpec> kGroupRows{
+    {.name = "backend",
+     .field = text([](RunConfig& c) { return &c.group.backend; }),
+     .metavar = "NAME",
+     .help = "communication: auto, a backend listed by `engine env`, checked:A,B or a plug-in's "
+             "path",
+     .example = "--backend gloo"},
+    {.name = "local-stage",
+     .field = word([](RunConfig& c) { return &c.group.local_stage; }, {"auto", "shm", "off"}),
+     .help = "reduce over shared memory among the ranks of a host first (auto: if --backend is "
+             "auto)",
+     .example = "--local-stage off"},
+    {.name = "streams",
+     .field = integer([](RunConfig& c) { return &c.group.streams; }, 1, 64),
+     .metavar = "N",
+     .help = "connections between two ranks, for backends that stripe",
+     .example = "--backend socket --streams 4"},
+    {.name = "init-method",
+     .field = text([](RunConfig& c) { return &c.identity.init_method; }),
+     .metavar = "URL",
+     .initial = "env://",
+     .help = "rendezvous: env://, tcp://HOST:PORT or file:///PATH",
+     .example = "--init-method tcp://n1:29500",
+     .agreement = kFree,
+     .on_resume = kOneStart},
+    {.name = "iface",
+     .field = text([](RunConfig& c) { return &c.group.interface; }),
+     .metavar = "IF",
+     .help = "network interface (default: the one that routes to rank 0)",
+     .example = "--iface eth0",
+     .agreement = kFree,
+     .on_resume = kOneStart},
+    {.name = "port-rule",
+     .field = word([](RunConfig& c) { return &c.identity.port_rule; },
+                   {"auto", "idr", "jobid", "fixed"}),
+     .help = "env:// without MASTER_PORT: how the port is chosen",
+     .example = "--port-rule jobid",
+     .agreement = kFree,
+     .on_resume = kOneStart},
+    {.name = "job-id",
+     .field = text([](RunConfig& c) { return &c.identity.job_id; }),
+     .metavar = "ID",
+     .help = "name that keeps jobs sharing a host apart",
+     .example = "--job-id night-7",
+     .agreement = kFree,
+     .on_resume = kOneStart},
+    {.name = "rank",
+     .field = integer([](RunConfig& c) { return &c.identity.rank; }, 0, kMostRanks - 1),
+     .metavar = "R",
+     .help = "this process's rank, from 0",
+     .example = "--rank 0 --world-size 2",
+     .agreement = kFree,
+     .on_resume = kOneStart,
+     .needs = {given("world-size")},
+     .demands = {{given(), {off("elastic")}, kNoElastic}}},
+    {.name = "world-size",
+     .field = integer([](RunConfig& c) { return &c.identity.world_size; }, 1, kMostRanks),
+     .metavar = "W",
+     .help = "number of ranks",
+     .example = "--rank 0 --world-size 2",
+     .agreement = kFree,
+     .on_resume = kOneStart,
+     .demands = {{given(), {off("elastic")}, kNoElastic}}},
+    {.name = "local-rank",
+     .field = integer([](RunConfig& c) { return &c.identity.local_rank; }, 0, kMostRanks - 1),
+     .metavar = "L",
+     .help = "this process's index on its host",
+     .example = "--rank 3 --world-size 4 --local-rank 1",
+     .agreement = kFree,
+     .on_resume = kOneStart},
+    {.name = "spawn",
+     .field = parsed(take_spawn),
+     .metavar = "[N]",
+     .initial = "0",
+     .help = "start N ranks on this host; without N, one for each GPU, or for each core if "
+             "there is none",
+     .example = "--spawn 4",
+     .agreement = kFree,
+     .excludes = {"rank", "world-size", "local-rank", "init-method"}},
+    {.name = "elastic",
+     .field = parsed(take_elastic),
+     .metavar = "[MIN:MAX]",
+     .help = "ranks may come and go while the job runs, as long as MIN live (with --spawn N: 1:N)",
+     .example = "--spawn 4 --elastic",
+     .demands = {{on(),
+                  {is("uneven", "join")},
+                  "--uneven join: drop and pad depend on the number of ranks"},
+                 {on(),
+                  {is("shard", "contiguous|strided")},
+                  "--shard contiguous or strided: a file's part depends on the number of ranks"},
+                 {on(),
+                  {is("sync", "grad|params|post-local|slowmo|diloco")},
+                  "replicas that are averaged: --sync none keeps them apart"}}},
+    {.name = "elastic-batch",
+     .field = choice([](RunConfig& c) { return &c.data.batch_scales; },
+                     {{"keep", false}, {"scale", true}}),
+     .help = "keep: the global batch is that of MAX ranks, however many there are; scale: it "
+             "shrinks and grows with the ranks, and the learning rate with it",
+     .example = "--elastic 2:4 --elastic-batch scale",
+     .needs = {given("elastic")},
+     .demands = {{is("scale"),
+                  {is("reduction-order", "fast"), off("elastic"), off("reduction-order")},
+                  "--reduction-order fast: in canonical order the batch is the same for any "
+                  "number of ranks"}}},
+    {.name = "rdzv-timeout",
+     .field = seconds([](RunConfig& c) { return &c.group.rendezvous_timeout_ms; }),
+     .metavar = "S",
+     .help = "seconds to wait until all ranks have joined",
+     .example = "--rdzv-timeout 60",
+     .agreement = kFree},
+    {.name = "timeout",
+     .field = seconds([](RunConfig& c) { return &c.group.timeout_ms; }),
+     .metavar = "S",
+     .help = "seconds that a collective may take",
+     .example = "--timeout 120",
+     .agreement = kFree},
+    {.name = "heartbeat",
+     .field = seconds([](RunConfig& c) { return &c.group.heartbeat_ms; }),
+     .metavar = "S",
+     .help = "seconds between heartbeats; a rank that misses three is dead",
+     .example = "--heartbeat 0.5",
+     .agreement = kFree},
+    {.name = "stall-after",
+     .field = seconds([](RunConfig& c) { return &c.group.stall_after_ms; }, /*or_zero=*/true),
+     .metavar = "S",
+     .help = "say who waits for whom when a collective takes longer than this many seconds; 0: "
+             "never",
+     .example = "--stall-after 30",
+     .agreement = kFree},
+    {.name = "stall-abort",
+     .field = flag([](RunConfig& c) { return &c.group.stall_abort; }),
+     .help = "end the job when a collective takes longer than --stall-after",
+     .example = "--stall-abort",
+     .agreement = kFree}};
+
+}  // namespace
+
+OptionGroup group_rows() { return {"group", kGroupRows, &check_group}; }
+
+}  // namespace tools

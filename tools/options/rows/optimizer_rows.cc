@@ -1,0 +1,260 @@
+// Optimizer and learning rate. The rows of optimizers come from their descriptors.
+#include "tools/options/rows/option_rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/optim/optimizer_spec.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
+
+namespace tools {
+namespace {
+
+using enum OptionSpec::Agreement;
+using enum OptionSpec::OnResume;
+using enum OptionSpec::Arrays;
+
+using engine::OptimizerOption;
+using engine::OptimizerSettings;
+using engine::OptimizerSpec;
+using Scale = UpdateOptions::RateScale;
+using Schedule = engine::LearningRate::Schedule;
+
+// "0.05 for sgd, 0.001 for adamw"
+std::string defaults_text(double OptimizerSpec::*value) {
+  std::string text;
+  for (const OptimizerSpec* spec : engine::optimizers())
+    text += (text.empty() ? "" : ", ") + io::shortest_text(spec->*value) + " for " + spec->name;
+  return text;
+}
+
+std::optional<ValueFault> fault_of(const OptimizerOption& option, double value) {
+  switch (option.kind) {
+    case OptimizerOption::Kind::kFlag:
+      return std::nullopt;
+    case OptimizerOption::Kind::kFraction:
+      if (value >= 0 && value < 1) return std::nullopt;
+      return ValueFault{"a number from 0 to below 1"};
+    case OptimizerOption::Kind::kPositive:
+      if (!(value > 0)) return ValueFault{"a number above 0"};
+      if (value > 1) return ValueFault{"at most 1"};
+      return std::nullopt;
+    case OptimizerOption::Kind::kCount:
+      break;
+  }
+  if (value >= 1 && value <= 100) return std::nullopt;
+  return ValueFault{"an integer from 1 to 100"};
+}
+
+// "--optimizer lion --lion-beta1 0.95"
+std::string example_of(const OptimizerSpec& spec, const OptimizerOption& option) {
+  const std::string chosen =
+      &spec == engine::optimizers().front() ? "" : "--optimizer " + std::string(spec.name) + " ";
+  if (option.kind == OptimizerOption::Kind::kFlag)
+    return chosen + (option.initial != 0 ? "--no-" : "--") + option.name;
+  const double other = option.kind == OptimizerOption::Kind::kFraction ? (1 + option.initial) / 2
+                       : option.kind == OptimizerOption::Kind::kCount  ? option.initial + 1
+                                                                       : option.initial / 10;
+  return chosen + "--" + option.name + " " + base::number_text("%g", other);
+}
+
+OptionSpec row_of(const OptimizerSpec& spec, const OptimizerOption& option) {
+  const bool flag = option.kind == OptimizerOption::Kind::kFlag,
+             count = option.kind == OptimizerOption::Kind::kCount;
+  OptionField field{flag    ? OptionSpec::Type::kFlag
+                    : count ? OptionSpec::Type::kInteger
+                            : OptionSpec::Type::kReal};
+  field.store = [&spec, &option, flag](RunConfig& config, const std::string& text) {
+    const double value = flag ? static_cast<double>(text == "true") : parse_real(text).value();
+    if (config.update.optimizer == &spec) config.update.settings[option.name] = value;
+    return fault_of(option, value);
+  };
+  return {.name = option.name,
+          .field = std::move(field),
+          .metavar = flag    ? ""
+                     : count ? "N"
+                             : "F",
+          .initial =
+              flag ? (option.initial != 0 ? "true" : "false") : io::shortest_text(option.initial),
+          .help = option.help,
+          .example = example_of(spec, option),
+          .needs = {is("optimizer", spec.name)}};
+}
+
+std::vector<OptionSpec> rows_of_optimizers() {
+  std::vector<Word<const OptimizerSpec*>> names;
+  for (const OptimizerSpec* spec : engine::optimizers()) names.push_back({spec->name, spec});
+  std::vector<OptionSpec> rows{
+      {.name = "optimizer",
+       .field = choice([](RunConfig& c) { return &c.update.optimizer; }, names),
+       .help = "update rule",
+       .example = "--optimizer adamw",
+       .on_resume = kReject},
+      {.name = "lr",
+       .field = real([](RunConfig& c) { return &c.update.rate.base; }, positive(1e6)),
+       .metavar = "F",
+       .initial = "",
+       .help = "learning rate (default: " + defaults_text(&OptimizerSpec::lr) + ")",
+       .example = "--lr 0.1"},
+      {.name = "weight-decay",
+       .field =
+           real([](RunConfig& c) { return &c.update.settings["weight-decay"]; }, not_negative()),
+       .metavar = "F",
+       .initial = "",
+       .help =
+           "pull of weights to zero (default: " + defaults_text(&OptimizerSpec::weight_decay) + ")",
+       .example = "--weight-decay 0.0005"}};
+  for (const OptimizerSpec* spec : engine::optimizers())
+    for (const OptimizerOption& option : spec->options) rows.push_back(row_of(*spec, option));
+  return rows;
+}
+
+std::optional<ValueFault> take_milestones(RunConfig& config, const std::string& text) {
+  std::vector<std::int64_t>& epochs = config.update.milestone_epochs;
+  epochs = parse_integer_list(text).value();
+  const bool ascending = std::ranges::adjacent_find(epochs, std::greater_equal<>()) == epochs.end();
+  if (epochs.front() >= 1 && ascending) return std::nullopt;
+  return ValueFault{"ascending epochs from 1 (30,60)"};
+}
+
+// "fc.*=10x,layer4.*=0.5x"
+std::optional<ValueFault> take_rate_groups(RunConfig& config, const std::string& text) {
+  for (const std::string& group : base::split_text(text, ',')) {
+    const std::size_t equals = group.rfind('=');
+    std::string factor = equals == std::string::npos ? "" : group.substr(equals + 1);
+    if (factor.ends_with('x')) factor.pop_back();
+    const auto value = parse_real(factor);
+    if (equals == 0 || !value || *value <= 0 || *value > 1e6)
+      return ValueFault{
+          "patterns of names with a factor above 0, as fc.*=10x; what is not to be trained at all "
+          "is --freeze"};
+    config.update.rate_groups.emplace_back(group.substr(0, equals), *value);
+  }
+  return std::nullopt;
+}
+
+void check_average_state(const GivenValues& given, const UpdateOptions& update) {
+  if (given.text("average-state") != "momentum") return;
+  const OptimizerSpec& spec = *update.optimizer;
+  const auto has_momentum = [](const engine::OptimizerState& state) {
+    return state.role == engine::StateRole::kFirstMoment;
+  };
+  if (std::ranges::any_of(engine::states_of(spec, update.settings), has_momentum)) return;
+  std::string needed = "an optimizer with momentum";
+  for (const engine::OptimizerState& state : spec.states)
+    if (has_momentum(state) && state.needs != nullptr)
+      needed = "--" + std::string(state.needs) + " above 0: without it " + spec.name +
+               " has no momentum to average";
+  given.demand("average-state", needed);
+}
+
+void check_frozen(const GivenValues& given, const RunConfig& config) {
+  if (!config.update.optimizer->by_ranges)
+    for (const char* name : {"freeze", "lr-group"})
+      if (given.has(name))
+        given.demand(name, "another --optimizer than " + given.text("optimizer") +
+                               ", which updates matrices as a whole: sgd, adamw or lion");
+  if (given.has("freeze") &&
+      (config.buffers == engine::BufferMode::kAverage || config.averaging.running_statistics))
+    given.demand("freeze",
+                 "--buffers local or rank0 and no --average-buffers: means of running statistics "
+                 "would not leave those of frozen layers as they are");
+}
+
+void check_optimizer(const GivenValues& given, RunConfig& config) {
+  UpdateOptions& update = config.update;
+  const OptimizerSettings own = engine::default_settings(*update.optimizer);
+  std::erase_if(update.settings, [&](const auto& setting) { return !own.contains(setting.first); });
+  for (const OptimizerOption& option : update.optimizer->options)
+    if (option.needs != nullptr && update.settings[option.name] != 0 &&
+        update.settings[option.needs] == 0)
+      given.demand(option.name, "--" + std::string(option.needs) + " above 0");
+  check_average_state(given, update);
+  check_frozen(given, config);
+  update.settings["lr"] = update.rate.base;
+  if (update.rate.minimum > update.rate.base) given.refuse("lr-min", "a number from 0 to --lr");
+}
+
+const std::vector<OptionSpec> kOptimizerRows{
+    {.name = "lr-scale",
+     .field =
+         choice([](RunConfig& c) { return &c.update.scale; },
+                {{"none", Scale::kNone}, {"linear", Scale::kLinear}, {"sqrt", Scale::kSquareRoot}}),
+     .help = "multiply the learning rate by the number of ranks or its square root",
+     .example = "--spawn 4 --lr-scale linear"},
+    {.name = "lr-schedule",
+     .field = choice([](RunConfig& c) { return &c.update.rate.schedule; },
+                     {{"constant", Schedule::kConstant},
+                      {"step", Schedule::kStep},
+                      {"cosine", Schedule::kCosine}}),
+     .help = "learning rate over time",
+     .example = "--lr-schedule cosine",
+     .demands = {{is("step"), {given("lr-milestones")}, "--lr-milestones (30,60)"}}},
+    {.name = "lr-warmup-steps",
+     .field = integer([](RunConfig& c) { return &c.update.rate.warmup_steps; }, 0, kMostCount),
+     .metavar = "N",
+     .help = "increase the learning rate linearly during the first N steps",
+     .example = "--lr-warmup-steps 500"},
+    {.name = "lr-milestones",
+     .alias = "lr-step-epochs",
+     .field = parsed(take_milestones, OptionSpec::Type::kList),
+     .metavar = "E,E,...",
+     .help = "step schedule: epochs at which the rate is multiplied by --lr-gamma",
+     .example = "--lr-schedule step --lr-milestones 30,60",
+     .needs = {is("lr-schedule", "step")}},
+    {.name = "lr-gamma",
+     .field = real([](RunConfig& c) { return &c.update.rate.gamma; }, positive(1e6)),
+     .metavar = "F",
+     .help = "step schedule: the factor",
+     .example = "--lr-schedule step --lr-milestones 30,60 --lr-gamma 0.2",
+     .needs = {is("lr-schedule", "step")}},
+    {.name = "lr-min",
+     .field = real([](RunConfig& c) { return &c.update.rate.minimum; }, not_negative()),
+     .metavar = "F",
+     .help = "cosine schedule: learning rate at the end",
+     .example = "--lr-schedule cosine --lr-min 0.0001",
+     .needs = {is("lr-schedule", "cosine")}},
+    {.name = "label-smoothing",
+     .field = real([](RunConfig& c) { return &c.model.label_smoothing; }, fraction()),
+     .metavar = "F",
+     .help = "fraction of each label spread over all classes, in the training loss only",
+     .example = "--label-smoothing 0.1",
+     .on_resume = kReject,
+     .needs = {is("task", "classification")}},
+    {.name = "clip-grad",
+     .field = real([](RunConfig& c) { return &c.update.clip_grad; }, not_negative()),
+     .metavar = "F",
+     .help = "clip the gradient norm to this value (0: off)",
+     .example = "--clip-grad 1"},
+    {.name = "freeze",
+     .field = patterns([](RunConfig& c) { return &c.model.frozen; }),
+     .metavar = "GLOB,...",
+     .help = "leave the parameters as they are whose names match, e.g. layer1.*; inspect "
+             "--tensors and --dry-run show names",
+     .example =
+         "--model resnet18 --dataset images --init-from resnet18.pth --freeze 'conv1.*,layer1.*'",
+     .on_resume = kReject},
+    {.name = "lr-group",
+     .field = parsed(take_rate_groups),
+     .metavar = "GLOB=Fx,...",
+     .help = "multiply the learning rate of the parameters whose names match, e.g. fc.*=10x; the "
+             "first pattern that matches counts",
+     .example = "--lr-group 'fc.*=10x'"}};
+
+}  // namespace
+
+OptionGroup optimizer_rows() {
+  OptionGroup group{"optimizer", rows_of_optimizers(), &check_optimizer};
+  group.rows.insert(group.rows.end(), kOptimizerRows.begin(), kOptimizerRows.end());
+  return group;
+}
+
+void complete_by_optimizer(ConfigValues& values) {
+  const OptimizerSpec& spec = *engine::find_optimizer(values.at("optimizer").value);
+  for (const auto& [name, value] :
+       {std::pair{"lr", spec.lr}, std::pair{"weight-decay", spec.weight_decay}})
+    if (values.at(name).value.empty()) values.at(name) = {io::shortest_text(value), "default"};
+}
+
+}  // namespace tools

@@ -1,0 +1,216 @@
+// What is averaged over ranks, and when: --sync to --on-desync.
+#include "tools/options/rows/option_rows.h"
+
+#include "io/base/text/text_parts.h"
+
+namespace tools {
+namespace {
+
+using enum OptionSpec::Agreement;
+using enum OptionSpec::OnResume;
+using enum OptionSpec::Arrays;
+
+using Method = AveragingOptions::Method;
+using Compression = AveragingOptions::Compression;
+using States = AveragingOptions::States;
+
+constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco";
+
+// "0:1,1000:8": from step 0 every step, from step 1000 every 8th.
+std::optional<ValueFault> take_schedule(RunConfig& config, const std::string& text) {
+  std::vector<engine::SyncPhase>& phases = config.averaging.phases;
+  std::int64_t last = -1;
+  for (const std::string& phase : base::split_text(text, ',')) {
+    const std::vector<std::string> parts = base::split_text(phase, ':');
+    const auto from = parts.size() == 2 ? parse_integer(parts[0]) : std::nullopt;
+    const auto every = parts.size() == 2 ? parse_integer(parts[1]) : std::nullopt;
+    if (!from || !every || *from <= last || *from > kMostCount || *every < 1 || *every > kMostCount)
+      return ValueFault{
+          "STEP:K,STEP:K,... with ascending steps from 0 and each K 1 or more, as 0:1,1000:8"};
+    phases.push_back({last = *from, *every});
+  }
+  if (config.averaging.method == Method::kParameters && phases.front().from != 0)
+    return ValueFault{
+        "its first step to be 0 with --sync params (post-local averages gradients before it)"};
+  return std::nullopt;
+}
+
+void check_sync(const GivenValues& given, RunConfig& config) {
+  AveragingOptions& averaging = config.averaging;
+  averaging.name = given.text("sync");
+  averaging.diloco.nesterov = averaging.diloco.nesterov && averaging.diloco.momentum > 0;
+  const bool begins_later = !averaging.phases.empty() && averaging.phases.front().from > 0;
+  if (averaging.method == Method::kPostLocal && averaging.warmup == 0 && !begins_later)
+    given.demand("sync", "--sync-warmup W above 0, or a --sync-schedule that begins after step 0");
+  if ((averaging.shards & (averaging.shards - 1)) != 0)
+    given.refuse("reduction-shards", "a power of two");
+  config.data.sampling.parts = averaging.canonical ? averaging.shards : 0;
+  if (averaging.canonical) config.buffers = engine::BufferMode::kEqual;
+}
+
+const std::vector<OptionSpec> kSyncRows{
+    {.name = "sync",
+     .field = choice([](RunConfig& c) { return &c.averaging.method; },
+                     {{"grad", Method::kGradients},
+                      {"params", Method::kParameters},
+                      {"post-local", Method::kPostLocal},
+                      {"slowmo", Method::kSlowMo},
+                      {"diloco", Method::kDiloco},
+                      {"none", Method::kNone}}),
+     .help = "what is averaged: gradients every step, parameters every K steps (post-local, "
+             "slowmo and diloco are variants), or nothing",
+     .example = "--sync params --sync-every 8"},
+    {.name = "sync-every",
+     .field = integer([](RunConfig& c) { return &c.averaging.every; }, 1, kMostCount),
+     .metavar = "K",
+     .help = "steps between two averagings of parameters",
+     .example = "--sync params --sync-every 8",
+     .needs = {is("sync", kParameterPolicies)}},
+    {.name = "sync-warmup",
+     .field = integer([](RunConfig& c) { return &c.averaging.warmup; }, 0, kMostCount),
+     .metavar = "W",
+     .help = "average every step during the first W steps: parameters with --sync params, else "
+             "gradients",
+     .example = "--sync params --sync-every 8 --sync-warmup 100",
+     .needs = {is("sync", kParameterPolicies)}},
+    {.name = "sync-schedule",
+     .field = parsed(take_schedule),
+     .metavar = "S:K,S:K,...",
+     .help = "from step S on average every K steps; replaces --sync-every and --sync-warmup",
+     .example = "--sync params --sync-schedule 0:1,1000:8",
+     .needs = {is("sync", kParameterPolicies)},
+     .excludes = {"sync-every", "sync-warmup"}},
+    {.name = "sync-island",
+     .field = choice([](RunConfig& c) { return &c.averaging.host_islands; },
+                     {{"rank", false}, {"host", true}}),
+     .help = "host: the ranks of a host average gradients every step, and hosts average "
+             "parameters every K steps",
+     .example = "--sync params --sync-every 8 --sync-island host",
+     .needs = {is("sync", kParameterPolicies)}},
+    {.name = "average-state",
+     .field =
+         choice([](RunConfig& c) { return &c.averaging.states; },
+                {{"none", States::kNone}, {"momentum", States::kMomentum}, {"all", States::kAll}}),
+     .help = "optimizer state to average along with the parameters",
+     .example = "--sync params --average-state momentum",
+     .needs = {is("sync", kParameterPolicies)}},
+    {.name = "average-buffers",
+     .field = flag([](RunConfig& c) { return &c.averaging.running_statistics; }),
+     .help = "average BatchNorm running statistics along with the parameters",
+     .example = "--sync params --average-buffers",
+     .needs = {is("sync", kParameterPolicies)},
+     .demands = {{on(),
+                  {is("buffers", "local|average")},
+                  "--buffers local or average, not rank0"}}},
+    {.name = "outer-lr",
+     .field = real([](RunConfig& c) { return &c.averaging.diloco.lr; }, positive(1e6)),
+     .metavar = "F",
+     .help = "learning rate of diloco's outer optimizer",
+     .example = "--sync diloco --sync-every 50 --outer-lr 0.5",
+     .needs = {is("sync", "diloco")}},
+    {.name = "outer-momentum",
+     .field = real([](RunConfig& c) { return &c.averaging.diloco.momentum; }, fraction()),
+     .metavar = "F",
+     .help = "momentum of diloco's outer optimizer",
+     .example = "--sync diloco --sync-every 50 --outer-momentum 0.8",
+     .needs = {is("sync", "diloco")}},
+    {.name = "outer-nesterov",
+     .field = flag([](RunConfig& c) { return &c.averaging.diloco.nesterov; }),
+     .help = "Nesterov momentum for diloco's outer optimizer",
+     .example = "--sync diloco --sync-every 50 --no-outer-nesterov",
+     .needs = {is("sync", "diloco")}},
+    {.name = "slowmo-alpha",
+     .field = real([](RunConfig& c) { return &c.averaging.slowmo.lr; }, positive(1e6)),
+     .metavar = "F",
+     .help = "slow learning rate of slowmo",
+     .example = "--sync slowmo --sync-every 50 --slowmo-alpha 0.9",
+     .needs = {is("sync", "slowmo")}},
+    {.name = "slowmo-beta",
+     .field = real([](RunConfig& c) { return &c.averaging.slowmo.momentum; }, fraction()),
+     .metavar = "F",
+     .help = "slow momentum of slowmo",
+     .example = "--sync slowmo --sync-every 50 --slowmo-beta 0.7",
+     .needs = {is("sync", "slowmo")}},
+    {.name = "compress",
+     .field = choice([](RunConfig& c) { return &c.averaging.compression; },
+                     {{"none", Compression::kNone},
+                      {"bf16", Compression::kBf16},
+                      {"topk", Compression::kTopK},
+                      {"powersgd", Compression::kPowerSgd}}),
+     .help = "compress gradients, with error feedback",
+     .example = "--compress topk",
+     .needs = {is("sync", "grad"), is("reduction-order", "fast")}},
+    {.name = "topk-ratio",
+     .field = real([](RunConfig& c) { return &c.averaging.topk_ratio; }, positive(1)),
+     .metavar = "F",
+     .help = "topk: fraction of the gradient's elements to send",
+     .example = "--compress topk --topk-ratio 0.05",
+     .needs = {is("compress", "topk")}},
+    {.name = "powersgd-rank",
+     .field = integer([](RunConfig& c) { return &c.averaging.powersgd_rank; }, 1, 1024),
+     .metavar = "R",
+     .help = "powersgd: rank of the factors",
+     .example = "--compress powersgd --powersgd-rank 2",
+     .needs = {is("compress", "powersgd")}},
+    {.name = "bucket-cap-mb",
+     .field = mebibytes([](RunConfig& c) { return &c.averaging.buckets.bytes; }, 65536),
+     .metavar = "MB",
+     .help = "size of a gradient bucket",
+     .example = "--bucket-cap-mb 5",
+     .needs = {is("reduction-order", "fast"), is("sync", "grad|post-local|slowmo|diloco")}},
+    {.name = "delay-allreduce",
+     .field = opposite_flag([](RunConfig& c) { return &c.averaging.buckets.overlap; }),
+     .help = "average after the whole backward pass, not during it",
+     .example = "--delay-allreduce",
+     .needs = {is("reduction-order", "fast"), is("sync", "grad|post-local|slowmo|diloco")}},
+    {.name = "shard-optimizer",
+     .field = flag([](RunConfig& c) { return &c.averaging.shard_optimizer; }),
+     .help = "each rank updates its share of the parameters and has the optimizer's state for "
+             "that share alone",
+     .example = "--spawn 4 --shard-optimizer",
+     .needs = {is("sync", "grad")},
+     .demands = {{on(),
+                  {off("elastic")},
+                  "ranks that stay, without --elastic: a rank that is lost takes its share of "
+                  "the optimizer's state with it"}}},
+    {.name = "reduction",
+     .field = choice([](RunConfig& c) { return &c.update.sum_losses; },
+                     {{"mean", false}, {"sum", true}}),
+     .help = "differentiate the mean or the sum of the losses of a step's samples",
+     .example = "--reduction sum",
+     .on_resume = kReject},
+    {.name = "reduction-order",
+     .field = choice([](RunConfig& c) { return &c.averaging.canonical; },
+                     {{"fast", false}, {"canonical", true}}),
+     .help = "canonical: same bits for any number of ranks, any backend and any --threads",
+     .example = "--reduction-order canonical",
+     .needs = {is("sync", "grad")},
+     .demands = {{is("canonical"),
+                  {is("buffers", "local|rank0")},
+                  "--buffers local or rank0: an average depends on the number of ranks"}}},
+    {.name = "reduction-shards",
+     .field = integer([](RunConfig& c) { return &c.averaging.shards; }, 1, 1024),
+     .metavar = "S",
+     .help = "canonical: number of shards of a batch, a power of two; at most as many ranks",
+     .example = "--reduction-order canonical --reduction-shards 16",
+     .needs = {is("reduction-order", "canonical")}},
+    {.name = "verify-every",
+     .field = integer([](RunConfig& c) { return &c.verify_every; }, 1, kMostCount),
+     .metavar = "K",
+     .help = "compare all replicas' tensors every K steps (default: never)",
+     .example = "--verify-every 100"},
+    {.name = "on-desync",
+     .field =
+         choice([](RunConfig& c) { return &c.on_desync; }, {{"abort", engine::OnDesync::kAbort},
+                                                            {"warn", engine::OnDesync::kWarn},
+                                                            {"repair", engine::OnDesync::kRepair}}),
+     .help = "if replicas differ: exit with 76, warn and continue, or overwrite the minority "
+             "with the majority's tensors",
+     .example = "--verify-every 100 --on-desync repair",
+     .needs = {given("verify-every")}}};
+
+}  // namespace
+
+OptionGroup sync_rows() { return {"sync", kSyncRows, &check_sync}; }
+
+}  // namespace tools
