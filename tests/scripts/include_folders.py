@@ -24,7 +24,7 @@ ORDER = {
     "engine/train": ["step replicas", "saving", "checks", "."],
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
     "io/base": ["machine numbers text time", "digests files formats threads"],
-    "tools": ["report", "options", "machine manual", "trace workers", "run", "group html top", "flight launch onnx session",
+    "tools": ["report", "machine", "options", "manual", "trace workers", "run", "group html top", "flight launch onnx session",
               "training", "bench doctor", "commands", ".", "api"],
     "tools/bench": [".", "comm kernels step"],
     "tests/emulator": ["simt", "include runtime", "libraries ptx", "tests"],

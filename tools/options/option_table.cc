@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "io/base/text/text_parts.h"
-#include "tools/options/rows/option_rows.h"
+#include "tools/options/option_rows.h"
 
 namespace tools {
 namespace {
