@@ -79,7 +79,7 @@ struct OptionSpec {
   std::string name;        // "sync-every": --sync-every, --sync_every, ENGINE_SYNC_EVERY, a key
   std::string alias = {};  // an earlier name, which is still accepted in all of these
   OptionField field;
-  std::string metavar = {};                 // "K"; the table fills in the choices
+  std::string metavar = {};  // "K"; by default "N" or "F" for a number, and the choices
   std::optional<std::string> initial = {};  // where it is not the structure's own; "" = unset
   std::string help;                         // one line, no full stop
   std::string example;                      // "--sync params --sync-every 8": as it may be typed

@@ -2,6 +2,7 @@
 #include "tools/options/option_table.h"
 
 #include <algorithm>
+#include <map>
 
 #include "io/base/text/text_parts.h"
 #include "tools/options/option_rows.h"
@@ -17,6 +18,9 @@ std::vector<OptionGroup> all_groups() {
 // What a row says with its place in the table and the structures' defaults.
 OptionSpec completed(OptionSpec option, const std::string& group, RunConfig& defaults) {
   option.group = group;
+  using Type = OptionSpec::Type;
+  if (option.type() == Type::kInteger && option.metavar.empty()) option.metavar = "N";
+  if (option.type() == Type::kReal && option.metavar.empty()) option.metavar = "F";
   if (!option.field.choices.empty()) option.metavar = base::join_text(option.field.choices, "|");
   if (option.initial)
     option.default_value = *option.initial;
@@ -27,6 +31,7 @@ OptionSpec completed(OptionSpec option, const std::string& group, RunConfig& def
 
 struct OptionTable {
   std::vector<OptionSpec> options;
+  std::map<std::string, std::size_t, std::less<>> places;  // in `options`, by name and alias
   std::vector<GroupCheck> checks;
 };
 
@@ -37,6 +42,10 @@ OptionTable whole_table() {
     for (OptionSpec& option : group.rows)
       table.options.push_back(completed(std::move(option), group.name, defaults));
     if (group.check != nullptr) table.checks.push_back(group.check);
+  }
+  for (std::size_t i = 0; i < table.options.size(); ++i) {
+    table.places[table.options[i].name] = i;
+    if (!table.options[i].alias.empty()) table.places[table.options[i].alias] = i;
   }
   return table;
 }
@@ -57,10 +66,9 @@ std::string with_dashes(std::string_view name) {
 std::span<const OptionSpec> train_options() { return option_table().options; }
 
 const OptionSpec* find_option(std::string_view name) {
-  const std::string wanted = with_dashes(name);
-  for (const OptionSpec& option : train_options())
-    if (wanted == option.name || (!option.alias.empty() && wanted == option.alias)) return &option;
-  return nullptr;
+  const OptionTable& table = option_table();
+  const auto found = table.places.find(with_dashes(name));
+  return found == table.places.end() ? nullptr : &table.options[found->second];
 }
 
 void check_groups(const GivenValues& given, RunConfig& config) {

@@ -48,6 +48,11 @@ std::string prefix() {
   return who.named ? "rank " + std::to_string(who.rank) + ": " : "";
 }
 
+// "2026-01-02T03:04:05.678Z ", if lines on the console begin with the time.
+std::string console_time(const LogOptions& options) {
+  return options.time ? base::utc_text(base::unix_us()) + " " : "";
+}
+
 // A JSON line for each line of a text.
 std::string json_lines(const char* level, const char* event, const std::string& text) {
   const std::string time = base::utc_text(base::unix_us());
@@ -128,9 +133,10 @@ void say(const std::string& lines, const char* event) {
   if (!options.quiet && !speaker().silent) {
     std::string shown = json;
     if (options.format == LogFormat::kText) {
+      const std::string time = console_time(options);
       shown.clear();
       std::istringstream each(text);
-      for (std::string line; std::getline(each, line);) shown += prefix() + line + "\n";
+      for (std::string line; std::getline(each, line);) shown += time + prefix() + line + "\n";
       if (text.empty()) shown = "\n";
     }
     write_console(ConsoleStream::kOut, shown);
@@ -139,12 +145,14 @@ void say(const std::string& lines, const char* event) {
 }
 
 void warn(const std::string& line) {
-  const bool as_json = options_now().format == LogFormat::kJson;
+  const LogOptions options = options_now();
+  const bool as_json = options.format == LogFormat::kJson;
   const std::string json = json_lines("warning", "notice", line);
   if (const auto handler = notice_handler())
     (*handler)(line);
   else  // at once, so that lines of several processes do not mix
-    write_console(ConsoleStream::kError, as_json ? json : "engine: " + line + "\n");
+    write_console(ConsoleStream::kError,
+                  as_json ? json : console_time(options) + "engine: " + line + "\n");
   log_lines(line, json);
 }
 

@@ -13,6 +13,7 @@ enum class LogFormat { kText, kJson };
 struct LogOptions {
   bool quiet = false;  // lines of say() do not go to the console
   LogFormat format = LogFormat::kText;
+  bool time = false;  // lines on the console begin with the time, as in logs
 };
 // Of the process. JSON lines, one for each line said, have the keys ts (UTC), level (info,
 // warning), node, rank (null before it is known), step (the last one told; null: none), event and

@@ -13,6 +13,7 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -309,6 +310,24 @@ TEST(Console, JsonLinesHaveTheSameKeys) {
   EXPECT_EQ(events_of(run.err), std::vector<std::string>{"notice"});
   expect_words(run.err, {R"("level":"warning")", R"("message":"nothing will be saved)"});
   expect_words(test_support::read_text(log), {run.out.substr(run.out.find("\"event\":\"end\""))});
+}
+
+TEST(Console, LinesBeginWithTheTimeIfAskedFor) {
+  const std::regex timed(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,6}Z .*)");
+  const CommandResult run =
+      engine(quick_train({"--log-time", "--spawn", "2", "--log-ranks", "all"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  for (const std::string& text : {run.out, run.err}) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_TRUE(std::regex_match(line, timed)) << line;
+  }
+  expect_words(run.out, {"Z rank 1: Epoch [1/1], Step [5/5]", "Z Training completed in: "});
+  expect_words(run.err, {"Z engine: nothing will be saved"});
+
+  const CommandResult plain = engine(quick_train({}));
+  EXPECT_TRUE(plain.out.starts_with("engine ")) << plain.out;
+  EXPECT_TRUE(plain.err.starts_with("engine: ")) << plain.err;
 }
 
 TEST(Console, RanksThatAreAskedForPrintTheirLines) {

@@ -118,7 +118,6 @@ const std::vector<OptionSpec> kComputeRows{
      .example = "--devices cpu:0,cpu:1"},
     {.name = "threads",
      .field = integer([](RunConfig& c) { return &c.compute.threads; }, 0, 1024),
-     .metavar = "N",
      .help = "threads per rank (0: the allowed cores, divided among the ranks of the host)",
      .example = "--threads 4",
      .agreement = kFree},

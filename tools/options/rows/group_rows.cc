@@ -79,7 +79,6 @@ const std::vector<OptionSpec> kGroupRows{
      .example = "--local-stage off"},
     {.name = "streams",
      .field = integer([](RunConfig& c) { return &c.group.streams; }, 1, 64),
-     .metavar = "N",
      .help = "connections between two ranks, for backends that stripe",
      .example = "--backend socket --streams 4"},
     {.name = "init-method",

@@ -120,7 +120,6 @@ const std::vector<OptionSpec> kReportRows{
      .names_path = true},
     {.name = "log-gpu",
      .field = integer([](RunConfig& c) { return &c.log_gpu; }, 0, kMostCount),
-     .metavar = "N",
      .help = "every N steps, write utilization, memory and power of the GPUs on rank 0's host "
              "to --metrics (0: never)",
      .example = "--save-dir run --log-gpu 100",
@@ -147,7 +146,6 @@ const std::vector<OptionSpec> kReportRows{
      .on_resume = kOneStart},
     {.name = "histograms",
      .field = integer([](RunConfig& c) { return &c.histograms; }, 0, kMostCount),
-     .metavar = "N",
      .help = "every N steps, write histograms of parameters and gradients for TensorBoard (0: "
              "never)",
      .example = "--save-dir run --tensorboard --histograms 500",
@@ -156,7 +154,6 @@ const std::vector<OptionSpec> kReportRows{
      .demands = {{on(), {on("tensorboard"), given("tensorboard-dir")}, kNoTensorboard}}},
     {.name = "tensorboard-samples",
      .field = integer([](RunConfig& c) { return &c.tensorboard_samples; }, 0, 1000),
-     .metavar = "N",
      .help = "with each evaluation, write N test samples and what the model says of them for "
              "TensorBoard (0: none)",
      .example = "--save-dir run --tensorboard --tensorboard-samples 16",
@@ -224,6 +221,12 @@ const std::vector<OptionSpec> kReportRows{
                      {{"text", LogFormat::kText}, {"json", LogFormat::kJson}}),
      .help = "json: each line, on the console and in --log-file, as a JSON object",
      .example = "--log-format json",
+     .agreement = kFree,
+     .on_resume = kOneStart},
+    {.name = "log-time",
+     .field = flag([](RunConfig& c) { return &c.log.time; }),
+     .help = "begin each line on the console with the time (UTC)",
+     .example = "--log-time --spawn 2",
      .agreement = kFree,
      .on_resume = kOneStart},
     {.name = "log-ranks",

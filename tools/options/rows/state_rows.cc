@@ -124,7 +124,6 @@ const std::vector<OptionSpec> kStateRows{
      .excludes = {"average-last"}},
     {.name = "average-last",
      .field = integer([](RunConfig& c) { return &c.average_last; }, 1, 1'000'000),
-     .metavar = "N",
      .help = "stochastic weight averaging: average the parameters of the ends of the last N "
              "epochs, and recompute BatchNorm's running statistics for them",
      .example = "--epochs 10 --average-last 3",
