@@ -38,7 +38,10 @@ ImagePreparer::ImagePreparer(const ImageFormat& format, const std::string& set,
 }
 
 void ImagePreparer::prepare(const std::uint8_t* in, SplitMix random, float* out) const {
-  if (!draws()) return convert(in, height_ * width_, out);
+  if (!draws()) {
+    convert_pixels(in, channels_, height_ * width_, out);
+    return;
+  }
   const AugmentationDraw drawn = draw(random);
   const std::int64_t row = width_ * channels_;
   for (std::int64_t y = 0; y < height_; ++y) {
@@ -62,28 +65,43 @@ std::vector<float> ImagePreparer::table() const {
   return result;
 }
 
-void ImagePreparer::convert(const std::uint8_t* in, std::int64_t pixels, float* out) const {
-  if (channels_ == 1) {
-    const std::array<float, 256>& table = tables_[0];
-    for (std::int64_t i = 0; i < pixels; ++i) *out++ = table[*in++];
-    return;
-  }
-  for (std::int64_t i = 0; i < pixels; ++i) {
-    for (const std::array<float, 256>& table : tables_) *out++ = table[*in++];
-  }
-}
-
 // A row of the shifted, perhaps mirrored image; `in` is nullptr outside of it. Padding is a zero
 // byte, not a zero after normalising, as in torchvision.
 void ImagePreparer::convert_row(const std::uint8_t* in, const AugmentationDraw& draw,
                                 float* out) const {
-  for (std::int64_t x = 0; x < width_; ++x) {
-    const std::int64_t from = (draw.mirrored ? width_ - 1 - x : x) + draw.shift_x;
-    const bool inside = in != nullptr && from >= 0 && from < width_;
-    for (std::int64_t c = 0; c < channels_; ++c) {
-      *out++ = tables_[static_cast<std::size_t>(c)][inside ? in[from * channels_ + c] : 0];
-    }
+  // Output pixel x is input pixel shift + x, or shift - x if mirrored. Those in [first, end) exist.
+  const std::int64_t shift = draw.shift_x + (draw.mirrored ? width_ - 1 : 0);
+  const auto within = [&](std::int64_t x) { return std::clamp<std::int64_t>(x, 0, width_); };
+  const std::int64_t first =
+      in == nullptr ? width_ : within(draw.mirrored ? shift - width_ + 1 : -shift);
+  const std::int64_t end = std::max(first, within(draw.mirrored ? shift + 1 : width_ - shift));
+  out = pad(first, out);
+  if (first < end) {
+    const std::int64_t step = draw.mirrored ? -channels_ : channels_;
+    in += (draw.mirrored ? shift - first : shift + first) * channels_;
+    out = convert_pixels(in, step, end - first, out);
   }
+  pad(width_ - end, out);
+}
+
+float* ImagePreparer::pad(std::int64_t pixels, float* out) const {
+  for (std::int64_t i = 0; i < pixels; ++i)
+    for (const std::array<float, 256>& table : tables_) *out++ = table[0];
+  return out;
+}
+
+float* ImagePreparer::convert_pixels(const std::uint8_t* in, std::int64_t step, std::int64_t pixels,
+                                     float* out) const {
+  if (channels_ == 1) {
+    const std::array<float, 256>& table = tables_[0];
+    for (std::int64_t i = 0; i < pixels; ++i, in += step) *out++ = table[*in];
+    return out;
+  }
+  for (std::int64_t i = 0; i < pixels; ++i, in += step) {
+    const std::uint8_t* byte = in;
+    for (const std::array<float, 256>& table : tables_) *out++ = table[*byte++];
+  }
+  return out;
 }
 
 void ImagePreparer::cut_hole(const AugmentationDraw& draw, float* out) const {

@@ -28,7 +28,10 @@ class ImagePreparer {
   std::vector<float> table() const;
 
  private:
-  void convert(const std::uint8_t* in, std::int64_t pixels, float* out) const;
+  // Pixels that are `step` bytes apart, and pixels of padding. Return the end of what they wrote.
+  float* convert_pixels(const std::uint8_t* in, std::int64_t step, std::int64_t pixels,
+                        float* out) const;
+  float* pad(std::int64_t pixels, float* out) const;
   void convert_row(const std::uint8_t* in, const AugmentationDraw& draw, float* out) const;
   void cut_hole(const AugmentationDraw& draw, float* out) const;
 
