@@ -135,7 +135,7 @@ std::vector<ColumnScan> scan_columns(const CsvTable& table, std::size_t first,
               .commas = std::vector<Groups>(points.size()),
               .separator = table.separator()};
   const bool semicolons = signs.separator == ';';
-  bool may_be_comma = false;
+  bool may_be_comma = false, has_points = false;
   for (std::size_t c = 0; c < points.size(); ++c) {
     if (points[c].numbers > 0) signs.points[c] = groups_of(table, c, first, missing, '.');
     if (points[c].grouped > 0 && semicolons)
@@ -143,9 +143,12 @@ std::vector<ColumnScan> scan_columns(const CsvTable& table, std::size_t first,
     may_be_comma = may_be_comma || points[c].commas > 0 ||
                    (signs.points[c].possible && signs.separator != ',') ||
                    (points[c].grouped > 0 && semicolons);
+    has_points = has_points || signs.points[c].refuted;
     if (signs.points[c].likely) points[c].first_unclear = signs.points[c].first;
   }
-  if (!may_be_comma) return points;
+  // Without any decimals a file of semicolons is taken to have commas: later ones have 1.234 as
+  // a whole number then.
+  if (!may_be_comma && (!semicolons || has_points)) return points;
   std::vector<ColumnScan> commas = scan_with(table, first, missing, ',');
   // A text column in which a few cells happen to read as such numbers tells nothing.
   const auto reads_more = [](const ColumnScan& a, const ColumnScan& b) {

@@ -72,7 +72,7 @@ TEST_F(OwnSplit, IsEvaluatedAndResumedBesideAnIndexWithoutAName) {
 TEST_F(OwnSplit, GivesWayToDataThatAreNamedOnTheCommandLine) {
   const std::string table = run({"--annotations", path("train.csv")});
   EXPECT_EQ(evaluate(table, {"--data-dir", path("hold")}).report["samples"], 30);
-  expect_error(engine({"eval", table, "--data-dir", path("missing")}), 66, "missing");
+  expect_error(engine({"eval", table, "--data-dir", path("missing")}), 65, "missing");
   std::filesystem::remove_all(path("run"));
   std::filesystem::create_directory(path("train"));
   std::filesystem::rename(path("train.csv"), path("train/train.csv"));

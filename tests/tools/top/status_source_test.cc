@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/store/private_files.h"
 #include "backends/store/store_server.h"
 #include "io/base/time/deadline.h"
 #include "tests/support/expect_contains.h"

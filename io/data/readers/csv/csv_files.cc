@@ -163,7 +163,7 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   const std::size_t features = splits.train.as<FeatureSamples>().width();
   if (features == 0) throw DataError(path + ": no column besides the label has a value");
   splits.columns = columns_text(table, selection, columns, answers_text(title, labels));
-  for (std::string& line : reading_notices(table, selection, columns, scans))
+  for (std::string& line : reading_notices(table, selection, columns, scans, options.regression))
     warnings.push_back(std::move(line));
   for (std::string& line : column_warnings(table, selection, columns))
     warnings.push_back(std::move(line));

@@ -53,8 +53,12 @@ class ColumnList {
 class Notices {
  public:
   Notices(const CsvTable& table, const CsvSelection& selection, std::span<const CsvColumn> columns,
-          std::span<const ColumnScan> scans)
-      : table_(table), selection_(selection), columns_(columns), scans_(scans) {}
+          std::span<const ColumnScan> scans, bool regression)
+      : table_(table),
+        selection_(selection),
+        columns_(columns),
+        scans_(scans),
+        regression_(regression) {}
 
   std::vector<std::string> lines() {
     add_header();
@@ -75,8 +79,9 @@ class Notices {
   std::string value(std::size_t row, std::size_t column) const {
     constexpr std::size_t kLongest = 40;
     const std::string_view field = table_.field(row, column);
-    return "'" + base::visible_text(field.substr(0, kLongest)) +
-           (field.size() > kLongest ? "...'" : "'");
+    std::string shown("'");
+    shown += base::visible_text(field.substr(0, kLongest));
+    return shown + (field.size() > kLongest ? "...'" : "'");
   }
   // "row 17: 'None'"
   std::string at(std::size_t row, std::size_t column) const {
@@ -132,6 +137,7 @@ class Notices {
   void for_numbers(const Use& use) const {
     for (const CsvColumn& column : columns_)
       if (!column.text) use(column.index, scans_[column.index]);
+    if (regression_) use(selection_.label, scans_[selection_.label]);
   }
 
   void add_commas() {
@@ -221,6 +227,7 @@ class Notices {
   const CsvSelection& selection_;
   const std::span<const CsvColumn> columns_;
   const std::span<const ColumnScan> scans_;
+  const bool regression_;
   std::vector<std::string> lines_;
 };
 
@@ -228,8 +235,8 @@ class Notices {
 
 std::vector<std::string> reading_notices(const CsvTable& table, const CsvSelection& selection,
                                          std::span<const CsvColumn> columns,
-                                         std::span<const ColumnScan> scans) {
-  return Notices(table, selection, columns, scans).lines();
+                                         std::span<const ColumnScan> scans, bool regression) {
+  return Notices(table, selection, columns, scans, regression).lines();
 }
 
 }  // namespace io

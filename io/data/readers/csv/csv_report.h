@@ -20,10 +20,11 @@ std::string columns_text(const CsvTable& table, const CsvSelection& selection,
 // Lines about how the file was read, where that is not plain: a first row that may or may not be
 // names, an index, names given twice, decimal commas, digits in groups, cells without a value and
 // odd ones, and text columns that have mostly numbers or numbers with a unit. Each names a row and
-// its value. `scans` are of the rows of data, one for each column of the table.
+// its value. `scans` are of the rows of data, one for each column of the table; `regression`: the
+// label has numbers.
 std::vector<std::string> reading_notices(const CsvTable& table, const CsvSelection& selection,
                                          std::span<const CsvColumn> columns,
-                                         std::span<const ColumnScan> scans);
+                                         std::span<const ColumnScan> scans, bool regression);
 
 // Lines about columns that are used but look like identifiers (whole numbers or text, another one
 // in each of 20 rows or more), or like dates.

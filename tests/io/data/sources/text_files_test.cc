@@ -95,7 +95,7 @@ TEST_F(TextFiles, ByteOrderMarksSayHowATextIsRead) {
 }
 
 TEST_F(TextFiles, PartsOfTheirOwnAreNotTrainedOn) {
-  const std::string text(200, 'x');
+  const std::string text(1000, 'x');
   const auto refused = [&](const std::vector<std::string>& names, const std::string& named) {
     for (const std::string& name : names) write(name, text);
     expect_complaint({named + ": is named as a part for", "--data-dir FILE.txt"});

@@ -368,6 +368,13 @@ TEST_F(CsvDialects, WholeNumbersInGroupsAreNoDecimals) {
     EXPECT_NEAR(largest(table(separator, [](int i) { return grouped(i, ','); })), 9084, 1)
         << separator;
   }
+  // The target of a regression is named, too.
+  DatasetOptions regression;
+  regression.regression = true;
+  regression.label_column = "amount";
+  const DatasetSplits target = load(table(";", [](int i) { return grouped(i, '.'); }), regression);
+  EXPECT_GT(target.train.target->mean, 1000);
+  EXPECT_NE(joined(target.warnings).find("groups of three"), std::string::npos);
   // Millions alone, and none below 1000.
   EXPECT_NEAR(largest(table(";", [](int i) { return "1." + std::to_string(100 + i) + ".000"; })),
               1123000, 1);
@@ -378,6 +385,19 @@ TEST_F(CsvDialects, WholeNumbersInGroupsAreNoDecimals) {
         load(table(";", [&](int i) { return i == 7 ? other : grouped(i, '.'); }));
     EXPECT_EQ(splits.coding->columns[0].decimal, '.') << other;
   }
+}
+
+TEST_F(CsvDialects, ALaterFileMayHaveGroupsThatTrainingDidNotReach) {
+  std::string text = "amount;kind\n";
+  for (int i = 0; i < 24; ++i)
+    text += std::to_string(137 + i % 12 * 31) + (i % 2 == 0 ? ";x\n" : ";y\n");
+  const DatasetSplits splits = load(text);
+  EXPECT_EQ(joined(splits.warnings), "");
+  test_support::write_text(folder_ / "t.csv", "amount\n2.422\n2422\n");
+  const std::vector<float> later = stream(splits);
+  EXPECT_EQ(later[0], later[1]);
+  test_support::write_text(folder_ / "t.csv", "amount\n2.5\n");
+  EXPECT_THROW(stream(splits), DataError);
 }
 
 TEST_F(CsvDialects, WhatMayBeGroupsIsReadAsTheOtherColumnsAndNamed) {
