@@ -16,14 +16,14 @@
 namespace backends {
 
 // Failure detection, as a communicator sees it. Thread-safe.
-class FailureWatch {
+class FailureDetector {
  public:
-  virtual ~FailureWatch() = default;
+  virtual ~FailureDetector() = default;
   // The first failure of a member; waits for one at most `wait`.
   virtual std::optional<GroupFailure> known_failure(std::chrono::milliseconds wait) = 0;
   // This rank has seen that calls differ: where the others could not see it by themselves, they are
   // told what `text` says.
-  virtual void tell_mismatch(const std::string& /*text*/) {}
+  virtual void report_mismatch(const std::string& /*text*/) {}
   // Whether this rank was asked to wait no longer; known_failure() says why.
   virtual bool interrupted() const { return false; }
   // From now until forget(), aborts the communicator as soon as a member fails.
@@ -31,13 +31,13 @@ class FailureWatch {
   virtual void forget(Communicator& communicator) noexcept = 0;
   // Keeps a resource that peers may still need after the communicator is destroyed, until all
   // members have left.
-  virtual void keep_until_all_left(std::shared_ptr<void> resource) noexcept = 0;
+  virtual void retain_until_group_ends(std::shared_ptr<void> resource) noexcept = 0;
 };
 
 // abort_on_failure() for a scope.
 class AbortOnFailure {
  public:
-  AbortOnFailure(FailureWatch& watch, Communicator& communicator)
+  AbortOnFailure(FailureDetector& watch, Communicator& communicator)
       : watch_(watch), communicator_(communicator) {
     watch_.abort_on_failure(communicator_);
   }
@@ -46,7 +46,7 @@ class AbortOnFailure {
   AbortOnFailure& operator=(const AbortOnFailure&) = delete;
 
  private:
-  FailureWatch& watch_;
+  FailureDetector& watch_;
   Communicator& communicator_;
 };
 
@@ -55,7 +55,7 @@ struct BackendContext {
   int rank = 0, world_size = 1;  // within this communicator
   std::vector<int> members;      // [rank here] rank in the group; for messages
   Store& store;
-  FailureWatch& watch;  // outlives the communicator
+  FailureDetector& watch;  // outlives the communicator
   std::string
       prefix;  // of this communicator's keys in the store; equal on all its ranks, and unique
   std::string address;  // to listen on; all ranks can reach it

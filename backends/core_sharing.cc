@@ -23,7 +23,7 @@ bool leave_core(int core) noexcept {
   using Clock = std::chrono::steady_clock;
   thread_local Clock::time_point last{};
   const auto now = Clock::now();
-  if (core < 0 || core >= base::kMostCpus || now - last < std::chrono::milliseconds(10))
+  if (core < 0 || core >= base::kMaxCpus || now - last < std::chrono::milliseconds(10))
     return false;
   last = now;
   const base::CpuSet allowed = base::cpus_of_this_thread();
@@ -36,16 +36,16 @@ bool leave_core(int core) noexcept {
   return true;
 }
 
-CoreTurns::CoreTurns(int ranks)
+YieldingWait::YieldingWait(int ranks)
     : long_turn_(kTurnOfOne * ((ranks - 1) / base::count_of_cpus() + 1)) {}
 
-void CoreTurns::count_long_turn() noexcept {
-  pause_ = std::min(2 * pause_, kMostWaitsWithout);
+void YieldingWait::count_long_turn() noexcept {
+  pause_ = std::min(2 * pause_, kMaxWaitsWithout);
   waits_without_ = pause_;
   gone_well_ = 0;
 }
 
-void CoreTurns::count_good_wait() noexcept {
+void YieldingWait::count_good_wait() noexcept {
   if (++gone_well_ < kWaitsGoneWell) return;
   gone_well_ = 0;
   pause_ = std::max(pause_ / 2, 1);

@@ -21,9 +21,9 @@ bool leave_core(int core) noexcept;
 // run, for less than a sleep and a wake-up cost. But where other programs compete, a turn may last
 // until they are done with theirs. A turn as long as that is followed by waits without any, twice
 // as many each time, until many waits have gone well.
-class CoreTurns {
+class YieldingWait {
  public:
-  explicit CoreTurns(int ranks);  // of this host
+  explicit YieldingWait(int ranks);  // of this host
   // Gives up the core until done(), at most some times; returns what done() said last.
   template <typename Done>
   bool take(const Done& done);
@@ -31,7 +31,7 @@ class CoreTurns {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr int kTurns = 20;
-  static constexpr int kMostWaitsWithout = 1 << 14, kWaitsGoneWell = 256;
+  static constexpr int kMaxWaitsWithout = 1 << 14, kWaitsGoneWell = 256;
 
   void count_long_turn() noexcept;
   void count_good_wait() noexcept;
@@ -41,7 +41,7 @@ class CoreTurns {
 };
 
 template <typename Done>
-bool CoreTurns::take(const Done& done) {
+bool YieldingWait::take(const Done& done) {
   if (waits_without_ > 0) {
     --waits_without_;
     return done();

@@ -44,7 +44,7 @@ std::uint64_t ticks() noexcept {
 // An outcome is one word, so that end() can write it in one step and only where its call is still
 // in the ring: bit 0 ended, bit 1 failed, then 16 bits of the ring's lap and 46 of the duration in
 // units of 64 ticks (16 days and more, at 3 GHz).
-constexpr std::uint64_t kEnded = 1, kFailed = 2, kMostUnits = (std::uint64_t{1} << 46u) - 1;
+constexpr std::uint64_t kEnded = 1, kFailed = 2, kMaxUnits = (std::uint64_t{1} << 46u) - 1;
 constexpr std::uint64_t not_ended(std::uint64_t ticket) {
   return (ticket / FlightRecorder::kCapacity % (1u << 16u)) << 2u;
 }
@@ -134,7 +134,7 @@ void FlightRecorder::end(Ticket ticket, bool failed) noexcept {
   // on.
   if (e.stamp.load(std::memory_order_relaxed) != 2 * ticket + 2) return;
   const std::uint64_t begun = e.begin.load(std::memory_order_relaxed), now = ticks();
-  const std::uint64_t units = std::min((now - std::min(now, begun)) / 64, kMostUnits);
+  const std::uint64_t units = std::min((now - std::min(now, begun)) / 64, kMaxUnits);
   std::uint64_t running = not_ended(ticket);
   e.outcome.compare_exchange_strong(running,
                                     units << 18u | running | (failed ? kFailed : 0) | kEnded,

@@ -47,11 +47,11 @@ const Command& find_command(const std::string& name) {
 
 // A stack that is overrun ends the process without a word; threads' stacks are as large.
 void check_stack_limit() {
-  constexpr rlim_t kLeastKib = 256;
+  constexpr rlim_t kMinKib = 256;
   rlimit limit{};
-  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur / 1024 >= kLeastKib) return;
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur / 1024 >= kMinKib) return;
   throw io::ConfigError("the limit of a stack is " + std::to_string(limit.rlim_cur / 1024) +
-                        " KiB (ulimit -s), expected at least " + std::to_string(kLeastKib));
+                        " KiB (ulimit -s), expected at least " + std::to_string(kMinKib));
 }
 
 void warn_of_unknown_variables() {

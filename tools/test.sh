@@ -83,7 +83,7 @@ if [ "$readers" = yes ]; then
   fi
 fi
 
-# The thread sanitizer cannot place its shadow memory where the kernel randomises addresses widely.
+# The thread sanitizer cannot place its shadow memory where the kernel randomizes addresses widely.
 if [[ $preset == *tsan ]] && setarch -R true 2>/dev/null; then
   runner=(setarch -R)
 fi

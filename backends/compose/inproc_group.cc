@@ -19,7 +19,7 @@ namespace backends {
 namespace {
 
 // The state that the ranks of one group share.
-class InprocJob final : public FailureWatch {
+class InprocJob final : public FailureDetector {
  public:
   InprocJob(int world_size, int timeout_ms, std::function<void(const std::string&)> notice)
       : timeout_ms_(timeout_ms),
@@ -75,7 +75,7 @@ class InprocJob final : public FailureWatch {
     const std::lock_guard lock(mutex_);
     std::erase(abort_on_failure_, &communicator);
   }
-  void keep_until_all_left(std::shared_ptr<void>) noexcept override {}
+  void retain_until_group_ends(std::shared_ptr<void>) noexcept override {}
   void check() const {
     const std::lock_guard lock(mutex_);
     if (failure_) failure_->raise();

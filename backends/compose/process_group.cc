@@ -31,7 +31,7 @@ constexpr const char* kCancelled = "stopped while connecting the ranks";
 
 // Aborts communicators when the store reports a failure. Does not own the store, because the
 // store's own thread may release the last reference to this.
-class ProcessWatch final : public FailureWatch {
+class ProcessWatch final : public FailureDetector {
  public:
   explicit ProcessWatch(std::weak_ptr<TcpStore> store) : store_(std::move(store)) {}
 
@@ -43,7 +43,7 @@ class ProcessWatch final : public FailureWatch {
     const auto store = store_.lock();
     return store ? store->wait_for_failure(wait) : std::nullopt;
   }
-  void tell_mismatch(const std::string& text) override {
+  void report_mismatch(const std::string& text) override {
     if (const auto store = store_.lock()) store->abandon({text, true});
   }
   bool interrupted() const override {
@@ -65,7 +65,7 @@ class ProcessWatch final : public FailureWatch {
     const std::lock_guard lock(mutex_);
     std::erase(abort_on_failure_, &communicator);
   }
-  void keep_until_all_left(std::shared_ptr<void> resource) noexcept override {
+  void retain_until_group_ends(std::shared_ptr<void> resource) noexcept override {
     const std::lock_guard lock(mutex_);
     try {
       kept_.push_back(std::move(resource));
@@ -287,7 +287,7 @@ class ProcessGroup final : public Group {
     } catch (const ConfigurationError&) {
       throw;
     } catch (const MismatchError& error) {
-      watch_->tell_mismatch(error.what());
+      watch_->report_mismatch(error.what());
       throw;
     } catch (const std::exception& error) {
       if (cancelled) throw CancelledError(kCancelled);

@@ -1,12 +1,12 @@
 // The stages of the accepting end.
 #include "backends/membership/agent_link.h"
 
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 
 namespace backends {
 
 std::string process_text(const Hello& hello) {
-  return "host " + base::visible_text(hello.host) + ", pid " + std::to_string(hello.pid);
+  return "host " + base::escape_text(hello.host) + ", pid " + std::to_string(hello.pid);
 }
 
 AcceptedLink::AcceptedLink(const Secret& secret, const Hello& own, std::string nonce,
@@ -63,7 +63,7 @@ void AcceptedLink::on_proof(const Frame& frame) {
   seals_ = make_seals(secret_, hello_payload_, nonce_);
   const auto differ = [&](const char* what, const std::string& ours, const std::string& theirs) {
     return std::string(what) + " differs: \"" + ours + "\" at " + process_text(own_) + ", \"" +
-           base::visible_text(theirs) + "\" at " + process_text(hello_);
+           base::escape_text(theirs) + "\" at " + process_text(hello_);
   };
   if (hello_.job != own_.job)
     return refuse(RefusalKind::kOtherJob, differ("job id", own_.job, hello_.job));

@@ -12,18 +12,18 @@
 #include <cerrno>
 
 #include "backends/open_files.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 
 namespace backends {
 namespace {
 
-constexpr std::size_t kMostWaiting = 64;  // messages for a connection that is being made
+constexpr std::size_t kMaxWaiting = 64;  // messages for a connection that is being made
 constexpr std::size_t kMaxIncoming = 4096;
 // Connections that have not proved themselves: all together, and from one address. Each takes a
 // descriptor, of which a process may have few.
 constexpr std::size_t kMaxUnproved = 128, kMaxUnprovedPerAddress = 64;
 constexpr auto kRefusalInterval = std::chrono::seconds(10);
-constexpr int kMostRetries = 20;
+constexpr int kMaxRetries = 20;
 constexpr auto kReopenInterval = std::chrono::milliseconds(20);
 
 // Reads a numeric address; false: it is none.
@@ -96,7 +96,7 @@ void AgentSockets::send(const Endpoint& to, const MembershipMessage& message) {
   if (message.to.is_set()) out.ids.insert(message.to);
   if (is_new && !open(to, out)) return refuse(to);
   if (!out.connecting) return put(out, message);
-  if (out.waiting.size() >= kMostWaiting) out.waiting.pop_front();
+  if (out.waiting.size() >= kMaxWaiting) out.waiting.pop_front();
   out.waiting.push_back(message);
 }
 
@@ -125,7 +125,7 @@ void AgentSockets::ended(const Endpoint& to) {
   if (place == outgoing_.end()) return;
   Outgoing& out = place->second;
   if (!out.connecting) out.retries = 0;
-  if (++out.retries > kMostRetries) {
+  if (++out.retries > kMaxRetries) {
     outgoing_.erase(place);  // until there is something to be sent again
     return;
   }
@@ -197,7 +197,7 @@ void AgentSockets::on_session(const Endpoint& to, Outgoing& out) {
     case State::kRefused: {
       const auto& [kind, text] = out.session->refusal();
       // Ignore a peer that has not proved itself: it is not of this job.
-      if (out.session->is_proved()) events_.turned_away(to, kind, base::visible_text(text));
+      if (out.session->is_proved()) events_.turned_away(to, kind, base::escape_text(text));
       break;
     }
   }

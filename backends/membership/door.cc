@@ -12,7 +12,7 @@
 
 namespace backends {
 
-Door::Door(const GroupOptions& options)
+JoinEndpoint::JoinEndpoint(const GroupOptions& options)
     : explicit_secret_(options.secret),
       host_id_(options.host_id.empty() ? host_id() : options.host_id),
       nonce_(to_hex(random_bytes(8))) {
@@ -34,7 +34,7 @@ Door::Door(const GroupOptions& options)
 }
 
 // Once, before this process has anything to do in time: name servers may take long.
-void Door::resolve_name(const GroupOptions& options) {
+void JoinEndpoint::resolve_name(const GroupOptions& options) {
   const Deadline deadline =
       base::deadline_in(std::chrono::milliseconds(options.rendezvous_timeout_ms));
   const std::string name = endpoint_.host;
@@ -61,7 +61,7 @@ void Door::resolve_name(const GroupOptions& options) {
   if (own_address_.empty()) own_address_ = default_address();
 }
 
-std::optional<Endpoint> Door::find() const {
+std::optional<Endpoint> JoinEndpoint::find() const {
   if (!is_file()) return current();
   std::string reason;
   const std::optional<Rendezvous> file = read_rendezvous(path_, reason);
@@ -69,7 +69,7 @@ std::optional<Endpoint> Door::find() const {
   return file->endpoint;
 }
 
-Secret Door::secret(const Endpoint& agent) {
+Secret JoinEndpoint::secret(const Endpoint& agent) {
   if (!is_file()) return load_secret(explicit_secret_, "");
   std::string reason;
   for (int attempt = 0; attempt < 10; ++attempt) {  // others may create and remove it meanwhile
@@ -84,13 +84,13 @@ Secret Door::secret(const Endpoint& agent) {
   throw ConfigurationError(reason + ": remove it, or name another file");
 }
 
-bool Door::pass_by(const Endpoint& at) {
+bool JoinEndpoint::pass_by(const Endpoint& at) {
   if (is_file() || window_ == 1 || to_string(at) != to_string(current())) return false;
   offset_ = (offset_ + 1) % window_;
   return true;
 }
 
-Socket Door::listen_beside() const {
+Socket JoinEndpoint::listen_beside() const {
   std::vector<Socket> tried;  // kept, so that the kernel chooses another
   int port = 0;
   do {
@@ -100,7 +100,7 @@ Socket Door::listen_beside() const {
   return std::move(tried.back());
 }
 
-Socket Door::serve() {
+Socket JoinEndpoint::serve() {
   if (is_file() || is_of_other_host_) return {};
   try {
     return listen_on(current(), std::chrono::milliseconds(0));
@@ -112,7 +112,7 @@ Socket Door::serve() {
   return {};
 }
 
-bool Door::take(const Endpoint& agent) {
+bool JoinEndpoint::take(const Endpoint& agent) {
   std::string reason;
   const std::optional<Rendezvous> file = read_rendezvous(path_, reason);
   if (file && file->nonce == nonce_) return true;
@@ -122,9 +122,9 @@ bool Door::take(const Endpoint& agent) {
   return is_certainly_dead(*file) && publish(agent, Publish::kReplace);
 }
 
-void Door::show(const Endpoint& agent) { (void)publish(agent, Publish::kReplace); }
+void JoinEndpoint::show(const Endpoint& agent) { (void)publish(agent, Publish::kReplace); }
 
-bool Door::publish(const Endpoint& agent, Publish how) {
+bool JoinEndpoint::publish(const Endpoint& agent, Publish how) {
   Rendezvous entry;
   entry.endpoint = agent;
   entry.nonce = nonce_;
@@ -136,7 +136,7 @@ bool Door::publish(const Endpoint& agent, Publish how) {
   return publish_private_file(path_, rendezvous_text(entry), how);
 }
 
-void Door::remove() {
+void JoinEndpoint::remove() {
   if (!is_file()) return;
   std::string reason;
   const std::optional<Rendezvous> file = read_rendezvous(path_, reason);

@@ -12,11 +12,11 @@
 
 namespace backends {
 
-class Door {
+class JoinEndpoint {
  public:
   // Takes tcp://HOST:PORT or file:///PATH; waits until the host's name can be resolved. Throws
   // ConfigurationError, PeerError at the rendezvous timeout, CancelledError.
-  explicit Door(const GroupOptions& options);
+  explicit JoinEndpoint(const GroupOptions& options);
 
   bool is_file() const { return !path_.empty(); }
   // Listens where those that come through the door can reach this process; never on the door's own

@@ -15,12 +15,12 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/host_identity.h"
+#include "backends/membership/acceptor_file.h"
 #include "backends/membership/agent_sockets.h"
 #include "backends/membership/door.h"
 #include "backends/membership/membership_machine.h"
-#include "backends/membership/register_file.h"
 #include "io/base/files/system_error_text.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 
 namespace backends {
 namespace {
@@ -47,7 +47,7 @@ std::string host_id_of(const GroupOptions& group) {
 
 PeerInfo peer_info(const Member& member, std::size_t rank) {
   return {.rank = static_cast<int>(rank),
-          .host = base::visible_text(member.host),
+          .host = base::escape_text(member.host),
           .pid = member.pid,
           .host_id = member.host_id};
 }
@@ -85,8 +85,8 @@ class Membership::Agent {
   View view_of(const Roster& roster);
 
   const MembershipOptions options_;
-  Door door_;
-  RegisterFile register_;
+  JoinEndpoint door_;
+  AcceptorFile register_;
   Socket store_listener_, wake_;
   Member self_;
   Endpoint agent_;
@@ -204,7 +204,7 @@ AgentSockets::Events Membership::Agent::events() {
 void Membership::Agent::received(const MembershipMessage& message) {
   if (message.from != machine_->self().id) return machine_->received(message, now());
   if (const std::optional<Endpoint> door = door_.find()) sockets_->drop(*door);
-  machine_->met_itself(now());
+  machine_->on_self_connection(now());
 }
 
 void Membership::Agent::notice(const std::string& text) const {
@@ -285,14 +285,15 @@ bool Membership::Agent::take_commands() {
 }
 
 void Membership::Agent::run_door() {
-  if (door_.is_file() && machine_->shows_door() && shown_ != machine_->roster()->generation) {
+  if (door_.is_file() && machine_->should_publish_endpoint() &&
+      shown_ != machine_->roster()->generation) {
     shown_ = machine_->roster()->generation;
     door_.show(agent_);
   }
   if (!base::has_passed(next_door_)) return;
   const bool is_member = machine_->roster() && machine_->roster()->has(machine_->self().id);
   next_door_ = base::deadline_in(is_member ? kServeInterval : kSeekingServeInterval);
-  if (!machine_->wants_door()) return;
+  if (!machine_->should_claim_endpoint()) return;
   if (door_.is_file()) {
     if (!is_member && door_.take(agent_)) machine_->set_door(true, now());
   } else if (Socket door = door_.serve()) {

@@ -8,7 +8,7 @@
 namespace backends {
 namespace {
 
-constexpr int kMostBackOff = 8;
+constexpr int kMaxBackOff = 8;
 constexpr auto kCallInterval = std::chrono::milliseconds(200);
 
 // Launched processes first, in the launcher's order.
@@ -25,18 +25,18 @@ void MembershipMachine::seek() {
   if (is_ready()) {
     seek_as_member();
     // The others may have gone on without it, with newcomers that it does not know, and be gone.
-    if (is_ready() && !can_reach_quorum()) call_at_door();
+    if (is_ready() && !can_reach_quorum()) probe_endpoint();
   } else if (is_waiting()) {
-    seek_as_founder();
+    propose_bootstrap();
     const bool hears_a_member =
         roster_ &&
         std::ranges::any_of(roster_->members, [&](const auto& m) { return hears(m.id); });
-    if (!hears_a_member) call_at_door();
+    if (!hears_a_member) probe_endpoint();
   }
 }
 
 // Whoever serves the door knows the job, or is going to found it.
-void MembershipMachine::call_at_door() {
+void MembershipMachine::probe_endpoint() {
   if (now_ >= next_door_) {
     const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
     const bool knows_others = is_member() || (has_door_ && !peers_.empty());
@@ -63,7 +63,7 @@ void MembershipMachine::seek_as_member() {
     if (!is_reachable(m.id)) continue;
     const Peer& peer = peers_.at(m.id);
     if (peer.stage != Stage::kReady || peer.generation != roster_->generation) {
-      settled_.reset();  // only slow
+      ready_members_.reset();  // only slow
       return;
     }
     settled.push_back(m.id);
@@ -71,8 +71,8 @@ void MembershipMachine::seek_as_member() {
     place += before_me ? 1 : 0;
   }
   place_ = place;
-  if (settled_ != settled) {
-    settled_ = std::move(settled);
+  if (ready_members_ != settled) {
+    ready_members_ = std::move(settled);
     settled_since_ = now_;
   }
   const auto turn =
@@ -137,7 +137,7 @@ std::vector<Member> MembershipMachine::clique(std::vector<Member> chosen,
                                               const std::vector<Member>& more) const {
   for (const Member& m : more) {
     if (static_cast<int>(chosen.size()) >= options_.most) break;
-    if (std::ranges::all_of(chosen, [&](const Member& c) { return hear_each_other(c, m); }))
+    if (std::ranges::all_of(chosen, [&](const Member& c) { return mutually_reachable(c, m); }))
       chosen.push_back(m);
   }
   return chosen;
@@ -145,14 +145,14 @@ std::vector<Member> MembershipMachine::clique(std::vector<Member> chosen,
 
 // ---- Founders.
 
-void MembershipMachine::seek_as_founder() {
-  if (!has_door_ || !options_.may_found || proposal_ || others_should_found()) return;
+void MembershipMachine::propose_bootstrap() {
+  if (!has_door_ || !options_.may_bootstrap || proposal_ || others_should_found()) return;
   std::vector<Member> members = clique({options_.self}, waiting_members(true));
   std::ranges::stable_sort(members, {}, order_of);
   std::vector<MemberId> crowd;
   for (const Member& m : members) crowd.push_back(m.id);
-  if (crowd != crowd_) {
-    crowd_ = std::move(crowd);
+  if (crowd != waiting_members_) {
+    waiting_members_ = std::move(crowd);
     crowd_since_ = now_;
   }
   const int size = static_cast<int>(members.size());
@@ -168,7 +168,7 @@ bool MembershipMachine::others_should_found() const {
   const auto order = [](const Member& m) { return std::tuple(order_of(m), m.id); };
   return std::ranges::any_of(peers_, [&](const auto& entry) {
     const Peer& peer = entry.second;
-    return waits(peer) && peer.has_door && hear_each_other(options_.self, peer.member) &&
+    return waits(peer) && peer.has_door && mutually_reachable(options_.self, peer.member) &&
            order(peer.member) < order(options_.self);
   });
 }
@@ -215,7 +215,7 @@ void MembershipMachine::propose(std::vector<Member> members) {
   proposal_->base = base;
   proposal_->value = next;
   proposal_->ballot = {++round_, options_.self.id};
-  proposal_->until = now_ + 2 * (1 + std::min(attempts_, kMostBackOff)) *
+  proposal_->until = now_ + 2 * (1 + std::min(attempts_, kMaxBackOff)) *
                                 std::chrono::milliseconds(options_.heartbeat_ms);
   send_proposal();
 }
@@ -241,7 +241,7 @@ void MembershipMachine::send_proposal() {
   if (p.granted.contains(own)) return;
   const std::optional<MembershipMessage> mine = answer(m);
   if (!mine) return;
-  if (mine->kind == MembershipMessage::Kind::kOutbid) return on_outbid(*mine);
+  if (mine->kind == MembershipMessage::Kind::kRejected) return on_outbid(*mine);
   count_vote(*mine);
 }
 
@@ -265,16 +265,17 @@ std::optional<MembershipMessage> MembershipMachine::answer(const MembershipMessa
   if (!kept) return std::nullopt;
   learn(state.decided);
   using Kind = MembershipMessage::Kind;
-  MembershipMessage reply = message(verdict == AcceptorState::Verdict::kDecided  ? Kind::kNews
-                                    : verdict == AcceptorState::Verdict::kOutbid ? Kind::kOutbid
-                                    : accepts                                    ? Kind::kAccepted
-                                                                                 : Kind::kPromise);
+  MembershipMessage reply =
+      message(verdict == AcceptorState::Verdict::kDecided    ? Kind::kRosterUpdate
+              : verdict == AcceptorState::Verdict::kRejected ? Kind::kRejected
+              : accepts                                      ? Kind::kAccepted
+                                                             : Kind::kPromise);
   reply.instance = generation_of(m.base) + 1;
   reply.ballot = m.ballot;
   reply.reg = options_.reg->id();
-  if (reply.kind == Kind::kNews) {
+  if (reply.kind == Kind::kRosterUpdate) {
     reply.value = state.decided;
-  } else if (reply.kind == Kind::kOutbid) {
+  } else if (reply.kind == Kind::kRejected) {
     reply.other = state.promised;
   } else if (reply.kind == Kind::kPromise) {
     reply.other = state.accepted;
@@ -313,7 +314,7 @@ void MembershipMachine::on_outbid(const MembershipMessage& m) {
 // so that one of them gets through.
 void MembershipMachine::back_off() {
   proposal_.reset();
-  attempts_ = std::min(attempts_ + 1, kMostBackOff);
+  attempts_ = std::min(attempts_ + 1, kMaxBackOff);
   next_attempt_ =
       now_ + attempts_ * (1 + place_) * std::chrono::milliseconds(options_.heartbeat_ms) / 4;
 }

@@ -43,7 +43,7 @@ void MembershipMachine::received(const MembershipMessage& m, Time now) {
     case MembershipMessage::Kind::kReport:
       on_report(m);
       break;
-    case MembershipMessage::Kind::kNews:
+    case MembershipMessage::Kind::kRosterUpdate:
       return on_news(m);
     case MembershipMessage::Kind::kPrepare:
     case MembershipMessage::Kind::kAccept:
@@ -51,7 +51,7 @@ void MembershipMachine::received(const MembershipMessage& m, Time now) {
     case MembershipMessage::Kind::kPromise:
     case MembershipMessage::Kind::kAccepted:
       return count_vote(m);
-    case MembershipMessage::Kind::kOutbid:
+    case MembershipMessage::Kind::kRejected:
       return on_outbid(m);
   }
 }
@@ -68,7 +68,7 @@ void MembershipMachine::set_door(bool held, Time now) {
   has_door_ = held;
 }
 
-void MembershipMachine::met_itself(Time now) {
+void MembershipMachine::on_self_connection(Time now) {
   constexpr auto kSoon = std::chrono::milliseconds(10);
   now_ = now;
   next_door_ = now + kSoon;
@@ -123,7 +123,7 @@ void MembershipMachine::tick(Time now) {
     if (!is_member() || is_ready()) read_register();
     if (proposal_) send_proposal();
     // A newcomer that has found the door free learns of the job before it founds another.
-    if (shows_door() && !has_door_)
+    if (should_publish_endpoint() && !has_door_)
       output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
   }
   note_changes();
@@ -158,7 +158,7 @@ MembershipMessage MembershipMachine::message(MembershipMessage::Kind kind) const
 }
 
 Stage MembershipMachine::stage() const {
-  if (leaving_) return parting_ ? Stage::kParting : Stage::kLeft;
+  if (leaving_) return parting_ ? Stage::kWithdrawing : Stage::kLeft;
   if (!is_member()) return Stage::kWaiting;
   return is_ready() ? Stage::kReady : Stage::kTraining;
 }
@@ -167,7 +167,7 @@ MembershipMessage MembershipMachine::report() {
   MembershipMessage m = message(MembershipMessage::Kind::kReport);
   m.number = ++reports_;
   m.stage = stage();
-  m.has_door = has_door_ && options_.may_found;
+  m.has_door = has_door_ && options_.may_bootstrap;
   m.has_state = has_state_;
   if (roster_) {
     for (const Member& member : roster_->members) m.hears.push_back(hears(member.id));
@@ -187,7 +187,7 @@ void MembershipMachine::send(const Member& to, MembershipMessage m) {
 void MembershipMachine::send_report(const Member& to) { send(to, report()); }
 
 void MembershipMachine::send_news(const Member& to) {
-  MembershipMessage m = message(MembershipMessage::Kind::kNews);
+  MembershipMessage m = message(MembershipMessage::Kind::kRosterUpdate);
   m.value = roster_;
   for (const auto& [id, peer] : peers_) {
     if (waits(peer) && id != to.id) m.members.push_back(peer.member);
@@ -283,7 +283,7 @@ void MembershipMachine::learn(const RosterPtr& roster) {
   proposal_.reset();
   attempts_ = 0;
   next_attempt_ = now_;
-  settled_.reset();
+  ready_members_.reset();
   for (const Member& m : roster->members) {
     if (m.id == options_.self.id) continue;
     Peer& peer = meet(m);
@@ -309,7 +309,7 @@ bool MembershipMachine::is_reachable(const MemberId& id) const {
   if (id == options_.self.id) return true;
   const auto peer = peers_.find(id);
   return peer != peers_.end() && is_reachable(peer->second) && peer->second.stage != Stage::kLeft &&
-         peer->second.stage != Stage::kParting;
+         peer->second.stage != Stage::kWithdrawing;
 }
 
 bool MembershipMachine::hears(const MemberId& id) const {
@@ -330,7 +330,7 @@ bool MembershipMachine::hears(const Peer& peer, const Member& m) const {
   return std::ranges::find(peer.hears_others, m.id) != peer.hears_others.end();
 }
 
-bool MembershipMachine::hear_each_other(const Member& a, const Member& b) const {
+bool MembershipMachine::mutually_reachable(const Member& a, const Member& b) const {
   const auto one_way = [&](const Member& from, const Member& to) {
     if (from.id == options_.self.id) return hears(to.id);
     const auto peer = peers_.find(from.id);
@@ -373,7 +373,7 @@ bool MembershipMachine::join_wanted() const {
     return false;
   return std::ranges::any_of(peers_, [&](const auto& entry) {
     return waits(entry.second) && std::ranges::all_of(roster_->members, [&](const Member& m) {
-             return hear_each_other(m, entry.second.member);
+             return mutually_reachable(m, entry.second.member);
            });
   });
 }
@@ -393,7 +393,7 @@ std::optional<std::string> MembershipMachine::broken() const {
       what = " died: silence";
     } else if (peer->second.stage == Stage::kLeft) {
       what = " has left";
-    } else if (peer->second.stage == Stage::kParting) {
+    } else if (peer->second.stage == Stage::kWithdrawing) {
       what = " leaves";
     } else if (peer->second.generation == taken_ && peer->second.stage == Stage::kReady) {
       what = " asks for the next generation";
@@ -404,8 +404,8 @@ std::optional<std::string> MembershipMachine::broken() const {
 }
 
 // A waiting process that may not found a job would only keep those out that may.
-bool MembershipMachine::wants_door() const {
-  return !has_door_ && !leaving_ && (is_member() || (is_waiting() && options_.may_found));
+bool MembershipMachine::should_claim_endpoint() const {
+  return !has_door_ && !leaving_ && (is_member() || (is_waiting() && options_.may_bootstrap));
 }
 
 bool MembershipMachine::is_door_held() const {
@@ -414,7 +414,7 @@ bool MembershipMachine::is_door_held() const {
          });
 }
 
-bool MembershipMachine::shows_door() const {
+bool MembershipMachine::should_publish_endpoint() const {
   return is_member() && !leaving_ && roster_->members.front().id == options_.self.id;
 }
 

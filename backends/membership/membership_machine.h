@@ -41,7 +41,7 @@ class MembershipMachine {
     int heartbeat_ms = 1000;
     int last_call_ms = 3000;   // from the last arrival to the founding with fewer than `most`
     int give_up_ms = 300'000;  // of waiting for a view
-    bool may_found = true;
+    bool may_bootstrap = true;
     // Heartbeats for which a process waits for each one before it in the order to propose. With 0
     // all propose at once: as safe, but slower.
     int patience = 2;
@@ -56,7 +56,7 @@ class MembershipMachine {
   void refused(const MemberId& id, Time now);
   void set_door(bool held, Time now);  // this process serves the door, or no longer
   // Its own call came out at its own end of the door, which several processes serve.
-  void met_itself(Time now);
+  void on_self_connection(Time now);
   // The main thread has left the group of its view, if it had one, and wants the next.
   void want_view(Time now);
   // A step has been taken in this generation, so this process has the job's state.
@@ -88,10 +88,11 @@ class MembershipMachine {
   bool join_wanted() const;
   // Why the generation whose view was taken last cannot go on.
   std::optional<std::string> broken() const;
-  bool wants_door() const;    // it should be taken if it is free
-  bool is_door_held() const;  // by this process, or by one that it hears
-  bool shows_door() const;    // others should find this process there: the first of the roster
-  bool may_end() const;       // after leave() or part(): nobody needs this process any more
+  bool should_claim_endpoint() const;  // it should be taken if it is free
+  bool is_door_held() const;           // by this process, or by one that it hears
+  bool should_publish_endpoint()
+      const;             // others should find this process there: the first of the roster
+  bool may_end() const;  // after leave() or part(): nobody needs this process any more
   std::string waiting_for() const;  // while a view is awaited, for messages
 
  private:
@@ -130,7 +131,7 @@ class MembershipMachine {
   bool is_reachable(const MemberId& id) const;
   bool hears(const MemberId& id) const;                 // this process
   bool hears(const Peer& peer, const Member& m) const;  // another one, as it has reported
-  bool hear_each_other(const Member& a, const Member& b) const;
+  bool mutually_reachable(const Member& a, const Member& b) const;
   bool waits(const Peer& peer) const;
   Stage stage() const;
   void forget_strangers();
@@ -138,9 +139,9 @@ class MembershipMachine {
 
   // Candidates (membership_candidate.cc).
   void seek();
-  void call_at_door();
+  void probe_endpoint();
   void seek_as_member();
-  void seek_as_founder();
+  void propose_bootstrap();
   bool is_time(Time at);  // for the next attempt; else seek() is called then
   bool the_old_job_is_dead() const;
   bool others_should_found() const;
@@ -180,10 +181,10 @@ class MembershipMachine {
   std::uint64_t round_ = 0;  // the highest met
   int attempts_ = 0;         // at this generation
   Time next_attempt_{};
-  int place_ = 0;                                 // in the order of those that might propose
-  std::optional<std::vector<MemberId>> settled_;  // the reachable members, once all are ready
+  int place_ = 0;                                       // in the order of those that might propose
+  std::optional<std::vector<MemberId>> ready_members_;  // the reachable members, once all are ready
   Time settled_since_{};
-  std::vector<MemberId> crowd_;  // the founder's
+  std::vector<MemberId> waiting_members_;  // the founder's
   Time crowd_since_{};
 
   std::optional<std::string> failure_;

@@ -20,7 +20,7 @@ Ballot read_ballot(FrameReader& in) {
 
 std::uint32_t read_count(FrameReader& in) {
   const std::uint32_t count = in.u32();
-  if (count > kMostMembers) throw MalformedFrame();
+  if (count > kMaxMembers) throw MalformedFrame();
   return count;
 }
 
@@ -54,7 +54,7 @@ void write_report(FrameWriter& out, const MembershipMessage& m) {
 void read_report(FrameReader& in, MembershipMessage& m) {
   m.number = static_cast<std::uint64_t>(in.i64());
   const std::uint8_t stage = in.u8();
-  if (stage > static_cast<std::uint8_t>(Stage::kParting)) throw MalformedFrame();
+  if (stage > static_cast<std::uint8_t>(Stage::kWithdrawing)) throw MalformedFrame();
   m.stage = static_cast<Stage>(stage);
   m.has_door = in.u8() != 0;
   m.has_state = in.u8() != 0;
@@ -95,7 +95,7 @@ std::string membership_frame(const MembershipMessage& m) {
     case Kind::kReport:
       write_report(out, m);
       break;
-    case Kind::kNews:
+    case Kind::kRosterUpdate:
       write_roster(out, m.value);
       write_members(out, m.members);
       break;
@@ -107,7 +107,7 @@ std::string membership_frame(const MembershipMessage& m) {
       break;
     case Kind::kPromise:
     case Kind::kAccepted:
-    case Kind::kOutbid:
+    case Kind::kRejected:
       write_answer(out, m);
       if (m.kind == Kind::kPromise) write_roster(out, m.value);
       break;
@@ -126,7 +126,7 @@ MembershipMessage read_membership_frame(const Frame& frame) {
     case Kind::kReport:
       read_report(in, m);
       break;
-    case Kind::kNews:
+    case Kind::kRosterUpdate:
       m.value = read_roster(in);
       m.members = read_members(in);
       break;
@@ -141,7 +141,7 @@ MembershipMessage read_membership_frame(const Frame& frame) {
       break;
     case Kind::kPromise:
     case Kind::kAccepted:
-    case Kind::kOutbid:
+    case Kind::kRejected:
       read_answer(in, m);
       if (m.kind == Kind::kPromise) m.value = read_roster(in);
       if (m.value && m.value->generation != m.instance) throw MalformedFrame();

@@ -15,21 +15,21 @@ namespace backends {
 enum class Stage : std::uint8_t {
   kWaiting = 0,  // to be taken in
   kTraining,
-  kReady,   // has left its generation's group, and wants the next one
-  kLeft,    // has ended in order, as all do
-  kParting  // leaves the others, who go on; its host votes until they have agreed without it
+  kReady,       // has left its generation's group, and wants the next one
+  kLeft,        // has ended in order, as all do
+  kWithdrawing  // leaves the others, who go on; its host votes until they have agreed without it
 };
 
 struct MembershipMessage {
   // Outside the store's frame types: neither protocol takes the other's frames for its own.
   enum class Kind : std::uint8_t {
-    kReport = 64,  // at every heartbeat, and when it changes: where the sender stands
-    kNews,         // the newest roster, and who waits
+    kReport = 64,   // at every heartbeat, and when it changes: where the sender stands
+    kRosterUpdate,  // the newest roster, and who waits
     kPrepare,
     kPromise,
     kAccept,
     kAccepted,
-    kOutbid
+    kRejected
   };
   Kind kind = Kind::kReport;
   MemberId from, to;             // `to` is not set where it is for whoever has the door
@@ -43,13 +43,13 @@ struct MembershipMessage {
   std::vector<bool> hears;
   std::vector<MemberId> hears_others;
 
-  std::vector<Member> members;  // kReport: the sender, or none; kNews: all that wait
+  std::vector<Member> members;  // kReport: the sender, or none; kRosterUpdate: all that wait
 
   // The instance: `base` is the roster of the generation before.
   RosterPtr base;
   Ballot ballot;               // the proposal's
-  Ballot other;                // kPromise: accepted; kOutbid: promised
-  RosterPtr value;             // kPromise: accepted; kAccept: proposed; kNews: decided
+  Ballot other;                // kPromise: accepted; kRejected: promised
+  RosterPtr value;             // kPromise: accepted; kAccept: proposed; kRosterUpdate: decided
   RegisterId reg;              // of answers
   std::uint64_t instance = 0;  // likewise
 };

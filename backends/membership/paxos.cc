@@ -11,7 +11,7 @@ void AcceptorState::learn(const RosterPtr& roster) {
 AcceptorState::Verdict AcceptorState::prepare(const RosterPtr& base, const Ballot& ballot) {
   learn(base);
   if (generation_of(decided) > generation_of(base)) return Verdict::kDecided;
-  if (ballot < promised) return Verdict::kOutbid;
+  if (ballot < promised) return Verdict::kRejected;
   promised = ballot;
   return Verdict::kYes;
 }

@@ -33,8 +33,8 @@ struct AcceptorState {
 
   enum class Verdict {
     kYes,
-    kOutbid,   // by `promised`
-    kDecided,  // the instance is over: see `decided`
+    kRejected,  // by `promised`
+    kDecided,   // the instance is over: see `decided`
   };
   // `base`: the roster of the generation before the one to be decided.
   Verdict prepare(const RosterPtr& base, const Ballot& ballot);

@@ -81,7 +81,7 @@ RosterPtr read_roster(FrameReader& in) {
   if (roster->generation == 0) return nullptr;
   roster->nonce = in.text();
   const std::uint32_t count = in.u32();
-  if (roster->nonce.size() > kNonceText || count == 0 || count > kMostMembers)
+  if (roster->nonce.size() > kNonceText || count == 0 || count > kMaxMembers)
     throw MalformedFrame();
   for (std::uint32_t i = 0; i < count; ++i) roster->members.push_back(read_member(in));
   std::set<MemberId> ids;

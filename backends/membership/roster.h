@@ -32,7 +32,7 @@ struct Member {
   std::uint64_t since = 0;  // the generation in which it came in
 };
 
-inline constexpr std::size_t kMostMembers = 65'536;
+inline constexpr std::size_t kMaxMembers = 65'536;
 
 struct Roster {
   std::uint64_t generation = 0;

@@ -15,7 +15,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/store/tcp_socket.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/machine/environment.h"
 
@@ -51,7 +51,7 @@ bool write_all(int fd, std::string_view text) {
     if (n < 0) return false;
     text.remove_prefix(static_cast<std::size_t>(n));
   }
-  return base::retried([&] { return fsync(fd); }) == 0;
+  return base::retry_on_eintr([&] { return fsync(fd); }) == 0;
 }
 
 // nullopt: none was given.
@@ -116,7 +116,7 @@ bool read_private_file(const std::string& path, std::string& text) {
   const auto fail = [&] {
     throw PeerError("cannot read " + path + ": " + base::system_error_text(errno));
   };
-  const Socket file(base::retried(
+  const Socket file(base::retry_on_eintr(
       [&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }));
   if (!file) {
     if (errno == ENOENT || errno == ESTALE) return false;
@@ -134,7 +134,7 @@ bool read_private_file(const std::string& path, std::string& text) {
                               " must be a file of this user that nobody else may read (chmod 600)");
   }
   char buffer[8192];
-  const ssize_t n = base::retried([&] { return read(file.fd(), buffer, sizeof buffer); });
+  const ssize_t n = base::retry_on_eintr([&] { return read(file.fd(), buffer, sizeof buffer); });
   if (n < 0 && errno == ESTALE) return false;
   if (n < 0) fail();
   text.assign(buffer, static_cast<std::size_t>(n));
@@ -144,7 +144,7 @@ bool read_private_file(const std::string& path, std::string& text) {
 bool publish_private_file(const std::string& path, const std::string& text, Publish how) {
   const std::string temporary = path + "." + to_hex(random_bytes(8)) + ".tmp";
   {
-    const Socket file(base::retried(
+    const Socket file(base::retry_on_eintr(
         [&] { return open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600); }));
     if (!file) return false;
     if (!write_all(file.fd(), text)) {

@@ -4,7 +4,7 @@
 #include <poll.h>
 
 #include "backends/backend_error.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 
 namespace backends {
 
@@ -32,7 +32,7 @@ void StatusFeed::take_frames(std::optional<std::string>& newest) {
       if (frame->type == FrameType::kLeft) ended_ = true;
       if (frame->type == FrameType::kRefuse || frame->type == FrameType::kFatal) {
         in.u8();
-        lost_ = "rank 0 at " + server_ + " closed the connection: " + base::visible_text(in.text());
+        lost_ = "rank 0 at " + server_ + " closed the connection: " + base::escape_text(in.text());
       }
     }
   } catch (const MalformedFrame&) {

@@ -99,7 +99,7 @@ void StoreServer::run() {
     const std::lock_guard lock(mutex_);
     last_refusal_ = machine_.last_refusal();
   }
-  machine_.say_goodbye();
+  machine_.notify_end();
   carry_out();
 }
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "backends/backend_error.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -97,7 +97,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
           : others != OtherServers::kNone;
   if (!may_retry && !(refusal == RefusalKind::kAuthentication && others != OtherServers::kNone))
     throw_refusal(refusal, text);
-  reason = base::visible_text(text);
+  reason = base::escape_text(text);
   if (refusal == RefusalKind::kAuthentication) {
     kind = SessionFault::kOtherSecret;
   } else if (machine.is_proved()) {

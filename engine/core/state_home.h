@@ -30,7 +30,7 @@ class StateHome {
   virtual void download() {}  // home to mirror, and upload() back; both wait until it is done
   virtual void upload() {}
 
-  Newer newer_ = Newer::kMirror;  // what the host has initialised goes up before the first use
+  Newer newer_ = Newer::kMirror;  // what the host has initialized goes up before the first use
   int views_ = 0;
 };
 

@@ -18,7 +18,7 @@ struct Axis {
   std::int64_t count = 1, file_stride = 1, memory_stride = 1;  // in elements
 };
 
-// The axes of more than one element in the order of memory; those that are neighbours in both
+// The axes of more than one element in the order of memory; those that are neighbors in both
 // orders are one.
 struct Axes {
   std::array<Axis, Shape::kMaxRank> axis;

@@ -1,4 +1,4 @@
-// Batch normalisation of images, with an optional fused addition and ReLU, over this replica's
+// Batch normalization of images, with an optional fused addition and ReLU, over this replica's
 // samples or those of all. Saved from forward to backward: mean and inverse standard deviation per
 // channel, in f32 whatever narrower type x has.
 //

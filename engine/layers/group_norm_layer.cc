@@ -1,4 +1,4 @@
-// Group normalisation of images. Saves mean and inverse deviation of each group of each sample.
+// Group normalization of images. Saves mean and inverse deviation of each group of each sample.
 #include "engine/ops/norm/group_norm.h"
 
 #include <string>

@@ -20,7 +20,7 @@ struct Matrix {
   double factor = 1;
 };
 
-// Neighbours that AdamW updates at once, gaps included.
+// Neighbors that AdamW updates at once, gaps included.
 struct Run {
   std::int64_t from = 0, state_from = 0, count = 0;
 };

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/core/parameter_buffer.h"
-#include "engine/optim/update_shares.h"
+#include "engine/optim/optimizer_shards.h"
 
 namespace engine {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/train/saving/state_part.h"
+#include "engine/train/saving/stateful.h"
 #include "engine/train/train_observer.h"
 
 namespace engine {
@@ -19,7 +19,7 @@ struct BestModelOptions {
   double min_delta = 0;
 };
 
-class BestModel final : public StatePart {
+class BestModel final : public Stateful {
  public:
   explicit BestModel(const BestModelOptions& options) : options_(options) {}
 

@@ -11,7 +11,7 @@ namespace engine {
 class ClassCounts {
  public:
   // With more classes there is no confusion matrix: it would need more than 32 MiB on every rank.
-  static constexpr std::int64_t kMostForMatrix = 2048;
+  static constexpr std::int64_t kMaxForMatrix = 2048;
   // Of equal width, closed above: (0, 1/15], (1/15, 2/15] ... (C. Guo et al., "On Calibration of
   // Modern Neural Networks", 2017, section 2).
   static constexpr std::int64_t kBins = 15;
@@ -31,7 +31,7 @@ class ClassCounts {
   std::int64_t labelled(std::int64_t c) const { return at(c); }  // rows whose label is c
   std::int64_t predicted(std::int64_t c) const { return at(classes_ + c); }
   std::int64_t correct(std::int64_t c) const { return at(2 * classes_ + c); }
-  bool has_matrix() const { return classes_ <= kMostForMatrix; }
+  bool has_matrix() const { return classes_ <= kMaxForMatrix; }
   std::int64_t confusion(std::int64_t label, std::int64_t prediction) const {
     return at(matrix_begin() + label * classes_ + prediction);
   }

@@ -15,7 +15,7 @@
 namespace engine {
 namespace {
 
-constexpr std::int64_t kMostLogits =
+constexpr std::int64_t kMaxLogits =
     1 << 22;  // of a chunk: text with a large vocabulary goes in small ones
 
 // Step c of it is chunk c, on every rank.
@@ -175,7 +175,7 @@ struct Evaluator::Impl {
 std::int64_t evaluation_batch(const io::Dataset& dataset, std::int64_t most) {
   const std::int64_t samples = std::max<std::int64_t>(1, std::min(most, dataset.size()));
   return std::clamp<std::int64_t>(
-      kMostLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes()), 1, samples);
+      kMaxLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes()), 1, samples);
 }
 
 Evaluator::Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state,

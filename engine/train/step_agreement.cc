@@ -48,8 +48,8 @@ void StepAgreement::begin() {
 void StepAgreement::sum_over_ranks(StepSums& sums) {
   if (gathered_.size() == 1) return;
   context_.parts.control.all_gather(&sums, sizeof sums, gathered_.data());
-  fold_tree(gathered_.size(),
-            [&](std::size_t into, std::size_t from) { gathered_[into] += gathered_[from]; });
+  reduce_tree(gathered_.size(),
+              [&](std::size_t into, std::size_t from) { gathered_[into] += gathered_[from]; });
   sums = gathered_.front();
 }
 
@@ -76,7 +76,7 @@ StepSums StepAgreement::exchange(StepSums own, double now) {
 
 void StepAgreement::decide(const StepSums& sums, bool leave) {
   const TrainerOptions& options = context_.options;
-  const bool may_leave = context_.parts.control.world_size() - sums.leaving >= options.least_ranks;
+  const bool may_leave = context_.parts.control.world_size() - sums.leaving >= options.min_ranks;
   stop_ = static_cast<int>(sums.stop_signal);
   pause_ = sums.pausing > 0 || (sums.leaving > 0 && may_leave);
   leaves_ = leave && may_leave;

@@ -8,7 +8,7 @@ namespace {
 
 // Reports of a run without TrainerOptions::log_every: enough for a curve, and for a long run's
 // reader.
-constexpr std::int64_t kLeastReports = 100;
+constexpr std::int64_t kMinReports = 100;
 constexpr double kReportSeconds = 10;
 
 }  // namespace
@@ -36,7 +36,7 @@ bool StepReports::is_due() const {
   const std::int64_t step = context_.progress().global_step;
   if (every) return *every > 0 && step % *every == 0;
   const std::int64_t between =
-      std::max<std::int64_t>(1, context_.options.total_steps / kLeastReports);
+      std::max<std::int64_t>(1, context_.options.total_steps / kMinReports);
   return step % between == 0 || context_.is_last_step();
 }
 

@@ -13,7 +13,7 @@
 #include "engine/train/checks/desync_check.h"
 #include "engine/train/checks/nonfinite_report.h"
 #include "engine/train/evaluator.h"
-#include "engine/train/saving/checkpoint_keeper.h"
+#include "engine/train/saving/checkpoint_manager.h"
 #include "engine/train/step/step_work.h"
 #include "engine/train/train_observer.h"
 #include "engine/train/weight_average.h"
@@ -43,7 +43,7 @@ struct TrainerOptions {
   bool supports_rollback = false;
   // Ranks that want to leave (TrainerParts::leave) may do so where at least so many are left; else
   // all stop, as if by this signal.
-  int least_ranks = 1, leave_signal = 0;
+  int min_ranks = 1, leave_signal = 0;
 };
 
 // What the loop works on; all of it outlives the trainer.
@@ -53,12 +53,12 @@ struct TrainerParts {
   const LearningRate& learning_rate;
   const io::Sampler& sampler;
   io::BatchLoader& loader;
-  backends::Communicator& control;     // small exchanges between steps
-  Evaluator* evaluator = nullptr;      // null: never evaluates
-  CheckpointKeeper* keeper = nullptr;  // null: never saves
-  DesyncCheck* desync = nullptr;       // null: replicas are not compared
-  BestModel* best = nullptr;           // null: no evaluation is better than another
-  WeightAverage* average = nullptr;    // of the weights over time, evaluated too; null: none
+  backends::Communicator& control;      // small exchanges between steps
+  Evaluator* evaluator = nullptr;       // null: never evaluates
+  CheckpointManager* keeper = nullptr;  // null: never saves
+  DesyncCheck* desync = nullptr;        // null: replicas are not compared
+  BestModel* best = nullptr;            // null: no evaluation is better than another
+  WeightAverage* average = nullptr;     // of the weights over time, evaluated too; null: none
   std::vector<TrainObserver*> observers;
   std::vector<int> island;  // the ranks that count as one replica with this one, itself among them;
                             // empty: itself

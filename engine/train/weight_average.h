@@ -12,7 +12,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/train/epoch_steps.h"
 #include "engine/train/saving/average_kind.h"
-#include "engine/train/saving/state_part.h"
+#include "engine/train/saving/stateful.h"
 #include "engine/train/saving/train_progress.h"
 #include "io/checkpoint/checkpoint.h"
 
@@ -48,7 +48,7 @@ struct EpochAverageOptions {
   std::function<void(std::int64_t epoch)> recompute_statistics;
 };
 
-class EpochAverage final : public WeightAverage, public StatePart {
+class EpochAverage final : public WeightAverage, public Stateful {
  public:
   // `model`, in host memory, and `context`, of the CPU, outlive it.
   EpochAverage(ModelState& model, const KernelContext& context, const EpochAverageOptions& options);

@@ -20,7 +20,7 @@
 #include <fstream>
 
 #include "io/base/files/io_error.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 
 namespace io {
@@ -69,16 +69,17 @@ mode_t plain_mode(const std::string& path) {
 // locks count as locked.
 bool hold(int fd) {
   struct stat status {};
-  if (base::retried([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK)
+  if (base::retry_on_eintr([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0 &&
+      errno == EWOULDBLOCK)
     return false;
   return fstat(fd, &status) == 0 && status.st_nlink > 0;
 }
 
 void sync_folder(const std::string& folder) {
-  const int fd =
-      base::retried([&] { return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  const int fd = base::retry_on_eintr(
+      [&] { return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd < 0) fail("open folder", folder, errno);
-  const int error = base::retried([&] { return fsync(fd); }) == 0 ? 0 : errno;
+  const int error = base::retry_on_eintr([&] { return fsync(fd); }) == 0 ? 0 : errno;
   close(fd);
   if (error != 0 && error != EINVAL)
     fail("make durable the names in folder", folder, error);  // EINVAL: has no such notion
@@ -118,7 +119,7 @@ void AtomicFile::create() {
     const std::string number =
         std::to_string(getpid()) + "-" + std::to_string(counter.fetch_add(1));
     temporary_ = folder_ + "/." + name + std::string(kTemporaryMark) + number;
-    fd_ = base::retried([&] {
+    fd_ = base::retry_on_eintr([&] {
       return open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     });
     if (fd_ < 0 && errno != EEXIST) fail("create", path_, errno);
@@ -176,11 +177,12 @@ void AtomicFile::start_writeback() noexcept {
 }
 
 void AtomicFile::commit(bool durable) {
-  if (base::retried([&] { return fchmod(fd_, plain_mode(path_)); }) != 0)
+  if (base::retry_on_eintr([&] { return fchmod(fd_, plain_mode(path_)); }) != 0)
     fail("set the mode of", path_, errno);
-  if (base::retried([&] { return ftruncate(fd_, static_cast<off_t>(end_)); }) != 0)
+  if (base::retry_on_eintr([&] { return ftruncate(fd_, static_cast<off_t>(end_)); }) != 0)
     fail("set the length of", path_, errno);
-  if (durable && base::retried([&] { return fsync(fd_); }) != 0) fail("make durable", path_, errno);
+  if (durable && base::retry_on_eintr([&] { return fsync(fd_); }) != 0)
+    fail("make durable", path_, errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("create", path_, errno);
   close(fd_);
   fd_ = -1;

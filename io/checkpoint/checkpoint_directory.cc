@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "io/base/files/open_file.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
@@ -148,7 +148,7 @@ Search search(const std::string& directory, const std::string& run_id) {
 // 89 MB, and a file that is open keeps its space. A file that cannot be deleted takes space, but
 // what replaces it is safe.
 void delete_file(const std::string& path) {
-  const int fd = base::retried(
+  const int fd = base::retry_on_eintr(
       [&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
   unlink(path.c_str());
   if (fd < 0) return;

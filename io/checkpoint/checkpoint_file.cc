@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "io/base/threads/background_jobs.h"
+#include "io/base/threads/task_queue.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
@@ -50,7 +50,7 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::string& path,
                       tensors = end_of(placements);
 
   AtomicFile file(path, head_bytes + tensors + kTrailerBytes);
-  base::BackgroundJobs writing;
+  base::TaskQueue writing;
   for (std::size_t i = 0; i < placements.size(); ++i) {
     complete(i);
     writing.add(

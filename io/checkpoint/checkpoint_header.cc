@@ -71,15 +71,15 @@ struct Header {
 
 // The least that one element takes in the file; 8 for each length.
 template <class T>
-constexpr std::size_t kLeastBytes = sizeof(T);
+constexpr std::size_t kMinBytes = sizeof(T);
 template <>
-constexpr std::size_t kLeastBytes<TensorEntry> = 8 + 1 + 1 + 8 + 8 + 4 * 8;
+constexpr std::size_t kMinBytes<TensorEntry> = 8 + 1 + 1 + 8 + 8 + 4 * 8;
 template <>
-constexpr std::size_t kLeastBytes<CounterEntry> = 8 + 8;
+constexpr std::size_t kMinBytes<CounterEntry> = 8 + 8;
 template <>
-constexpr std::size_t kLeastBytes<SaveEntry> = 3 * 8 + 8;
+constexpr std::size_t kMinBytes<SaveEntry> = 3 * 8 + 8;
 template <>
-constexpr std::size_t kLeastBytes<FactEntry> = 8 + 8;
+constexpr std::size_t kMinBytes<FactEntry> = 8 + 8;
 
 // Reads what PortableBinaryOutputArchive wrote, little-endian, from memory. cereal's own input
 // archive resizes a container to whatever length the file claims; this one first compares it with
@@ -124,7 +124,7 @@ void load(BoundedInputArchive& archive, std::string& text) {
 
 template <class T>
 void load(BoundedInputArchive& archive, std::vector<T>& items) {
-  const std::size_t length = archive.read_length(kLeastBytes<T>);
+  const std::size_t length = archive.read_length(kMinBytes<T>);
   items.clear();
   for (std::size_t i = 0; i < length; ++i) archive(items.emplace_back());
 }

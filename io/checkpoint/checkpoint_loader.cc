@@ -9,7 +9,7 @@
 
 #include "io/base/machine/cpu_affinity.h"
 #include "io/base/machine/large_pages.h"
-#include "io/base/threads/shared_jobs.h"
+#include "io/base/threads/parallel_for.h"
 #include "io/checkpoint/array_target.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/checkpoint_digests.h"
@@ -21,9 +21,9 @@ namespace {
 using namespace format;
 
 constexpr std::uint64_t kReadBytes = 512 << 10;    // at once: stays in a core's cache
-constexpr std::size_t kMostPiecesAhead = 16;       // of the oldest one that is not done
+constexpr std::size_t kMaxPiecesAhead = 16;        // of the oldest one that is not done
 constexpr std::uint64_t kBytesOfWorker = 1 << 22;  // fewer are done before it begins
-constexpr std::size_t kMostWorkers = 8;
+constexpr std::size_t kMaxWorkers = 8;
 
 // One digest block of an array that is wanted, or all of one that is not.
 struct Piece {
@@ -101,7 +101,7 @@ class Loader {
 std::size_t workers_for(const ByteSource& file) {
   if (!file.many_readers()) return 1;
   return std::min({static_cast<std::size_t>(file.size() / kBytesOfWorker) + 1,
-                   static_cast<std::size_t>(base::count_of_cpus()), kMostWorkers});
+                   static_cast<std::size_t>(base::count_of_cpus()), kMaxWorkers});
 }
 
 class Everything final : public ArrayTarget {  // goes into the checkpoint
@@ -135,8 +135,8 @@ Checkpoint load_checkpoint(const ByteSource& file, ArrayTarget& target) {
   std::vector<Loader> loaders;
   const std::size_t workers = workers_for(file);
   for (std::size_t w = 0; w < workers; ++w) loaders.emplace_back(file, head, target, most);
-  base::share_jobs(
-      pieces.size(), workers, kMostPiecesAhead, [&](std::size_t worker, std::size_t p) {
+  base::parallel_for(
+      pieces.size(), workers, kMaxPiecesAhead, [&](std::size_t worker, std::size_t p) {
         const Piece& piece = pieces[p];
         const std::vector<Digest> found = loaders[worker].load(piece);
         const std::uint64_t first = piece.begin / head.placements[piece.array].block_bytes;

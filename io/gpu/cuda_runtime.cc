@@ -109,7 +109,7 @@ int processor_count() {
   return count;
 }
 
-int most_processors() {
+int max_processors() {
   static std::atomic<int> most{0};
   if (most == 0) {
     int found = 0;

@@ -70,7 +70,7 @@ int current_device();
 // Streaming multiprocessors: of the calling thread's device, asked once; of whichever device of
 // this process has most, 0 where there is none.
 int processor_count();
-int most_processors();
+int max_processors();
 std::string bus_address(int index);  // "0000:3b:00.0"
 // Of a device (its own, or managed), not the host's.
 bool is_device_memory(const void* data);

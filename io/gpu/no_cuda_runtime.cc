@@ -28,7 +28,7 @@ std::string versions() { return "none"; }
 void use_device(int) { refuse(); }
 int current_device() { refuse(); }
 int processor_count() { refuse(); }
-int most_processors() { return 0; }
+int max_processors() { return 0; }
 std::string bus_address(int) { refuse(); }
 bool is_device_memory(const void*) { refuse(); }
 std::pair<std::size_t, std::size_t> free_and_total_memory() { refuse(); }

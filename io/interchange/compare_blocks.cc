@@ -10,7 +10,7 @@
 
 #include "io/base/machine/cpu_affinity.h"
 #include "io/base/numbers/finite.h"
-#include "io/base/threads/shared_jobs.h"
+#include "io/base/threads/parallel_for.h"
 
 namespace io {
 namespace {
@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t kCompareBlock =
     1 << 18;  // stays in a core's cache while it is compared; a multiple of every element's size
 constexpr std::uint64_t kTaskBytes = 8 * kCompareBlock;  // of one file, for one thread at a time
-constexpr std::size_t kMostTasksAhead = 16;  // what digests wait for stays within a few megabytes
+constexpr std::size_t kMaxTasksAhead = 16;  // what digests wait for stays within a few megabytes
 constexpr std::uint64_t kBytesOfWorker = std::uint64_t{1} << 24;  // fewer are done before it begins
-constexpr std::size_t kMostWorkers = 8;
+constexpr std::size_t kMaxWorkers = 8;
 
 bool is_finite(DType type, std::span<const std::byte> block) {
   return base::first_not_finite(type, block.data(), block.size() / size_of(type)) < 0;
@@ -62,7 +62,7 @@ std::vector<Task> tasks_of(const std::vector<ArraySource*>& files,
 
 std::size_t workers_for(std::uint64_t bytes) {
   return std::min({static_cast<std::size_t>(bytes / kBytesOfWorker) + 1,
-                   static_cast<std::size_t>(base::count_of_cpus()), kMostWorkers});
+                   static_cast<std::size_t>(base::count_of_cpus()), kMaxWorkers});
 }
 
 std::size_t workers_for(const std::vector<ArraySource*>& files,
@@ -129,7 +129,7 @@ void compare_rows(const std::vector<ArraySource*>& files, const Tolerance& toler
   const std::size_t workers = workers_for(files, rows);
   std::vector<BlockComparer> comparers(workers, BlockComparer(files, tolerance));
   std::mutex mutex;  // of the rows' reports
-  base::share_jobs(tasks.size(), workers, kMostTasksAhead, [&](std::size_t w, std::size_t task) {
+  base::parallel_for(tasks.size(), workers, kMaxTasksAhead, [&](std::size_t w, std::size_t task) {
     for (const auto& [r, from, to] : tasks[task]) {
       BlockReport found = none;
       comparers[w].compare(*rows[r].columns, 0, rows[r].others, from, to, found);
@@ -142,8 +142,8 @@ void compare_rows(const std::vector<ArraySource*>& files, const Tolerance& toler
 void finish_all(const std::vector<ArraySource*>& files) {
   std::uint64_t bytes = 0;
   for (const ArraySource* file : files) bytes += file->file_bytes();
-  base::share_jobs(files.size(), workers_for(bytes), files.size(),
-                   [&](std::size_t, std::size_t f) { files[f]->finish(); });
+  base::parallel_for(files.size(), workers_for(bytes), files.size(),
+                     [&](std::size_t, std::size_t f) { files[f]->finish(); });
 }
 
 }  // namespace io

@@ -11,8 +11,8 @@
 namespace io::pickle {
 namespace {
 
-constexpr std::size_t kMostValues = 1'000'000;  // of the stack and of the memo too
-constexpr std::size_t kDeepest = 1000;          // open tuples, lists and dictionaries
+constexpr std::size_t kMaxValues = 1'000'000;  // of the stack and of the memo too
+constexpr std::size_t kDeepest = 1000;         // open tuples, lists and dictionaries
 constexpr std::size_t kLongestGlobal = 256;
 
 // The names that are known; the storages' types come after them.
@@ -149,12 +149,12 @@ class Machine {
 
   // ---- Values.
   Ref add(Value value) {
-    if (pickle_.values.size() == kMostValues) fail("more than 1000000 values");
+    if (pickle_.values.size() == kMaxValues) fail("more than 1000000 values");
     pickle_.values.push_back(std::move(value));
     return static_cast<Ref>(pickle_.values.size() - 1);
   }
   void push(Ref ref) {
-    if (stack_.size() == kMostValues) fail("more than 1000000 values at once");
+    if (stack_.size() == kMaxValues) fail("more than 1000000 values at once");
     stack_.push_back(ref);
   }
   void push_new(Value value) { push(add(std::move(value))); }
@@ -204,7 +204,7 @@ class Machine {
 
   void put(std::uint64_t index) {
     if (stack_.size() <= floor()) fail("a value is missing");
-    if (memo_.size() == kMostValues) fail("more than 1000000 values in its memo");
+    if (memo_.size() == kMaxValues) fail("more than 1000000 values in its memo");
     memo_[index] = stack_.back();
   }
   void get(std::uint64_t index) {

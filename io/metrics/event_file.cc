@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "io/base/files/io_error.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/metrics/event_messages.h"
 #include "io/metrics/tf_record.h"
@@ -50,7 +50,7 @@ int open_folder(const std::string& folder, NamedBy named_by) {
   }
   std::error_code fault;
   std::filesystem::create_directories(folder, fault);
-  const int fd = fault ? -1 : base::retried([&] {
+  const int fd = fault ? -1 : base::retry_on_eintr([&] {
     return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   });
   if (fd < 0)
@@ -89,10 +89,10 @@ struct EventFile::Impl {
 
   // 0, or what went wrong. Readers give up a file at a record that is torn, so none stays.
   int append(const std::string& record) {
-    if (torn && base::retried([&] { return ::ftruncate(fd, end); }) != 0) return errno;
+    if (torn && base::retry_on_eintr([&] { return ::ftruncate(fd, end); }) != 0) return errno;
     torn = false;
     for (std::size_t done = 0; done < record.size();) {
-      const ssize_t n = base::retried([&] {
+      const ssize_t n = base::retry_on_eintr([&] {
         return ::pwrite(fd, record.data() + done, record.size() - done,
                         end + static_cast<off_t>(done));
       });
@@ -124,7 +124,7 @@ EventFile::EventFile(const std::string& folder, Clock clock, Notice notice, Name
   for (int attempt = 0; impl_->fd < 0; ++attempt) {
     const std::string name = file_name(time, attempt);
     impl_->path = (std::filesystem::path(folder) / name).string();
-    impl_->fd = base::retried([&] {
+    impl_->fd = base::retry_on_eintr([&] {
       return ::openat(folder_fd, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     });
     const int error = errno;

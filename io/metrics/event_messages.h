@@ -1,4 +1,4 @@
-// The messages of event files, serialised: parts of TensorFlow's event.proto and summary.proto and
+// The messages of event files, serialized: parts of TensorFlow's event.proto and summary.proto and
 // of TensorBoard's plugin_data.proto (hparams). Numbers of fields are theirs.
 #pragma once
 

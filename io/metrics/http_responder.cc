@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "io/base/files/io_error.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/metrics/http_request.h"
 
 namespace io {
@@ -33,9 +33,9 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMostConnections = 32, kMostOfASource = 8, kMostRequestBytes = 8192,
-                      kMostIgnoredBytes = 65536;
-constexpr int kMostAcceptedPerSecond = 50;
+constexpr std::size_t kMaxConnections = 32, kMaxOfASource = 8, kMaxRequestBytes = 8192,
+                      kMaxIgnoredBytes = 65536;
+constexpr int kMaxAcceptedPerSecond = 50;
 constexpr milliseconds kExchangeTime{5000};  // from accept() to the end of the answer
 constexpr milliseconds kFarewellTime{500};   // in which a client may take the answer
 constexpr milliseconds kRetryTime{1000};
@@ -149,8 +149,8 @@ class Exchange {
     if (stage_ == Stage::kRequest) {
       if (!receive()) return false;
       const std::optional<std::size_t> end = http_head_end(request_);
-      if (!end && request_.size() < kMostRequestBytes) return true;
-      const bool whole = end && *end <= kMostRequestBytes;
+      if (!end && request_.size() < kMaxRequestBytes) return true;
+      const bool whole = end && *end <= kMaxRequestBytes;
       answer_ =
           answer(whole ? std::optional(std::string_view(request_).substr(0, *end)) : std::nullopt);
       stage_ = Stage::kAnswer;
@@ -159,7 +159,7 @@ class Exchange {
     request_.clear();
     if (!receive()) return false;
     ignored_ += request_.size();
-    return ignored_ <= kMostIgnoredBytes;
+    return ignored_ <= kMaxIgnoredBytes;
   }
 
  private:
@@ -169,13 +169,13 @@ class Exchange {
   bool receive() {
     std::array<char, 4096> buffer;
     const ssize_t n =
-        base::retried([&] { return ::recv(fd_.get(), buffer.data(), buffer.size(), 0); });
+        base::retry_on_eintr([&] { return ::recv(fd_.get(), buffer.data(), buffer.size(), 0); });
     if (n > 0) request_.append(buffer.data(), static_cast<std::size_t>(n));
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
   }
 
   bool send() {
-    const ssize_t n = base::retried([&] {
+    const ssize_t n = base::retry_on_eintr([&] {
       return ::send(fd_.get(), answer_.data() + sent_, answer_.size() - sent_, MSG_NOSIGNAL);
     });
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
@@ -266,8 +266,8 @@ struct HttpResponder::Impl {
     std::map<std::string_view, std::size_t> counts;
     for (const Exchange& e : exchanges) ++counts[e.source()];
     std::string_view from = source;
-    if (counts[source] < kMostOfASource) {
-      if (exchanges.size() < kMostConnections) return;
+    if (counts[source] < kMaxOfASource) {
+      if (exchanges.size() < kMaxConnections) return;
       from = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
     }
     auto least = exchanges.end();
@@ -287,15 +287,15 @@ struct HttpResponder::Impl {
       second = now;
       accepted = 0;
     }
-    while (accepted < kMostAcceptedPerSecond) {
+    while (accepted < kMaxAcceptedPerSecond) {
       SocketAddress peer;
-      Descriptor fd(base::retried([&] {
+      Descriptor fd(base::retry_on_eintr([&] {
         peer.size = sizeof peer.storage;
         return ::accept4(listener.get(), peer.get(), &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
       }));
       if (!fd) {
         // Without descriptors or memory the client would be there at once again.
-        if (errno != EAGAIN && errno != ECONNABORTED) accepted = kMostAcceptedPerSecond;
+        if (errno != EAGAIN && errno != ECONNABORTED) accepted = kMaxAcceptedPerSecond;
         return;
       }
       ++accepted;
@@ -309,7 +309,7 @@ struct HttpResponder::Impl {
 
   bool may_accept(SteadyClock::time_point now) const {
     return listener &&
-           (accepted < kMostAcceptedPerSecond || now - second >= std::chrono::seconds(1));
+           (accepted < kMaxAcceptedPerSecond || now - second >= std::chrono::seconds(1));
   }
 
   void run() {

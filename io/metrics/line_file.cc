@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "io/base/files/io_error.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 
 namespace io {
@@ -35,7 +35,7 @@ bool ends_within_a_line(int fd) {
   struct stat status {};
   char last = '\n';
   return fstat(fd, &status) == 0 && status.st_size > 0 &&
-         base::retried([&] { return ::pread(fd, &last, 1, status.st_size - 1); }) == 1 &&
+         base::retry_on_eintr([&] { return ::pread(fd, &last, 1, status.st_size - 1); }) == 1 &&
          last != '\n';
 }
 
@@ -59,7 +59,7 @@ void LineFile::open_named_by_user() {
   const bool console = path_ == "-";
   torn_ = !console && ends_within_a_line(path_);
   // Does not wait for somebody to read a pipe.
-  fd_ = base::retried([&] {
+  fd_ = base::retry_on_eintr([&] {
     return console ? ::dup(STDOUT_FILENO)
                    : ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK,
                             0666);

@@ -8,7 +8,7 @@ import time
 
 class Registers:
     """What the registers of all hosts have ever said: which ranks a generation has. Their files are those of
-    backends/membership/register_file.cc."""
+    backends/membership/acceptor_file.cc."""
 
     def __init__(self):
         self.folder = pathlib.Path(f"/dev/shm/engine-{os.geteuid()}")

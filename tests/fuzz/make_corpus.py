@@ -89,11 +89,11 @@ def torch_archives():
           b"\x8c\x01y]\x94(K\1N\x88G" + bytes(8) + b"\x8a\2\xff\xffe\x8c\x01zh\1u.")
 
 
-def png(colour, depth, row):
+def png(color, depth, row):
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-    palette = chunk(b"PLTE", bytes(12)) if colour == 3 else b""
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 2, depth, colour, 0, 0, 0)) + palette +
+    palette = chunk(b"PLTE", bytes(12)) if color == 3 else b""
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 2, depth, color, 0, 0, 0)) + palette +
             chunk(b"IDAT", zlib.compress((b"\0" + row) * 2)) + chunk(b"IEND", b""))
 
 

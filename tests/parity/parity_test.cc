@@ -60,7 +60,7 @@ bool sync_bn(const Comparison& c) {
   return std::string(std::get<0>(c).options).find("--sync-bn") != std::string::npos;
 }
 
-// With synchronised batch norm several ranks have the losses of one.
+// With synchronized batch norm several ranks have the losses of one.
 std::vector<double> stored_trace(Comparison c, const std::string& dtype) {
   if (sync_bn(c)) std::get<int>(c) = 1;
   return read_trace(test_support::source_directory() + "/tests/parity/data/" + name_of(c, dtype) +

@@ -3,7 +3,7 @@
 The values follow from integers alone, so that the test makes the same ones without storing them (see parity_weights.h):
 one SplitMix64 sequence (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), seeded as SEEDS says, runs
 over all trained tensors in the order of ../models/state_dicts.txt, elements in row-major order. A value is v = (floor(x / 2^40) - 2^23) / 2^23,
-in [-1, 1). Weights and biases of layers are v / sqrt(fan-in), the range of PyTorch's own initialisation; BatchNorm
+in [-1, 1). Weights and biases of layers are v / sqrt(fan-in), the range of PyTorch's own initialization; BatchNorm
 weights are 1 + v / 8, its biases v / 8.
 Computed in float64, stored as float32. Running statistics start at mean 0, variance 1, count 0.
 The seeds are such that float32 stays within 5e-7 of float64 over the compared steps, on one rank and on two, with PyTorch's

@@ -18,7 +18,7 @@ def table():
     return x, y
 
 
-def standardised(values):
+def standardized(values):
     return ((values - values.mean(0)) / numpy.sqrt(((values - values.mean(0)) ** 2).mean(0))).astype(numpy.float32)
 
 
@@ -27,7 +27,7 @@ def weights(count, salt):
 
 
 def trace(loss_function):
-    x, y = (torch.tensor(standardised(v)).double() for v in table())
+    x, y = (torch.tensor(standardized(v)).double() for v in table())
     model = torch.nn.Sequential(torch.nn.Linear(FEATURES, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, 1)).double()
     with torch.no_grad():
         for salt, parameter in enumerate(model.parameters()):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Images from a folder, decoded, cropped at random, flipped and normalised: samples a second of
+"""Images from a folder, decoded, cropped at random, flipped and normalized: samples a second of
 `engine bench io` and of PyTorch's DataLoader with torchvision, in turns on one core.
 
     tests/peers/image_loading.py build/release/tools/engine --python VENV/bin/python

@@ -42,7 +42,7 @@ def metrics(event):
 
 predictions = rows_of("predictions.csv")
 right = sum(row["input"].split("/")[2] == row["prediction"] for row in predictions)
-assert right >= 0.85 * IMAGES, f"{right} of {IMAGES} images are recognised"
+assert right >= 0.85 * IMAGES, f"{right} of {IMAGES} images are recognized"
 expect_same_predictions(predictions, rows_of("elsewhere.csv"))
 
 weights = safetensors.numpy.load_file("shapes.safetensors")

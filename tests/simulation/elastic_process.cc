@@ -240,7 +240,7 @@ Time ElasticProcess::wake_at() const {
   if (phase_ == Phase::kAway) return starts_at_;
   if (phase_ == Phase::kGone) return Time::max();
   Time next = machine_->next_tick();
-  if (machine_->wants_door() && options_.host == 0) next = std::min(next, next_door_);
+  if (machine_->should_claim_endpoint() && options_.host == 0) next = std::min(next, next_door_);
   next -= clock_ahead_;
   if (phase_ == Phase::kTraining && !sent_) next = std::min(next, step_until_);
   return next;
@@ -256,7 +256,7 @@ void ElasticProcess::start() {
                                  .most = world_.most,
                                  .heartbeat_ms = world_.heartbeat_ms,
                                  .give_up_ms = world_.give_up_ms,
-                                 .may_found = !options_.restarted,
+                                 .may_bootstrap = !options_.restarted,
                                  .patience = world_.patience,
                                  .reg = register_.get(),
                                  .random = [this] { return random_id(network_.dice()); }},
@@ -367,7 +367,7 @@ void ElasticProcess::hand_out() {
 }
 
 void ElasticProcess::run_door() {
-  if (options_.host != 0 || !machine_->wants_door() || clock() < next_door_) return;
+  if (options_.host != 0 || !machine_->should_claim_endpoint() || clock() < next_door_) return;
   next_door_ = clock() + (phase_ == Phase::kSeeking ? kSeekingDoorInterval : kDoorInterval);
   if (!world_.take_door(number_)) return;
   machine_->set_door(true, clock());

@@ -24,12 +24,12 @@ inline void run_histories(History (*run)(std::uint64_t seed), const char* actors
   };
   const std::uint64_t first = number_of("ENGINE_SIMULATION_FIRST", 1),
                       count = number_of("ENGINE_SIMULATION_SEEDS", ENGINE_SIMULATED_HISTORIES),
-                      most_failures = number_of("ENGINE_SIMULATION_FAILURES", 10);
+                      max_failures = number_of("ENGINE_SIMULATION_FAILURES", 10);
   const std::clock_t start = std::clock();
   std::map<std::string, long> ends;
   double seconds = 0;
   std::uint64_t failures = 0, done = 0;
-  for (std::uint64_t seed = first; seed < first + count && failures < most_failures; ++seed) {
+  for (std::uint64_t seed = first; seed < first + count && failures < max_failures; ++seed) {
     const History history = run(seed);
     ++done;
     seconds += history.seconds;

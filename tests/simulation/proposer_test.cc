@@ -256,7 +256,7 @@ TEST_F(Proposer, TriesAgainSoonWhenItIsOutbid) {
   begin(1, {1, 2, 3});
   all_are_ready();
   ASSERT_NE(last(Kind::kPrepare), nullptr);
-  reply(Kind::kOutbid, 2, last(Kind::kPrepare)->ballot, {7, {1, 2}});
+  reply(Kind::kRejected, 2, last(Kind::kPrepare)->ballot, {7, {1, 2}});
   wait(kHeartbeat / 2);
   EXPECT_EQ(last(Kind::kPrepare)->ballot.round, 8u);
 }
@@ -266,11 +266,11 @@ TEST_F(Proposer, AnOutbidOfAnEarlierAttemptThatComesAgainChangesNothing) {
   all_are_ready();
   ASSERT_NE(last(Kind::kPrepare), nullptr);
   const Ballot first = last(Kind::kPrepare)->ballot;
-  reply(Kind::kOutbid, 2, first, {7, {1, 2}});
+  reply(Kind::kRejected, 2, first, {7, {1, 2}});
   wait(kHeartbeat / 2);
   const Ballot second = last(Kind::kPrepare)->ballot;
   ASSERT_NE(second, first);
-  reply(Kind::kOutbid, 2, first, {7, {1, 2}});
+  reply(Kind::kRejected, 2, first, {7, {1, 2}});
   reply(Kind::kPromise, 2, second);
   turn();
   EXPECT_NE(last(Kind::kAccept), nullptr);
@@ -379,7 +379,7 @@ TEST_F(Proposer, TakesAProcessInThatSpeaksAfterItWasRefused) {
 TEST_F(Proposer, TellsWhoCallsItByItsOldNameWhatWasDecided) {
   begin(3, {1, 2, 3});
   MembershipMessage news;
-  news.kind = Kind::kNews;
+  news.kind = Kind::kRosterUpdate;
   news.generation = 2;
   news.value = roster_of(2, {1, 2});
   receive(news, 1);
@@ -392,9 +392,9 @@ TEST_F(Proposer, TellsWhoCallsItByItsOldNameWhatWasDecided) {
   report.members = {member(4)};
   machine_->received(report, now_);
   turn();
-  ASSERT_NE(last(Kind::kNews), nullptr);
-  EXPECT_EQ(last(Kind::kNews)->to, member(4).id);
-  EXPECT_EQ(last(Kind::kNews)->value->generation, 2u);
+  ASSERT_NE(last(Kind::kRosterUpdate), nullptr);
+  EXPECT_EQ(last(Kind::kRosterUpdate)->to, member(4).id);
+  EXPECT_EQ(last(Kind::kRosterUpdate)->value->generation, 2u);
 }
 
 // The others have gone on with newcomers, and have left: only the door is still known.
@@ -417,7 +417,7 @@ TEST_F(Proposer, LearnsFromItsHostsRegister) {
 TEST_F(Proposer, SaysThatItWasLeftBehind) {
   begin(1, {1, 2, 3});
   MembershipMessage news;
-  news.kind = Kind::kNews;
+  news.kind = Kind::kRosterUpdate;
   news.generation = 2;
   news.value = roster_of(2, {2, 3});
   receive(news, 2);

@@ -453,7 +453,7 @@ void SimulatedRank::end(End how, const std::string& text) {
 
 void SimulatedRank::leave_network() {
   if (server_) {
-    server_->say_goodbye();
+    server_->notify_end();
     flush_server();
   }
   phase_ = Phase::kGone;

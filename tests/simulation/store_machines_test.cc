@@ -13,7 +13,7 @@
 #include "backends/store/protocol/member_machine.h"
 #include "backends/store/protocol/server_machine.h"
 #include "backends/store/protocol/session_machine.h"
-#include "backends/store/protocol/stall_watch.h"
+#include "backends/store/protocol/stall_detector.h"
 
 namespace {
 
@@ -29,7 +29,7 @@ using backends::Seals;
 using backends::Secret;
 using backends::ServerMachine;
 using backends::SessionMachine;
-using backends::StallWatch;
+using backends::StallDetector;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kHeartbeat(1000);
@@ -504,14 +504,14 @@ struct Waiting {
   std::string activity;
 };
 
-std::optional<StallWatch::Stall> check(StallWatch& watch, const std::vector<Waiting>& ranks) {
-  std::vector<StallWatch::Member> members;
+std::optional<StallDetector::Stall> check(StallDetector& watch, const std::vector<Waiting>& ranks) {
+  std::vector<StallDetector::Member> members;
   for (const Waiting& w : ranks) members.push_back({w.rank, w.progress, w.activity});
   return watch.check(members);
 }
 
 TEST(StallsByHand, WhoIsInAnotherCallThanMostIsWaitedFor) {
-  StallWatch watch(milliseconds(1000));
+  StallDetector watch(milliseconds(1000));
   const auto stall = check(watch, {{0, {1100, "b", ""}, ""},
                                    {1, {1500, "a", ""}, ""},
                                    {2, {1200, "a", "nothing"}, ""},
@@ -524,19 +524,19 @@ TEST(StallsByHand, WhoIsInAnotherCallThanMostIsWaitedFor) {
 }
 
 TEST(StallsByHand, WhereAllAreInOneCallLinksAreTheCause) {
-  StallWatch watch(milliseconds(1000));
+  StallDetector watch(milliseconds(1000));
   const auto stall = check(
       watch, {{0, {1500, "a", ""}, ""}, {1, {1400, "a", ""}, ""}, {2, {1300, "a", "nothing"}, ""}});
   ASSERT_TRUE(stall);
   EXPECT_EQ(stall->concerned, (std::set<int>{0, 2}));
-  StallWatch other(milliseconds(1000));
+  StallDetector other(milliseconds(1000));
   const auto silent = check(other, {{0, {1500, "a", ""}, ""}, {1, {1400, "a", ""}, ""}});
   ASSERT_TRUE(silent);
   EXPECT_TRUE(silent->text.ends_with("rank 0, 1 in a, and no data arrives")) << silent->text;
 }
 
 TEST(StallsByHand, ASecondOneIsReportedAndNoneWhereTheyAreNotLookedFor) {
-  StallWatch watch(milliseconds(1000)), never(milliseconds(0));
+  StallDetector watch(milliseconds(1000)), never(milliseconds(0));
   const std::vector<Waiting> stalled = {{0, {1500, "a", ""}, ""}},
                              moving = {{0, {10, "b", ""}, ""}};
   EXPECT_TRUE(check(watch, stalled));

@@ -86,7 +86,7 @@ int bench_step_command(const Arguments& arguments) {
       ->transform(number_above_zero())
       ->capture_default_str();
   app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
-      ->transform(whole_number(1, kMostCount))
+      ->transform(whole_number(1, kMaxCount))
       ->excludes("--seconds");
   app.add_option("--warmup", flags.bench.warmup, "warm-up steps")
       ->transform(whole_number(0))

@@ -151,7 +151,7 @@ int bench_demos_command(const Arguments& arguments) {
   tools::ConfigValues values;
   app.add_option("--limit-steps", flags.limit_steps,
                  "measure N iterations and extrapolate to the epoch")
-      ->transform(whole_number(1, kMostCount));
+      ->transform(whole_number(1, kMaxCount));
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))
       ->capture_default_str();

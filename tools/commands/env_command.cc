@@ -10,7 +10,7 @@
 #include "engine/ops/common/bf16_dispatch.h"
 #include "io/base/files/io_error.h"
 #include "io/base/formats/json_writer.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "tools/commands/command.h"
 #include "tools/machine/device_choice.h"
 #include "tools/machine/thread_choice.h"
@@ -105,12 +105,11 @@ void print_text(const std::vector<VariableRow>& rows, const backends::Identity& 
   const std::string isa(engine::ops::to_string(engine::ops::cpu_isa())),
       missing = engine::ops::missing_bf16_products();
   for (const VariableRow& row : rows)
-    std::printf(
-        "%-17s %-20s from %s\n", row.name,
-        row.value.value.empty() ? "-" : base::visible_text(row.value.value).c_str(),
-        row.value.source.empty() ? "nowhere" : base::visible_text(row.value.source).c_str());
+    std::printf("%-17s %-20s from %s\n", row.name,
+                row.value.value.empty() ? "-" : base::escape_text(row.value.value).c_str(),
+                row.value.source.empty() ? "nowhere" : base::escape_text(row.value.source).c_str());
   std::printf("%-17s %s\n", "init method",
-              id.init_method.empty() ? "- (one rank)" : base::visible_text(id.init_method).c_str());
+              id.init_method.empty() ? "- (one rank)" : base::escape_text(id.init_method).c_str());
   std::printf("%-17s %-20s %d port%s tried\n", "port rule", port_rule.c_str(), id.port_window,
               id.port_window == 1 ? "" : "s");
   std::printf("%-17s %-20s %s\n", "CPU kernels", isa.c_str(),

@@ -7,7 +7,7 @@
 #include "engine/train/evaluator.h"
 #include "io/base/formats/json_writer.h"
 #include "io/base/machine/cpu_affinity.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
 #include "tools/options/command_line.h"
@@ -30,17 +30,16 @@ void print_numbers(const engine::EvalReport& report, const io::TargetScale& targ
                    const EvalOptions& o, const std::string& set) {
   const bool model = o.model.weights == "model";
   if (o.format != "json") {
-    std::printf("%s%s on %s (%s), target %s: %s\n", base::visible_text(o.model.path).c_str(),
-                model ? "" : (" " + o.model.weights).c_str(), base::visible_text(set).c_str(),
-                o.split.c_str(), base::visible_text(target.name).c_str(),
-                eval_text(report).c_str());
+    std::printf("%s%s on %s (%s), target %s: %s\n", base::escape_text(o.model.path).c_str(),
+                model ? "" : (" " + o.model.weights).c_str(), base::escape_text(set).c_str(),
+                o.split.c_str(), base::escape_text(target.name).c_str(), eval_text(report).c_str());
     return;
   }
   base::JsonWriter object;
   object.begin_object().member("schema", 1).member("event", "eval").member("split", o.split);
   if (!model) object.member("weights", o.model.weights);
   object.member("loss", report.loss).member("samples", report.samples);
-  object.member("target", base::visible_text(target.name)).member("mse", report.errors->mse);
+  object.member("target", base::escape_text(target.name)).member("mse", report.errors->mse);
   object.member("mae", report.errors->mae).member("r2", report.errors->r2);
   std::printf("%s\n", object.end_object().text().c_str());
 }
@@ -53,8 +52,8 @@ void print(const engine::EvalReport& report, const engine::ClassCounts& counts,
     return;
   }
   if (o.format != "json") {
-    std::printf("%s%s on %s (%s): %s\n%s", base::visible_text(o.model.path).c_str(),
-                model ? "" : (" " + o.model.weights).c_str(), base::visible_text(set).c_str(),
+    std::printf("%s%s on %s (%s): %s\n%s", base::escape_text(o.model.path).c_str(),
+                model ? "" : (" " + o.model.weights).c_str(), base::escape_text(set).c_str(),
                 o.split.c_str(), eval_text(report).c_str(), class_tables(counts, names).c_str());
     return;
   }
@@ -79,9 +78,9 @@ int eval_rank(const tools::RunConfig& config, EvalOptions o, backends::Group& gr
   if (model.data().train.target() != nullptr && (!o.confusion.empty() || o.format == "csv"))
     throw UsageError(std::string(o.confusion.empty() ? "--format csv" : "--confusion") +
                      " is for models of classes; this one predicts a number, " +
-                     base::visible_text(model.data().train.target()->name));
+                     base::escape_text(model.data().train.target()->name));
   if (o.split == "train" && model.data().train.size() == 0)
-    throw UsageError("--split train: " + base::visible_text(model.data().test.name) +
+    throw UsageError("--split train: " + base::escape_text(model.data().test.name) +
                      " is a hold-out, which has no training part; leave it out");
   const io::Dataset& set = o.split == "train" ? model.data().train : model.data().test;
   engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,

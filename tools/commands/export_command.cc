@@ -8,8 +8,8 @@
 #include "engine/train/checks/finite_guard.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/formats/json_writer.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
-#include "io/base/text/visible_text.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/byte_source.h"
 #include "io/interchange/array_files.h"
@@ -91,8 +91,8 @@ void export_arrays(const ExportOptions& o) {
   }
   io::save_arrays(arrays, o.out, *io::array_format(o.format));
   std::printf("Exported %zu tensors of %s, %s bytes: %s\n", arrays.size(),
-              base::visible_text(o.path).c_str(), with_commas(bytes).c_str(),
-              base::visible_text(o.out).c_str());
+              base::escape_text(o.path).c_str(), with_commas(bytes).c_str(),
+              base::escape_text(o.out).c_str());
 }
 
 // What a model is made of and where it comes from.
@@ -160,7 +160,7 @@ std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions
     }
   }
   std::erase_if(entries, [](const auto& entry) { return entry.second.empty(); });
-  for (auto& [key, value] : entries) value = base::visible_text(value);
+  for (auto& [key, value] : entries) value = base::escape_text(value);
   return entries;
 }
 
@@ -170,7 +170,7 @@ std::optional<PixelScaling> pixel_scaling(const ExportOptions& o, const SavedInp
   const bool images = sample.rank() == 3 && sample[0] * sample[1] > 1;
   if (input.normalization.empty() && images)
     throw UsageError(
-        "--input pixels: how the run has normalised its images is not known; name "
+        "--input pixels: how the run has normalized its images is not known; name "
         "its data set with --dataset");
   if (input.normalization != "standard") return PixelScaling{};
   return PixelScaling{.mean = input.mean, .deviation = input.deviation};
@@ -204,18 +204,18 @@ void export_onnx(const ExportOptions& o) {
                         "diverged; export an earlier snapshot");
   io::OnnxModel onnx =
       onnx_model(graph, engine::export_state(state, {}), pixel_scaling(o, model.input));
-  onnx.name = base::visible_text(model.name);
+  onnx.name = base::escape_text(model.name);
   onnx.producer = "engine";
   onnx.producer_version = ENGINE_VERSION " " ENGINE_COMMIT;
   onnx.metadata = metadata_of(o, model);
   const std::uint64_t bytes = io::save_onnx(onnx, o.out);
   std::printf("Exported %s of %s, %s parameters, %s bytes: %s\n%s%s -> %s\n", onnx.name.c_str(),
-              base::visible_text(o.path).c_str(), with_commas(state.parameter_count()).c_str(),
+              base::escape_text(o.path).c_str(), with_commas(state.parameter_count()).c_str(),
               with_commas(static_cast<std::int64_t>(bytes)).c_str(),
-              base::visible_text(o.out).c_str(), text_of_value(onnx.inputs.front()).c_str(),
+              base::escape_text(o.out).c_str(), text_of_value(onnx.inputs.front()).c_str(),
               model.input.normalization.empty() ? ""
               : o.input == "pixels"             ? " (pixels from 0 to 255)"
-                                                : " (normalised as in training)",
+                                                : " (normalized as in training)",
               text_of_value(onnx.outputs.front()).c_str());
 }
 
@@ -245,8 +245,8 @@ int export_command(const Arguments& arguments) {
   app.add_flag("--half", o.half, "convert to f16; a number beyond its range is an error");
   app.add_flag("--bf16", o.brain, "convert to bf16 (not .npz)");
   app.add_option("--input", o.input,
-                 "what an ONNX model of images reads: prepared (normalised as in training) or "
-                 "pixels (0 to 255, which its first nodes normalise)")
+                 "what an ONNX model of images reads: prepared (normalized as in training) or "
+                 "pixels (0 to 255, which its first nodes normalize)")
       ->check(CLI::IsMember({"prepared", "pixels"}))
       ->default_str("prepared");
   add_table_options(app, o.values, saved_options());
@@ -269,7 +269,7 @@ int export_command(const Arguments& arguments) {
     o.format == "onnx" ? export_onnx(o) : export_arrays(o);
   });
   if (const std::string taken = taken_snapshot(given, wanted, o.path); !taken.empty())
-    std::fprintf(stderr, "export: %s\n", base::visible_text(taken).c_str());
+    std::fprintf(stderr, "export: %s\n", base::escape_text(taken).c_str());
   return kExitOk;
 }
 

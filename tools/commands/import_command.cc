@@ -4,8 +4,8 @@
 #include <ctime>
 
 #include "engine/train/saving/weights.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
@@ -110,7 +110,7 @@ int import_command(const Arguments& arguments) {
       engine::import_state(arrays, path, /*exact=*/false, state, {}, unread);
   if (!left_out.empty())
     std::fprintf(stderr, "import: left out %s\n",
-                 base::visible_text(base::join_text(left_out)).c_str());
+                 base::escape_text(base::join_text(left_out)).c_str());
 
   io::Checkpoint checkpoint;
   checkpoint.model = model_name;
@@ -123,8 +123,8 @@ int import_command(const Arguments& arguments) {
   checkpoint.arrays = engine::export_state(state, {});
   io::save_checkpoint(checkpoint, out);
   std::printf("Imported %zu of %zu tensors of %s, %s: %s\n", arrays.size(),
-              checkpoint.arrays.size(), base::visible_text(model_name).c_str(),
-              base::visible_text(target.described).c_str(), base::visible_text(out).c_str());
+              checkpoint.arrays.size(), base::escape_text(model_name).c_str(),
+              base::escape_text(target.described).c_str(), base::escape_text(out).c_str());
   return kExitOk;
 }
 

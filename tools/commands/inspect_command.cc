@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "io/base/time/utc_time.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/order/sampler.h"
@@ -22,7 +22,7 @@
 namespace tools {
 namespace {
 
-using base::visible_text;
+using base::escape_text;
 
 std::string shape_text(const io::NamedArray& array) {
   std::string text = "[";
@@ -44,12 +44,12 @@ std::string counter_text(const std::string& name, std::int64_t value) {
 // `with_model`: nobody has printed the run's yet.
 void print_summary(const io::Checkpoint& c, bool with_model) {
   if (with_model)
-    std::printf("model    %s\ndata     %s\n", visible_text(c.model).c_str(),
-                visible_text(c.dataset).c_str());
+    std::printf("model    %s\ndata     %s\n", escape_text(c.model).c_str(),
+                escape_text(c.dataset).c_str());
   std::printf(
       "build    %s\nprogress step %lld: epoch %lld, %lld step%s into it; %s samples seen\n"
       "world    %d\nseed     %llu\n",
-      visible_text(c.build).c_str(), static_cast<long long>(c.global_step),
+      escape_text(c.build).c_str(), static_cast<long long>(c.global_step),
       static_cast<long long>(c.epoch), static_cast<long long>(c.step_in_epoch),
       c.step_in_epoch == 1 ? "" : "s", with_commas(c.samples_seen).c_str(), c.world_size,
       static_cast<unsigned long long>(c.seed));
@@ -64,12 +64,11 @@ void print_summary(const io::Checkpoint& c, bool with_model) {
                   static_cast<long long>(arrays), with_commas(count).c_str());
   }
   for (const auto& [name, value] : c.counters)
-    std::printf("counter  %s = %s\n", visible_text(name).c_str(),
-                counter_text(name, value).c_str());
+    std::printf("counter  %s = %s\n", escape_text(name).c_str(), counter_text(name, value).c_str());
   for (const io::SaveRecord& r : c.history) {
     std::printf("saved    step %lld at %s by %d rank%s, %s\n", static_cast<long long>(r.step),
                 base::utc_seconds_text(r.unix_seconds).c_str(), r.world_size,
-                r.world_size == 1 ? "" : "s", visible_text(r.build).c_str());
+                r.world_size == 1 ? "" : "s", escape_text(r.build).c_str());
   }
 }
 
@@ -82,25 +81,25 @@ std::string for_a_file(const std::string& config) {
 
 void print_run(const RunRecord& run, const std::string& folder) {
   std::printf("run      %s in %s\nmodel    %s on %s: %s train, %s test, digest %s\n",
-              visible_text(run.id).c_str(), visible_text(folder).c_str(),
-              visible_text(run.model).c_str(), visible_text(run.data.name).c_str(),
+              escape_text(run.id).c_str(), escape_text(folder).c_str(),
+              escape_text(run.model).c_str(), escape_text(run.data.name).c_str(),
               with_commas(run.data.train).c_str(), with_commas(run.data.test).c_str(),
-              visible_text(run.data.digest).c_str());
+              escape_text(run.data.digest).c_str());
   for (const RunStart& start : run.starts)
     std::printf(
-        "started  %s at step %lld with %zu rank%s%s%s: %s\n", visible_text(start.time).c_str(),
+        "started  %s at step %lld with %zu rank%s%s%s: %s\n", escape_text(start.time).c_str(),
         static_cast<long long>(start.step), start.hosts.size(), start.hosts.size() == 1 ? "" : "s",
         start.changed.empty() ? "" : "; changed: ",
-        visible_text(base::join_text(start.changed)).c_str(), visible_text(start.command).c_str());
+        escape_text(base::join_text(start.changed)).c_str(), escape_text(start.command).c_str());
   if (const std::string best = io::find_best_checkpoint(folder); !best.empty())
-    std::printf("best     %s\n", visible_text(best).c_str());
+    std::printf("best     %s\n", escape_text(best).c_str());
 }
 
 void print_tensors(const io::Checkpoint& c) {
   for (const io::NamedArray& a : c.arrays)
     std::printf("%-10s %-44s %-4s %-18s %s\n", io::to_string(a.section).c_str(),
-                visible_text(a.name).c_str(), std::string(base::to_string(a.type)).c_str(),
-                shape_text(a).c_str(), visible_text(a.device).c_str());
+                escape_text(a.name).c_str(), std::string(base::to_string(a.type)).c_str(),
+                shape_text(a).c_str(), escape_text(a.device).c_str());
 }
 
 // The order in which an epoch takes the samples, as the run that wrote this checkpoint sees it.
@@ -154,7 +153,7 @@ int inspect_command(const Arguments& arguments) {
   app.add_flag("--check", check, "only check whether the file is intact");
   app.add_option("--order", order, "sample ids in the order of this epoch (from 0)")
       ->type_name("EPOCH")
-      ->transform(whole_number(0, kMostCount));
+      ->transform(whole_number(0, kMaxCount));
   if (!parse(app, arguments)) return kExitOk;
   if (flight.empty() == path.empty())
     throw UsageError("expected a checkpoint, or --flight DIR (engine inspect --help)");
@@ -178,7 +177,7 @@ int inspect_command(const Arguments& arguments) {
         return io::load_checkpoint(file);
       });
   if (check) {
-    std::printf("%s: intact, %zu arrays\n", visible_text(path).c_str(), checkpoint.arrays.size());
+    std::printf("%s: intact, %zu arrays\n", escape_text(path).c_str(), checkpoint.arrays.size());
   } else if (order >= 0) {
     print_order(checkpoint, order);
   } else if (config) {

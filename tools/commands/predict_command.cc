@@ -9,7 +9,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/machine/cpu_affinity.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "io/interchange/npy_writer.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
@@ -21,8 +21,8 @@
 #include "tools/report/standard_output.h"
 #include "tools/run/output_paths.h"
 #include "tools/session/agreement.h"
+#include "tools/session/distributed_prediction.h"
 #include "tools/session/input_predictor.h"
-#include "tools/session/prediction_turns.h"
 #include "tools/session/saved_weights.h"
 #include "tools/session/trained_model.h"
 
@@ -42,7 +42,7 @@ void check_inputs(const PredictOptions& o, TrainedModel& model, const backends::
   namespace fs = std::filesystem;
   if (group.world_size() == 1) return;
   backends::Settings inputs;
-  do_together(group, model.control(), [&] {
+  run_on_all_ranks(group, model.control(), [&] {
     for (std::size_t i = 0; i < o.inputs.size(); ++i) {
       const fs::path path = o.inputs[i];
       const bool file = fs::is_regular_file(path);
@@ -53,7 +53,7 @@ void check_inputs(const PredictOptions& o, TrainedModel& model, const backends::
                               std::to_string(group.world_size()) + " ranks out");
       const std::string size = file ? " (" + std::to_string(fs::file_size(path)) + " bytes)" : "";
       inputs.emplace_back("input " + std::to_string(i + 1),
-                          base::visible_text(path.string()) + size);
+                          base::escape_text(path.string()) + size);
     }
   });
   require_equal(group, model.control(), inputs, "the ranks were given different inputs");
@@ -64,11 +64,11 @@ void check_options(const PredictOptions& o, const TrainedModel& model, bool root
   if (root && model.other_data())
     throw io::DataError("the data differ from those of the run: " + o.model.path +
                         " was trained on other samples of " + train.name +
-                        ", so that neither its standardisation nor its classes are known");
+                        ", so that neither its standardization nor its classes are known");
   if (train.target() != nullptr && (o.top_given || o.format.all))
     throw UsageError(std::string(o.top_given ? "--top" : "--probabilities") +
                      " is for models of classes; this one predicts a number, " +
-                     base::visible_text(train.target()->name));
+                     base::escape_text(train.target()->name));
 }
 
 int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& group) {
@@ -78,7 +78,7 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
   const bool root = group.rank() == 0;
   std::unique_ptr<InputPredictor> predictor;
   std::optional<io::NpyWriter> embeddings;
-  do_together(group, model.control(), [&] {
+  run_on_all_ranks(group, model.control(), [&] {
     check_options(o, model, root);
     predictor = make_predictor({o.inputs, o.layer, o.model.path}, model);
     if (root && !o.layer.empty()) check_new_file(o.layer_file, {});
@@ -93,7 +93,7 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
   else if (root)
     writer.emplace(o.format, class_names(train));
   const BlockSizes sizes = predictor->sizes();
-  predict_in_turns(
+  predict_distributed(
       group, model.control(), sizes, [&](bool own) { return predictor->next(own); },
       [&](const PredictedBlock& block) {
         for (std::size_t i = 0; i < block.origins.size(); ++i)
@@ -102,7 +102,7 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
         if (embeddings) embeddings->add(block.watched);
         check_standard_output();
       });
-  do_together(group, model.control(), [&] {
+  run_on_all_ranks(group, model.control(), [&] {
     if (embeddings) embeddings->finish();
     if (root) check_standard_output();
     if (!root) return;

@@ -9,7 +9,7 @@
 
 #include "engine/train/evaluator.h"
 #include "io/base/files/io_error.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/data/images/image_encoder.h"
 #include "io/metrics/http_responder.h"
@@ -48,14 +48,14 @@ std::vector<RunHistory> read_runs(const std::vector<std::string>& folders) {
 
 // Every test sample once; those that go worst are kept.
 void judge_test_samples(TrainedModel& model, const io::ClassLabels& classes_of_samples,
-                        std::int64_t most, JudgedRun& judged) {
+                        std::int64_t most, RunPredictions& judged) {
   const io::Dataset& set = model.data().test;
   if (set.size() == 0) throw io::DataError("the data set has no test samples");
-  SampleJudge judge(model.graph(), model.state(), model.pool(), model.compute(), set,
-                    model.normalization(), kBatch);
+  SamplePredictor judge(model.graph(), model.state(), model.pool(), model.compute(), set,
+                        model.normalization(), kBatch);
   judge.load();
   engine::ClassCounts counts(set.classes());
-  std::vector<JudgedRun::Sample> samples;
+  std::vector<RunPredictions::Sample> samples;
   std::vector<std::int64_t> batch;
   for (std::int64_t first = 0; first < set.size(); first += kBatch) {
     batch.resize(static_cast<std::size_t>(std::min(kBatch, set.size() - first)));
@@ -76,12 +76,12 @@ void judge_test_samples(TrainedModel& model, const io::ClassLabels& classes_of_s
     }
   }
   const auto count = std::min<std::int64_t>(most, std::ssize(samples));
-  std::ranges::partial_sort(samples, samples.begin() + count, {}, [](const JudgedRun::Sample& s) {
-    return std::pair(s.label_probability, s.number);
-  });
+  std::ranges::partial_sort(
+      samples, samples.begin() + count, {},
+      [](const RunPredictions::Sample& s) { return std::pair(s.label_probability, s.number); });
   samples.resize(static_cast<std::size_t>(count));
   if (has_pictures(set))
-    for (JudgedRun::Sample& sample : samples) {
+    for (RunPredictions::Sample& sample : samples) {
       const Picture picture = picture_of(set, sample.number);
       sample.png = io::encode_png(picture.pixels, picture.height, picture.width, picture.channels);
       sample.height = picture.height;
@@ -95,7 +95,7 @@ void judge_test_samples(TrainedModel& model, const io::ClassLabels& classes_of_s
 
 // The same of a model that predicts a number.
 void judge_test_samples(TrainedModel& model, const io::TargetValues& targets, std::int64_t most,
-                        JudgedRun& judged) {
+                        RunPredictions& judged) {
   const io::Dataset& set = model.data().test;
   if (set.size() == 0) throw io::DataError("the data set has no test samples");
   engine::Evaluator evaluator(model.control(), model.graph(), model.state(), model.pool(), set,
@@ -104,10 +104,10 @@ void judge_test_samples(TrainedModel& model, const io::TargetValues& targets, st
                                .device = model.compute().device,
                                .products = model.compute().products});
   const engine::EvalReport report = evaluator.run();
-  SampleJudge judge(model.graph(), model.state(), model.pool(), model.compute(), set,
-                    model.normalization(), kBatch);
+  SamplePredictor judge(model.graph(), model.state(), model.pool(), model.compute(), set,
+                        model.normalization(), kBatch);
   judge.load();
-  std::vector<JudgedRun::Number> numbers;
+  std::vector<RunPredictions::Number> numbers;
   std::vector<std::int64_t> batch;
   for (std::int64_t first = 0; first < set.size(); first += kBatch) {
     batch.resize(static_cast<std::size_t>(std::min(kBatch, set.size() - first)));
@@ -120,9 +120,10 @@ void judge_test_samples(TrainedModel& model, const io::TargetValues& targets, st
     }
   }
   const auto count = std::min<std::int64_t>(most, std::ssize(numbers));
-  std::ranges::partial_sort(numbers, numbers.begin() + count, {}, [](const JudgedRun::Number& n) {
-    return std::pair(-std::abs(n.prediction - n.target), n.number);
-  });
+  std::ranges::partial_sort(numbers, numbers.begin() + count, {},
+                            [](const RunPredictions::Number& n) {
+                              return std::pair(-std::abs(n.prediction - n.target), n.number);
+                            });
   numbers.resize(static_cast<std::size_t>(count));
   judged.set = set.name;
   judged.target = targets.scale.name;
@@ -132,15 +133,15 @@ void judge_test_samples(TrainedModel& model, const io::TargetValues& targets, st
 }
 
 template <class Labels>
-void judge_test_samples(TrainedModel& model, const Labels& labels, std::int64_t, JudgedRun&) {
+void judge_test_samples(TrainedModel& model, const Labels& labels, std::int64_t, RunPredictions&) {
   throw io::DataError("the labels of " + model.data().test.name + " are " + labels.kTraits.labels +
                       ", which the page does not show");
 }
 
 // By the run's best snapshot, else its newest. Without one, or without the data, the page says why
 // there are no predictions. None for a model of text.
-std::optional<JudgedRun> judged_run(const ReportOptions& o) {
-  JudgedRun judged;
+std::optional<RunPredictions> judged_run(const ReportOptions& o) {
+  RunPredictions judged;
   bool is_text = false;
   try {
     ModelReference reference{.path = o.folders.front()};
@@ -251,7 +252,7 @@ int report_command(const Arguments& arguments) {
     return kExitOk;
   }
   io::write_file_atomically(o.output, text);
-  std::printf("wrote %s\n", base::visible_text(o.output).c_str());
+  std::printf("wrote %s\n", base::escape_text(o.output).c_str());
   return kExitOk;
 }
 

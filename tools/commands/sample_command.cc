@@ -111,7 +111,7 @@ int sample_command(const Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--top-k", o.sampling.top_k, "sample from the K most likely characters; 0: all")
       ->type_name("K")
-      ->transform(whole_number(0, kMostCount))
+      ->transform(whole_number(0, kMaxCount))
       ->capture_default_str();
   app.add_option("--seed", o.sampling.seed, "random seed: the same seed gives the same text")
       ->type_name("S")

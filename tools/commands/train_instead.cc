@@ -8,8 +8,8 @@
 #include <iterator>
 #include <limits>
 
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "tools/group/group_flags.h"
 #include "tools/group/run_group.h"
 #include "tools/machine/build_info.h"
@@ -21,7 +21,7 @@
 #include "tools/report/standard_output.h"
 #include "tools/run/output_paths.h"
 #include "tools/session/dry_run.h"
-#include "tools/session/rate_test.h"
+#include "tools/session/lr_range_test.h"
 #include "tools/session/train_session.h"
 #include "tools/workers/stop_signals.h"
 
@@ -39,8 +39,8 @@ int dry_run(const RunConfig& config, backends::Group& group) {
   const std::vector<RankMemory> memory = session.gather_memory();
   if (group.rank() != 0) return kExitOk;
   const SessionFacts& facts = session.facts();
-  std::string text = base::visible_text(start_line(facts, ENGINE_VERSION)) + "\n";
-  std::vector<std::string> lines{base::visible_text(columns_line(facts)), frozen_line(facts),
+  std::string text = base::escape_text(start_line(facts, ENGINE_VERSION)) + "\n";
+  std::vector<std::string> lines{base::escape_text(columns_line(facts)), frozen_line(facts),
                                  sampler_line(facts)};
   std::ranges::move(averaging_lines(facts), std::back_inserter(lines));
   for (const std::string& line : lines)
@@ -63,7 +63,7 @@ double rate_scale(const RunConfig& config, int world_size) {
   return config.update.scale == Scale::kLinear ? world_size : std::sqrt(world_size);
 }
 
-std::string finding_text(const RateFinding& found, const RateTest& test, const RateRange& range,
+std::string finding_text(const RateFinding& found, const LrRangeTest& test, const RateRange& range,
                          double scale, bool diverged) {
   const auto rate = [](double value) { return base::number_text("%.3g", value); };
   const std::string end = diverged && !test.points().empty()
@@ -86,14 +86,14 @@ int find_lr(const RunConfig& config, const RateRange& range, backends::Group& gr
                                                  print_notice);
   TrainSession session(of_rate_test(config, range), group);
   const SessionFacts& facts = session.start_state();
-  if (root) say(base::visible_text(start_line(facts, ENGINE_VERSION) + " | " + state_text(facts)));
+  if (root) say(base::escape_text(start_line(facts, ENGINE_VERSION) + " | " + state_text(facts)));
   if (const std::string line = frozen_line(facts); root && !line.empty()) say(line);
   std::atomic<int> stop{0};
-  auto observer = std::make_unique<RateTest>(stop_signal, stop, writer.get());
-  const RateTest& test = *observer;
+  auto observer = std::make_unique<LrRangeTest>(stop_signal, stop, writer.get());
+  const LrRangeTest& test = *observer;
   session.add_observer(std::move(observer));
   const engine::TrainResult result = session.run(stop);
-  const bool diverged = result.signal == RateTest::kDiverged;
+  const bool diverged = result.signal == LrRangeTest::kDiverged;
   if (result.signal != 0 && !diverged) {
     if (root)
       print_notice("stopped by signal " + std::to_string(result.signal) +

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/compare_arrays.h"
 #include "tools/commands/command.h"
@@ -63,7 +63,7 @@ void declare(CLI::App& app, VerifyOptions& o) {
       ->default_str("names");
   app.add_option("--max", o.most, "show at most N differences")
       ->type_name("N")
-      ->transform(whole_number(0, kMostCount));
+      ->transform(whole_number(0, kMaxCount));
   app.add_flag("--summary", o.summary, "print only the summary");
   app.add_flag("-q,--quiet", o.quiet, "print nothing, only set the exit code");
   app.footer(
@@ -128,7 +128,7 @@ std::unique_ptr<io::ArraySource> open_to_compare(std::string& path, bool quiet) 
   });
   if (const std::string taken = taken_snapshot(path, Snapshot::kNewest, file);
       !taken.empty() && !quiet)
-    std::fprintf(stderr, "verify: %s\n", base::visible_text(taken).c_str());
+    std::fprintf(stderr, "verify: %s\n", base::escape_text(taken).c_str());
   path = file;
   return arrays;
 }

@@ -15,7 +15,7 @@ using base::number_text;
 
 constexpr double kTimes = 3, kLatencyFloorUs = 100;  // below the floor nothing waits noticeably
 constexpr double kMaxClockOffset = 1;                // seconds
-constexpr std::int64_t kLeastSharedMemory = std::int64_t{64} << 20;
+constexpr std::int64_t kMinSharedMemory = std::int64_t{64} << 20;
 
 std::string pair_text(const Link& l) {
   return "ranks " + std::to_string(l.a) + " and " + std::to_string(l.b);
@@ -171,7 +171,7 @@ std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts) {
       findings.push_back({who + ": runs " + f.build + ", rank 0 " + hosts.front().build, {f.rank}});
     if (!told.insert(f.host_id).second) continue;  // the rest is the host's, not the rank's
     const int here = ranks_on[f.host_id];
-    if (here > 1 && f.shared_memory_free < kLeastSharedMemory)
+    if (here > 1 && f.shared_memory_free < kMinSharedMemory)
       findings.push_back({who + ": " + gigabytes(f.shared_memory_free) + " free in /dev/shm for " +
                               std::to_string(here) +
                               " ranks; expected 64 MiB or more (containers: --shm-size)",

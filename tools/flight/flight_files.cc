@@ -7,7 +7,7 @@
 #include <map>
 
 #include "io/base/files/io_error.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "tools/flight/flight_report.h"
 #include "tools/report/json_file.h"
 
@@ -36,10 +36,10 @@ FlightCall read_call(const Json& item, const std::string& where) {
   call.communicator = static_cast<int>(whole_member(item, "communicator", 0, 1 << 30, where));
   call.sequence =
       whole_member(item, "sequence", 1, std::numeric_limits<std::uint32_t>::max(), where);
-  call.operation = base::visible_text(text_member(item, "operation", where));
+  call.operation = base::escape_text(text_member(item, "operation", where));
   call.count = whole_member(item, "count", 0, kUnlimited, where);
-  call.type = base::visible_text(text_member(item, "type", where));
-  if (item.contains("op")) call.op = base::visible_text(text_member(item, "op", where));
+  call.type = base::escape_text(text_member(item, "type", where));
+  if (item.contains("op")) call.op = base::escape_text(text_member(item, "op", where));
   if (item.contains("root"))
     call.root = static_cast<int>(whole_member(item, "root", 0, kMaxRanks, where));
   call.begin_us = whole_member(item, "begin_us", 0, kUnlimited, where);
@@ -73,14 +73,14 @@ FlightRecord read_record(const std::string& path, int rank) {
   record.world_size = static_cast<int>(whole_member(json, "world_size", rank + 1, kMaxRanks, path));
   record.pid = whole_member(json, "pid", 0, kUnlimited, path);
   record.written_us = whole_member(json, "written_us", 0, kUnlimited, path);
-  record.host = base::visible_text(text_member(json, "host", path));
-  record.backend = base::visible_text(text_member(json, "backend", path));
-  record.reason = base::visible_text(text_member(json, "reason", path));
-  record.activity = base::visible_text(text_member(json, "activity", path));
+  record.host = base::escape_text(text_member(json, "host", path));
+  record.backend = base::escape_text(text_member(json, "backend", path));
+  record.reason = base::escape_text(text_member(json, "reason", path));
+  record.activity = base::escape_text(text_member(json, "activity", path));
   if (json.contains("membership"))
     for (const Json& line : list_member(json, "membership", path)) {
       if (!line.is_string()) throw io::DataError(path + ": membership: expected lines of text");
-      record.membership.push_back(base::visible_text(line.get<std::string>()));
+      record.membership.push_back(base::escape_text(line.get<std::string>()));
     }
   const Json& calls = list_member(json, "collectives", path);
   if (calls.size() > kMaxCalls)

@@ -37,8 +37,8 @@ class ElasticRank {
         flight_dir_(chosen_folder(config)),
         heartbeats_(3 * options.heartbeat_ms),
         membership_({.group = with_rules(options, config),
-                     .least = config.least_ranks,
-                     .most = config.data.most_ranks}) {}
+                     .least = config.min_ranks,
+                     .most = config.data.max_ranks}) {}
 
   int run() {
     backends::View view = membership_.first_view();
@@ -137,10 +137,10 @@ class ElasticRank {
   // The same ranks again and again without a step: what fails is not a rank, and comes back.
   void note(const backends::View& view) {
     constexpr std::size_t kMost = 64;
-    constexpr int kMostInVain = 5;
+    constexpr int kMaxInVain = 5;
     const bool same = view.left.empty() && view.joined.empty() && view.generation > 1;
     in_vain_ = same ? in_vain_ + 1 : 0;
-    if (in_vain_ > kMostInVain)
+    if (in_vain_ > kMaxInVain)
       throw backends::PeerError("the same " + std::to_string(view.world_size) + " ranks have met " +
                                 std::to_string(in_vain_) + " times, and failed each time: " + why_);
     if (history_.size() == kMost) history_.erase(history_.begin());

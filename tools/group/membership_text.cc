@@ -1,8 +1,8 @@
 // Who left an elastic job and who came.
 #include "tools/group/membership_text.h"
 
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 
 namespace tools {
 
@@ -11,7 +11,7 @@ std::vector<std::string> process_texts(const std::vector<backends::PeerInfo>& pr
   texts.reserve(processes.size());
   for (const backends::PeerInfo& process : processes)
     texts.push_back("process " + std::to_string(process.pid) + " on " +
-                    base::visible_text(process.host));
+                    base::escape_text(process.host));
   return texts;
 }
 

@@ -84,7 +84,7 @@ int run_elastic(const RunConfig& config, const ElasticBody& body) {
       [&](const WorkerPlace& place) {
         return run_elastic_member(options_of_worker(config, place), config, body);
       },
-      config.least_ranks);
+      config.min_ranks);
 }
 
 int run_group(const RunConfig& config, const std::function<int(backends::Group&)>& body) {

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "tools/html/judged_run.h"
 #include "tools/html/run_history.h"
+#include "tools/html/run_predictions.h"
 
 namespace tools {
 
 struct PageOptions {
-  std::optional<JudgedRun> judged = {};  // of a single run
-  int refresh_seconds = 0;               // a browser asks for the page again; 0: it does not
+  std::optional<RunPredictions> judged = {};  // of a single run
+  int refresh_seconds = 0;                    // a browser asks for the page again; 0: it does not
 };
 
 std::string report_html(const std::vector<RunHistory>& runs, const PageOptions& options);

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "io/base/formats/json_writer.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "tools/html/page_files.h"
 
 namespace tools {
@@ -18,16 +18,16 @@ using Point = std::pair<double, double>;
 
 // Narrow, so that letters can be read where a phone shows it smaller.
 constexpr double kWidth = 480, kHeight = 220, kLeft = 72, kRight = 16, kTop = 14, kBottom = 44;
-constexpr std::size_t kMostPoints = 500;  // of a series; the width in pixels has hardly more
-constexpr std::size_t kMostRows = 24;     // of the table for those who cannot see the chart
+constexpr std::size_t kMaxPoints = 500;  // of a series; the width in pixels has hardly more
+constexpr std::size_t kMaxRows = 24;     // of the table for those who cannot see the chart
 
 std::string coordinate(double value) { return base::number_text("%.1f", value); }
 
 // The least and the greatest y of each stretch.
 std::vector<Point> thinned(const std::vector<Point>& points) {
-  if (points.size() <= kMostPoints) return points;
+  if (points.size() <= kMaxPoints) return points;
   std::vector<Point> kept;
-  const std::size_t stretches = kMostPoints / 2;
+  const std::size_t stretches = kMaxPoints / 2;
   for (std::size_t s = 0; s < stretches; ++s) {
     const auto first = points.begin() + static_cast<std::ptrdiff_t>(points.size() * s / stretches),
                last = points.begin() +
@@ -181,7 +181,7 @@ class Drawing {
     std::ranges::sort(xs);
     xs.erase(std::unique(xs.begin(), xs.end()), xs.end());
     out += "</tr></thead><tbody>";
-    const std::size_t rows = std::min(xs.size(), kMostRows);
+    const std::size_t rows = std::min(xs.size(), kMaxRows);
     for (std::size_t r = 0; r < rows; ++r) {
       const double x = xs[rows == 1 ? 0 : r * (xs.size() - 1) / (rows - 1)];
       out += "<tr><th scope=\"row\">" + base::number_text("%.15g", x) + "</th>";
@@ -213,7 +213,7 @@ class Drawing {
     for (ChartSeries& s : series_) s.points = every_nth(s.points);
   }
   static std::vector<Point> every_nth(const std::vector<Point>& points) {
-    const std::size_t n = points.size() / kMostPoints + 1;
+    const std::size_t n = points.size() / kMaxPoints + 1;
     std::vector<Point> kept;
     for (std::size_t i = 0; i < points.size(); i += n) kept.push_back(points[i]);
     return kept;
@@ -372,7 +372,7 @@ std::string charts_svg(const std::vector<Chart>& charts, const std::string& titl
 
 std::string html_text(const std::string& text) {
   std::string out;
-  for (const char c : base::visible_text(text)) switch (c) {
+  for (const char c : base::escape_text(text)) switch (c) {
       case '&':
         out += "&amp;";
         break;

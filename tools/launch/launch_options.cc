@@ -234,7 +234,7 @@ void fill(LaunchOptions& o, const RawOptions& raw,
       has("nnodes") ? parse_node_count(text("nnodes"), source("nnodes"))
                     : NodeCount{.most = std::max<int>(1, static_cast<int>(o.hosts.size()))};
   o.nnodes = nodes.most;
-  o.least_nodes = nodes.least;
+  o.min_nodes = nodes.least;
   if (!o.hosts.empty() && o.nnodes != static_cast<int>(o.hosts.size()))
     throw io::ConfigError(source("nnodes") + " " + std::to_string(o.nnodes) + ", but " +
                           std::to_string(o.hosts.size()) +

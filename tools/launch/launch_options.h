@@ -13,7 +13,7 @@ struct LaunchOptions {
   std::vector<std::string>
       own_commands;  // "train", ...: what the program itself can run as a worker
   int nnodes = 1;
-  int least_nodes = 0;  // of an elastic job, of which nnodes are the most; 0: not said
+  int min_nodes = 0;  // of an elastic job, of which nnodes are the most; 0: not said
   bool respawn = false;
   std::optional<int> respawn_pause_ms;  // the longest
   std::string nproc_per_node;           // "4", "gpu", "cpu", "auto"; "" = not said

@@ -153,9 +153,9 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
   plan.run_id = options.rdzv_id.empty() ? fresh_run_id() : options.rdzv_id;
   plan.common_run_id = plan.nnodes == 1 || !options.rdzv_id.empty();
   plan.elastic = plan.own_command ? elastic_of(options.command) : "";
-  if (plan.elastic.empty() && options.least_nodes > 0)
+  if (plan.elastic.empty() && options.min_nodes > 0)
     plan.elastic =
-        std::to_string(options.least_nodes * plan.nproc) + ":" + std::to_string(plan.world_size());
+        std::to_string(options.min_nodes * plan.nproc) + ":" + std::to_string(plan.world_size());
   if (!plan.elastic.empty() && !plan.own_command)
     throw UsageError("--nnodes MIN:MAX is for commands of this program, as train");
   if (!plan.elastic.empty() && plan.max_restarts > 0)

@@ -14,9 +14,9 @@
 
 #include "backends/store/private_files.h"
 #include "io/base/machine/environment.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "tools/launch/own_program.h"
 #include "tools/options/option_table.h"
 #include "tools/report/console_observer.h"
@@ -129,7 +129,7 @@ int LocalNode::run(EventSource* control) {
     const bool too_few = all_are_here() && outcome.too_few_are_left();
     const std::string what =
         too_few ? too_few_text(rules().least, plan_.nproc) : failure_line(*failure_);
-    std::fprintf(stderr, "engine: error: %s%s\n", base::visible_text(what).c_str(), tries.c_str());
+    std::fprintf(stderr, "engine: error: %s%s\n", base::escape_text(what).c_str(), tries.c_str());
     return too_few ? kExitUnavailable : code;
   }
 }
@@ -210,7 +210,7 @@ std::function<int()> LocalNode::respawn(OutputRelay& relay, int local_rank, cons
   WorkerFailure failure = failure_of(local_rank, end, err);
   failure.attempt = times;
   failure.decided = false;
-  print_notice(base::visible_text(failure_line(failure)) +
+  print_notice(base::escape_text(failure_line(failure)) +
                (again ? "; it is started again" : "; the others go on where they can"));
   if (!again) return {};
   return prepare_worker(relay, local_rank, ++times, err);
@@ -235,7 +235,7 @@ int LocalNode::exec_worker(int local_rank, int attempt, const std::vector<std::s
   execve(program_.c_str(), pointers(arguments).data(), pointers(environment).data());
   const int cause = errno;
   std::fprintf(stderr, "engine: error: cannot run '%s': %s\n",
-               base::visible_text(options_.command.front()).c_str(), std::strerror(cause));
+               base::escape_text(options_.command.front()).c_str(), std::strerror(cause));
   return cause == ENOENT ? 127 : 126;
 }
 

@@ -20,7 +20,7 @@
 #include "backends/store/tcp_socket.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "tools/launch/control_line.h"
 #include "tools/launch/local_node.h"
 #include "tools/launch/own_program.h"
@@ -80,7 +80,7 @@ int exec_node(const std::vector<std::string>& command, const backends::Socket& i
   execvp(arguments[0], arguments.data());
   const int cause = errno;
   std::fprintf(stderr, "engine: error: cannot run '%s': %s\n",
-               base::visible_text(command.front()).c_str(), std::strerror(cause));
+               base::escape_text(command.front()).c_str(), std::strerror(cause));
   return 127;
 }
 
@@ -159,7 +159,7 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
   add("--nnodes",
-      (o.least_nodes > 0 ? std::to_string(o.least_nodes) + ":" : "") + std::to_string(plan.nnodes));
+      (o.min_nodes > 0 ? std::to_string(o.min_nodes) + ":" : "") + std::to_string(plan.nnodes));
   if (o.respawn) words.emplace_back("--respawn");
   if (o.respawn_pause_ms) add("--respawn-pause", std::to_string(*o.respawn_pause_ms * 1e-3));
   add("--node-rank", std::to_string(node_rank));
@@ -229,7 +229,7 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
     const auto index = static_cast<std::size_t>(outcome.culprit);
     const std::string failure =
         node_failure(options.hosts[index], outcome.ends[index], nodes[index].err->last_line);
-    std::fprintf(stderr, "engine: error: %s\n", base::visible_text(failure).c_str());
+    std::fprintf(stderr, "engine: error: %s\n", base::escape_text(failure).c_str());
   }
   // 255 is ssh's own word for a host that it cannot reach, and no code of this program.
   return outcome.code() == 255 ? kExitUnavailable : outcome.code();

@@ -12,7 +12,7 @@
 
 #include "backends/backend_error.h"
 #include "io/base/files/io_error.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "tools/launch/stream_spec.h"
 #include "tools/report/progress_line.h"
@@ -28,7 +28,7 @@ WorkerLogs::WorkerLogs(const LaunchOptions& options, const LaunchPlan& plan)
                             : options.tee,
                         plan.nproc, "--tee")),
       shown_(static_cast<std::size_t>(plan.nproc), false),
-      colour_{wants_colour(1), wants_colour(2)} {
+      color_{wants_colour(1), wants_colour(2)} {
   for (const int rank :
        parse_rank_list(options.local_ranks_filter, plan.nproc, "--local-ranks-filter"))
     shown_[static_cast<std::size_t>(rank)] = true;
@@ -65,7 +65,7 @@ WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_r
   if (redirected || teed) {
     stream.file = folder(attempt, plan_.rank(local_rank)) + (target == 1 ? "/stdout" : "/stderr");
     // Appending: a job of the same name in the same folder loses nothing.
-    log = backends::Socket(base::retried([&] {
+    log = backends::Socket(base::retry_on_eintr([&] {
       return ::open(stream.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     }));
     if (!log)
@@ -84,7 +84,7 @@ WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_r
   relayed.source = backends::Socket(ends[0]);
   relayed.log = std::move(log);
   relayed.log_path = stream.file;
-  relayed.prefix = line_prefix(plan_.host, plan_.rank(local_rank), colour_[target - 1]);
+  relayed.prefix = line_prefix(plan_.host, plan_.rank(local_rank), color_[target - 1]);
   relayed.target = target;
   relayed.shown = shown_[index];
   stream.relayed = &relay.add(std::move(relayed));

@@ -34,7 +34,7 @@ class WorkerLogs {
   std::vector<unsigned> redirected_, teed_;
   std::vector<bool> shown_;
   bool keeps_ = false;
-  bool colour_[2];
+  bool color_[2];
 };
 
 }  // namespace tools

@@ -11,7 +11,7 @@ struct Cpu {       // a hardware thread
   int core = 0;    // the same for CPUs of one core
   int node = 0;    // of memory (NUMA), by the kernel's number
 };
-using CpuTopology = std::vector<Cpu>;  // neighbours stand beside each other
+using CpuTopology = std::vector<Cpu>;  // neighbors stand beside each other
 
 // Throws io::ConfigError, which names `option`, in a build without hwloc (ENGINE_WITH_HWLOC).
 void require_topology(const std::string& option);

@@ -30,7 +30,7 @@ CpuSet set_of(std::span<const Cpu> cpus) {
 CpuTopology usable(Bind bind, const CpuTopology& topology, const CpuSet& allowed) {
   CpuTopology cpus;
   std::ranges::copy_if(topology, std::back_inserter(cpus), [&](const Cpu& cpu) {
-    return cpu.number >= 0 && cpu.number < base::kMostCpus &&
+    return cpu.number >= 0 && cpu.number < base::kMaxCpus &&
            allowed[static_cast<std::size_t>(cpu.number)];
   });
   if (const CpuSet unknown = allowed & ~set_of(cpus); unknown.any() || cpus.empty())
@@ -61,7 +61,7 @@ Sharers sharers_of(Bind bind, const std::vector<RankNeed>& host, std::size_t own
   return sharers;
 }
 
-// The i-th of n neighbouring runs.
+// The i-th of n neighboring runs.
 template <class T>
 std::span<const T> run_of(const std::vector<T>& all, std::size_t i, std::size_t n) {
   const std::size_t first = all.size() * i / n, end = all.size() * (i + 1) / n;
@@ -125,7 +125,7 @@ RankPlacement on_cores(const CpuTopology& cpus, const Sharers& sharers) {
   const std::size_t threads =
       self.threads > 0
           ? static_cast<std::size_t>(self.threads)
-          : std::min(order.size(), static_cast<std::size_t>(std::max(1, self.most_threads)));
+          : std::min(order.size(), static_cast<std::size_t>(std::max(1, self.max_threads)));
   RankPlacement placement{.share = set_of(order), .threads = {}, .text = {}};
   for (std::size_t t = 0; t < threads; ++t)
     placement.threads.push_back(set_of(std::span(order).subspan(t, 1)));
@@ -148,7 +148,7 @@ RankPlacement on_nodes(const CpuTopology& cpus, const Sharers& sharers) {
   const int threads =
       self.threads > 0
           ? self.threads
-          : std::max(1, std::min(self.most_threads, static_cast<int>(node.size() / here)));
+          : std::max(1, std::min(self.max_threads, static_cast<int>(node.size() / here)));
   const CpuSet share = set_of(node);
   return {.share = share,
           .threads = std::vector<CpuSet>(static_cast<std::size_t>(threads), share),

@@ -20,8 +20,8 @@ const char* option_text(Bind bind);  // "--bind core"
 struct RankNeed {
   int rank = 0;       // in the group, for messages
   base::CpuSet cpus;  // that its process may use
-  int threads = 0;    // of its pool; 0: as many as its share has, `most_threads` at most
-  int most_threads = 1;
+  int threads = 0;    // of its pool; 0: as many as its share has, `max_threads` at most
+  int max_threads = 1;
 };
 
 struct RankPlacement {
@@ -31,7 +31,7 @@ struct RankPlacement {
 };
 
 // Of the rank at `own` among those of its host, which stand in the order of their ranks. Ranks that
-// may use the same CPUs share them: with kCore each takes neighbouring cores, as many as the
+// may use the same CPUs share them: with kCore each takes neighboring cores, as many as the
 // others, and threads take hardware threads of a core that has a thread already only where the rank
 // has more threads than cores; with kNuma ranks are spread evenly over nodes. Nothing outside the
 // process's CPUs is used. REQUIRES: bind is not kNone. Throws io::ConfigError where a rank has more

@@ -36,12 +36,12 @@ ThreadChoice choose_threads(int local_world_size, const backends::Environment& e
 }
 
 void check_threads(int threads, int allowed_cores) {
-  constexpr int kMostOnACore = 8;
+  constexpr int kMaxOnACore = 8;
   const int cores = allowed_cores > 0 ? allowed_cores : base::count_of_cpus();
-  if (threads <= kMostOnACore * cores) return;
+  if (threads <= kMaxOnACore * cores) return;
   throw io::ConfigError("--threads is " + std::to_string(threads) + ", but this process may use " +
                         std::to_string(cores) + (cores == 1 ? " core" : " cores") +
-                        "; expected at most " + std::to_string(kMostOnACore * cores) + ", better " +
+                        "; expected at most " + std::to_string(kMaxOnACore * cores) + ", better " +
                         std::to_string(cores));
 }
 

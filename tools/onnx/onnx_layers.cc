@@ -60,7 +60,7 @@ std::string add_batch_norm2d(OnnxLayer& layer) {
       {{"epsilon", static_cast<float>(layer.option("eps"))}});
 }
 
-// Operator set 17 has no group normalisation: each group is a channel of an instance normalisation,
+// Operator set 17 has no group normalization: each group is a channel of an instance normalization,
 // as PyTorch exports it.
 std::string add_group_norm(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;

@@ -7,9 +7,9 @@
 #include <optional>
 #include <regex>
 
+#include "io/base/text/escape_text.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "tools/options/command_shape.h"
 #include "tools/options/foreign_options.h"
 #include "tools/options/help_text.h"
@@ -120,8 +120,8 @@ void tell_repeats(const CLI::App& app) {
     if (holds_one(*option) && option->count() > 1 && !is_one_of_many() &&
         !same_value(*option, option->results().front(), option->results().back()))
       std::cerr << "engine: " << option->get_name() << " is given twice, as '"
-                << base::visible_text(option->results().front()) << "' and as '"
-                << base::visible_text(option->results().back()) << "': the last counts\n";
+                << base::escape_text(option->results().front()) << "' and as '"
+                << base::escape_text(option->results().back()) << "': the last counts\n";
     for (const std::string& name : option->get_lnames())
       if (const CLI::Option* no = app.get_option_no_throw("--no-" + name);
           no != nullptr && no->count() > 0 && option->count() > 0)

@@ -19,7 +19,7 @@
 namespace tools {
 namespace {
 
-constexpr std::size_t kMostShownAtOnce = 40;  // options of a command
+constexpr std::size_t kMaxShownAtOnce = 40;  // options of a command
 
 // Of the table of options; what is a command's own is always shown.
 constexpr std::string_view kCommon[] = {
@@ -244,7 +244,7 @@ std::string help_text(const CommandShape& command, const std::string& topic, int
                      command.name + " --help lists options and groups)");
   }
   std::string text = wrapped("", command.description, 0, width) + "\n" + usage(command, width);
-  const bool at_once = command.options.size() <= kMostShownAtOnce;
+  const bool at_once = command.options.size() <= kMaxShownAtOnce;
   text += at_once || wanted == "all" ? grouped(command, groups, width) : common(command, width);
   if (command.footer.empty()) return text;
   text += "\n";

@@ -23,7 +23,7 @@ struct RunConfig : SessionOptions {
   backends::IdentityRequest identity;
   backends::GroupOptions group;  // backend and time limits; who takes part is the identity's
   int spawn = 0;                 // 0 = this process is one rank
-  int least_ranks = 0;           // of an elastic job, beside data.most_ranks
+  int min_ranks = 0;             // of an elastic job, beside data.max_ranks
   // state
   bool overwrite = false, save_rank_models = false;
   std::vector<std::string> allowed_changes;  // option names, or "data"
@@ -38,11 +38,11 @@ struct RunConfig : SessionOptions {
   std::int64_t log_gpu = 0;
   bool tensorboard = false;  // in the run's folder
   std::string tensorboard_dir;
-  std::int64_t histograms = 0;                            // steps between two; 0 = never
-  std::int64_t tensorboard_samples = 0;                   // shown with each evaluation
-  std::optional<ListenAddress> prometheus{};              // where to serve metrics
-  std::string trace;                                      // "": none
-  std::int64_t trace_first = 1, trace_last = kMostCount;  // steps, counted from 1
+  std::int64_t histograms = 0;                           // steps between two; 0 = never
+  std::int64_t tensorboard_samples = 0;                  // shown with each evaluation
+  std::optional<ListenAddress> prometheus{};             // where to serve metrics
+  std::string trace;                                     // "": none
+  std::int64_t trace_first = 1, trace_last = kMaxCount;  // steps, counted from 1
   // preempt
   std::vector<int> preempt_signals;
   bool requeue = false;
@@ -51,7 +51,7 @@ struct RunConfig : SessionOptions {
   // with adamw, epochs beside steps) is unset here and has the source "not used".
   ConfigValues origin;
 
-  bool is_elastic() const { return data.most_ranks > 0; }
+  bool is_elastic() const { return data.max_ranks > 0; }
 };
 
 // Types, ranges, and what does not go together. Missing entries count as defaults. Throws

@@ -43,8 +43,8 @@ struct DataOptions {
   std::string order = "shuffle";   // of an epoch: make_epoch_order()
   io::SamplerOptions sampling;     // size, order, rank and world size are the session's
   std::int64_t batch_of_rank = 0;  // > 0: of a micro-batch, instead of sampling.global_batch
-  int most_ranks = 0;              // of an elastic job; 0: ranks neither come nor go
-  bool batch_scales = false;  // with the ranks of an elastic job; else it is that of most_ranks
+  int max_ranks = 0;               // of an elastic job; 0: ranks neither come nor go
+  bool batch_scales = false;       // with the ranks of an elastic job; else it is that of max_ranks
   bool check_sampler = false;
 };
 

@@ -61,14 +61,14 @@ std::optional<std::vector<std::int64_t>> parse_integer_list(std::string_view tex
 }
 
 std::optional<std::vector<std::int64_t>> parse_device_numbers(std::string_view text) {
-  constexpr std::int64_t kMostDevices = 1024;
+  constexpr std::int64_t kMaxDevices = 1024;
   std::vector<std::int64_t> numbers;
   if (text.empty() || text == "none") return numbers;
   const auto add = [&](const std::string& part) {
     const std::size_t dash = part.find('-');
     const auto first = parse_integer(part.substr(0, dash));
     const auto last = dash == std::string::npos ? first : parse_integer(part.substr(dash + 1));
-    if (!first || !last || *first < 0 || *last < *first || *last >= kMostDevices) return false;
+    if (!first || !last || *first < 0 || *last < *first || *last >= kMaxDevices) return false;
     for (std::int64_t n = *first; n <= *last; ++n) {
       if (std::find(numbers.begin(), numbers.end(), n) != numbers.end()) return false;
       numbers.push_back(n);

@@ -12,7 +12,7 @@
 
 namespace tools {
 
-inline constexpr std::int64_t kMostCount = 1'000'000'000'000;  // of steps, samples and the like
+inline constexpr std::int64_t kMaxCount = 1'000'000'000'000;  // of steps, samples and the like
 
 // All of them take the whole text or nothing: no blanks, no rest. Reals are finite.
 std::optional<std::int64_t> parse_integer(std::string_view text);

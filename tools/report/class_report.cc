@@ -5,15 +5,15 @@
 #include <cstdio>
 
 #include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "io/checkpoint/atomic_file.h"
 
 namespace tools {
 namespace {
 
-constexpr std::int64_t kMostInJson = 100;
+constexpr std::int64_t kMaxInJson = 100;
 
 std::string left(const std::string& text, std::size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
@@ -74,11 +74,11 @@ std::string class_tables(const engine::ClassCounts& counts, const std::vector<st
       mean_line("mean of classes", counts.macro()) +
       mean_line("weighted by support", counts.weighted()) +
       base::number_text("expected calibration error: %.4f (15 bins)\n", counts.calibration_error());
-  if (counts.classes() > kMostInTables) return text;
+  if (counts.classes() > kMaxInTables) return text;
   std::vector<std::string> shown;
   std::size_t width = 5;
   for (const std::string& name : names) {
-    shown.push_back(base::visible_text(name));
+    shown.push_back(base::escape_text(name));
     width = std::max(width, shown.back().size());
   }
   return text + class_table(counts, shown, width) + matrix_table(counts, shown, width);
@@ -105,7 +105,7 @@ void add_classes(base::JsonWriter& object, const engine::ClassCounts& counts,
     object.member("f1", counts.f1(c)).member("support", counts.labelled(c)).end_object();
   }
   object.end_array();
-  if (counts.classes() > kMostInJson) return;
+  if (counts.classes() > kMaxInJson) return;
   object.key("confusion").begin_array();
   for (std::int64_t label = 0; label < counts.classes(); ++label) {
     object.begin_array();
@@ -120,7 +120,7 @@ void write_confusion(const engine::ClassCounts& counts, const std::vector<std::s
   if (!counts.has_matrix())
     throw io::ConfigError("--confusion: found " + std::to_string(counts.classes()) +
                           " classes, expected at most " +
-                          std::to_string(engine::ClassCounts::kMostForMatrix));
+                          std::to_string(engine::ClassCounts::kMaxForMatrix));
   std::string text = "label";
   for (const std::string& name : names) text += "," + base::csv_field(name);
   text += "\n";

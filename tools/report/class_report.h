@@ -10,9 +10,9 @@
 namespace tools {
 
 // Classes up to which a table of them fits a console.
-inline constexpr std::int64_t kMostInTables = 20;
+inline constexpr std::int64_t kMaxInTables = 20;
 
-// Lines: means and calibration; with up to kMostInTables classes a table of them and the confusion
+// Lines: means and calibration; with up to kMaxInTables classes a table of them and the confusion
 // matrix. `names` are by class.
 std::string class_tables(const engine::ClassCounts& counts, const std::vector<std::string>& names);
 // class,precision,recall,f1,support: a line for each class.

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "tools/report/console_output.h"
 #include "tools/report/run_log.h"
 
@@ -30,7 +30,7 @@ class ConsoleObserver : public engine::TrainObserver {
   explicit ConsoleObserver(const ConsoleOptions& options) : options_(options) {}
 
   void on_step(const engine::TrainProgress& progress) override {
-    speaker().step = progress.global_step;
+    log_context().step = progress.global_step;
     if (!options_.progress_bar) return;
     const auto now = Clock::now();
     if (first_samples_ < 0) {
@@ -104,7 +104,7 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
   void on_save(const engine::TrainProgress& progress, const std::string& path) override {
-    print("Saved step " + std::to_string(progress.global_step) + ": " + base::visible_text(path),
+    print("Saved step " + std::to_string(progress.global_step) + ": " + base::escape_text(path),
           "save");
   }
 
@@ -212,7 +212,7 @@ class ConsoleObserver : public engine::TrainObserver {
         sparkline(losses_.values(), terminal_columns(STDOUT_FILENO) - 1);
     std::string text;
     for (const std::string& line : curve)
-      text += options_.colour ? "\r\033[36m" + line + "\033[0m\033[K\n" : "\r" + line + "\033[K\n";
+      text += options_.color ? "\r\033[36m" + line + "\033[0m\033[K\n" : "\r" + line + "\033[K\n";
     drawn_above_ = static_cast<int>(curve.size());
     return text;
   }
@@ -312,6 +312,6 @@ std::string duration_text(double seconds) {
   return text;
 }
 
-void print_notice(const std::string& notice) { warn(base::visible_text(notice)); }
+void print_notice(const std::string& notice) { warn(base::escape_text(notice)); }
 
 }  // namespace tools

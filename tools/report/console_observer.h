@@ -17,7 +17,7 @@ struct ConsoleOptions {
   bool progress_bar = false;  // only where stdout is a terminal; without it each report has a line
                               // with rate and time left
   bool rich = false;          // the bar has a curve of the loss above it
-  bool colour = false;        // of the curve
+  bool color = false;         // of the curve
   bool verbose = false;       // each report has a line with the phases of a step
   ProgressUnit unit;
   std::chrono::milliseconds min_interval{0};  // between two reports that are printed

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "tools/report/standard_output.h"
 
 namespace tools {
@@ -36,7 +36,7 @@ int descriptor_of(ConsoleStream stream) {
 
 // Writes what the system accepts at once; returns how much that was, and remembers a failure.
 std::size_t write_some(int fd, std::string_view text) {
-  const ssize_t n = base::retried([&] { return ::write(fd, text.data(), text.size()); });
+  const ssize_t n = base::retry_on_eintr([&] { return ::write(fd, text.data(), text.size()); });
   if (n >= 0) return static_cast<std::size_t>(n);
   int none = 0;
   if (fd == STDOUT_FILENO) first_fault.compare_exchange_strong(none, errno);

@@ -12,7 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 
 namespace tools {
 namespace {
@@ -97,7 +97,7 @@ std::string text_of(const std::exception& error) {
            (has_memory_limit() ? "memory (ulimit -v) or " : "") +
            "processes (ulimit -u, or the container's), or lower --threads";
   return is<std::bad_alloc>(error) ? "out of memory: an allocation failed"
-                                   : base::visible_text(error.what());
+                                   : base::escape_text(error.what());
 }
 
 }  // namespace tools

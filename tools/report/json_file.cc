@@ -35,8 +35,8 @@ Json parse_json(std::string_view text, const std::string& source) {
   }
 }
 
-Json read_json_file(const std::string& path, std::int64_t most_bytes) {
-  return parse_json(io::read_run_file(path, static_cast<std::uint64_t>(most_bytes)), path);
+Json read_json_file(const std::string& path, std::int64_t max_bytes) {
+  return parse_json(io::read_run_file(path, static_cast<std::uint64_t>(max_bytes)), path);
 }
 
 const Json& member(const Json& object, const char* key, const std::string& where) {

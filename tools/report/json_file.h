@@ -14,8 +14,8 @@ using Json = nlohmann::json;
 // `source` stands in the io::DataError of what is no JSON.
 Json parse_json(std::string_view text, const std::string& source);
 // Throws io::MissingFileError when the file cannot be opened, io::DataError when it is no regular
-// file, larger than `most_bytes` or no JSON.
-Json read_json_file(const std::string& path, std::int64_t most_bytes);
+// file, larger than `max_bytes` or no JSON.
+Json read_json_file(const std::string& path, std::int64_t max_bytes);
 
 // Members of an object, checked. `where` stands in the io::DataError: "PATH", "PATH: collective 7".
 const Json& member(const Json& object, const char* key, const std::string& where);

@@ -9,9 +9,9 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/formats/json_writer.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "tools/report/standard_output.h"
 
 namespace tools {
@@ -57,9 +57,9 @@ PredictionWriter::PredictionWriter(const PredictionFormat& format, const io::Tar
   if (format_.name == "json") {
     base::JsonWriter object;
     object.begin_object().member("schema", 1).member("event", "target");
-    put(object.member("target", base::visible_text(target.name)).end_object().text());
+    put(object.member("target", base::escape_text(target.name)).end_object().text());
   } else if (format_.name == "table") {
-    std::printf("%-32s  %8s  %s\n", "input", "sample", base::visible_text(target.name).c_str());
+    std::printf("%-32s  %8s  %s\n", "input", "sample", base::escape_text(target.name).c_str());
   } else {
     put("input,sample,prediction");
   }
@@ -95,7 +95,7 @@ void PredictionWriter::print_number(const std::string& input, std::int64_t sampl
     object.begin_object().member("event", "prediction").member("input", input);
     put(object.member("sample", sample).member("prediction", prediction).end_object().text());
   } else if (format_.name == "table") {
-    std::printf("%-32s  %8lld  %s\n", base::visible_text(input).c_str(),
+    std::printf("%-32s  %8lld  %s\n", base::escape_text(input).c_str(),
                 static_cast<long long>(sample), number(prediction).c_str());
   } else {
     put(base::csv_field(input) + "," + std::to_string(sample) + "," + number(prediction));
@@ -131,13 +131,13 @@ void PredictionWriter::print_json(const std::string& input, std::int64_t sample)
 void PredictionWriter::print_row(const std::string& input, std::int64_t sample) const {
   std::string line;
   for (const std::size_t c : order_)
-    line += (line.empty() ? "" : ", ") + base::visible_text(classes_.at(c)) +
+    line += (line.empty() ? "" : ", ") + base::escape_text(classes_.at(c)) +
             base::number_text(" %.2f %%", 100 * probabilities_[c]);
   if (format_.all) {
     line += "  |";
     for (const double probability : probabilities_) line += base::number_text(" %.4f", probability);
   }
-  std::printf("%-32s  %8lld  %s\n", base::visible_text(input).c_str(),
+  std::printf("%-32s  %8lld  %s\n", base::escape_text(input).c_str(),
               static_cast<long long>(sample), line.c_str());
 }
 

@@ -59,7 +59,7 @@ std::string with_commas(std::int64_t value) {
 
 std::string progress_line(const ProgressState& state, int columns) {
   enum Part { kBarPart, kPercent, kSteps, kLoss, kRate, kLeft, kParts };
-  constexpr std::array<Part, kParts> kLeastFirst{kBarPart, kRate, kLoss, kLeft, kSteps, kPercent};
+  constexpr std::array<Part, kParts> kMinFirst{kBarPart, kRate, kLoss, kLeft, kSteps, kPercent};
   const std::int64_t total = std::max<std::int64_t>(1, state.total_steps);
   const double part = static_cast<double>(state.step) / static_cast<double>(total);
   std::array<std::string, kParts> parts;
@@ -81,7 +81,7 @@ std::string progress_line(const ProgressState& state, int columns) {
     return line;
   };
   std::string line = joined();
-  for (const Part least : kLeastFirst) {
+  for (const Part least : kMinFirst) {
     if (static_cast<int>(line.size()) < columns) break;
     parts[least].clear();
     line = joined();
@@ -107,7 +107,7 @@ void LossHistory::add(double loss) {
 
 namespace {
 
-// Means of as many neighbours as make `most` values of all.
+// Means of as many neighbors as make `most` values of all.
 std::vector<double> gathered(const std::vector<double>& values, std::size_t most) {
   if (values.size() <= most) return values;
   std::vector<double> means(most);
@@ -129,8 +129,8 @@ std::string_view block(int eighths) {
 }  // namespace
 
 std::vector<std::string> sparkline(const std::vector<double>& values, int columns) {
-  constexpr int kLabel = 12, kLeastWithLabel = 40, kLeast = 8, kLevels = 16;
-  const int width = columns >= kLeastWithLabel ? columns - kLabel : columns;
+  constexpr int kLabel = 12, kMinWithLabel = 40, kLeast = 8, kLevels = 16;
+  const int width = columns >= kMinWithLabel ? columns - kLabel : columns;
   if (width < kLeast) return {};
   const std::vector<double> shown = gathered(values, static_cast<std::size_t>(width));
   double low = std::numeric_limits<double>::infinity(), high = -low;

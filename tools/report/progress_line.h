@@ -34,7 +34,7 @@ struct ProgressState {
 // characters: where they do not suffice the bar goes first, then rate, loss, ETA and steps.
 std::string progress_line(const ProgressState& state, int columns);
 
-// A number of losses, however many there were: where they become too many, two neighbours become
+// A number of losses, however many there were: where they become too many, two neighbors become
 // their mean.
 class LossHistory {
  public:

@@ -12,7 +12,7 @@
 #include "backends/identity/host_identity.h"
 #include "io/base/files/io_error.h"
 #include "io/base/formats/json_writer.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/time/utc_time.h"
 #include "io/metrics/line_file.h"
 #include "tools/report/console_output.h"
@@ -32,7 +32,7 @@ LogOptions options_now() {
 
 std::string json_line(const std::string& time, const char* level, const char* event,
                       const std::string& message) {
-  const Speaker& who = speaker();
+  const LogContext& who = log_context();
   base::JsonWriter json;
   json.begin_object().member("ts", time).member("level", level);
   json.member("node", backends::host_name());
@@ -44,7 +44,7 @@ std::string json_line(const std::string& time, const char* level, const char* ev
 
 // "rank 3: " where several ranks speak.
 std::string prefix() {
-  const Speaker& who = speaker();
+  const LogContext& who = log_context();
   return who.named ? "rank " + std::to_string(who.rank) + ": " : "";
 }
 
@@ -102,8 +102,8 @@ void set_log_options(const LogOptions& options) {
   log_options = options;
 }
 
-Speaker& speaker() noexcept {
-  static thread_local Speaker own;
+LogContext& log_context() noexcept {
+  static thread_local LogContext own;
   return own;
 }
 
@@ -130,7 +130,7 @@ void say(const std::string& lines, const char* event) {
   const std::string text = base::visible_lines(lines);
   const LogOptions options = options_now();
   const std::string json = json_lines("info", event, text);
-  if (!options.quiet && !speaker().silent) {
+  if (!options.quiet && !log_context().silent) {
     std::string shown = json;
     if (options.format == LogFormat::kText) {
       const std::string time = console_time(options);

@@ -21,13 +21,13 @@ struct LogOptions {
 void set_log_options(const LogOptions& options);
 
 // Who speaks on the calling thread from now on.
-struct Speaker {
+struct LogContext {
   int rank = -1;           // -1: not known yet
   bool named = false;      // its lines begin with "rank N: " in text
   bool silent = false;     // its lines do not go to the console
   std::int64_t step = -1;  // -1: none yet
 };
-Speaker& speaker() noexcept;
+LogContext& log_context() noexcept;
 
 // From now on the lines of say() and print_notice() are also appended to this file ("": no longer).
 // That a log cannot be written is said, once, and ends nothing: the console has the lines.

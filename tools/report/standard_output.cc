@@ -11,8 +11,8 @@
 #include <string>
 
 #include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "tools/report/console_output.h"
 
 namespace tools {

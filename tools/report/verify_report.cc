@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "io/base/formats/json_writer.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "io/interchange/array_files.h"
 
 namespace tools {
@@ -36,7 +36,7 @@ std::string aligned(const std::vector<Row>& rows) {
 
 Row table_row(const io::ArrayDifference& d, const std::vector<std::string>& paths) {
   const bool values = d.reason == "values";
-  return {base::visible_text(d.name),
+  return {base::escape_text(d.name),
           d.type,
           d.shape,
           io::to_string(d.section),
@@ -44,7 +44,7 @@ Row table_row(const io::ArrayDifference& d, const std::vector<std::string>& path
           values ? base::number_text("%.6g", d.values.max_absolute) : "-",
           values && d.values.max_ulp >= 0 ? std::to_string(d.values.max_ulp) : "-",
           values ? std::to_string(d.values.first_index) : "-",
-          base::visible_text(base::join_text(minority_paths(d, paths), ","))};
+          base::escape_text(base::join_text(minority_paths(d, paths), ","))};
 }
 
 void add_object(base::JsonWriter& json, const io::ArrayDifference& d,
@@ -74,7 +74,7 @@ std::string differences_text(const io::Comparison& comparison, const std::string
   json.key("differences").begin_array();
   std::string names;
   for (std::size_t i = 0; i < shown; ++i) {
-    if (format == "names") names += base::visible_text(all[i].name) + "\n";
+    if (format == "names") names += base::escape_text(all[i].name) + "\n";
     if (format == "table") rows.push_back(table_row(all[i], paths));
     if (format == "json") add_object(json, all[i], paths);
   }
@@ -116,19 +116,19 @@ std::string verdict(const io::Comparison& comparison) {
 
 std::string not_finite_text(const io::Comparison& comparison,
                             const std::vector<std::string>& paths) {
-  constexpr std::size_t kMostNamed = 5;
+  constexpr std::size_t kMaxNamed = 5;
   const auto& all = comparison.not_finite;
   if (all.empty()) return "";
   std::string text = std::to_string(all.size()) +
                      (all.size() == 1 ? " tensor holds" : " tensors hold") + " NaN or infinity: ";
-  for (std::size_t i = 0; i < std::min(all.size(), kMostNamed); ++i) {
-    text += (i > 0 ? ", " : "") + base::visible_text(all[i].name);
+  for (std::size_t i = 0; i < std::min(all.size(), kMaxNamed); ++i) {
+    text += (i > 0 ? ", " : "") + base::escape_text(all[i].name);
     if (all[i].files.size() == paths.size()) continue;
     std::vector<std::string> holders;
     for (const int f : all[i].files) holders.push_back(paths[static_cast<std::size_t>(f)]);
-    text += " (" + base::visible_text(base::join_text(holders)) + ")";
+    text += " (" + base::escape_text(base::join_text(holders)) + ")";
   }
-  return text + (all.size() > kMostNamed ? ", ..." : "");
+  return text + (all.size() > kMaxNamed ? ", ..." : "");
 }
 
 }  // namespace tools

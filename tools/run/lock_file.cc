@@ -11,7 +11,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/files/own_file.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 
 namespace tools {
@@ -21,7 +21,7 @@ namespace {
 constexpr mode_t kFirstMode = 0622;
 
 bool lock(int fd) {
-  return base::retried([&] { return flock(fd, LOCK_EX | LOCK_NB); }) == 0;
+  return base::retry_on_eintr([&] { return flock(fd, LOCK_EX | LOCK_NB); }) == 0;
 }
 
 // Who may write the file may read it, and nobody else. Best effort: a file system may have no

@@ -11,7 +11,7 @@
 
 #include "backends/identity/host_identity.h"
 #include "io/base/files/io_error.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 
 namespace tools {
@@ -43,7 +43,7 @@ std::string LockHolder::text() const { return "process " + std::to_string(pid) +
 
 LockSign lock_sign(int fd, const std::string& path) {
   char text[512];
-  const ssize_t length = base::retried([&] { return pread(fd, text, sizeof text - 1, 0); });
+  const ssize_t length = base::retry_on_eintr([&] { return pread(fd, text, sizeof text - 1, 0); });
   struct stat status {};
   if (length < 0 || fstat(fd, &status) != 0)
     throw io::Error("cannot look at " + path + ": " + base::system_error_text(errno));
@@ -51,7 +51,7 @@ LockSign lock_sign(int fd, const std::string& path) {
 }
 
 std::optional<LockSign> lock_sign(const std::string& path) {
-  const int fd = base::retried(
+  const int fd = base::retry_on_eintr(
       [&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); });
   if (fd < 0 && errno == ENOENT) return std::nullopt;
   if (fd < 0) throw io::Error("cannot look at " + path + ": " + base::system_error_text(errno));
@@ -69,7 +69,7 @@ void write_lock_sign(int fd, const std::string& path) {
   const std::string text = backends::host_name() + " " + std::to_string(getpid()) + "\n";
   int error = 0;
   for (std::size_t done = 0; error == 0 && done < text.size();) {
-    const ssize_t n = base::retried([&] {
+    const ssize_t n = base::retry_on_eintr([&] {
       return pwrite(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
     });
     if (n < 0) error = errno;
@@ -77,7 +77,7 @@ void write_lock_sign(int fd, const std::string& path) {
   }
   // Not before, or others would see a file that nobody holds.
   if (error == 0 &&
-      base::retried([&] { return ftruncate(fd, static_cast<off_t>(text.size())); }) != 0)
+      base::retry_on_eintr([&] { return ftruncate(fd, static_cast<off_t>(text.size())); }) != 0)
     error = errno;
   if (error != 0)
     throw io::CannotCreateError("cannot write " + path + ": " + base::system_error_text(error));

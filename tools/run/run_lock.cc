@@ -17,7 +17,7 @@
 
 #include "backends/identity/host_identity.h"
 #include "io/base/files/io_error.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
 #include "io/checkpoint/checkpoint.h"
@@ -31,7 +31,7 @@ namespace {
 
 // Without waiting. 0: it is ours.
 int try_lock(int fd) {
-  return base::retried([&] { return flock(fd, LOCK_EX | LOCK_NB); });
+  return base::retry_on_eintr([&] { return flock(fd, LOCK_EX | LOCK_NB); });
 }
 
 std::chrono::milliseconds time_of(const timespec& time) {

@@ -5,7 +5,7 @@
 
 #include "engine/optim/optimizer_spec.h"
 #include "io/base/files/io_error.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/options/option_rules.h"
 #include "tools/report/console_observer.h"
@@ -29,7 +29,7 @@ std::string value_of(const ConfigValues& values, const char* name) {
 void check_names_no_code(const std::string& name, const std::string& value,
                          const std::string& source) {
   if (name == "backend" && value.find('/') != std::string::npos)
-    throw io::ConfigError(source + ": its backend is " + base::visible_text(value) +
+    throw io::ConfigError(source + ": its backend is " + base::escape_text(value) +
                           ", a shared library; a stored file may only name a backend, since the "
                           "library runs with your rights: give --backend");
 }

@@ -63,8 +63,8 @@ std::size_t first_other(const std::vector<Value>& of_ranks) {
 
 }  // namespace
 
-void do_together(const backends::Group& group, backends::Communicator& control,
-                 const std::function<void()>& work) {
+void run_on_all_ranks(const backends::Group& group, backends::Communicator& control,
+                      const std::function<void()>& work) {
   if (group.world_size() == 1) return work();
   std::exception_ptr failure;
   std::string own;  // exit code, blank, text

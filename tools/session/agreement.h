@@ -17,8 +17,8 @@ namespace tools {
 // Runs `work`, which waits for no other rank. All ranks return together or fail together: a rank
 // whose own work failed throws that error, the others throw engine::RemoteError with the exit code
 // and the text of the lowest rank that failed: "rank 1 (host b, pid 42): ...".
-void do_together(const backends::Group& group, backends::Communicator& control,
-                 const std::function<void()>& work);
+void run_on_all_ranks(const backends::Group& group, backends::Communicator& control,
+                      const std::function<void()>& work);
 
 // Throws engine::DesyncError on every rank unless all have the same names and values, which contain
 // no line breaks and no tabs: "WHAT: NAME: rank 0 (host a, pid 1) has X, rank 1 (host b, pid 2) has

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "engine/averaging/sums/deal_shares.h"
 #include "engine/averaging/sums/gradient_sum.h"
+#include "engine/averaging/sums/optimizer_sharding.h"
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 

@@ -23,7 +23,7 @@ struct AveragingParts {
   engine::Optimizer& optimizer;
   engine::KernelContext& context;
   // Where each rank updates a share; null: all update all.
-  const engine::UpdateShares* shares = nullptr;
+  const engine::OptimizerShards* shares = nullptr;
 };
 std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& options,
                                                         const backends::Group& group,

@@ -71,7 +71,7 @@ std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group
 Compute choose_compute(const ComputeOptions& options, const backends::Group& group,
                        backends::Communicator& control) {
   DeviceChoice choice;
-  do_together(group, control, [&] {
+  run_on_all_ranks(group, control, [&] {
     choice = choose_device(options.device, group);
     static_cast<void>(engine::ops::cpu_isa());  // what ENGINE_ISA asks for may not be there
     if (choice.device.kind == engine::Device::Kind::kCpu) check_on_cpu(options, choice.reason);
@@ -83,10 +83,10 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
     const HostNeeds needs = gather_needs({.rank = group.rank(),
                                           .cpus = base::cpus_of_process(),
                                           .threads = options.threads,
-                                          .most_threads = threads},
+                                          .max_threads = threads},
                                          group, control);
-    do_together(group, control,
-                [&] { binding = std::make_shared<const RankBinding>(options.bind, needs); });
+    run_on_all_ranks(group, control,
+                     [&] { binding = std::make_shared<const RankBinding>(options.bind, needs); });
     threads = cores = binding->threads();
   }
   const bool cpu = choice.device.kind == engine::Device::Kind::kCpu,

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "tools/report/progress_line.h"
 #include "tools/report/text_table.h"
 
@@ -87,8 +87,8 @@ std::string option_table_text(const ConfigValues& values) {
   for (const OptionSpec& option : train_options()) {
     const auto entry = values.find(option.name);
     if (entry == values.end() || entry->second.value.empty()) continue;
-    lines.push_back({option.name, base::visible_text(entry->second.value),
-                     base::visible_text(entry->second.source)});
+    lines.push_back({option.name, base::escape_text(entry->second.value),
+                     base::escape_text(entry->second.source)});
   }
   return table_text(lines, {0, 1, 2}, false);
 }

@@ -58,7 +58,7 @@ BatchFacts batch_facts(const ComputeOptions& compute, const SessionData& data, i
 RankFacts TrainSession::Impl::rank_facts() const {
   RankFacts found{
       .count = group.world_size(),
-      .full_count = options.data.batch_scales ? options.data.most_ranks : 0,
+      .full_count = options.data.batch_scales ? options.data.max_ranks : 0,
       .computes = compute_text(
           compute, model.pool.physical_threads(),
           engine::stored_dtype(model.graph, plan_options(options, compute, data, model.pool))),
@@ -88,7 +88,7 @@ UpdateFacts TrainSession::Impl::update_facts() const {
       .optimizer = model.optimizer->spec().name,
       .details = model.optimizer->text(),
       .lr = rate.base,
-      .lr_arithmetic = rate_arithmetic(options.update, group.world_size(), options.data.most_ranks),
+      .lr_arithmetic = rate_arithmetic(options.update, group.world_size(), options.data.max_ranks),
       .schedule = rate.schedule};
 }
 

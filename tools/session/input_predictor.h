@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/session/prediction_turns.h"
+#include "tools/session/distributed_prediction.h"
 #include "tools/session/trained_model.h"
 
 namespace tools {
@@ -23,8 +23,8 @@ class InputPredictor {
   virtual BlockSizes sizes() const = 0;
   // Of the layer's output for one sample.
   virtual std::vector<std::int64_t> watched_shape() const { return {}; }
-  // The next samples of the inputs, for predict_in_turns(). Throws io::DataError for what is wrong
-  // with them.
+  // The next samples of the inputs, for predict_distributed(). Throws io::DataError for what is
+  // wrong with them.
   virtual PredictedBlock next(bool own) = 0;
   // Lines about categories and characters, of what was read up to now, that the model lacks.
   virtual std::vector<std::string> unknown() const = 0;

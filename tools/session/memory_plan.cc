@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "engine/averaging/sums/deal_shares.h"
+#include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"

@@ -132,7 +132,7 @@ void open_page(const RunConfig& config, const backends::Group& group,
   engine::run_on_root(control, open, exit_code_of);
 }
 
-void add_views(const ViewedRun& viewed, TrainSession& session, PrometheusPage* page) {
+void add_exporters(const ViewedRun& viewed, TrainSession& session, PrometheusPage* page) {
   if (const std::string folder = tensorboard_folder(viewed.config, viewed.run); !folder.empty())
     add_tensorboard(viewed, folder, session);
   if (page == nullptr) return;

@@ -31,6 +31,6 @@ struct ViewedRun {
   const backends::Group& group;
   bool elastic = false;
 };
-void add_views(const ViewedRun& viewed, TrainSession& session, PrometheusPage* page);
+void add_exporters(const ViewedRun& viewed, TrainSession& session, PrometheusPage* page);
 
 }  // namespace tools

@@ -10,9 +10,10 @@
 
 namespace tools {
 
-SampleJudge::SampleJudge(const engine::Graph& graph, engine::ModelState& state,
-                         engine::ThreadPool& threads, const Compute& compute,
-                         const io::Dataset& set, io::Normalization normalization, std::int64_t most)
+SamplePredictor::SamplePredictor(const engine::Graph& graph, engine::ModelState& state,
+                                 engine::ThreadPool& threads, const Compute& compute,
+                                 const io::Dataset& set, io::Normalization normalization,
+                                 std::int64_t most)
     : inference_(graph, state, threads,
                  {.batch = most,
                   .dtype = compute.storage,
@@ -23,7 +24,7 @@ SampleJudge::SampleJudge(const engine::Graph& graph, engine::ModelState& state,
   part_->reserve(memory_, static_cast<std::size_t>(most));
 }
 
-const std::vector<double>& SampleJudge::logits(std::span<const std::int64_t> samples) {
+const std::vector<double>& SamplePredictor::logits(std::span<const std::int64_t> samples) {
   memory_.batch.sample_ids = samples;
   part_->fill(memory_);
   inference_.predict(engine::view_of(memory_.batch, draws_));
@@ -48,10 +49,10 @@ bool has_pictures(const io::Dataset& set) {
   return (channels == 1 || channels == 3) && height * width > 1 && io::has_png_encoder();
 }
 
-Picture picture_of(const io::Dataset& set, std::int64_t i, std::int64_t most_side) {
+Picture picture_of(const io::Dataset& set, std::int64_t i, std::int64_t max_side) {
   const auto& images = set.as<io::ImageSamples>();
   const auto [height, width, channels] = images.format.shape;
-  const std::int64_t factor = (std::max(height, width) + most_side - 1) / most_side;
+  const std::int64_t factor = (std::max(height, width) + max_side - 1) / max_side;
   Picture picture{.height = (height + factor - 1) / factor,
                   .width = (width + factor - 1) / factor,
                   .channels = channels};
@@ -70,7 +71,7 @@ Picture picture_of(const io::Dataset& set, std::int64_t i, std::int64_t most_sid
   return picture;
 }
 
-Picture framed(const Picture& picture, const std::array<std::uint8_t, 3>& colour) {
+Picture framed(const Picture& picture, const std::array<std::uint8_t, 3>& color) {
   constexpr std::int64_t kBorder = 2;
   Picture result{
       .height = picture.height + 2 * kBorder, .width = picture.width + 2 * kBorder, .channels = 3};
@@ -81,7 +82,7 @@ Picture framed(const Picture& picture, const std::array<std::uint8_t, 3>& colour
       for (std::int64_t c = 0; c < 3; ++c)
         result.pixels.push_back(
             inside ? picture.pixels[static_cast<std::size_t>(at + (picture.channels == 3 ? c : 0))]
-                   : colour[static_cast<std::size_t>(c)]);
+                   : color[static_cast<std::size_t>(c)]);
     }
   return result;
 }

@@ -180,7 +180,7 @@ io::Samples read_kind(const Json& json, const std::string& where) {
 template <class Kind>
 void write_kind(base::JsonWriter&, const Kind&, io::Normalization) {}
 template <class Kind>
-void read_kind(const Json&, const std::string&, Kind&, StatedSamples&) {}
+void read_kind(const Json&, const std::string&, Kind&, InputSchema&) {}
 
 void write_kind(base::JsonWriter& json, const io::ImageSamples& images,
                 io::Normalization normalization) {
@@ -191,7 +191,7 @@ void write_kind(base::JsonWriter& json, const io::ImageSamples& images,
 }
 
 void read_kind(const Json& json, const std::string& where, io::ImageSamples& images,
-               StatedSamples& stated) {
+               InputSchema& stated) {
   io::ImageFormat& format = images.format;
   format.scaled = bool_member(json, "scaled", where);
   format.mean = read_numbers(json, "mean", where);
@@ -210,7 +210,7 @@ void read_kind(const Json& json, const std::string& where, io::ImageSamples& ima
 }
 
 void read_kind(const Json& json, const std::string& where, io::FeatureSamples& rows,
-               StatedSamples& stated) {
+               InputSchema& stated) {
   stated.splits.coding = read_table(member(json, "table", where), where);
   if (stated.splits.coding->features != rows.width())
     throw io::DataError(where + ": its table has " +
@@ -252,8 +252,8 @@ std::array<std::int64_t, 3> read_shape(const Json& json, const std::string& wher
   return extents;
 }
 
-StatedSamples read_statement(const Json& json, const std::string& where) {
-  StatedSamples stated;
+InputSchema read_statement(const Json& json, const std::string& where) {
+  InputSchema stated;
   io::Dataset& set = stated.splits.train;
   set.samples = read_kind(json, where);
   set.set_shape(read_shape(json, where));
@@ -289,7 +289,7 @@ std::string sample_statement(const io::DatasetSplits& splits, io::Normalization 
   return text.size() <= kLongestStatement ? std::move(text) : "";
 }
 
-StatedSamples read_sample_statement(const std::string& text, const std::string& source) {
+InputSchema read_sample_statement(const std::string& text, const std::string& source) {
   const std::string where = source + ": its statement of the samples";
   const Json json = parse_json(text, where);
   const std::int64_t schema = whole_member(json, "schema", 1, kUnlimited, where);
@@ -301,7 +301,7 @@ StatedSamples read_sample_statement(const std::string& text, const std::string& 
 
 StatedCoding stated_coding(const io::Checkpoint& snapshot, const std::string& path) {
   if (snapshot.samples.empty()) return {};
-  StatedSamples stated = read_sample_statement(snapshot.samples, path);
+  InputSchema stated = read_sample_statement(snapshot.samples, path);
   auto coding =
       std::make_shared<io::SampleCoding>(io::SampleCoding{.like = std::move(stated.splits.train),
                                                           .table = std::move(stated.splits.coding),

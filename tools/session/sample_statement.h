@@ -1,5 +1,5 @@
 // What a snapshot states of the samples that its model takes, so that the model can be used where
-// the run's data are not: their shape, the names of the classes, how images are normalised and how
+// the run's data are not: their shape, the names of the classes, how images are normalized and how
 // a table's columns become numbers, and the number that a regression predicts.
 #pragma once
 
@@ -17,14 +17,14 @@ namespace tools {
 // (a column of text with very many values): then the data are needed as before.
 std::string sample_statement(const io::DatasetSplits& splits, io::Normalization normalization);
 
-struct StatedSamples {
+struct InputSchema {
   io::DatasetSplits splits;   // without samples; `coding` for tables
   std::string normalization;  // images: "unit" or "standard"; else ""
 };
 // Throws io::DataError, naming `source`: not such a statement, or one that contradicts itself.
-StatedSamples read_sample_statement(const std::string& text, const std::string& source);
+InputSchema read_sample_statement(const std::string& text, const std::string& source);
 
-// The coding of a snapshot's samples, and how it normalises images. Null and nothing: it states
+// The coding of a snapshot's samples, and how it normalizes images. Null and nothing: it states
 // none. `path` stands for the snapshot. Throws as above.
 struct StatedCoding {
   std::shared_ptr<const io::SampleCoding> coding = {};

@@ -50,7 +50,7 @@ SavedInput of_set(const io::Dataset& set, const std::string& normalization) {
   return input;
 }
 
-SavedInput of_statement(const StatedSamples& stated, const std::string& vocabulary) {
+SavedInput of_statement(const InputSchema& stated, const std::string& vocabulary) {
   SavedInput input = of_set(stated.splits.train, stated.normalization);
   input.vocabulary = vocabulary;
   return input;

@@ -5,8 +5,8 @@
 
 #include "engine/core/error.h"
 #include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "io/data/dataset/sample_coding.h"
 #include "io/data/loader/staging.h"
 #include "io/data/sources/dataset.h"
@@ -30,7 +30,7 @@ io::DatasetOptions staged(const DataOptions& data, const backends::Group& group,
   const bool first = std::none_of(peers.begin(), peers.end(), [&](const backends::PeerInfo& peer) {
     return peer.rank < group.rank() && self != peers.end() && peer.host_id == self->host_id;
   });
-  do_together(group, control, [&] {
+  run_on_all_ranks(group, control, [&] {
     if (first) io::stage_files(source, data.stage);
   });
   source = io::staged_path(source, data.stage);
@@ -56,7 +56,7 @@ void check_room_together(const io::DatasetOptions& set, bool loads, const backen
   const std::string& host = group.peers().at(static_cast<std::size_t>(group.rank())).host_id;
   const std::optional<AvailableMemory> left = available_memory();
   const std::vector<std::string> loading = gather_texts(control, loads ? host : "");
-  do_together(group, control, [&] {
+  run_on_all_ranks(group, control, [&] {
     if (loads) check_room(set, io::loading_bytes(set), std::ranges::count(loading, host), left);
   });
 }
@@ -67,7 +67,7 @@ io::SamplerOptions shares(const DataOptions& data, std::int64_t micro_batches,
   if (train.size() == 0)
     throw io::DataError("data set '" + train.name + "' has no training samples");
   io::SamplerOptions sampling = data.sampling;
-  const int most = data.most_ranks > 0 ? data.most_ranks : group.world_size();
+  const int most = data.max_ranks > 0 ? data.max_ranks : group.world_size();
   if (data.batch_of_rank > 0) sampling.global_batch = data.batch_of_rank * micro_batches * most;
   if (data.batch_scales) sampling.global_batch = sampling.global_batch / most * group.world_size();
   sampling.size = train.size();
@@ -98,8 +98,7 @@ io::Normalization normalization(const DataOptions& options, const io::Dataset& d
 
 std::vector<std::string> class_names(const io::Dataset& set) {
   std::vector<std::string> names = set.class_names();
-  for (const char byte : set.vocabulary())
-    names.push_back(base::visible_text(std::string(1, byte)));
+  for (const char byte : set.vocabulary()) names.push_back(base::escape_text(std::string(1, byte)));
   if (names.empty())
     for (std::int64_t c = 0; c < set.classes(); ++c) names.push_back(std::to_string(c));
   return names;
@@ -126,7 +125,7 @@ std::shared_ptr<LoadedData> load_together(const DataOptions& options, const back
   if (!before) before = options.given;
   auto loaded = before ? std::move(before) : std::make_shared<LoadedData>();
   check_room_together(set, is_empty(*loaded), group, control);
-  do_together(group, control, [&] {
+  run_on_all_ranks(group, control, [&] {
     if (is_empty(*loaded)) read(set, *loaded);
   });
   if (group.world_size() == 1) return loaded;

@@ -72,7 +72,7 @@ engine::PlanOptions plan_options(const SessionOptions& options, const Compute& c
           .products = compute.products};
 }
 
-engine::TreeCut shards_of(const SessionOptions& options, const backends::Group& group) {
+engine::TreePartition shards_of(const SessionOptions& options, const backends::Group& group) {
   return {options.averaging.shards, group.world_size()};
 }
 

@@ -20,7 +20,7 @@ engine::PlanOptions plan_options(const SessionOptions& options, const Compute& c
                                  const SessionData& data, const engine::ThreadPool& pool);
 
 // In canonical order.
-engine::TreeCut shards_of(const SessionOptions& options, const backends::Group& group);
+engine::TreePartition shards_of(const SessionOptions& options, const backends::Group& group);
 
 // Throws engine::MemoryError, as check_memory(). `memory`: of the host. For steps on a device its
 // memory counts, of which nothing has been taken.

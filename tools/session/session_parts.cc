@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/averaging/sums/deal_shares.h"
 #include "engine/averaging/sums/device_sum.h"
+#include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/averaging/sums/replica_statistics.h"
 #include "engine/core/cuda.h"
 #include "engine/graph/parameter_kinds.h"
@@ -110,7 +110,7 @@ double rate_of(const UpdateOptions& update, const std::string& name) {
   return 1;
 }
 
-// Neighbours with the same rate are one range. `values`: frozen parameters stand at the end.
+// Neighbors with the same rate are one range. `values`: frozen parameters stand at the end.
 std::vector<engine::UpdateRange> update_ranges(const UpdateOptions& update,
                                                const engine::Graph& graph,
                                                const engine::FlatBuffer& values) {
@@ -137,14 +137,15 @@ std::unique_ptr<SharedUpdate> make_shared_update(const SessionOptions& options,
                                                  const engine::ParameterBuffer& parameters) {
   const int world = group.world_size();
   if (!options.averaging.shard_optimizer || world == 1) return nullptr;
-  const engine::UpdateShares shares =
+  const engine::OptimizerShards shares =
       options.update.optimizer->by_ranges
-          ? engine::deal_elements(parameters,
-                                  engine::dealt_buckets(options.averaging.buckets, world),
-                                  group.rank(), world)
+          ? engine::shard_elements(parameters,
+                                   engine::dealt_buckets(options.averaging.buckets, world),
+                                   group.rank(), world)
           : engine::deal_tensors(parameters.values, group.rank(), world);
   return std::unique_ptr<SharedUpdate>(new SharedUpdate{
-      shares, engine::ValueGather(shares, parameters.gradients.size(), parameters.values.dtype())});
+      shares,
+      engine::ParameterGather(shares, parameters.gradients.size(), parameters.values.dtype())});
 }
 
 // `shared`: null where every rank updates all.
@@ -222,7 +223,7 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .graph = compute.graph,
       .pinned = compute.pinned,
       .non_blocking = compute.non_blocking,
-      .supports_rollback = options.data.most_ranks > 0,
+      .supports_rollback = options.data.max_ranks > 0,
       .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
       .replicas = wires.replicas.get(),
       .make_optimizer = [&update = options.update,
@@ -295,12 +296,12 @@ engine::RunLength run_length(const SessionOptions& options, const SessionData& d
           .steps_per_epoch = data.sampler().steps_per_epoch()};
 }
 
-engine::LearningRate learning_rate(const UpdateOptions& options, int world_size, int most_ranks,
+engine::LearningRate learning_rate(const UpdateOptions& options, int world_size, int max_ranks,
                                    const engine::RunLength& run, const engine::TrainProgress& at) {
   using Scale = UpdateOptions::RateScale;
   engine::LearningRate rate = options.rate;
   const bool of_root = options.scale == Scale::kSquareRoot;
-  const int full = most_ranks > 0 ? most_ranks : world_size;
+  const int full = max_ranks > 0 ? max_ranks : world_size;
   if (options.scale != Scale::kNone) rate.base *= of_root ? std::sqrt(full) : full;
   if (options.with_batch) {
     const double share = static_cast<double>(world_size) / full;
@@ -314,10 +315,10 @@ engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,
   return rate;
 }
 
-std::string rate_arithmetic(const UpdateOptions& options, int world_size, int most_ranks) {
+std::string rate_arithmetic(const UpdateOptions& options, int world_size, int max_ranks) {
   using Scale = UpdateOptions::RateScale;
   const bool of_root = options.scale == Scale::kSquareRoot;
-  const int full = most_ranks > 0 ? most_ranks : world_size;
+  const int full = max_ranks > 0 ? max_ranks : world_size;
   std::string factors;
   if (options.scale != Scale::kNone)
     factors += of_root ? " x sqrt(" + std::to_string(full) + " ranks)"

@@ -23,8 +23,8 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
 
 // What each rank updates, and how all get it.
 struct SharedUpdate {
-  const engine::UpdateShares shares;
-  engine::ValueGather gather;
+  const engine::OptimizerShards shares;
+  engine::ParameterGather gather;
 };
 
 // The model, without weights yet, and the plan of a step.
@@ -78,10 +78,10 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data);
 
-// Of a run that begins or goes on at `at`. `most_ranks` as in DataOptions.
-engine::LearningRate learning_rate(const UpdateOptions& options, int world_size, int most_ranks,
+// Of a run that begins or goes on at `at`. `max_ranks` as in DataOptions.
+engine::LearningRate learning_rate(const UpdateOptions& options, int world_size, int max_ranks,
                                    const engine::RunLength& run, const engine::TrainProgress& at);
 // How its base came from --lr: " (0.1 x 2 ranks)"; "" where it is --lr.
-std::string rate_arithmetic(const UpdateOptions& options, int world_size, int most_ranks);
+std::string rate_arithmetic(const UpdateOptions& options, int world_size, int max_ranks);
 
 }  // namespace tools

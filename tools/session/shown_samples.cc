@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "io/data/images/image_encoder.h"
 
 namespace tools {
@@ -19,7 +19,7 @@ constexpr std::array<std::uint8_t, 3> kGreen{42, 138, 62}, kRed{179, 40, 45};
 // A cell of a Markdown table.
 std::string cell(const std::string& text) {
   std::string out;
-  for (const char c : base::visible_text(text))
+  for (const char c : base::escape_text(text))
     out += c == '|' ? std::string("\\|") : std::string(1, c);
   return out;
 }
@@ -33,7 +33,7 @@ std::vector<std::int64_t> spread_samples(const io::Dataset& set, std::int64_t co
   return samples;
 }
 
-ShownSamples::ShownSamples(std::unique_ptr<SampleJudge> judge, const io::Dataset& set,
+ShownSamples::ShownSamples(std::unique_ptr<SamplePredictor> judge, const io::Dataset& set,
                            std::vector<std::string> names, const std::vector<std::int64_t>& samples)
     : judge_(std::move(judge)), set_(set), names_(std::move(names)), samples_(samples) {
   if (has_pictures(set))

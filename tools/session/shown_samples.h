@@ -14,7 +14,7 @@ namespace tools {
 class ShownSamples {
  public:
   // `count` of them, evenly over the set, which outlives this. `names` are those of the classes.
-  ShownSamples(std::unique_ptr<SampleJudge> judge, const io::Dataset& set,
+  ShownSamples(std::unique_ptr<SamplePredictor> judge, const io::Dataset& set,
                std::vector<std::string> names, const std::vector<std::int64_t>& samples);
 
   // Pictures in a green border where the prediction is right and a red one where it is wrong, and a
@@ -22,7 +22,7 @@ class ShownSamples {
   void show(std::int64_t step, io::EventFile& file);
 
  private:
-  std::unique_ptr<SampleJudge> judge_;
+  std::unique_ptr<SamplePredictor> judge_;
   const io::Dataset& set_;
   const std::vector<std::string> names_;
   const std::vector<std::int64_t> samples_;

@@ -48,7 +48,7 @@ void TrainSession::Impl::carry() {
     if (started) {
       carried->image = {.state = keeper.image(state),
                         .whole = state.whole,
-                        .apart = state.policy.samples_apart()};
+                        .apart = state.policy.samples_since_sync()};
       const engine::TrainerParts::Done last =
           trainer ? trainer->done() : done.value_or(engine::TrainerParts::Done{});
       carried->image.state->counters.emplace_back(kEvaluated, last.evaluated);
@@ -111,7 +111,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .has_labels = s.data.train().label_traits().classes,
        .on_nonfinite = s.options.on_nonfinite,
        .supports_rollback = s.carried != nullptr,
-       .least_ranks = changes.least_ranks,
+       .min_ranks = changes.min_ranks,
        .leave_signal = changes.leave_signal},
       {.work = *s.work,
        .state = s.state,
@@ -153,8 +153,9 @@ std::unique_ptr<ShownSamples> TrainSession::show_samples(std::int64_t count) {
   const io::Dataset& set = s.data.test();
   if (count <= 0 || set.size() == 0 || set.find<io::ClassLabels>() == nullptr) return nullptr;
   const std::vector<std::int64_t> samples = spread_samples(set, count);
-  auto judge = std::make_unique<SampleJudge>(s.model.graph, s.model.state, s.model.pool, s.compute,
-                                             set, s.data.normalization(), std::ssize(samples));
+  auto judge =
+      std::make_unique<SamplePredictor>(s.model.graph, s.model.state, s.model.pool, s.compute, set,
+                                        s.data.normalization(), std::ssize(samples));
   return std::make_unique<ShownSamples>(std::move(judge), set, class_names(s.data.train()),
                                         samples);
 }
@@ -178,6 +179,6 @@ std::vector<RankMemory> TrainSession::gather_memory() const {
 }
 
 engine::TrainState& TrainSession::state() { return impl_->state; }
-engine::CheckpointKeeper& TrainSession::keeper() { return impl_->keeper; }
+engine::CheckpointManager& TrainSession::keeper() { return impl_->keeper; }
 
 }  // namespace tools

@@ -35,7 +35,7 @@ struct RetainedState {
 // What TrainerParts and TrainerOptions have of ranks that come and go.
 struct RankChanges {
   std::function<bool()> pause = {}, leave = {};
-  int least_ranks = 1, leave_signal = 0;
+  int min_ranks = 1, leave_signal = 0;
 };
 
 class TrainSession {
@@ -65,7 +65,7 @@ class TrainSession {
   const engine::Graph& graph() const;
   const SessionData& data() const;
   engine::TrainState& state();
-  engine::CheckpointKeeper& keeper();
+  engine::CheckpointManager& keeper();
   // What the model says of these test samples; null where there is none, and for text.
   std::unique_ptr<ShownSamples> show_samples(std::int64_t count);
 

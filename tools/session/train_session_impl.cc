@@ -100,14 +100,14 @@ void TrainSession::Impl::plan_steps() {
   const engine::RunLength length = run_length(options, data);
   epoch_steps = length.epochs_from(state.progress);
   total_steps = length.total_steps(state.progress);
-  rate = learning_rate(options.update, group.world_size(), options.data.most_ranks, length,
+  rate = learning_rate(options.update, group.world_size(), options.data.max_ranks, length,
                        state.progress);
 }
 
 std::shared_ptr<SessionModel> TrainSession::Impl::make_model() {
   std::shared_ptr<SessionModel> made;
   if (carried != nullptr && carried->image.state) made = carried->model;
-  do_together(group, *control, [&] {
+  run_on_all_ranks(group, *control, [&] {
     if (made)
       made->refit(options, compute, group, data, memory);
     else

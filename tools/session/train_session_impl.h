@@ -68,7 +68,7 @@ struct TrainSession::Impl {
   const std::unique_ptr<engine::AveragingPolicy> policy;
   engine::TrainState state;
   io::BatchLoader loader;
-  engine::CheckpointKeeper keeper;
+  engine::CheckpointManager keeper;
   const std::unique_ptr<engine::Evaluator> evaluator;           // null: never evaluates
   const std::unique_ptr<engine::DesyncCheck> desync;            // null: replicas are not compared
   const std::unique_ptr<engine::BestModel> best;                // null: none is sought

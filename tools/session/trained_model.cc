@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/train/checks/finite_guard.h"
-#include "engine/train/saving/checkpoint_keeper.h"
+#include "engine/train/saving/checkpoint_manager.h"
 #include "engine/train/saving/weights.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/byte_source.h"

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kStatusSchema = 1;
 constexpr std::int64_t kLargestStatus = 64 << 20;
-constexpr int kMostRanks = 1'000'000;
+constexpr int kMaxRanks = 1'000'000;
 
 void write(base::JsonWriter& json, const RunStatus::Rank& rank) {
   json.begin_object()
@@ -128,7 +128,7 @@ RunStatus parse_run_status(std::string_view text, const std::string& source) {
                    .newest_snapshot = text_member(json, "newest_snapshot", source),
                    .ranks = {}};
   const Json& ranks = list_member(json, "ranks", source);
-  if (ranks.size() > kMostRanks)
+  if (ranks.size() > kMaxRanks)
     throw io::DataError(source + ": " + std::to_string(ranks.size()) + " ranks");
   for (const Json& rank : ranks) status.ranks.push_back(read_rank(rank, source + ": ranks"));
   return status;

@@ -10,7 +10,7 @@
 #include "backends/backend_error.h"
 #include "backends/identity/rendezvous_file.h"
 #include "backends/store/private_files.h"
-#include "backends/store/protocol/stall_watch.h"
+#include "backends/store/protocol/stall_detector.h"
 #include "io/base/files/io_error.h"
 #include "io/base/time/deadline.h"
 #include "tools/report/console_observer.h"

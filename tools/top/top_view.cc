@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "backends/store/protocol/stall_watch.h"
-#include "io/base/text/visible_text.h"
+#include "backends/store/protocol/stall_detector.h"
+#include "io/base/text/escape_text.h"
 #include "tools/report/progress_line.h"
 
 namespace tools {
@@ -25,7 +25,7 @@ std::string progress_text(const RunStatus& s) {
                      std::to_string(s.epoch) + " of " + std::to_string(s.epochs);
   if (s.loss) text += " | loss " + four_places(*s.loss);
   if (s.accuracy) text += (s.loss ? ", accuracy " : " | accuracy ") + four_places(*s.accuracy);
-  if (!s.rate.empty()) text += " | " + base::visible_text(s.rate);
+  if (!s.rate.empty()) text += " | " + base::escape_text(s.rate);
   if (s.seconds_left && s.state == "training")
     text += " | " + clock_text(*s.seconds_left) + " left";
   return text;
@@ -33,12 +33,12 @@ std::string progress_text(const RunStatus& s) {
 
 std::string doing(const backends::RankStatus& rank) {
   if (!rank.connected) return "gone";
-  std::string text = base::visible_text(rank.activity);
+  std::string text = base::escape_text(rank.activity);
   if (rank.progress.waiting_ms < kLongWait) return text.empty() ? "starting" : text;
   text += (text.empty() ? "" : "; ") + std::string("waits ") +
           backends::stalled_time_text(rank.progress.waiting_ms);
-  if (!rank.progress.call.empty()) text += " in " + base::visible_text(rank.progress.call);
-  if (!rank.progress.links.empty()) text += ": " + base::visible_text(rank.progress.links);
+  if (!rank.progress.call.empty()) text += " in " + base::escape_text(rank.progress.call);
+  if (!rank.progress.links.empty()) text += ": " + base::escape_text(rank.progress.links);
   return text;
 }
 
@@ -57,7 +57,7 @@ std::string table(const RunStatus& status, int rows, int columns) {
     });
   std::size_t host_width = 4;
   for (const RunStatus::Rank& rank : ranks)
-    host_width = std::max(host_width, base::visible_text(rank.host).size());
+    host_width = std::max(host_width, base::escape_text(rank.host).size());
   host_width = std::min<std::size_t>(host_width, 30);
   const auto row = [&](const std::string& rank, const std::string& host, const std::string& pid,
                        const std::string& what) {
@@ -72,7 +72,7 @@ std::string table(const RunStatus& status, int rows, int columns) {
   for (const RunStatus::Rank& rank : ranks) {
     if (shown == static_cast<std::size_t>(rows)) break;
     ++shown;
-    text += row(std::to_string(rank.now.rank), base::visible_text(rank.host),
+    text += row(std::to_string(rank.now.rank), base::escape_text(rank.host),
                 std::to_string(rank.pid), doing(rank.now));
   }
   if (const std::size_t left = ranks.size() - shown; left > 0) {
@@ -93,21 +93,20 @@ std::string table(const RunStatus& status, int rows, int columns) {
 std::string top_text(const RunStatus& s, double age, int rows, int columns) {
   const bool running = s.state == "training";
   std::string text =
-      cut("run " + base::visible_text(s.run) + ": " + base::visible_text(s.model) + " on " +
-              base::visible_text(s.dataset) + ", " + base::visible_text(s.state),
+      cut("run " + base::escape_text(s.run) + ": " + base::escape_text(s.model) + " on " +
+              base::escape_text(s.dataset) + ", " + base::escape_text(s.state),
           columns) +
       "\n" + cut(progress_text(s), columns) + "\n";
-  if (!s.evaluation.empty())
-    text += cut("test " + base::visible_text(s.evaluation), columns) + "\n";
+  if (!s.evaluation.empty()) text += cut("test " + base::escape_text(s.evaluation), columns) + "\n";
   if (s.bytes_sent > 0) text += "bytes sent by each rank: " + with_commas(s.bytes_sent) + "\n";
   if (!s.newest_snapshot.empty())
-    text += "newest snapshot: " + base::visible_text(s.newest_snapshot) + "\n";
+    text += "newest snapshot: " + base::escape_text(s.newest_snapshot) + "\n";
   if (running && age > kOld)
     text += cut("no news for " + clock_text(age) + ": is process " + std::to_string(s.pid) +
-                    " on " + base::visible_text(s.host) + " still running?",
+                    " on " + base::escape_text(s.host) + " still running?",
                 columns) +
             "\n";
-  if (!s.cause.empty()) text += "cause: " + base::visible_text(s.cause) + "\n";
+  if (!s.cause.empty()) text += "cause: " + base::escape_text(s.cause) + "\n";
   return running ? text + "\n" + table(s, rows, columns) : text;
 }
 

@@ -176,10 +176,10 @@ class Library {
   static std::uint64_t clock() { return static_cast<std::uint64_t>(base::Tracer::now_ns()); }
 
   // CUPTI records nothing where it gets no buffer.
-  static void give_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records) {
+  static void give_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records) {
     *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, kBufferBytes));
     *bytes = *buffer == nullptr ? 0 : kBufferBytes;
-    *most_records = 0;  // as many as there is room for
+    *max_records = 0;  // as many as there is room for
   }
 
   static void take_buffer(void*, std::uint32_t, std::uint8_t* buffer, std::size_t,

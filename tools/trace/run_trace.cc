@@ -9,8 +9,8 @@
 #include <map>
 #include <vector>
 
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/run_log.h"
@@ -20,11 +20,11 @@ namespace tools {
 namespace {
 
 // 12 MB of a rank, 100 MB of a job; viewers show no more than that.
-constexpr std::size_t kMostOfRank = std::size_t{1} << 18, kMostOfJob = std::size_t{1} << 21,
-                      kLeastOfRank = std::size_t{1} << 12;
+constexpr std::size_t kMaxOfRank = std::size_t{1} << 18, kMaxOfJob = std::size_t{1} << 21,
+                      kMinOfRank = std::size_t{1} << 12;
 
-std::size_t most_spans(int ranks) {
-  return std::clamp(kMostOfJob / static_cast<std::size_t>(ranks), kLeastOfRank, kMostOfRank);
+std::size_t max_spans(int ranks) {
+  return std::clamp(kMaxOfJob / static_cast<std::size_t>(ranks), kMinOfRank, kMaxOfRank);
 }
 
 // Onto rank 0's clock, which may go faster or slower than this one: between two measurements along
@@ -98,7 +98,7 @@ RunTrace::RunTrace(const TraceOptions& options, backends::Group& group,
     : options_(options),
       group_(group),
       communicator_(communicator),
-      tracer_(most_spans(group.world_size())),
+      tracer_(max_spans(group.world_size())),
       before_(measure_clock_offset(communicator)),
       thread_(&tracer_, "training") {
   if (options.may_use_device) activity_.emplace();
@@ -182,13 +182,13 @@ void RunTrace::collect(std::int64_t done) {
     return print_notice(std::string("--trace: not written: ") + error.what());
   }
   say("Trace of steps " + std::to_string(began_ + 1) + " to " + std::to_string(done) + ", " +
-      with_commas(spans) + " spans: " + base::visible_text(options_.path) +
+      with_commas(spans) + " spans: " + base::escape_text(options_.path) +
       (ranks.size() > 1 ? " (clocks within " + base::number_text("%.1f", error_ns / 1e3) + " us)"
                         : ""));
   if (dropped > 0)
     print_notice("--trace: there was no room for the oldest " + with_commas(dropped) +
                  " spans of a rank, which keeps " +
-                 with_commas(static_cast<std::int64_t>(most_spans(group_.world_size()))) +
+                 with_commas(static_cast<std::int64_t>(max_spans(group_.world_size()))) +
                  "; choose steps with --trace-steps A:B");
 }
 

@@ -11,7 +11,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/formats/json_writer.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/report/json_file.h"
 

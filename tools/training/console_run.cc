@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "io/base/time/deadline.h"
 #include "tools/group/membership_text.h"
 #include "tools/group/requeue.h"
@@ -47,7 +47,7 @@ void configure_logging(const RunConfig& config, const backends::Group& group) {
       throw io::ConfigError("--log-ranks names rank " + std::to_string(named) +
                             ", but ranks go from 0 to " + std::to_string(group.world_size() - 1));
   const bool speaks = prints_lines(config, rank);
-  speaker() = {.rank = rank, .named = speaks && rank != 0, .silent = !speaks};
+  log_context() = {.rank = rank, .named = speaks && rank != 0, .silent = !speaks};
   if (speaks && !config.log_file.empty()) open_log_file(config.log_file);
   if (rank == 0 && speaks && config.progress == RunConfig::Progress::kRich && shows_bar(config) &&
       !shows_utf8())
@@ -103,7 +103,7 @@ class ConsoleRun {
     if (facts_.is_carried_over())
       print_membership();
     else
-      say(base::visible_text(start_line(facts_, ENGINE_VERSION) + " | " + state_text(facts_)),
+      say(base::escape_text(start_line(facts_, ENGINE_VERSION) + " | " + state_text(facts_)),
           "start");
     if (root && !facts_.ranks.processors.empty()) print_notice(facts_.ranks.processors);
     if (root && !facts_.is_carried_over() && !facts_.ranks.translation.empty())
@@ -122,7 +122,7 @@ class ConsoleRun {
   // What the start line has no room for.
   void print_details() const {
     const std::string columns = columns_line(facts_);
-    if (!columns.empty()) say(base::visible_text(columns));
+    if (!columns.empty()) say(base::escape_text(columns));
     for (const std::string& warning : data_warnings(facts_)) print_notice("warning: " + warning);
     for (const std::string& line :
          {capture_line(facts_), frozen_line(facts_), sampler_line(facts_)})
@@ -142,7 +142,7 @@ class ConsoleRun {
          .epochs = facts_.length.epochs,
          .progress_bar = root && speaks() && shows_bar(config_),
          .rich = config_.progress == RunConfig::Progress::kRich && shows_utf8(),
-         .colour = wants_colour(STDOUT_FILENO),
+         .color = wants_colour(STDOUT_FILENO),
          .verbose = config_.verbose,
          .unit = progress_unit(run_.session().data().train()),
          .min_interval = std::chrono::seconds(config_.log_every ? 0 : 1),
@@ -167,7 +167,7 @@ class ConsoleRun {
     if (result.paused) return std::nullopt;
     const std::string model = run_.save_rank_model();
     if (run_.is_root() && !model.empty())
-      say("Saved each rank's model: " + base::visible_text(model) +
+      say("Saved each rank's model: " + base::escape_text(model) +
           (group_.world_size() > 1 ? " and its siblings" : ""));
     return result.signal == 0 ? kExitOk : stopped(result);
   }

@@ -105,7 +105,7 @@ void RankRun::add_metrics() {
 void RankRun::add_records(PrometheusPage* page) {
   if (is_root()) {
     add_metrics();
-    add_views({options_.config, run_, group_, options_.turn != nullptr}, *session_, page);
+    add_exporters({options_.config, run_, group_, options_.turn != nullptr}, *session_, page);
   }
   add_observer(make_desync_observer(group_.rank(), group_.world_size()));
 }
@@ -138,7 +138,7 @@ engine::TrainResult RankRun::train() {
     if (turn == nullptr) return session_->run(options_.stop_signal);
     return session_->run(options_.stop_signal, {.pause = turn->pause,
                                                 .leave = is_asked_to_leave,
-                                                .least_ranks = options_.config.least_ranks,
+                                                .min_ranks = options_.config.min_ranks,
                                                 .leave_signal = kLeaveSignal});
   } catch (const std::exception& error) {
     explain(error);

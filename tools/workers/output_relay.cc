@@ -140,9 +140,9 @@ void OutputRelay::write_some(Output& output) {
                  "; output of the workers is no longer shown");
 }
 
-std::string line_prefix(const std::string& host, int rank, bool colour) {
+std::string line_prefix(const std::string& host, int rank, bool color) {
   const std::string text = host.substr(0, host.find('.')) + ":" + std::to_string(rank) + ": ";
-  if (!colour) return text;
+  if (!color) return text;
   static constexpr const char* kColours[] = {"36", "33", "35", "32", "34", "31"};
   return std::string("\033[") + kColours[static_cast<std::size_t>(rank) % std::size(kColours)] +
          "m" + text + "\033[0m";

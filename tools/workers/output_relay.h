@@ -50,8 +50,8 @@ class OutputRelay : public EventSource {
   std::vector<RelayedStream*> polled_;
 };
 
-// "node7:3: ", coloured by rank where `colour` is set.
-std::string line_prefix(const std::string& host, int rank, bool colour);
+// "node7:3: ", colored by rank where `color` is set.
+std::string line_prefix(const std::string& host, int rank, bool color);
 // The last line of a file that is not empty, at most 4 KiB of it; "" when there is none.
 std::string last_line_of_file(const std::string& path);
 

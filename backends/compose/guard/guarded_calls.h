@@ -86,7 +86,7 @@ class GuardedCalls : public Interface {
       call();
     } catch (const MismatchError& error) {
       broken_ = true;
-      by_.watch->tell_mismatch(error.what());
+      by_.watch->report_mismatch(error.what());
       throw MismatchError(context(text()) + error.what());
     } catch (const ConfigurationError& error) {
       broken_ = true;

@@ -18,7 +18,7 @@ std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, Guard b
   return std::make_unique<GuardedCalls<Communicator>>(std::move(inner), std::move(by));
 }
 
-void raise_explained(FailureWatch& watch, const std::string& context, const std::string& error) {
+void raise_explained(FailureDetector& watch, const std::string& context, const std::string& error) {
   const std::optional<GroupFailure> failure = watch.known_failure(kDetectionTime);
   if (failure && failure->mismatch) failure->raise(context);
   // The detected failure may be a consequence of another rank's; the error seen here may name that

@@ -12,7 +12,7 @@
 namespace backends {
 
 struct Guard {
-  std::shared_ptr<FailureWatch> watch;
+  std::shared_ptr<FailureDetector> watch;
   std::shared_ptr<FlightRecorder> recorder;
   int communicator = 0;          // for the record
   int rank = 0, world_size = 1;  // of the group, for messages
@@ -29,7 +29,7 @@ std::string failure_context(std::string_view backend, int rank, int world_size,
 
 // Throws `context` and the failure that the watch reports within 2 s, with `error` where that says
 // more; without one `error` alone.
-[[noreturn]] void raise_explained(FailureWatch& watch, const std::string& context,
+[[noreturn]] void raise_explained(FailureDetector& watch, const std::string& context,
                                   const std::string& error);
 
 }  // namespace backends

@@ -29,7 +29,7 @@ class HierarchicalCommunicator final : public Communicator {
         layout_(std::move(layout)),
         within_(std::move(within)),
         across_(std::move(across)) {
-    for (const auto& ranks : layout_.hosts) most_local_ = std::max(most_local_, ranks.size());
+    for (const auto& ranks : layout_.hosts) max_local_ = std::max(max_local_, ranks.size());
     for (const auto& ranks : layout_.hosts) world_size_ += static_cast<int>(ranks.size());
   }
 
@@ -66,7 +66,7 @@ class HierarchicalCommunicator final : public Communicator {
   // Every host's part has the size of the largest host's.
   void all_gather(const void* input, std::size_t bytes, void* output) override {
     if (bytes == 0) return barrier();
-    host_part_.resize(most_local_ * bytes);
+    host_part_.resize(max_local_ * bytes);
     all_parts_.resize(host_part_.size() * layout_.hosts.size());
     within_->all_gather(input, bytes, host_part_.data());
     if (is_leader()) across_->all_gather(host_part_.data(), host_part_.size(), all_parts_.data());
@@ -116,7 +116,7 @@ class HierarchicalCommunicator final : public Communicator {
   const std::string name_;
   const HostLayout layout_;
   std::unique_ptr<Communicator> within_, across_;
-  std::size_t most_local_ = 0;
+  std::size_t max_local_ = 0;
   int world_size_ = 0;
   std::vector<char> host_part_, all_parts_;  // of all_gather
 };

@@ -15,7 +15,7 @@
 namespace backends {
 
 // Changes with any header that a plug-in sees.
-inline constexpr const char* kBackendPluginAbi = "engine-backend-2";
+inline constexpr const char* kBackendPluginAbi = "engine-backend-3";
 using BackendPluginEntry = const Backend* (*)(const char* abi);
 
 // Returns the places at which a plug-in of this name, libengine_NAME.so, is looked for: beside the

@@ -2,7 +2,7 @@
 #include "backends/store/protocol/handshake.h"
 
 #include "backends/backend_error.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 
 namespace backends {
 
@@ -53,7 +53,7 @@ std::string refusal_frame(FrameType type, RefusalKind kind, const std::string& t
 }
 
 void throw_refusal(RefusalKind kind, const std::string& reason) {
-  const std::string text = base::visible_text(reason);
+  const std::string text = base::escape_text(reason);
   switch (kind) {
     case RefusalKind::kMismatch:
     case RefusalKind::kOtherJob:
@@ -68,7 +68,7 @@ void throw_refusal(RefusalKind kind, const std::string& reason) {
 }
 
 std::string member_text(int rank, const std::string& host, int pid) {
-  return "rank " + std::to_string(rank) + " (host " + base::visible_text(host) + ", pid " +
+  return "rank " + std::to_string(rank) + " (host " + base::escape_text(host) + ", pid " +
          std::to_string(pid) + ")";
 }
 

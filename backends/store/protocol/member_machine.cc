@@ -4,13 +4,13 @@
 #include <algorithm>
 
 #include "backends/store/protocol/handshake.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 
 namespace backends {
 namespace {
 
 constexpr std::size_t kActivityBytes = 200, kReasonBytes = 2000;
-constexpr std::size_t kLeastPeerBytes = 12;  // in the list of members: two lengths and a pid
+constexpr std::size_t kMinPeerBytes = 12;  // in the list of members: two lengths and a pid
 
 std::string abandon_frame(const GroupFailure& why) {
   return FrameWriter(FrameType::kAbandon)
@@ -134,11 +134,11 @@ void MemberMachine::handle(const Frame& frame) {
     case FrameType::kFailure: {
       const int rank = in.i32();
       const bool mismatch = in.u8() != 0;
-      if (!failure_) failure_ = Failure{rank, {base::visible_text(in.text()), mismatch}};
+      if (!failure_) failure_ = Failure{rank, {base::escape_text(in.text()), mismatch}};
       return;
     }
     case FrameType::kNotice:
-      notices_.push_back(base::visible_text(in.text()));
+      notices_.push_back(base::escape_text(in.text()));
       return;
     case FrameType::kReply: {
       const auto found = replies_.find(in.u32());
@@ -155,7 +155,7 @@ void MemberMachine::handle(const Frame& frame) {
       return;
     }
     case FrameType::kHeartbeat:
-      root_activity_ = base::visible_text(in.text());
+      root_activity_ = base::escape_text(in.text());
       return;
     case FrameType::kLeft:
       left_ = true;
@@ -168,12 +168,12 @@ void MemberMachine::handle(const Frame& frame) {
 void MemberMachine::handle_start(FrameReader& in) {
   std::string nonce = in.bytes(kNonceBytes);
   const std::uint32_t count = in.u32();
-  if (count > in.size() / kLeastPeerBytes) throw MalformedFrame();
+  if (count > in.size() / kMinPeerBytes) throw MalformedFrame();
   std::vector<PeerInfo> peers(count);
   int rank = 0;
   for (PeerInfo& peer : peers) {
     peer.rank = rank++;
-    peer.host = base::visible_text(in.text());
+    peer.host = base::escape_text(in.text());
     peer.host_id = in.text();
     peer.pid = in.i32();
   }

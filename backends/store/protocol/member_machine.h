@@ -15,7 +15,7 @@
 #include "backends/backend_error.h"
 #include "backends/group.h"
 #include "backends/store/protocol/seal.h"
-#include "backends/store/protocol/stall_watch.h"
+#include "backends/store/protocol/stall_detector.h"
 #include "backends/store/protocol/wire.h"
 #include "io/base/time/deadline.h"
 

@@ -92,7 +92,7 @@ bool ServerMachine::may_end() const {
          awaited_.empty() && !awaits_reconnection();
 }
 
-void ServerMachine::say_goodbye() {
+void ServerMachine::notify_end() {
   const std::string left = FrameWriter(FrameType::kLeft).finish();
   if (started_ && !failed_ && !all_left_) broadcast(left);
   tell_observers(fatal_frame_.empty() ? left : fatal_frame_);

@@ -19,7 +19,7 @@
 #include "backends/backend_error.h"
 #include "backends/store/protocol/handshake.h"
 #include "backends/store/protocol/seal.h"
-#include "backends/store/protocol/stall_watch.h"
+#include "backends/store/protocol/stall_detector.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -55,7 +55,7 @@ class ServerMachine {
   Time next_tick() const;
   // The end: when nobody is left to be told anything, or after a deadline.
   bool may_end() const;
-  void say_goodbye();  // to members that still run, and to observers
+  void notify_end();  // to members that still run, and to observers
 
   // Outputs, to be carried out in this order.
   struct Output {
@@ -159,7 +159,7 @@ class ServerMachine {
   std::string fatal_frame_;   // sent to ranks that connect after the group was given up
   std::set<int> awaited_;     // ranks that are still to be told of a mismatch
   std::set<int> left_early_;  // ranks that joined and left before the start
-  StallWatch stall_watch_;
+  StallDetector stall_watch_;
   std::map<std::string, std::string> values_;
   std::map<std::string, std::vector<std::pair<Link*, std::uint32_t>>> waiters_;
   bool progress_changed_ = false;  // since the members were told who is missing

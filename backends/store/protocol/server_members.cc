@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "backends/store/protocol/server_machine.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 
 namespace backends {
 namespace {
@@ -85,10 +85,10 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
   FrameReader in(frame.payload);
   switch (frame.type) {
     case FrameType::kHeartbeat:
-      l.activity = base::visible_text(in.text());
+      l.activity = base::escape_text(in.text());
       l.progress.waiting_ms = in.u32();
-      l.progress.call = base::visible_text(in.text());
-      l.progress.links = base::visible_text(in.text());
+      l.progress.call = base::escape_text(in.text());
+      l.progress.links = base::escape_text(in.text());
       return;
     case FrameType::kStartAcknowledged:
       if (!started_) throw MalformedFrame();
@@ -106,7 +106,7 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
       return check_all_left();
     case FrameType::kAbandon: {
       const bool mismatch = in.u8() != 0;
-      const std::string why = base::visible_text(in.text());
+      const std::string why = base::escape_text(in.text());
       if (started_ && !l.leaving)
         fail_members(l.hello.rank,
                      mismatch ? GroupFailure{why, true}
@@ -319,12 +319,12 @@ void ServerMachine::send_heartbeat() {
 void ServerMachine::check_stall() {
   if (!started_ || failed_ || all_left_ || now_ < next_stall_check_) return;
   next_stall_check_ = now_ + std::chrono::milliseconds(options_.heartbeat_ms);
-  std::vector<StallWatch::Member> here;
+  std::vector<StallDetector::Member> here;
   for (const Link* m : members_) {
     if (m != nullptr && m->alive() && !m->leaving)
       here.push_back({m->hello.rank, m->progress, m->activity});
   }
-  const std::optional<StallWatch::Stall> stall = stall_watch_.check(here);
+  const std::optional<StallDetector::Stall> stall = stall_watch_.check(here);
   if (!stall) return;
   output_.push_back({Output::Kind::kNotice, 0, stall->text});
   const std::string frame = FrameWriter(FrameType::kNotice).text(stall->text).finish();

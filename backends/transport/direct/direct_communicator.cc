@@ -15,7 +15,7 @@ class DirectCommunicator final : public Communicator {
         watch_(context.watch),
         links_(std::move(links)),
         exchange_(*links_, rank_, context.members) {}
-  ~DirectCommunicator() override { watch_.keep_until_all_left(std::move(links_)); }
+  ~DirectCommunicator() override { watch_.retain_until_group_ends(std::move(links_)); }
 
   std::string_view name() const override { return name_; }
   int rank() const override { return rank_; }
@@ -40,7 +40,7 @@ class DirectCommunicator final : public Communicator {
  private:
   const char* const name_;
   const int rank_, size_;
-  FailureWatch& watch_;
+  FailureDetector& watch_;
   std::shared_ptr<Links> links_;
   DirectExchange exchange_;
 };

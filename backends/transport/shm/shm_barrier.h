@@ -76,7 +76,7 @@ class ShmBarrier {
   const std::vector<int> names_;
   const std::chrono::milliseconds timeout_;
   const int spins_;
-  CoreTurns turns_;  // instead of spinning, on shared cores
+  YieldingWait turns_;  // instead of spinning, on shared cores
   std::uint32_t phase_ = 0;
   std::atomic<bool> aborted_{false};
   mutable std::mutex mutex_;

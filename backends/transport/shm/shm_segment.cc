@@ -29,7 +29,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/store/tcp_socket.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
 
@@ -148,8 +148,8 @@ Socket receive_descriptor(int from) {
   message.msg_iovlen = 1;
   message.msg_control = room;
   message.msg_controllen = sizeof room;
-  const ssize_t got =
-      base::retried([&] { return recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); });
+  const ssize_t got = base::retry_on_eintr(
+      [&] { return recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); });
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header != nullptr && header->cmsg_type == SCM_RIGHTS &&
       header->cmsg_len == CMSG_LEN(sizeof fd))

@@ -29,7 +29,7 @@ class LinkWait {
 
   const SocketMesh& mesh_;
   const int rank_;
-  CoreTurns turns_;
+  YieldingWait turns_;
   int spins_lost_ = 0, waits_to_probe_ = 0;
 };
 

@@ -45,7 +45,7 @@ class SocketCommunicator final : public Communicator {
         receipts_(kAhead * static_cast<std::size_t>(size_)),
         parts_(static_cast<std::size_t>(size_)) {}
   // The last data may not have reached a slower rank yet.
-  ~SocketCommunicator() override { watch_.keep_until_all_left(mesh_); }
+  ~SocketCommunicator() override { watch_.retain_until_group_ends(mesh_); }
 
   std::string_view name() const override { return "socket"; }
   int rank() const override { return rank_; }
@@ -230,7 +230,7 @@ class SocketCommunicator final : public Communicator {
 
   const int rank_, size_;
   const std::vector<int> members_;
-  FailureWatch& watch_;
+  FailureDetector& watch_;
   const std::shared_ptr<SocketMesh> mesh_;
   LinkExchange exchange_;
   std::vector<char> scratch_;

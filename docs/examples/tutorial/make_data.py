@@ -12,18 +12,18 @@ draw = random.Random(1)
 
 
 def make_table(file, rows=600):
-    """Three kinds of flowers, told apart by four measurements and a colour; some values are missing."""
+    """Three kinds of flowers, told apart by four measurements and a color; some values are missing."""
     kinds = {"rose": (5.0, 3.4, 1.5, 0.3), "tulip": (5.9, 2.8, 4.2, 1.3), "lily": (6.6, 3.0, 5.5, 2.0)}
-    colours = {"rose": "red", "tulip": "yellow", "lily": "white"}
+    colors = {"rose": "red", "tulip": "yellow", "lily": "white"}
     with open(file, "w") as out:
-        print("height,width,petal,stem,colour,kind", file=out)
+        print("height,width,petal,stem,color,kind", file=out)
         for _ in range(rows):
             kind = draw.choice(list(kinds))
             values = [f"{draw.gauss(mean, 0.35):.1f}" for mean in kinds[kind]]
             if draw.random() < 0.05:
                 values[draw.randrange(4)] = ""
-            colour = colours[kind] if draw.random() < 0.7 else draw.choice(list(colours.values()))
-            print(*values, colour, kind, sep=",", file=out)
+            color = colors[kind] if draw.random() < 0.7 else draw.choice(list(colors.values()))
+            print(*values, color, kind, sep=",", file=out)
 
 
 def png(side, pixels):
@@ -36,7 +36,7 @@ def png(side, pixels):
 
 
 def make_images(folder, train=200, val=40, side=32):
-    """Circles, squares and crosses of any colour, size and place, on a noisy background."""
+    """Circles, squares and crosses of any color, size and place, on a noisy background."""
     inside = {
         "circle": lambda x, y: x * x + y * y <= 1,
         "cross": lambda x, y: min(abs(x), abs(y)) <= 0.3 and max(abs(x), abs(y)) <= 1,
@@ -49,12 +49,12 @@ def make_images(folder, train=200, val=40, side=32):
             for i in range(count):
                 radius = draw.uniform(6, 12)
                 cx, cy = (draw.uniform(radius, side - radius) for _ in "xy")
-                colour = [draw.randrange(128, 256) for _ in "rgb"]
+                color = [draw.randrange(128, 256) for _ in "rgb"]
                 pixels = []
                 for y in range(side):
                     for x in range(side):
                         hit = test((x - cx) / radius, (y - cy) / radius)
-                        pixels += colour if hit else [draw.randrange(96) for _ in "rgb"]
+                        pixels += color if hit else [draw.randrange(96) for _ in "rgb"]
                 (place / f"{i:03}.png").write_bytes(png(side, pixels))
 
 

@@ -58,7 +58,7 @@ class AveragingPolicy : public PolicyCheckpoint {
   // then, they can be compared.
   virtual bool together() const;
   // Samples that this rank has trained on since replicas were last together; 0: they are.
-  virtual std::int64_t samples_apart() const { return 0; }
+  virtual std::int64_t samples_since_sync() const { return 0; }
 
   // The spread is measured, at one averaging, from the first report on.
   virtual AveragingReport take_report() = 0;

@@ -46,7 +46,7 @@ class MixedAveraging final : public AveragingPolicy {
   // Nothing to do during the warm-up.
   void synchronize(StateHome& home) override { p_.parameters->synchronize(home); }
   bool together() const override { return p_.parameters->together(); }
-  std::int64_t samples_apart() const override { return p_.parameters->samples_apart(); }
+  std::int64_t samples_since_sync() const override { return p_.parameters->samples_since_sync(); }
   RankDifferences differences() const override { return p_.parameters->differences(); }
 
   PolicyCounters counters() const override {

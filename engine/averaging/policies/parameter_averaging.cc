@@ -62,8 +62,8 @@ class ParameterAveraging final : public AveragingPolicy {
     return {.optimizer_states = !options_.all_states};
   }
   bool together() const override { return !apart_; }
-  std::int64_t samples_apart() const override { return apart_ ? local_samples_ : 0; }
-  // Saving synchronises first, so the samples since the last averaging are zero there and need no
+  std::int64_t samples_since_sync() const override { return apart_ ? local_samples_ : 0; }
+  // Saving synchronizes first, so the samples since the last averaging are zero there and need no
   // place in a checkpoint.
   PolicyCounters counters() const override {
     PolicyCounters counters{

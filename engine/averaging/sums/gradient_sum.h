@@ -47,9 +47,10 @@ std::unique_ptr<GradientSum> make_plain_sum(backends::Communicator& communicator
                                             FlatBuffer& gradients);
 
 // The same bits, but each rank gets what it updates, and the rest is undefined. `shares`, by
-// deal_elements(), with buckets that are cut alike, outlive the sum.
+// shard_elements(), with buckets that are cut alike, outlive the sum.
 std::unique_ptr<GradientSum> make_scattered_sum(backends::Communicator& communicator,
-                                                FlatBuffer& gradients, const UpdateShares& shares);
+                                                FlatBuffer& gradients,
+                                                const OptimizerShards& shares);
 
 // Half the bytes: gradients are rounded to bfloat16, which is also what the ranks' contributions
 // are added in; rounding on the way in is fed back, rounding of the addition is not.

@@ -44,7 +44,7 @@ void add_elements(DType dtype, void* into, const void* from, std::size_t count) 
   }
 }
 
-TreeCut::TreeCut(int parts, int world)
+TreePartition::TreePartition(int parts, int world)
     : node_at_(static_cast<std::size_t>(parts), -1),
       nodes_of_rank_(static_cast<std::size_t>(world) + 1) {
   require(world >= 1 && world <= parts, "every rank has a part of the tree");
@@ -58,23 +58,24 @@ TreeCut::TreeCut(int parts, int world)
       nodes_.push_back({at, count, rank, index});
     }
     nodes_of_rank_[static_cast<std::size_t>(rank) + 1] = static_cast<int>(nodes_.size());
-    most_nodes_ = std::max(most_nodes_, index);
+    max_nodes_ = std::max(max_nodes_, index);
   }
 }
 
-std::span<const TreeCut::Node> TreeCut::nodes(int rank) const {
+std::span<const TreePartition::Node> TreePartition::nodes(int rank) const {
   const auto r = static_cast<std::size_t>(rank);
   const auto begin = static_cast<std::size_t>(nodes_of_rank_.at(r)),
              end = static_cast<std::size_t>(nodes_of_rank_.at(r + 1));
   return std::span(nodes_).subspan(begin, end - begin);
 }
 
-TreeSum::TreeSum(const TreeCut& cut, backends::Communicator& communicator, std::size_t note_bytes)
+TreeSum::TreeSum(const TreePartition& cut, backends::Communicator& communicator,
+                 std::size_t note_bytes)
     : cut_(cut),
       communicator_(communicator),
       note_bytes_((note_bytes + 63) / 64 * 64),
       blocks_((kBlockBytes + note_bytes_) *
-              static_cast<std::size_t>(cut.world() * cut.most_nodes())),
+              static_cast<std::size_t>(cut.world() * cut.max_nodes())),
       last_block_(kBlockBytes + note_bytes_) {
   require(communicator.world_size() == cut.world(), "a tree over the ranks of another world");
 }
@@ -93,7 +94,7 @@ void TreeSum::sum(DType dtype, std::span<void* const> own, std::size_t count) {
     const auto own_block = [&](std::size_t index) {
       return static_cast<std::byte*>(own[index]) + first * element;
     };
-    const auto block = [&](const TreeCut::Node& node) {
+    const auto block = [&](const TreePartition::Node& node) {
       return blocks_.data() +
              (static_cast<std::size_t>(node.index) * world + static_cast<std::size_t>(node.rank)) *
                  stride;
@@ -106,13 +107,13 @@ void TreeSum::sum(DType dtype, std::span<void* const> own, std::size_t count) {
       last_bytes_ = bytes;
     }
     communicator_.all_gather(sent, stride, blocks_.data());
-    for (const TreeCut::Node& node : cut_.nodes()) {
+    for (const TreePartition::Node& node : cut_.nodes()) {
       if (node.index == 0 || bytes == 0) continue;
       if (node.rank == communicator_.rank())
         std::memcpy(block(node), own_block(static_cast<std::size_t>(node.index)), bytes);
       communicator_.broadcast(block(node), bytes, node.rank);
     }
-    cut_.fold([&](const TreeCut::Node& into, const TreeCut::Node& from) {
+    cut_.fold([&](const TreePartition::Node& into, const TreePartition::Node& from) {
       add_elements(dtype, block(into), block(from), here);
     });
     if (bytes > 0) std::memcpy(own_block(0), blocks_.data(), bytes);

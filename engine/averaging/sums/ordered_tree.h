@@ -21,7 +21,7 @@ namespace engine {
 // pair; the result is part 0's. Folding runs of 2^k parts first and the results afterwards is the
 // same tree.
 template <class Combine>
-void fold_tree(std::size_t count, Combine combine) {
+void reduce_tree(std::size_t count, Combine combine) {
   for (std::size_t stride = 1; stride < count; stride *= 2)
     for (std::size_t i = 0; i + stride < count; i += 2 * stride) combine(i, i + stride);
 }
@@ -37,13 +37,13 @@ void add_elements(DType dtype, void* into, const void* from, std::size_t count);
 // How `parts` lie on the ranks: rank r of n has parts [parts * r / n, parts * (r + 1) / n), and
 // folds each of the largest nodes of the tree within this run. REQUIRES: 1 <= world <= parts; parts
 // is a power of two, or the world size.
-class TreeCut {
+class TreePartition {
  public:
   struct Node {
     int first, count;  // parts [first, first + count)
     int rank, index;   // the index-th node of this rank
   };
-  TreeCut(int parts, int world);
+  TreePartition(int parts, int world);
 
   int parts() const { return static_cast<int>(node_at_.size()); }
   int world() const { return static_cast<int>(nodes_of_rank_.size()) - 1; }
@@ -51,14 +51,14 @@ class TreeCut {
   int count(int rank) const { return first(rank + 1) - first(rank); }
   std::span<const Node> nodes() const { return nodes_; }  // by their parts
   std::span<const Node> nodes(int rank) const;
-  int most_nodes() const { return most_nodes_; }  // of any rank
+  int max_nodes() const { return max_nodes_; }  // of any rank
 
   // What is left of the tree: combine(into, from) for pairs of nodes; the result is the first
   // one's.
   template <class Combine>
   void fold(Combine combine) const {
     // Where `from` begins no node, the pair lies within one, which its rank has folded.
-    fold_tree(node_at_.size(), [&](std::size_t into, std::size_t from) {
+    reduce_tree(node_at_.size(), [&](std::size_t into, std::size_t from) {
       if (node_at_[from] >= 0) combine(node(into), node(from));
     });
   }
@@ -71,7 +71,7 @@ class TreeCut {
   std::vector<Node> nodes_;
   std::vector<int> node_at_;        // by part: the node that begins there, or -1
   std::vector<int> nodes_of_rank_;  // the first one's number; one entry more than ranks
-  int most_nodes_ = 0;
+  int max_nodes_ = 0;
 };
 
 // Sums memory over all parts: the same bits everywhere, on every wire, for every world. Every rank
@@ -80,7 +80,7 @@ class TreeCut {
 class TreeSum {
  public:
   // `communicator`, of the cut's world, outlives it. `note_bytes` go along with each sum.
-  TreeSum(const TreeCut& cut, backends::Communicator& communicator, std::size_t note_bytes);
+  TreeSum(const TreePartition& cut, backends::Communicator& communicator, std::size_t note_bytes);
 
   // `own`: `count` elements for each node of this rank; the first ones become the sum over all
   // parts. Collective.
@@ -91,7 +91,7 @@ class TreeSum {
   std::span<const std::byte> note_of(int rank) const;
 
  private:
-  const TreeCut cut_;
+  const TreePartition cut_;
   backends::Communicator& communicator_;
   const std::size_t note_bytes_;
   std::vector<std::byte> blocks_;      // the first nodes of all ranks, then their second ones, ...

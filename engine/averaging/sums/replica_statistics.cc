@@ -40,7 +40,7 @@ std::unique_ptr<ReplicaExchange> make_rank_statistics(backends::Communicator& co
   return std::make_unique<RankStatistics>(communicator);
 }
 
-StatisticsTree::StatisticsTree(const TreeCut& cut, backends::Communicator* communicator)
+StatisticsTree::StatisticsTree(const TreePartition& cut, backends::Communicator* communicator)
     : cut_(cut),
       communicator_(communicator),
       rank_(communicator == nullptr ? 0 : communicator->rank()) {
@@ -54,28 +54,28 @@ void StatisticsTree::fold(bool moments, std::span<double> blocks) {
     moments ? merge_moments({into, length}, {from, length})
             : add_elements(DType::kF64, into, from, length);
   };
-  const std::span<const TreeCut::Node> nodes = cut_.nodes(rank_);
-  const auto own = [&](const TreeCut::Node& node, std::size_t part) {
+  const std::span<const TreePartition::Node> nodes = cut_.nodes(rank_);
+  const auto own = [&](const TreePartition::Node& node, std::size_t part) {
     return blocks.data() +
            (static_cast<std::size_t>(node.first - cut_.first(rank_)) + part) * length;
   };
-  for (const TreeCut::Node& node : nodes)
-    fold_tree(static_cast<std::size_t>(node.count), [&](std::size_t into, std::size_t from) {
+  for (const TreePartition::Node& node : nodes)
+    reduce_tree(static_cast<std::size_t>(node.count), [&](std::size_t into, std::size_t from) {
       combine(own(node, into), own(node, from));
     });
   if (communicator_ == nullptr) return;
   // Blocks are small: one call with as many from each rank is faster than one more for each.
-  const auto each = static_cast<std::size_t>(cut_.most_nodes()) * length;
+  const auto each = static_cast<std::size_t>(cut_.max_nodes()) * length;
   own_.resize(each);
   all_.resize(each * static_cast<std::size_t>(cut_.world()));
   for (std::size_t i = 0; i < nodes.size(); ++i)
     std::copy_n(own(nodes[i], 0), length, own_.data() + i * length);
   communicator_->all_gather(own_.data(), each * sizeof(double), all_.data());
-  const auto block = [&](const TreeCut::Node& node) {
+  const auto block = [&](const TreePartition::Node& node) {
     return all_.data() + static_cast<std::size_t>(node.rank) * each +
            static_cast<std::size_t>(node.index) * length;
   };
-  cut_.fold([&](const TreeCut::Node& into, const TreeCut::Node& from) {
+  cut_.fold([&](const TreePartition::Node& into, const TreePartition::Node& from) {
     combine(block(into), block(from));
   });
   std::copy_n(all_.data(), length, blocks.data());
@@ -110,7 +110,7 @@ void ComputeSlots::release() {
   changed_.notify_one();
 }
 
-ShardStatistics::ShardStatistics(const TreeCut& cut, backends::Communicator* communicator,
+ShardStatistics::ShardStatistics(const TreePartition& cut, backends::Communicator* communicator,
                                  ComputeSlots& slots)
     : slots_(slots),
       tree_(cut, communicator),

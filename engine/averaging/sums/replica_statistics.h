@@ -24,12 +24,12 @@ std::unique_ptr<ReplicaExchange> make_rank_statistics(backends::Communicator& co
 class StatisticsTree {
  public:
   // `communicator`, which outlives it, as above; null: one rank.
-  StatisticsTree(const TreeCut& cut, backends::Communicator* communicator);
+  StatisticsTree(const TreePartition& cut, backends::Communicator* communicator);
   // `blocks`: of this rank's parts, one after another. The first becomes that of all parts.
   void fold(bool moments, std::span<double> blocks);
 
  private:
-  const TreeCut cut_;
+  const TreePartition cut_;
   backends::Communicator* communicator_;
   const int rank_;
   std::vector<double> own_, all_;  // grow in the first step only
@@ -53,7 +53,8 @@ class ComputeSlots {
 // A waiting thread releases its slot of `slots` to another one.
 class ShardStatistics {
  public:
-  ShardStatistics(const TreeCut& cut, backends::Communicator* communicator, ComputeSlots& slots);
+  ShardStatistics(const TreePartition& cut, backends::Communicator* communicator,
+                  ComputeSlots& slots);
   ~ShardStatistics();
 
   ReplicaExchange& of_shard(int shard);

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/averaging/sums/deal_shares.h"
 #include "engine/averaging/sums/gradient_sum.h"
+#include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/ops/optim_step/optimizer_step.h"
 
 namespace engine {
@@ -16,11 +16,11 @@ std::size_t blocks_of(std::int64_t elements) {
 class ScatteredSum final : public GradientSum {
  public:
   ScatteredSum(backends::Communicator& communicator, FlatBuffer& gradients,
-               const UpdateShares& shares)
+               const OptimizerShards& shares)
       : communicator_(communicator),
         gradients_(gradients),
         shares_(shares),
-        unit_(elements_dealt_at_once(communicator.world_size())),
+        unit_(shard_alignment(communicator.world_size())),
         squares_(blocks_of(gradients.size())) {}
 
   std::string note() const override { return ""; }
@@ -62,7 +62,7 @@ class ScatteredSum final : public GradientSum {
 
   backends::Communicator& communicator_;
   FlatBuffer& gradients_;
-  const UpdateShares& shares_;
+  const OptimizerShards& shares_;
   const std::int64_t unit_;
   std::vector<double> squares_;  // of all blocks
 };
@@ -70,7 +70,8 @@ class ScatteredSum final : public GradientSum {
 }  // namespace
 
 std::unique_ptr<GradientSum> make_scattered_sum(backends::Communicator& communicator,
-                                                FlatBuffer& gradients, const UpdateShares& shares) {
+                                                FlatBuffer& gradients,
+                                                const OptimizerShards& shares) {
   return std::make_unique<ScatteredSum>(communicator, gradients, shares);
 }
 

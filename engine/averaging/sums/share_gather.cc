@@ -63,7 +63,7 @@ void ShareGather::gather(backends::Communicator& communicator, const void* own,
   }
 }
 
-ValueGather::ValueGather(const UpdateShares& shares, std::int64_t trained, DType dtype)
+ParameterGather::ParameterGather(const OptimizerShards& shares, std::int64_t trained, DType dtype)
     : rank_(shares.rank),
       parts_(shares.of_rank),
       pieces_(static_cast<int>(shares.of_rank.size()), dtype) {
@@ -73,7 +73,7 @@ ValueGather::ValueGather(const UpdateShares& shares, std::int64_t trained, DType
   }
 }
 
-void ValueGather::gather(const FlatBuffer& values) {
+void ParameterGather::gather(const FlatBuffer& values) {
   if (communicator_ == nullptr) throw Error("parameters are gathered by a communicator");
   const base::TraceSpan span("gather parameters");
   pieces_.gather(*communicator_, values.data(), parts_[static_cast<std::size_t>(rank_)], parts_,
@@ -84,7 +84,7 @@ namespace {
 
 class Gathered final : public Optimizer {
  public:
-  Gathered(std::unique_ptr<Optimizer> share, ValueGather& gather)
+  Gathered(std::unique_ptr<Optimizer> share, ParameterGather& gather)
       : Optimizer(share->spec()), share_(std::move(share)), gather_(gather) {}
 
   std::string text() const override { return share_->text(); }
@@ -106,12 +106,13 @@ class Gathered final : public Optimizer {
 
  private:
   const std::unique_ptr<Optimizer> share_;
-  ValueGather& gather_;
+  ParameterGather& gather_;
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> with_gathering(std::unique_ptr<Optimizer> share, ValueGather& gather) {
+std::unique_ptr<Optimizer> with_gathering(std::unique_ptr<Optimizer> share,
+                                          ParameterGather& gather) {
   return std::make_unique<Gathered>(std::move(share), gather);
 }
 

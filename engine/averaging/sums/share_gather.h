@@ -9,7 +9,7 @@
 #include "backends/communicator.h"
 #include "engine/core/dtype.h"
 #include "engine/optim/optimizer.h"
-#include "engine/optim/update_shares.h"
+#include "engine/optim/optimizer_shards.h"
 
 namespace engine {
 
@@ -32,10 +32,10 @@ class ShareGather {
 
 // Gathers the values once each rank has updated its share of them. Made before the communicator
 // that it uses.
-class ValueGather {
+class ParameterGather {
  public:
   // `shares`, of which elements beyond the first `trained` are equal on all ranks already.
-  ValueGather(const UpdateShares& shares, std::int64_t trained, DType dtype);
+  ParameterGather(const OptimizerShards& shares, std::int64_t trained, DType dtype);
   // Before the first gather(); `communicator`, of all ranks, outlives this.
   void connect(backends::Communicator& communicator) { communicator_ = &communicator; }
   void gather(const FlatBuffer& values);
@@ -49,6 +49,7 @@ class ValueGather {
 
 // `share`, which updates this rank's share, and after it the gathering, which outlives the
 // optimizer: together the same update on every rank. step() is collective.
-std::unique_ptr<Optimizer> with_gathering(std::unique_ptr<Optimizer> share, ValueGather& gather);
+std::unique_ptr<Optimizer> with_gathering(std::unique_ptr<Optimizer> share,
+                                          ParameterGather& gather);
 
 }  // namespace engine

@@ -35,9 +35,9 @@ AttentionSizes check(const char* kernel, const KernelContext& context, const Ten
                 attention_scratch_bytes(n, t, width, heads, qkv.dtype,
                                         on_cuda(context) ? 1 : context.threads->threads(),
                                         context.device.kind, context.products));
-  if (on_cuda(context) && width / heads > cuda::kMostHeadSize)
+  if (on_cuda(context) && width / heads > cuda::kMaxHeadSize)
     throw ShapeError(std::string(kernel) + ": heads of " + std::to_string(width / heads) +
-                     ", expected at most " + std::to_string(cuda::kMostHeadSize) +
+                     ", expected at most " + std::to_string(cuda::kMaxHeadSize) +
                      " on a CUDA device: take more heads");
   if (!(dropout.rate >= 0 && dropout.rate < 1))
     throw ModelError(std::string(kernel) + ": dropout " + std::to_string(dropout.rate) +

@@ -2,7 +2,7 @@
 //
 // Blocks of kQueries rows go over the keys that they see in chunks of kKeys. Scores, probabilities
 // and their gradients are tiles of kKeys x kQueries that stay in L1, transposed: a vector holds one
-// key's scores for neighbouring queries, so that the softmax has no sums across lanes, and only
+// key's scores for neighboring queries, so that the softmax has no sums across lanes, and only
 // tiles at the diagonal need masks. Queries are packed as the panels that the tiles read; keys and
 // values are read where they lie, but for products that sum over them. Forward keeps a running
 // largest score and sum a query, and scales what it has by exp(old largest - new) when a chunk

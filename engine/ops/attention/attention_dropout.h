@@ -54,7 +54,7 @@ __device__ __forceinline__ void draw_by_queries(const ProblemDropout& dropout, s
   factors[3] = dropout.kept(even ? second : own.at[3]);
 }
 
-// The same for keys j to j + 15 (rows) and queries i to i + 7. Four lanes with neighbouring keys
+// The same for keys j to j + 15 (rows) and queries i to i + 7. Four lanes with neighboring keys
 // need a word each of the same four blocks of words; each draws one block, and they exchange.
 __device__ __forceinline__ void draw_by_keys(const ProblemDropout& dropout, std::int64_t j,
                                              std::int64_t i, float (&factors)[4]) {

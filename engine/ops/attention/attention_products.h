@@ -38,7 +38,7 @@ struct Head {
   }
 };
 
-// `count` rows of which tiles sum over the neighbours in place: in bf16 rounded, into `room`,
+// `count` rows of which tiles sum over the neighbors in place: in bf16 rounded, into `room`,
 // steps_of(size) each.
 ENGINE_INLINE Source read_across(Source rows, std::int64_t count, std::int64_t size, float* room) {
   if constexpr (!kPairs) return rows;

@@ -2,7 +2,7 @@
 // AVX512_BF16 and for AMX alone.
 //
 // The sources that multiply are compiled once more for each, as cpu_dispatch.h says, with
-// ENGINE_BF16_PAIRS=1: their packing then rounds operands and puts neighbouring terms of a sum
+// ENGINE_BF16_PAIRS=1: their packing then rounds operands and puts neighboring terms of a sum
 // together, and a step of their tiles adds the products of two (gemm_tiles.h, amx_tiles.h).
 //
 // These and the sources of most else that image models need are compiled once more with

@@ -22,7 +22,7 @@ ENGINE_INLINE Floats paired(Floats first, Floats second) {
       _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), rounded(first, second)));
 }
 
-// Neighbours of one row: pair i is from[2 i], from[2 i + 1].
+// Neighbors of one row: pair i is from[2 i], from[2 i + 1].
 ENGINE_INLINE void pair_neighbours(const float* from, std::int64_t count, float* to) {
   std::int64_t i = 0;
   for (; i + 2 * kWidth <= count; i += 2 * kWidth)

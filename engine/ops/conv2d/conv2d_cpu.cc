@@ -10,7 +10,7 @@
 // form a kernel of its own, rotated and transposed. First layers (1 or 3 input channels) of one
 // vector of output channels have tiles of their own, in row_tiles.h. While tiles compute, what the
 // next ones read is fetched into L2. The bound is the FMA rate. In bf16 (gemm_tiles.h) a step is of
-// two neighbouring channels; where they are odd, of the last one and 0. What is stored in bf16 is
+// two neighboring channels; where they are odd, of the last one and 0. What is stored in bf16 is
 // that already, and read in place where it has no rim.
 #include "engine/ops/conv2d/conv2d_cpu.h"
 
@@ -28,8 +28,8 @@ struct Product {
   std::int64_t steps, columns;
   std::int64_t *a_row, *c_row, *step;
   float* packed;
-  bool neighbours = false;  // all steps of a place lie side by side, in maps read in place
-  RowTiles rows{};          // where they have a loop, run_rows() does it
+  bool neighbors = false;  // all steps of a place lie side by side, in maps read in place
+  RowTiles rows{};         // where they have a loop, run_rows() does it
 };
 
 // The part of a panel that tile `i` of `tiles` brings nearer while it computes: all of them, the
@@ -56,11 +56,11 @@ void run_block(const Product& p, const Block& block, const Ahead& next, Stored* 
   for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
     const std::int64_t first_step = chunks.start(chunk);
     PointerRows tile{block.maps, nullptr, p.step + first_step, chunks.size(chunk), nullptr};
-    if (p.neighbours) tile.a += first_step, tile.table = nullptr;
+    if (p.neighbors) tile.a += first_step, tile.table = nullptr;
     Ahead ahead;
     if (chunk + 1 == chunks.pieces) {
       ahead = next;
-    } else if (p.neighbours) {
+    } else if (p.neighbors) {
       ahead = {block.maps + chunks.start(chunk + 1), p.a_row + block.first, block.count,
                chunks.size(chunk + 1)};
     }
@@ -80,8 +80,8 @@ void run_block(const Product& p, const Block& block, const Ahead& next, Stored* 
 #if defined(ENGINE_AMX_TILES)  // its tiles without a table want rows that are equally far apart
         const auto run = pointer_tile_for<true, Stored>(tiles.size(i), out.columns);
 #else
-        const auto run = p.neighbours ? pointer_tile_for<false, Stored>(tiles.size(i), out.columns)
-                                      : pointer_tile_for<true, Stored>(tiles.size(i), out.columns);
+        const auto run = p.neighbors ? pointer_tile_for<false, Stored>(tiles.size(i), out.columns)
+                                     : pointer_tile_for<true, Stored>(tiles.size(i), out.columns);
 #endif
         run(tile, b, out);
       }
@@ -131,7 +131,7 @@ Ahead behind_block(const Work& w, const Product& p, const EvenCut& blocks, std::
                    std::int64_t image, std::int64_t images, std::int64_t last) {
   const std::int64_t next = image + images, count = smaller(w.group, last - next);
   if (!w.maps.in_place()) return w.maps.unpadded(next, count, b, blocks.pieces);
-  if (!p.neighbours) return {};
+  if (!p.neighbors) return {};
   const std::int64_t channels = EvenCut(p.steps, kStepsInCache).size(0);
   const float* maps = w.maps.padded(image, 0, nullptr);
   if (b + 1 < blocks.pieces)
@@ -184,7 +184,7 @@ std::int64_t* take_table(float*& scratch, std::int64_t entries) {
   return reinterpret_cast<std::int64_t*>(take(scratch, table_floats(entries)));
 }
 
-// Steps: `rows` runs of `run` neighbours, `pitch` apart.
+// Steps: `rows` runs of `run` neighbors, `pitch` apart.
 void fill_steps(std::int64_t rows, std::int64_t run, std::int64_t pitch, std::int64_t* step) {
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t t = 0; t < run; ++t) *step++ = row * pitch + t;
@@ -214,7 +214,7 @@ void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, fl
   product.a_row = take_table(scratch, group * places);
   product.c_row = take_table(scratch, group * places);
   fill_steps(s.kernel_h, s.kernel_w * maps.channels, maps.pitch(), product.step);
-  product.neighbours = maps.in_place() && taps == 1;
+  product.neighbors = maps.in_place() && taps == 1;
   product.rows = row_tiles_for(s, maps.channels);
   for (std::int64_t image = 0, i = 0; image < group; ++image) {
     for (std::int64_t oy = 0; oy < s.out_h; ++oy) {
@@ -347,7 +347,7 @@ void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& 
     product.a_row = take_table(scratch, group * product.places);
     product.c_row = take_table(scratch, group * product.places);
     fill_steps(y.taps, x.taps * maps.channels, maps.pitch(), product.step);
-    product.neighbours = maps.in_place() && y.taps * x.taps == 1;
+    product.neighbors = maps.in_place() && y.taps * x.taps == 1;
     fill_tables(s, maps, group, y, x, product);
   }
   threads.run(panel_count(s.in), [&](std::int64_t first, std::int64_t last, int) {
@@ -359,7 +359,7 @@ void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& 
       }
     }
   });
-  const std::int64_t most_steps = s.kernel_h * s.kernel_w * maps.channels;
+  const std::int64_t max_steps = s.kernel_h * s.kernel_w * maps.channels;
   const Work work{products,
                   classes,
                   maps,
@@ -368,7 +368,7 @@ void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& 
                   s.in_h * s.in_w * s.in,
                   nullptr,
                   o.write == Write::kAdd,
-                  between_floats(most_steps, s.in)};
+                  between_floats(max_steps, s.in)};
   threads.run(s.n, [&](std::int64_t first, std::int64_t last, int thread) {
     run_images(work, first, last, scratch + thread * work.buffer_floats());
   });

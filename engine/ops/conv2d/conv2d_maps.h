@@ -98,7 +98,7 @@ struct Maps {
     return {from + start, nullptr, 1, floats * (i + 1) / pieces - start};
   }
 
-  // Steps of neighbouring images, [first, first + count) of them, of `images` images; where those
+  // Steps of neighboring images, [first, first + count) of them, of `images` images; where those
   // are odd, the last one is alone.
   const float* padded_images(std::int64_t first, std::int64_t count,
                              [[maybe_unused]] std::int64_t images, float* buffer) const {

@@ -1,15 +1,15 @@
 // Convolution backward to its weights: dweight [kernel_h * kernel_w * in, out] is a sum of outer
 // products over the pixels.
 //
-// A tile of dweight is 6 (AVX-512: 14) neighbours of one kernel row's run of kernel_w * in values,
+// A tile of dweight is 6 (AVX-512: 14) neighbors of one kernel row's run of kernel_w * in values,
 // x 2 vectors of output channels, summed over a block of pixels and then added to dweight. For each
-// pixel the neighbours lie side by side in the padded image (table: where), and dy comes packed in
+// pixel the neighbors lie side by side in the padded image (table: where), and dy comes packed in
 // panels, a group of them at a time. While tiles compute, what the next block of pixels reads is
-// fetched. With many panels it pays to pack the neighbours too, a group of tiles at a time: they
+// fetched. With many panels it pays to pack the neighbors too, a group of tiles at a time: they
 // lie a pixel apart, which for many channels means that few of them fit into L1 together. Threads:
 // small dweight: each thread takes images and sums into a dweight of its own, added in thread order
 // at the end. Large dweight: each thread takes some panels of it and all images, nothing to add up.
-// The bound is the FMA rate. In bf16 (gemm_tiles.h) a step is of the same pixel in two neighbouring
+// The bound is the FMA rate. In bf16 (gemm_tiles.h) a step is of the same pixel in two neighboring
 // images, and what is called an image below is two of them.
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/conv2d/conv2d_cpu.h"
@@ -21,7 +21,7 @@ namespace {
 constexpr std::int64_t kLargestPrivate =
     256 * 1024;  // floats of dweight that are worth a copy per thread
 
-constexpr std::int64_t kPanelsWorthPacking = 8;  // for the neighbours
+constexpr std::int64_t kPanelsWorthPacking = 8;  // for the neighbors
 constexpr std::int64_t kGroupTiles = 16;         // packed together: 16 x 6 x 256 floats are 96 KB
 constexpr std::int64_t kGroupPanels = 8;         // of dy, packed together: 256 KB stay in L2
 constexpr std::int64_t kTileFloats =
@@ -34,7 +34,7 @@ struct Plan {
   std::int64_t weight_floats,
       private_floats;  // dweight; dweight and dbias of one thread, rounded up
   std::int64_t packed_floats,
-      buffer_floats;  // of one thread: packed dy; that, the padded group and packed neighbours
+      buffer_floats;  // of one thread: packed dy; that, the padded group and packed neighbors
   bool by_images, pack_neighbours;
 };
 
@@ -142,7 +142,7 @@ const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first,
 }
 #endif
 
-// Tiles [first, last) of kernel row `row`: their neighbours at every place, each tile's side by
+// Tiles [first, last) of kernel row `row`: their neighbors at every place, each tile's side by
 // side.
 void pack_tiles(const Plan& p, const Block& block, const EvenCut& tiles, std::int64_t row,
                 std::int64_t first, std::int64_t last, float* packed) {
@@ -180,7 +180,7 @@ void run_block(const ConvSizes& s, const Plan& p, const Block& block, const Next
   const std::int64_t run = s.kernel_w * s.in;
   const EvenCut tiles(run, kMaxStridedRows), groups(tiles.pieces, kGroupTiles),
       panel_groups(last - first, kGroupPanels);
-  float* neighbours = block.buffer + p.packed_floats;
+  float* neighbors = block.buffer + p.packed_floats;
   const std::int64_t all_tiles = s.kernel_h * tiles.pieces * (last - first);
   std::int64_t done = 0;
   for (std::int64_t panels = 0; panels < panel_groups.pieces; ++panels) {
@@ -190,14 +190,14 @@ void run_block(const ConvSizes& s, const Plan& p, const Block& block, const Next
     for (std::int64_t row = 0; row < s.kernel_h; ++row) {
       for (std::int64_t group = 0; group < groups.pieces; ++group) {
         const std::int64_t first_tile = groups.start(group), last_tile = groups.start(group + 1);
-        if (p.pack_neighbours) pack_tiles(p, block, tiles, row, first_tile, last_tile, neighbours);
+        if (p.pack_neighbours) pack_tiles(p, block, tiles, row, first_tile, last_tile, neighbors);
         for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
           const std::int64_t column = panel * kPanel;
           TileOutput out{nullptr, smaller(s.out - column, kPanel), target.add, nullptr, false};
           for (std::int64_t t = first_tile; t < last_tile; ++t) {
             const std::int64_t start = tiles.start(t), width = tiles.size(t);
             out.c = target.dweight + (row * run + start) * s.out + column;
-            AdjacentRows tile{neighbours + (t - first_tile) * kTileFloats, nullptr, width,
+            AdjacentRows tile{neighbors + (t - first_tile) * kTileFloats, nullptr, width,
                               block.places, s.out};
             if (!p.pack_neighbours)
               tile = {block.padded + row * p.maps.pitch() + start, block.table, 0, block.places,
@@ -214,7 +214,7 @@ void run_block(const ConvSizes& s, const Plan& p, const Block& block, const Next
   }
 }
 
-// All taps of a small kernel over one input channel, kSide runs of kSide neighbours, x one vector
+// All taps of a small kernel over one input channel, kSide runs of kSide neighbors, x one vector
 // of output channels. A tile of one run alone would be so few sums that each waits for itself.
 template <int kSide>
 void kernel_tile(const Maps& maps, const Block& block, const float* dy, const TileOutput& out,

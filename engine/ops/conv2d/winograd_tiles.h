@@ -1,4 +1,4 @@
-// Winograd's transforms of tiles of 6 x 6, vectorised over channels: F(4x4, 3x3) and F(2x2, 5x5).
+// Winograd's transforms of tiles of 6 x 6, vectorized over channels: F(4x4, 3x3) and F(2x2, 5x5).
 // Only for sources compiled once per instruction set.
 //
 // A convolution of 3 taps along one axis is a product of polynomials: evaluated at 6 points, the

@@ -1,4 +1,4 @@
-// A block sums 64 columns of its part of the rows: 32 threads down, each with 8 neighbouring
+// A block sums 64 columns of its part of the rows: 32 threads down, each with 8 neighboring
 // columns (one or two 16-byte reads a row), joined in shared memory in a fixed order; a second pass
 // adds the parts in their order. Bound: bytes.
 #include "engine/ops/device/column_sums_cuda.h"
@@ -19,9 +19,9 @@ struct Parts {
 };
 
 Parts parts_of(std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t kBlocks = 264, kLeastRows = 8 * kDown;
+  constexpr std::int64_t kBlocks = 264, kMinRows = 8 * kDown;
   const std::int64_t most = std::max<std::int64_t>(1, kBlocks / divide_up(columns, kColumns));
-  const std::int64_t count = std::clamp<std::int64_t>(divide_up(rows, kLeastRows), 1, most);
+  const std::int64_t count = std::clamp<std::int64_t>(divide_up(rows, kMinRows), 1, most);
   return {count, divide_up(rows, count)};
 }
 

@@ -1,4 +1,4 @@
-// Loading and storing a few neighbouring elements at once as floats, for kernels bound by bytes.
+// Loading and storing a few neighboring elements at once as floats, for kernels bound by bytes.
 // Included by .cu files only.
 #pragma once
 
@@ -7,23 +7,23 @@
 namespace engine::ops::cuda {
 
 template <class T, int kCount>
-struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Neighbours {
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Neighbors {
   T at[kCount];
 };
 
 // `from` and `to` are aligned to the elements' size together, or to 16 bytes if that is less.
 template <int kCount, class T>
 __device__ __forceinline__ void load_floats(const T* from, float* to) {
-  const auto values = *reinterpret_cast<const Neighbours<T, kCount>*>(from);
+  const auto values = *reinterpret_cast<const Neighbors<T, kCount>*>(from);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) to[i] = to_float(values.at[i]);
 }
 template <int kCount, class T>
 __device__ __forceinline__ void store_floats(T* to, const float* from) {
-  Neighbours<T, kCount> values;
+  Neighbors<T, kCount> values;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) values.at[i] = from_float<T>(from[i]);
-  *reinterpret_cast<Neighbours<T, kCount>*>(to) = values;
+  *reinterpret_cast<Neighbors<T, kCount>*>(to) = values;
 }
 
 // Host code: whether rows of `width` elements that start at these addresses can be read 16 bytes at

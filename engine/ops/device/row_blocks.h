@@ -1,5 +1,5 @@
 // How kernels share out a matrix [rows, channels] in memory when they work channel by channel:
-// batch normalisation, global pooling. Included by .cu files only.
+// batch normalization, global pooling. Included by .cu files only.
 //
 // A thread keeps to one pack of channels and goes down its rows. The threads of a block lie side by
 // side along the channels, `columns` packs, then down `lanes` rows, so that what they read together
@@ -29,16 +29,16 @@ struct RowBlocks {
 // At most how many row blocks there are, by rows that each thread should have and blocks that the
 // grid should have: a number that grows with the rows, unlike the rounded one of make_row_blocks(),
 // so that scratch is sized by it.
-inline std::int64_t most_row_blocks(const RowBlocks& b, std::int64_t rows_each,
-                                    std::int64_t most_blocks) {
+inline std::int64_t max_row_blocks(const RowBlocks& b, std::int64_t rows_each,
+                                   std::int64_t max_blocks) {
   const std::int64_t wanted = divide_up(b.rows, b.lanes * rows_each),
-                     most = std::max<std::int64_t>(most_blocks / b.column_blocks, 1);
+                     most = std::max<std::int64_t>(max_blocks / b.column_blocks, 1);
   return std::clamp<std::int64_t>(wanted, 1, most);
 }
 // In packs of `width` channels. A thread has at least `rows_each` rows unless there are fewer, and
-// more where there would otherwise be more than `most_blocks` blocks.
+// more where there would otherwise be more than `max_blocks` blocks.
 inline RowBlocks make_row_blocks(std::int64_t rows, std::int64_t channels, int width,
-                                 std::int64_t rows_each, std::int64_t most_blocks) {
+                                 std::int64_t rows_each, std::int64_t max_blocks) {
   RowBlocks b;
   b.rows = rows;
   b.channels = static_cast<int>(channels);
@@ -47,7 +47,7 @@ inline RowBlocks make_row_blocks(std::int64_t rows, std::int64_t channels, int w
   b.columns = static_cast<int>(divide_up(b.packs, b.column_blocks));
   b.lanes = kRowThreads / b.columns;
   b.rows_per_block = std::max<std::int64_t>(
-      divide_up(divide_up(rows, most_row_blocks(b, rows_each, most_blocks)), b.lanes) * b.lanes, 1);
+      divide_up(divide_up(rows, max_row_blocks(b, rows_each, max_blocks)), b.lanes) * b.lanes, 1);
   b.row_blocks = static_cast<int>(std::max<std::int64_t>(divide_up(rows, b.rows_per_block), 1));
   return b;
 }

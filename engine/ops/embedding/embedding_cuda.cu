@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(kThreads)
   if (p >= places) return;
   const T* from = table + std::int64_t{safe_token(tokens[p], vocabulary)} * width;
   for (int c = lane_index() * kVector; c < width; c += kWarp * kVector)
-    *reinterpret_cast<Neighbours<T, kVector>*>(y + p * width + c) =
-        *reinterpret_cast<const Neighbours<T, kVector>*>(from + c);
+    *reinterpret_cast<Neighbors<T, kVector>*>(y + p * width + c) =
+        *reinterpret_cast<const Neighbors<T, kVector>*>(from + c);
 }
 
 // Lane l of each warp counts token 32 * block + l among the warp's share of the places, and then
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kListThreads)
     if (safe_token(tokens[p], vocabulary) == mine) *to++ = p;
 }
 
-// Four columns of a lane: neighbours, or 32 apart where rows are not aligned.
+// Four columns of a lane: neighbors, or 32 apart where rows are not aligned.
 template <bool kNeighbours>
 __device__ __forceinline__ int tile_column(int tile, int j) {
   return tile * kTile + (kNeighbours ? lane_index() * 4 + j : j * kWarp + lane_index());

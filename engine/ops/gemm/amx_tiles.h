@@ -12,7 +12,7 @@
 // A configuration takes 204 cycles (same manual), so a thread keeps its own for as long as tiles
 // have as many rows, and releases it at the end of its share (TileScope). It is for the rows that
 // are there, since fewer take fewer cycles; the last steps are filled up to 16 with zeros. Rows of
-// A are read in place where they are a constant distance apart; others are copied, and neighbours
+// A are read in place where they are a constant distance apart; others are copied, and neighbors
 // (AdjacentRows) transposed, since the instruction has no transposed operand.
 //
 // Cycles are the manual's: this has not run on such a CPU.

@@ -11,10 +11,10 @@
 namespace engine::ops::cuda {
 
 std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype) {
-  const int depth = gemm_stage_depth(size_of(dtype)), processors = engine::cuda::most_processors();
-  const std::int64_t most = std::max({most_gemm_workspace_bytes({n, out, in}, depth, processors),
-                                      most_gemm_workspace_bytes({n, in, out}, depth, processors),
-                                      most_gemm_workspace_bytes({out, in, n}, depth, processors)});
+  const int depth = gemm_stage_depth(size_of(dtype)), processors = engine::cuda::max_processors();
+  const std::int64_t most = std::max({max_gemm_workspace_bytes({n, out, in}, depth, processors),
+                                      max_gemm_workspace_bytes({n, in, out}, depth, processors),
+                                      max_gemm_workspace_bytes({out, in, n}, depth, processors)});
   return std::max(padded_rows_bytes(n, out, dtype) + static_cast<std::size_t>(most),
                   column_sums_scratch_bytes(n, out));
 }

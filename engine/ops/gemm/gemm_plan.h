@@ -135,11 +135,11 @@ inline double gemm_time(const GemmShape& shape, const GemmKind& kind, const Gemm
 }
 
 // Parts into which k may be split: at least 8 stages each, for fewer do not fill the pipeline.
-constexpr std::int64_t most_gemm_splits(std::int64_t k, int stage_depth) {
+constexpr std::int64_t max_gemm_splits(std::int64_t k, int stage_depth) {
   return std::clamp<std::int64_t>(k / stage_depth / 8, 1, 512);
 }
 // Floats of all parts together: four times two of the large tile's blocks a processor.
-constexpr std::int64_t most_part_floats(int processors) {
+constexpr std::int64_t max_part_floats(int processors) {
   return std::int64_t{8} * 128 * 128 * processors;
 }
 
@@ -149,12 +149,12 @@ struct GemmCutWish {
   std::int64_t splits = 0;    // as near to it as k and the workspace allow
 };
 
-// `most_splits`: 1 where there is no workspace. REQUIRES: device.processors > 0.
+// `max_splits`: 1 where there is no workspace. REQUIRES: device.processors > 0.
 inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, const GemmDevice& device,
-                          std::int64_t most_splits = 512, const GemmCutWish& wish = {}) {
+                          std::int64_t max_splits = 512, const GemmCutWish& wish = {}) {
   const std::int64_t part = std::max<std::int64_t>(shape.m * divide_up(shape.n, 8) * 8, 1);
-  most_splits = std::min({most_splits, most_gemm_splits(shape.k, kind.stage_depth),
-                          most_part_floats(device.processors) / part});
+  max_splits = std::min({max_splits, max_gemm_splits(shape.k, kind.stage_depth),
+                         max_part_floats(device.processors) / part});
   GemmPlan best;
   double best_time = -1;
   for (std::size_t i = 0; i < std::size(kGemmTiles); ++i) {
@@ -162,10 +162,10 @@ inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, const Ge
     if (wish.rows > 0) {
       if (tile.rows != wish.rows || tile.columns != wish.columns) continue;
       const std::int64_t splits =
-          std::clamp(wish.splits, std::int64_t{1}, std::max<std::int64_t>(most_splits, 1));
+          std::clamp(wish.splits, std::int64_t{1}, std::max<std::int64_t>(max_splits, 1));
       return gemm_plan_of(shape.k, kind.stage_depth, tile.rows, splits, tile.columns);
     }
-    for (std::int64_t splits = 1; splits == 1 || splits <= most_splits;
+    for (std::int64_t splits = 1; splits == 1 || splits <= max_splits;
          splits += splits < 8 ? 1 : splits / 8) {
       const double time =
           gemm_time(shape, kind, tile, splits, device.processors, device.residents[i]);
@@ -180,7 +180,7 @@ inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, const Ge
 // plan_gemm() for the calling thread's device, by the calling thread's wish (`engine bench kernels
 // --cuts`). `residents`: of the kernels that the plan is for, on that device.
 GemmPlan plan_on_device(const GemmShape& shape, const GemmKind& kind,
-                        const GemmResidents& residents, std::int64_t most_splits = 512);
+                        const GemmResidents& residents, std::int64_t max_splits = 512);
 void wish_for_cut(const GemmCutWish& wish);
 // What the calling thread's last product was cut into; tile 0 after wish_for_cut().
 GemmPlan last_cut();
@@ -191,11 +191,11 @@ constexpr std::int64_t gemm_workspace_bytes(const GemmPlan& plan, std::int64_t m
 }
 // The most that plan_gemm()'s plan for any product of up to this shape needs, on a device with up
 // to so many processors.
-constexpr std::int64_t most_gemm_workspace_bytes(const GemmShape& shape, int stage_depth,
-                                                 int processors) {
-  const std::int64_t splits = most_gemm_splits(shape.k, stage_depth);
+constexpr std::int64_t max_gemm_workspace_bytes(const GemmShape& shape, int stage_depth,
+                                                int processors) {
+  const std::int64_t splits = max_gemm_splits(shape.k, stage_depth);
   if (splits == 1) return 0;
-  return std::min(splits * shape.m * divide_up(shape.n, 8) * 8, most_part_floats(processors)) * 4;
+  return std::min(splits * shape.m * divide_up(shape.n, 8) * 8, max_part_floats(processors)) * 4;
 }
 
 }  // namespace engine::ops::cuda

@@ -6,8 +6,8 @@
 
 namespace engine::ops::cuda {
 
-// Lines that one thread of kSpread (neighbours in the warp) has of an operand, and their values,
-// read 16 bytes at a time: neighbours read neighbouring lines or neighbouring quadruples of lines,
+// Lines that one thread of kSpread (neighbors in the warp) has of an operand, and their values,
+// read 16 bytes at a time: neighbors read neighboring lines or neighboring quadruples of lines,
 // whatever is contiguous.
 template <class Tile, int kCount, int kSpread>
 struct FfmaLines {

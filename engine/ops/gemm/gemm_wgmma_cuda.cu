@@ -97,8 +97,8 @@ void allow_warpgroup_products(bool on) {
 }
 
 GemmPlan plan_on_device(const GemmShape& shape, const GemmKind& kind,
-                        const GemmResidents& residents, std::int64_t most_splits) {
-  last_of_thread = plan_gemm(shape, kind, {engine::cuda::processor_count(), residents}, most_splits,
+                        const GemmResidents& residents, std::int64_t max_splits) {
+  last_of_thread = plan_gemm(shape, kind, {engine::cuda::processor_count(), residents}, max_splits,
                              wish_of_thread);
   return last_of_thread;
 }

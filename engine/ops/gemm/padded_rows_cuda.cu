@@ -1,5 +1,5 @@
 // A thread writes 16 bytes at a time and reads them element by element: whole lines of the cache,
-// with its neighbours. Bound: bytes.
+// with its neighbors. Bound: bytes.
 #include "engine/ops/gemm/padded_rows_cuda.h"
 
 #include "engine/ops/device/packs.h"

@@ -28,7 +28,7 @@ inline constexpr int kMaxStridedRows = kVectorBytes == 64 ? 14 : 6;
 inline constexpr std::int64_t kStepsInCache = kVectorBytes == 64 ? 256 : 384;
 
 // What a step of a tile adds to its sums. Where ENGINE_BF16_PAIRS is set, a float of A or B is a
-// pair of bf16, two neighbouring terms of the sum (common/bf16_dispatch.h), and both products are
+// pair of bf16, two neighboring terms of the sum (common/bf16_dispatch.h), and both products are
 // added. What packs rounds and pairs its floats, and what a tile reads in place has been rounded
 // and paired before; everything between only moves these bits. Sums, c and bias are floats.
 #if defined(ENGINE_BF16_PAIRS)
@@ -45,7 +45,7 @@ ENGINE_INLINE Floats add_products(Floats sum, Floats a, Floats b) { return sum +
 inline constexpr std::int64_t kTerms = kPairs ? 2 : 1;
 ENGINE_INLINE std::int64_t steps_of(std::int64_t terms) { return (terms + kTerms - 1) / kTerms; }
 
-// A step of neighbouring rows, of `count` <= kWidth elements; of one row alone where the second is
+// A step of neighboring rows, of `count` <= kWidth elements; of one row alone where the second is
 // nullptr.
 template <class T>
 ENGINE_INLINE Floats step_of_rows(const T* first, [[maybe_unused]] const T* second,
@@ -57,7 +57,7 @@ ENGINE_INLINE Floats step_of_rows(const T* first, [[maybe_unused]] const T* seco
 #endif
 }
 
-// Steps of `count` neighbours, as tiles read them in place.
+// Steps of `count` neighbors, as tiles read them in place.
 template <class T>
 ENGINE_INLINE void copy_steps(const T* from, std::int64_t count, float* to) {
 #if defined(ENGINE_BF16_PAIRS)

@@ -1,4 +1,4 @@
-// Images as bytes become the numbers that a model reads: shifted, mirrored, normalised, with a
+// Images as bytes become the numbers that a model reads: shifted, mirrored, normalized, with a
 // hole. On a CUDA device only; in host memory whoever loads the images does it.
 //
 // Bound: bytes (one read, two or four written). Both ways give the same bits, since both look the

@@ -1,6 +1,6 @@
 // A block makes a part of one image, so that the image's draw is the same for all its threads; a
 // thread makes 16 bytes of output at a time, its bytes come one by one (shifted and mirrored they
-// are aligned to nothing, but neighbours lie in the same lines). Bound: bytes. The table of values
+// are aligned to nothing, but neighbors lie in the same lines). Bound: bytes. The table of values
 // stands in shared memory; rows of 257 put the channels' equal bytes into different banks. A table
 // instead of arithmetic, as in the CPU's loader: no division, and the same bits.
 #include "engine/ops/device/device_code.h"
@@ -12,9 +12,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kVectorsOfThread = 2;  // in one part of an image
-constexpr unsigned kMostBlocks =
+constexpr unsigned kMaxBlocks =
     132 * 8;  // then a block makes several parts, and copies the table once
-constexpr std::size_t kMostTable = 48 * 1024;  // bytes; a larger one is read where it lies
+constexpr std::size_t kMaxTable = 48 * 1024;  // bytes; a larger one is read where it lies
 constexpr int kRow = static_cast<int>(kImageTableRow);
 
 struct Extents {
@@ -115,14 +115,14 @@ void prepare_images(KernelContext& context, const PrepareImages& o) {
   if (o.out.count() == 0) return;
   const Extents e{o.out.shape[0], static_cast<int>(o.out.shape[1]),
                   static_cast<int>(o.out.shape[2]), static_cast<int>(o.out.shape[3])};
-  const bool staged = o.table.bytes() <= kMostTable;
+  const bool staged = o.table.bytes() <= kMaxTable;
   with_storage(o.out.dtype, [&]<class T>(T) {
     constexpr int kPack = Packed<T>::kCount;
     const std::int64_t packs =
         divide_up(o.out.count() / e.images, kPack) + 1;  // one more: an image may start within one
     const std::int64_t parts = divide_up(packs, kThreads * kVectorsOfThread);
     const std::int64_t items = parts * e.images;
-    const unsigned blocks = items < kMostBlocks ? static_cast<unsigned>(items) : kMostBlocks;
+    const unsigned blocks = items < kMaxBlocks ? static_cast<unsigned>(items) : kMaxBlocks;
     launch("prepare_images", staged ? prepare<T, true> : prepare<T, false>, {blocks}, kThreads,
            staged ? o.table.bytes() : 0, context.stream, e, static_cast<int>(parts),
            o.images.as<std::uint8_t>(), o.draws, o.table.as<float>(), o.out.as<T>());

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kGroupFloats = 4096;  // exps of rows that are computed together: half of L1
 constexpr std::int64_t kBlock = 1024,
-                       kMostBlocks = 64;  // of a longer row; a longer one's are longer
+                       kMaxBlocks = 64;  // of a longer row; a longer one's are longer
 constexpr float kLog2E = 0x1.715476p+0f;
 constexpr int kBehindAll = 8;  // what a NaN adds to a rank: more than any rank that counts
 
@@ -141,12 +141,12 @@ void forward_group(const Row& first, const std::int32_t* labels, std::int64_t co
 }
 
 void forward_long_row(const Row& row, float* loss, float* gradient, std::int32_t* rank) {
-  const std::int64_t block = larger(kBlock, padded((row.classes + kMostBlocks - 1) / kMostBlocks));
+  const std::int64_t block = larger(kBlock, padded((row.classes + kMaxBlocks - 1) / kMaxBlocks));
   const std::int64_t blocks = (row.classes + block - 1) / block;
-  float tops[kMostBlocks], sum = 0;
+  float tops[kMaxBlocks], sum = 0;
   float top = -__FLT_MAX__;  // not infinity: the first blocks may be all -infinity
   const float own = row.logits[row.label];
-  double below[kMostBlocks];
+  double below[kMaxBlocks];
   std::int32_t before = 0;
   const auto shrink = [&](float from) {
     return horizontal_max(exp2(broadcast(from - top) * broadcast(kLog2E)));

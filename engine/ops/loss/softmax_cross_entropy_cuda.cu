@@ -112,7 +112,7 @@ __device__ __forceinline__ float block_max(float value, float* partial) {
 template <int kCount>
 using Count = std::integral_constant<int, kCount>;
 
-// part(c, n) for a thread's share of a row of `classes`: c is the first of n neighbours. Runs of
+// part(c, n) for a thread's share of a row of `classes`: c is the first of n neighbors. Runs of
 // kVector elements begin at multiples of 16 bytes; what a row has before the first and after the
 // last, fewer than kVector each, goes one by one. Whatever else part() reads or writes by these
 // places is aligned as `row` is.

@@ -1,6 +1,6 @@
-// Batch normalisation over all but the last dimension, in the four phases that also synchronised
+// Batch normalization over all but the last dimension, in the four phases that also synchronized
 // statistics need. Source: Ioffe and Szegedy, 2015; numbers as PyTorch's BatchNorm2d (biased
-// variance to normalise, unbiased to keep).
+// variance to normalize, unbiased to keep).
 //
 // Operands: x, y, dy, dx [rows..., channels]; gamma, beta, mean, inverse_std, dgamma, dbeta
 // [channels]. On a CUDA device x, y, dy, dx and residuals have the storage of activations, and all
@@ -69,7 +69,7 @@ struct BatchNormBackwardParameters {
 void batch_norm_backward_parameters(KernelContext& context, const BatchNormBackwardParameters& o);
 
 // Second backward pass: dx = gamma * inverse_std * (g - sum(g)/rows - xhat * sum(g xhat)/rows),
-// where `sums` and `rows` are those of the whole normalised group (with synchronised statistics: of
+// where `sums` and `rows` are those of the whole normalized group (with synchronized statistics: of
 // all ranks).
 struct BatchNormBackwardData {
   TensorView x;

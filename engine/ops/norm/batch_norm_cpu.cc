@@ -1,4 +1,4 @@
-// Batch normalisation in float32, of what is stored as floats or halves: each phase goes over
+// Batch normalization in float32, of what is stored as floats or halves: each phase goes over
 // memory once, vectors along the channels, rows shared out to the threads.
 //
 // Sums are float32 within a block of rows and float64 across blocks, parts and threads. The

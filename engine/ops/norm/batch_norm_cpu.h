@@ -1,4 +1,4 @@
-// Batch normalisation in float32 on the CPU: what batch_norm.cc calls for the chosen instruction
+// Batch normalization in float32 on the CPU: what batch_norm.cc calls for the chosen instruction
 // set.
 #pragma once
 

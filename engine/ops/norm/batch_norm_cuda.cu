@@ -1,4 +1,4 @@
-// Batch normalisation: the passes that write an activation (bound: bytes), and those over
+// Batch normalization: the passes that write an activation (bound: bytes), and those over
 // [channels] alone (bound: the launch). A thread keeps what it needs of its pack of channels in
 // registers and has several rows under way at once. The last rows come first: these passes follow
 // others over the same operands, whose end is what a cache may still have.
@@ -15,11 +15,11 @@ namespace {
 template <int W>
 inline constexpr int kRows = W >= 8 ? 2 : 4;
 constexpr int kRowsEach = 8;       // spreads the loads of [channels] over that many rows
-constexpr int kMostBlocks = 2112;  // sixteen for each processor of the largest devices
+constexpr int kMaxBlocks = 2112;  // sixteen for each processor of the largest devices
 constexpr int kThreads = 128;      // of the passes over [channels]
 
 RowBlocks blocks_of(std::int64_t rows, std::int64_t channels, int width) {
-  return make_row_blocks(rows, channels, width, kRowsEach, kMostBlocks);
+  return make_row_blocks(rows, channels, width, kRowsEach, kMaxBlocks);
 }
 
 template <class T>

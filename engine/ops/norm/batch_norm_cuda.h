@@ -1,4 +1,4 @@
-// Batch normalisation on a CUDA device; operands as in batch_norm.h, checked there: x and what has
+// Batch normalization on a CUDA device; operands as in batch_norm.h, checked there: x and what has
 // its shape in the storage of activations, [channels] in f32, sums in f64.
 #pragma once
 

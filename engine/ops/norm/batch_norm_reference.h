@@ -1,4 +1,4 @@
-// What batch normalisation means: plain loops over [rows, channels], sums in f64, one thread.
+// What batch normalization means: plain loops over [rows, channels], sums in f64, one thread.
 // Contract: batch_norm.h.
 #pragma once
 

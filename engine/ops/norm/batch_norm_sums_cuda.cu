@@ -1,4 +1,4 @@
-// Batch normalisation: sums over the rows. A first kernel leaves one partial result a block and
+// Batch normalization: sums over the rows. A first kernel leaves one partial result a block and
 // channel, a second merges these in float64 in a fixed order. Bound: bytes; each operand is read
 // once.
 //
@@ -25,14 +25,14 @@ namespace {
 template <int W>
 inline constexpr int kRows = W >= 8 ? 4 : 8;
 constexpr int kRowsEach = 8;       // spreads the merging of the lanes over that many rows
-constexpr int kMostBlocks = 1056;  // eight for each processor of the largest devices
+constexpr int kMaxBlocks = 1056;  // eight for each processor of the largest devices
 
 // The same in the backward pass, which has up to four operands.
 template <int W>
 inline constexpr int kBackwardRows = W >= 8 ? 2 : 4;
 
 RowBlocks blocks_of(std::int64_t rows, std::int64_t channels, int width) {
-  return make_row_blocks(rows, channels, width, kRowsEach, kMostBlocks);
+  return make_row_blocks(rows, channels, width, kRowsEach, kMaxBlocks);
 }
 
 // Mean and squared differences of `count` values of one channel, per channel of a pack.
@@ -286,7 +286,7 @@ std::size_t batch_norm_scratch_bytes(std::int64_t rows, std::int64_t channels, D
        {std::int64_t{1}, static_cast<std::int64_t>(16 / size_of(dtype))}) {
     if (channels % width != 0) continue;
     const RowBlocks b = blocks_of(rows, channels, static_cast<int>(width));
-    most = std::max(most, most_row_blocks(b, kRowsEach, kMostBlocks));
+    most = std::max(most, max_row_blocks(b, kRowsEach, kMaxBlocks));
   }
   return static_cast<std::size_t>(most * 2 * channels) * sizeof(double);
 }

@@ -1,4 +1,4 @@
-// Group normalisation: checks and dispatch.
+// Group normalization: checks and dispatch.
 #include "engine/ops/norm/group_norm.h"
 
 #include <string>

@@ -1,8 +1,8 @@
-// Group normalisation (Wu and He, "Group Normalization", 2018); numbers as PyTorch's GroupNorm
+// Group normalization (Wu and He, "Group Normalization", 2018); numbers as PyTorch's GroupNorm
 // (biased variance). Each sample by itself: nothing depends on the batch.
 //
 //   y = (x - mean) * inverse_std * gamma + beta,  inverse_std = 1 / sqrt(variance + eps), mean and
-//   variance of a group of neighbouring channels of one sample, over all its places
+//   variance of a group of neighboring channels of one sample, over all its places
 // x, y, dy, dx [n, places..., channels]; gamma, beta, dgamma, dbeta [channels]; statistics
 // [2, n, groups]: means, then inverse_stds. On a CUDA device gamma, beta, their gradients and
 // statistics are f32.

@@ -1,4 +1,4 @@
-// Group normalisation in float32. A thread has a sample; vectors go along its channels, whatever
+// Group normalization in float32. A thread has a sample; vectors go along its channels, whatever
 // the groups are, and what a pass has summed per channel is then folded over the channels of each
 // group. Sums are float32 within a block of places and float64 across blocks. A sample mostly stays
 // in L2 between the passes: one each for mean, variance and result. Bound: bytes.

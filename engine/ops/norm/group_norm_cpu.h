@@ -1,4 +1,4 @@
-// Group normalisation in float32 on the CPU: what group_norm.cc calls for the chosen instruction
+// Group normalization in float32 on the CPU: what group_norm.cc calls for the chosen instruction
 // set.
 #pragma once
 

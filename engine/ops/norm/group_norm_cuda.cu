@@ -1,5 +1,5 @@
-// Group normalisation: a block for each group of each sample, which goes over the group's elements
-// three times forward and twice backward; neighbouring blocks have neighbouring groups, so that
+// Group normalization: a block for each group of each sample, which goes over the group's elements
+// three times forward and twice backward; neighboring blocks have neighboring groups, so that
 // what a line has of other groups, and the second and third time, come from the cache. The variance
 // is taken around the mean. Gradients of gamma and beta: sums of slices of all places, a lane a
 // channel, then the sum of the slices, each in one order. Bound: bytes.
@@ -12,7 +12,7 @@ namespace engine::ops::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr int kSlices = 256, kLeastRows = 32;  // of the gradients of gamma and beta
+constexpr int kSlices = 256, kMinRows = 32;  // of the gradients of gamma and beta
 
 // One group of one sample for each block.
 struct Groups {
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void backward_parameters(KernelContext& context, const GroupNormBackward& o, const Groups& groups) {
   const std::int64_t rows = groups.n * groups.places, wanted = divide_up(rows, kSlices);
-  const std::int64_t slice_rows = wanted < kLeastRows ? kLeastRows : wanted,
+  const std::int64_t slice_rows = wanted < kMinRows ? kMinRows : wanted,
                      slices = divide_up(rows, slice_rows);
   auto* parts = reinterpret_cast<float*>(context.scratch.data());
   const unsigned blocks = static_cast<unsigned>(divide_up(groups.channels, kWarp));

@@ -1,4 +1,4 @@
-// Group normalisation on a CUDA device; operands as in group_norm.h, checked there.
+// Group normalization on a CUDA device; operands as in group_norm.h, checked there.
 #pragma once
 
 #include "engine/ops/norm/group_norm.h"

@@ -1,4 +1,4 @@
-// What group normalisation means: plain loops. Contract: group_norm.h.
+// What group normalization means: plain loops. Contract: group_norm.h.
 #pragma once
 
 #include <cmath>

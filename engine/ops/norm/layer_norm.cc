@@ -1,4 +1,4 @@
-// Layer normalisation: checks and dispatch.
+// Layer normalization: checks and dispatch.
 #include "engine/ops/norm/layer_norm.h"
 
 #include <string>

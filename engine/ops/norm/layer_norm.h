@@ -1,4 +1,4 @@
-// Layer normalisation over the last dimension (Ba, Kiros and Hinton, 2016); numbers as PyTorch's
+// Layer normalization over the last dimension (Ba, Kiros and Hinton, 2016); numbers as PyTorch's
 // LayerNorm (biased variance).
 //
 //   y = (x - mean) * inverse_std * gamma + beta,  inverse_std = 1 / sqrt(variance + eps), mean and

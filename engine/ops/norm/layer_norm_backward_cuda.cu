@@ -11,7 +11,7 @@ namespace {
 
 using namespace layer_norm_rows;
 
-constexpr int kSlices = 256, kLeastRows = 32;  // of the gradients of gamma and beta
+constexpr int kSlices = 256, kMinRows = 32;  // of the gradients of gamma and beta
 
 template <class T>
 struct BackwardRows {
@@ -266,7 +266,7 @@ void layer_norm_backward_parameters(KernelContext& context, const LayerNormBackw
   const int width = static_cast<int>(o.dgamma.count());
   if (width == 0) return;
   const std::int64_t rows = o.x.count() / width, wanted = divide_up(rows, kSlices);
-  const std::int64_t slice_rows = wanted < kLeastRows ? kLeastRows : wanted,
+  const std::int64_t slice_rows = wanted < kMinRows ? kMinRows : wanted,
                      slices = divide_up(rows, slice_rows);
   if (rows > 0)
     with_storage(o.x.dtype, [&]<class T>(T) {

@@ -1,4 +1,4 @@
-// Layer normalisation in float32. A row is small and stays in L1: two passes for its statistics,
+// Layer normalization in float32. A row is small and stays in L1: two passes for its statistics,
 // one to write. Gradients of the parameters: a thread has a range of columns and goes over all
 // rows, so that the order of a sum is the same for any number of threads; float32 within a block of
 // rows, and blocks added up, which keeps rounding errors small. Bound: bytes.

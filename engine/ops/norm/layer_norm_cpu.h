@@ -1,4 +1,4 @@
-// Layer normalisation in float32 on the CPU: what layer_norm.cc calls for the chosen instruction
+// Layer normalization in float32 on the CPU: what layer_norm.cc calls for the chosen instruction
 // set.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Layer normalisation on a CUDA device; operands as in layer_norm.h, checked there. Bound: bytes.
+// Layer normalization on a CUDA device; operands as in layer_norm.h, checked there. Bound: bytes.
 #pragma once
 
 #include "engine/ops/norm/layer_norm.h"

@@ -1,4 +1,4 @@
-// What layer normalisation means: plain loops. Contract: layer_norm.h.
+// What layer normalization means: plain loops. Contract: layer_norm.h.
 #pragma once
 
 #include <cmath>

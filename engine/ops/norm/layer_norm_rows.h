@@ -1,4 +1,4 @@
-// How rows are dealt to threads in layer normalisation. For .cu files only.
+// How rows are dealt to threads in layer normalization. For .cu files only.
 #pragma once
 
 #include <type_traits>
@@ -10,7 +10,7 @@ namespace engine::ops::cuda::layer_norm_rows {
 
 inline constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 
-// The elements of a row that a thread of the row's kRowThreads keeps: groups of kVector neighbours,
+// The elements of a row that a thread of the row's kRowThreads keeps: groups of kVector neighbors,
 // kRowThreads * kVector apart.
 template <int kRowThreads, int kVector>
 __device__ __forceinline__ int column(int group) {

@@ -11,8 +11,8 @@
 namespace engine {
 namespace {
 
-constexpr double kShareOfStep = 0.005;    // that digests in between may take
-constexpr std::int64_t kMostPast = 4096;  // digests in between
+constexpr double kShareOfStep = 0.005;   // that digests in between may take
+constexpr std::int64_t kMaxPast = 4096;  // digests in between
 
 // The largest group of equal ranks is right; where several are the largest, rank 0.
 DesyncTensor judge(const std::string& name, const std::vector<StateDigest>& of_ranks) {
@@ -41,7 +41,7 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
     : communicator_(communicator),
       state_(state),
       options_(options),
-      most_past_(static_cast<std::size_t>(std::min(options.every, kMostPast))) {
+      max_past_(static_cast<std::size_t>(std::min(options.every, kMaxPast))) {
   require(options.every > 0, "a desync check needs a distance of at least one step");
   const ModelState& model = state.model;
   const auto watch = [this](const std::string& name, const TensorView& view, bool statistic) {
@@ -63,7 +63,7 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
   digests_.resize(watched_.size());
   gathered_.resize(watched_.size() * ranks);
   whole_.resize(ranks);
-  past_.reserve(most_past_);
+  past_.reserve(max_past_);
 }
 
 // Tensors that are not compared now count as zero.
@@ -116,7 +116,7 @@ void DesyncCheck::remember() {
       std::clamp(hash_seconds_ / std::max(kShareOfStep * step_seconds, 1e-12), 1.0, 1e9);
   const std::int64_t distance = std::int64_t{1} << static_cast<int>(std::ceil(std::log2(wanted)));
   const std::int64_t step = state_.progress.global_step;
-  if (step % distance == 0 && past_.size() < most_past_) past_.push_back({step, hash(false)});
+  if (step % distance == 0 && past_.size() < max_past_) past_.push_back({step, hash(false)});
   last_call_ = base::steady_seconds();
 }
 
@@ -169,7 +169,7 @@ void DesyncCheck::describe(bool statistics) {
 // Ranks may have kept different steps: compared is what all of them have.
 void DesyncCheck::find_first_bad() {
   report_.first_bad = report_.step;
-  std::vector<Past> own(most_past_, Past{-1, {}});
+  std::vector<Past> own(max_past_, Past{-1, {}});
   std::copy(past_.begin(), past_.end(), own.begin());
   std::vector<Past> all(own.size() * whole_.size());
   communicator_.all_gather(own.data(), own.size() * sizeof(Past), all.data());

@@ -19,11 +19,11 @@ struct DesyncOptions {
   OnDesync action = OnDesync::kAbort;
   bool remember = true;           // hash the state between checks, too: to name the first bad step
   bool equal_statistics = false;  // BatchNorm's running statistics are the same on all ranks in
-                                  // every step (synchronised ones)
+                                  // every step (synchronized ones)
 };
 
 // Compares what must be equal: parameters; optimizer states where the policy keeps them equal;
-// running statistics where they are synchronised, or right after they were averaged. A policy that
+// running statistics where they are synchronized, or right after they were averaged. A policy that
 // lets replicas drift is checked only right after it has brought them together: a check that falls
 // due between two averagings waits for the next one.
 //
@@ -82,7 +82,7 @@ class DesyncCheck {
   std::vector<StateDigest> whole_;               // one for each rank
   std::vector<Past> past_;                       // since the last check, oldest first
   DesyncReport report_;
-  const std::size_t most_past_;
+  const std::size_t max_past_;
   std::int64_t last_check_ = 0, checks_ = 0, bad_checks_ = 0;
   double hash_seconds_ = 1e9;  // the shortest so far
   double started_ = 0, last_call_ = 0, hashing_seconds_ = 0;

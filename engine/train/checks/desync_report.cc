@@ -6,14 +6,14 @@
 namespace engine {
 namespace {
 
-constexpr std::size_t kMostNames = 5, kMostRanks = 8;
+constexpr std::size_t kMaxNames = 5, kMaxRanks = 8;
 
 std::string rank_list(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMostRanks); ++i)
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMaxRanks); ++i)
     text += (i ? ", " : "") + std::to_string(ranks[i]);
-  return ranks.size() > kMostRanks
-             ? text + " and " + std::to_string(ranks.size() - kMostRanks) + " more"
+  return ranks.size() > kMaxRanks
+             ? text + " and " + std::to_string(ranks.size() - kMaxRanks) + " more"
              : text;
 }
 
@@ -27,7 +27,7 @@ std::string to_string(const DesyncReport& report, int world_size) {
   std::string text = "desync after step " + std::to_string(report.step) + ": " +
                      std::to_string(report.tensors.size()) + " of " +
                      std::to_string(report.compared) + " tensors differ: ";
-  const std::size_t named = std::min(report.tensors.size(), kMostNames);
+  const std::size_t named = std::min(report.tensors.size(), kMaxNames);
   for (std::size_t i = 0; i < named; ++i)
     text += (i ? ", " : "") + report.tensors[i].name + " on " + rank_list(report.tensors[i].ranks);
   if (report.tensors.size() > named)

@@ -13,7 +13,7 @@ namespace engine {
 namespace {
 
 // A scaler that skips so many steps in a row has not found the scale: the numbers are bad.
-constexpr std::int32_t kMostSkippedByScaling = 100;
+constexpr std::int32_t kMaxSkippedByScaling = 100;
 
 bool is_finite(const FlatBuffer& buffer) {
   return base::first_not_finite(buffer.dtype(), buffer.data(),
@@ -105,7 +105,7 @@ bool FiniteGuard::skipped_by_scaling() const {
   if (!state_.loss_scale.on() || state_.control == nullptr) return false;
   const HostView view(state_.home, Access::kRead);
   const std::int32_t in_a_row = state_.control->skipped_in_a_row;
-  return in_a_row > 0 && in_a_row < kMostSkippedByScaling;
+  return in_a_row > 0 && in_a_row < kMaxSkippedByScaling;
 }
 
 std::string FiniteGuard::judge(const Signs& sums) {

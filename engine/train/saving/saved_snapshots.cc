@@ -8,9 +8,9 @@
 
 namespace engine {
 
-std::optional<CheckpointKeeper::Saved> SavedSnapshots::take() {
+std::optional<CheckpointManager::Saved> SavedSnapshots::take() {
   if (keeper_ == nullptr) return std::nullopt;
-  std::optional<CheckpointKeeper::Saved> saved = keeper_->take_saved();
+  std::optional<CheckpointManager::Saved> saved = keeper_->take_saved();
   if (saved) second_newest_ = std::exchange(newest_, {saved->path, saved->progress.global_step});
   return saved;
 }

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/train/saving/checkpoint_keeper.h"
+#include "engine/train/saving/checkpoint_manager.h"
 
 namespace engine {
 
@@ -13,11 +13,11 @@ class SavedSnapshots {
  public:
   // `keeper` (null: nothing is saved) outlives this. `resumed_from`: the snapshot of `step` that
   // the run began with; "": none.
-  SavedSnapshots(CheckpointKeeper* keeper, std::string resumed_from, std::int64_t step)
+  SavedSnapshots(CheckpointManager* keeper, std::string resumed_from, std::int64_t step)
       : keeper_(keeper), newest_{std::move(resumed_from), step} {}
 
   // The write that has ended since the last call; never blocks, never throws.
-  std::optional<CheckpointKeeper::Saved> take();
+  std::optional<CheckpointManager::Saved> take();
   // Waits for the last write, whose failure counts for nothing. Collective.
   void wait() noexcept;
   // Returns the newest snapshot from which a step had a finite loss, where `last_good` is the last
@@ -30,7 +30,7 @@ class SavedSnapshots {
     std::int64_t step = -1;
   };
 
-  CheckpointKeeper* const keeper_;
+  CheckpointManager* const keeper_;
   Snapshot newest_, second_newest_;  // on rank 0, and the one that the run was resumed from
 };
 

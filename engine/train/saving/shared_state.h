@@ -16,7 +16,7 @@ struct StateImage {
   // not trained.
   std::optional<io::Checkpoint> state;
   bool whole = false;      // TrainState::whole
-  std::int64_t apart = 0;  // AveragingPolicy::samples_apart()
+  std::int64_t apart = 0;  // AveragingPolicy::samples_since_sync()
 };
 
 // Collective: every rank takes the state of the rank that has come furthest, of those where

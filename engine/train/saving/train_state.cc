@@ -5,8 +5,8 @@
 #include <cstring>
 #include <optional>
 
-#include "engine/averaging/sums/deal_shares.h"
 #include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/averaging/sums/share_gather.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/saving/average_kind.h"
@@ -218,7 +218,7 @@ void capture_beside(const TrainState& state, int world_size, StateCopy& copy) {
     checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
   for (const PolicyState& s : state.policy.state())
     export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device, copy);
-  for (const StatePart* part : state.parts) part->capture(copy);
+  for (const Stateful* part : state.parts) part->capture(copy);
 }
 
 namespace {
@@ -383,7 +383,7 @@ void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, i
       find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
   state.progress = continued_progress(checkpoint, state.global_batch);
   state.pending_evaluation = pending_evaluation(checkpoint);
-  for (StatePart* part : state.parts) part->restore(checkpoint, source, notice);
+  for (Stateful* part : state.parts) part->restore(checkpoint, source, notice);
 }
 
 }  // namespace

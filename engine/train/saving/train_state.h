@@ -10,7 +10,7 @@
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/saving/state_copy.h"
-#include "engine/train/saving/state_part.h"
+#include "engine/train/saving/stateful.h"
 #include "engine/train/saving/train_progress.h"
 #include "io/checkpoint/checkpoint.h"
 
@@ -52,10 +52,10 @@ struct TrainState {
   bool other_batch = false;
   // Whether the samples of an epoch that are left depend on how many ranks began it.
   bool samples_of_ranks = false;
-  std::vector<StatePart*> parts = {};
+  std::vector<Stateful*> parts = {};
   // Where each rank updates a share of the parameters and has the optimizer's states for that share
   // alone; null: all have all of them.
-  const UpdateShares* shares = nullptr;
+  const OptimizerShards* shares = nullptr;
   PendingEvaluation pending_evaluation = PendingEvaluation::kNone;
   bool whole = true;  // false: a failure has left it between two steps
 };
@@ -77,7 +77,7 @@ void capture_own(const TrainState& state, int world_size, StateCopy& copy);
 
 // Into a copy that was begun: rank 0's snapshot, plus what differs between ranks (running
 // statistics; optimizer states where the policy keeps them local) as arrays "rankR/...".
-// Collective; `copy` is filled on rank 0 only. Synchronises first.
+// Collective; `copy` is filled on rank 0 only. Synchronizes first.
 void capture(backends::Communicator& communicator, TrainState& state, StateCopy& copy);
 
 // Puts a snapshot back. Each rank calls it with the same checkpoint; `source` names the file in

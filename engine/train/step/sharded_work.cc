@@ -61,7 +61,7 @@ class ShardedWork final : public StepWork {
           AccumulatedWorkOptions{options.micro_batches, options.seed,
                                  statistics_ ? &statistics_->of_shard(s) : nullptr}));
     if (options.gradients != nullptr) sum_.emplace(options.cut, *options.gradients, note_bytes());
-    for (const TreeCut::Node& node : nodes())
+    for (const TreePartition::Node& node : nodes())
       gradients_.push_back(shard_of(node).state.parameters.gradients.data());
     try {
       for (std::size_t s = 1; s < shards_.size(); ++s)
@@ -108,15 +108,15 @@ class ShardedWork final : public StepWork {
       if (shard->thread.joinable()) shard->thread.join();
   }
 
-  std::span<const TreeCut::Node> nodes() const { return options_.cut.nodes(rank_); }
-  Shard& shard_of(const TreeCut::Node& node) {
+  std::span<const TreePartition::Node> nodes() const { return options_.cut.nodes(rank_); }
+  Shard& shard_of(const TreePartition::Node& node) {
     return *shards_[static_cast<std::size_t>(node.first - options_.cut.first(rank_))];
   }
 
   // What ranks tell each other beside their gradients: each the loss of its nodes, rank 0 the first
   // part's running statistics and counters.
   std::size_t note_bytes() const {
-    return static_cast<std::size_t>(options_.cut.most_nodes()) * sizeof(double) +
+    return static_cast<std::size_t>(options_.cut.max_nodes()) * sizeof(double) +
            main_.running.bytes() + main_.counters.bytes();
   }
 
@@ -185,10 +185,10 @@ class ShardedWork final : public StepWork {
   // The first shard of each node has its sums.
   void fold_nodes() {
     const FlatBuffer& gradients = main_.parameters.gradients;
-    for (const TreeCut::Node& node : nodes()) {
+    for (const TreePartition::Node& node : nodes()) {
       const std::unique_ptr<Shard>* shards =
           &shards_[static_cast<std::size_t>(node.first - options_.cut.first(rank_))];
-      fold_tree(static_cast<std::size_t>(node.count), [&](std::size_t into, std::size_t from) {
+      reduce_tree(static_cast<std::size_t>(node.count), [&](std::size_t into, std::size_t from) {
         Shard &a = *shards[into], &b = *shards[from];
         add_elements(gradients.dtype(), a.state.parameters.gradients.data(),
                      b.state.parameters.gradients.data(),
@@ -210,12 +210,12 @@ class ShardedWork final : public StepWork {
   // From the nodes of all ranks. Returns the loss.
   double sum_over_ranks() {
     std::byte* note = sum_->note().data();
-    for (const TreeCut::Node& node : nodes())
+    for (const TreePartition::Node& node : nodes())
       std::memcpy(note + static_cast<std::size_t>(node.index) * sizeof(double),
                   &shard_of(node).result.loss_sum, sizeof(double));
     const FlatBuffer* const buffers[] = {&main_.running, &main_.counters};
     const auto each_buffer = [&](auto call) {
-      std::size_t at = static_cast<std::size_t>(options_.cut.most_nodes()) * sizeof(double);
+      std::size_t at = static_cast<std::size_t>(options_.cut.max_nodes()) * sizeof(double);
       for (const FlatBuffer* buffer : buffers) {
         if (buffer->bytes() > 0) call(buffer->data(), at, buffer->bytes());
         at += buffer->bytes();
@@ -235,18 +235,19 @@ class ShardedWork final : public StepWork {
   }
 
   double fold_losses() {
-    const std::span<const TreeCut::Node> all = options_.cut.nodes();
+    const std::span<const TreePartition::Node> all = options_.cut.nodes();
     losses_.resize(all.size());  // allocates the first time only
-    const auto loss = [&](const TreeCut::Node& node) -> double& {
+    const auto loss = [&](const TreePartition::Node& node) -> double& {
       return losses_[static_cast<std::size_t>(&node - all.data())];
     };
-    for (const TreeCut::Node& node : all)
+    for (const TreePartition::Node& node : all)
       std::memcpy(
           &loss(node),
           sum_->note_of(node.rank).data() + static_cast<std::size_t>(node.index) * sizeof(double),
           sizeof(double));
-    options_.cut.fold(
-        [&](const TreeCut::Node& into, const TreeCut::Node& from) { loss(into) += loss(from); });
+    options_.cut.fold([&](const TreePartition::Node& into, const TreePartition::Node& from) {
+      loss(into) += loss(from);
+    });
     return losses_[0];
   }
 

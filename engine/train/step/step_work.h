@@ -86,7 +86,7 @@ std::unique_ptr<StepWork> make_accumulated_work(const HostWorkParts& parts,
 // rank 0 (nothing elsewhere, so that the sum over ranks is that of the tree). Every rank's running
 // statistics and counters become those of part 0; the others' are dropped.
 struct ShardedWorkOptions {
-  TreeCut cut;
+  TreePartition cut;
   std::int64_t micro_batches = 1;  // of each shard
   std::uint64_t seed = 0;
   // Of all ranks; null: one rank. The second is for layers that exchange statistics; null: none do.

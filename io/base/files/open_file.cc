@@ -15,7 +15,7 @@
 #include <system_error>
 
 #include "io/base/files/io_error.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 
 namespace io {
@@ -56,12 +56,12 @@ OwnedFile open_run_file(const std::string& path, std::uint64_t max_bytes) {
   return file;
 }
 
-std::string read_all(std::FILE* file, const std::string& path, std::uint64_t most_bytes) {
+std::string read_all(std::FILE* file, const std::string& path, std::uint64_t max_bytes) {
   std::string text;
   char block[16384];
   for (std::size_t got; (got = std::fread(block, 1, sizeof block, file)) > 0;) {
     text.append(block, got);
-    if (text.size() > most_bytes) fail_as_too_long(path, most_bytes);
+    if (text.size() > max_bytes) fail_as_too_long(path, max_bytes);
   }
   if (std::ferror(file) != 0) fail_to_read(path);
   return text;
@@ -71,7 +71,7 @@ std::string read_all(std::FILE* file, const std::string& path, std::uint64_t mos
 
 OpenedFile open_regular_file(const std::string& path, Links links) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::kReject ? O_NOFOLLOW : 0);
-  const int descriptor = base::retried([&] { return open(path.c_str(), flags); });
+  const int descriptor = base::retry_on_eintr([&] { return open(path.c_str(), flags); });
   if (descriptor < 0 && errno == ELOOP && links == Links::kReject)
     throw DataError(path + ": is a link; expected a plain file, as a run writes it");
   if (descriptor < 0) fail_to_open(path, errno);
@@ -97,10 +97,10 @@ bool is_regular_file(const std::string& path) {
   return std::filesystem::is_regular_file(status);
 }
 
-std::string read_small_file(const std::string& path, std::uint64_t most_bytes) {
+std::string read_small_file(const std::string& path, std::uint64_t max_bytes) {
   const OwnedFile file(std::fopen(path.c_str(), "rbe"));
   if (!file) fail_to_open(path, errno);
-  return read_all(file.get(), path, most_bytes);
+  return read_all(file.get(), path, max_bytes);
 }
 
 std::string read_run_file(const std::string& path, std::uint64_t max_bytes) {

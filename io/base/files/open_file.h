@@ -25,8 +25,8 @@ OpenedFile open_regular_file(const std::string& path, Links links = Links::kFoll
 bool is_regular_file(const std::string& path);
 
 // The content of a file or a pipe. Throws MissingFileError, DataError once there are more than
-// `most_bytes`, Error when opening or reading fails otherwise.
-std::string read_small_file(const std::string& path, std::uint64_t most_bytes);
+// `max_bytes`, Error when opening or reading fails otherwise.
+std::string read_small_file(const std::string& path, std::uint64_t max_bytes);
 // The content of a file of a run's folder, which may have come from elsewhere: a regular file that
 // is no link. Throws as read_small_file(), and DataError for anything else, without waiting for it.
 std::string read_run_file(const std::string& path, std::uint64_t max_bytes);

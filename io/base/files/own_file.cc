@@ -10,9 +10,9 @@
 #include <filesystem>
 
 #include "io/base/files/io_error.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 
 namespace io {
 namespace {
@@ -26,7 +26,7 @@ namespace {
 [[noreturn]] void refuse_link(const std::string& path) {
   std::error_code unknown;
   const std::string target = std::filesystem::read_symlink(path, unknown).string();
-  refuse(path, "a link to " + base::visible_text(target));
+  refuse(path, "a link to " + base::escape_text(target));
 }
 
 [[noreturn]] void refuse_unopened(const std::string& path, int error) {
@@ -59,7 +59,7 @@ void check_names(const std::string& path, const struct stat& found) {
 }  // namespace
 
 int open_own_file(const std::string& path, int flags, mode_t mode) {
-  const int fd = base::retried([&] {
+  const int fd = base::retry_on_eintr([&] {
     return open(path.c_str(), (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
   });
   if (fd < 0) refuse_unopened(path, errno);
@@ -79,7 +79,7 @@ int open_own_file(const std::string& path, int flags, mode_t mode) {
 
 int open_own_folder(const std::string& path) {
   if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) refuse_unopened(path, errno);
-  const int fd = base::retried(
+  const int fd = base::retry_on_eintr(
       [&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
   if (fd < 0) refuse_unopened(path, errno);
   return fd;

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_format.h"
-#include "io/base/text/visible_text.h"
 
 namespace base {
 

@@ -12,7 +12,7 @@
 namespace base {
 namespace {
 
-static_assert(kMostCpus == CPU_SETSIZE);
+static_assert(kMaxCpus == CPU_SETSIZE);
 
 std::mutex process_mutex;
 std::optional<CpuSet> process_cpus;  // guarded; set by the first BoundThread
@@ -34,10 +34,10 @@ const std::optional<CpuQuota>& quota_of_process() noexcept {
 
 std::string cpus_text(const CpuSet& cpus) {
   std::string text;
-  for (int first = 0; first < kMostCpus; ++first) {
+  for (int first = 0; first < kMaxCpus; ++first) {
     if (!cpus[static_cast<std::size_t>(first)]) continue;
     int last = first;
-    while (last + 1 < kMostCpus && cpus[static_cast<std::size_t>(last) + 1]) ++last;
+    while (last + 1 < kMaxCpus && cpus[static_cast<std::size_t>(last) + 1]) ++last;
     if (!text.empty()) text += ',';
     text += std::to_string(first);
     if (last > first) text.append(1, '-').append(std::to_string(last));

@@ -7,9 +7,9 @@
 
 namespace base {
 
-constexpr int kMostCpus = 1024;
+constexpr int kMaxCpus = 1024;
 // By the numbers that the kernel gives to CPUs (hardware threads).
-using CpuSet = std::bitset<kMostCpus>;
+using CpuSet = std::bitset<kMaxCpus>;
 
 std::string cpus_text(const CpuSet& cpus);  // "0-3,8"
 

@@ -7,7 +7,7 @@
 
 namespace io {
 
-// The output function: a bijection of 64 bits that scatters neighbouring inputs.
+// The output function: a bijection of 64 bits that scatters neighboring inputs.
 constexpr std::uint64_t mix_bits(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EB;

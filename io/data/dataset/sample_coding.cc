@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "io/base/files/io_error.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "io/data/tables/csv_number.h"
 
 namespace io {
@@ -65,7 +65,7 @@ std::string UnknownNames::text(const std::string& subject, std::int64_t total) c
   std::string text = std::to_string(count_) + " of " + std::to_string(total) + " " + subject +
                      " that the model lacks: ";
   for (std::size_t i = 0; i < names_.size(); ++i)
-    text += (i == 0 ? "'" : ", '") + base::visible_text(names_[i].substr(0, kLongest)) + "'";
+    text += (i == 0 ? "'" : ", '") + base::escape_text(names_[i].substr(0, kLongest)) + "'";
   return text + (more_names_ ? " and others" : "") + " (first: " + first_ + ")";
 }
 

@@ -14,8 +14,8 @@ struct DecodedImage {
       pixels;  // height * width * 3: red, green, blue, from the top left, row by row
 };
 
-// The format is told by the first bytes, not by the name. Grey, palettes and CMYK become RGB, 16
-// bits 8, transparency is dropped (as Pillow's convert("RGB") does), colour profiles and
+// The format is told by the first bytes, not by the name. Gray, palettes and CMYK become RGB, 16
+// bits 8, transparency is dropped (as Pillow's convert("RGB") does), color profiles and
 // orientation are ignored. `path` stands for the file in messages. Throws DataError: another
 // format, damaged, cut off, more than kMaxPixels; ConfigError: this build lacks the library.
 DecodedImage decode_image(std::span<const std::uint8_t> file, const std::string& path);

@@ -10,7 +10,7 @@ namespace io {
 // Whether this build can (ENGINE_WITH_PNG).
 bool has_png_encoder();
 
-// `pixels`: height * width * channels, from the top left, row by row; 1 channel (grey) or 3 (red,
+// `pixels`: height * width * channels, from the top left, row by row; 1 channel (gray) or 3 (red,
 // green, blue). Returns the file's bytes. Throws ConfigError: other channels, or a build without
 // libpng; Error: libpng failed.
 std::string encode_png(std::span<const std::uint8_t> pixels, std::int64_t height,

@@ -66,7 +66,7 @@ std::vector<float> ImagePreparer::table() const {
 }
 
 // A row of the shifted, perhaps mirrored image; `in` is nullptr outside of it. Padding is a zero
-// byte, not a zero after normalising, as in torchvision.
+// byte, not a zero after normalizing, as in torchvision.
 void ImagePreparer::convert_row(const std::uint8_t* in, const AugmentationDraw& draw,
                                 float* out) const {
   // Output pixel x is input pixel shift + x, or shift - x if mirrored. Those in [first, end) exist.

@@ -26,7 +26,7 @@ struct JpegErrors {
   std::longjmp(errors->back, 1);
 }
 
-// libjpeg only warns of a file that is cut off and paints the rest grey. That is an error here.
+// libjpeg only warns of a file that is cut off and paints the rest gray. That is an error here.
 void on_message(j_common_ptr jpeg, int level) {
   const int code = jpeg->err->msg_code;
   if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER)) on_error(jpeg);

@@ -20,12 +20,12 @@ using Bytes = std::span<const std::uint8_t>;
 
 constexpr std::size_t kMagicBytes = 8, kChunkBytes = 12;  // length, type and sum of a chunk
 constexpr std::uint32_t kLongestSide = 1u << 20;          // as png_decoder.cc's
-constexpr std::uint64_t kMostFromAByte = 1032;            // of deflate
+constexpr std::uint64_t kMaxFromAByte = 1032;             // of deflate
 constexpr std::size_t kReadBehind = 3;                    // a row, by undo_filter()
 
 struct PlainFile {
   std::uint32_t width = 0, height = 0;
-  int samples = 0;          // of a pixel: 1 grey, 2 with transparency, 3 RGB, 4 with transparency
+  int samples = 0;          // of a pixel: 1 gray, 2 with transparency, 3 RGB, 4 with transparency
   std::vector<Bytes> data;  // the parts of the packed pixels
   std::uint64_t row_bytes() const { return std::uint64_t{width} * static_cast<unsigned>(samples); }
   std::uint64_t raw_bytes() const { return (row_bytes() + 1) * height; }  // with filters' numbers
@@ -45,9 +45,9 @@ bool read_header(Bytes data, PlainFile& file) {
   if (data.size() != 13) return false;
   file.width = word(data.data());
   file.height = word(data.data() + 4);
-  const int bits = data[8], colour = data[9];
+  const int bits = data[8], color = data[9];
   const bool usual = bits == 8 && data[10] == 0 && data[11] == 0 && data[12] == 0;
-  file.samples = colour == 0 ? 1 : colour == 2 ? 3 : colour == 4 ? 2 : colour == 6 ? 4 : 0;
+  file.samples = color == 0 ? 1 : color == 2 ? 3 : color == 4 ? 2 : color == 6 ? 4 : 0;
   return usual && file.samples != 0 && file.width - 1 < kLongestSide &&
          file.height - 1 < kLongestSide;
 }
@@ -77,7 +77,7 @@ bool read_chunks(Bytes bytes, PlainFile& file) {
     file.data.push_back(data);
     packed += length;
   }
-  return packed > 0 && file.raw_bytes() / kMostFromAByte <= packed;
+  return packed > 0 && file.raw_bytes() / kMaxFromAByte <= packed;
 }
 
 // Rows as they are stored, each behind the number of its filter; null where that is damaged.
@@ -181,7 +181,7 @@ bool undo_filter(int filter, const std::uint8_t* stored, const std::uint8_t* bef
   }
 }
 
-// A row of grey or with transparency as RGB.
+// A row of gray or with transparency as RGB.
 template <int kSamples>
 void to_rgb(const std::uint8_t* row, std::uint32_t width, std::uint8_t* pixels) {
   for (std::uint32_t x = 0; x < width; ++x, row += kSamples, pixels += 3) {

@@ -10,7 +10,7 @@
 
 namespace io {
 
-// Pixels as decode_png()'s, of a file with 8 bits a sample, RGB or grey, with transparency or
+// Pixels as decode_png()'s, of a file with 8 bits a sample, RGB or gray, with transparency or
 // without, not interlaced. Nothing for any other file, for a damaged one, about which libpng knows
 // more to say, and in builds without libdeflate. Throws DataError: kMaxPixels.
 std::optional<DecodedImage> decode_plain_png(std::span<const std::uint8_t> file,

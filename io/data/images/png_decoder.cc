@@ -40,7 +40,7 @@ void on_read(png_structp png, png_bytep out, std::size_t count) {
 bool read_header(png_structp png, png_infop info) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
   png_read_info(png, info);
-  png_set_expand(png);    // palettes, and grey of fewer than 8 bits
+  png_set_expand(png);    // palettes, and gray of fewer than 8 bits
   png_set_scale_16(png);  // to 8
   png_set_strip_alpha(png);
   png_set_gray_to_rgb(png);

@@ -18,8 +18,8 @@ namespace io {
 struct TargetScale {
   std::string name;                // of the column, for users
   double mean = 0, deviation = 1;  // of the training rows, in the column's own unit
-  double in_unit(double standardised) const { return mean + deviation * standardised; }
-  float standardised(double value) const { return static_cast<float>((value - mean) / deviation); }
+  double in_unit(double standardized) const { return mean + deviation * standardized; }
+  float standardized(double value) const { return static_cast<float>((value - mean) / deviation); }
 };
 
 struct TargetValues {

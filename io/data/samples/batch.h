@@ -16,7 +16,7 @@ namespace io {
 struct Batch {
   std::int64_t epoch = 0, step = 0;  // of the sampler
   std::span<const float>
-      samples;  // count * sample_count: NHWC, normalised; or features. Empty for tokens
+      samples;  // count * sample_count: NHWC, normalized; or features. Empty for tokens
   std::span<const std::uint8_t>
       pixels;  // instead of samples, where asked for: images as they are stored, NHWC
   std::span<const AugmentationDraw> draws;   // with pixels: count

@@ -13,8 +13,8 @@ namespace io {
 // The samples of these files, one file after the other, as a model takes them that was trained on
 // `splits`. Images: *.png and *.jpg, files in IDX format, CIFAR-10's *.bin where the model's images
 // are such; of a folder all its images, in byte order of their paths. A model of folders of images
-// gets each as it did in training: scaled, and its middle; others want their own size, and grey of
-// one channel is made of colours as Pillow's "L". Tables: columns are found by the names of the
+// gets each as it did in training: scaled, and its middle; others want their own size, and gray of
+// one channel is made of colors as Pillow's "L". Tables: columns are found by the names of the
 // training table, in any order, and others are passed over; without names by their places, the
 // label's being there or not. What was learnt in training is applied. `left_out` takes a
 // line for each folder in which there are other files. Throws MissingFileError and DataError,

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "backends/group.h"
-#include "backends/store/protocol/stall_watch.h"
+#include "backends/store/protocol/stall_detector.h"
 #include "backends/store/tcp_socket.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/store/connect_to_port.h"
@@ -22,23 +22,23 @@ namespace {
 
 using namespace std::chrono_literals;
 using backends::RankProgress;
-using backends::StallWatch;
+using backends::StallDetector;
 using test_support::eventually;
 
 struct Ranks {
   std::vector<RankProgress> progress;
   std::vector<std::string> activity;
   explicit Ranks(std::size_t count) : progress(count), activity(count) {}
-  std::vector<StallWatch::Member> members() const {
-    std::vector<StallWatch::Member> all;
+  std::vector<StallDetector::Member> members() const {
+    std::vector<StallDetector::Member> all;
     for (std::size_t r = 0; r < progress.size(); ++r)
       all.push_back({static_cast<int>(r), progress[r], activity[r]});
     return all;
   }
 };
 
-TEST(StallWatch, NamesWhoWaitsAndWhoIsElsewhere) {
-  StallWatch watch(10s);
+TEST(StallDetector, NamesWhoWaitsAndWhoIsElsewhere) {
+  StallDetector watch(10s);
   Ranks ranks(4);
   for (const std::size_t r : {0u, 2u, 3u}) ranks.progress[r] = {9'999, "all_reduce", ""};
   ranks.activity[1] = "step 12, loading";
@@ -53,8 +53,8 @@ TEST(StallWatch, NamesWhoWaitsAndWhoIsElsewhere) {
   EXPECT_EQ(stall->concerned, (std::set<int>{1, 2}));
 }
 
-TEST(StallWatch, RanksInDifferentCollectivesWaitForTheMinority) {
-  StallWatch watch(10s);
+TEST(StallDetector, RanksInDifferentCollectivesWaitForTheMinority) {
+  StallDetector watch(10s);
   Ranks ranks(3);
   ranks.progress = {
       {11'000, "all_reduce", ""}, {11'000, "all_gather", ""}, {11'000, "all_reduce", ""}};
@@ -64,22 +64,22 @@ TEST(StallWatch, RanksInDifferentCollectivesWaitForTheMinority) {
   EXPECT_EQ(stall->culprit, 1);
 }
 
-TEST(StallWatch, WhereAllAreInTheSameCallTheLinksAreNamed) {
-  StallWatch watch(10s);
+TEST(StallDetector, WhereAllAreInTheSameCallTheLinksAreNamed) {
+  StallDetector watch(10s);
   Ranks ranks(2);
   ranks.progress = {{10'000, "barrier", ""}, {10'000, "barrier", ""}};
   EXPECT_EQ(watch.check(ranks.members()).value().text,
             "no progress for 10.0 s: rank 0, 1 in barrier, and no data arrives");
   ranks.progress[1] = {20'000, "barrier", "nothing received from rank 0 for 19.0 s"};
-  const StallWatch::Stall stall = watch.check(ranks.members()).value();
+  const StallDetector::Stall stall = watch.check(ranks.members()).value();
   EXPECT_EQ(stall.concerned, (std::set<int>{0, 1}));
   EXPECT_EQ(stall.text,
             "no progress for 20.0 s: rank 0, 1 in barrier; rank 1 has nothing received from rank 0 "
             "for 19.0 s");
 }
 
-TEST(StallWatch, IsSilentUntilTheTimeHasDoubledAndSpeaksOfTheNextStallAnew) {
-  StallWatch watch(10s);
+TEST(StallDetector, IsSilentUntilTheTimeHasDoubledAndSpeaksOfTheNextStallAnew) {
+  StallDetector watch(10s);
   Ranks ranks(2);
   const auto said = [&](std::int64_t ms) {
     ranks.progress[0] = {ms, ms > 0 ? "barrier" : "", ""};
@@ -94,8 +94,8 @@ TEST(StallWatch, IsSilentUntilTheTimeHasDoubledAndSpeaksOfTheNextStallAnew) {
   EXPECT_TRUE(said(10'000));
 }
 
-TEST(StallWatch, IsOffAtZero) {
-  StallWatch watch(0s);
+TEST(StallDetector, IsOffAtZero) {
+  StallDetector watch(0s);
   Ranks ranks(2);
   ranks.progress[0] = {1'000'000, "barrier", ""};
   EXPECT_FALSE(watch.check(ranks.members()));

@@ -22,14 +22,14 @@
 
 namespace link_job {
 
-class FakeWatch final : public backends::FailureWatch {
+class FakeWatch final : public backends::FailureDetector {
  public:
   std::optional<backends::GroupFailure> known_failure(std::chrono::milliseconds) override {
     return failed ? std::optional(backends::GroupFailure{"rank 1 died"}) : std::nullopt;
   }
   void abort_on_failure(backends::Communicator&) override {}
   void forget(backends::Communicator&) noexcept override {}
-  void keep_until_all_left(std::shared_ptr<void>) noexcept override {}
+  void retain_until_group_ends(std::shared_ptr<void>) noexcept override {}
   std::atomic<bool> failed{false};
 };
 

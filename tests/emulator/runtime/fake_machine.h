@@ -75,7 +75,7 @@ struct Machine {
   std::mutex streams_mutex;
   std::vector<EmulatedStream*> streams;
   std::vector<EmulatedStream*>
-      ended;  // kept: another thread's synchronisation may still look at them
+      ended;  // kept: another thread's synchronization may still look at them
   std::atomic<cudaError_t> lost{cudaSuccess};  // what every call says from now on
   // Waits of the host that keep a core busy: for streams, and for events that do not block.
   std::atomic<std::int64_t> polling_waits{0};

@@ -36,7 +36,7 @@ Limits limits_of(int capability) {
 constexpr int kWithoutAsking = 48 * 1024, kReserved = 1024;  // bytes of a block
 
 struct Attributes {
-  int most_dynamic_bytes = kWithoutAsking;
+  int max_dynamic_bytes = kWithoutAsking;
   int carveout = -1;  // percent; -1: the driver decides
 };
 
@@ -71,7 +71,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   Attributes& of = f.of[{current_device, kernel}];
   if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
     if (value < 0 || value > most) return fail(cudaErrorInvalidValue);
-    of.most_dynamic_bytes = value;
+    of.max_dynamic_bytes = value;
     return cudaSuccess;
   }
   if (attribute != cudaFuncAttributePreferredSharedMemoryCarveout || value < -1 || value > 100)
@@ -84,7 +84,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
   ENGINE_MAY_FAIL(cudaErrorInvalidValue);
   if (kernel == nullptr) return fail(cudaErrorInvalidValue);
   *attributes = {};
-  attributes->maxDynamicSharedSizeBytes = attributes_of_kernel(kernel).most_dynamic_bytes;
+  attributes->maxDynamicSharedSizeBytes = attributes_of_kernel(kernel).max_dynamic_bytes;
   attributes->ptxVersion = attributes->binaryVersion = capability_of(current_device);
   return cudaSuccess;
 }
@@ -98,7 +98,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
   const Attributes of = attributes_of_kernel(kernel);
   const int each = static_cast<int>(shared_bytes) + kReserved;
   *blocks = 0;
-  if (static_cast<int>(shared_bytes) > of.most_dynamic_bytes || threads > 1024) return cudaSuccess;
+  if (static_cast<int>(shared_bytes) > of.max_dynamic_bytes || threads > 1024) return cudaSuccess;
   const int percent = limits.shared_kib * 1024 / 100 * of.carveout;
   *blocks = std::min({limits.blocks, limits.threads / ((threads + 31) / 32 * 32),
                       std::max(of.carveout < 0 ? each : percent, each) / each});

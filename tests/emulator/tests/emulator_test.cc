@@ -525,15 +525,15 @@ TEST(Emulator, ProcessorsHoldWhatTheirSharedMemoryAllows) {
   };
   EXPECT_EQ(held(40 * 1024), 1);
   EXPECT_EQ(held(60 * 1024), 0) << "not allowed yet";
-  for (const auto& [capability, most_kib, blocks] : {std::tuple{"8.0", 163, 2},
-                                                     {"8.6", 99, 1},
-                                                     {"8.9", 99, 1},
-                                                     {"9.0", 227, 3},
-                                                     {"12.0", 99, 1}}) {
+  for (const auto& [capability, max_kib, blocks] : {std::tuple{"8.0", 163, 2},
+                                                    {"8.6", 99, 1},
+                                                    {"8.9", 99, 1},
+                                                    {"9.0", 227, 3},
+                                                    {"12.0", 99, 1}}) {
     setenv("ENGINE_EMULATED_COMPUTE", capability, 1);
     EXPECT_EQ(engine::cuda::resident_blocks({address, "add_one", 128, 60 * 1024}), blocks);
     EXPECT_EQ(cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   (most_kib + 1) * 1024),
+                                   (max_kib + 1) * 1024),
               cudaErrorInvalidValue)
         << capability;
     cudaGetLastError();

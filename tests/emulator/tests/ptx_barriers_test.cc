@@ -23,7 +23,7 @@ const std::string kArrive = "mbarrier.arrive.shared::cta.b64 %rd5, [%r10];\n",
                   kStore = "st.global.u32 [%rd1], %r1;";
 
 TEST_F(Ptx, PhasesEndWithTheLastArrival) {
-  // What each thread writes is read by its neighbour in the other warp.
+  // What each thread writes is read by its neighbor in the other warp.
   values.assign(64, 0);
   for (std::uint32_t seed = 0; seed < 6; ++seed) {
     EXPECT_EQ(run(with_barrier(64,

@@ -14,7 +14,7 @@ namespace {
 
 // What a fold does, as text: "((0+1)+(2+3))".
 std::string folded(std::vector<std::string> parts) {
-  fold_tree(parts.size(), [&](std::size_t a, std::size_t b) {
+  reduce_tree(parts.size(), [&](std::size_t a, std::size_t b) {
     parts[a] = "(" + parts[a] + "+" + parts[b] + ")";
   });
   return parts[0];
@@ -26,20 +26,20 @@ std::vector<std::string> numbers(int first, int count) {
   return all;
 }
 
-TEST(TreeCut, AnyWorldPutsTheSameParentheses) {
+TEST(TreePartition, AnyWorldPutsTheSameParentheses) {
   for (const int parts : {1, 2, 8, 16, 64})
     for (int world = 1; world <= parts; ++world) {
-      const TreeCut cut(parts, world);
-      const TreeCut::Node* first = cut.nodes().data();
+      const TreePartition cut(parts, world);
+      const TreePartition::Node* first = cut.nodes().data();
       std::vector<std::string> nodes;
       int at = 0;
-      for (const TreeCut::Node& node : cut.nodes()) {
+      for (const TreePartition::Node& node : cut.nodes()) {
         ASSERT_EQ(node.first, at) << "a part is left out, or there twice";
         at += node.count;
         nodes.push_back(folded(numbers(node.first, node.count)));
       }
       ASSERT_EQ(at, parts);
-      cut.fold([&](const TreeCut::Node& a, const TreeCut::Node& b) {
+      cut.fold([&](const TreePartition::Node& a, const TreePartition::Node& b) {
         nodes[static_cast<std::size_t>(&a - first)] +=
             "+" + nodes[static_cast<std::size_t>(&b - first)] + ")";
         nodes[static_cast<std::size_t>(&a - first)].insert(0, "(");
@@ -48,8 +48,8 @@ TEST(TreeCut, AnyWorldPutsTheSameParentheses) {
     }
 }
 
-TEST(TreeCut, RanksHaveRunsAndTheirLargestNodes) {
-  const TreeCut three(8, 3);  // 0 1 | 2 3 4 | 5 6 7
+TEST(TreePartition, RanksHaveRunsAndTheirLargestNodes) {
+  const TreePartition three(8, 3);  // 0 1 | 2 3 4 | 5 6 7
   EXPECT_EQ(three.first(1), 2);
   EXPECT_EQ(three.count(1), 3);
   ASSERT_EQ(three.nodes(1).size(), 2u);
@@ -57,17 +57,17 @@ TEST(TreeCut, RanksHaveRunsAndTheirLargestNodes) {
   EXPECT_EQ(three.nodes(1)[1].first, 4);
   ASSERT_EQ(three.nodes(2).size(), 2u);
   EXPECT_EQ(three.nodes(2)[0].count, 1) << "5 and 6 are no node";
-  EXPECT_EQ(three.most_nodes(), 2);
+  EXPECT_EQ(three.max_nodes(), 2);
   for (const int world : {1, 2, 4, 6, 7, 8})
-    EXPECT_EQ(TreeCut(8, world).most_nodes(), 1)
+    EXPECT_EQ(TreePartition(8, world).max_nodes(), 1)
         << world << " ranks move no more than one sum each";
-  EXPECT_EQ(TreeCut(8, 5).nodes().size(), 6u);
+  EXPECT_EQ(TreePartition(8, 5).nodes().size(), 6u);
 }
 
-TEST(TreeCut, WithoutShardsEachRankIsAPart) {
-  const TreeCut cut(6, 6);
+TEST(TreePartition, WithoutShardsEachRankIsAPart) {
+  const TreePartition cut(6, 6);
   std::vector<std::string> ranks = numbers(0, 6);
-  cut.fold([&](const TreeCut::Node& a, const TreeCut::Node& b) {
+  cut.fold([&](const TreePartition::Node& a, const TreePartition::Node& b) {
     std::string& into = ranks[static_cast<std::size_t>(a.rank)];
     into = "(" + into + "+" + ranks[static_cast<std::size_t>(b.rank)] + ")";
   });
@@ -91,17 +91,17 @@ std::vector<Sum> sums(int world, std::size_t count) {
   for (int rank = 0; rank < world; ++rank)
     ranks.emplace_back([&, rank] {
       const auto communicator = groups[static_cast<std::size_t>(rank)]->make_communicator();
-      const TreeCut cut(8, world);
+      const TreePartition cut(8, world);
       TreeSum sum(cut, *communicator, 5);
       std::vector<std::vector<float>> nodes;
       std::vector<void*> own;
-      for (const TreeCut::Node& node : cut.nodes(rank)) {
+      for (const TreePartition::Node& node : cut.nodes(rank)) {
         std::vector<std::vector<float>> parts(static_cast<std::size_t>(node.count),
                                               std::vector<float>(count));
         for (int p = 0; p < node.count; ++p)
           for (std::size_t i = 0; i < count; ++i)
             parts[static_cast<std::size_t>(p)][i] = element(node.first + p, i);
-        fold_tree(parts.size(), [&](std::size_t a, std::size_t b) {
+        reduce_tree(parts.size(), [&](std::size_t a, std::size_t b) {
           for (std::size_t i = 0; i < count; ++i) parts[a][i] += parts[b][i];
         });
         nodes.push_back(parts[0]);

@@ -147,7 +147,7 @@ TEST(InitialValues, OfAConvolutionMayBeNormalByFanOut) {
   EXPECT_NEAR(beyond / n, 0.0455, 4 * std::sqrt(0.0455 / n));  // a normal distribution has tails
 }
 
-// Training minimises the smoothed loss; what an evaluation reports is the plain one.
+// Training minimizes the smoothed loss; what an evaluation reports is the plain one.
 TEST(LabelSmoothing, ActsInTrainingAlone) {
   const auto losses = [](double smoothing) {
     Graph graph;

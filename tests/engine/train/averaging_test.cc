@@ -27,14 +27,14 @@ struct Pair {
   const char* name;
   Options one, other;
   double tolerance;  // 0: the same bits
-  int least_ranks = 1;
+  int min_ranks = 1;
 };
 void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.name; }  // for the test library
 
 class Equivalence : public testing::TestWithParam<Pair> {};
 
 TEST_P(Equivalence, HoldsForOneToFourRanksAndUnevenBatches) {
-  for (int world = GetParam().least_ranks; world <= 4; ++world) {
+  for (int world = GetParam().min_ranks; world <= 4; ++world) {
     const auto one = train(world, with(kBatchesOf13, GetParam().one)),
                other = train(world, with(kBatchesOf13, GetParam().other));
     if (GetParam().tolerance == 0)

@@ -96,22 +96,22 @@ struct RandomHistory {
 };
 
 // Deaths and arrivals as `seed` decides.
-RandomHistory random_history(const Options& options, int steps, int most_ranks, int seed) {
+RandomHistory random_history(const Options& options, int steps, int max_ranks, int seed) {
   std::mt19937 dice(static_cast<unsigned>(seed));
   const auto between = [&](int low, int high) {
     return low + static_cast<int>(dice() % static_cast<unsigned>(high - low + 1));
   };
   RandomHistory history;
-  Job job(options, most_ranks);
-  job.join(between(2, most_ranks));
+  Job job(options, max_ranks);
+  job.join(between(2, max_ranks));
   for (int step = between(0, 3); step < steps - 1; step += between(1, 3), ++history.changes) {
     const int ranks = job.world_size();
     history.worlds.insert(ranks);
-    if (ranks > 1 && (ranks == most_ranks || between(0, 1) == 0)) {
+    if (ranks > 1 && (ranks == max_ranks || between(0, 1) == 0)) {
       job.until_death(between(0, ranks - 1), std::max(step, 1));
     } else {
       if (!job.until_pause(step)) break;
-      job.join(between(1, std::min(3, most_ranks - ranks)));
+      job.join(between(1, std::min(3, max_ranks - ranks)));
     }
   }
   history.worlds.insert(job.world_size());
@@ -129,7 +129,7 @@ std::size_t arrays_in(const io::Checkpoint& state, io::Section section) {
 TEST(ChangingRanks, EndWithTheSameBitsWhateverHappens) {
   const char* given = std::getenv("ENGINE_ELASTIC_HISTORIES");
   const int histories = given != nullptr ? std::atoi(given) : 200;
-  constexpr int kSteps = 14, kMostRanks = 8;
+  constexpr int kSteps = 14, kMaxRanks = 8;
   const test_support::TemporaryDirectory folder;
   const std::string dense = folder / "dense.toml", norm = folder / "norm.toml";
   test_support::write_text(dense, kDense);
@@ -153,7 +153,7 @@ TEST(ChangingRanks, EndWithTheSameBitsWhateverHappens) {
   for (int seed = 1; seed <= histories; ++seed) {
     SCOPED_TRACE(seed);
     const auto kind = static_cast<std::size_t>(seed) % kinds.size();
-    const RandomHistory history = random_history(kinds[kind], kSteps, kMostRanks, seed);
+    const RandomHistory history = random_history(kinds[kind], kSteps, kMaxRanks, seed);
     ASSERT_GE(history.changes, 3);
     worlds.insert(history.worlds.begin(), history.worlds.end());
     for (const RankResult& rank : history.end) ASSERT_EQ(difference(whole[kind], rank.whole), "");

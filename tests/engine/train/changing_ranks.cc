@@ -34,11 +34,11 @@ class AfterEachStep : public engine::TrainObserver {
 
 }  // namespace
 
-Job::Job(const session_runner::Options& options, int most_ranks, bool batch_scales)
+Job::Job(const session_runner::Options& options, int max_ranks, bool batch_scales)
     : config_(session_runner::make_config(options)) {
   config_.data.batch_scales = config_.update.with_batch = batch_scales;
-  config_.least_ranks = 1;
-  config_.data.most_ranks = most_ranks;
+  config_.min_ranks = 1;
+  config_.data.max_ranks = max_ranks;
 }
 
 void Job::join(int count) {

@@ -16,7 +16,7 @@ namespace changing_ranks {
 // The training, one group after the other.
 class Job {
  public:
-  Job(const session_runner::Options& options, int most_ranks, bool batch_scales = false);
+  Job(const session_runner::Options& options, int max_ranks, bool batch_scales = false);
 
   // What stands before each snapshot that is written.
   void before_write(std::function<void()> act) { before_write_ = std::move(act); }

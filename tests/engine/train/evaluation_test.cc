@@ -153,7 +153,7 @@ TEST(Evaluation, Top5IsSaidOfMoreThanFiveClassesOnly) {
   EXPECT_NE(tools::eval_text(six).find(", top-5 "), std::string::npos);
 }
 
-// Rows of numbers whose target is their sum and some noise, standardised by mean 100, deviation 20.
+// Rows of numbers whose target is their sum and some noise, standardized by mean 100, deviation 20.
 io::Dataset rows_with_targets(std::int64_t count) {
   io::FeatureSamples rows{.extents = {6, 6, 1}};
   io::TargetValues targets{.scale = {.name = "price", .mean = 100, .deviation = 20}};
@@ -177,7 +177,7 @@ TEST(Evaluation, ErrorsOfNumbersAreTheSameForEveryWorldSize) {
     ASSERT_TRUE(one.errors);
     EXPECT_EQ(one.rows, count);
     EXPECT_EQ(one.top5, -1);
-    // The loss is the mean of squares of standardised numbers, of which the unit is 20.
+    // The loss is the mean of squares of standardized numbers, of which the unit is 20.
     EXPECT_NEAR(one.errors->mse, 400 * one.loss, 1e-4 * one.errors->mse);
     EXPECT_LE(one.errors->mae * one.errors->mae, one.errors->mse * (1 + 1e-12));
     EXPECT_EQ(std::isnan(one.errors->r2), count == 1) << "one target has no variance";

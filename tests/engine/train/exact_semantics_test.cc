@@ -1,4 +1,4 @@
-// Exactness across worlds: synchronised BatchNorm, micro-batches, samples that do not share out,
+// Exactness across worlds: synchronized BatchNorm, micro-batches, samples that do not share out,
 // tiny inputs, threads.
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ TEST(GradAccum, PerDeviceBatchIsTheMicroBatch) {
   EXPECT_LT(distance(per_device[0], train(1, with(kExact, {{"batch-size", "12"}}))[0]), 1e-12);
 }
 
-// With synchronised statistics a micro-batch of all ranks together is what is normalised.
+// With synchronized statistics a micro-batch of all ranks together is what is normalized.
 TEST(GradAccum, WithSyncBnIsTheSameForAnyWorldThatCutsAlike) {
   const Options options = with(kConv, {{"batch-size", "12"},
                                        {"sync-bn", "true"},

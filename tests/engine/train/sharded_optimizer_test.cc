@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/averaging/sums/deal_shares.h"
+#include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/ops/optim_step/optimizer_step.h"
 #include "tests/engine/train/exact_support.h"
 #include "tests/engine/train/session_runner.h"

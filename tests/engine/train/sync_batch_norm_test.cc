@@ -1,4 +1,4 @@
-// Batch normalisation over all replicas equals one process on the whole batch, for any split of it;
+// Batch normalization over all replicas equals one process on the whole batch, for any split of it;
 // and the tree that sums.
 #include <gtest/gtest.h>
 
@@ -169,7 +169,7 @@ TEST(BatchNorm, OfOneValueIsTheBiasAndLeavesTheVarianceAlone) {
 
 TEST(ShardStatistics, ShardsExchangeAndAFailureWakesAll) {
   engine::ComputeSlots slots(2);
-  engine::ShardStatistics statistics(engine::TreeCut(4, 1), nullptr, slots);
+  engine::ShardStatistics statistics(engine::TreePartition(4, 1), nullptr, slots);
   std::vector<std::vector<double>> moments(4);
   std::vector<std::string> errors(4);
   std::vector<std::thread> threads;
@@ -203,7 +203,8 @@ TEST(FoldTree, IsTheSameTreeWhereverRunsAreFoldedFirst) {
   std::vector<float> parts(16);
   for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = 1.0f / static_cast<float>(3 * i + 1);
   const auto fold = [](std::vector<float> values) {
-    engine::fold_tree(values.size(), [&](std::size_t a, std::size_t b) { values[a] += values[b]; });
+    engine::reduce_tree(values.size(),
+                        [&](std::size_t a, std::size_t b) { values[a] += values[b]; });
     return values[0];
   };
   for (const std::size_t run : {1, 2, 4, 8, 16}) {

@@ -114,7 +114,7 @@ engine::TrainResult Rank::train(const std::string& resumed_from) {
                            .save = options_.save,
                            .on_nonfinite = options_.on_nonfinite,
                            .supports_rollback = options_.supports_rollback,
-                           .least_ranks = options_.least_ranks,
+                           .min_ranks = options_.min_ranks,
                            .leave_signal = options_.leave_signal},
                           {.work = *work,
                            .state = state,

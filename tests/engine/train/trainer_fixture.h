@@ -31,7 +31,7 @@ struct Options {
   Averaging averaging = Averaging::kGradients;
   engine::OnNonFinite on_nonfinite = engine::OnNonFinite::kAbort;
   bool supports_rollback = false;
-  int least_ranks = 1, leave_signal = 0;
+  int min_ranks = 1, leave_signal = 0;
 };
 
 // Calls `before` before each collective of another communicator.
@@ -91,7 +91,7 @@ class Rank final : private engine::TrainObserver {
   const std::unique_ptr<engine::StepWork> work;
   const std::unique_ptr<engine::AveragingPolicy> policy;
   engine::TrainState state;
-  engine::CheckpointKeeper keeper;
+  engine::CheckpointManager keeper;
 
  private:
   engine::TrainResult train(const std::string& resumed_from);

@@ -156,7 +156,7 @@ TEST(Trainer, ARankMayLeaveWhereEnoughOthersStay) {
   constexpr int kRanks = 3;
   for (const int least : {2, 3}) {
     PerRank<TrainResult> results(kRanks);
-    on_ranks(kRanks, {.steps = kWithoutEnd, .least_ranks = least, .leave_signal = SIGUSR1},
+    on_ranks(kRanks, {.steps = kWithoutEnd, .min_ranks = least, .leave_signal = SIGUSR1},
              [&](Rank& rank) {
                rank.leave = [&rank] { return rank.number() == 2; };
                results[rank.number()] = rank.run();

@@ -1,4 +1,4 @@
-// The real program: synchronised BatchNorm leaves nothing for verify, and canonical order the same
+// The real program: synchronized BatchNorm leaves nothing for verify, and canonical order the same
 // bits on every backend.
 #include <gtest/gtest.h>
 

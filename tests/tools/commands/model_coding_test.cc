@@ -26,14 +26,14 @@ using test_support::engine;
 using test_support::write_text;
 namespace fs = std::filesystem;
 
-// x has the label's place, with some noise; colour is the label, mostly.
-std::string colours(int rows, double shift, const Words& names = {"b", "g", "r"},
-                    const Words& values = {"blue", "green", "red"}) {
-  std::string text = "colour,x,label\n";
+// x has the label's place, with some noise; color is the label, mostly.
+std::string colors(int rows, double shift, const Words& names = {"b", "g", "r"},
+                   const Words& values = {"blue", "green", "red"}) {
+  std::string text = "color,x,label\n";
   for (int i = 0; i < rows; ++i) {
     const auto label = static_cast<std::size_t>((i * 7 + i / 3) % 3),
-               colour = i % 5 == 0 ? (label + 1) % 3 : label;
-    text += values[colour] + "," +
+               color = i % 5 == 0 ? (label + 1) % 3 : label;
+    text += values[color] + "," +
             std::to_string(static_cast<double>(label) - 1 + i * 37 % 11 / 20.0 + shift) + "," +
             names[label] + "\n";
   }
@@ -45,7 +45,7 @@ class ModelCoding : public ::testing::Test {
   std::string path(const std::string& name) const { return folder_ / name; }
   std::string run() const { return path("run"); }
   std::string train_colours(const Words& more = {}) const {
-    write_text(path("train.csv"), colours(240, 0));
+    write_text(path("train.csv"), colors(240, 0));
     return judged::train(
         run(), test_support::overridden(
                    {"--dataset", "csv", "--annotations", path("train.csv"), "--lr", "0.05"}, more));
@@ -89,7 +89,7 @@ class ModelCoding : public ::testing::Test {
 
 TEST_F(ModelCoding, AHoldOutIsCodedAsTheRunAndAllItsRowsCount) {
   train_colours();
-  const std::string table = colours(150, 1000);
+  const std::string table = colors(150, 1000);
   write_text(path("shifted.csv"), table);
   const Evaluated shifted = evaluate(run(), {"--annotations", path("shifted.csv")});
   EXPECT_EQ(shifted.report["samples"], 150);
@@ -102,7 +102,7 @@ TEST_F(ModelCoding, AHoldOutIsCodedAsTheRunAndAllItsRowsCount) {
   EXPECT_EQ(own.report["samples"], 48);
   EXPECT_EQ(own.err, "");
   // A single row, of one class, without the others.
-  write_text(path("one.csv"), "label,x,note,colour\ng,0,hello,green\n");
+  write_text(path("one.csv"), "label,x,note,color\ng,0,hello,green\n");
   EXPECT_EQ(evaluate(run(), {"--annotations", path("one.csv")}).report["samples"], 1);
   expect_error(engine({"eval", run(), "--annotations", path("one.csv"), "--ignore-columns", "x"}),
                78, "leave it out");
@@ -110,7 +110,7 @@ TEST_F(ModelCoding, AHoldOutIsCodedAsTheRunAndAllItsRowsCount) {
 
 TEST_F(ModelCoding, AFileChangedInPlaceIsAHoldOutToo) {
   train_colours();
-  write_text(path("train.csv"), colours(90, 1000));
+  write_text(path("train.csv"), colors(90, 1000));
   const Evaluated changed = evaluate(run());
   EXPECT_EQ(changed.report["samples"], 90);
   expect_words(changed.err, {"warning: the data differ from those of the run"});
@@ -131,7 +131,7 @@ TEST_F(ModelCoding, AFileChangedInPlaceIsAHoldOutWhateverIsTakenOfIt) {
   const Evaluated moved = evaluate(run(), {"--annotations", path("moved.csv"), "--limit", "30"});
   EXPECT_EQ(moved.err, "");
   EXPECT_EQ(moved.report["samples"], 48);
-  write_text(path("train.csv"), colours(90, 1000));
+  write_text(path("train.csv"), colors(90, 1000));
   for (Words other : others) {
     const Evaluated changed = evaluate(run(), other);
     EXPECT_EQ(changed.report["samples"], 90) << other[0];
@@ -148,10 +148,10 @@ TEST_F(ModelCoding, AnEarlierSnapshotRefusesAFileChangedInPlaceWhateverIsTakenOf
   train_colours();
   const std::string file = io::find_newest_checkpoint(run(), nullptr);
   forget_samples(file);
-  write_text(path("in.csv"), colours(20, 0));
+  write_text(path("in.csv"), colors(20, 0));
   const Words before = predicted(predict(run(), {path("in.csv")}));
   EXPECT_EQ(predicted(predict(run(), {path("in.csv"), "--limit", "30"})), before);
-  write_text(path("train.csv"), colours(90, 1000));
+  write_text(path("train.csv"), colors(90, 1000));
   for (const Words& other : std::vector<Words>{{"--limit", "30"}}) {
     expect_error(engine({"eval", run(), other[0], other[1]}), 65, "train.csv has changed since");
     expect_error(engine({"predict", run(), path("in.csv"), other[0], other[1]}), 65,
@@ -162,7 +162,7 @@ TEST_F(ModelCoding, AnEarlierSnapshotRefusesAFileChangedInPlaceWhateverIsTakenOf
 TEST_F(ModelCoding, ClassesThatTheModelLacksAreWrongAndNamed) {
   train_colours();
   // b becomes a_new, g becomes b: by sorted places all would look right.
-  const std::string table = colours(150, 0, {"a_new", "b", "r"});
+  const std::string table = colors(150, 0, {"a_new", "b", "r"});
   write_text(path("renamed.csv"), table);
   const Evaluated found = evaluate(run(), {"--annotations", path("renamed.csv")});
   EXPECT_EQ(found.report["samples"], 150);
@@ -180,7 +180,7 @@ TEST_F(ModelCoding, ClassesThatTheModelLacksAreWrongAndNamed) {
   EXPECT_EQ(classes[3]["recall"], 0);
   EXPECT_EQ(found.report["confusion"].size(), 4u);
   // Nothing has a class of the model's.
-  write_text(path("none.csv"), colours(30, 0, {"1", "2", "3"}));
+  write_text(path("none.csv"), colors(30, 0, {"1", "2", "3"}));
   const Evaluated none = evaluate(run(), {"--annotations", path("none.csv"), "--spawn", "2"});
   EXPECT_EQ(none.report["correct"], 0);
   EXPECT_TRUE(none.report["loss"].is_null()) << none.report;
@@ -188,12 +188,12 @@ TEST_F(ModelCoding, ClassesThatTheModelLacksAreWrongAndNamed) {
 
 TEST_F(ModelCoding, CategoriesThatTheModelLacksAreNamedByEvalAndPredict) {
   train_colours();
-  const std::string table = colours(150, 0, {"b", "g", "r"}, {"mauve", "green", "red"});
+  const std::string table = colors(150, 0, {"b", "g", "r"}, {"mauve", "green", "red"});
   write_text(path("mauve.csv"), table);
   const Evaluated found = evaluate(run(), {"--annotations", path("mauve.csv")});
   EXPECT_EQ(found.report["correct"], right(path("mauve.csv"), labels_of(table)));
   const std::string line =
-      " of 150 rows have a value in colour that the model lacks: 'mauve' (first: row ";
+      " of 150 rows have a value in color that the model lacks: 'mauve' (first: row ";
   expect_words(found.err, {line});
   for (const char* ranks : {"1", "3"})
     expect_words(engine({"predict", run(), path("mauve.csv"), "--spawn", ranks}).err, {line});
@@ -288,7 +288,7 @@ TEST_F(ModelCoding, ATextKeepsTheVocabularyOfTheRun) {
 TEST_F(ModelCoding, FineTuningKeepsTheCodingOfTheModel) {
   train_colours();
   // Two of the classes, in numbers of another scale: the coding stays.
-  write_text(path("few.csv"), colours(60, 5, {"g", "g", "r"}));
+  write_text(path("few.csv"), colors(60, 5, {"g", "g", "r"}));
   const CommandResult tuned = fine_tune("few.csv");
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
   const auto statement = [](const std::string& folder) {
@@ -308,7 +308,7 @@ TEST_F(ModelCoding, FineTuningKeepsTheCodingOfTheModel) {
 
 TEST_F(ModelCoding, FineTuningOnNewClassesIsAsked) {
   train_colours();
-  write_text(path("new.csv"), colours(60, 0, {"1", "2", "3"}));
+  write_text(path("new.csv"), colors(60, 0, {"1", "2", "3"}));
   const CommandResult refused = fine_tune("new.csv");
   EXPECT_EQ(refused.exit_code, 65);
   expect_words(refused.err, {"60 of 60 samples have a class that the model lacks: ", "'1'", "'2'",
@@ -324,7 +324,7 @@ TEST_F(ModelCoding, FineTuningOnNewClassesIsAsked) {
   EXPECT_EQ(state()["class_names"], Json::parse("[\"1\",\"2\",\"3\"]"));
   EXPECT_EQ(state()["table"], before["table"]);
   fs::remove_all(path("tuned"));
-  write_text(path("new.csv"), colours(60, 100, {"1", "2", "3"}));
+  write_text(path("new.csv"), colors(60, 100, {"1", "2", "3"}));
   const CommandResult none = fine_tune("new.csv", {"--init-coding", "none"});
   ASSERT_EQ(none.exit_code, 0) << none.err;
   EXPECT_NE(state()["table"], before["table"]);
@@ -342,13 +342,13 @@ TEST_F(ModelCoding, ARunIsNotResumedOnOtherNames) {
     return engine({"train", "--resume", run(), "--epochs", "3"});
   };
   // The same places in sorted order, the same counts.
-  expect_error(resume(colours(240, 0, {"bb", "gg", "rr"})), 65, "lacks: 'bb'");
-  expect_error(resume(colours(240, 0, {"b", "g", "r"}, {"blue", "green", "rosy"})), 78,
+  expect_error(resume(colors(240, 0, {"bb", "gg", "rr"})), 65, "lacks: 'bb'");
+  expect_error(resume(colors(240, 0, {"b", "g", "r"}, {"blue", "green", "rosy"})), 78,
                "was trained on other data");
-  std::string table = colours(240, 0);
-  table.replace(table.find("colour"), 6, "flavor");
-  expect_error(resume(table), 65, "no column 'colour'");
-  EXPECT_EQ(resume(colours(240, 0)).exit_code, 0);
+  std::string table = colors(240, 0);
+  table.replace(table.find("color"), 6, "flavor");
+  expect_error(resume(table), 65, "no column 'color'");
+  EXPECT_EQ(resume(colors(240, 0)).exit_code, 0);
 }
 
 TEST_F(ModelCoding, TheDigestKnowsNames) {
@@ -360,9 +360,9 @@ TEST_F(ModelCoding, TheDigestKnowsNames) {
     const io::DatasetSplits splits = io::load_dataset(options);
     return io::data_digest(splits.train, splits.coding.get());
   };
-  const io::DataDigest one = digest(colours(60, 0)),
-                       classes = digest(colours(60, 0, {"bb", "g", "r"})),
-                       values = digest(colours(60, 0, {"b", "g", "r"}, {"blue", "green", "rosy"}));
+  const io::DataDigest one = digest(colors(60, 0)),
+                       classes = digest(colors(60, 0, {"bb", "g", "r"})),
+                       values = digest(colors(60, 0, {"b", "g", "r"}, {"blue", "green", "rosy"}));
   EXPECT_NE(one.text, classes.text);
   EXPECT_NE(one.text, values.text);
   EXPECT_EQ(one.nameless, classes.nameless);
@@ -386,7 +386,7 @@ TEST_F(ModelCoding, SnapshotsOfEarlierVersionsAreResumedAndJudged) {
   fs::copy_file(file, old);
   EXPECT_EQ(evaluate(old).report["samples"], 48);
   // Another file is coded as the run's data are.
-  const std::string table = colours(150, 1000);
+  const std::string table = colors(150, 1000);
   write_text(path("shifted.csv"), table);
   const Evaluated shifted = evaluate(old, {"--annotations", path("shifted.csv")});
   EXPECT_EQ(shifted.report["samples"], 150);

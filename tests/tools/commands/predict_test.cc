@@ -208,15 +208,15 @@ TEST_F(Predictions, ProbabilitiesAreTheSoftmaxOfTheLastLayersEmbeddings) {
 }
 
 TEST_F(Predictions, OfRowsUseTheRunsColumnsByNameAndItsStandardisation) {
-  std::string rows = "kind,size,colour,mass\n", others = "mass,note,colour,size\n";
+  std::string rows = "kind,size,color,mass\n", others = "mass,note,color,size\n";
   std::vector<std::string> labels;
   for (int i = 0; i < 120; ++i) {
     const std::string label = i % 3 == 0 ? "cat" : i % 3 == 1 ? "dog, big" : "eel";
     const std::string size = std::to_string(100 + 20 * (i % 3) + i % 17), mass = std::to_string(i);
-    const std::string colour = i % 2 == 0 ? "red" : "blue";
+    const std::string color = i % 2 == 0 ? "red" : "blue";
     labels.push_back(label);
-    rows += "\"" + label + "\"," + size + "," + colour + "," + mass + "\n";
-    others += mass + ",\"a\nb\"," + colour + "," + size + "\n";
+    rows += "\"" + label + "\"," + size + "," + color + "," + mass + "\n";
+    others += mass + ",\"a\nb\"," + color + "," + size + "\n";
   }
   write_text(folder_ / "rows.csv", rows);
   write_text(folder_ / "others.csv", others);
@@ -234,7 +234,7 @@ TEST_F(Predictions, OfRowsUseTheRunsColumnsByNameAndItsStandardisation) {
   for (std::size_t i = 0; i < lines.size(); ++i)
     EXPECT_EQ(again[i]["probability"], lines[i]["probability"]) << i;
   // More than one block of the file; the names and rows of what is wrong in it.
-  std::string many = "size,colour,mass\n";
+  std::string many = "size,color,mass\n";
   for (int i = 0; i < 100'000; ++i) many += "1234,red,5678901\n";
   write_text(folder_ / "many.csv", many);
   const CommandResult counted = engine({"predict", run(), folder_ / "many.csv"});
@@ -244,7 +244,7 @@ TEST_F(Predictions, OfRowsUseTheRunsColumnsByNameAndItsStandardisation) {
                "bad.csv, row 100002 (line 100002): found 'heavy' in mass, expected a number");
   write_text(folder_ / "less.csv", "size,mess\n1,2\n");
   expect_error(engine({"predict", run(), folder_ / "less.csv"}), 65,
-               "less.csv: row 1 names no column 'colour'");
+               "less.csv: row 1 names no column 'color'");
   const CommandResult csv = engine({"predict", run(), folder_ / "rows.csv", "--top", "2"});
   program::expect_words(
       csv.out,

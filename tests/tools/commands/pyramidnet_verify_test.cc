@@ -1,4 +1,4 @@
-// Batch norm without synchronisation: after training pyramidnet110 on two ranks, engine verify
+// Batch norm without synchronization: after training pyramidnet110 on two ranks, engine verify
 // lists exactly the running statistics, in the model's order. And --label-smoothing on the command
 // line.
 #include <gtest/gtest.h>

@@ -133,7 +133,7 @@ TEST_F(Regression, ErrorsOfEvalFollowFromPredictions) {
   EXPECT_NEAR(eval["mse"].get<double>(), squares / kRows, 1e-4 * squares / kRows);
   EXPECT_NEAR(eval["mae"].get<double>(), distances / kRows, 1e-4 * distances / kRows);
   EXPECT_NEAR(eval["r2"].get<double>(), 1 - squares / spread, 1e-6);
-  // The loss is that of standardised numbers.
+  // The loss is that of standardized numbers.
   EXPECT_NEAR(eval["loss"].get<double>(), squares / spread, 1e-4 * squares / spread);
 }
 

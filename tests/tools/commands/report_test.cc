@@ -9,8 +9,8 @@
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 #include "tools/html/environment_table.h"
-#include "tools/html/judged_run.h"
 #include "tools/html/run_history.h"
+#include "tools/html/run_predictions.h"
 #include "tools/html/svg_chart.h"
 #include "tools/report/json_file.h"
 
@@ -206,7 +206,7 @@ TEST(Report, SaysWhyThereAreNoPredictions) {
 }
 
 TEST(Report, OfManyClassesShowsAPictureAndTheCommonestMistakes) {
-  tools::JudgedRun judged{.snapshot = "s", .set = "d"};
+  tools::RunPredictions judged{.snapshot = "s", .set = "d"};
   judged.counts.emplace(50);
   for (int c = 0; c < 50; ++c) judged.names.push_back("<" + std::to_string(c) + ">");
   std::vector<double> logits(50);

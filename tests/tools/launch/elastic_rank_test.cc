@@ -21,8 +21,8 @@ RunConfig two_ranks() {
   config.group.backend = "auto";
   config.group.local_stage = "auto";
   config.spawn = 2;
-  config.least_ranks = 1;
-  config.data.most_ranks = 2;
+  config.min_ranks = 1;
+  config.data.max_ranks = 2;
   config.compute.threads = 1;
   config.group.heartbeat_ms = 300;
   config.group.timeout_ms = config.group.rendezvous_timeout_ms = test_support::deadline_ms(20'000);

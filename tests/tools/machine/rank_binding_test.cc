@@ -8,7 +8,7 @@
 
 #include "engine/core/thread_pool.h"
 #include "io/base/files/io_error.h"
-#include "io/base/threads/background_jobs.h"
+#include "io/base/threads/task_queue.h"
 #include "tests/support/time_limits.h"
 #include "tools/session/compute_choice.h"
 #include "tools/workers/worker_threads.h"
@@ -91,7 +91,7 @@ TEST(RankBinding, ThreadsOfAPoolHaveACpuEachAndHelpersAllOfThem) {
     EXPECT_EQ(cpus[0].count(), 1u);
     EXPECT_EQ(cpus[1].count(), 1u);
     EXPECT_NE(cpus[0], cpus[1]);
-    base::BackgroundJobs jobs;  // as the saving of a snapshot starts them
+    base::TaskQueue jobs;  // as the saving of a snapshot starts them
     CpuSet of_helper;
     jobs.add([&] { of_helper = base::cpus_of_this_thread(); });
     jobs.finish();

@@ -39,7 +39,7 @@ std::vector<RankNeed> ranks(int count, int threads, const CpuSet& allowed, int m
   std::vector<RankNeed> needs;
   needs.reserve(static_cast<std::size_t>(count));
   for (int r = 0; r < count; ++r)
-    needs.push_back({.rank = r, .cpus = allowed, .threads = threads, .most_threads = most});
+    needs.push_back({.rank = r, .cpus = allowed, .threads = threads, .max_threads = most});
   return needs;
 }
 

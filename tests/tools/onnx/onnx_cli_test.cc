@@ -49,7 +49,7 @@ TEST_F(OnnxExport, OfARunSaysWhereItComesFrom) {
   train({"--model", "convnet", "--synthetic-shape", "12x10x3", "--save-dir", run_});
   const Message model =
       exported({run_},
-               "input float32 [batch, 3, 12, 10] (normalised as in training) -> logits "
+               "input float32 [batch, 3, 12, 10] (normalized as in training) -> logits "
                "float32 [batch, 10]");
   EXPECT_EQ(model.one(2).bytes, "engine");
   auto about = metadata(model);

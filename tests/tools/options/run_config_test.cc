@@ -109,7 +109,7 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
   EXPECT_NE(fault({}).find("no model: give --model"), std::string::npos);
   EXPECT_NE(fault({{"model", {"mlp", "--model"}}}).find("no data set: give --dataset"),
             std::string::npos);
-  EXPECT_EQ(fault(flags({{"colour", "red"}})), "unknown option 'colour' (from --colour)");
+  EXPECT_EQ(fault(flags({{"color", "red"}})), "unknown option 'color' (from --color)");
 }
 
 TEST(RunConfig, EveryChoiceSuggestsTheNearestAndListsAll) {

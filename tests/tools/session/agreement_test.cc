@@ -51,7 +51,7 @@ std::vector<Outcome> outcomes(int ranks,
 TEST(Together, AllGoOnWhereAllCould) {
   for (const Outcome& outcome : outcomes(3, [](Group&group, Communicator&control) {
          bool done = false;
-         tools::do_together(group, control, [&] { done = true; });
+         tools::run_on_all_ranks(group, control, [&] { done = true; });
          EXPECT_TRUE(done);
        }))
     EXPECT_EQ(outcome.text, "");
@@ -59,7 +59,7 @@ TEST(Together, AllGoOnWhereAllCould) {
 
 TEST(Together, TheLowestRankThatFailedIsTheReasonOfThoseThatDidNot) {
   const auto all = outcomes(4, [](Group& group, Communicator& control) {
-    tools::do_together(group, control, [&] {
+    tools::run_on_all_ranks(group, control, [&] {
       if (group.rank() == 1) throw io::DataError("bad file");
       if (group.rank() == 3) throw io::ConfigError("bad option");
     });

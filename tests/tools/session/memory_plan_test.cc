@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/averaging/sums/deal_shares.h"
+#include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
 #include "engine/graph/parameter_kinds.h"
@@ -76,7 +76,7 @@ TEST_F(MemoryPlan, CountsWhatEachOptimizerHolds) {
     for (const int ranks : {1, 3}) {
       if (ranks > 1 && spec->by_ranges) continue;  // the same of each state, divided
       options_.optimizer_ranks = ranks;
-      const engine::UpdateShares shares = engine::deal_tensors(values, 0, ranks);
+      const engine::OptimizerShards shares = engine::deal_tensors(values, 0, ranks);
       const auto optimizer =
           spec->make(*spec, {settings, values, matrices, {}, ranks == 1 ? nullptr : &shares.own()});
       std::uint64_t held = 0;

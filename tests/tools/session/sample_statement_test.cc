@@ -30,7 +30,7 @@ TEST(SampleStatement, OfImagesHasClassesAndNormalization) {
   set.as<io::ImageSamples>().format.deviation = {1e-3f, 2, 3};
   set.as<io::ImageSamples>().format.scaled = true;
   const std::string text = sample_statement(splits, io::Normalization::kStandard);
-  const tools::StatedSamples stated = read_sample_statement(text, "x");
+  const tools::InputSchema stated = read_sample_statement(text, "x");
   EXPECT_EQ(stated.normalization, "standard");
   const io::Dataset& read = stated.splits.train;
   ASSERT_NE(read.find<io::ImageSamples>(), nullptr);
@@ -45,9 +45,9 @@ TEST(SampleStatement, OfImagesHasClassesAndNormalization) {
   EXPECT_EQ(read.size(), 0);
 }
 
-// 40 names, which take positions; two colours and a value that is no UTF-8, a feature each.
+// 40 names, which take positions; two colors and a value that is no UTF-8, a feature each.
 std::string table(int rows) {
-  std::string text = "name,colour,size,kind\n";
+  std::string text = "name,color,size,kind\n";
   for (int i = 0; i < rows; ++i)
     text += "n" + std::to_string(i % 40) + "," +
             (i % 5 == 0   ? "\xE9"
@@ -72,7 +72,7 @@ TEST(SampleStatement, OfATableReadsOtherTablesAlike) {
   const std::string path = folder / "t.csv";
   test_support::write_text(path, table(200));
   const io::DatasetSplits splits = io::load_dataset(csv_options(path));
-  const tools::StatedSamples stated =
+  const tools::InputSchema stated =
       read_sample_statement(sample_statement(splits, io::Normalization::kUnit), "x");
   EXPECT_EQ(stated.normalization, "");
   EXPECT_EQ(stated.splits.train.class_names(), (std::vector<std::string>{"x", "y"}));

@@ -38,7 +38,7 @@ const all = what => [...document.querySelectorAll(what)];
 const figure_of = title => all('figure').find(f => f.querySelector('figcaption').textContent === title);
 const shown = figure => figure.querySelector('.values').textContent;
 const press = (svg, key) => svg.dispatchEvent(new KeyboardEvent('keydown', { key, cancelable: true }));
-// Components from 0 to 255, the last one opacity; Chromium writes mixed colours as color(srgb ...).
+// Components from 0 to 255, the last one opacity; Chromium writes mixed colors as color(srgb ...).
 const color_of = text => {
   const [r, g, b, a = 1] = text.match(/[0-9.e-]+/g).map(Number);
   const unit = text.startsWith('color(') ? 255 : 1;

@@ -15,7 +15,7 @@ namespace tools {
 class CommPattern {
  public:
   static constexpr std::size_t kPeriod =
-      1021;  // prime: no chunk of a power of two looks like its neighbour
+      1021;  // prime: no chunk of a power of two looks like its neighbor
   static constexpr int kSummands =
       25;  // further ranks bring zeros into reductions: bfloat16 counts exactly to 256 only
 

@@ -29,7 +29,7 @@ using Code = int;  // cublasStatus_t; 0 is success
 using Handle = void*;
 
 constexpr int kTransposeA = 3, kTransposeB = 4;  // cublasLtMatmulDescAttributes_t
-constexpr int kMostWorkspace = 1;                // cublasLtMatmulPreferenceAttributes_t
+constexpr int kMaxWorkspace = 1;                 // cublasLtMatmulPreferenceAttributes_t
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
 struct Heuristic {  // cublasLtMatmulHeuristicResult_t
@@ -44,7 +44,7 @@ static_assert(sizeof(Heuristic) == 96);
 #if defined(ENGINE_HAS_CUBLASLT_HEADER)
 static_assert(CUBLASLT_MATMUL_DESC_TRANSA == kTransposeA &&
               CUBLASLT_MATMUL_DESC_TRANSB == kTransposeB &&
-              CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES == kMostWorkspace);
+              CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES == kMaxWorkspace);
 static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == sizeof(Heuristic) &&
               offsetof(cublasLtMatmulHeuristicResult_t, state) == offsetof(Heuristic, state));
 static_assert(CUDA_R_32F == 0 && CUDA_R_16F == 2 && CUDA_R_16BF == 14 && CUBLAS_OP_T == 1);
@@ -228,7 +228,7 @@ std::function<void()> CublasLt::product(const PlainProduct& shape, const Product
   Descriptor preference(l.drop_preference);
   l.expect(l.make_preference(&preference.handle), "cublasLtMatmulPreferenceCreate");
   l.expect(
-      l.set_preference(preference.handle, kMostWorkspace, &kWorkspaceBytes, sizeof kWorkspaceBytes),
+      l.set_preference(preference.handle, kMaxWorkspace, &kWorkspaceBytes, sizeof kWorkspaceBytes),
       "cublasLtMatmulPreferenceSetAttribute");
   int found = 0;
   const Code code = l.choose(l.handle, made->product.handle, made->first.handle,

@@ -80,7 +80,7 @@ std::vector<KernelCase> kernel_cases(const BatchSizes& sizes);
 std::vector<KernelCase> dense_cases(const BatchSizes& sizes);
 std::vector<KernelCase> convolution_cases(const BatchSizes& sizes);
 std::vector<KernelCase> image_cases(
-    const BatchSizes& sizes);  // normalisation, pooling, activations
+    const BatchSizes& sizes);  // normalization, pooling, activations
 std::vector<KernelCase> text_cases(
     const BatchSizes& sizes);  // embedding, layer norm, gelu, attention
 std::vector<KernelCase> training_cases(const BatchSizes& sizes);  // loss, optimizers

@@ -1,4 +1,4 @@
-// The other operators of the models: normalisation, pooling, activations, text.
+// The other operators of the models: normalization, pooling, activations, text.
 #include <algorithm>
 
 #include "engine/ops/attention/attention.h"
@@ -236,7 +236,7 @@ std::vector<KernelCase> image_cases(const BatchSizes& sizes) {
   for (const auto& [model, side, channels] :
        {std::tuple{"convnet", 28, 16}, {"resnet18-cifar", 32, 64}, {"resnet18-cifar", 4, 512}})
     add_batch_norm(cases, model, {n, side, side, channels});
-  // In the place of batch normalisation, with the groups of its authors.
+  // In the place of batch normalization, with the groups of its authors.
   add_group_norm(cases, "convnet", {n, 28, 28, 16}, 8);
   add_group_norm(cases, "resnet18-cifar", {n, 32, 32, 64}, 32);
   add_max_pool(cases, "convnet", n, {.in_h = 28, .in_w = 28, .channels = 16});

@@ -85,11 +85,11 @@ const std::vector<OptionSpec> kDataRows{
      .example = "--epochs 10",
      .excludes = {"steps"}},
     {.name = "steps",
-     .field = integer([](RunConfig& c) { return &c.steps; }, 1, kMostCount),
+     .field = integer([](RunConfig& c) { return &c.steps; }, 1, kMaxCount),
      .help = "stop after N steps in all, instead of --epochs",
      .example = "--steps 2000"},
     {.name = "limit",
-     .field = integer([](RunConfig& c) { return &c.data.set.limit; }, 0, kMostCount),
+     .field = integer([](RunConfig& c) { return &c.data.set.limit; }, 0, kMaxCount),
      .help = "use only N training samples, of each class its share; text, tokens: the first N "
              "windows (0: all)",
      .example = "--limit 1000",
@@ -179,7 +179,7 @@ const std::vector<OptionSpec> kDataRows{
      .field = choice([](RunConfig& c) { return &c.model.loss; },
                      {{"mse", RegressionLoss::kSquared}, {"mae", RegressionLoss::kAbsolute}}),
      .help = "--task regression: the mean of the squared or of the absolute error, of "
-             "standardised numbers",
+             "standardized numbers",
      .example = "--dataset csv --task regression --loss mae",
      .on_resume = kReject,
      .needs = {is("task", "regression")},

@@ -10,7 +10,7 @@ using enum OptionSpec::Agreement;
 using enum OptionSpec::OnResume;
 using enum OptionSpec::Arrays;
 
-constexpr int kMostRanks = 65536;
+constexpr int kMaxRanks = 65536;
 constexpr const char* kNoElastic =
     "no --elastic, which assigns ranks at the rendezvous: leave it out";
 
@@ -26,8 +26,8 @@ std::optional<ValueFault> take_elastic(RunConfig& config, const std::string& tex
   if (text == "off") return std::nullopt;
   if (text == "on") {
     if (config.spawn == 0) return ValueFault{"MIN:MAX, as 2:4, where --spawn does not say MAX"};
-    config.least_ranks = 1;
-    config.data.most_ranks = config.spawn;
+    config.min_ranks = 1;
+    config.data.max_ranks = config.spawn;
     return std::nullopt;
   }
   const std::vector<std::string> parts = base::split_text(text, ':');
@@ -36,8 +36,8 @@ std::optional<ValueFault> take_elastic(RunConfig& config, const std::string& tex
     return ValueFault{"MIN:MAX with 1 <= MIN <= MAX <= 1024, as 2:4"};
   if (config.spawn > *most)
     return ValueFault{"a MAX of at least --spawn, which is " + std::to_string(config.spawn)};
-  config.least_ranks = static_cast<int>(*least);
-  config.data.most_ranks = static_cast<int>(*most);
+  config.min_ranks = static_cast<int>(*least);
+  config.data.max_ranks = static_cast<int>(*most);
   return std::nullopt;
 }
 
@@ -46,9 +46,9 @@ void check_elastic_batch(const GivenValues& given, RunConfig& config) {
   config.data.batch_scales = config.data.batch_scales && config.is_elastic();
   config.update.with_batch = config.data.batch_scales;
   if (config.data.batch_scales &&
-      (!given.has("batch-size") ? 0 : config.data.sampling.global_batch) % config.data.most_ranks !=
+      (!given.has("batch-size") ? 0 : config.data.sampling.global_batch) % config.data.max_ranks !=
           0)
-    given.refuse("batch-size", "a multiple of the " + std::to_string(config.data.most_ranks) +
+    given.refuse("batch-size", "a multiple of the " + std::to_string(config.data.max_ranks) +
                                    " ranks of --elastic, for --elastic-batch scale");
 }
 
@@ -111,7 +111,7 @@ const std::vector<OptionSpec> kGroupRows{
      .agreement = kFree,
      .on_resume = kOneStart},
     {.name = "rank",
-     .field = integer([](RunConfig& c) { return &c.identity.rank; }, 0, kMostRanks - 1),
+     .field = integer([](RunConfig& c) { return &c.identity.rank; }, 0, kMaxRanks - 1),
      .metavar = "R",
      .help = "this process's rank, from 0",
      .example = "--rank 0 --world-size 2",
@@ -120,7 +120,7 @@ const std::vector<OptionSpec> kGroupRows{
      .needs = {given("world-size")},
      .demands = {{given(), {off("elastic")}, kNoElastic}}},
     {.name = "world-size",
-     .field = integer([](RunConfig& c) { return &c.identity.world_size; }, 1, kMostRanks),
+     .field = integer([](RunConfig& c) { return &c.identity.world_size; }, 1, kMaxRanks),
      .metavar = "W",
      .help = "number of ranks",
      .example = "--rank 0 --world-size 2",
@@ -128,7 +128,7 @@ const std::vector<OptionSpec> kGroupRows{
      .on_resume = kOneStart,
      .demands = {{given(), {off("elastic")}, kNoElastic}}},
     {.name = "local-rank",
-     .field = integer([](RunConfig& c) { return &c.identity.local_rank; }, 0, kMostRanks - 1),
+     .field = integer([](RunConfig& c) { return &c.identity.local_rank; }, 0, kMaxRanks - 1),
      .metavar = "L",
      .help = "this process's index on its host",
      .example = "--rank 3 --world-size 4 --local-rank 1",

@@ -187,7 +187,7 @@ const std::vector<OptionSpec> kOptimizerRows{
      .example = "--lr-schedule cosine",
      .demands = {{is("step"), {given("lr-milestones")}, "--lr-milestones (30,60)"}}},
     {.name = "lr-warmup-steps",
-     .field = integer([](RunConfig& c) { return &c.update.rate.warmup_steps; }, 0, kMostCount),
+     .field = integer([](RunConfig& c) { return &c.update.rate.warmup_steps; }, 0, kMaxCount),
      .help = "increase the learning rate linearly during the first N steps",
      .example = "--lr-warmup-steps 500"},
     {.name = "lr-milestones",

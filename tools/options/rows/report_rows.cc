@@ -22,9 +22,9 @@ std::optional<ValueFault> take_log_interval(RunConfig& config, const std::string
   config.log_every.reset();
   if (text == "auto") return std::nullopt;
   config.log_every = parse_integer(text);
-  if (config.log_every && *config.log_every >= 0 && *config.log_every <= kMostCount)
+  if (config.log_every && *config.log_every >= 0 && *config.log_every <= kMaxCount)
     return std::nullopt;
-  return ValueFault{"auto, or an integer from 0 to " + std::to_string(kMostCount)};
+  return ValueFault{"auto, or an integer from 0 to " + std::to_string(kMaxCount)};
 }
 
 std::optional<ValueFault> take_prometheus(RunConfig& config, const std::string& text) {
@@ -44,7 +44,7 @@ std::optional<ValueFault> take_trace(RunConfig& config, const std::string& text)
 std::optional<ValueFault> take_trace_steps(RunConfig& config, const std::string& text) {
   const std::vector<std::string> parts = base::split_text(text, ':');
   const auto first = parse_integer(parts.front()), last = parse_integer(parts.back());
-  if (parts.size() != 2 || !first || !last || *first < 1 || *last < *first || *last > kMostCount)
+  if (parts.size() != 2 || !first || !last || *first < 1 || *last < *first || *last > kMaxCount)
     return ValueFault{"two steps, counted from 1, as 100:150"};
   config.trace_first = *first;
   config.trace_last = *last;
@@ -119,7 +119,7 @@ const std::vector<OptionSpec> kReportRows{
      .on_resume = kOneStart,
      .names_path = true},
     {.name = "log-gpu",
-     .field = integer([](RunConfig& c) { return &c.log_gpu; }, 0, kMostCount),
+     .field = integer([](RunConfig& c) { return &c.log_gpu; }, 0, kMaxCount),
      .help = "every N steps, write utilization, memory and power of the GPUs on rank 0's host "
              "to --metrics (0: never)",
      .example = "--save-dir run --log-gpu 100",
@@ -145,7 +145,7 @@ const std::vector<OptionSpec> kReportRows{
      .agreement = kFree,
      .on_resume = kOneStart},
     {.name = "histograms",
-     .field = integer([](RunConfig& c) { return &c.histograms; }, 0, kMostCount),
+     .field = integer([](RunConfig& c) { return &c.histograms; }, 0, kMaxCount),
      .help = "every N steps, write histograms of parameters and gradients for TensorBoard (0: "
              "never)",
      .example = "--save-dir run --tensorboard --histograms 500",

@@ -22,7 +22,7 @@ std::optional<ValueFault> take_early_stop(RunConfig& config, const std::string& 
   const std::vector<std::string> parts = base::split_text(text, ':');
   const auto patience = parse_integer(parts[0]);
   const auto delta = parts.size() == 2 ? parse_real(parts[1]) : std::optional(0.0);
-  if (parts.size() > 2 || !patience || *patience < 1 || *patience > kMostCount || !delta ||
+  if (parts.size() > 2 || !patience || *patience < 1 || *patience > kMaxCount || !delta ||
       *delta < 0)
     return ValueFault{
         "a number of evaluations, from 1, and perhaps the least improvement, as 5 or 5:0.001"};

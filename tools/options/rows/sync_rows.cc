@@ -24,7 +24,7 @@ std::optional<ValueFault> take_schedule(RunConfig& config, const std::string& te
     const std::vector<std::string> parts = base::split_text(phase, ':');
     const auto from = parts.size() == 2 ? parse_integer(parts[0]) : std::nullopt;
     const auto every = parts.size() == 2 ? parse_integer(parts[1]) : std::nullopt;
-    if (!from || !every || *from <= last || *from > kMostCount || *every < 1 || *every > kMostCount)
+    if (!from || !every || *from <= last || *from > kMaxCount || *every < 1 || *every > kMaxCount)
       return ValueFault{
           "STEP:K,STEP:K,... with ascending steps from 0 and each K 1 or more, as 0:1,1000:8"};
     phases.push_back({last = *from, *every});
@@ -61,13 +61,13 @@ const std::vector<OptionSpec> kSyncRows{
              "slowmo and diloco are variants), or nothing",
      .example = "--sync params --sync-every 8"},
     {.name = "sync-every",
-     .field = integer([](RunConfig& c) { return &c.averaging.every; }, 1, kMostCount),
+     .field = integer([](RunConfig& c) { return &c.averaging.every; }, 1, kMaxCount),
      .metavar = "K",
      .help = "steps between two averagings of parameters",
      .example = "--sync params --sync-every 8",
      .needs = {is("sync", kParameterPolicies)}},
     {.name = "sync-warmup",
-     .field = integer([](RunConfig& c) { return &c.averaging.warmup; }, 0, kMostCount),
+     .field = integer([](RunConfig& c) { return &c.averaging.warmup; }, 0, kMaxCount),
      .metavar = "W",
      .help = "average every step during the first W steps: parameters with --sync params, else "
              "gradients",
@@ -190,7 +190,7 @@ const std::vector<OptionSpec> kSyncRows{
      .example = "--reduction-order canonical --reduction-shards 16",
      .needs = {is("reduction-order", "canonical")}},
     {.name = "verify-every",
-     .field = integer([](RunConfig& c) { return &c.verify_every; }, 1, kMostCount),
+     .field = integer([](RunConfig& c) { return &c.verify_every; }, 1, kMaxCount),
      .metavar = "K",
      .help = "compare all replicas' tensors every K steps (default: never)",
      .example = "--verify-every 100"},

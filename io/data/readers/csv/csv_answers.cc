@@ -62,7 +62,7 @@ class Numbers : public CsvAnswers {
   Labels labels(const std::vector<std::size_t>& training, const TargetScale* like) const override {
     TargetValues targets{.scale = like != nullptr ? *like : measured(training)};
     for (const double number : numbers_)
-      targets.values.push_back(targets.scale.standardised(number));
+      targets.values.push_back(targets.scale.standardized(number));
     return targets;
   }
 

@@ -20,7 +20,7 @@ namespace io {
 // mean, so 0; so does an odd cell that csv_scan.h leaves to a column of numbers. A column with
 // other text is text: with at most kMaxOneHot different values in the training rows it becomes a
 // 0/1 feature for each of them, in byte order, all 0 for a missing or a new value; with more, it
-// becomes the position of its value in their order, standardised like a number.
+// becomes the position of its value in their order, standardized like a number.
 struct CsvColumn {
   static constexpr std::size_t kMaxOneHot = 16;
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
-#include "io/base/text/visible_text.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 #include "io/data/readers/csv/coded_table.h"
@@ -89,7 +89,7 @@ std::string single_rows_line(const std::string& path, const Labels& all, std::si
   std::vector<std::string> names;
   for (std::size_t c = 0; c < counts.size(); ++c)
     if (counts[c] == 1)
-      names.push_back("'" + base::visible_text(labels->names[c].substr(0, 40)) + "' (row " +
+      names.push_back("'" + base::escape_text(labels->names[c].substr(0, 40)) + "' (row " +
                       std::to_string(rows[c]) + ")");
   if (names.empty()) return "";
   const std::size_t more = names.size() - std::min(names.size(), kMaxNames);

@@ -19,7 +19,7 @@ namespace io {
 //
 // options.test_share of each class's rows, rounded, are for testing, but never the last of a class:
 // a test label has always been seen in training. With options.regression the label column is a
-// target: every field must be a number, the share is that of all rows, and numbers are standardised
+// target: every field must be a number, the share is that of all rows, and numbers are standardized
 // by the training rows' mean and deviation. Which rows depends on options.seed alone. Both
 // parts keep the order of the file. Throws MissingFileError, DataError (file, row and line) and
 // ConfigError (no such label column, with the nearest).

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "io/data/readers/csv/csv_report.h"
 #include "io/data/tables/csv_header.h"
 
@@ -80,7 +80,7 @@ class Notices {
     constexpr std::size_t kLongest = 40;
     const std::string_view field = table_.field(row, column);
     std::string shown("'");
-    shown += base::visible_text(field.substr(0, kLongest));
+    shown += base::escape_text(field.substr(0, kLongest));
     return shown + (field.size() > kLongest ? "...'" : "'");
   }
   // "row 17: 'None'"
@@ -111,7 +111,7 @@ class Notices {
     for (std::size_t c = 0; c < selection_.header.size(); ++c)
       if (!table_.field(0, c).empty() && selection_.header[c] != table_.field(0, c))
         renamed.add("column " + std::to_string(c + 1) + " is the second one called " + value(0, c) +
-                    " and becomes '" + base::visible_text(selection_.header[c]) + "'");
+                    " and becomes '" + base::escape_text(selection_.header[c]) + "'");
     if (!renamed.empty()) say(renamed.text());
   }
 

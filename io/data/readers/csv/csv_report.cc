@@ -11,14 +11,14 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kFewestRows = 20, kMostNames = 20;
+constexpr std::size_t kFewestRows = 20, kMaxNames = 20;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::string joined(const std::vector<std::string>& names, const char* between) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i == kMostNames) return text + " and " + std::to_string(names.size() - i) + " more";
+    if (i == kMaxNames) return text + " and " + std::to_string(names.size() - i) + " more";
     text += (i == 0 ? "" : between) + names[i];
   }
   return text;

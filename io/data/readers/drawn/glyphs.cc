@@ -27,10 +27,10 @@ constexpr float kMinHeight = 7.0f, kMaxHeight = 10.0f;  // half the digit's heig
 constexpr float kMinAspect = 0.8f, kMaxAspect = 1.25f;
 constexpr float kMinPen = 0.7f, kMaxPen = 1.4f;      // half the stroke's width
 constexpr float kMinEdge = 0.9f, kMaxEdge = 1.8f;    // from full ink to none
-constexpr float kMinInk = 160.0f, kMaxInk = 255.0f;  // grey level
-constexpr float kMaxNoise = 32.0f;                   // grey levels, upwards and downwards
+constexpr float kMinInk = 160.0f, kMaxInk = 255.0f;  // gray level
+constexpr float kMaxNoise = 32.0f;                   // gray levels, upwards and downwards
 
-// Four neighbouring pixels of a row, in one vector register: GCC does not vectorise the comparisons
+// Four neighboring pixels of a row, in one vector register: GCC does not vectorize the comparisons
 // by itself.
 using Lanes = float __attribute__((vector_size(16)));
 constexpr int kLanes = 4, kRowLanes = kGlyphSide / kLanes;

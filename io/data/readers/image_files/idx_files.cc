@@ -14,7 +14,7 @@
 #include <zlib.h>
 
 #include "io/base/files/io_error.h"
-#include "io/base/threads/background_jobs.h"
+#include "io/base/threads/task_queue.h"
 #include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 
@@ -209,7 +209,7 @@ std::vector<std::string> find_idx_images(const std::string& name, const std::str
 
 DatasetSplits read_idx_splits(const std::string& name, const std::string& directory, Parts parts) {
   DatasetSplits splits;
-  base::BackgroundJobs beside;  // unpacking is what takes the time
+  base::TaskQueue beside;  // unpacking is what takes the time
   beside.add([&] { splits.test = read_idx_split(name, directory, "t10k"); });
   try {
     splits.train = read_idx_split(name, directory, "train");

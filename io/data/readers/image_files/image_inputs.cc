@@ -25,7 +25,7 @@ std::string size_text(const ImageSamples& like) {
   return size_text(like.format.shape[0], like.format.shape[1], like.format.shape[2]);
 }
 
-std::uint8_t grey(const std::uint8_t* pixel) {  // ITU-R 601, in 2^-16 as Pillow has it
+std::uint8_t gray(const std::uint8_t* pixel) {  // ITU-R 601, in 2^-16 as Pillow has it
   return static_cast<std::uint8_t>(
       (19595u * pixel[0] + 38470u * pixel[1] + 7471u * pixel[2] + 0x8000u) >> 16);
 }
@@ -66,7 +66,7 @@ class SingleImage : public SampleStream {
       std::ranges::copy(image.pixels, out.begin());
       return;
     }
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = grey(&image.pixels[3 * i]);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = gray(&image.pixels[3 * i]);
   }
 
   const std::string path_;

@@ -88,12 +88,12 @@ void Decoder::header_directive() {
   const auto number = [this] { return static_cast<unsigned>(number_of(reader_.word(), 10)); };
   const std::string_view word = reader_.word();
   if (word == ".maxntid" || word == ".reqntid") {
-    program_->most_threads = number();
-    while (reader_.take_if(',')) program_->most_threads *= number();
+    program_->max_threads = number();
+    while (reader_.take_if(',')) program_->max_threads *= number();
   } else if (word == ".minnctapersm") {
-    program_->least_blocks = number();
+    program_->min_blocks = number();
   } else if (word == ".maxnreg") {
-    program_->most_registers = number();
+    program_->max_registers = number();
   } else if (word == ".reqnctapercluster") {
     program_->cluster = {1, 1, 1};
     for (unsigned& blocks : program_->cluster) {

@@ -93,9 +93,9 @@ struct Program {
   std::vector<Parameter> parameters;
   std::uint32_t parameter_bytes = 0;
   std::size_t register_bytes = 0;
-  unsigned most_threads = 1024;
-  unsigned most_registers = 0;        // .maxnreg; 0: not said
-  unsigned least_blocks = 1;          // .minnctapersm
+  unsigned max_threads = 1024;
+  unsigned max_registers = 0;         // .maxnreg; 0: not said
+  unsigned min_blocks = 1;            // .minnctapersm
   std::array<unsigned, 3> cluster{};  // .reqnctapercluster; 0: not said
   bool uses_wgmma = false;
   // Warps meet otherwise than all of a block at once, or copies come from outside of them.

@@ -11,7 +11,7 @@
 namespace ptx {
 namespace {
 
-constexpr std::uint32_t kMostCount = (1u << 20) - 1;
+constexpr std::uint32_t kMaxCount = (1u << 20) - 1;
 
 template <class F>
 void each_active(Warp& w, F f) {
@@ -35,7 +35,7 @@ void settle(Cluster& cluster, MBarrier& b) {
 
 void add_bytes(MBarrier& b, std::uint32_t offset, std::int64_t bytes) {
   b.bytes += bytes;
-  if (b.bytes > std::int64_t{kMostCount} || b.bytes < -std::int64_t{kMostCount})
+  if (b.bytes > std::int64_t{kMaxCount} || b.bytes < -std::int64_t{kMaxCount})
     throw Fault(name_of(offset) + " counts " + std::to_string(b.bytes) +
                 " bytes: beyond its range of 2^20 - 1");
 }
@@ -71,7 +71,7 @@ void init_mbarrier(Warp& w, const Instruction& i) {
   const auto* count = w.reg<std::uint32_t>(i.slot[1]);
   each_active(w, [&](unsigned l) {
     const std::uint32_t offset = shared_offset(*w.block, address[l], 8);
-    if (count[l] == 0 || count[l] > kMostCount)
+    if (count[l] == 0 || count[l] > kMaxCount)
       throw Fault("mbarrier.init with a count of " + std::to_string(count[l]));
     if (w.block->mbarriers.count(offset) != 0)
       throw Fault(name_of(offset) + " is there already: mbarrier.init without mbarrier.inval");

@@ -11,8 +11,8 @@
 namespace ptx {
 namespace {
 
-constexpr std::size_t kMostShared = 227 * 1024;  // what a block of sm_90 may have
-constexpr unsigned kMostBlocksOfCluster = 8;     // that every device takes
+constexpr std::size_t kMaxShared = 227 * 1024;  // what a block of sm_90 may have
+constexpr unsigned kMaxBlocksOfCluster = 8;     // that every device takes
 
 // 64-byte aligned room that is kept from launch to launch.
 class Room {
@@ -85,19 +85,19 @@ void Launch::check(std::size_t shared_bytes, simt::Index asked) {
   };
   if (count == 0 || count % kLanes != 0)
     refuse("a block of " + std::to_string(count) + " threads: not whole warps");
-  if (count > program_.most_threads)
+  if (count > program_.max_threads)
     refuse("a block of " + std::to_string(count) + " threads, compiled for at most " +
-           std::to_string(program_.most_threads));
+           std::to_string(program_.max_threads));
   if (volume(grid_) == 0 || grid_.y > 65535 || grid_.z > 65535)
     refuse("a grid that no device takes");
-  if (shared_bytes > kMostShared) refuse(std::to_string(shared_bytes) + " bytes of shared memory");
+  if (shared_bytes > kMaxShared) refuse(std::to_string(shared_bytes) + " bytes of shared memory");
   shape_ = asked;
   if (program_.cluster[0] != 0) {
     shape_ = {program_.cluster[0], program_.cluster[1], program_.cluster[2]};
     if (volume(asked) != 1 && text_of(asked) != text_of(shape_))
       refuse("a cluster of " + text_of(asked) + ", compiled for " + text_of(shape_));
   }
-  if (volume(shape_) == 0 || volume(shape_) > kMostBlocksOfCluster || grid_.x % shape_.x != 0 ||
+  if (volume(shape_) == 0 || volume(shape_) > kMaxBlocksOfCluster || grid_.x % shape_.x != 0 ||
       grid_.y % shape_.y != 0 || grid_.z % shape_.z != 0)
     refuse("a grid of " + text_of(grid_) + " blocks in clusters of " + text_of(shape_));
 }
@@ -114,7 +114,7 @@ Launch::Launch(const Program& program, const std::byte* parameters, simt::Index 
       ranges_(program.code.size()),
       runner_(program) {
   static thread_local Room register_room, shared_room;
-  static thread_local std::array<LaneOrder, kMostBlocksOfCluster> lanes;
+  static thread_local std::array<LaneOrder, kMaxBlocksOfCluster> lanes;
   check(shared_bytes, cluster);
   warps_ = volume(block_) / kLanes;
   register_bytes_ = (program.register_bytes + 63) / 64 * 64 + 64;  // apart in the caches
@@ -222,9 +222,9 @@ void Launch::begin_warp(Warp& w) {
   w.at_cluster_barrier = w.cluster_arrived = false;
   std::fill(std::begin(w.bulk_committed), std::end(w.bulk_committed), 0u);
   // What ptxas may give it, of which a kernel with setmaxnreg is taken to have all.
-  const unsigned threads = program_.most_threads * std::max(program_.least_blocks, 1u);
-  w.registers_each = program_.most_registers != 0 ? program_.most_registers
-                                                  : std::min(256u, 65536u / threads / 8 * 8);
+  const unsigned threads = program_.max_threads * std::max(program_.min_blocks, 1u);
+  w.registers_each = program_.max_registers != 0 ? program_.max_registers
+                                                 : std::min(256u, 65536u / threads / 8 * 8);
   w.register_changes.clear();
   set_specials(w, true);
 }

@@ -12,10 +12,10 @@
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
-constexpr int kTiles = 8, kMostRows = 16, kMostBytes = 64;
+constexpr int kTiles = 8, kMaxRows = 16, kMaxBytes = 64;
 
 struct Register {
-  unsigned char bytes[kMostRows][kMostBytes];
+  unsigned char bytes[kMaxRows][kMaxBytes];
 };
 
 struct Registers {
@@ -61,7 +61,7 @@ void model_configure(const TileShapes& shapes) {
   if (shapes.palette != 1) fault("palette");
   for (int i = 0; i < 16; ++i) {
     const int rows = shapes.rows[i], bytes = shapes.row_bytes[i];
-    if ((rows == 0) != (bytes == 0) || rows > kMostRows || bytes > kMostBytes ||
+    if ((rows == 0) != (bytes == 0) || rows > kMaxRows || bytes > kMaxBytes ||
         (i >= kTiles && rows > 0) || (i < 14 && shapes.reserved[i] != 0))
       fault("a shape that LDTILECFG refuses");
   }

@@ -47,7 +47,7 @@ TEST(GemmPlan, AWishIsKeptAsFarAsTheWorkspaceGoes) {
     EXPECT_EQ(plan_gemm(shape, kHalf, kH100, 1, wish).splits, 1);
     const GemmPlan most = plan_gemm(shape, kHalf, kH100, 512, {tile.rows, tile.columns, 512});
     EXPECT_LE(gemm_workspace_bytes(most, shape.m, shape.n),
-              most_gemm_workspace_bytes(shape, kHalf.stage_depth, kH100));
+              max_gemm_workspace_bytes(shape, kHalf.stage_depth, kH100));
   }
 }
 
@@ -97,7 +97,7 @@ TEST(GemmPlan, FollowsTheBlocksThatAProcessorHolds) {
   for (const GemmShape& shape : {narrow, GemmShape{512, 512, 50000}, {4096, 4096, 4096}}) {
     const GemmPlan plan = plan_gemm(shape, kHalf, kSmall);
     EXPECT_LE(gemm_workspace_bytes(plan, shape.m, shape.n),
-              most_gemm_workspace_bytes(shape, kHalf.stage_depth, kA100));
+              max_gemm_workspace_bytes(shape, kHalf.stage_depth, kA100));
   }
 }
 
@@ -108,7 +108,7 @@ TEST(GemmPlan, WorkspaceOfTheLargestServesTheSmaller) {
         for (const std::int64_t n : {1, 10, 64, 1000})
           for (const std::int64_t k : {0, 100, 5000, 131072}) {
             const std::int64_t most =
-                most_gemm_workspace_bytes({m, n, k}, kind.stage_depth, processors);
+                max_gemm_workspace_bytes({m, n, k}, kind.stage_depth, processors);
             for (const std::int64_t part : {1, 2, 3, 7}) {
               for (const GemmShape& smaller :
                    {GemmShape{m / part, n, k}, GemmShape{m, n, k / part}}) {
@@ -116,7 +116,7 @@ TEST(GemmPlan, WorkspaceOfTheLargestServesTheSmaller) {
                 ASSERT_LE(gemm_workspace_bytes(plan, smaller.m, smaller.n), most);
               }
             }
-            ASSERT_LE(most, most_gemm_workspace_bytes({m, n, k}, kind.stage_depth, kH100));
+            ASSERT_LE(most, max_gemm_workspace_bytes({m, n, k}, kind.stage_depth, kH100));
           }
 }
 

@@ -1,4 +1,4 @@
-// Batch normalisation on a CUDA device: every phase against float64 on the numbers that the storage
+// Batch normalization on a CUDA device: every phase against float64 on the numbers that the storage
 // keeps, statistics that must not cancel, empty batches, and the same bits in every run.
 #include "engine/ops/norm/batch_norm.h"
 

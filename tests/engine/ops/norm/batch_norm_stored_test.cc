@@ -1,4 +1,4 @@
-// Batch normalisation of activations stored in bf16: the numbers of f32, rounded where stored.
+// Batch normalization of activations stored in bf16: the numbers of f32, rounded where stored.
 #include <gtest/gtest.h>
 
 #include "engine/ops/norm/batch_norm.h"

@@ -1,4 +1,4 @@
-// Batch normalisation: PyTorch's numbers, the fast kernels against float64, hard cases for the
+// Batch normalization: PyTorch's numbers, the fast kernels against float64, hard cases for the
 // statistics, and merging of parts.
 #include "engine/ops/norm/batch_norm.h"
 
@@ -267,7 +267,7 @@ TEST(BatchNorm, NoRowsGiveZeroSumsAndLeaveRunningStatistics) {
   });
 }
 
-// What synchronised statistics rely on: the phases on two pieces of the rows, with merged sums, do
+// What synchronized statistics rely on: the phases on two pieces of the rows, with merged sums, do
 // what they do on the whole.
 TEST(BatchNorm, PiecesWithMergedSumsEqualTheWhole) {
   const std::int64_t channels = 6, rows = 50, cut = 17;

@@ -1,4 +1,4 @@
-// Group normalisation on a CUDA device against the float64 reference, for every storage.
+// Group normalization on a CUDA device against the float64 reference, for every storage.
 #include "engine/ops/norm/group_norm.h"
 
 #include "tests/engine/ops/device/cuda_test_support.h"

@@ -1,5 +1,5 @@
-// Group normalisation: PyTorch's definition, the fast kernels against the float64 loops at odd
-// sizes, and what holds between it and layer normalisation.
+// Group normalization: PyTorch's definition, the fast kernels against the float64 loops at odd
+// sizes, and what holds between it and layer normalization.
 #include "engine/ops/norm/group_norm.h"
 
 #include <gtest/gtest.h>
@@ -183,7 +183,7 @@ TEST(GroupNorm, InPlaceAndWithoutWhatIsNotWanted) {
   });
 }
 
-// One group of one place is a row of layer normalisation.
+// One group of one place is a row of layer normalization.
 TEST(GroupNorm, OfOneGroupAndOnePlaceIsLayerNorm) {
   GroupNormCase<double> c;
   c.groups = 1;

@@ -1,4 +1,4 @@
-// Layer normalisation on a CUDA device against the float64 reference, for every storage, with
+// Layer normalization on a CUDA device against the float64 reference, for every storage, with
 // aligned rows and others.
 #include "engine/ops/norm/layer_norm.h"
 

@@ -1,4 +1,4 @@
-// Layer normalisation: PyTorch's numbers, and the fast kernels against the float64 loops at odd
+// Layer normalization: PyTorch's numbers, and the fast kernels against the float64 loops at odd
 // sizes.
 #include "engine/ops/norm/layer_norm.h"
 

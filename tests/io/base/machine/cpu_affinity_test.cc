@@ -21,7 +21,7 @@ CpuSet first_of(const CpuSet& cpus) {
   return one;
 }
 
-TEST(CpuAffinity, NeighboursAreARange) {
+TEST(CpuAffinity, NeighborsAreARange) {
   CpuSet cpus;
   EXPECT_EQ(base::cpus_text(cpus), "");
   for (const int cpu : {0, 1, 2, 5, 7, 8, 1023}) cpus.set(static_cast<std::size_t>(cpu));
@@ -72,7 +72,7 @@ TEST(CpuAffinity, AnEmptySetBindsNothing) {
 TEST(CpuAffinity, WhatTheKernelRefusesIsTold) {
   const CpuSet all = base::cpus_of_this_thread();
   CpuSet absent;
-  absent.set(base::kMostCpus - 1);
+  absent.set(base::kMaxCpus - 1);
   if ((all & absent).any()) GTEST_SKIP() << "a machine with 1024 CPUs";
   const base::BoundThread bound(absent);
   EXPECT_FALSE(bound.done());

@@ -1,4 +1,4 @@
-// The 16-bit formats against their definition: every half, the ties between neighbours, and what
+// The 16-bit formats against their definition: every half, the ties between neighbors, and what
 // becomes of a NaN.
 #include "io/base/numbers/half.h"
 
@@ -61,7 +61,7 @@ TEST(Half, EveryBF16IsWhatItsBitsSayAndComesBack) {
   expect_definition<bf16>(&bf16_by_definition, 7);
 }
 
-// Between two neighbours of a 16-bit format the nearer one wins, half-way the even one.
+// Between two neighbors of a 16-bit format the nearer one wins, half-way the even one.
 template <class Half>
 void expect_nearest(double (*by_definition)(std::uint16_t), std::uint16_t largest) {
   const auto narrow = [](float value) { return from_float<Half>(value).bits; };

@@ -1,5 +1,5 @@
 // Finds the ranks for which others wait.
-#include "backends/store/protocol/stall_watch.h"
+#include "backends/store/protocol/stall_detector.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -21,7 +21,7 @@ std::string short_ranks_text(const std::vector<int>& ranks) {
   return text;
 }
 
-std::optional<StallWatch::Stall> StallWatch::check(const std::vector<Member>& members) {
+std::optional<StallDetector::Stall> StallDetector::check(const std::vector<Member>& members) {
   if (after_ms_ == 0 || members.empty()) return std::nullopt;
   const Member& longest = *std::ranges::max_element(
       members, {}, [](const Member& member) { return member.progress.waiting_ms; });

@@ -1,6 +1,6 @@
 // Saves in the background beside a state that goes on changing, and what a long run's snapshots
 // hold of its history.
-#include "engine/train/saving/checkpoint_keeper.h"
+#include "engine/train/saving/checkpoint_manager.h"
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -26,9 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // A convolutional model with momentum whose parameters and momenta can be set.
-class CheckpointKeeperTest : public testing::Test {
+class CheckpointManagerTest : public testing::Test {
  protected:
-  engine::CheckpointKeeper keeper(bool background) {
+  engine::CheckpointManager keeper(bool background) {
     engine::KeeperOptions options;
     options.directory = folder_ / "run";
     options.keep_last = keep_last_;
@@ -94,8 +94,8 @@ class CheckpointKeeperTest : public testing::Test {
                             .device = {}};
 };
 
-TEST_F(CheckpointKeeperTest, ABackgroundSaveHoldsTheStateOfItsStep) {
-  engine::CheckpointKeeper keeper = this->keeper(true);
+TEST_F(CheckpointManagerTest, ABackgroundSaveHoldsTheStateOfItsStep) {
+  engine::CheckpointManager keeper = this->keeper(true);
   std::vector<std::string> paths;
   for (std::int64_t step = 1; step <= 4; ++step) {
     set_state(step);
@@ -113,9 +113,9 @@ TEST_F(CheckpointKeeperTest, ABackgroundSaveHoldsTheStateOfItsStep) {
 }
 
 // Both kinds of saves write the same bytes but for the time of the save.
-TEST_F(CheckpointKeeperTest, ResumesWhatItSaved) {
+TEST_F(CheckpointManagerTest, ResumesWhatItSaved) {
   for (const bool background : {false, true}) {
-    engine::CheckpointKeeper saving = keeper(background);
+    engine::CheckpointManager saving = keeper(background);
     set_state(7);
     saving.save(state_);
     saving.finish();
@@ -131,8 +131,8 @@ TEST_F(CheckpointKeeperTest, ResumesWhatItSaved) {
 
 // Earlier arrays are in the state when damage of the last one shows; the snapshot before is then
 // taken as a whole.
-TEST_F(CheckpointKeeperTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletely) {
-  engine::CheckpointKeeper keeper = this->keeper(false);
+TEST_F(CheckpointManagerTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletely) {
+  engine::CheckpointManager keeper = this->keeper(false);
   for (const std::int64_t step : {7, 8}) {
     set_state(step);
     keeper.save(state_);
@@ -160,9 +160,9 @@ TEST_F(CheckpointKeeperTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletely
     EXPECT_EQ(resumed[i].data, expected[i].data) << expected[i].name;
 }
 
-TEST_F(CheckpointKeeperTest, AFailedBackgroundSaveIsToldAtTheNextSaveOrAtTheEnd) {
+TEST_F(CheckpointManagerTest, AFailedBackgroundSaveIsToldAtTheNextSaveOrAtTheEnd) {
   for (const bool next_save : {true, false}) {
-    engine::CheckpointKeeper keeper = this->keeper(true);
+    engine::CheckpointManager keeper = this->keeper(true);
     set_state(1);
     fs::rename(folder_ / "run", folder_ / "away");
     std::ofstream(folder_ / "run") << "a file where the folder was";
@@ -180,11 +180,11 @@ TEST_F(CheckpointKeeperTest, AFailedBackgroundSaveIsToldAtTheNextSaveOrAtTheEnd)
   }
 }
 
-TEST_F(CheckpointKeeperTest, AFailedSaveIsTriedAgain) {
+TEST_F(CheckpointManagerTest, AFailedSaveIsTriedAgain) {
   for (const bool background : {false, true}) {
     notices_.clear();
     on_notice_ = nullptr;
-    engine::CheckpointKeeper keeper = this->keeper(background);
+    engine::CheckpointManager keeper = this->keeper(background);
     set_state(1);
     fs::rename(folder_ / "run", folder_ / "away");
     std::ofstream(folder_ / "run") << "a file where the folder was";
@@ -204,8 +204,8 @@ TEST_F(CheckpointKeeperTest, AFailedSaveIsTriedAgain) {
   }
 }
 
-TEST_F(CheckpointKeeperTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
-  engine::CheckpointKeeper keeper = this->keeper(false);
+TEST_F(CheckpointManagerTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
+  engine::CheckpointManager keeper = this->keeper(false);
   set_state(1);
   keeper.save(state_);
   fs::remove(folder_ / "run/latest");
@@ -220,8 +220,8 @@ TEST_F(CheckpointKeeperTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
   }
 }
 
-TEST_F(CheckpointKeeperTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
-  engine::CheckpointKeeper keeper = this->keeper(false);
+TEST_F(CheckpointManagerTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
+  engine::CheckpointManager keeper = this->keeper(false);
   set_state(1);
   keeper.save(state_);
   fs::rename(folder_ / "run", folder_ / "away");
@@ -239,8 +239,8 @@ TEST_F(CheckpointKeeperTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
 }
 
 // Not a byte goes to a folder that must not be written to; when it is back, the state does.
-TEST_F(CheckpointKeeperTest, AFolderThatIsAwayIsWaitedFor) {
-  engine::CheckpointKeeper keeper = this->keeper(false);
+TEST_F(CheckpointManagerTest, AFolderThatIsAwayIsWaitedFor) {
+  engine::CheckpointManager keeper = this->keeper(false);
   set_state(1);
   away_for_ = 2;
   keeper.save(state_);
@@ -261,8 +261,8 @@ TEST_F(CheckpointKeeperTest, AFolderThatIsAwayIsWaitedFor) {
 }
 
 // The limit is named while too few files may be opened, and no file is made half.
-TEST_F(CheckpointKeeperTest, TooFewOpenFilesAreSaidWithTheirLimit) {
-  engine::CheckpointKeeper keeper = this->keeper(false);
+TEST_F(CheckpointManagerTest, TooFewOpenFilesAreSaidWithTheirLimit) {
+  engine::CheckpointManager keeper = this->keeper(false);
   set_state(1);
   keeper.save(state_);
   const std::string first = keeper.take_saved()->path;
@@ -299,10 +299,10 @@ TEST_F(CheckpointKeeperTest, TooFewOpenFilesAreSaidWithTheirLimit) {
   expect_saved(second, 2);
 }
 
-TEST_F(CheckpointKeeperTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
+TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
   const std::string disk = folder_ / "run";
   keep_last_ = 3;
-  engine::CheckpointKeeper keeper = this->keeper(false);
+  engine::CheckpointManager keeper = this->keeper(false);
   if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0)
     GTEST_SKIP() << "may not mount a file system";
   for (const std::int64_t step : {1, 2, 3}) {
@@ -334,8 +334,8 @@ TEST_F(CheckpointKeeperTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
       << notices_[0];
 }
 
-TEST_F(CheckpointKeeperTest, TheHistoryKeepsTheFirstSaveAndTheLastOnes) {
-  engine::CheckpointKeeper keeper = this->keeper(false);
+TEST_F(CheckpointManagerTest, TheHistoryKeepsTheFirstSaveAndTheLastOnes) {
+  engine::CheckpointManager keeper = this->keeper(false);
   std::vector<std::uintmax_t> sizes;
   std::string path;
   for (std::int64_t step = 1; step <= 70; ++step) {

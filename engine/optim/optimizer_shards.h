@@ -11,7 +11,7 @@ struct Elements {  // of a flat buffer
   std::int64_t first = 0, count = 0;
 };
 
-struct UpdateShares {
+struct OptimizerShards {
   int rank = 0;  // this one
   // Elements of the parameters' values, ascending: each belongs to one rank.
   std::vector<std::vector<Elements>> of_rank;

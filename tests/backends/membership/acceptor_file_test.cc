@@ -1,5 +1,5 @@
 // Registers of hosts in the user's folder: which are removed, and whose folder it is.
-#include "backends/membership/register_file.h"
+#include "backends/membership/acceptor_file.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -19,9 +19,9 @@
 
 namespace {
 
+using backends::AcceptorFile;
 using backends::AcceptorState;
 using backends::Ballot;
-using backends::RegisterFile;
 using backends::RegisterId;
 using backends::Roster;
 
@@ -29,7 +29,7 @@ std::string new_job() { return "register test " + backends::to_hex(backends::ran
 
 // As a process that was killed leaves it: a job whose members are on the hosts of these registers.
 std::string left_behind(const std::string& job, const std::function<RegisterId(RegisterId)>& host) {
-  RegisterFile file(job);
+  AcceptorFile file(job);
   auto roster = std::make_shared<Roster>();
   roster->generation = 1;
   roster->nonce = backends::random_bytes(16);
@@ -44,20 +44,20 @@ std::string left_behind(const std::string& job, const std::function<RegisterId(R
 RegisterId same_host(RegisterId own) { return own; }
 RegisterId another_host(RegisterId) { return {1, 2}; }
 
-TEST(RegisterFile, WhatADeadJobOfThisHostHasLeftIsRemovedByTheNext) {
+TEST(AcceptorFile, WhatADeadJobOfThisHostHasLeftIsRemovedByTheNext) {
   const std::string left = left_behind(new_job(), same_host);
-  const RegisterFile next(new_job());
+  const AcceptorFile next(new_job());
   EXPECT_FALSE(std::filesystem::exists(left));
 }
 
-TEST(RegisterFile, WhatMembersOnOtherHostsMayNeedStays) {
+TEST(AcceptorFile, WhatMembersOnOtherHostsMayNeedStays) {
   const std::string left = left_behind(new_job(), another_host);
-  const RegisterFile next(new_job());
+  const AcceptorFile next(new_job());
   EXPECT_TRUE(std::filesystem::exists(left));
   std::filesystem::remove(left);
 }
 
-TEST(RegisterFile, ThatOfALivingJobStays) {
+TEST(AcceptorFile, ThatOfALivingJobStays) {
   // Another process: a lock is its process's.
   int told[2], ended[2];
   ASSERT_EQ(pipe(told), 0);
@@ -66,7 +66,7 @@ TEST(RegisterFile, ThatOfALivingJobStays) {
   const pid_t child = fork();
   if (child == 0) {
     close(ended[1]);
-    const RegisterFile mine(job);
+    const AcceptorFile mine(job);
     left_behind(job, same_host);
     char end = 0;
     const bool ok = write(told[1], "x", 1) == 1 && read(ended[0], &end, 1) == 0;
@@ -76,8 +76,8 @@ TEST(RegisterFile, ThatOfALivingJobStays) {
   char ready = 0;
   ASSERT_EQ(read(told[0], &ready, 1), 1);
   {
-    const RegisterFile next(new_job());
-    RegisterFile same(job);
+    const AcceptorFile next(new_job());
+    AcceptorFile same(job);
     std::uint64_t generation = 0;
     EXPECT_TRUE(
         same.update([&](AcceptorState& state) { generation = generation_of(state.decided); }));
@@ -100,7 +100,7 @@ class TornRegister : public testing::Test {
 
   // Its promises are of rounds 1, 2, ..., `count`.
   void promise(std::uint64_t count) {
-    RegisterFile file(job_);
+    AcceptorFile file(job_);
     for (std::uint64_t round = 1; round <= count; ++round)
       ASSERT_TRUE(file.update([&](AcceptorState& state) {
         state.promised = Ballot{round, {1, 1}};
@@ -116,7 +116,7 @@ class TornRegister : public testing::Test {
   }
   // What a process reads that has just been started.
   std::uint64_t round() const {
-    RegisterFile file(job_);
+    AcceptorFile file(job_);
     std::uint64_t round = 0;
     EXPECT_TRUE(file.update([&](AcceptorState& state) { round = state.promised.round; }));
     return round;
@@ -124,7 +124,7 @@ class TornRegister : public testing::Test {
 
   static constexpr std::size_t kCopyBytes = 200;  // no copy of these tests is longer
   const std::string job_ = new_job();
-  const RegisterFile present_{job_};  // or tests beside this one would remove the dead job's file
+  const AcceptorFile present_{job_};  // or tests beside this one would remove the dead job's file
   const std::string path_ = present_.path();
 };
 
@@ -160,12 +160,12 @@ TEST_F(TornRegister, WhereNoCopyIsWholeItIsDamaged) {
     bytes[50] ^= 1;
     write_copy(which, bytes);
   }
-  RegisterFile file(job_);
+  AcceptorFile file(job_);
   EXPECT_FALSE(file.update([](AcceptorState&) {}));
   EXPECT_NE(file.problem().find("is damaged"), std::string::npos) << file.problem();
 }
 
-TEST(RegisterFile, AnotherUsersFolderIsPassedByAndNamed) {
+TEST(AcceptorFile, AnotherUsersFolderIsPassedByAndNamed) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to make a folder of another user";
   constexpr int kNoNamespaces = 77;
   const pid_t child = fork();
@@ -175,10 +175,10 @@ TEST(RegisterFile, AnotherUsersFolderIsPassedByAndNamed) {
       _exit(kNoNamespaces);
     if (mkdir("/dev/shm/engine-0", 0700) != 0 || chown("/dev/shm/engine-0", 1234, 1234) != 0)
       _exit(1);
-    const RegisterFile file("a job");
+    const AcceptorFile file("a job");
     if (!file.path().starts_with("/dev/shm/engine-0-1/elastic-")) _exit(2);
     if (file.notice().find("/dev/shm/engine-0 belongs to user 1234") != 0) _exit(3);
-    if (RegisterFile("a job").path() != file.path()) _exit(4);  // all find the same one
+    if (AcceptorFile("a job").path() != file.path()) _exit(4);  // all find the same one
     // All names are taken: the home folder.
     std::filesystem::remove_all("/dev/shm/engine-0-1");
     for (int i = 1; i < 16; ++i) {
@@ -186,12 +186,12 @@ TEST(RegisterFile, AnotherUsersFolderIsPassedByAndNamed) {
       if (mkdir(name.c_str(), 0700) != 0 || chown(name.c_str(), 1234, 1234) != 0) _exit(6);
     }
     setenv("XDG_CONFIG_HOME", "/dev/shm/home", 1);
-    const RegisterFile at_home("a job");
+    const AcceptorFile at_home("a job");
     if (!at_home.path().starts_with("/dev/shm/home/engine/registers-")) _exit(7);
     if (at_home.notice().find("/dev/shm/engine-0 to /dev/shm/engine-0-15 belong to other users") !=
         0)
       _exit(8);
-    _exit(RegisterFile("a job").path() == at_home.path() ? 0 : 9);
+    _exit(AcceptorFile("a job").path() == at_home.path() ? 0 : 9);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -1,6 +1,6 @@
 // A matrix that can be read is a table; of more classes it is a picture, and the commonest mistakes
 // a list.
-#include "tools/html/judged_run.h"
+#include "tools/html/run_predictions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,8 +13,8 @@
 namespace tools {
 namespace {
 
-constexpr std::int64_t kMostInMatrixTable = 20;
-constexpr std::size_t kMostMistakes = 12;
+constexpr std::int64_t kMaxInMatrixTable = 20;
+constexpr std::size_t kMaxMistakes = 12;
 
 struct Mistake {
   std::int64_t label, prediction, count;
@@ -22,7 +22,7 @@ struct Mistake {
 
 class Section {
  public:
-  explicit Section(const JudgedRun& run) : run_(run) {}
+  explicit Section(const RunPredictions& run) : run_(run) {}
 
   std::string text() {
     out_ = "<h2>Predictions</h2>\n";
@@ -73,7 +73,7 @@ class Section {
         "targets.</p>\n<div class=\"scroll\"><table><thead><tr><th scope=\"col\">sample</th>"
         "<th scope=\"col\">target</th><th scope=\"col\">prediction</th>"
         "<th scope=\"col\">error</th></tr></thead><tbody>";
-    for (const JudgedRun::Number& n : run_.farthest)
+    for (const RunPredictions::Number& n : run_.farthest)
       out_ += "<tr><td>" + std::to_string(n.number) + "</td><td>" + text(n.target) + "</td><td>" +
               text(n.prediction) + "</td><td>" + text(n.prediction - n.target) + "</td></tr>";
     out_ += "</tbody></table></div>\n";
@@ -84,9 +84,9 @@ class Section {
     out_ +=
         "<h3 id=\"confusion\">Confusion matrix</h3><p class=\"dim\" id=\"confusion-reading\">A row "
         "for each label, from the top, a column for each prediction, from the left: what is right "
-        "lies on the diagonal. The stronger the colour, the larger the share of the label's "
+        "lies on the diagonal. The stronger the color, the larger the share of the label's "
         "samples.</p>\n";
-    if (classes <= kMostInMatrixTable) return matrix_table();
+    if (classes <= kMaxInMatrixTable) return matrix_table();
     matrix_picture();
     mistakes();
     each_class();
@@ -133,11 +133,11 @@ class Section {
             "viewBox=\"0 0 " +
             side + " " + side + "\">";
     std::vector<Mistake> cells = mistakes_by_count();
-    constexpr std::size_t kMostSquares = 20'000, kMostNamed = 3'000;
-    if (cells.size() > kMostSquares) cells.resize(kMostSquares);
+    constexpr std::size_t kMaxSquares = 20'000, kMaxNamed = 3'000;
+    if (cells.size() > kMaxSquares) cells.resize(kMaxSquares);
     for (std::int64_t c = 0; c < classes; ++c)
       if (run_.counts->correct(c) > 0) cells.push_back({c, c, run_.counts->correct(c)});
-    const bool are_named = cells.size() <= kMostNamed;
+    const bool are_named = cells.size() <= kMaxNamed;
     for (const Mistake& cell : cells) {
       out_ +=
           "<rect class=\"" + std::string(cell.label == cell.prediction ? "f0" : "f1") + "\" x=\"" +
@@ -152,7 +152,7 @@ class Section {
   // "horse taken for deer: 7 of 100", under the pointer.
   std::string cell_text(const Mistake& cell) const {
     const bool right = cell.label == cell.prediction;
-    return name(cell.label) + (right ? " recognised" : " taken for " + name(cell.prediction)) +
+    return name(cell.label) + (right ? " recognized" : " taken for " + name(cell.prediction)) +
            ": " + std::to_string(cell.count) + " of " +
            std::to_string(run_.counts->labelled(cell.label));
   }
@@ -170,7 +170,7 @@ class Section {
   void mistakes() {
     std::vector<Mistake> all = mistakes_by_count();
     if (all.empty()) return;
-    if (all.size() > kMostMistakes) all.resize(kMostMistakes);
+    if (all.size() > kMaxMistakes) all.resize(kMaxMistakes);
     out_ +=
         "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">label</th>"
         "<th scope=\"col\">taken for</th><th scope=\"col\">how often</th></tr></thead><tbody>";
@@ -199,7 +199,7 @@ class Section {
     out_ +=
         "<h3>Worst predictions</h3><p class=\"dim\">The samples whose label the model finds "
         "least likely.</p>\n<ul class=\"shots\">";
-    for (const JudgedRun::Sample& s : run_.worst) {
+    for (const RunPredictions::Sample& s : run_.worst) {
       out_ += "<li class=\"shot\">";
       if (!s.png.empty())
         out_ += "<img alt=\"test sample " + std::to_string(s.number) + "\" width=\"" +
@@ -222,12 +222,12 @@ class Section {
     return base::number_text(share < 0.1 ? "%.2g\u00a0%%" : "%.0f\u00a0%%", 100 * share);
   }
 
-  const JudgedRun& run_;
+  const RunPredictions& run_;
   std::string out_;
 };
 
 }  // namespace
 
-std::string judged_html(const JudgedRun& run) { return Section(run).text(); }
+std::string judged_html(const RunPredictions& run) { return Section(run).text(); }
 
 }  // namespace tools

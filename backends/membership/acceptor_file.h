@@ -12,16 +12,16 @@ namespace backends {
 // Holds two copies of the state and writes the older one: a process that dies while it writes
 // leaves the other, as if it had died before. Changes are made under a lock on the open file, which
 // the kernel takes back from whoever dies.
-class RegisterFile final : public Register {
+class AcceptorFile final : public Register {
  public:
   // Opens or creates /dev/shm/engine-UID/elastic-<digest of `job`>; $TMPDIR where there is no
   // /dev/shm, engine-UID-1 and so on where another user has made the folder. Removes those that
   // crashed jobs have left. Throws AuthenticationError where others than this user could write it,
   // PeerError where it cannot be made.
-  explicit RegisterFile(const std::string& job);
-  ~RegisterFile() override;
-  RegisterFile(const RegisterFile&) = delete;
-  RegisterFile& operator=(const RegisterFile&) = delete;
+  explicit AcceptorFile(const std::string& job);
+  ~AcceptorFile() override;
+  AcceptorFile(const AcceptorFile&) = delete;
+  AcceptorFile& operator=(const AcceptorFile&) = delete;
 
   RegisterId id() const override { return id_; }
   bool update(const std::function<void(AcceptorState&)>& change) override;
@@ -37,7 +37,7 @@ class RegisterFile final : public Register {
   const std::string& problem() const { return problem_; }
 
  private:
-  RegisterFile() = default;
+  AcceptorFile() = default;
   static void remove_dead_ones(const std::string& folder, const std::string& own);
   bool is_of_dead_job();
   bool read_id_of_file();

@@ -1,5 +1,5 @@
 // What a learning-rate range test makes of its curve.
-#include "tools/session/rate_test.h"
+#include "tools/session/lr_range_test.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::vector<RatePoint> curve(double noise) {
   return points;
 }
 
-TEST(RateTest, FindsTheSteepestFallAndTheLowestLoss) {
+TEST(LrRangeTest, FindsTheSteepestFallAndTheLowestLoss) {
   for (const double noise : {0.0, 0.05}) {
     const RateFinding found = find_rate(curve(noise));
     ASSERT_TRUE(found.steepest && found.lowest);
@@ -36,7 +36,7 @@ TEST(RateTest, FindsTheSteepestFallAndTheLowestLoss) {
   }
 }
 
-TEST(RateTest, ALossThatDoesNotFallGivesNone) {
+TEST(LrRangeTest, ALossThatDoesNotFallGivesNone) {
   std::vector<RatePoint> rising, flat;
   for (int i = 0; i < 50; ++i) {
     const double rate = std::pow(10, -5 + i * 0.1);
@@ -49,7 +49,7 @@ TEST(RateTest, ALossThatDoesNotFallGivesNone) {
   EXPECT_FALSE(find_rate({{0.1, 2}}).steepest.has_value());
 }
 
-TEST(RateTest, TheRangeIsParsed) {
+TEST(LrRangeTest, TheRangeIsParsed) {
   EXPECT_EQ(parse_rate_range("", 0).steps, 100);
   EXPECT_EQ(parse_rate_range("1e-4:2", 30).steps, 30);
   EXPECT_EQ(parse_rate_range("1e-4:2", 30).lowest, 1e-4);
@@ -59,7 +59,7 @@ TEST(RateTest, TheRangeIsParsed) {
   EXPECT_THROW(static_cast<void>(parse_rate_range("", 5)), io::ConfigError);
 }
 
-TEST(RateTest, TheScheduleGoesThroughTheRange) {
+TEST(LrRangeTest, TheScheduleGoesThroughTheRange) {
   const engine::LearningRate rate{.base = 1e-4,
                                   .schedule = engine::LearningRate::Schedule::kRange,
                                   .milestones = {},
@@ -72,21 +72,21 @@ TEST(RateTest, TheScheduleGoesThroughTheRange) {
 }
 
 // Near zero a loss is soon four times another.
-TEST(RateTest, GoesOnWhereTheLossIsStillBelowTheFirst) {
+TEST(LrRangeTest, GoesOnWhereTheLossIsStillBelowTheFirst) {
   const std::atomic<int> signal{0};
   std::atomic<int> stop{0};
-  tools::RateTest test(signal, stop, nullptr);
+  tools::LrRangeTest test(signal, stop, nullptr);
   for (const double loss : {2.0, 1.0, 0.5, 0.1, 0.4, 0.8, 1.9})
     test.on_report({.progress = {}, .loss = loss, .lr = 0.1});
   EXPECT_EQ(stop.load(), 0);
   test.on_report({.progress = {}, .loss = 2.1, .lr = 0.1});
-  EXPECT_EQ(stop.load(), tools::RateTest::kDiverged);
+  EXPECT_EQ(stop.load(), tools::LrRangeTest::kDiverged);
 }
 
-TEST(RateTest, StopsWhereTheLossExplodes) {
+TEST(LrRangeTest, StopsWhereTheLossExplodes) {
   const std::atomic<int> signal{0};
   std::atomic<int> stop{0};
-  tools::RateTest test(signal, stop, nullptr);
+  tools::LrRangeTest test(signal, stop, nullptr);
   const auto report = [&](double loss, double lr) {
     test.on_report({.progress = {}, .loss = loss, .lr = lr});
   };
@@ -95,10 +95,10 @@ TEST(RateTest, StopsWhereTheLossExplodes) {
   report(4, 0.06);
   EXPECT_EQ(stop.load(), 0);
   report(7, 0.07);
-  EXPECT_EQ(stop.load(), tools::RateTest::kDiverged);
+  EXPECT_EQ(stop.load(), tools::LrRangeTest::kDiverged);
   stop = 0;
   report(NAN, 0.08);
-  EXPECT_EQ(stop.load(), tools::RateTest::kDiverged);
+  EXPECT_EQ(stop.load(), tools::LrRangeTest::kDiverged);
   EXPECT_EQ(test.points().size(), 7u);  // without the NaN
 }
 

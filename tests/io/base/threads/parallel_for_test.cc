@@ -1,5 +1,5 @@
 // Every job is done once, by whoever is free; and what happens when one fails.
-#include "io/base/threads/shared_jobs.h"
+#include "io/base/threads/parallel_for.h"
 
 #include <gtest/gtest.h>
 
@@ -20,16 +20,16 @@ namespace {
 TEST(SharedJobs, EachIsDoneOnce) {
   for (const std::size_t workers : {0u, 1u, 2u, 5u}) {
     std::vector<std::atomic<int>> done(1000);
-    base::share_jobs(done.size(), workers, 8, [&](std::size_t, std::size_t job) { ++done[job]; });
+    base::parallel_for(done.size(), workers, 8, [&](std::size_t, std::size_t job) { ++done[job]; });
     for (const auto& times : done) ASSERT_EQ(times, 1) << workers << " workers";
   }
-  base::share_jobs(0, 3, 1, [](std::size_t, std::size_t) { FAIL(); });
+  base::parallel_for(0, 3, 1, [](std::size_t, std::size_t) { FAIL(); });
 }
 
 TEST(SharedJobs, OneWorkerIsTheCallerAndGoesInOrder) {
   std::vector<std::size_t> order;
   const auto self = std::this_thread::get_id();
-  base::share_jobs(4, 1, 1, [&](std::size_t worker, std::size_t job) {
+  base::parallel_for(4, 1, 1, [&](std::size_t worker, std::size_t job) {
     EXPECT_EQ(worker, 0u);
     EXPECT_EQ(std::this_thread::get_id(), self);
     order.push_back(job);
@@ -42,7 +42,7 @@ TEST(SharedJobs, TwoAtTheSameTime) {
   std::mutex mutex;
   std::condition_variable changed;
   std::set<std::size_t> workers;
-  base::share_jobs(2, 2, 2, [&](std::size_t worker, std::size_t) {
+  base::parallel_for(2, 2, 2, [&](std::size_t worker, std::size_t) {
     std::unique_lock lock(mutex);
     workers.insert(worker);
     changed.notify_all();
@@ -57,7 +57,7 @@ TEST(SharedJobs, NobodyIsTooFarAhead) {
   std::mutex mutex;
   std::set<std::size_t> open;
   for (std::size_t job = 0; job < 500; ++job) open.insert(job);
-  base::share_jobs(500, 4, kMost, [&](std::size_t, std::size_t job) {
+  base::parallel_for(500, 4, kMost, [&](std::size_t, std::size_t job) {
     {
       const std::lock_guard lock(mutex);
       EXPECT_LT(job, *open.begin() + kMost);
@@ -76,7 +76,7 @@ TEST(SharedJobs, TheLowestFailureIsThrownAndNothingBegunAfterIt) {
   bool second_begun = false;
   std::atomic<int> begun = 0;
   try {
-    base::share_jobs(1000, 2, 2, [&](std::size_t, std::size_t job) {
+    base::parallel_for(1000, 2, 2, [&](std::size_t, std::size_t job) {
       ++begun;
       std::unique_lock lock(mutex);
       if (job == 0) {

@@ -1,5 +1,5 @@
 // The thread that does the jobs.
-#include "io/base/threads/background_jobs.h"
+#include "io/base/threads/task_queue.h"
 
 #include <system_error>
 #include <utility>
@@ -8,9 +8,9 @@
 
 namespace base {
 
-BackgroundJobs::~BackgroundJobs() { end(); }
+TaskQueue::~TaskQueue() { end(); }
 
-void BackgroundJobs::add(std::function<void()> job) {
+void TaskQueue::add(std::function<void()> job) {
   if (!std::exchange(begun_, true)) begin();
   if (!thread_.joinable()) return work(job);
   const std::lock_guard lock(mutex_);
@@ -18,12 +18,12 @@ void BackgroundJobs::add(std::function<void()> job) {
   changed_.notify_one();
 }
 
-void BackgroundJobs::finish() {
+void TaskQueue::finish() {
   end();
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void BackgroundJobs::begin() {
+void TaskQueue::begin() {
   try {
     const UnboundMoment moment;
     thread_ = std::thread([this] { run(); });
@@ -32,7 +32,7 @@ void BackgroundJobs::begin() {
   }
 }
 
-void BackgroundJobs::end() {
+void TaskQueue::end() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -41,7 +41,7 @@ void BackgroundJobs::end() {
   if (thread_.joinable()) thread_.join();
 }
 
-void BackgroundJobs::run() {
+void TaskQueue::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
@@ -54,7 +54,7 @@ void BackgroundJobs::run() {
   }
 }
 
-void BackgroundJobs::work(const std::function<void()>& job) noexcept {
+void TaskQueue::work(const std::function<void()>& job) noexcept {
   if (failure_) return;
   try {
     job();

@@ -1,5 +1,5 @@
 // Collective save and load.
-#include "engine/train/saving/checkpoint_keeper.h"
+#include "engine/train/saving/checkpoint_manager.h"
 
 #include <algorithm>
 #include <chrono>
@@ -27,9 +27,9 @@ void append(io::SaveRecord record, std::vector<io::SaveRecord>& history) {
 
 }  // namespace
 
-CheckpointKeeper::CheckpointKeeper(backends::Communicator& communicator,
-                                   const KeeperOptions& options,
-                                   std::shared_ptr<SnapshotWriter> writer)
+CheckpointManager::CheckpointManager(backends::Communicator& communicator,
+                                     const KeeperOptions& options,
+                                     std::shared_ptr<SnapshotWriter> writer)
     : communicator_(communicator),
       options_(options),
       writer_(writer ? std::move(writer) : std::make_shared<SnapshotWriter>()) {
@@ -39,13 +39,13 @@ CheckpointKeeper::CheckpointKeeper(backends::Communicator& communicator,
         options_.exit_code_of);
 }
 
-io::Checkpoint CheckpointKeeper::described() const {
+io::Checkpoint CheckpointManager::described() const {
   io::Checkpoint checkpoint = options_.description;
   checkpoint.history = history_;
   return checkpoint;
 }
 
-void CheckpointKeeper::save(TrainState& state, const SaveMode& mode) {
+void CheckpointManager::save(TrainState& state, const SaveMode& mode) {
   require(enabled(), "save without a folder");
   finish();
   StateCopy& copy = writer_->copy();
@@ -66,7 +66,7 @@ void CheckpointKeeper::save(TrainState& state, const SaveMode& mode) {
   }
 }
 
-WriteOptions CheckpointKeeper::write_options(const SaveMode& mode) const {
+WriteOptions CheckpointManager::write_options(const SaveMode& mode) const {
   return {.directory = options_.directory,
           .run_id = options_.description.run_id,
           .keep_last = mode.keep_all ? 0 : options_.keep_last,
@@ -76,38 +76,38 @@ WriteOptions CheckpointKeeper::write_options(const SaveMode& mode) const {
           .retry_pause = options_.retry_pause};
 }
 
-void CheckpointKeeper::save_alone(TrainState& state) {
+void CheckpointManager::save_alone(TrainState& state) {
   writer_->wait();
   writer_->copy().begin(described());
   capture(*backends::make_single_communicator(), state, writer_->copy());
   writer_->write(write_options(SaveMode()), state.progress);
 }
 
-io::Checkpoint CheckpointKeeper::image(const TrainState& state) const {
+io::Checkpoint CheckpointManager::image(const TrainState& state) const {
   StateCopy copy;
   copy.begin(described());
   capture_beside(state, communicator_.world_size(), copy);
   return copy.take();
 }
 
-std::optional<io::Checkpoint> CheckpointKeeper::share(const StateImage& own, TrainState& state) {
+std::optional<io::Checkpoint> CheckpointManager::share(const StateImage& own, TrainState& state) {
   std::optional<io::Checkpoint> shared = share_state(communicator_, own, state);
   if (shared) history_ = shared->history;
   return shared;
 }
 
-void CheckpointKeeper::name_best(std::int64_t step) {
+void CheckpointManager::name_best(std::int64_t step) {
   run_on_root(
       communicator_, [&] { io::name_best(options_.directory, step); }, options_.exit_code_of);
 }
 
-void CheckpointKeeper::finish() {
+void CheckpointManager::finish() {
   if (!options_.background) return;
   run_on_root(
       communicator_, [&] { writer_->finish(); }, options_.exit_code_of);
 }
 
-std::string CheckpointKeeper::save_rank_model(const TrainState& state) const {
+std::string CheckpointManager::save_rank_model(const TrainState& state) const {
   require(enabled(), "save without a folder");
   StateCopy copy;
   copy.begin(described());
@@ -118,7 +118,7 @@ std::string CheckpointKeeper::save_rank_model(const TrainState& state) const {
   return path;
 }
 
-void CheckpointKeeper::check(const io::Checkpoint& checkpoint, const std::string& path) const {
+void CheckpointManager::check(const io::Checkpoint& checkpoint, const std::string& path) const {
   if (!checkpoint.vocabulary.empty() && checkpoint.vocabulary != options_.description.vocabulary)
     throw io::DataError(path + ": its text has " + std::to_string(checkpoint.vocabulary.size()) +
                         " different characters, that of this run " +
@@ -129,7 +129,7 @@ void CheckpointKeeper::check(const io::Checkpoint& checkpoint, const std::string
 
 // Most of it needs no memory beside the state's. Where the file turns out to be damaged the state
 // is of no use, but then there is no run either.
-io::Checkpoint CheckpointKeeper::load_into(const io::ByteSource& file, TrainState& state) const {
+io::Checkpoint CheckpointManager::load_into(const io::ByteSource& file, TrainState& state) const {
   StateTarget target([&](const io::Checkpoint& description) { check(description, file.name()); });
   target.add(state.model);
   for (const Optimizer::State& s : state.optimizer.state())
@@ -140,8 +140,8 @@ io::Checkpoint CheckpointKeeper::load_into(const io::ByteSource& file, TrainStat
 }
 
 // A file that is bad ends all ranks alike.
-io::Checkpoint CheckpointKeeper::load_together(const io::ByteSource& file,
-                                               TrainState& state) const {
+io::Checkpoint CheckpointManager::load_together(const io::ByteSource& file,
+                                                TrainState& state) const {
   io::Checkpoint checkpoint;
   std::exception_ptr failure;
   try {
@@ -159,7 +159,7 @@ io::Checkpoint CheckpointKeeper::load_together(const io::ByteSource& file,
   return checkpoint;
 }
 
-std::string CheckpointKeeper::resume(const std::string& which, TrainState& state) {
+std::string CheckpointManager::resume(const std::string& which, TrainState& state) {
   std::string path = which;
   std::unique_ptr<io::ByteSource> own_file;
   run_on_root(

@@ -11,7 +11,7 @@ namespace base {
 // and the marks that turn the direction of writing, break lines or have no width (\u202e). What is
 // left is one line of UTF-8. A backslash stays one, so that ordinary text is unchanged and
 // doing it twice does no harm.
-std::string visible_text(std::string_view text);
+std::string escape_text(std::string_view text);
 
 // The same for text of several lines: line feeds and tabs are kept.
 std::string visible_lines(std::string_view text);

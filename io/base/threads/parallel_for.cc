@@ -1,5 +1,5 @@
 // Threads that take numbers from one counter.
-#include "io/base/threads/shared_jobs.h"
+#include "io/base/threads/parallel_for.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -17,9 +17,9 @@ namespace {
 
 class SharedJobs {
  public:
-  SharedJobs(std::size_t jobs, std::size_t workers, std::size_t most_ahead,
+  SharedJobs(std::size_t jobs, std::size_t workers, std::size_t max_ahead,
              const std::function<void(std::size_t, std::size_t)>& work)
-      : jobs_(jobs), most_ahead_(most_ahead), work_(work), under_way_(workers, jobs) {}
+      : jobs_(jobs), max_ahead_(max_ahead), work_(work), under_way_(workers, jobs) {}
 
   void work_as(std::size_t worker) noexcept {
     while (const std::optional<std::size_t> job = take(worker)) {
@@ -43,7 +43,7 @@ class SharedJobs {
     changed_.notify_all();
     changed_.wait(lock, [this] {
       return failure_ || next_ == jobs_ ||
-             next_ < *std::min_element(under_way_.begin(), under_way_.end()) + most_ahead_;
+             next_ < *std::min_element(under_way_.begin(), under_way_.end()) + max_ahead_;
     });
     if (failure_ || next_ == jobs_) return std::nullopt;
     return under_way_[worker] = next_++;
@@ -56,7 +56,7 @@ class SharedJobs {
     failed_ = job;
   }
 
-  const std::size_t jobs_, most_ahead_;
+  const std::size_t jobs_, max_ahead_;
   const std::function<void(std::size_t, std::size_t)>& work_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -67,10 +67,10 @@ class SharedJobs {
 
 }  // namespace
 
-void share_jobs(std::size_t jobs, std::size_t workers, std::size_t most_ahead,
-                const std::function<void(std::size_t, std::size_t)>& work) {
+void parallel_for(std::size_t jobs, std::size_t workers, std::size_t max_ahead,
+                  const std::function<void(std::size_t, std::size_t)>& work) {
   workers = std::clamp<std::size_t>(workers, 1, std::max<std::size_t>(jobs, 1));
-  SharedJobs shared(jobs, workers, most_ahead, work);
+  SharedJobs shared(jobs, workers, max_ahead, work);
   std::vector<std::thread> threads;
   threads.reserve(workers);
   try {

@@ -1,5 +1,5 @@
 // Decodes UTF-8 character by character.
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 
 #include <cstdint>
 #include <cstdio>
@@ -84,7 +84,7 @@ std::string visible(std::string_view text, bool lines) {
 
 }  // namespace
 
-std::string visible_text(std::string_view text) { return visible(text, false); }
+std::string escape_text(std::string_view text) { return visible(text, false); }
 
 std::string visible_lines(std::string_view text) { return visible(text, true); }
 

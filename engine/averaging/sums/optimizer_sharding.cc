@@ -1,5 +1,5 @@
 // Slices of buckets, and whole tensors by size.
-#include "engine/averaging/sums/deal_shares.h"
+#include "engine/averaging/sums/optimizer_sharding.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,7 +9,7 @@
 namespace engine {
 namespace {
 
-// Neighbours are one part.
+// Neighbors are one part.
 void append(std::vector<Elements>& parts, const Elements& part) {
   if (part.count == 0) return;
   if (!parts.empty() && parts.back().first + parts.back().count == part.first)
@@ -20,18 +20,18 @@ void append(std::vector<Elements>& parts, const Elements& part) {
 
 }  // namespace
 
-std::int64_t elements_dealt_at_once(int world) { return ops::kSquaresBlock * world; }
+std::int64_t shard_alignment(int world) { return ops::kSquaresBlock * world; }
 
 BucketOptions dealt_buckets(BucketOptions buckets, int world) {
-  buckets.multiple = elements_dealt_at_once(world);
+  buckets.multiple = shard_alignment(world);
   return buckets;
 }
 
-UpdateShares deal_elements(const ParameterBuffer& parameters, const BucketOptions& buckets,
-                           int rank, int world) {
-  const std::int64_t unit = elements_dealt_at_once(world), trained = parameters.gradients.size();
+OptimizerShards shard_elements(const ParameterBuffer& parameters, const BucketOptions& buckets,
+                               int rank, int world) {
+  const std::int64_t unit = shard_alignment(world), trained = parameters.gradients.size();
   require(buckets.multiple == unit, "buckets are cut as they are dealt out");
-  UpdateShares shares{rank, std::vector<std::vector<Elements>>(static_cast<std::size_t>(world))};
+  OptimizerShards shares{rank, std::vector<std::vector<Elements>>(static_cast<std::size_t>(world))};
   const auto deal_blocks = [&](std::int64_t first, std::int64_t end, std::int64_t block) {
     for (std::vector<Elements>& parts : shares.of_rank) {
       const std::int64_t count = std::min(block, end - first);
@@ -73,12 +73,12 @@ Elements slot_with_gap(const FlatBuffer& buffer, std::size_t slot) {
   return {first, (slot + 1 < slots.size() ? slots[slot + 1].offset : buffer.size()) - first};
 }
 
-UpdateShares deal_tensors(const FlatBuffer& values, int rank, int world) {
+OptimizerShards deal_tensors(const FlatBuffer& values, int rank, int world) {
   const auto slots = values.slots();
   std::vector<std::int64_t> sizes;
   for (const FlatBuffer::Slot& slot : slots) sizes.push_back(slot.count);
   const std::vector<int> owners = deal_sizes(sizes, world);
-  UpdateShares shares{rank, std::vector<std::vector<Elements>>(static_cast<std::size_t>(world))};
+  OptimizerShards shares{rank, std::vector<std::vector<Elements>>(static_cast<std::size_t>(world))};
   for (std::size_t slot = 0; slot < slots.size(); ++slot)
     append(shares.of_rank[static_cast<std::size_t>(owners[slot])], slot_with_gap(values, slot));
   return shares;

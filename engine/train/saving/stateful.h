@@ -9,9 +9,9 @@
 
 namespace engine {
 
-class StatePart {
+class Stateful {
  public:
-  virtual ~StatePart() = default;
+  virtual ~Stateful() = default;
   // Adds its counters and arrays. On rank 0, with the state in host memory.
   virtual void capture(StateCopy& copy) const = 0;
   // Goes on from what capture() added; without it from the beginning, and where that may surprise,

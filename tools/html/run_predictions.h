@@ -11,7 +11,7 @@
 
 namespace tools {
 
-struct JudgedRun {
+struct RunPredictions {
   struct Sample {
     std::int64_t number = 0;  // place in the test set, from 0
     std::int64_t label = 0, prediction = 0;
@@ -38,6 +38,6 @@ struct JudgedRun {
 };
 
 // A section: how many are right, the confusion matrix, and the samples; or the errors of numbers.
-std::string judged_html(const JudgedRun& run);
+std::string judged_html(const RunPredictions& run);
 
 }  // namespace tools

@@ -1,5 +1,5 @@
 // Locks, copies and checksums of the register's file.
-#include "backends/membership/register_file.h"
+#include "backends/membership/acceptor_file.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -20,9 +20,9 @@
 #include "backends/store/private_files.h"
 #include "backends/store/protocol/wire.h"
 #include "io/base/digests/digest.h"
-#include "io/base/files/retried.h"
+#include "io/base/files/retry_on_eintr.h"
 #include "io/base/machine/environment.h"
-#include "io/base/text/visible_text.h"
+#include "io/base/text/escape_text.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -31,7 +31,7 @@ namespace {
 constexpr std::string_view kMagic = "EGREG001";
 constexpr std::size_t kHeaderBytes = 24;              // magic, register id
 constexpr std::size_t kCopyHeaderBytes = 8 + 4 + 16;  // sequence, length, digest of all else
-constexpr std::size_t kMostStateBytes = 16u << 20;
+constexpr std::size_t kMaxStateBytes = 16u << 20;
 constexpr off_t kCopyAt[] = {4096, 4096 + (32 << 20)};  // holes take no memory
 constexpr auto kLockTime = std::chrono::milliseconds(200);
 
@@ -50,7 +50,7 @@ bool set_lock(int fd, short type, off_t at) {
   lock.l_whence = SEEK_SET;
   lock.l_start = at;
   lock.l_len = 1;
-  return base::retried([&] { return fcntl(fd, F_OFD_SETLK, &lock); }) == 0;
+  return base::retry_on_eintr([&] { return fcntl(fd, F_OFD_SETLK, &lock); }) == 0;
 }
 
 bool others_lock(int fd, off_t at) {
@@ -123,12 +123,13 @@ AcceptorState read_state(std::string_view bytes) {
 
 bool read_at(int fd, off_t at, std::size_t count, std::string& bytes) {
   bytes.resize(count);
-  const ssize_t n = base::retried([&] { return pread(fd, bytes.data(), count, at); });
+  const ssize_t n = base::retry_on_eintr([&] { return pread(fd, bytes.data(), count, at); });
   return n == static_cast<ssize_t>(count);
 }
 
 bool write_at(int fd, off_t at, std::string_view bytes) {
-  const ssize_t n = base::retried([&] { return pwrite(fd, bytes.data(), bytes.size(), at); });
+  const ssize_t n =
+      base::retry_on_eintr([&] { return pwrite(fd, bytes.data(), bytes.size(), at); });
   return n == static_cast<ssize_t>(bytes.size());
 }
 
@@ -138,7 +139,7 @@ std::string user_text(uid_t uid) {
   struct passwd* found = nullptr;
   if (getpwuid_r(uid, &entry, memory.data(), memory.size(), &found) != 0 || found == nullptr)
     return "user " + std::to_string(uid);
-  return "user " + base::visible_text(entry.pw_name) + " (" + std::to_string(uid) + ")";
+  return "user " + base::escape_text(entry.pw_name) + " (" + std::to_string(uid) + ")";
 }
 
 // Whether `path` is a folder of this user; another user's is none. Throws where others may enter.
@@ -201,7 +202,7 @@ PrivateFolder private_folder() {
 
 }  // namespace
 
-RegisterFile::RegisterFile(const std::string& job) {
+AcceptorFile::AcceptorFile(const std::string& job) {
   const base::Digest digest = base::digest_of(std::as_bytes(std::span(job)));
   const PrivateFolder folder = private_folder();
   notice_ = folder.notice;
@@ -216,13 +217,13 @@ RegisterFile::RegisterFile(const std::string& job) {
   }
 }
 
-RegisterFile::~RegisterFile() = default;
+AcceptorFile::~AcceptorFile() = default;
 
 // Whoever opens one of them meanwhile finds it locked or removed, and tries again.
-void RegisterFile::remove_dead_ones(const std::string& folder, const std::string& own) {
+void AcceptorFile::remove_dead_ones(const std::string& folder, const std::string& own) {
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), closedir);
   while (const dirent* entry = entries ? readdir(entries.get()) : nullptr) {
-    RegisterFile other;
+    AcceptorFile other;
     other.path_ = folder + "/" + entry->d_name;
     if (!std::string_view(entry->d_name).starts_with("elastic-") || other.path_ == own) continue;
     other.file_ = Socket(open(other.path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
@@ -233,7 +234,7 @@ void RegisterFile::remove_dead_ones(const std::string& folder, const std::string
 
 // Members on other hosts may live: they, and those that join them, may still need what is here.
 // REQUIRES: the state's lock.
-bool RegisterFile::is_of_dead_job() {
+bool AcceptorFile::is_of_dead_job() {
   struct stat status {};
   if (fstat(file_.fd(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink == 0 ||
       others_lock(file_.fd(), kPresenceLock))
@@ -244,7 +245,7 @@ bool RegisterFile::is_of_dead_job() {
                                                  [this](const Member& m) { return m.reg == id_; }));
 }
 
-bool RegisterFile::read_id_of_file() {
+bool AcceptorFile::read_id_of_file() {
   std::string header;
   if (!read_at(file_.fd(), 0, kHeaderBytes, header) || !header.starts_with(kMagic)) return false;
   FrameReader in(std::string_view(header).substr(kMagic.size()));
@@ -253,8 +254,8 @@ bool RegisterFile::read_id_of_file() {
 }
 
 // False if the file was removed meanwhile, or is locked.
-bool RegisterFile::open_once() {
-  file_ = Socket(base::retried(
+bool AcceptorFile::open_once() {
+  file_ = Socket(base::retry_on_eintr(
       [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); }));
   if (!file_) throw PeerError("cannot open " + path_ + ": " + std::strerror(errno));
   struct stat status {};
@@ -271,7 +272,7 @@ bool RegisterFile::open_once() {
 }
 
 // The newest copy that is whole.
-bool RegisterFile::read() {
+bool AcceptorFile::read() {
   std::uint64_t newest = 0, torn = 0;
   std::string bytes;
   for (const off_t at : kCopyAt) {
@@ -285,7 +286,7 @@ bool RegisterFile::read() {
       newest = sequence;
       continue;
     }
-    if (length > kMostStateBytes ||
+    if (length > kMaxStateBytes ||
         !read_at(file_.fd(), at + static_cast<off_t>(kCopyHeaderBytes), length, copy) ||
         digest_of_copy(header.substr(0, 12), copy) != header.substr(12)) {
       torn = std::max(torn, sequence);
@@ -307,7 +308,7 @@ bool RegisterFile::read() {
   return true;
 }
 
-bool RegisterFile::write() {
+bool AcceptorFile::write() {
   const std::string state = state_bytes(state_);
   FrameWriter out{FrameType{}};
   out.i64(static_cast<std::int64_t>(sequence_ + 1)).u32(static_cast<std::uint32_t>(state.size()));
@@ -319,7 +320,7 @@ bool RegisterFile::write() {
   return true;
 }
 
-bool RegisterFile::update(const std::function<void(AcceptorState&)>& change) {
+bool AcceptorFile::update(const std::function<void(AcceptorState&)>& change) {
   const auto fails = [this](const std::string& why) {
     problem_ = "the register " + path_ + " of this host " + why;
     return false;
@@ -335,11 +336,11 @@ bool RegisterFile::update(const std::function<void(AcceptorState&)>& change) {
   return fails(std::string("cannot be written: ") + std::strerror(errno));
 }
 
-void RegisterFile::use_as(const MemberId& id) { set_lock(file_.fd(), F_WRLCK, lock_of(id)); }
+void AcceptorFile::use_as(const MemberId& id) { set_lock(file_.fd(), F_WRLCK, lock_of(id)); }
 
-bool RegisterFile::is_used_by(const MemberId& id) { return others_lock(file_.fd(), lock_of(id)); }
+bool AcceptorFile::is_used_by(const MemberId& id) { return others_lock(file_.fd(), lock_of(id)); }
 
-void RegisterFile::remove_if_last() {
+void AcceptorFile::remove_if_last() {
   const StateLock lock(file_.fd());
   if (!lock.is_held()) return;
   if (!others_lock(file_.fd(), kPresenceLock)) unlink(path_.c_str());

@@ -1,5 +1,5 @@
 // Who updates what.
-#include "engine/averaging/sums/deal_shares.h"
+#include "engine/averaging/sums/optimizer_sharding.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ std::vector<NamedLayout> tensors(const std::vector<std::int64_t>& sizes) {
 }
 
 // How often each element is dealt out.
-std::vector<int> dealt(const UpdateShares& shares, std::int64_t size) {
+std::vector<int> dealt(const OptimizerShards& shares, std::int64_t size) {
   std::vector<int> times(static_cast<std::size_t>(size));
   for (const std::vector<Elements>& parts : shares.of_rank)
     for (const Elements& part : parts)
@@ -31,8 +31,8 @@ std::vector<int> dealt(const UpdateShares& shares, std::int64_t size) {
 TEST(DealElements, EachBelongsToOneRankAndSharesAreEven) {
   const ParameterBuffer parameters(DType::kF32, tensors({70'001, 33, 190'000, 5'000}), {}, 1);
   for (int world = 1; world <= 5; ++world) {
-    const BucketOptions buckets{.bytes = 300'000, .multiple = elements_dealt_at_once(world)};
-    const UpdateShares shares = deal_elements(parameters, buckets, world - 1, world);
+    const BucketOptions buckets{.bytes = 300'000, .multiple = shard_alignment(world)};
+    const OptimizerShards shares = shard_elements(parameters, buckets, world - 1, world);
     EXPECT_EQ(std::ranges::count(dealt(shares, parameters.values.size()), 1),
               parameters.values.size());
     for (const std::vector<Elements>& parts : shares.of_rank) {
@@ -49,8 +49,8 @@ TEST(DealElements, EachBelongsToOneRankAndSharesAreEven) {
 
 TEST(DealElements, OfASmallModelTheFirstRanksHaveAll) {
   const ParameterBuffer parameters(DType::kF32, tensors({5'000}));
-  const BucketOptions buckets{.multiple = elements_dealt_at_once(3)};
-  const UpdateShares shares = deal_elements(parameters, buckets, 2, 3);
+  const BucketOptions buckets{.multiple = shard_alignment(3)};
+  const OptimizerShards shares = shard_elements(parameters, buckets, 2, 3);
   EXPECT_EQ(count_of(shares.of_rank[0]), ops::kSquaresBlock);
   EXPECT_EQ(count_of(shares.of_rank[1]), parameters.values.size() - ops::kSquaresBlock);
   EXPECT_TRUE(shares.own().empty());
@@ -58,7 +58,7 @@ TEST(DealElements, OfASmallModelTheFirstRanksHaveAll) {
 
 TEST(DealTensors, TheLargestGoFirstToWhoHasLeast) {
   const FlatBuffer values(DType::kF32, tensors({16, 64, 48, 160, 32}));
-  const UpdateShares shares = deal_tensors(values, 0, 2);
+  const OptimizerShards shares = deal_tensors(values, 0, 2);
   EXPECT_EQ(std::ranges::count(dealt(shares, values.size()), 1), values.size());
   EXPECT_EQ(count_of(shares.of_rank[0]), 160);
   EXPECT_EQ(count_of(shares.of_rank[1]), 160);

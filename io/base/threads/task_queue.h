@@ -11,13 +11,13 @@
 namespace base {
 
 // Used by one thread.
-class BackgroundJobs {
+class TaskQueue {
  public:
-  BackgroundJobs() = default;
+  TaskQueue() = default;
   // Waits for the jobs.
-  ~BackgroundJobs();
-  BackgroundJobs(const BackgroundJobs&) = delete;
-  BackgroundJobs& operator=(const BackgroundJobs&) = delete;
+  ~TaskQueue();
+  TaskQueue(const TaskQueue&) = delete;
+  TaskQueue& operator=(const TaskQueue&) = delete;
 
   // The first call starts the thread; where the system gives none, the caller does the jobs. After
   // a job that throws the others are left out.

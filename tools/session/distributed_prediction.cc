@@ -1,5 +1,5 @@
 // Rounds of as many blocks as there are ranks.
-#include "tools/session/prediction_turns.h"
+#include "tools/session/distributed_prediction.h"
 
 #include <algorithm>
 #include <exception>
@@ -35,9 +35,10 @@ class Gathered {
 
 }  // namespace
 
-void predict_in_turns(const backends::Group& group, backends::Communicator& control,
-                      const BlockSizes& sizes, const std::function<PredictedBlock(bool own)>& next,
-                      const std::function<void(const PredictedBlock& block)>& write) {
+void predict_distributed(const backends::Group& group, backends::Communicator& control,
+                         const BlockSizes& sizes,
+                         const std::function<PredictedBlock(bool own)>& next,
+                         const std::function<void(const PredictedBlock& block)>& write) {
   const auto world = static_cast<std::size_t>(group.world_size()),
              rank = static_cast<std::size_t>(group.rank());
   std::vector<PredictedBlock> round(world);
@@ -56,7 +57,7 @@ void predict_in_turns(const backends::Group& group, backends::Communicator& cont
     control.all_gather(&own, sizeof own, counts.data());
     logits.gather(own > 0 ? round[rank].logits : std::vector<double>{}, control);
     watched.gather(own > 0 ? round[rank].watched : std::vector<float>{}, control);
-    do_together(group, control, [&] {
+    run_on_all_ranks(group, control, [&] {
       for (std::size_t r = 0; rank == 0 && r < taken && counts[r] != kFailed; ++r) {
         PredictedBlock& block = round[r];
         if (counts[r] != std::ssize(block.origins))

@@ -40,13 +40,13 @@ struct KeeperOptions {
   std::chrono::milliseconds retry_pause{500};
 };
 
-class CheckpointKeeper {
+class CheckpointManager {
  public:
   // Collective: rank 0 makes sure that the folder can be written, before any work is done. `writer`
   // (null: a new one) may still be writing what a keeper of an earlier group has saved. Throws
   // io::CannotCreateError.
-  CheckpointKeeper(backends::Communicator& communicator, const KeeperOptions& options,
-                   std::shared_ptr<SnapshotWriter> writer = nullptr);
+  CheckpointManager(backends::Communicator& communicator, const KeeperOptions& options,
+                    std::shared_ptr<SnapshotWriter> writer = nullptr);
 
   bool enabled() const { return !options_.directory.empty(); }
   // What has been written, or with `background` what a thread of rank 0 has finished writing.

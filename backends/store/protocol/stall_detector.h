@@ -19,10 +19,10 @@ std::string stalled_time_text(std::int64_t ms);
 std::string short_ranks_text(const std::vector<int>& ranks);
 
 // Rank 0's view of all ranks; a state machine without a clock or a thread of its own.
-class StallWatch {
+class StallDetector {
  public:
   // 0: never stalled.
-  explicit StallWatch(std::chrono::milliseconds after) : after_ms_(after.count()) {}
+  explicit StallDetector(std::chrono::milliseconds after) : after_ms_(after.count()) {}
 
   struct Member {
     int rank;

@@ -32,7 +32,7 @@ struct RatePoint {
 };
 
 struct RateFinding {
-  std::vector<double> smooth;  // each loss's mean with its neighbours, as many on either side
+  std::vector<double> smooth;  // each loss's mean with its neighbors, as many on either side
   // Rates: where the smooth loss falls fastest over the rate's logarithm, and where it is lowest.
   // None: it did not fall by a hundredth.
   std::optional<double> steepest, lowest;
@@ -45,11 +45,12 @@ std::string rate_table(const std::vector<RatePoint>& points, const RateFinding& 
 // Collects the points, on every rank; with a `writer`, which outlives it, each becomes a step of
 // the metrics. Sets `stop` to a stop signal that comes, and to kDiverged where the loss is not
 // finite, or greater than at the start, more than four times the lowest and still growing.
-class RateTest : public engine::TrainObserver {
+class LrRangeTest : public engine::TrainObserver {
  public:
   static constexpr int kDiverged = 1 << 16;  // is no signal's number
 
-  RateTest(const std::atomic<int>& stop_signal, std::atomic<int>& stop, io::MetricsWriter* writer)
+  LrRangeTest(const std::atomic<int>& stop_signal, std::atomic<int>& stop,
+              io::MetricsWriter* writer)
       : stop_signal_(stop_signal), stop_(stop), writer_(writer) {}
   void on_step(const engine::TrainProgress& progress) override;
   void on_report(const engine::StepReport& report) override;

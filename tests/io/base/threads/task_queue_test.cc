@@ -1,5 +1,5 @@
 // Jobs of a thread of its own: order, failures, the end.
-#include "io/base/threads/background_jobs.h"
+#include "io/base/threads/task_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 
 namespace {
 
-TEST(BackgroundJobs, AreDoneInOrderByAnotherThread) {
+TEST(TaskQueue, AreDoneInOrderByAnotherThread) {
   std::vector<int> done;
   std::thread::id worker;
-  base::BackgroundJobs jobs;
+  base::TaskQueue jobs;
   for (int i = 0; i < 100; ++i)
     jobs.add([&, i] {
       worker = std::this_thread::get_id();
@@ -24,9 +24,9 @@ TEST(BackgroundJobs, AreDoneInOrderByAnotherThread) {
   EXPECT_NE(worker, std::this_thread::get_id());
 }
 
-TEST(BackgroundJobs, EndWithTheFirstFailure) {
+TEST(TaskQueue, EndWithTheFirstFailure) {
   int after = 0;
-  base::BackgroundJobs jobs;
+  base::TaskQueue jobs;
   jobs.add([] { throw std::runtime_error("the disk is full"); });
   jobs.add([&] { ++after; });
   try {
@@ -38,10 +38,10 @@ TEST(BackgroundJobs, EndWithTheFirstFailure) {
   EXPECT_EQ(after, 0);
 }
 
-TEST(BackgroundJobs, AreDoneBeforeTheyAreForgotten) {
+TEST(TaskQueue, AreDoneBeforeTheyAreForgotten) {
   int done = 0;
   {
-    base::BackgroundJobs jobs;
+    base::TaskQueue jobs;
     jobs.add([&] { ++done; });
   }
   EXPECT_EQ(done, 1);

@@ -25,10 +25,11 @@ struct BlockSizes {
 // takes one, with its numbers where it is this rank's, else with its origins alone. On rank 0
 // write(block) is called for each, in order. A block for each rank is in memory, on all of them.
 // Where next() or write() throws, the blocks before have been written, and all ranks end as
-// do_together() has it. Throws io::DataError, on rank 0, where a rank's block has other samples
-// than rank 0 sees in it.
-void predict_in_turns(const backends::Group& group, backends::Communicator& control,
-                      const BlockSizes& sizes, const std::function<PredictedBlock(bool own)>& next,
-                      const std::function<void(const PredictedBlock& block)>& write);
+// run_on_all_ranks() has it. Throws io::DataError, on rank 0, where a rank's block has other
+// samples than rank 0 sees in it.
+void predict_distributed(const backends::Group& group, backends::Communicator& control,
+                         const BlockSizes& sizes,
+                         const std::function<PredictedBlock(bool own)>& next,
+                         const std::function<void(const PredictedBlock& block)>& write);
 
 }  // namespace tools

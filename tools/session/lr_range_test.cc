@@ -1,5 +1,5 @@
 // The range, and what its curve says.
-#include "tools/session/rate_test.h"
+#include "tools/session/lr_range_test.h"
 
 #include <algorithm>
 #include <cmath>
@@ -100,11 +100,11 @@ std::string rate_table(const std::vector<RatePoint>& points, const RateFinding& 
   return table_text(lines, {}, false);
 }
 
-void RateTest::on_step(const engine::TrainProgress&) {
+void LrRangeTest::on_step(const engine::TrainProgress&) {
   if (const int signal = stop_signal_.load(); signal != 0) stop_ = signal;
 }
 
-void RateTest::on_report(const engine::StepReport& report) {
+void LrRangeTest::on_report(const engine::StepReport& report) {
   const engine::TrainProgress& at = report.progress;
   if (writer_ != nullptr)
     writer_->step(at.global_step, at.epoch_of_step(), report.loss, report.lr, report.samples_per_s);
