@@ -99,9 +99,9 @@ KernelRow make_row(const KernelCase& test, engine::DType stored, const std::stri
 struct KernelHeading {
   BenchHeading bench;
   std::string device;
-  Ceilings ceilings;
-  bool cuda = false;     // then with occupancy, and times of cuBLASLt
-  std::string cublaslt;  // which one, or why there is none; "" on a CPU
+  Ceilings ceilings = {};
+  bool cuda = false;          // then with occupancy, and times of cuBLASLt
+  std::string cublaslt = {};  // which one, or why there is none; "" on a CPU
 };
 // A line of CSV for each, for planners to be fitted to; the heading where `test` is null.
 std::string cuts_text(const KernelCase* test, const std::string& type,
