@@ -44,7 +44,8 @@ void Trainer::begin() {
   reports_.begin();
   milestones_.begin();
   recovery_.check_parameters();
-  context_.parts.loader.seek(progress.epoch, progress.step_in_epoch, progress.taken);
+  context_.parts.loader.seek(progress.epoch, progress.step_in_epoch, progress.taken,
+                             context_.parts.state.divisions);
 }
 
 TrainResult Trainer::result(double seconds) {
@@ -200,6 +201,7 @@ bool Trainer::count_step() {
   if (++progress.step_in_epoch < sampler.steps_per_epoch()) return false;
   progress.step_in_epoch = 0;
   ++progress.epoch;
+  p_.state.divisions.clear();
   return true;
 }
 

@@ -141,7 +141,7 @@ engine::TrainState TrainSession::Impl::make_state() {
           .control = compute.cuda() ? &model.control : nullptr,
           .other_optimizer = options.keeping.other_optimizer,
           .other_batch = options.data.batch_scales,
-          .samples_of_ranks = data.sampling().shard == io::Shard::kFile,
+          .file_ranks = data.sampling().shard == io::Shard::kFile ? group.world_size() : 0,
           .shares = model.shared_update ? &model.shared_update->shares : nullptr};
 }
 

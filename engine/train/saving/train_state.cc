@@ -2,8 +2,10 @@
 #include "engine/train/saving/train_state.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <optional>
+#include <system_error>
 
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/averaging/sums/optimizer_sharding.h"
@@ -102,6 +104,57 @@ constexpr const char *kBatch = "trainer.global_batch", *kTaken = "trainer.taken"
                      *kPendingEvaluation = "trainer.evaluation_left",
                      *kFileParts = "trainer.file_parts";
 
+// Samples of the epoch that were used before the snapshot.
+std::int64_t samples_done(const io::Checkpoint& checkpoint, std::int64_t global_batch) {
+  return checkpoint.step_in_epoch * find_counter(checkpoint.counters, kBatch, global_batch) +
+         find_counter(checkpoint.counters, kTaken, 0);
+}
+
+// A single division is stated as by earlier versions, which take no others. Several have a counter
+// each, with the position in its name: "trainer.file_parts@12" = 3.
+void describe_divisions(const TrainState& state, io::Checkpoint& checkpoint) {
+  if (state.file_ranks == 0) return;
+  if (state.divisions.size() <= 1) {
+    checkpoint.counters.emplace_back(
+        kFileParts, state.divisions.empty() ? state.file_ranks : state.divisions.front().ranks);
+    return;
+  }
+  for (const io::Division& d : state.divisions)
+    checkpoint.counters.emplace_back(std::string(kFileParts) + "@" + std::to_string(d.first),
+                                     d.ranks);
+}
+
+// The divisions of a snapshot's epoch, of which `done` samples were used; none: without --shard
+// file.
+std::vector<io::Division> saved_divisions(const io::Checkpoint& checkpoint,
+                                          const std::string& source, std::int64_t done) {
+  constexpr std::int64_t kMaxRanks = 1'000'000;  // as the world size of a checkpoint
+  const std::string prefix = std::string(kFileParts) + "@";
+  std::vector<io::Division> all;
+  for (const auto& [name, ranks] : checkpoint.counters) {
+    std::int64_t first = 0;
+    if (name.starts_with(prefix)) {
+      const char* end = name.data() + name.size();
+      const auto [next, error] = std::from_chars(name.data() + prefix.size(), end, first);
+      if (next != end || error != std::errc()) first = -1;
+    } else if (name != kFileParts) {
+      continue;
+    }
+    const bool in_order = all.empty() ? first == 0 : first > all.back().first && first <= done;
+    if (!in_order || ranks < 1 || ranks > kMaxRanks)
+      throw io::DataError(source + ": its counter " + name + " = " + std::to_string(ranks) +
+                          " does not divide an epoch of which " + std::to_string(done) +
+                          " samples are done: expected positions from 0 on, in order, and 1 to " +
+                          std::to_string(kMaxRanks) + " ranks");
+    all.push_back({first, static_cast<int>(ranks)});
+  }
+  return all;
+}
+
+std::string ranks_text(std::int64_t ranks) {
+  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+}
+
 // Where a run goes on: at the same sample of the epoch, whatever the batch was.
 TrainProgress continued_progress(const io::Checkpoint& checkpoint, std::int64_t global_batch) {
   TrainProgress progress{checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch,
@@ -121,9 +174,22 @@ PendingEvaluation pending_evaluation(const io::Checkpoint& checkpoint) {
   return PendingEvaluation::kNone;
 }
 
-void check_continuation(const io::Checkpoint& checkpoint, const std::string& source, int world_size,
+// A damaged snapshot may state any numbers: after this check samples_done() is below `size`.
+void check_position(const io::Checkpoint& checkpoint, const std::string& source, std::int64_t batch,
+                    std::int64_t size) {
+  const std::int64_t taken = find_counter(checkpoint.counters, kTaken, 0);
+  if (batch < 1 || taken < 0 || taken >= size ||
+      checkpoint.step_in_epoch > (size - taken - 1) / batch)
+    throw io::DataError(source + " states " + std::to_string(checkpoint.step_in_epoch) +
+                        " steps of " + std::to_string(batch) + " and " + std::to_string(taken) +
+                        " more samples of an epoch, which has " + std::to_string(size) +
+                        " samples: expected fewer");
+}
+
+void check_continuation(const io::Checkpoint& checkpoint, const std::string& source,
                         const TrainState& state) {
-  if (checkpoint.step_in_epoch == 0) return;  // at an epoch's boundary every order is a fresh one
+  // At an epoch's boundary every order is a fresh one.
+  if (checkpoint.step_in_epoch == 0 && find_counter(checkpoint.counters, kTaken, 0) == 0) return;
   const std::int64_t batch = find_counter(checkpoint.counters, kBatch, state.global_batch);
   const auto refuse_texts = [&](const std::string& saved, const std::string& now) {
     throw ModelError(source + " was saved in the middle of an epoch with " + saved +
@@ -142,14 +208,13 @@ void check_continuation(const io::Checkpoint& checkpoint, const std::string& sou
       find_counter(checkpoint.counters, "trainer.steps_per_epoch", state.steps_per_epoch);
   if (steps != state.steps_per_epoch && !recut)
     refuse("steps per epoch", steps, state.steps_per_epoch);
-  const std::int64_t parts = find_counter(checkpoint.counters, kFileParts, 0),
-                     parts_now = state.samples_of_ranks ? world_size : 0;
-  const auto sharding = [](std::int64_t ranks) {
-    return ranks == 0
-               ? std::string("another --shard than file")
-               : "--shard file over " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+  check_position(checkpoint, source, batch, size);
+  const std::int64_t done = samples_done(checkpoint, state.global_batch);
+  const auto sharding = [](bool file) {
+    return std::string(file ? "--shard file" : "another --shard than file");
   };
-  if (parts != parts_now) refuse_texts(sharding(parts), sharding(parts_now));
+  const bool divided = !saved_divisions(checkpoint, source, done).empty();
+  if (divided != (state.file_ranks > 0)) refuse_texts(sharding(divided), sharding(!divided));
   if (checkpoint.seed != state.seed)
     refuse("seed", static_cast<std::int64_t>(checkpoint.seed),
            static_cast<std::int64_t>(state.seed));
@@ -206,7 +271,7 @@ void capture_beside(const TrainState& state, int world_size, StateCopy& copy) {
                          {"trainer.steps_per_epoch", state.steps_per_epoch},
                          {"optimizer.steps", state.optimizer.step_count()}};
   if (state.progress.taken > 0) checkpoint.counters.emplace_back(kTaken, state.progress.taken);
-  if (state.samples_of_ranks) checkpoint.counters.emplace_back(kFileParts, world_size);
+  describe_divisions(state, checkpoint);
   if (state.pending_evaluation != PendingEvaluation::kNone)
     checkpoint.counters.emplace_back(kPendingEvaluation,
                                      static_cast<std::int64_t>(state.pending_evaluation));
@@ -355,6 +420,22 @@ void restore_optimizer(const io::Checkpoint& checkpoint, const std::string& sour
 namespace {
 
 // REQUIRES: check_continuation().
+void restore_divisions(const io::Checkpoint& checkpoint, const std::string& source,
+                       TrainState& state, const std::function<void(const std::string&)>& notice) {
+  state.divisions.clear();
+  const std::int64_t done = samples_done(checkpoint, state.global_batch);
+  if (state.file_ranks == 0 || done == 0) return;
+  const std::vector<io::Division> saved = saved_divisions(checkpoint, source, done);
+  state.divisions = io::continued_divisions(saved, done, state.file_ranks);
+  if (state.divisions.back().first != done || !notice) return;
+  notice("--shard file: " + std::to_string(state.dataset_size - done) + " of " +
+         std::to_string(state.dataset_size) + " samples of epoch " +
+         std::to_string(checkpoint.epoch + 1) + " are left of the parts of " +
+         ranks_text(saved.back().ranks) + "; " + ranks_text(state.file_ranks) +
+         (state.file_ranks == 1 ? " takes them" : " divide them among themselves"));
+}
+
+// REQUIRES: check_continuation().
 void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, int rank,
                   int world_size, TrainState& state,
                   const std::function<void(const std::string&)>& notice) {
@@ -362,8 +443,7 @@ void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, i
   restore_policy(checkpoint, source, checkpoint.world_size == world_size, state, notice);
   if (checkpoint.world_size != world_size) {
     if (notice)
-      notice(source + " was saved by " + std::to_string(checkpoint.world_size) +
-             (checkpoint.world_size == 1 ? " rank" : " ranks") + ", this run has " +
+      notice(source + " was saved by " + ranks_text(checkpoint.world_size) + ", this run has " +
              std::to_string(world_size) + ": all ranks take rank 0's state");
   } else if (rank > 0) {
     for (const LocalBuffer& local : local_buffers(state)) {
@@ -381,6 +461,7 @@ void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, i
     restore_scale(state.loss_scale, checkpoint.counters, *state.control);
   state.optimizer.set_step_count(
       find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
+  restore_divisions(checkpoint, source, state, notice);
   state.progress = continued_progress(checkpoint, state.global_batch);
   state.pending_evaluation = pending_evaluation(checkpoint);
   for (Stateful* part : state.parts) part->restore(checkpoint, source, notice);
@@ -390,7 +471,7 @@ void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, i
 
 void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
              TrainState& state, const std::function<void(const std::string&)>& notice) {
-  check_continuation(checkpoint, source, world_size, state);
+  check_continuation(checkpoint, source, state);
   const HostView view(state.home, Access::kWrite);
   import_state(checkpoint.arrays, source, /*exact=*/true, state.model);
   restore_optimizer(checkpoint, source, state, notice);
@@ -400,7 +481,7 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
 void restore_beside(const io::Checkpoint& checkpoint, const std::string& source, int rank,
                     int world_size, TrainState& state,
                     const std::function<void(const std::string&)>& notice) {
-  check_continuation(checkpoint, source, world_size, state);
+  check_continuation(checkpoint, source, state);
   restore_rest(checkpoint, source, rank, world_size, state, notice);
 }
 

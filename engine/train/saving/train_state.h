@@ -13,6 +13,7 @@
 #include "engine/train/saving/stateful.h"
 #include "engine/train/saving/train_progress.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/data/order/sampler.h"
 
 namespace engine {
 
@@ -50,8 +51,10 @@ struct TrainState {
   // Whether one with another global batch may be restored in the middle of an epoch: the rest of
   // the epoch is cut into steps of this one.
   bool other_batch = false;
-  // Whether the samples of an epoch that are left depend on how many ranks began it.
-  bool samples_of_ranks = false;
+  // With io::Shard::kFile: the ranks that divide an epoch among them; else 0.
+  int file_ranks = 0;
+  // How they have divided the epoch of `progress`; empty: as one division by file_ranks.
+  std::vector<io::Division> divisions = {};
   std::vector<Stateful*> parts = {};
   // Where each rank updates a share of the parameters and has the optimizer's states for that share
   // alone; null: all have all of them.
@@ -82,9 +85,9 @@ void capture(backends::Communicator& communicator, TrainState& state, StateCopy&
 
 // Puts a snapshot back. Each rank calls it with the same checkpoint; `source` names the file in
 // messages. Where the world has another size than at the save, every rank takes rank 0's local
-// state and notice() says so. Throws io::DataError (does not fit the model) and ModelError (another
-// batch size, size of the data set or seed in the middle of an epoch, and another number of ranks
-// where samples_of_ranks).
+// state, with file_ranks these divide the samples that are left of the epoch, and notice() says so.
+// Throws io::DataError (does not fit the model) and ModelError (another batch size, size of the
+// data set, seed or kind of io::Shard in the middle of an epoch).
 void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
              TrainState& state, const std::function<void(const std::string&)>& notice);
 // The same for what capture_beside() has taken.

@@ -77,6 +77,7 @@ struct BatchLoader::Impl {
   std::int64_t sampler_epoch = 0, epoch = 0,
                step = 0;          // of the sampler's order; of the next ticket
   std::int64_t taken_before = 0;  // of the samples of the next ticket's step
+  bool divided = false;           // the last seek() gave the sampler divisions
   std::uint64_t taken = 0, delivered = 0, released = 0;  // tickets
   int filling = 0;                                       // threads at work on a slot
   bool paused = false, stopping = false;
@@ -172,7 +173,8 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler,
 
 BatchLoader::~BatchLoader() = default;
 
-void BatchLoader::seek(std::int64_t epoch, std::int64_t step, std::int64_t taken) {
+void BatchLoader::seek(std::int64_t epoch, std::int64_t step, std::int64_t taken,
+                       std::span<const Division> divisions) {
   Impl& loader = *impl_;
   const std::int64_t steps = loader.sampler.steps_per_epoch();
   if (epoch < 0 || step < 0 || step > steps) {
@@ -186,6 +188,10 @@ void BatchLoader::seek(std::int64_t epoch, std::int64_t step, std::int64_t taken
   loader.epoch = step == steps ? epoch + 1 : epoch;
   loader.step = step == steps ? 0 : step;
   loader.taken_before = taken;
+  if (step == steps) divisions = {};
+  if (loader.divided || !divisions.empty())
+    loader.sampler.set_epoch(loader.sampler_epoch = loader.epoch, divisions);
+  loader.divided = !divisions.empty();
   loader.taken = loader.delivered = loader.released = 0;
   for (Impl::Slot& slot : loader.slots) slot.ready = false;
   loader.paused = false;

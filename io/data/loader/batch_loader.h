@@ -31,8 +31,9 @@ class BatchLoader {
   ~BatchLoader();
 
   // Starts (again) at this place; batches made ahead for another place are dropped. `taken`, of the
-  // samples of this one step, as in Sampler.
-  void seek(std::int64_t epoch, std::int64_t step, std::int64_t taken = 0);
+  // samples of this one step, and `divisions`, of this one epoch, as in Sampler.
+  void seek(std::int64_t epoch, std::int64_t step, std::int64_t taken = 0,
+            std::span<const Division> divisions = {});
   // The next batch; its spans stay valid until the following call. A rank without samples in a step
   // gets an empty batch.
   const Batch& next();

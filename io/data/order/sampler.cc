@@ -89,15 +89,19 @@ std::int64_t counted_before(std::int64_t rank, std::int64_t world_size, std::int
 
 // Parts of a file that are one sample longer belong to any ranks, but positions count first for the
 // lowest numbers: these are dealt out so that every rank comes to the length of its part.
-std::vector<std::int64_t> file_turns(const SamplerOptions& options) {
+std::vector<std::int64_t> file_turns(std::int64_t size, int world_size) {
   std::vector<std::int64_t> turns;
-  std::int64_t next_longer = 0, next_shorter = options.size % options.world_size;
-  for (int rank = 0; rank < options.world_size; ++rank) {
-    const FileShard shard = file_shard(options.size, rank, options.world_size);
-    turns.push_back(shard.end - shard.start > options.size / options.world_size ? next_longer++
-                                                                                : next_shorter++);
+  std::int64_t next_longer = 0, next_shorter = size % world_size;
+  for (int rank = 0; rank < world_size; ++rank) {
+    const FileShard shard = file_shard(size, rank, world_size);
+    turns.push_back(shard.end - shard.start > size / world_size ? next_longer++ : next_shorter++);
   }
   return turns;
+}
+
+// Of the positions before `position`, those p with p mod world_size = turn.
+std::int64_t turns_before(std::int64_t position, std::int64_t turn, int world_size) {
+  return position / world_size + (turn < position % world_size);
 }
 
 template <typename Iterator>
@@ -112,6 +116,13 @@ FileShard file_shard(std::int64_t size, int rank, int world_size) {
   return {size * rank / world_size, size * (rank + 1) / world_size};
 }
 
+std::vector<Division> continued_divisions(std::vector<Division> divisions, std::int64_t done,
+                                          int ranks) {
+  while (divisions.back().first == done) divisions.pop_back();  // without a step
+  if (divisions.back().ranks != ranks) divisions.push_back({done, ranks});
+  return divisions;
+}
+
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   check(options_);
   check_sharing(options_);
@@ -123,7 +134,7 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
       std::min(options_.global_batch, positions_);  // the same steps, and no product overflows
   order_.resize(static_cast<std::size_t>(std::max(options_.size, positions_)));
   if (options_.shard != Shard::kContiguous) {
-    if (options_.shard == Shard::kFile) turns_ = file_turns(options_);
+    if (options_.shard == Shard::kFile) turns_ = file_turns(options_.size, options_.world_size);
     own_.resize(
         static_cast<std::size_t>(own_before(std::max(options_.size, positions_), options_.rank)));
   }
@@ -166,7 +177,7 @@ Sampler::Slice Sampler::slice(std::int64_t step, int rank, std::int64_t taken) c
 std::int64_t Sampler::own_before(std::int64_t position, int rank) const {
   const std::int64_t turn =
       options_.shard == Shard::kFile ? turns_[static_cast<std::size_t>(rank)] : rank;
-  return position / options_.world_size + (turn < position % options_.world_size);
+  return turns_before(position, turn, options_.world_size);
 }
 
 std::int64_t Sampler::local_count(std::int64_t step) const {
@@ -191,10 +202,10 @@ std::int64_t Sampler::max_part_count() const {
 }
 
 // Checkpoints count on these orders: a change breaks resuming in the middle of an epoch.
-void Sampler::set_epoch(std::int64_t epoch) {
+void Sampler::set_epoch(std::int64_t epoch, std::span<const Division> divisions) {
   const auto end = order_.begin() + options_.size;
   std::iota(order_.begin(), end, std::int64_t{0});
-  if (options_.shard == Shard::kFile) return set_file_epoch(epoch);
+  if (options_.shard == Shard::kFile) return set_file_epoch(epoch, divisions);
   if (options_.order != nullptr)
     options_.order->fill(options_.seed, epoch,
                          std::span(order_).first(static_cast<std::size_t>(options_.size)));
@@ -208,22 +219,65 @@ void Sampler::set_epoch(std::int64_t epoch) {
   }
 }
 
-void Sampler::set_file_epoch(std::int64_t epoch) {
+// The samples left at a division are order_[first, size), in the order of the data set. How many of
+// them a rank takes follows from the positions that count for it, as in an undivided epoch, so that
+// the counts of steps do not depend on divisions.
+void Sampler::set_file_epoch(std::int64_t epoch, std::span<const Division> divisions) {
   order_.resize(static_cast<std::size_t>(options_.size));
-  for (int rank = 0; rank < options_.world_size && options_.shuffle; ++rank) {
-    const FileShard part = file_shard(options_.size, rank, options_.world_size);
-    shuffle(order_.begin() + part.start, order_.begin() + part.end,
-            SplitMix(options_.seed, static_cast<std::uint64_t>(epoch),
-                     static_cast<std::uint64_t>(rank) + 1));
+  for (std::size_t i = 0; i + 1 < divisions.size(); ++i)
+    set_aside(epoch, divisions[i], divisions[i + 1].first);
+  first_ = divisions.empty() ? 0 : divisions.back().first;
+  FileShard own{first_, first_};
+  std::int64_t start = first_;
+  for (int rank = 0; rank < options_.world_size; ++rank) {
+    const FileShard part{start, start + own_before(options_.size, rank) - own_before(first_, rank)};
+    shuffle_part(epoch, first_, rank, part);
+    if (rank == options_.rank) own = part;
+    start = part.end;
   }
-  const FileShard part = file_shard(options_.size, options_.rank, options_.world_size);
-  for (std::size_t i = 0; i < own_.size(); ++i)  // padded from its own front
-    own_[i] = order_[static_cast<std::size_t>(part.start + static_cast<std::int64_t>(i) %
-                                                               (part.end - part.start))];
+  const FileShard whole = file_shard(options_.size, options_.rank, options_.world_size);
+  const std::int64_t before = own_before(first_, options_.rank), count = own.end - own.start;
+  // Padded from its own front; a rank with none left, from its part of the data set.
+  for (std::int64_t i = before; i < std::ssize(own_); ++i)
+    own_[static_cast<std::size_t>(i)] =
+        count > 0 ? order_[static_cast<std::size_t>(own.start + (i - before) % count)]
+                  : whole.start;
+}
+
+// Moves what the ranks of `division` take up to position `end` before the others, which stay in the
+// order of the data set.
+void Sampler::set_aside(std::int64_t epoch, const Division& division, std::int64_t end) {
+  std::vector<std::int64_t> taken, left;
+  const std::vector<std::int64_t> turns = file_turns(options_.size, division.ranks);
+  std::int64_t start = division.first;
+  for (int rank = 0; rank < division.ranks; ++rank) {
+    const auto before = [&](std::int64_t position) {
+      return turns_before(position, turns[static_cast<std::size_t>(rank)], division.ranks);
+    };
+    const FileShard part{start, start + before(options_.size) - before(division.first)};
+    shuffle_part(epoch, division.first, rank, part);
+    const auto first = order_.begin() + part.start,
+               next = first + before(end) - before(division.first);
+    taken.insert(taken.end(), first, next);
+    left.insert(left.end(), next, order_.begin() + part.end);
+    start = part.end;
+  }
+  std::ranges::sort(left);
+  std::ranges::copy(left, std::ranges::copy(taken, order_.begin() + division.first).out);
+}
+
+void Sampler::shuffle_part(std::int64_t epoch, std::int64_t first, int rank, FileShard part) {
+  if (!options_.shuffle) return;
+  const auto stream = (static_cast<std::uint64_t>(first) << 20) + static_cast<std::uint64_t>(rank);
+  shuffle(order_.begin() + part.start, order_.begin() + part.end,
+          SplitMix(options_.seed, static_cast<std::uint64_t>(epoch), stream + 1));
 }
 
 std::span<const std::int64_t> Sampler::indices(std::int64_t step, std::int64_t taken) const {
   const Slice part = slice(step, options_.rank, taken);
+  if (step * options_.global_batch + taken < first_)
+    throw std::out_of_range("step " + std::to_string(step) + " of an epoch that is divided from " +
+                            std::to_string(first_) + " samples on");
   const std::vector<std::int64_t>& from = options_.shard == Shard::kContiguous ? order_ : own_;
   return std::span(from).subspan(static_cast<std::size_t>(part.first),
                                  static_cast<std::size_t>(part.count));

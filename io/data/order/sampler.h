@@ -19,7 +19,7 @@ enum class Shard {
   kContiguous,  // a slice of each step, in rank order
   kStrided,     // position p is of rank p mod world size, as PyTorch's DistributedSampler
   kFile,  // a rank keeps to its part of the data set for the whole run, see file_shard(); the order
-          // is within the parts
+          // is within the parts. If the number of ranks changes within an epoch, see Division
 };
 
 // Samples [rank * size / world_size, (rank + 1) * size / world_size), rounded down: over the ranks
@@ -28,6 +28,20 @@ struct FileShard {
   std::int64_t start, end;
 };
 FileShard file_shard(std::int64_t size, int rank, int world_size);
+
+// How an epoch is divided with Shard::kFile: from position `first` of the epoch on, `ranks` ranks
+// share the samples that are left. These are cut, in the order of the data set, into one part for
+// each rank, equal but for one sample; a rank takes its part in an order of its own. At position 0
+// the parts are those of file_shard().
+struct Division {
+  std::int64_t first = 0;
+  int ranks = 1;
+  bool operator==(const Division&) const = default;
+};
+// The divisions of an epoch that `ranks` ranks continue after `done` samples: those so far, and one
+// more if the last is by another number of ranks. REQUIRES: 0 < done, and there is one at 0.
+std::vector<Division> continued_divisions(std::vector<Division> divisions, std::int64_t done,
+                                          int ranks);
 
 class EpochOrder;
 
@@ -71,8 +85,12 @@ class Sampler {
 
   // Steps outside [0, steps_per_epoch()) make local_count() and indices() throw std::out_of_range.
 
-  // Recomputes the order; does not allocate after construction, unless SamplerOptions::order does.
-  void set_epoch(std::int64_t epoch);
+  // Recomputes the order. `divisions`, with kFile: those of the epoch so far, for an epoch that
+  // other numbers of ranks began; then positions before the last of them make indices() throw
+  // std::out_of_range. REQUIRES: it is empty, or its positions increase from 0 and are below the
+  // size, and the last is by this world. Does not allocate after construction, unless
+  // SamplerOptions::order does or there are several divisions.
+  void set_epoch(std::int64_t epoch, std::span<const Division> divisions = {});
   // This rank's samples of a step of the current epoch. Valid until set_epoch().
   std::span<const std::int64_t> indices(std::int64_t step, std::int64_t taken = 0) const;
   std::span<const std::int64_t> order() const {
@@ -85,10 +103,13 @@ class Sampler {
   };
   Slice slice(std::int64_t step, int rank, std::int64_t taken) const;
   std::int64_t own_before(std::int64_t position, int rank) const;
-  void set_file_epoch(std::int64_t epoch);
+  void set_file_epoch(std::int64_t epoch, std::span<const Division> divisions);
+  void set_aside(std::int64_t epoch, const Division& division, std::int64_t end);
+  void shuffle_part(std::int64_t epoch, std::int64_t first, int rank, FileShard part);
 
   SamplerOptions options_;
   std::int64_t positions_ = 0;  // of an epoch, that steps are cut from
+  std::int64_t first_ = 0;      // own_ is known from this position on
   std::vector<std::int64_t> order_;
   std::vector<std::int64_t> own_;  // kStrided, kFile: this rank's
   std::vector<std::int64_t>

@@ -12,6 +12,8 @@
 #include <random>
 #include <set>
 
+#include "engine/averaging/policies/policy_checkpoint.h"
+#include "engine/core/error.h"
 #include "engine/train/saving/weights.h"
 #include "tests/engine/train/changing_ranks.h"
 #include "tests/support/test_support.h"
@@ -249,6 +251,80 @@ TEST(ChangingRanks, TakeEachSampleOnceWhereTheBatchScales) {
     EXPECT_EQ(rank.end.samples_seen, 2 * 97);
     EXPECT_EQ(rank.end.epoch, 2);
     EXPECT_EQ(rank.end.step_in_epoch, 0);
+    EXPECT_TRUE(same_bits(ranks[0], rank, io::Section::kParameter));
+  }
+}
+
+// 15 samples in a step of three ranks, then steps of 20 of four ranks: no full one of them is done.
+TEST(ChangingRanks, AreComparedWithTheRunBeforeAFullStepOfTheNewBatch) {
+  const test_support::TemporaryDirectory folder;
+  const Options options{{"synthetic-size", "97"}, {"batch-size", "20"}};
+  const Options job = with(options, {{"elastic", "1:4"},
+                                     {"elastic-batch", "scale"},
+                                     {"steps", "1"},
+                                     {"save-every", "1000000"},
+                                     {"save-dir", folder / "run"}});
+  train(3, job);
+  const io::Checkpoint begun = train(4, with(job, {{"resume", "auto"}}))[0].whole;
+  ASSERT_EQ(begun.step_in_epoch, 0);
+  ASSERT_EQ(engine::find_counter(begun.counters, "trainer.taken", 0), 15);
+  const std::string path = folder / "begun";
+  io::save_checkpoint(begun, path);
+  const auto resume_with = [&](const Options& more) -> std::string {
+    try {
+      const Options rest{{"epochs", "1"}, {"resume", path}};
+      EXPECT_EQ(train(2, with(with(options, rest), more))[0].end.samples_seen, 97);
+    } catch (const engine::ModelError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const auto& [option, value, text] : std::vector<std::array<std::string, 3>>{
+           {"seed", "9", "with seed 0, this run has 9"},
+           {"batch-size", "24", "with global batch size 20, this run has 24"},
+           {"synthetic-size", "98", "with data set size 97, this run has 98"},
+           {"shard", "file", "with another --shard than file, this run has --shard file"}}) {
+    const std::string refusal = resume_with({{option, value}});
+    EXPECT_NE(refusal.find("in the middle of an epoch " + text), std::string::npos)
+        << option << ": " << refusal;
+  }
+  EXPECT_EQ(resume_with({}), "");
+}
+
+// With so low a rate the change of the weights is that by the sum of all samples' gradients,
+// whatever their order; one sample of 97 left out or used twice would show in the second digit.
+TEST(ChangingRanks, TakeEachSampleOnceWhereRanksKeepToAPart) {
+  const Options options{{"steps", "10"},      {"batch-size", "20"}, {"synthetic-size", "97"},
+                        {"lr", "1e-7"},       {"momentum", "0"},    {"dtype", "f64"},
+                        {"reduction", "sum"}, {"shard", "file"}};
+  const RankResult start = train(1, with(options, {{"lr", "1e-15"}}))[0];
+  const RankResult whole = train(1, with(options, {{"shard", "contiguous"}}))[0];
+  for (int seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE("history " + std::to_string(seed));
+    const RandomHistory history = random_history(options, 10, /*max_ranks=*/6, seed);
+    EXPECT_GE(history.changes, 2);  // the first by step 3, the second by step 6
+    for (const RankResult& rank : history.end) {
+      EXPECT_EQ(rank.end.samples_seen, 2 * 97);
+      EXPECT_LT(distance(whole, rank), 1e-4 * distance(start, whole));
+    }
+  }
+}
+
+// The same where the batch scales: the rest of the epoch in other steps and other parts.
+TEST(ChangingRanks, KeepToPartsWhereTheBatchScales) {
+  const Options options{{"epochs", "2"},
+                        {"batch-size", "20"},
+                        {"synthetic-size", "97"},
+                        {"lr", "0.04"},
+                        {"shard", "file"}};
+  Job job(options, 4, /*batch_scales=*/true);
+  job.join(4);
+  job.until_death(1, 2);
+  EXPECT_TRUE(job.until_pause(7));
+  job.join(1);
+  const std::vector<RankResult> ranks = job.to_the_end();
+  for (const RankResult& rank : ranks) {
+    EXPECT_EQ(rank.end.samples_seen, 2 * 97);
     EXPECT_TRUE(same_bits(ranks[0], rank, io::Section::kParameter));
   }
 }

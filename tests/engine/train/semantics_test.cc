@@ -1,10 +1,16 @@
 // The semantics that must hold for any number of ranks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <limits>
 #include <set>
+#include <utility>
 
 #include "engine/core/error.h"
 #include "io/base/files/io_error.h"
+#include "io/checkpoint/checkpoint.h"
 #include "tests/engine/train/exact_support.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
@@ -12,8 +18,10 @@
 namespace {
 
 using exact_support::kExact;
+using session_runner::difference;
 using session_runner::distance;
 using session_runner::Options;
+using session_runner::RankResult;
 using session_runner::same_bits;
 using session_runner::train;
 using session_runner::with;
@@ -52,32 +60,166 @@ TEST(GradientAveraging, IsTheSameBitsFromRunToRun) {
   EXPECT_TRUE(same_bits(train(2, options)[0], train(2, options)[0], io::Section::kParameter));
 }
 
-// Which samples of an epoch are left depends on the ranks' parts: another number of ranks would use
-// some twice and others never.
-TEST(FileShards, AreResumedInTheMiddleOfAnEpochByTheSameRanksOnly) {
-  const test_support::TemporaryDirectory folder;
-  const Options options{{"synthetic-size", "37"},
-                        {"batch-size", "6"},
-                        {"shard", "file"},
-                        {"save-every", "1000000"},
-                        {"save-dir", folder.path().string()}};
-  train(2, with(options, {{"steps", "3"}}));
-  const auto refusal = [&](int world, const Options& more) {
-    try {
-      train(world, with(with(options, {{"steps", "7"}, {"resume", "auto"}}), more));
-    } catch (const std::exception& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+// Of a run whose ranks keep to parts of 37 samples; the learning rate leaves the weights as they
+// are, so that an epoch's sum of losses tells which samples it has used.
+class FileShards : public testing::Test {
+ protected:
+  struct Part {
+    int ranks;
+    int end;  // the step after which the run stops
   };
-  const std::string text = refusal(3, {});
-  for (const std::string part : {"in the middle of an epoch", "--shard file over 2 ranks",
-                                 "this run has --shard file over 3 ranks", "the end of an epoch"})
+  static constexpr int kSize = 37, kBatch = 6, kSteps = 7;  // of an epoch
+
+  Options options(const std::string& run, const Options& more = {}) const {
+    return with({{"synthetic-size", std::to_string(kSize)},
+                 {"batch-size", std::to_string(kBatch)},
+                 {"dtype", "f64"},
+                 {"lr", "1e-15"},
+                 {"shard", "file"},
+                 {"save-every", "1000000"},
+                 {"save-dir", folder_ / run}},
+                more);
+  }
+
+  // The results of rank 0, part by part, each resumed from the one before.
+  std::vector<RankResult> chain(const std::string& run, const std::vector<Part>& parts,
+                                const Options& more = {}) const {
+    std::vector<RankResult> results;
+    for (const Part& part : parts) {
+      const bool resumed = std::filesystem::exists(folder_ / run);
+      results.push_back(
+          train(part.ranks, with(options(run, more), {{"steps", std::to_string(part.end)},
+                                                      {"resume", resumed ? "auto" : ""}}))[0]);
+    }
+    return results;
+  }
+
+  // Of the losses of one epoch's samples.
+  static double sum(const std::vector<RankResult>& parts) {
+    double all = 0;
+    int step = 0;
+    for (const RankResult& part : parts)
+      for (const double loss : part.losses) {
+        const int first = step++ % kSteps * kBatch;
+        all += loss * std::min(kBatch, kSize - first);
+      }
+    return all;
+  }
+
+  static std::string refusal(const std::function<void()>& run) {
+    try {
+      run();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  const test_support::TemporaryDirectory folder_;
+};
+
+TEST_F(FileShards, OtherRanksUseTheRestOfAnEpochOnce) {
+  const double once = sum(chain("whole", {{1, 7}}, {{"shard", "contiguous"}}));
+  int run = 0;
+  for (const char* shuffle : {"true", "false"})
+    for (const std::vector<Part>& parts :
+         std::vector<std::vector<Part>>{{{2, 7}},
+                                        {{2, 3}, {3, 7}},
+                                        {{3, 1}, {2, 7}},
+                                        {{2, 3}, {3, 5}, {1, 7}},
+                                        {{4, 2}, {5, 3}, {4, 4}, {2, 6}, {4, 7}},
+                                        {{1, 6}, {5, 7}}}) {
+      const std::string name = std::to_string(++run);
+      const Options more{{"shuffle", shuffle}};
+      EXPECT_NEAR(sum(chain(name, parts, more)), once, 1e-9 * once) << "chain " << name;
+      // And so does the next epoch.
+      EXPECT_NEAR(sum(chain(name, {{3, 14}}, more)), once, 1e-9 * once) << "after chain " << name;
+    }
+}
+
+TEST_F(FileShards, AreTheSameBitsEachTimeAndWhereTheSameRanksContinue) {
+  const Options more{{"lr", "0.05"}, {"momentum", "0.9"}};
+  const std::vector<std::vector<Part>> parts{{{2, 3}, {3, 5}, {2, 12}},
+                                             {{2, 3}, {3, 5}, {2, 12}},
+                                             {{2, 2}, {2, 3}, {3, 4}, {3, 5}, {2, 6}, {2, 12}},
+                                             {{2, 3}, {1, 3}, {3, 5}, {2, 12}}};
+  std::vector<RankResult> ends;
+  for (const std::vector<Part>& each : parts)
+    ends.push_back(chain("run" + std::to_string(ends.size()), each, more).back());
+  for (const RankResult& end : ends) EXPECT_EQ(difference(ends[0].whole, end.whole), "");
+  const RankResult other = chain("other", {{2, 12}}, more).back();
+  EXPECT_NE(difference(ends[0].whole, other.whole), "");
+}
+
+TEST_F(FileShards, AreNotResumedWithAnotherKindInTheMiddleOfAnEpoch) {
+  chain("file", {{2, 3}});
+  const std::string text = refusal([&] {
+    train(2, options("file", {{"shard", "contiguous"}, {"steps", "5"}, {"resume", "auto"}}));
+  });
+  for (const std::string part : {"in the middle of an epoch with --shard file",
+                                 "this run has another --shard than file", "the end of an epoch"})
     EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
-  EXPECT_NE(refusal(2, {{"shard", "contiguous"}}).find("this run has another --shard than file"),
+  chain("slices", {{2, 3}}, {{"shard", "contiguous"}});
+  EXPECT_NE(refusal([&] {
+              train(2, options("slices", {{"steps", "5"}, {"resume", "auto"}}));
+            }).find("with another --shard than file, this run has --shard file"),
             std::string::npos);
-  EXPECT_EQ(refusal(2, {}), "");  // and ends with the epoch, at step 7
-  EXPECT_EQ(refusal(3, {{"steps", "9"}}), "");
+}
+
+// Snapshots state the divisions of their epoch: one as ever, several by their positions.
+TEST_F(FileShards, AreStatedBySnapshots) {
+  const auto divisions = [&](int step) {
+    const io::Checkpoint snapshot =
+        io::load_checkpoint(folder_ / "run/" + io::checkpoint_file_name(step));
+    engine::PolicyCounters found;
+    for (const auto& counter : snapshot.counters)
+      if (counter.first.starts_with("trainer.file_parts")) found.push_back(counter);
+    return found;
+  };
+  chain("run", {{2, 3}, {3, 5}, {3, 6}, {2, 7}, {3, 8}}, {{"keep-last", "10"}});
+  using Counters = engine::PolicyCounters;
+  EXPECT_EQ(divisions(3), (Counters{{"trainer.file_parts", 2}}));
+  const Counters two{{"trainer.file_parts@0", 2}, {"trainer.file_parts@18", 3}};
+  EXPECT_EQ(divisions(5), two);
+  EXPECT_EQ(divisions(6), two);
+  EXPECT_EQ(divisions(7), (Counters{{"trainer.file_parts", 2}}));  // the epoch has ended
+  EXPECT_EQ(divisions(8), (Counters{{"trainer.file_parts", 3}}));
+}
+
+TEST_F(FileShards, AreRefusedWhereASnapshotStatesThemWrongly) {
+  using Counters = engine::PolicyCounters;
+  chain("run", {{2, 3}});
+  const std::string path = folder_ / "run/" + io::checkpoint_file_name(3);
+  const io::Checkpoint good = io::load_checkpoint(path);
+  const auto resume_with = [&](const Counters& counters, std::int64_t step) {
+    io::Checkpoint bad = good;
+    bad.step_in_epoch = step;
+    std::erase_if(bad.counters, [&](const auto& c) {
+      return c.first == "trainer.file_parts" ||
+             std::ranges::count(counters, c.first, &Counters::value_type::first) > 0;
+    });
+    bad.counters.insert(bad.counters.end(), counters.begin(), counters.end());
+    io::save_checkpoint(bad, path);
+    return refusal([&] { train(3, options("run", {{"steps", "5"}, {"resume", path}})); });
+  };
+  const std::string one = "trainer.file_parts", at = one + "@";
+  for (const Counters& counters :
+       {Counters{{one, 0}}, Counters{{one, -2}}, Counters{{at, 2}}, Counters{{one, 1'000'001}},
+        Counters{{at + "6", 2}}, Counters{{at + "0", 2}, {at + "19", 3}},
+        Counters{{at + "0", 2}, {at + "-6", 3}},
+        Counters{{at + "0", 2}, {at + "12", 3}, {at + "6", 2}}, Counters{{at + "0", 2}, {at, 3}},
+        Counters{{at + "0", 2}, {at + "6x", 3}},
+        Counters{{at + "0", 2}, {at + "99999999999999999999", 3}}})
+    EXPECT_NE(
+        resume_with(counters, 3).find("does not divide an epoch of which 18 samples are done"),
+        std::string::npos)
+        << counters.back().first << " = " << counters.back().second;
+  for (const auto& [taken, step] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {0, 7}, {0, std::numeric_limits<std::int64_t>::max()}, {37, 0}, {19, 3}, {-1, 3}})
+    EXPECT_NE(resume_with({{one, 2}, {"trainer.taken", taken}}, step).find("expected fewer"),
+              std::string::npos)
+        << taken << ", step " << step;
+  EXPECT_EQ(resume_with({{one, 2}}, 3), "");
 }
 
 TEST(ParameterAveraging, EveryStepWithPlainSgdEqualsGradientAveraging) {

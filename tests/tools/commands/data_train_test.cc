@@ -1,8 +1,10 @@
 // Training on tables and other data sets with the real program.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/test_support.h"
+#include "tools/report/json_file.h"
 
 namespace {
 
@@ -189,6 +192,77 @@ TEST(FileShards, AreToldByEveryRankAndAreTheTrainingPart) {
        {"shard id: 0, world: 3, start: 0, end: 6\n", "shard id: 1, world: 3, start: 6, end: 13\n",
         "shard id: 2, world: 3, start: 13, end: 20\n"})
     EXPECT_NE(result.out.find(line), std::string::npos) << line << result.out;
+}
+
+// The learning rate leaves the weights as they are: an epoch's sum of losses tells which samples it
+// has used.
+TEST(FileShards, AreDividedAmongOtherRanksInTheMiddleOfAnEpoch) {
+  const test_support::TemporaryDirectory folder;
+  constexpr int kSize = 37, kBatch = 6;
+  const auto run = [&](const char* name, const char* ranks, const char* steps,
+                       const std::vector<std::string>& more) {
+    std::vector<std::string> words{"train",
+                                   "--model",
+                                   "mlp",
+                                   "--dataset",
+                                   "synthetic",
+                                   "--synthetic-shape",
+                                   "6x6x1",
+                                   "--threads",
+                                   "1",
+                                   "--dtype",
+                                   "f64",
+                                   "--lr",
+                                   "1e-15",
+                                   "--spawn",
+                                   ranks,
+                                   "--steps",
+                                   steps,
+                                   "--eval-every",
+                                   "0",
+                                   "--log-every",
+                                   "1",
+                                   "--save-dir",
+                                   folder / name,
+                                   "--synthetic-size",
+                                   std::to_string(kSize),
+                                   "--batch-size",
+                                   std::to_string(kBatch)};
+    words.insert(words.end(), more.begin(), more.end());
+    return engine(words);
+  };
+  const auto sum_of_losses = [&](const char* name) {
+    double sum = 0;
+    int steps = 0;
+    std::istringstream lines(test_support::read_text(folder / name + "/metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto entry = tools::parse_json(line, "metrics");
+      if (entry["event"] != "step") continue;
+      sum += entry["loss"].get<double>() * std::min(kBatch, kSize - steps++ * kBatch);
+    }
+    EXPECT_EQ(steps, 7);
+    return sum;
+  };
+  ASSERT_EQ(run("whole", "1", "7", {}).exit_code, 0);
+  const double once = sum_of_losses("whole");
+  for (const char* name : {"first", "again"}) {
+    const std::vector<std::string> file{"--shard", "file"},
+        resumed{"--shard", "file", "--resume", "auto"};
+    ASSERT_EQ(run(name, "2", "3", file).exit_code, 0);
+    const CommandResult three = run(name, "3", "5", resumed);
+    ASSERT_EQ(three.exit_code, 0) << three.err;
+    EXPECT_NE((three.out + three.err)
+                  .find("--shard file: 19 of 37 samples of epoch 1 are left of the parts of 2 "
+                        "ranks; 3 ranks divide them among themselves"),
+              std::string::npos)
+        << three.out << three.err;
+    ASSERT_EQ(run(name, "3", "6", resumed).exit_code, 0);
+    ASSERT_EQ(run(name, "2", "7", resumed).exit_code, 0);
+    EXPECT_NEAR(sum_of_losses(name), once, 1e-9 * once);
+  }
+  const CommandResult same =
+      engine({"verify", "--only", "all", folder / "first", folder / "again"});
+  EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
 }
 
 TEST(Stage, OneRankOfAHostCopiesAndAllReadTheCopy) {

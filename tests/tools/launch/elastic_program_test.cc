@@ -187,6 +187,31 @@ TEST_F(ElasticProgram, TheFlightRecordOfARankThatIsLeftAloneTellsHowTheOthersWen
   EXPECT_CONTAINS(r.out, "generation 2: 2 ranks (" + first_gone);
 }
 
+// An epoch of 3,000,000 samples has 1,000,000 steps, which take many times longer than this test
+// needs from the first step to the signal: the snapshot is of the first epoch.
+TEST_F(ElasticProgram, TheOthersDivideThePartOfARankThatIsLost) {
+  const Words words =
+      train({"--elastic", "1:3", "--spawn", "3", "--shard", "file", "--synthetic-size", "3000000",
+             "--synthetic-shape", "2x2x1", "--batch-size", "3"});
+  const auto job = start(words);
+  ASSERT_TRUE(eventually([&] { return job->out().find("Step [") != std::string::npos; }));
+  const std::vector<pid_t> workers = test_support::workers_of(job->pid());
+  ASSERT_EQ(workers.size(), 3u);
+  ASSERT_EQ(kill(workers[1], SIGKILL), 0);
+  const std::string left = "membership: 2 ranks (";
+  ASSERT_TRUE(eventually([&] {
+    const std::string out = job->out();
+    const auto at = out.find(left);
+    return at != std::string::npos && out.find("Step [", at) != std::string::npos;
+  })) << job->out()
+      << job->err();
+  ASSERT_EQ(kill(job->pid(), SIGTERM), 0);
+  EXPECT_EQ(job->wait(), 128 + SIGTERM) << job->err();
+  const CommandResult snapshot = run_command({engine_binary(), "inspect", folder_ / "run"});
+  EXPECT_EQ(snapshot.exit_code, 0) << snapshot.err;
+  EXPECT_CONTAINS(snapshot.out, "trainer.file_parts@0");
+}
+
 // A node is lost, launcher and all, and started again: whichever it was.
 TEST_F(ElasticProgram, ANodeThatIsLostAndStartedAgainIsTakenIn) {
   const std::string secret = folder_ / "secret", whole = folder_ / "whole";

@@ -264,7 +264,6 @@ TEST(RunConfig, RefusesContradictions) {
       flags({{"elastic", "1:4"}, {"elastic-batch", "scale"}, {"batch-size", "30"}}),
       flags({{"elastic", "1:4"}, {"elastic-batch", "scale"}, {"reduction-order", "canonical"}}),
       flags({{"elastic", "1:4"}, {"uneven", "drop"}}),
-      flags({{"elastic", "1:4"}, {"shard", "file"}}),
   };
   for (std::size_t i = 0; i < contradictions.size(); ++i)
     EXPECT_THROW(tools::resolve_run_config(contradictions[i]), ConfigError) << "case " << i;

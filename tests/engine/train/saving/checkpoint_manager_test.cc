@@ -160,6 +160,16 @@ TEST_F(CheckpointManagerTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletel
     EXPECT_EQ(resumed[i].data, expected[i].data) << expected[i].name;
 }
 
+// What it states of the epoch is how many ranks divide it, not how many have saved.
+TEST_F(CheckpointManagerTest, ARankThatSavesAloneStatesTheRanksThatDivideTheEpoch) {
+  engine::CheckpointManager keeper = this->keeper(false);
+  set_state(1);
+  state_.file_ranks = 3;
+  keeper.save_alone(state_);
+  const io::Checkpoint saved = io::load_checkpoint(keeper.take_saved().value().path);
+  EXPECT_EQ(engine::find_counter(saved.counters, "trainer.file_parts", 0), 3);
+}
+
 TEST_F(CheckpointManagerTest, AFailedBackgroundSaveIsToldAtTheNextSaveOrAtTheEnd) {
   for (const bool next_save : {true, false}) {
     engine::CheckpointManager keeper = this->keeper(true);

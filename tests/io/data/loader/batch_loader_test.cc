@@ -103,6 +103,33 @@ TEST_P(BatchLoaderCrews, SeeksAnywhereAtAnyTime) {
   EXPECT_THROW(loader.seek(-1, 0), ConfigError);
 }
 
+TEST_P(BatchLoaderCrews, DeliversTheRestOfADividedEpochAndThenWholeOnes) {
+  const Dataset set = small_set(40);
+  const SamplerOptions order{
+      .size = 40, .global_batch = 6, .rank = 1, .world_size = 3, .seed = 11, .shard = Shard::kFile};
+  const std::vector<Division> divisions{{0, 2}, {12, 3}};
+  Sampler sampler(order);
+  BatchLoader loader(set, order, options());
+  const auto expect_steps = [&](std::int64_t first) {
+    for (std::int64_t step = first; step < sampler.steps_per_epoch(); ++step) {
+      const Batch& batch = loader.next();
+      EXPECT_EQ(batch.step, step);
+      EXPECT_TRUE(std::ranges::equal(batch.sample_ids, sampler.indices(step)));
+    }
+  };
+  for (int round = 0; round < 2; ++round) {
+    sampler.set_epoch(4, divisions);
+    loader.seek(4, 2, 0, divisions);
+    expect_steps(2);
+    sampler.set_epoch(5);
+    expect_steps(0);
+  }
+  loader.seek(4, 2, 0, divisions);
+  sampler.set_epoch(4);
+  loader.seek(4, 1);  // of the epoch as a whole
+  expect_steps(1);
+}
+
 TEST_P(BatchLoaderCrews, AllocatesNothingAfterConstruction) {
   const Dataset set = small_set(53);
   LoaderOptions all = options();
