@@ -17,6 +17,7 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/standard_output.h"
+#include "tools/report/uncaught_errors.h"
 
 namespace tools {
 namespace {
@@ -86,6 +87,7 @@ int main(int argc, char** argv) {
   std::ios::sync_with_stdio(true);
   prctl(PR_SET_NAME, "engine");   // workers of `launch` are started as /proc/self/exe: "exe" for ps
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow (ulimit -f) is a write that fails
+  tools::report_uncaught_errors();
   try {
     tools::open_standard_streams();
     tools::check_stack_limit();

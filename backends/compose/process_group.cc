@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <map>
 #include <mutex>
+#include <new>
+#include <string>
+#include <system_error>
 #include <thread>
 
 #include "backends/backend_error.h"
@@ -28,6 +32,17 @@ namespace {
 constexpr auto kHurriedLeave = std::chrono::seconds(5);
 constexpr auto kCancelInterval = std::chrono::milliseconds(100);  // of cancelled()
 constexpr const char* kCancelled = "stopped while connecting the ranks";
+
+// Names the limit, which the standard library does not.
+std::string cause_text(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return "out of memory: an allocation failed";
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system == nullptr || system->code() != std::errc::resource_unavailable_try_again)
+    return error.what();
+  return std::string("cannot start a thread: ") + error.what() +
+         "; raise the limit on memory (ulimit -v) or processes (ulimit -u)";
+}
 
 // Aborts communicators when the store reports a failure. Does not own the store, because the
 // store's own thread may release the last reference to this.
@@ -78,7 +93,7 @@ class ProcessWatch final : public FailureDetector {
     const std::lock_guard lock(mutex_);
     kept.swap(kept_);
   }
-  // Of the communicator that waits: the others are idle, and silent as well.
+  // Describes the communicator that waits: the others are idle, and silent as well.
   std::string waiting_text() const {
     const std::lock_guard lock(mutex_);
     std::string text;
@@ -293,7 +308,7 @@ class ProcessGroup final : public Group {
       if (cancelled) throw CancelledError(kCancelled);
       raise_explained(*watch_,
                       failure_context(backend, rank(), world_size(), "connecting the ranks"),
-                      error.what());
+                      cause_text(error));
     }
   }
 

@@ -54,6 +54,10 @@ PeerInfo peer_info(const Member& member, std::size_t rank) {
 
 }  // namespace
 
+std::string register_job(const GroupOptions& group) {
+  return group.job_id + '\n' + group.init_method + '\n' + host_id_of(group);
+}
+
 class Membership::Agent {
  public:
   explicit Agent(MembershipOptions options);
@@ -116,8 +120,7 @@ class Membership::Agent {
 Membership::Agent::Agent(MembershipOptions options)
     : options_(std::move(options)),
       door_(options_.group),
-      register_(options_.group.job_id + '\n' + options_.group.init_method + '\n' +
-                host_id_of(options_.group)),
+      register_(register_job(options_.group)),
       store_listener_(door_.listen_beside()),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       listener_(door_.listen_beside()) {
@@ -223,7 +226,7 @@ void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
          "the job a name (--job-id), with which it takes the first free one of several");
 }
 
-// Who is in no view yet does not fit this job. A member has been let in by others before.
+// Fails a process that is in no view yet: it does not fit this job. Others have let a member in.
 void Membership::Agent::turned_away(RefusalKind kind, const std::string& text) {
   const std::lock_guard lock(mutex_);
   if (taken_ || failure_) return;
@@ -251,7 +254,7 @@ void Membership::Agent::run() {
       carry_out();
       tell_problems();
       publish();
-      // What sending has shown is looked at before anything is waited for.
+      // Look at what sending has shown before waiting for anything.
       const Deadline until = std::min(machine_->next_tick(), next_door_);
       sockets_->turn(wake_.fd(), std::exchange(has_news_, false) ? now() : until);
     }
@@ -427,7 +430,7 @@ void Membership::Agent::leave() {
   register_.remove_if_last();
 }
 
-// What others may still need stays: the door's file, and what this host has decided.
+// Keeps what others may still need: the door's file, and the decisions of this host.
 void Membership::Agent::part() {
   std::unique_lock lock(mutex_);
   wants_to_part_ = true;

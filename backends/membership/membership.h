@@ -23,6 +23,9 @@ struct MembershipOptions {
   int last_call_ms = 3000;  // from the last arrival to a founding with fewer than `most`
 };
 
+// The job of AcceptorFile in which a process with these options keeps what its host has agreed to.
+std::string register_job(const GroupOptions& group);
+
 struct View {
   std::uint64_t generation = 0;
   int rank = 0, world_size = 1;  // of this process

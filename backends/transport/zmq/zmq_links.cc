@@ -1,4 +1,4 @@
-// Links over ZeroMQ: sending and receiving. zmq_connect.cc connects them.
+// Links over ZeroMQ: sending and receiving. zmq_set_up.cc connects them.
 #include "backends/transport/zmq/zmq_links.h"
 
 #include <sys/stat.h>
@@ -154,6 +154,11 @@ void ZmqLinks::send_filler(int peer) {
 
 zmq::message_t ZmqLinks::wait_for_message(int peer, Filler filler) {
   zmq::message_t message;
+  if (std::deque<zmq::message_t>& early = link(peer).early; !early.empty()) {
+    message = std::move(early.front());
+    early.pop_front();
+    return message;
+  }
   const auto received = [&](zmq::recv_flags flags) {
     return attempt_zmq([&] { return link(peer).socket.recv(message, flags); });
   };
@@ -199,6 +204,7 @@ void ZmqLinks::shut_down(bool drain) noexcept {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_ || !link(peer).socket) continue;
     try {
+      while (!link(peer).early.empty()) receive_one(peer);
       for (;;) {
         const auto events =
             attempt_zmq([&] { return std::optional(link(peer).socket.get(zmq::sockopt::events)); });

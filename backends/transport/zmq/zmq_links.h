@@ -14,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -83,6 +84,7 @@ class ZmqLinks final : public Links {
     zmq::socket_t socket;
     int listener = -1;  // libzmq's descriptor; -1: none
     Connection connection;
+    std::deque<zmq::message_t> early;  // received before this end knew that the link stands
     std::uint32_t sent = 0, received = 0;
     // Messages received ahead of the call that needs them, or in use by it.
     std::array<zmq::message_t, kKinds> slots;
@@ -100,10 +102,7 @@ class ZmqLinks final : public Links {
   };
   static void on_sent(void* data, void* pending);
 
-  struct Peer;  // what a rank has published for another
-  std::string listen(const BackendContext& context, int peer, const std::string& secret_key);
-  void exchange_hellos(const BackendContext& context, const std::string& own_key,
-                       const std::vector<Peer>& peers);
+  class SetUp;  // zmq_set_up.h
 
   Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
   const zmq::message_t& fetch(int peer, std::uint16_t kind);

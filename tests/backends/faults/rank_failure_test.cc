@@ -2,16 +2,22 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
 
 #include "backends/backend_error.h"
+#include "io/base/threads/stoppable_sleep.h"
 #include "io/base/time/deadline.h"
 #include "tests/backends/group_harness.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -268,6 +274,43 @@ TEST(EarlyEnd, LeavingInOrderIsNotAFailure) {
       }));
     }
   }
+}
+
+// Ends with the error that the libraries' own text would hide. All stacks that the process may have
+// are taken, those too that a thread has left behind.
+TEST(EarlyEnd, AThreadThatCannotBeStartedIsNamedWithTheLimits) {
+  std::string failed;
+  try {
+    group_harness::run_processes("socket", 2, [](backends::Group& group) {
+      std::vector<std::jthread> others;
+      if (group.rank() == 0) {
+        std::size_t pages = 0;
+        std::ifstream("/proc/self/statm") >> pages;
+        const rlim_t most =
+            pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + (std::size_t{4} << 20);
+        const rlimit limit{most, most};
+        setrlimit(RLIMIT_AS, &limit);
+        try {
+          for (;;) {
+            others.emplace_back([](const std::stop_token& stop) {
+              while (base::sleep_unless_stopped(stop, 1s)) {
+              }
+            });
+          }
+        } catch (const std::system_error&) {
+          // None is left.
+        }
+      }
+      group.make_communicator();
+      return std::string();
+    });
+  } catch (const std::runtime_error& error) {
+    failed = error.what();
+  }
+  EXPECT_CONTAINS(failed,
+                  "rank 0: backend socket, rank 0 of 2, connecting the ranks: cannot start a "
+                  "thread: Resource temporarily unavailable; raise the limit on memory (ulimit -v) "
+                  "or processes (ulimit -u)");
 }
 
 TEST(Abort, WakesAWaitingCollective) {

@@ -10,11 +10,13 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
 
 #include "backends/backend_error.h"
+#include "backends/membership/acceptor_file.h"
 #include "backends/secret.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/time_limits.h"
@@ -53,6 +55,25 @@ void go_from_view_to_view(Membership& membership, const std::function<void(const
   }
 }
 
+// The registers of all ranks that this process has made. A rank that dies leaves its host's.
+class Registers {
+ public:
+  ~Registers() {
+    for (const std::string& job : jobs_) {
+      try {
+        backends::AcceptorFile(job).remove_if_last();
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "a register stays: %s\n", error.what());
+      }
+    }
+  }
+  void add(const MembershipOptions& options) { jobs_.insert(register_job(options.group)); }
+
+ private:
+  std::set<std::string> jobs_;
+};
+Registers registers;  // until the process ends; those that are forked end by _exit()
+
 }  // namespace
 
 MembershipOptions options_for(int hint, int least, int most, int port) {
@@ -66,11 +87,14 @@ MembershipOptions options_for(int hint, int least, int most, int port) {
   options.least = least;
   options.most = most;
   options.last_call_ms = 300;
+  registers.add(options);
   return options;
 }
 
-ThreadRank::ThreadRank(MembershipOptions options)
-    : thread_([this, options = std::move(options)] { run(options); }) {}
+ThreadRank::ThreadRank(MembershipOptions options) {
+  registers.add(options);
+  thread_ = std::thread([this, options = std::move(options)] { run(options); });
+}
 
 ThreadRank::~ThreadRank() { crash(); }
 
@@ -124,6 +148,7 @@ std::string ThreadRank::error() const {
 ProcessRank::ProcessRank(const MembershipOptions& options) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+  registers.add(options);
   pid_ = fork();
   if (pid_ == 0) {
     alarm(static_cast<unsigned>(test_support::deadline_ms(120'000) / 1000));

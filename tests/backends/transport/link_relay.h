@@ -47,8 +47,8 @@ class LinkRelay {
   LinkRelay& operator=(const LinkRelay&) = delete;
 
   bool has_changed() const { return has_changed_; }
-  // Of the first connection: bytes passed to the listener so far.
-  std::size_t passed() const { return passed_; }
+  // Of the first connection: bytes passed so far.
+  std::size_t passed(Way way = Way::kToListener) const { return passed_[index_of(way)]; }
   // Changes this byte in place of the other one.
   void change(ChangedByte changed) {
     changed_at_ = changed.at;
@@ -56,6 +56,7 @@ class LinkRelay {
   }
 
  private:
+  static std::size_t index_of(Way way) { return way == Way::kToListener ? 0 : 1; }
   struct Link {
     std::array<backends::Socket, 2> ends;    // connector, listener
     std::array<std::size_t, 2> passed = {};  // bytes from each
@@ -98,13 +99,13 @@ class LinkRelay {
       return;
     }
     const auto count = static_cast<std::size_t>(n);
-    const std::size_t way = way_ == Way::kToListener ? 0 : 1, at = changed_at_;
+    const std::size_t way = index_of(way_), at = changed_at_;
     if (link.first && from == way && link.passed[from] <= at && at < link.passed[from] + count) {
       bytes[at - link.passed[from]] ^= 0x10;
       has_changed_ = true;
     }
     link.passed[from] += count;
-    if (link.first && from == 0) passed_ = link.passed[from];
+    if (link.first) passed_[from] = link.passed[from];
     for (std::size_t sent = 0; sent < count;) {
       const ssize_t m = send(link.ends[1 - from].fd(), bytes + sent, count - sent, MSG_NOSIGNAL);
       if (m < 0 && errno == EAGAIN) {
@@ -119,7 +120,8 @@ class LinkRelay {
 
   const int port_;
   std::atomic<Way> way_;
-  std::atomic<std::size_t> changed_at_, passed_{0};
+  std::atomic<std::size_t> changed_at_;
+  std::array<std::atomic<std::size_t>, 2> passed_{};
   backends::Socket listener_;
   std::list<Link> links_;
   int connections_ = 0;

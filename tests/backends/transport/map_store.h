@@ -19,6 +19,8 @@ class MapStore final : public backends::Store {
       seen;  // told of every set()
   std::function<std::string(const std::string& key, const std::string& value)>
       change;  // makes what get() returns
+  std::function<std::int64_t(const std::string& key, std::int64_t value)>
+      change_sum;  // makes what add() returns
 
   void set(std::string_view key, std::string_view value) override {
     if (seen) seen(std::string(key), std::string(value));
@@ -33,7 +35,14 @@ class MapStore final : public backends::Store {
       throw backends::PeerError("no key " + name);
     return change ? change(name, values_[name]) : values_[name];
   }
-  std::int64_t add(std::string_view, std::int64_t) override { return 0; }
+  std::int64_t add(std::string_view key, std::int64_t amount) override {
+    const std::lock_guard lock(mutex_);
+    std::string& value = values_[std::string(key)];
+    value = std::to_string((value.empty() ? 0 : std::stoll(value)) + amount);
+    changed_.notify_all();
+    const std::int64_t sum = std::stoll(value);
+    return change_sum ? change_sum(std::string(key), sum) : sum;
+  }
   void remove(std::string_view key) override {
     const std::lock_guard lock(mutex_);
     values_.erase(std::string(key));

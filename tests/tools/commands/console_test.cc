@@ -2,9 +2,7 @@
 // --log-format, --log-ranks.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/terminal.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/tools/commands/program.h"
@@ -36,45 +35,10 @@ using test_support::TemporaryDirectory;
 // ends with 0.
 std::string on_terminal(const std::vector<std::string>& arguments, unsigned short columns,
                         const std::string& no_color) {
-  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) return "";
-  const int slave = open(ptsname(terminal), O_RDWR | O_NOCTTY);
-  winsize size{};
-  size.ws_col = columns;
-  size.ws_row = 24;
-  ioctl(slave, TIOCSWINSZ, &size);
-  std::vector<std::string> all{test_support::engine_binary()};
-  all.insert(all.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& argument : all) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(slave, STDOUT_FILENO);
-    setenv("NO_COLOR", no_color.c_str(), 1);
-    setenv("LC_ALL", "C.UTF-8", 1);
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  close(slave);
-  std::string text;
-  const auto start = std::chrono::steady_clock::now();
-  while (true) {
-    pollfd wanted{terminal, POLLIN, 0};
-    std::array<char, 4096> piece;
-    ssize_t n = 0;
-    if (poll(&wanted, 1, 100) > 0) {
-      n = read(terminal, piece.data(), piece.size());
-      if (n <= 0) break;  // nobody has the other side open any more
-    }
-    text.append(piece.data(), static_cast<std::size_t>(n));
-    if (test_support::is_past(start, std::chrono::seconds(60))) kill(child, SIGKILL);
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << "\n" << text;
-  close(terminal);
-  return text;
+  const test_support::TerminalResult shown = test_support::engine_on_terminal(
+      arguments, columns, {{"NO_COLOR", no_color}, {"LC_ALL", "C.UTF-8"}});
+  EXPECT_EQ(shown.exit_code, 0) << shown.text;
+  return shown.text;
 }
 
 // Long enough that the bar is drawn several times.

@@ -1,21 +1,14 @@
 // Tables as other programs write them, from training to prediction with the real program.
 #include <gtest/gtest.h>
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
 #include <charconv>
-#include <cstdlib>
 #include <functional>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/support/terminal.h"
 #include "tests/support/test_support.h"
-#include "tests/support/time_limits.h"
 #include "tests/tools/commands/program.h"
 #include "tools/report/json_file.h"
 
@@ -150,40 +143,6 @@ TEST_F(TablesOfOthers, PredictedNumbersReadBackExactlyInEveryFormat) {
   }
 }
 
-// What the program writes to standard output if that is a terminal.
-std::string shown_on_terminal(const Texts& arguments) {
-  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) return "";
-  const int slave = open(ptsname(terminal), O_RDWR | O_NOCTTY);
-  Texts all = arguments;
-  all.insert(all.begin(), test_support::engine_binary());
-  std::vector<char*> argv;
-  for (std::string& argument : all) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(slave, STDOUT_FILENO);
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  close(slave);
-  std::string text;
-  const auto start = std::chrono::steady_clock::now();
-  while (true) {
-    pollfd wanted{terminal, POLLIN, 0};
-    std::array<char, 4096> piece;
-    ssize_t n = 0;
-    if (poll(&wanted, 1, 100) > 0 && (n = read(terminal, piece.data(), piece.size())) <= 0) break;
-    text.append(piece.data(), static_cast<std::size_t>(n));
-    if (test_support::is_past(start, std::chrono::seconds(60))) kill(child, SIGKILL);
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << "\n" << text;
-  close(terminal);
-  return text;
-}
-
 TEST_F(TablesOfOthers, NamesReachATerminalEscapedAndAFileUnchanged) {
   std::string table = "x0,x1,label\n" + points();
   const std::string name = "n\x1B[31m";
@@ -194,10 +153,11 @@ TEST_F(TablesOfOthers, NamesReachATerminalEscapedAndAFileUnchanged) {
   const Texts eval{"eval", run("names"), "--threads", "1", "--format", "csv"};
   for (const Texts& command : {predict, eval}) {
     EXPECT_NE(engine(command).out.find(name), std::string::npos);
-    const std::string shown = shown_on_terminal(command);
-    if (shown.empty()) GTEST_SKIP() << "no terminals here";
-    EXPECT_EQ(shown.find('\x1B'), std::string::npos) << shown;
-    EXPECT_NE(shown.find("n\\x1b[31m"), std::string::npos) << shown;
+    const test_support::TerminalResult shown = test_support::engine_on_terminal(command);
+    EXPECT_EQ(shown.exit_code, 0) << shown.text;
+    if (shown.text.empty()) GTEST_SKIP() << "no terminals here";
+    EXPECT_EQ(shown.text.find('\x1B'), std::string::npos) << shown.text;
+    EXPECT_NE(shown.text.find("n\\x1b[31m"), std::string::npos) << shown.text;
   }
 }
 

@@ -3,11 +3,13 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <exception>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <sstream>
 
+#include "backends/membership/acceptor_file.h"
 #include "backends/store/tcp_socket.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"
@@ -29,6 +31,14 @@ constexpr int kLeft = 80;
 
 class ElasticProgram : public testing::Test {
  protected:
+  // The last rank that dies, or is left alone, leaves its host's register to the next job.
+  ~ElasticProgram() override {
+    try {
+      backends::AcceptorFile("the end of a test").remove_if_last();  // removes those as well
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+  }
   // Trains until it is told to stop.
   Words train(const Words& more) const {
     Words words{"train",

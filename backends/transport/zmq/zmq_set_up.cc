@@ -1,0 +1,291 @@
+// Records in the store, sockets, and rounds of greetings.
+#include "backends/transport/zmq/zmq_set_up.h"
+
+#include <linux/filter.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <sstream>
+
+#include "backends/backend_error.h"
+#include "backends/transport/zmq/zmq_attempt.h"
+
+namespace backends {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr int kSliceMs = 20;  // between checks for abort and deadline
+constexpr int kReconnectMs = 100;
+// An attempt takes moments; ranks that share cores need longer.
+constexpr milliseconds kFirstAttempt{500}, kLongestAttempt{16'000};
+constexpr std::size_t kKeyBytes = 32, kKeyText = 40;  // CURVE's, plain and in Z85
+
+std::string decoded(const std::string& key) {
+  std::string bytes(kKeyBytes, '\0');
+  if (key.size() != kKeyText ||
+      zmq_z85_decode(reinterpret_cast<std::uint8_t*>(bytes.data()), key.c_str()) == nullptr)
+    throw PeerError("a rank published \"" + key + "\", which is not a key");
+  return bytes;
+}
+
+// The kernel drops what comes to this listener, connections already made excepted: libzmq spends
+// its thread on those of unauthenticated peers, and offers no way to stop listening without ending
+// the connections that came there.
+void take_no_more_connections(int listener) {
+  sock_filter drop_all[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+  const sock_fprog program{std::size(drop_all), drop_all};
+  setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+}  // namespace
+
+ZmqLinks::SetUp::SetUp(ZmqLinks& links, const BackendContext& context)
+    : links_(links),
+      context_(context),
+      rank_(context.rank),
+      size_(context.world_size),
+      ends_(static_cast<std::size_t>(context.world_size)),
+      guard_(links.context_, context.world_size - 1 - context.rank) {
+  char open[kKeyText + 1] = {}, secret[kKeyText + 1] = {};
+  if (zmq_curve_keypair(open, secret) != 0)
+    throw Error("ZeroMQ cannot make keys: this libzmq was built without CURVE");
+  key_ = open;
+  secret_key_ = secret;
+}
+
+void ZmqLinks::SetUp::run() {
+  publish();
+  read_records();
+  std::map<std::string, ZapHandler::Peer> allowed;
+  for (int peer = rank_ + 1; peer < size_; ++peer)
+    allowed[std::to_string(peer)] = {decoded(key_of(peer)), password(peer, rank_)};
+  links_.zap_handler_->serve(std::move(allowed));
+  for (int peer = rank_ + 1; peer < size_; ++peer) bind(peer);
+  for (int peer = 0; peer < rank_; ++peer) try_again(peer);
+  exchange_hellos();
+  for (const Link& l : links_.links_) {
+    if (l.listener >= 0) take_no_more_connections(l.listener);
+    if (!links_.encrypted_) do_not_pace(l.connection.fd());
+  }
+}
+
+// ---- Records and proofs.
+
+std::string ZmqLinks::SetUp::link_text(int from, int to) const {
+  return context_.prefix + "/zmq/" + std::to_string(from) + "/" + std::to_string(to);
+}
+
+const std::string& ZmqLinks::SetUp::key_of(int rank) const {
+  return rank == rank_ ? key_ : ends_[static_cast<std::size_t>(rank)].peer.key;
+}
+
+std::string ZmqLinks::SetUp::record_text(const Record& record, int from, int to) const {
+  const std::string body = record.key + " " + record.mechanism + " " + record.endpoint;
+  return body + " " +
+         to_hex(keyed_hash(context_.secret, "engine zmq record", link_text(from, to) + " " + body));
+}
+
+ZmqLinks::SetUp::Record ZmqLinks::SetUp::read_record(int from, int to) const {
+  const std::string key = link_text(from, to), text = context_.store.get(key, context_.timeout);
+  context_.store.remove(key);  // it has one reader
+  Record record;
+  std::istringstream(text) >> record.key >> record.mechanism >> record.endpoint;
+  if (!equal_in_constant_time(text, record_text(record, from, to)))
+    throw AuthenticationError("what rank " + std::to_string(context_.group_rank(from)) +
+                              " published for zmq was not made with this job's secret");
+  return record;
+}
+
+// Sent by `from` to `to`: both keys were made for this communicator.
+std::string ZmqLinks::SetUp::proof(const char* label, int from, int to,
+                                   const std::string& more) const {
+  return keyed_hash(context_.secret, label,
+                    link_text(from, to) + " " + key_of(from) + " " + key_of(to) + more);
+}
+
+std::string ZmqLinks::SetUp::password(int from, int to) const {
+  return to_hex(proof("engine zmq password", from, to, ""));
+}
+
+std::string ZmqLinks::SetUp::hello(int from, int to, std::uint32_t attempt) const {
+  std::string text(sizeof attempt, '\0');
+  std::memcpy(text.data(), &attempt, sizeof attempt);
+  return text.append(
+      proof("engine zmq hello", from, to, std::string(1, ' ').append(std::to_string(attempt))));
+}
+
+void ZmqLinks::SetUp::publish() {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    Record own{key_, "-", "-"};
+    if (peer > rank_) {
+      own.mechanism = links_.encrypted_ ? "curve" : "plain";
+      own.endpoint = listen(peer);
+    }
+    context_.store.set(link_text(rank_, peer), record_text(own, rank_, peer));
+  }
+}
+
+void ZmqLinks::SetUp::read_records() {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) ends_[static_cast<std::size_t>(peer)].peer = read_record(peer, rank_);
+  }
+}
+
+// ---- Sockets.
+
+zmq::socket_t ZmqLinks::SetUp::make_socket() const {
+  zmq::socket_t socket(links_.context_, zmq::socket_type::pair);
+  socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::sndhwm, 0);  // the schedule bounds what is under way
+  socket.set(zmq::sockopt::rcvhwm, 0);
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(links_.max_message_bytes()));
+  socket.set(zmq::sockopt::sndtimeo, kSliceMs);
+  socket.set(zmq::sockopt::rcvtimeo, kSliceMs);
+  socket.set(zmq::sockopt::reconnect_ivl, kReconnectMs);
+  socket.set(zmq::sockopt::ipv6, context_.address.find(':') != std::string::npos);
+  return socket;
+}
+
+// The kernel takes connections from now on, and libzmq after bind(): nobody counts them before.
+std::string ZmqLinks::SetUp::listen(int peer) {
+  Socket listener = listen_on({context_.address, 0});
+  const std::string place = "tcp://" + to_string(local_endpoint(listener.fd()));
+  zmq::socket_t& socket = links_.link(peer).socket = make_socket();
+  socket.set(zmq::sockopt::zap_domain, std::to_string(peer));
+  if (!links_.encrypted_) {
+    socket.set(zmq::sockopt::plain_server, true);
+  } else {
+    socket.set(zmq::sockopt::curve_server, true);
+    socket.set(zmq::sockopt::curve_secretkey, secret_key_);
+  }
+  ends_[static_cast<std::size_t>(peer)].unbound = std::move(listener);
+  return place;
+}
+
+void ZmqLinks::SetUp::bind(int peer) {
+  Link& l = links_.link(peer);
+  Socket& listener = ends_[static_cast<std::size_t>(peer)].unbound;
+  const std::string place = "tcp://" + to_string(local_endpoint(listener.fd()));
+  guard_.watch(l.socket, listener.fd());
+  l.socket.set(zmq::sockopt::use_fd, listener.fd());
+  while (!attempt_zmq([&] { return l.socket.bind(place), true; })) {
+  }
+  l.listener = listener.release();  // closed by libzmq
+}
+
+// With a new socket: libzmq does not connect one again whose handshake went wrong.
+void ZmqLinks::SetUp::try_again(int peer) {
+  End& end = ends_[static_cast<std::size_t>(peer)];
+  const milliseconds time =
+      std::min(kLongestAttempt, kFirstAttempt * (1 << std::min(end.attempt, 10u)));
+  ++end.attempt;
+  end.until = base::deadline_in(time);
+  zmq::socket_t& socket = links_.link(peer).socket = make_socket();
+  if (end.peer.mechanism == "plain") {
+    socket.set(zmq::sockopt::plain_username, std::to_string(rank_));
+    socket.set(zmq::sockopt::plain_password, password(rank_, peer));
+  } else {
+    socket.set(zmq::sockopt::curve_serverkey, end.peer.key);
+    socket.set(zmq::sockopt::curve_publickey, key_);
+    socket.set(zmq::sockopt::curve_secretkey, secret_key_);
+  }
+  while (!attempt_zmq([&] { return socket.connect(end.peer.endpoint), true; })) {
+  }
+  const std::string greeting = hello(rank_, peer, end.attempt);
+  while (!attempt_zmq([&] { return socket.send(zmq::buffer(greeting)); })) {
+    links_.check_abort();
+  }
+}
+
+// ---- Greetings.
+
+void ZmqLinks::SetUp::exchange_hellos() {
+  const auto missing = [this] {
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer != rank_ && !ends_[static_cast<std::size_t>(peer)].stands) return peer;
+    }
+    return size_;
+  };
+  base::Deadline end = base::deadline_in(context_.timeout);
+  for (int first = missing(), slice = 1; first < size_; slice = std::min(2 * slice, kSliceMs)) {
+    wait(milliseconds(slice));
+    links_.check_abort();
+    guard_.count();
+    for (int peer = first; peer < size_; ++peer) {
+      if (peer == rank_ || ends_[static_cast<std::size_t>(peer)].stands) continue;
+      serve(peer);
+      if (ends_[static_cast<std::size_t>(peer)].stands) {
+        end = base::deadline_in(context_.timeout);
+        slice = 1;
+      }
+    }
+    first = missing();
+    if (first < size_ && base::has_passed(end)) links_.throw_timeout(first);
+  }
+}
+
+// Returns early if a rank whose link does not stand yet has sent something, or somebody connects.
+void ZmqLinks::SetUp::wait(milliseconds time) {
+  std::vector<zmq::pollitem_t> items = guard_.poll_items();
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_ && !ends_[static_cast<std::size_t>(peer)].stands)
+      items.push_back({links_.link(peer).socket.handle(), 0, ZMQ_POLLIN, 0});
+  }
+  attempt_zmq([&] { return zmq::poll(items, time); });
+}
+
+void ZmqLinks::SetUp::serve(int peer) {
+  End& end = ends_[static_cast<std::size_t>(peer)];
+  zmq::message_t message;
+  const auto receive = [&] {
+    return links_.link(peer).socket.recv(message, zmq::recv_flags::dontwait);
+  };
+  while (!end.stands && attempt_zmq(receive))
+    peer < rank_ ? serve_connector(peer, message) : serve_listener(peer, message);
+  if (end.stands) return;
+  if (peer < rank_ && base::has_passed(end.until)) try_again(peer);
+  if (peer > rank_ && end.attempt > 0 && store_has_it_standing(peer)) stands(peer);
+}
+
+void ZmqLinks::SetUp::serve_connector(int peer, zmq::message_t& message) {
+  const End& end = ends_[static_cast<std::size_t>(peer)];
+  if (!equal_in_constant_time(message.to_string(), hello(peer, rank_, end.attempt))) return;
+  links_.link(peer).connection = Connection(message.get(ZMQ_SRCFD));
+  context_.store.add(link_text(rank_, peer) + "/stands", 1);
+  stands(peer);
+}
+
+void ZmqLinks::SetUp::serve_listener(int peer, zmq::message_t& message) {
+  End& end = ends_[static_cast<std::size_t>(peer)];
+  std::uint32_t attempt = 0;
+  if (message.size() >= sizeof attempt) std::memcpy(&attempt, message.data(), sizeof attempt);
+  if (attempt <= end.attempt ||
+      !equal_in_constant_time(message.to_string(), hello(peer, rank_, attempt))) {
+    if (end.attempt > 0) links_.link(peer).early.push_back(std::move(message));
+    return;
+  }
+  links_.link(peer).early.clear();  // came with an earlier attempt
+  end.attempt = attempt;
+  const int fd = message.get(ZMQ_SRCFD);
+  guard_.proven(fd);
+  links_.link(peer).connection = Connection(fd);
+  const std::string answer = hello(rank_, peer, attempt);
+  attempt_zmq([&] {  // a connection that has ended meanwhile takes none
+    return links_.link(peer).socket.send(zmq::buffer(answer), zmq::send_flags::dontwait);
+  });
+}
+
+bool ZmqLinks::SetUp::store_has_it_standing(int peer) const {
+  const std::string key = link_text(peer, rank_) + "/stands";
+  if (context_.store.add(key, 0) == 0) return false;
+  context_.store.remove(key);
+  return true;
+}
+
+void ZmqLinks::SetUp::stands(int peer) { ends_[static_cast<std::size_t>(peer)].stands = true; }
+
+}  // namespace backends
