@@ -35,7 +35,7 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckp
       below_train = "engine/averaging engine/optim engine/graph engine/layers engine/ops engine/core backends io/checkpoint io/base"
       allow("engine/train/step", below_train " io/data")
       allow("engine/train/replicas", below_train)
-      allow("engine/train/saving", below_train " engine/train/replicas")
+      allow("engine/train/saving", below_train " engine/train/replicas io/data/order")
       allow("engine/train/checks", below_train " engine/train/replicas engine/train/saving engine/train/step")
       allow("models", "engine/graph engine/layers engine/core io/base")
       allow("tools", "*")
