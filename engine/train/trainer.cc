@@ -201,7 +201,7 @@ bool Trainer::count_step() {
   if (++progress.step_in_epoch < sampler.steps_per_epoch()) return false;
   progress.step_in_epoch = 0;
   ++progress.epoch;
-  p_.state.divisions.clear();
+  context_.parts.state.divisions.clear();
   return true;
 }
 

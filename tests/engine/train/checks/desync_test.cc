@@ -238,7 +238,8 @@ TEST(Desync, OneRankHasNothingToCompareAndReplicasThatNeverMeetAreRefused) {
 TEST(Desync, OnDesyncNeedsVerifyEvery) {
   EXPECT_THROW(session_runner::make_config({{"on-desync", "repair"}}), io::ConfigError);
   EXPECT_THROW(session_runner::make_config({{"verify-every", "0"}}), io::ConfigError);
-  EXPECT_EQ(session_runner::make_config({{"verify-every", "7"}}).on_desync, "abort");
+  EXPECT_EQ(session_runner::make_config({{"verify-every", "7"}}).on_desync,
+            engine::OnDesync::kAbort);
 }
 
 // Every rank's message when rank 2 of 3 builds another model.

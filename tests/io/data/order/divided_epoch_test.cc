@@ -17,7 +17,7 @@
 namespace io {
 namespace {
 
-using Ids = std::vector<std::int64_t>;
+using Indices = std::vector<std::int64_t>;
 
 struct Stage {
   int ranks;
@@ -42,10 +42,10 @@ std::string describe(const Case& c) {
 }
 
 struct Step {
-  std::vector<Ids> ranks;
-  Ids all() const {
-    Ids ids;
-    for (const Ids& rank : ranks) ids.insert(ids.end(), rank.begin(), rank.end());
+  std::vector<Indices> ranks;
+  Indices all() const {
+    Indices ids;
+    for (const Indices& rank : ranks) ids.insert(ids.end(), rank.begin(), rank.end());
     std::ranges::sort(ids);
     return ids;
   }
@@ -124,7 +124,7 @@ void expect_uses(const Case& c, const std::vector<std::vector<Step>>& stages) {
 void expect_even(const std::vector<std::vector<Step>>& stages) {
   for (const auto& stage : stages)
     for (const Step& step : stage)
-      for (const Ids& rank : step.ranks) EXPECT_EQ(rank.size(), step.ranks[0].size());
+      for (const Indices& rank : step.ranks) EXPECT_EQ(rank.size(), step.ranks[0].size());
 }
 
 // With kFile and kJoin: in a stage the ranks' samples are parts of the data set in the order of the
@@ -133,7 +133,7 @@ void expect_parts(const std::vector<std::vector<Step>>& stages) {
   for (const auto& stage : stages) {
     std::int64_t highest = -1;
     for (std::size_t rank = 0; !stage.empty() && rank < stage[0].ranks.size(); ++rank) {
-      Ids ids;
+      Indices ids;
       for (const Step& step : stage)
         ids.insert(ids.end(), step.ranks[rank].begin(), step.ranks[rank].end());
       if (ids.empty()) continue;
@@ -143,8 +143,8 @@ void expect_parts(const std::vector<std::vector<Step>>& stages) {
   }
 }
 
-std::vector<Ids> in_order(const std::vector<std::vector<Step>>& stages) {
-  std::vector<Ids> all;
+std::vector<Indices> in_order(const std::vector<std::vector<Step>>& stages) {
+  std::vector<Indices> all;
   for (const auto& stage : stages)
     for (const Step& step : stage) all.insert(all.end(), step.ranks.begin(), step.ranks.end());
   return all;
@@ -242,10 +242,10 @@ TEST(DividedEpoch, DividesWhatIsLeftInTheOrderOfTheDataSet) {
   const Case c{.options = {.size = 12, .shuffle = false, .shard = Shard::kFile},
                .stages = {{2, 4, 1}, {3, 4, 2}}};
   const auto stages = run(c);
-  EXPECT_EQ(stages[0][0].ranks, (std::vector<Ids>{{0, 1}, {6, 7}}));
+  EXPECT_EQ(stages[0][0].ranks, (std::vector<Indices>{{0, 1}, {6, 7}}));
   ASSERT_EQ(stages[1].size(), 2u);
-  EXPECT_EQ(stages[1][0].ranks, (std::vector<Ids>{{2}, {4, 5}, {9}}));
-  EXPECT_EQ(stages[1][1].ranks, (std::vector<Ids>{{3}, {8}, {10, 11}}));
+  EXPECT_EQ(stages[1][0].ranks, (std::vector<Indices>{{2}, {4, 5}, {9}}));
+  EXPECT_EQ(stages[1][1].ranks, (std::vector<Indices>{{3}, {8}, {10, 11}}));
 }
 
 TEST(DividedEpoch, HasNoStepsBeforeItsLastDivision) {

@@ -57,16 +57,16 @@ TEST(SampleCoding, EqualNumbersAreTheSameClass) {
     io::match_classes(
         {.like = labelled({}, std::move(model))}, set,
         [](std::int64_t) { return std::string("a row"); }, lines);
-    return set.labels;
+    return set.as<io::ClassLabels>().ids;
   };
-  using Labels = std::vector<std::int32_t>;
-  EXPECT_EQ(coded({"0", "1"}, {"0.0", "1.0", "1"}), (Labels{0, 1, 1}));
-  EXPECT_EQ(coded({"0.0", "1.0"}, {"1", "0"}), (Labels{1, 0}));
-  EXPECT_EQ(coded({"0", "1"}, {"1,0", "1e0", "+1", "2.0", "one"}), (Labels{1, 1, 1, 2, 3}));
+  using CodedIds = std::vector<std::int32_t>;
+  EXPECT_EQ(coded({"0", "1"}, {"0.0", "1.0", "1"}), (CodedIds{0, 1, 1}));
+  EXPECT_EQ(coded({"0.0", "1.0"}, {"1", "0"}), (CodedIds{1, 0}));
+  EXPECT_EQ(coded({"0", "1"}, {"1,0", "1e0", "+1", "2.0", "one"}), (CodedIds{1, 1, 1, 2, 3}));
   // Two classes of the model have this number: their names alone tell them apart.
-  EXPECT_EQ(coded({"1", "1.0"}, {"1", "1.0", "1.00"}), (Labels{0, 1, 2}));
-  EXPECT_EQ(coded({"1000", "a"}, {"1,000"}), (Labels{2}));
-  EXPECT_EQ(coded({"1", "a"}, {"1,000"}), (Labels{2}));
+  EXPECT_EQ(coded({"1", "1.0"}, {"1", "1.0", "1.00"}), (CodedIds{0, 1, 2}));
+  EXPECT_EQ(coded({"1000", "a"}, {"1,000"}), (CodedIds{2}));
+  EXPECT_EQ(coded({"1", "a"}, {"1,000"}), (CodedIds{2}));
 }
 
 TEST(SampleCoding, FewNamesAreTold) {
@@ -156,9 +156,14 @@ TEST_F(CodedData, AnUnnamedIndexIsNeitherLabelNorColumn) {
       for (const std::string& held : indexes) {
         write_text(folder_ / "t.csv", measured_rows(held));
         const Dataset set = io::load_dataset(options).test;
-        EXPECT_EQ(set.features, whole.features) << trained << " and " << held;
-        EXPECT_EQ(set.labels, whole.labels) << trained << " and " << held;
-        EXPECT_EQ(set.targets, whole.targets) << trained << " and " << held;
+        const std::string which = trained + " and " + held;
+        EXPECT_EQ(set.as<io::FeatureSamples>().values, whole.as<io::FeatureSamples>().values)
+            << which;
+        if (const auto* classes = set.find<io::ClassLabels>())
+          EXPECT_EQ(classes->ids, whole.as<io::ClassLabels>().ids) << which;
+        else
+          EXPECT_EQ(set.as<io::TargetValues>().values, whole.as<io::TargetValues>().values)
+              << which;
       }
     }
   }

@@ -7,6 +7,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/data/loader/batch_loader.h"
+#include "io/data/sources/dataset.h"
 #include "tests/support/test_support.h"
 
 namespace io {
@@ -84,12 +85,12 @@ TEST_F(TextFiles, ByteOrderMarksSayHowATextIsRead) {
         std::string("\xEF\xBB\xBFna\xC3\xAFve na\xC3\xAFve!\n")}) {
     write("a.txt", text);
     const DatasetSplits splits = load();
-    EXPECT_EQ(splits.train.vocabulary, plain.train.vocabulary);
-    EXPECT_EQ(splits.train.tokens, plain.train.tokens);
-    EXPECT_EQ(splits.test.tokens, plain.test.tokens);
+    EXPECT_EQ(splits.train.vocabulary(), plain.train.vocabulary());
+    EXPECT_EQ(splits.train.as<TokenSamples>().tokens, plain.train.as<TokenSamples>().tokens);
+    EXPECT_EQ(splits.test.as<TokenSamples>().tokens, plain.test.as<TokenSamples>().tokens);
   }
   write("b.txt", "na\xC3\xAFve");  // each file by its own
-  EXPECT_EQ(load().train.vocabulary, plain.train.vocabulary);
+  EXPECT_EQ(load().train.vocabulary(), plain.train.vocabulary());
   write("b.txt", "\xFF\xFEx");
   expect_complaint({"b.txt", "ends within a character of UTF-16"});
 }
@@ -107,7 +108,7 @@ TEST_F(TextFiles, PartsOfTheirOwnAreNotTrainedOn) {
   refused({"a.txt", "test.txt.gz"}, "test.txt.gz");
   for (const std::string name : {"test.txt", "trained.txt", "latest.txt", "contest_val.txt"}) {
     write(name, text);
-    EXPECT_EQ(load().train.vocabulary, "x") << name;  // the only one, or no part of that name
+    EXPECT_EQ(load().train.vocabulary(), "x") << name;  // the only one, or no part of that name
     if (name == "test.txt") std::filesystem::remove(folder_ / name);
   }
 }

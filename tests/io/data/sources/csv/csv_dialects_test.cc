@@ -373,7 +373,7 @@ TEST_F(CsvDialects, WholeNumbersInGroupsAreNoDecimals) {
   regression.regression = true;
   regression.label_column = "amount";
   const DatasetSplits target = load(table(";", [](int i) { return grouped(i, '.'); }), regression);
-  EXPECT_GT(target.train.target->mean, 1000);
+  EXPECT_GT(target.train.target()->mean, 1000);
   EXPECT_NE(joined(target.warnings).find("groups of three"), std::string::npos);
   // Millions alone, and none below 1000.
   EXPECT_NEAR(largest(table(";", [](int i) { return "1." + std::to_string(100 + i) + ".000"; })),
