@@ -60,7 +60,7 @@ mistake 78 "--optimizer sgd" train --resume run --epochs 3 --optimizer adamw
 mistake 78 "--model mlp" train --resume run --epochs 3 --model convnet
 mistake 78 "--synthetic-size 60" train --resume run --epochs 3 --synthetic-size 120
 mistake 78 "--normalize auto" train --resume run --epochs 3 --normalize standard
-mistake 78 "did you mean 'optimizer'" train --resume run --allow-change optimizer
+mistake 78 "did you mean 'optimizer'" train --resume run --allow-change optimiser
 # Files
 mistake 65 "truncated" eval torn.ckpt
 mistake 65 "neither a checkpoint" eval text.txt --model mlp --dataset synthetic

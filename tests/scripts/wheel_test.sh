@@ -44,7 +44,7 @@ if "${judge[@]}" --version >/dev/null 2>&1; then
 fi
 
 "$work/env/bin/pip" uninstall --quiet --yes --disable-pip-version-check engine-train
-left=$(find "$work/env" -path '*engine*' ! -path '*/site-packages/*' -type f)
+left=$(cd "$work/env" && find . -path '*engine*' ! -path '*/site-packages/*' -type f)
 [ -z "$left" ] || fail "left behind: $left"
 [ "$judged" = yes ] || skip "the wheel installs, trains and goes, but ${judge[0]} has no auditwheel"
 echo "the wheel installs, trains and goes"

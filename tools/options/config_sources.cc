@@ -90,9 +90,9 @@ class ConfigFile {
   bool variables_ = false;               // whether ${NAME} is one
 };
 
-// [optimizer] was spelled [optimizer] at first; files and checkpoints that have it remain readable.
+// [optimizer] was spelled [optimiser] at first; files and checkpoints that have it remain readable.
 std::string current_group_name(const std::string& name) {
-  return name == "optimizer" ? "optimizer" : name;
+  return name == "optimiser" ? "optimizer" : name;
 }
 
 bool is_group(std::string_view name) {

@@ -57,7 +57,9 @@ bool needs_nothing(const ConfigValue& option) {
 void apply_need(const std::string& name, const Condition& need, ConfigValues& values) {
   ConfigValue& option = values.find(name)->second;
   const ConfigValue& other = values.find(need.option)->second;
-  if (is_met(need, other.value)) return;
+  // An option that plays no part is as by default.
+  const bool idle = other.value.empty() && precedence_of(other) == Precedence::kDefault;
+  if (is_met(need, idle ? find_option(need.option)->default_value : other.value)) return;
   if (!needs_nothing(option) && precedence_of(option) >= precedence_of(other)) {
     const std::string choices = need.choices.empty() ? "" : " " + need.choices;
     const std::string found = other.value.empty() ? "" : "; " + shown(need.option, other);

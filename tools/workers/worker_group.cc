@@ -271,7 +271,10 @@ bool WorkerGroup::may_go_on() const {
   const auto well =
       std::ranges::count_if(
           outcome_.ends,
-          [](const WorkerEnd& e) { return !e.ended || e.code == 0 || e.code == kExitPreempted; }) +
+          [this](const WorkerEnd& e) {
+            return !e.ended || e.code == 0 || e.code == kExitPreempted ||
+                   (outcome_.stop_signal != 0 && e.code == 128 + outcome_.stop_signal);
+          }) +
       std::ranges::count_if(again_, [](const Again& a) { return a.child != nullptr; });
   const bool done =
       std::ranges::any_of(outcome_.ends, [](const WorkerEnd& e) { return e.ended && e.code == 0; });

@@ -201,7 +201,7 @@ class Flood {
       if (made == kept) static_cast<void>(!write(open_[1], "x", 1));
       if (sockets.size() > kept) {
         sockets.pop_front();
-        usleep(200);
+        usleep(2000);  // each holds one of the 64 places of the rank's own address for 0.1 s
       }
     }
   }

@@ -73,7 +73,7 @@ TEST_F(RunFolderCli, AnotherExperimentIsRefusedWithBothValues) {
   expect_end(engine({"train", "--resume", dir(), "--epochs", "2", "--optimizer", "adamw",
                      "--allow-change", "optimizer"}),
              0, {"changed: ", "optimizer sgd -> adamw"});
-  expect_end(engine({"train", "--resume", dir(), "--allow-change", "optimizer"}), 78,
+  expect_end(engine({"train", "--resume", dir(), "--allow-change", "optimiser"}), 78,
              {"did you mean 'optimizer'"});
 }
 

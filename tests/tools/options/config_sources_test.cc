@@ -164,7 +164,7 @@ TEST_F(ConfigFiles, KeysAtTheTopAndInTablesOfTheirGroup) {
 }
 
 TEST_F(ConfigFiles, TheEarlierNameOfTheOptimizerSectionIsAccepted) {
-  EXPECT_EQ(read("[optimizer]\nlr = 0.1\n").at("lr").value, "0.1");
+  EXPECT_EQ(read("[optimiser]\nlr = 0.1\n").at("lr").value, "0.1");
 }
 
 TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
@@ -199,7 +199,7 @@ TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
             std::string::npos);
   EXPECT_NE(fault(std::string(2 << 20, '#')).find("larger than 1 MiB"), std::string::npos);
   EXPECT_NE(fault("[optimizer.lr]\nx = 1\n").find("'lr' is a table"), std::string::npos);
-  EXPECT_NE(fault("[[optimizer]]\nlr = 1\n").find("unknown key 'optimizer'"), std::string::npos);
+  EXPECT_NE(fault("[[optimiser]]\nlr = 1\n").find("unknown key 'optimiser'"), std::string::npos);
 }
 
 TEST_F(ConfigFiles, MissingFileAndFolderAreErrors) {

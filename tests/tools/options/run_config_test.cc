@@ -218,6 +218,13 @@ TEST(RunConfig, RefusesValuesOutOfTypeOrRange) {
         << epochs;
 }
 
+// --sync params leaves no part to --reduction-order, whose default is what --average-last needs.
+TEST(RunConfig, AnOptionThatPlaysNoPartMeetsNeedsAsItsDefaultDoes) {
+  const auto config = tools::resolve_run_config(flags({{"sync", "params"}, {"average-last", "1"}}));
+  EXPECT_EQ(config.average_last, 1);
+  EXPECT_EQ(config.origin.at("reduction-order").source, "not used");
+}
+
 TEST(RunConfig, RefusesContradictions) {
   const std::vector<ConfigValues> contradictions = {
       flags({{"batch-size", "8"}, {"batch-size-per-device", "8"}}),
