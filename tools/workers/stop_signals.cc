@@ -2,8 +2,11 @@
 #include "tools/workers/stop_signals.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 namespace tools {
 namespace {
@@ -42,6 +45,20 @@ void on_signal(int signal, siginfo_t* info, void*) {
   _exit(128 + signal);
 }
 
+// `ulimit -t N` sets both limits of CPU time to N, at which the kernel kills without a warning. The
+// lower limit becomes a tenth smaller, so that SIGXCPU leaves time to save.
+void expect_warning_of_cpu_limit() {
+  constexpr rlim_t kMinMargin = 1, kMaxMargin = 30;  // seconds
+  rlimit cpu{};
+  if (getrlimit(RLIMIT_CPU, &cpu) != 0 || cpu.rlim_max == RLIM_INFINITY ||
+      cpu.rlim_cur < cpu.rlim_max)
+    return;
+  const rlim_t margin = std::clamp(cpu.rlim_max / 10, kMinMargin, kMaxMargin);
+  if (cpu.rlim_max <= margin) return;
+  cpu.rlim_cur = cpu.rlim_max - margin;
+  setrlimit(RLIMIT_CPU, &cpu);
+}
+
 void on_leave_signal(int) { asked_to_leave.store(true); }
 
 }  // namespace
@@ -49,6 +66,7 @@ void on_leave_signal(int) { asked_to_leave.store(true); }
 const std::atomic<int>& stop_signal_flag() { return stop_signal; }
 
 const std::atomic<int>& install_stop_signals(std::span<const int> more) {
+  if (std::ranges::find(more, SIGXCPU) != more.end()) expect_warning_of_cpu_limit();
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_RESTART | SA_SIGINFO;

@@ -11,7 +11,8 @@
 namespace tools {
 
 // Installs the handlers, for these signals too, and returns the flag: 0, or the number of the
-// signal that asked to stop first.
+// signal that asked to stop first. With SIGXCPU among them, a limit of CPU time that would kill at
+// once sends that signal first.
 const std::atomic<int>& install_stop_signals(std::span<const int> more = {});
 // Schedulers send these before they end a job: SLURM USR1 by convention, SGE and LSF USR2, and a
 // limit of CPU time (ulimit -t, SGE's s_cpu) XCPU, repeatedly.

@@ -129,14 +129,17 @@ TEST(Preemption, EveryWarningOfASchedulerSaves) {
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
 }
 
+// Without -S the limit that kills is the same.
 TEST(Preemption, ALimitOfCpuTimeSavesBeforeItKills) {
-  const TemporaryDirectory folder;
-  const std::vector<std::string> train = training(folder / "run", "100000000", {});
-  std::vector<std::string> command{"/bin/sh", "-c", "ulimit -S -t 2; exec \"$0\" \"$@\""};
-  command.insert(command.end(), train.begin(), train.end());
-  const CommandResult stopped = run_command(command);
-  EXPECT_EQ(stopped.exit_code, 128 + SIGXCPU) << stopped.err;
-  EXPECT_TRUE(fs::exists(folder / "run/latest")) << stopped.err;
+  for (const std::string limit : {"ulimit -S -t 2", "ulimit -t 4"}) {
+    const TemporaryDirectory folder;
+    const std::vector<std::string> train = training(folder / "run", "100000000", {});
+    std::vector<std::string> command{"/bin/sh", "-c", limit + "; exec \"$0\" \"$@\""};
+    command.insert(command.end(), train.begin(), train.end());
+    const CommandResult stopped = run_command(command);
+    EXPECT_EQ(stopped.exit_code, 128 + SIGXCPU) << limit << ": " << stopped.err;
+    EXPECT_TRUE(fs::exists(folder / "run/latest")) << limit << ": " << stopped.err;
+  }
 }
 
 TEST(Preemption, OneRanksSignalStopsAllAfterTheSameStep) {
