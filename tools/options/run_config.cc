@@ -3,8 +3,8 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/text/nearest.h"
-#include "tools/options/option_rules.h"
 #include "tools/options/option_rows.h"
+#include "tools/options/option_rules.h"
 
 namespace tools {
 namespace {

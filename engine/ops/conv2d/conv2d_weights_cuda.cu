@@ -16,7 +16,7 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& g, std::int64_t n, DType 
   const std::int64_t pixels = n * g.out_h() * g.out_w();
   const std::int64_t weights =
       max_gemm_workspace_bytes({g.kernel_h * g.kernel_w * g.in_channels, g.out_channels, pixels},
-                                gemm_stage_depth(size_of(dtype)), engine::cuda::max_processors());
+                               gemm_stage_depth(size_of(dtype)), engine::cuda::max_processors());
   return std::max(static_cast<std::size_t>(weights),
                   column_sums_scratch_bytes(pixels, g.out_channels));
 }

@@ -14,9 +14,9 @@ namespace {
 // Rows that a thread has under way at once: fewer where a pack takes more registers.
 template <int W>
 inline constexpr int kRows = W >= 8 ? 2 : 4;
-constexpr int kRowsEach = 8;       // spreads the loads of [channels] over that many rows
+constexpr int kRowsEach = 8;      // spreads the loads of [channels] over that many rows
 constexpr int kMaxBlocks = 2112;  // sixteen for each processor of the largest devices
-constexpr int kThreads = 128;      // of the passes over [channels]
+constexpr int kThreads = 128;     // of the passes over [channels]
 
 RowBlocks blocks_of(std::int64_t rows, std::int64_t channels, int width) {
   return make_row_blocks(rows, channels, width, kRowsEach, kMaxBlocks);

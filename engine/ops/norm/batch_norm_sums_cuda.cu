@@ -24,7 +24,7 @@ namespace {
 // registers.
 template <int W>
 inline constexpr int kRows = W >= 8 ? 4 : 8;
-constexpr int kRowsEach = 8;       // spreads the merging of the lanes over that many rows
+constexpr int kRowsEach = 8;      // spreads the merging of the lanes over that many rows
 constexpr int kMaxBlocks = 1056;  // eight for each processor of the largest devices
 
 // The same in the backward pass, which has up to four operands.

@@ -61,9 +61,9 @@ TEST(CheckpointFile, FilesOfEarlierVersionsLoadAndAreChecked) {
       expected.definition = "model = 1";
       expected.data_digest = "0123";
     }
-    Bytes file = io::read_file(test_support::source_directory() +
-                               "/tests/io/checkpoint/data/version_" + std::to_string(version) +
-                               ".ckpt");
+    Bytes file =
+        io::read_file(test_support::source_directory() + "/tests/io/checkpoint/data/version_" +
+                      std::to_string(version) + ".ckpt");
     ASSERT_EQ(get<std::uint32_t>(file, 8), static_cast<std::uint32_t>(version));
     expect_equal(io::parse_checkpoint(file, "memory"), expected);
     EXPECT_NO_THROW(io::open_checkpoint_arrays(io::memory_bytes(file, "memory"))->finish());
