@@ -256,7 +256,7 @@ def skip(reason):
 
 def main():
     here = Path(__file__).resolve().parents[2]
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(usage=__doc__.replace("%", "%%"))
     for flag in ("--all", "--update"):
         parser.add_argument(flag, action="store_true")
     parser.add_argument("--match", default="")
