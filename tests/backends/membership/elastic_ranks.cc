@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
+#include <mutex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -67,9 +68,13 @@ class Registers {
       }
     }
   }
-  void add(const MembershipOptions& options) { jobs_.insert(register_job(options.group)); }
+  void add(const MembershipOptions& options) {
+    const std::lock_guard lock(mutex_);
+    jobs_.insert(register_job(options.group));
+  }
 
  private:
+  std::mutex mutex_;  // ranks are threads
   std::set<std::string> jobs_;
 };
 Registers registers;  // until the process ends; those that are forked end by _exit()
