@@ -50,7 +50,7 @@ class Inference {
   std::unique_ptr<DeviceInference> on_device_;
   std::vector<double> logits_, watched_;
   std::vector<std::byte> staging_;
-  // What stands in for labels: one of the two is as large as the largest batch needs, once
+  // Placeholder labels: one of the two is as large as the largest batch needs, once
   // predict() was called.
   std::vector<std::int32_t> no_labels_;
   std::vector<float> no_targets_;

@@ -247,15 +247,19 @@ void WorkerGroup::look_for_ends() {
   if (!first_failure_ && !failures_.empty()) first_failure_ = Clock::now();
 }
 
+bool WorkerGroup::stopped_as_asked(const WorkerEnd& end) const {
+  return outcome_.stop_signal != 0 && end.code == 128 + outcome_.stop_signal;
+}
+
 bool WorkerGroup::is_failure(const WorkerEnd& end) const {
   // A worker that was preempted has saved; the others do the same.
   return end.code != 0 && end.code != kExitPreempted && end.code != kExitLeft &&
-         !(outcome_.stop_signal != 0 && end.code == 128 + outcome_.stop_signal);
+         !stopped_as_asked(end);
 }
 
 bool WorkerGroup::is_orderly(const WorkerEnd& end) const {
   return end.code == kExitPreempted || (rules_.least > 0 && end.code == 0) ||
-         (outcome_.stop_signal != 0 && (end.code == 0 || end.code == 128 + outcome_.stop_signal));
+         (outcome_.stop_signal != 0 && end.code == 0) || stopped_as_asked(end);
 }
 
 // One that was stopped (SIGSTOP) does not save.
@@ -269,12 +273,11 @@ bool WorkerGroup::is_saving() const {
 bool WorkerGroup::may_go_on() const {
   if (rules_.least == 0) return false;
   const auto well =
-      std::ranges::count_if(
-          outcome_.ends,
-          [this](const WorkerEnd& e) {
-            return !e.ended || e.code == 0 || e.code == kExitPreempted ||
-                   (outcome_.stop_signal != 0 && e.code == 128 + outcome_.stop_signal);
-          }) +
+      std::ranges::count_if(outcome_.ends,
+                            [this](const WorkerEnd& e) {
+                              return !e.ended || e.code == 0 || e.code == kExitPreempted ||
+                                     stopped_as_asked(e);
+                            }) +
       std::ranges::count_if(again_, [](const Again& a) { return a.child != nullptr; });
   const bool done =
       std::ranges::any_of(outcome_.ends, [](const WorkerEnd& e) { return e.ended && e.code == 0; });

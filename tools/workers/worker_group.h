@@ -111,6 +111,7 @@ class WorkerGroup {
   void find_culprit();
   bool may_go_on() const;
   void end_survivors();
+  bool stopped_as_asked(const WorkerEnd& end) const;  // by the signal that all were asked with
   bool is_failure(const WorkerEnd& end) const;
   bool is_orderly(const WorkerEnd& end) const;
   bool is_saving() const;  // or may be

@@ -1,5 +1,5 @@
-// Connects the links of one communicator: keys, addresses, and the greetings by which both ends of
-// a link know each other.
+// Connects the links of one communicator: exchanges keys, addresses, and greetings that
+// authenticate both ends of a link.
 //
 //   connector -> listener   the number of the attempt, MAC(secret, "engine zmq hello", link, keys,
 //                           number)
