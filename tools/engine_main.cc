@@ -11,13 +11,13 @@
 #include "io/base/files/io_error.h"
 #include "io/base/text/nearest.h"
 #include "tools/commands/command.h"
-#include "tools/launch/launch_options.h"
-#include "tools/options/command_line.h"
-#include "tools/options/known_variables.h"
-#include "tools/report/console_observer.h"
-#include "tools/report/exit_codes.h"
-#include "tools/report/standard_output.h"
-#include "tools/report/uncaught_errors.h"
+#include "tools/launch/nodes/launch_options.h"
+#include "tools/options/input/command_line.h"
+#include "tools/options/input/known_variables.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/standard_output.h"
+#include "tools/report/output/uncaught_errors.h"
 
 namespace tools {
 namespace {

@@ -13,7 +13,7 @@
 #include "engine/graph/model_state.h"
 #include "io/base/text/nearest.h"
 #include "tests/support/test_support.h"
-#include "tools/options/option_table.h"
+#include "tools/options/table/option_table.h"
 
 namespace {
 

@@ -29,7 +29,7 @@ echo "sent: $sent KiB"
 [ "$sent" -le $((60 * 1024)) ] || fail "$sent KiB are to be sent, more than 60 MiB"
 # What the machine has: libraries, tools.
 cp "$build"/gpu_emulator/lib*nccl_on_cpu.so "$work/beside/"
-cp "$build"/tests/tools/trace/libfake_cupti.so "$work/beside/" || fail "not built: fake_cupti"
+cp "$build"/tests/tools/report/trace/libfake_cupti.so "$work/beside/" || fail "not built: fake_cupti"
 play_tools "$work/beside/tools"  # the sanitizer finds a race
 
 # ---- A machine.

@@ -35,13 +35,13 @@ expect 'exception is over, remove it: io/metrics/pages -> io/metrics/rows'
 rm "$tree/tests/scripts/include_exceptions.txt"
 printf '// Closes a circle of files.\n#include "io/metrics/lines/line.h"\n' >"$tree/io/metrics/pages/page.h"
 expect 'files include each other: io/metrics/lines/line.h, io/metrics/pages/page.h'
-mkdir -p "$tree/tools/api/engine" "$tree/tools/session"
+mkdir -p "$tree/tools/api/engine" "$tree/tools/run/session"
 printf '// What users include.\n#include "engine/core/good.h"\n' >"$tree/tools/api/engine/model.h"
 expect 'tools/api/engine/model.h:2: a public header includes "engine/core/good.h"'
-printf '// Takes what users include.\n#include "engine/model.h"\n' >"$tree/tools/session/user.h"
-expect 'tools/session/user.h:2: "engine/model.h" is for users of the library'
-printf '// Takes what only the library may.\n#include "tools/api/model_impl.h"\n' >"$tree/tools/session/inner.h"
-expect "tools/session/inner.h:2: includes the shared library's own part, tools/api/model_impl.h"
+printf '// Takes what users include.\n#include "engine/model.h"\n' >"$tree/tools/run/session/user.h"
+expect 'tools/run/session/user.h:2: "engine/model.h" is for users of the library'
+printf '// Takes what only the library may.\n#include "tools/api/model_impl.h"\n' >"$tree/tools/run/session/inner.h"
+expect "tools/run/session/inner.h:2: includes the shared library's own part, tools/api/model_impl.h"
 printf '// Includes test code.\n#include "tests/emulator/simt/x.h"\n' >"$tree/backends/store/tested.h"
 expect 'backends/store/tested.h:2: includes test code, "tests/emulator/simt/x.h"'
 printf '// Takes the emulator for a device.\n#include <emulated_kernel_language.h>\n' >"$tree/backends/store/emulated.h"

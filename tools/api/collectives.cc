@@ -9,12 +9,12 @@
 #include "io/gpu/cuda_runtime.h"
 #include "tools/api/group_impl.h"
 #include "tools/api/translated.h"
-#include "tools/group/joining_options.h"
-#include "tools/machine/build_info.h"
-#include "tools/report/console_observer.h"
-#include "tools/report/exit_codes.h"
-#include "tools/session/compute_choice.h"
-#include "tools/workers/worker_threads.h"
+#include "tools/launch/group/joining_options.h"
+#include "tools/launch/workers/worker_threads.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/build_info.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/run/choices/compute_choice.h"
 
 namespace engine::api {
 namespace {

@@ -6,8 +6,8 @@
 #include "backends/backend_error.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "tools/api/translated.h"
-#include "tools/report/exit_codes.h"
-#include "tools/report/run_log.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
 
 namespace engine::api {
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "tools/machine/build_info.h"
+#include "tools/report/output/build_info.h"
 
 #define ENGINE_TEXT_OF(number) #number
 #define ENGINE_TEXT(number) ENGINE_TEXT_OF(number)

@@ -5,7 +5,7 @@
 
 #include "io/base/text/text_parts.h"
 #include "io/base/time/utc_time.h"
-#include "tools/report/exit_codes.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace tools {
 BenchHeading bench_heading() {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "io/base/formats/json_writer.h"
-#include "tools/machine/machine_info.h"
-#include "tools/report/text_table.h"
+#include "tools/launch/machine/machine_info.h"
+#include "tools/report/output/text_table.h"
 
 namespace tools {
 

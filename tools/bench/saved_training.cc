@@ -17,8 +17,8 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/late_arrays.h"
 #include "models/model_catalog.h"
-#include "tools/report/exit_codes.h"
-#include "tools/workers/stop_signals.h"
+#include "tools/launch/workers/stop_signals.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace tools {
 

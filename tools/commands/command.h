@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tools/options/command_line.h"
+#include "tools/options/input/command_line.h"
 
 namespace tools {
 

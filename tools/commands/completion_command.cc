@@ -3,8 +3,8 @@
 
 #include "tools/commands/command.h"
 #include "tools/commands/program_shape_of.h"
-#include "tools/manual/completion.h"
-#include "tools/report/exit_codes.h"
+#include "tools/options/manual/completion.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace tools {
 

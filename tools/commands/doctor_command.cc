@@ -4,12 +4,12 @@
 
 #include "io/base/time/utc_time.h"
 #include "tools/commands/command.h"
-#include "tools/doctor/doctor.h"
-#include "tools/group/group_flags.h"
-#include "tools/group/rank_exchange.h"
-#include "tools/group/run_group.h"
-#include "tools/machine/machine_info.h"
-#include "tools/report/exit_codes.h"
+#include "tools/commands/doctor/doctor.h"
+#include "tools/launch/group/group_flags.h"
+#include "tools/launch/group/rank_exchange.h"
+#include "tools/launch/group/run_group.h"
+#include "tools/launch/machine/machine_info.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace tools {
 namespace {

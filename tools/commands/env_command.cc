@@ -12,13 +12,13 @@
 #include "io/base/formats/json_writer.h"
 #include "io/base/text/escape_text.h"
 #include "tools/commands/command.h"
-#include "tools/machine/device_choice.h"
-#include "tools/machine/thread_choice.h"
-#include "tools/options/command_line.h"
-#include "tools/report/console_observer.h"
-#include "tools/report/exit_codes.h"
-#include "tools/report/shell_text.h"
-#include "tools/report/standard_output.h"
+#include "tools/launch/machine/device_choice.h"
+#include "tools/launch/machine/thread_choice.h"
+#include "tools/options/input/command_line.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/shell_text.h"
+#include "tools/report/output/standard_output.h"
 
 namespace tools {
 namespace {

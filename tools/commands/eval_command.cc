@@ -9,14 +9,14 @@
 #include "io/base/machine/cpu_affinity.h"
 #include "io/base/text/escape_text.h"
 #include "tools/commands/command.h"
-#include "tools/group/run_group.h"
-#include "tools/options/command_line.h"
-#include "tools/report/class_report.h"
-#include "tools/report/console_observer.h"
-#include "tools/report/exit_codes.h"
-#include "tools/report/standard_output.h"
-#include "tools/session/saved_weights.h"
-#include "tools/session/trained_model.h"
+#include "tools/launch/group/run_group.h"
+#include "tools/options/input/command_line.h"
+#include "tools/report/observers/class_report.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/standard_output.h"
+#include "tools/run/data/saved_weights.h"
+#include "tools/run/predict/trained_model.h"
 
 namespace tools {
 namespace {

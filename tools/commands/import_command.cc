@@ -9,14 +9,14 @@
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
-#include "tools/machine/build_info.h"
-#include "tools/options/command_line.h"
-#include "tools/options/run_config.h"
-#include "tools/report/console_observer.h"
-#include "tools/report/exit_codes.h"
-#include "tools/run/output_paths.h"
-#include "tools/session/saved_run.h"
-#include "tools/session/session_data.h"
+#include "tools/options/input/command_line.h"
+#include "tools/options/table/run_config.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/build_info.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/run/data/session_data.h"
+#include "tools/run/folder/output_paths.h"
+#include "tools/run/predict/saved_run.h"
 
 namespace tools {
 namespace {

@@ -8,8 +8,8 @@
 #include "models/layer_kinds.h"
 #include "tools/commands/command.h"
 #include "tools/commands/program_shape_of.h"
-#include "tools/manual/manual_page.h"
-#include "tools/report/exit_codes.h"
+#include "tools/options/manual/manual_page.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace tools {
 namespace {

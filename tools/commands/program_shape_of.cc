@@ -4,8 +4,8 @@
 #include "backends/group.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
-#include "tools/machine/build_info.h"
-#include "tools/report/exit_codes.h"
+#include "tools/report/output/build_info.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace tools {
 namespace {

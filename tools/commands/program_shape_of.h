@@ -1,7 +1,7 @@
 // The whole program as data, for manual pages and completion.
 #pragma once
 
-#include "tools/manual/program_shape.h"
+#include "tools/options/manual/program_shape.h"
 
 namespace tools {
 

@@ -9,11 +9,11 @@
 #include "io/base/time/deadline.h"
 #include "io/base/time/utc_time.h"
 #include "tools/commands/command.h"
-#include "tools/options/value_check.h"
-#include "tools/report/exit_codes.h"
-#include "tools/report/progress_line.h"
-#include "tools/top/status_source.h"
-#include "tools/top/top_view.h"
+#include "tools/commands/top/status_source.h"
+#include "tools/commands/top/top_view.h"
+#include "tools/options/table/value_check.h"
+#include "tools/report/observers/progress_line.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace tools {
 namespace {

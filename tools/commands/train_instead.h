@@ -6,7 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "tools/options/run_config.h"
+#include "tools/options/table/run_config.h"
 
 namespace tools {
 

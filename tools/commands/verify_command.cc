@@ -10,13 +10,13 @@
 #include "io/interchange/array_files.h"
 #include "io/interchange/compare_arrays.h"
 #include "tools/commands/command.h"
-#include "tools/options/command_line.h"
-#include "tools/options/value_check.h"
-#include "tools/options/value_text.h"
-#include "tools/report/exit_codes.h"
-#include "tools/report/standard_output.h"
-#include "tools/report/verify_report.h"
-#include "tools/run/run_reference.h"
+#include "tools/options/input/command_line.h"
+#include "tools/options/table/value_check.h"
+#include "tools/options/table/value_text.h"
+#include "tools/report/observers/verify_report.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/standard_output.h"
+#include "tools/run/folder/run_reference.h"
 
 namespace tools {
 namespace {

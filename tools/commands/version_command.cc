@@ -5,9 +5,9 @@
 #include "engine/ops/common/cpu_dispatch.h"
 #include "io/gpu/compiled_code.h"
 #include "tools/commands/command.h"
-#include "tools/machine/build_info.h"
-#include "tools/options/command_line.h"
-#include "tools/report/exit_codes.h"
+#include "tools/options/input/command_line.h"
+#include "tools/report/output/build_info.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace tools {
 

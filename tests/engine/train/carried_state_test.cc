@@ -18,7 +18,7 @@
 #include "tests/engine/train/changing_ranks.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
-#include "tools/session/session_parts.h"
+#include "tools/run/session/session_parts.h"
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include "backends/backend_error.h"
 #include "engine/train/saving/weights.h"
 #include "tests/support/time_limits.h"
-#include "tools/report/session_text.h"
-#include "tools/workers/worker_threads.h"
+#include "tools/launch/workers/worker_threads.h"
+#include "tools/report/observers/session_text.h"
 
 namespace changing_ranks {
 namespace {

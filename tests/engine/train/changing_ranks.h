@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/engine/train/session_runner.h"
-#include "tools/session/train_session.h"
+#include "tools/run/session/train_session.h"
 
 namespace changing_ranks {
 

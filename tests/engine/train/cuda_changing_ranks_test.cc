@@ -8,7 +8,7 @@
 
 #include "engine/core/cuda.h"
 #include "tests/engine/train/changing_ranks.h"
-#include "tools/machine/device_choice.h"
+#include "tools/launch/machine/device_choice.h"
 
 namespace {
 

@@ -17,9 +17,9 @@
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
-#include "tools/report/console_observer.h"
-#include "tools/session/train_session.h"
-#include "tools/workers/worker_threads.h"
+#include "tools/launch/workers/worker_threads.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/run/session/train_session.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "engine/train/saving/train_state.h"
 #include "engine/train/train_observer.h"
 #include "io/checkpoint/checkpoint.h"
-#include "tools/options/run_config.h"
+#include "tools/options/table/run_config.h"
 
 namespace session_runner {
 

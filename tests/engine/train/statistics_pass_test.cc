@@ -10,7 +10,7 @@
 #include "engine/train/saving/weights.h"
 #include "models/model_catalog.h"
 #include "tests/engine/train/tiny_training.h"
-#include "tools/workers/worker_threads.h"
+#include "tools/launch/workers/worker_threads.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/allocation_counter.h"
 #include "tests/support/time_limits.h"
-#include "tools/session/train_session.h"
-#include "tools/workers/worker_threads.h"
+#include "tools/launch/workers/worker_threads.h"
+#include "tools/run/session/train_session.h"
 
 namespace {
 

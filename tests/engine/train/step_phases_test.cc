@@ -8,8 +8,8 @@
 #include "engine/averaging/sums/gradient_sum.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/time_limits.h"
-#include "tools/report/console_observer.h"
-#include "tools/workers/worker_threads.h"
+#include "tools/launch/workers/worker_threads.h"
+#include "tools/report/observers/console_observer.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "io/base/files/io_error.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
-#include "tools/session/saved_weights.h"
+#include "tools/run/data/saved_weights.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // ONNX files, read back field by field (numbers: onnx.proto). Whether onnxruntime agrees:
-// tests/tools/onnx.
+// tests/tools/commands/onnx.
 #include "io/interchange/onnx_file.h"
 
 #include <gtest/gtest.h>

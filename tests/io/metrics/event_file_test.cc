@@ -1,5 +1,5 @@
 // Files that hold whole records whatever happens to the disk. What TensorBoard makes of them:
-// tests/tools/commands/tensorboard_test.cc.
+// tests/tools/commands/views/tensorboard_test.cc.
 #include "io/metrics/event_file.h"
 
 #include <gtest/gtest.h>

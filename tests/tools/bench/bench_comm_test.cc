@@ -11,7 +11,7 @@
 #include "tests/support/time_limits.h"
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/bench/comm/bench_comm_pattern.h"
-#include "tools/report/exit_codes.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include "engine/ops/gemm/dense.h"
 #include "tests/support/test_support.h"
 #include "tools/bench/kernels/kernel_bench.h"
-#include "tools/report/exit_codes.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tools/bench/step/bench_step.h"
-#include "tools/report/exit_codes.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/test_support.h"
-#include "tools/report/json_file.h"
+#include "tools/report/output/json_file.h"
 
 namespace {
 

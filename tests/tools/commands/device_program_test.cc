@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "tests/support/test_support.h"
-#include "tools/machine/device_choice.h"
+#include "tools/launch/machine/device_choice.h"
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
-#include "tools/doctor/doctor.h"
-#include "tools/group/rank_exchange.h"
+#include "tools/commands/doctor/doctor.h"
+#include "tools/launch/group/rank_exchange.h"
 
 namespace {
 

@@ -16,8 +16,8 @@
 #include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
-#include "tools/flight/flight_report.h"
-#include "tools/group/flight_folder.h"
+#include "tools/commands/flight/flight_report.h"
+#include "tools/launch/group/flight_folder.h"
 
 namespace {
 

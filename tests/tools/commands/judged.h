@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/support/test_support.h"
-#include "tools/report/json_file.h"
+#include "tools/report/output/json_file.h"
 
 namespace judged {
 

@@ -13,7 +13,7 @@
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
-#include "tools/report/json_file.h"
+#include "tools/report/output/json_file.h"
 
 namespace {
 

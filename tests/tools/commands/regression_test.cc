@@ -9,7 +9,7 @@
 
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
-#include "tools/report/json_file.h"
+#include "tools/report/output/json_file.h"
 
 namespace {
 

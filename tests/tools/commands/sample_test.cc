@@ -10,8 +10,8 @@
 #include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
-#include "tools/report/exit_codes.h"
-#include "tools/session/token_sampling.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/run/predict/token_sampling.h"
 
 namespace {
 

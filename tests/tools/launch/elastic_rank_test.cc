@@ -11,7 +11,7 @@
 #include "backends/backend_error.h"
 #include "io/base/files/io_error.h"
 #include "tests/support/time_limits.h"
-#include "tools/group/run_group.h"
+#include "tools/launch/group/run_group.h"
 
 namespace tools {
 namespace {

@@ -1,5 +1,5 @@
 // The guard that outlives a launcher, when somebody stops it.
-#include "tools/workers/guard_process.h"
+#include "tools/launch/workers/guard_process.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -10,8 +10,8 @@
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
 #include "tests/support/test_support.h"
-#include "tools/options/command_line.h"
-#include "tools/options/run_config.h"
+#include "tools/options/input/command_line.h"
+#include "tools/options/table/run_config.h"
 
 namespace {
 

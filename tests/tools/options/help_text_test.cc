@@ -1,11 +1,11 @@
 // Examples in the help of options: each is one that the program takes.
-#include "tools/options/help_text.h"
+#include "tools/options/input/help_text.h"
 
 #include <gtest/gtest.h>
 
 #include "io/base/text/text_parts.h"
-#include "tools/options/command_line.h"
-#include "tools/options/run_config.h"
+#include "tools/options/input/command_line.h"
+#include "tools/options/table/run_config.h"
 
 namespace {
 

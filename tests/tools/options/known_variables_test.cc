@@ -1,5 +1,5 @@
 // Which variables of the environment are known.
-#include "tools/options/known_variables.h"
+#include "tools/options/input/known_variables.h"
 
 #include <gtest/gtest.h>
 

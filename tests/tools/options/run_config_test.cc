@@ -1,6 +1,6 @@
 // Resolving: defaults, ranges and choices with their messages, contradictions, TOML round trip,
 // settings to agree on.
-#include "tools/options/run_config.h"
+#include "tools/options/table/run_config.h"
 #include "io/base/text/text_parts.h"
 
 #include <gtest/gtest.h>

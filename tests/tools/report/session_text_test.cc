@@ -1,5 +1,5 @@
 // The lines that a run starts with, made from numbers.
-#include "tools/report/session_text.h"
+#include "tools/report/observers/session_text.h"
 
 #include <gtest/gtest.h>
 

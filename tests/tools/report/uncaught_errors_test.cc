@@ -1,5 +1,5 @@
 // How the process ends when an error leaves a thread.
-#include "tools/report/uncaught_errors.h"
+#include "tools/report/output/uncaught_errors.h"
 
 #include <gtest/gtest.h>
 

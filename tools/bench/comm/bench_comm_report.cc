@@ -10,8 +10,8 @@
 #include "io/base/files/open_file.h"
 #include "io/base/formats/json_writer.h"
 #include "tools/bench/comm/bench_comm.h"
-#include "tools/report/exit_codes.h"
-#include "tools/report/json_file.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/json_file.h"
 
 namespace tools {
 namespace {

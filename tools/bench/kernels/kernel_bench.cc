@@ -1,6 +1,6 @@
 // Operands, timing and errors.
 #include "tools/bench/kernels/kernel_bench.h"
-#include "tools/session/compute_choice.h"
+#include "tools/run/choices/compute_choice.h"
 
 #include <algorithm>
 #include <chrono>

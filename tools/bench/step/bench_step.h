@@ -9,8 +9,8 @@
 #include "backends/group.h"
 #include "engine/train/step/step_phases.h"
 #include "tools/bench/bench_report.h"
-#include "tools/options/command_line.h"
-#include "tools/options/run_config.h"
+#include "tools/options/input/command_line.h"
+#include "tools/options/table/run_config.h"
 
 namespace tools {
 

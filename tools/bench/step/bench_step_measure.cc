@@ -8,12 +8,12 @@
 
 #include "models/model_catalog.h"
 #include "tools/bench/step/bench_step.h"
-#include "tools/group/joining_options.h"
-#include "tools/machine/build_info.h"
-#include "tools/report/exit_codes.h"
-#include "tools/report/session_text.h"
-#include "tools/session/compute_choice.h"
-#include "tools/session/train_session.h"
+#include "tools/launch/group/joining_options.h"
+#include "tools/report/observers/session_text.h"
+#include "tools/report/output/build_info.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/run/choices/compute_choice.h"
+#include "tools/run/session/train_session.h"
 
 namespace tools {
 namespace {

@@ -1,5 +1,5 @@
 // Batches, their samples and order: --batch-size to --non-blocking.
-#include "tools/options/option_rows.h"
+#include "tools/options/table/option_rows.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Devices, number types, precision: --device to --buffers.
-#include "tools/options/option_rows.h"
+#include "tools/options/table/option_rows.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Model and data: --model to --synthetic-classes.
-#include "tools/options/option_rows.h"
+#include "tools/options/table/option_rows.h"
 
 #include "io/base/text/text_parts.h"
 

@@ -1,5 +1,5 @@
 // Ranks and how they form a group: --backend to --stall-abort.
-#include "tools/options/option_rows.h"
+#include "tools/options/table/option_rows.h"
 
 #include "io/base/text/text_parts.h"
 

@@ -1,5 +1,5 @@
 // Optimizer and learning rate. The rows of optimizers come from their descriptors.
-#include "tools/options/option_rows.h"
+#include "tools/options/table/option_rows.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Evaluation, output and preemption: --eval-every to --requeue.
-#include "tools/options/option_rows.h"
+#include "tools/options/table/option_rows.h"
 
 #include <algorithm>
 #include <csignal>

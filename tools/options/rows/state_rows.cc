@@ -1,5 +1,5 @@
 // What is saved, and where a run begins: --save-dir to --map-location.
-#include "tools/options/option_rows.h"
+#include "tools/options/table/option_rows.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // What is averaged over ranks, and when: --sync to --on-desync.
-#include "tools/options/option_rows.h"
+#include "tools/options/table/option_rows.h"
 
 #include "io/base/text/text_parts.h"
 

@@ -6,9 +6,9 @@
 
 #include "backends/compose/table/backend_table.h"
 #include "tests/engine/train/session_runner.h"
-#include "tools/group/run_group.h"
-#include "tools/report/exit_codes.h"
-#include "tools/session/train_session.h"
+#include "tools/launch/group/run_group.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/run/session/train_session.h"
 
 namespace {
 

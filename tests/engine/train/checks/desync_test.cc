@@ -13,7 +13,7 @@
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
-#include "tools/workers/worker_threads.h"
+#include "tools/launch/workers/worker_threads.h"
 
 namespace {
 

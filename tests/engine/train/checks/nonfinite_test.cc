@@ -15,7 +15,7 @@
 #include "tests/engine/train/session_runner.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/test_support.h"
-#include "tools/workers/worker_threads.h"
+#include "tools/launch/workers/worker_threads.h"
 
 namespace {
 

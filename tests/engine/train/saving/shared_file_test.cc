@@ -12,7 +12,7 @@
 #include "backends/group.h"
 #include "io/base/files/io_error.h"
 #include "tests/support/test_support.h"
-#include "tools/workers/worker_threads.h"
+#include "tools/launch/workers/worker_threads.h"
 
 namespace {
 

@@ -1,0 +1,169 @@
+// `engine export` to ONNX as a user meets it: of a run, of a snapshot, of another program's
+// weights.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "engine/train/saving/weights.h"
+#include "io/interchange/array_files.h"
+#include "models/model_catalog.h"
+#include "tests/io/base/formats/protobuf_reader.h"
+#include "tests/tools/commands/onnx/onnx_fixture.h"
+#include "tests/tools/commands/program.h"
+
+namespace {
+
+using program::expect_error;
+using protobuf_reader::Message;
+using test_support::CommandResult;
+using test_support::engine;
+
+class OnnxExport : public testing::Test {
+ protected:
+  void train(const std::vector<std::string>& more) {
+    const CommandResult result = engine(program::quick_train(more));
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+  }
+  // The model that is written by these arguments, or a failed test.
+  Message exported(std::vector<std::string> arguments, const std::string& words = "") {
+    arguments.insert(arguments.begin(), "export");
+    arguments.insert(arguments.end(), {"-o", file_});
+    const CommandResult result = engine(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_NE(result.out.find(words), std::string::npos) << result.out;
+    return Message(result.exit_code == 0 ? test_support::read_text(file_) : "");
+  }
+  static std::map<std::string, std::string> metadata(const Message& model) {
+    std::map<std::string, std::string> entries;
+    for (const Message& entry : model.messages(14))
+      entries[entry.one(1).bytes] = entry.one(2).bytes;
+    return entries;
+  }
+
+  test_support::TemporaryDirectory folder_;
+  const std::string run_ = folder_ / "run", file_ = folder_ / "m.onnx";
+};
+
+TEST_F(OnnxExport, OfARunSaysWhereItComesFrom) {
+  train({"--model", "convnet", "--synthetic-shape", "12x10x3", "--save-dir", run_});
+  const Message model =
+      exported({run_},
+               "input float32 [batch, 3, 12, 10] (normalized as in training) -> logits "
+               "float32 [batch, 10]");
+  EXPECT_EQ(model.one(2).bytes, "engine");
+  auto about = metadata(model);
+  EXPECT_NE(test_support::read_text(run_ + "/run.json").find('"' + about["run_id"] + '"'),
+            std::string::npos);
+  EXPECT_EQ(about["model"], "convnet");
+  EXPECT_EQ(about["dataset"], "synthetic");
+  EXPECT_EQ(about["step"], "5");
+  EXPECT_EQ(about["classes"], "10");
+  EXPECT_EQ(about["normalization"], "standard");
+  EXPECT_EQ(about["input"], "prepared");
+}
+
+TEST_F(OnnxExport, PixelsGiveTheLogitsOfPreparedSamples) {
+  const std::string missing = onnx_fixture::python_is_missing();
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  train({"--model", "convnet", "--synthetic-shape", "12x10x3", "--save-dir", run_});
+  auto about = metadata(exported({run_, "--input", "pixels"}, "(pixels from 0 to 255)"));
+  EXPECT_EQ(about["input"], "pixels");
+  const auto numbers = [&](const std::string& key) {
+    std::vector<double> list;
+    std::string text = about[key];
+    for (char& c : text)
+      if (c == '[' || c == ']' || c == ',') c = ' ';
+    std::istringstream words(text);
+    for (double number = 0; words >> number;) list.push_back(number);
+    return list;
+  };
+  const std::vector<double> mean = numbers("mean"), deviation = numbers("deviation");
+  ASSERT_EQ(mean.size(), 3U);
+  ASSERT_EQ(deviation.size(), 3U);
+
+  const ::engine::Shape item{12, 10, 3};
+  const ::engine::Graph graph =
+      models::build_model("convnet", {.sample_shape = item, .classes = 10});
+  ::engine::ModelState state = ::engine::ModelState::allocate(graph, ::engine::DType::kF32);
+  ::engine::import_state(io::load_arrays(io::find_newest_checkpoint(run_, nullptr)), run_, false,
+                         state);
+  const std::vector<std::int32_t> bytes = onnx_fixture::random_tokens(4 * item.count(), 256, 3);
+  std::vector<float> pixels(bytes.begin(), bytes.end()), prepared;
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    prepared.push_back(static_cast<float>((pixels[i] / 255.0 - mean[i % 3]) / deviation[i % 3]));
+  onnx_fixture::expect_equal_in_onnxruntime(
+      file_,
+      {onnx_fixture::floats("pixels.input", onnx_fixture::channels_first(pixels, item),
+                            {4, 3, 12, 10}),
+       onnx_fixture::floats("pixels.logits",
+                            onnx_fixture::logits_of_images(graph, state, 4, prepared), {4, 10})});
+}
+
+// The data of a run need not be where the run is exported.
+TEST_F(OnnxExport, NeedsNoDataBesideARun) {
+  std::string table = "a,b,c,kind\n";
+  for (int i = 0; i < 40; ++i)
+    table += std::to_string(i) + "," + std::to_string(i * i % 7) + ",1.5," +
+             (i % 2 == 0 ? "even" : "odd") + "\n";
+  test_support::write_text(folder_ / "t.csv", table);
+  const CommandResult trained =
+      engine({"train", "--model", "mlp", "--dataset", "csv", "--annotations", folder_ / "t.csv",
+              "--batch-size", "8", "--threads", "1", "--save-dir", run_});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  std::filesystem::remove(folder_ / "t.csv");
+  auto about = metadata(exported({run_}, "input float32 [batch, "));
+  EXPECT_EQ(about["classes"], "2");
+  EXPECT_FALSE(about.contains("normalization"));
+  expect_error(engine({"export", run_, "-o", file_, "--input", "pixels"}), 78,
+               "which are no images");
+}
+
+TEST_F(OnnxExport, OfTextHasItsVocabulary) {
+  test_support::write_text(folder_ / "a.txt", std::string(300, 'b') + std::string(300, 'a'));
+  const CommandResult trained =
+      engine({"train", "--model", "gpt-nano", "--dataset", "text", "--data-dir",
+              folder_.path().string(), "--context", "16", "--steps", "2", "--batch-size", "4",
+              "--threads", "1", "--save-dir", run_});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  auto about = metadata(
+      exported({run_}, "input int64 [batch, positions] -> logits float32 [batch, positions, 2]"));
+  EXPECT_EQ(about["vocabulary"], "[97,98]");
+  EXPECT_FALSE(about.contains("normalization"));
+}
+
+TEST_F(OnnxExport, OfOtherWeightsNeedsTheModel) {
+  train({"--save-dir", run_});
+  const std::string arrays = folder_ / "w.safetensors";
+  ASSERT_EQ(engine({"export", run_, "-o", arrays}).exit_code, 0);
+  expect_error(engine({"export", arrays, "-o", file_}), 2, "--model is required");
+  expect_error(engine({"export", arrays, "-o", file_, "--model", "mlp"}), 65, "layers.0.weight");
+  exported({arrays, "--model", "mlp", "--dataset", "synthetic", "--synthetic-shape", "6x6x1"},
+           "input float32 [batch, 1, 6, 6]");
+}
+
+TEST_F(OnnxExport, FormatIsChosenByNameOrOption) {
+  train({"--save-dir", run_});
+  const std::string other = folder_ / "weights.bin";
+  ASSERT_EQ(engine({"export", run_, "-o", other, "--format", "safetensors"}).exit_code, 0);
+  EXPECT_FALSE(io::load_arrays(other).empty());
+  ASSERT_EQ(engine({"export", run_, "-o", other, "--format", "onnx"}).exit_code, 0);
+  EXPECT_EQ(Message(test_support::read_text(other)).one(2).bytes, "engine");
+}
+
+TEST_F(OnnxExport, RefusesInOneLine) {
+  train({"--save-dir", run_});
+  const auto refused = [&](std::vector<std::string> more, int code, const std::string& words) {
+    more.insert(more.begin(), {"export", run_});
+    expect_error(engine(more), code, words);
+  };
+  refused({"-o", file_, "--half"}, 2, "--half is for files of arrays");
+  refused({"-o", file_, "--bf16"}, 2, "--bf16 is for files of arrays");
+  refused({"-o", folder_ / "a.npz", "--model", "mlp"}, 2, "--model is for ONNX");
+  refused({"-o", folder_ / "a.npz", "--input", "pixels"}, 2, "--input is for ONNX");
+  refused({"-o", folder_ / "none/m.onnx"}, 73, "cannot create");
+  refused({"-o", file_, "--weights", "ema"}, 65, "moving average");
+  EXPECT_FALSE(std::filesystem::exists(file_));
+}
+
+}  // namespace

@@ -1,0 +1,322 @@
+// Every family of models and every kind of layer: the engine's logits and onnxruntime's. Skipped
+// where PEER_PYTHON (python3) has no onnx and onnxruntime:
+//   python3 -m venv DIR && DIR/bin/pip install onnx onnxruntime numpy
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "engine/train/saving/weights.h"
+#include "io/base/text/text_parts.h"
+#include "models/model_catalog.h"
+#include "tests/support/test_support.h"
+#include "tests/tools/commands/onnx/onnx_fixture.h"
+#include "tools/commands/onnx/onnx_model.h"
+
+namespace {
+
+using engine::Shape;
+
+struct OnnxFamily {
+  std::string name;  // of the catalog; NAME.toml: one of kLists
+  Shape sample;
+  std::int64_t classes;
+  std::vector<std::int64_t> batches;
+};
+
+// Sizes that leave a rest behind strides, so that ceil_mode and padding matter.
+const char* const kImageLayers = R"(
+[[layer]]
+kind = "conv2d"
+name = "stem"
+out_channels = 8
+kernel = 5
+stride = 2
+padding = 1
+[[layer]]
+kind = "group_norm"
+name = "groups"
+groups = 4
+eps = 0.01
+[[layer]]
+kind = "gelu"
+name = "start"
+[[layer]]
+kind = "pad_channels"
+name = "wide"
+before = 1
+after = 3
+[[layer]]
+kind = "conv2d"
+name = "conv"
+inputs = ["start"]
+out_channels = 12
+kernel = 1
+bias = false
+[[layer]]
+kind = "sync_batch_norm2d"
+name = "norm"
+eps = 0.1
+[[layer]]
+kind = "add"
+inputs = ["norm", "wide"]
+[[layer]]
+kind = "layer_norm"
+name = "by_pixel"
+[[layer]]
+kind = "max_pool2d"
+window = 3
+stride = 2
+padding = 1
+ceil_mode = true
+[[layer]]
+kind = "average_pool2d"
+window = 3
+stride = 2
+padding = 1
+ceil_mode = true
+[[layer]]
+kind = "average_pool2d"
+window = 2
+stride = 1
+padding = 1
+[[layer]]
+kind = "batch_norm2d"
+name = "logits"
+[[layer]]
+kind = "relu"
+name = "last"
+[[layer]]
+kind = "dropout"
+[[layer]]
+kind = "flatten"
+name = "flat"
+[[layer]]
+kind = "global_average_pool"
+name = "means"
+inputs = ["last"]
+[[layer]]
+kind = "dense"
+name = "from_means"
+out = "classes"
+bias = false
+[[layer]]
+kind = "layer_norm"
+name = "of_vectors"
+[[layer]]
+kind = "dense"
+name = "from_flat"
+inputs = ["flat"]
+out = "classes"
+[[layer]]
+kind = "add"
+inputs = ["of_vectors", "from_flat"]
+[[layer]]
+kind = "gelu"
+approximate = "tanh"
+[[layer]]
+kind = "dense"
+name = "mixed"
+out = "classes"
+[[layer]]
+kind = "dense"
+name = "mixed_again"
+out = "classes"
+tied = "mixed"
+)";
+
+// More positions than the model reads, tied and untied matrices, logits that are not the last
+// layer.
+const char* const kTextLayers = R"(
+logits = "head"
+[[layer]]
+kind = "embedding"
+name = "tokens"
+vocabulary = "classes"
+width = 24
+[[layer]]
+kind = "position_embedding"
+name = "places"
+context = 40
+[[layer]]
+kind = "dense"
+name = "qkv"
+out = 72
+[[layer]]
+kind = "causal_self_attention"
+name = "attention"
+heads = 3
+dropout = 0.2
+[[layer]]
+kind = "dense"
+name = "square"
+out = 24
+[[layer]]
+kind = "dense"
+name = "square_again"
+out = 24
+tied = "square"
+[[layer]]
+kind = "gelu"
+name = "bent"
+[[layer]]
+kind = "add"
+inputs = ["bent", "places"]
+[[layer]]
+kind = "layer_norm"
+name = "norm"
+eps = 0.001
+[[layer]]
+kind = "dropout"
+rate = 0.3
+[[layer]]
+kind = "dense"
+name = "head"
+out = "classes"
+bias = false
+tied = "tokens"
+)";
+
+std::string list_of(const std::string& name) {
+  if (name == "image.toml") return kImageLayers;
+  return name == "text.toml" ? kTextLayers : "";
+}
+
+class OnnxRuntime : public testing::TestWithParam<OnnxFamily> {
+ protected:
+  void SetUp() override {
+    static const std::string missing = onnx_fixture::python_is_missing();
+    if (!missing.empty()) GTEST_SKIP() << missing;
+  }
+  test_support::TemporaryDirectory folder_;
+};
+
+engine::Graph graph_of(const OnnxFamily& family, const Shape& sample) {
+  return models::build_model(
+      family.name,
+      {.sample_shape = sample, .classes = family.classes, .definition = list_of(family.name)});
+}
+
+void add_image_case(const OnnxFamily& family, const engine::Graph& graph, engine::ModelState& state,
+                    std::int64_t count, std::vector<io::NamedArray>& cases) {
+  const Shape& item = family.sample;
+  const std::string name = "batch_" + std::to_string(count);
+  const std::vector<float> samples =
+      onnx_fixture::random_samples(count * item.count(), static_cast<std::uint64_t>(count));
+  std::vector<std::int64_t> shape{count, item[2], item[0], item[1]};
+  if (item[0] * item[1] == 1) shape = {count, item[2]};
+  cases.push_back(
+      onnx_fixture::floats(name + ".input", onnx_fixture::channels_first(samples, item), shape));
+  cases.push_back(onnx_fixture::floats(name + ".logits",
+                                       onnx_fixture::logits_of_images(graph, state, count, samples),
+                                       {count, family.classes}));
+}
+
+// Also with fewer positions than the graph was exported for.
+void add_token_cases(const OnnxFamily& family, engine::ModelState& state, std::int64_t count,
+                     std::vector<io::NamedArray>& cases) {
+  const engine::Graph graph = graph_of(family, family.sample);
+  const std::int64_t all = family.sample[0], vocabulary = family.classes;
+  const std::vector<std::int32_t> tokens =
+      onnx_fixture::random_tokens(count * all, vocabulary, static_cast<std::uint64_t>(count));
+  const std::vector<float> logits = onnx_fixture::logits_of_tokens(graph, state, count, tokens);
+  for (const std::int64_t positions : {all, all / 2 + 1, std::int64_t{1}}) {
+    std::vector<std::int32_t> first;  // of each sample: what follows has no influence on them
+    std::vector<float> expected;
+    for (std::int64_t i = 0; i < count; ++i) {
+      first.insert(first.end(), tokens.begin() + i * all, tokens.begin() + i * all + positions);
+      const auto begin = logits.begin() + i * all * vocabulary;
+      expected.insert(expected.end(), begin, begin + positions * vocabulary);
+    }
+    const std::string name = "batch_" + std::to_string(count) + "_" + std::to_string(positions);
+    cases.push_back(onnx_fixture::integers(name + ".input", first, {count, positions}));
+    cases.push_back(
+        onnx_fixture::floats(name + ".logits", expected, {count, positions, vocabulary}));
+  }
+}
+
+TEST_P(OnnxRuntime, GivesTheLogitsOfTheEngine) {
+  const OnnxFamily& family = GetParam();
+  const engine::Graph graph = graph_of(family, family.sample);
+  engine::ModelState state = onnx_fixture::random_state(graph);
+  io::OnnxModel model = tools::onnx_model(graph, engine::export_state(state, {}));
+  model.name = family.name;
+  const std::string path = folder_ / "m.onnx";
+  io::save_onnx(model, path);
+  std::vector<io::NamedArray> cases;
+  for (const std::int64_t count : family.batches) {
+    if (family.sample.rank() == 1)
+      add_token_cases(family, state, count, cases);
+    else
+      add_image_case(family, graph, state, count, cases);
+  }
+  onnx_fixture::expect_equal_in_onnxruntime(path, cases);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, OnnxRuntime,
+    testing::Values(OnnxFamily{"mlp", {28, 28, 1}, 10, {1, 3, 16}},
+                    OnnxFamily{"mlp", {1, 1, 13}, 3, {1, 5}},  // rows of numbers
+                    OnnxFamily{"convnet", {28, 20, 3}, 10, {1, 3, 16}},
+                    OnnxFamily{"resnet18", {65, 64, 3}, 10, {1, 3}},
+                    OnnxFamily{"resnet34", {64, 64, 3}, 10, {1, 2}},
+                    OnnxFamily{"resnet50", {64, 70, 3}, 10, {1, 2}},
+                    OnnxFamily{"resnet101", {32, 32, 3}, 10, {1, 2}},
+                    OnnxFamily{"resnet152", {32, 32, 3}, 10, {1, 2}},
+                    OnnxFamily{"resnet18-cifar", {32, 32, 3}, 10, {1, 3}},
+                    OnnxFamily{"resnet50-cifar", {16, 16, 3}, 10, {1, 2}},
+                    OnnxFamily{"resnet20-cifar", {32, 31, 3}, 10, {1, 3, 8}},
+                    OnnxFamily{"resnet56-cifar", {32, 32, 3}, 100, {1, 3}},
+                    OnnxFamily{"pyramidnet110", {15, 16, 3}, 10, {1, 3}},
+                    OnnxFamily{"mingpt", {64}, 65, {1, 3}},
+                    OnnxFamily{"gpt-nano", {64}, 65, {1, 3}},
+                    OnnxFamily{"gpt-mini", {32}, 50, {1, 2}}, OnnxFamily{"gpt2", {16}, 40, {1}},
+                    OnnxFamily{"image.toml", {26, 29, 3}, 7, {1, 2, 5}},
+                    OnnxFamily{"image.toml", {31, 22, 1}, 5, {3}},
+                    OnnxFamily{"text.toml", {17}, 31, {1, 4}}),
+    [](const auto& test) {
+      return test_support::test_name(test.param.name) + "_" + std::to_string(test.index);
+    });
+
+// A comparison that finds nothing would not be noticed otherwise.
+TEST(OnnxCheck, FindsADifference) {
+  const std::string missing = onnx_fixture::python_is_missing();
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  const test_support::TemporaryDirectory folder;
+  const OnnxFamily family{"mlp", {4, 4, 1}, 3, {2}};
+  const engine::Graph graph = graph_of(family, family.sample);
+  engine::ModelState state = onnx_fixture::random_state(graph);
+  io::OnnxModel model = tools::onnx_model(graph, engine::export_state(state, {}));
+  model.name = family.name;
+  io::save_onnx(model, folder / "m.onnx");
+  std::vector<io::NamedArray> cases;
+  add_image_case(family, graph, state, 2, cases);
+  for (float& logit : std::span(reinterpret_cast<float*>(cases[1].data.data()), 6))
+    logit *= 1.0001F;
+  const test_support::CommandResult result =
+      onnx_fixture::compare_in_onnxruntime(folder / "m.onnx", cases);
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_NE(result.out.find("largest difference "), std::string::npos) << result.out << result.err;
+}
+
+// A new kind of layer comes into one of the lists above.
+TEST(OnnxLayers, AllKindsAreInTheLists) {
+  std::string known;
+  try {
+    models::build_model(
+        "x.toml", {.sample_shape = {8, 8, 1}, .definition = "[[layer]]\nkind = \"nothing\"\n"});
+  } catch (const engine::ModelError& error) {
+    known = error.what();
+  }
+  const std::size_t begin = known.find("(known: ");
+  ASSERT_NE(begin, std::string::npos) << known;
+  known = known.substr(begin + 8);
+  const std::regex word("[a-z0-9_]+");
+  int kinds = 0;
+  for (std::sregex_iterator at(known.begin(), known.end(), word), end; at != end; ++at, ++kinds)
+    EXPECT_NE((std::string(kImageLayers) + kTextLayers).find("\"" + at->str() + "\""),
+              std::string::npos)
+        << at->str();
+  EXPECT_GE(kinds, 18);
+}
+
+}  // namespace

@@ -1,0 +1,66 @@
+// Ranks as child processes: what is said when they fail.
+#include "tools/launch/workers/worker_processes.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+
+#include "engine/train/replicas/replica_sync.h"
+#include "io/base/files/io_error.h"
+#include "tests/support/time_limits.h"
+
+namespace {
+
+struct Said {
+  int code = 0;
+  std::string err;
+};
+
+Said run(const std::function<int(const tools::WorkerPlace&)>& body) {
+  testing::internal::CaptureStderr();
+  const int code = tools::run_worker_processes(2, body);
+  return {code, testing::internal::GetCapturedStderr()};
+}
+
+TEST(WorkerProcesses, WhatARankSaysItselfIsSaidOnce) {
+  const Said said = run([](const tools::WorkerPlace& place) -> int {
+    if (place.rank == 0) throw io::DataError("row 3 is bad");
+    for (;;) pause();
+  });
+  EXPECT_EQ(said.code, 65);
+  EXPECT_EQ(said.err, "engine: error: rank 0: row 3 is bad\n");
+}
+
+// It is ended because another rank, which it has told, is gone already.
+TEST(WorkerProcesses, WhatARankHasToldAnotherIsSaidWhereItsOwnWordsAreLost) {
+  const Said said = run([](const tools::WorkerPlace& place) -> int {
+    if (place.rank == 1) throw engine::RemoteError(65, "rank 0 (host n1, pid 7): row 3 is bad");
+    for (;;) pause();
+  });
+  EXPECT_EQ(said.code, 65);
+  EXPECT_EQ(said.err, "engine: error: rank 0 (host n1, pid 7): row 3 is bad\n");
+}
+
+// The one that would save for all is stopped, and the others have ended for want of it.
+TEST(WorkerProcesses, AStoppedSaverIsNotWaitedForAfterASignal) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const auto start = std::chrono::steady_clock::now();
+  const Said said = run([&](const tools::WorkerPlace& place) -> int {
+    std::signal(SIGTERM, SIG_IGN);
+    char byte = 0;
+    if (place.rank == 0 && write(ready[1], &byte, 1) == 1)
+      for (;;) raise(SIGSTOP);
+    if (read(ready[0], &byte, 1) == 1) kill(getppid(), SIGTERM);
+    return 69;
+  });
+  close(ready[0]);
+  close(ready[1]);
+  EXPECT_EQ(said.code, 69);
+  EXPECT_FALSE(test_support::is_past(start, std::chrono::seconds(60)));  // instead of minutes
+}
+
+}  // namespace

@@ -1,0 +1,607 @@
+// Who may use a run's folder, and what happens to the run that is in it.
+#include "tools/run/folder/run_folder.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "io/base/files/io_error.h"
+#include "io/base/threads/stoppable_sleep.h"
+#include "io/checkpoint/checkpoint.h"
+#include "tests/support/test_support.h"
+#include "tools/launch/workers/stop_signals.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/run/folder/run_reference.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using tools::RunFolder;
+
+class Folder : public testing::Test {
+ protected:
+  std::string dir() const { return folder_ / "run"; }
+
+  // A run with one snapshot; its id.
+  std::string finished_run(std::int64_t step = 100) {
+    RunFolder folder({.folder = dir()});
+    tools::RunRecord record{
+        .id = "", .model = "mlp", .definition = "", .data = {}, .options = {}, .starts = {}};
+    record.data.name = "mnist";
+    folder.begin(record, {.time = "2026-01-02T03:04:05Z",
+                          .program = "",
+                          .command = "",
+                          .hosts = {},
+                          .step = 0,
+                          .changed = {}});
+    io::Checkpoint snapshot;
+    snapshot.global_step = step;
+    snapshot.run_id = folder.id();
+    io::save_to_directory(snapshot, dir(), 3);
+    return folder.id();
+  }
+  std::string refusal(const tools::RunFolderRequest& request) {
+    try {
+      const RunFolder folder(request);
+      return "";
+    } catch (const io::CannotCreateError& error) {
+      return error.what();
+    }
+  }
+
+  test_support::TemporaryDirectory folder_;
+};
+
+TEST_F(Folder, IsMadeAndGetsAnId) {
+  RunFolder folder({.folder = folder_ / "a/b/"});
+  EXPECT_EQ(folder.path(), folder_ / "a/b");
+  EXPECT_TRUE(fs::is_directory(folder.path()));
+  EXPECT_FALSE(folder.continued());
+  EXPECT_EQ(folder.id().size(), std::string("20260102-030405-89abcdef").size()) << folder.id();
+}
+
+TEST_F(Folder, WithARunIsRefusedAndNothingChanges) {
+  finished_run();
+  const std::string text = refusal({.folder = dir()});
+  EXPECT_EQ(text, dir() +
+                      " holds a run (mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot "
+                      "step-00000100.ckpt): --resume " +
+                      dir() +
+                      " goes on with it, --overwrite moves it aside, --save-dir auto makes "
+                      "a new folder");
+  EXPECT_TRUE(fs::exists(dir() + "/step-00000100.ckpt"));
+  EXPECT_NE(refusal({.folder = dir(), .resume = folder_ / "elsewhere/step-00000100.ckpt"})
+                .find("holds another run"),
+            std::string::npos);
+}
+
+TEST_F(Folder, IsTakenAgainToResume) {
+  const std::string id = finished_run();
+  for (const std::string& resume : {std::string("auto"), dir(), dir() + "/step-00000100.ckpt"}) {
+    const RunFolder folder({.folder = dir(), .resume = resume});
+    EXPECT_TRUE(folder.continued()) << resume;
+    EXPECT_EQ(folder.id(), id) << resume;
+  }
+  // A launcher that starts a rank again goes on, although the command says nothing of it.
+  const RunFolder folder({.folder = dir(), .overwrite = true, .restarted = true});
+  EXPECT_EQ(folder.id(), id);
+}
+
+TEST_F(Folder, OverwriteMovesTheRunAside) {
+  const std::string first = finished_run();
+  for (const char* aside : {"run.old-1", "run.old-2"}) {
+    {
+      const RunFolder folder({.folder = dir(), .overwrite = true});
+      EXPECT_NE(folder.id(), first);
+      EXPECT_FALSE(fs::exists(dir() + "/step-00000100.ckpt"));
+      EXPECT_NE(folder.notice().find(folder_ / aside), std::string::npos) << folder.notice();
+    }
+    EXPECT_TRUE(fs::exists((folder_ / aside) + "/step-00000100.ckpt"));
+    EXPECT_TRUE(tools::has_run_record(folder_ / aside));
+    finished_run();
+  }
+}
+
+TEST_F(Folder, WithoutASnapshotIsFree) {
+  { RunFolder({.folder = dir()}).begin({}, {}); }
+  EXPECT_TRUE(tools::has_run_record(dir()));
+  EXPECT_EQ(refusal({.folder = dir()}), "");
+}
+
+// It may be somebody else's.
+TEST_F(Folder, WithARunJsonOfNoRunIsRefused) {
+  for (const std::string text : {"{\"name\":\"of another program\"}", "no json"}) {
+    fs::create_directories(dir());
+    test_support::write_text(dir() + "/run.json", text);
+    for (const bool overwrite : {false, true}) {
+      const std::string said = refusal({.folder = dir(), .resume = "auto", .overwrite = overwrite});
+      EXPECT_TRUE(said.starts_with(dir() + "/run.json: ")) << said;
+      EXPECT_TRUE(said.ends_with(": it is not overwritten; give another --save-dir, or remove it"))
+          << said;
+    }
+    EXPECT_EQ(test_support::read_text(dir() + "/run.json"), text);
+  }
+}
+
+TEST_F(Folder, WithFilesOfARunsNamesThatNoRunWroteIsRefused) {
+  fs::create_directories(dir());
+  for (const char* name :
+       {"latest", "best", "run.lock", "status.json", "metrics.jsonl", "log.txt"}) {
+    const std::string path = dir() + "/" + name;
+    for (const char* text : {"mine\n", "{\"loss\": 1}\n", "x"}) {
+      test_support::write_text(path, text);
+      for (const bool overwrite : {false, true})
+        EXPECT_EQ(refusal({.folder = dir(), .resume = "auto", .overwrite = overwrite}),
+                  path +
+                      ": no training has written it, and it is not overwritten; give another "
+                      "--save-dir, or remove it");
+      EXPECT_EQ(test_support::read_text(path), text);
+    }
+    fs::remove(path);
+  }
+}
+
+// A run that was killed before it had saved, whose run.json is gone, goes on as a new one.
+TEST_F(Folder, WithWhatARunLeftBehindIsFree) {
+  const std::string id = finished_run();
+  test_support::write_text(dir() + "/log.txt", "2026-01-02T03:04:05.678Z engine 0.1.0: mlp\n");
+  test_support::write_text(dir() + "/metrics.jsonl", "{\"schema\":1,\"event\":\"start\"}\n");
+  test_support::write_text(dir() + "/status.json", "{\"schema\":1}\n");
+  test_support::write_text(dir() + "/run.lock", "elsewhere 1\n");
+  fs::last_write_time(dir() + "/run.lock",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
+  fs::copy(dir() + "/latest", dir() + "/best");
+  for (const char* name : {"/run.json", "/step-00000100.ckpt"}) fs::remove(dir() + name);
+  EXPECT_NE(RunFolder({.folder = dir()}).id(), id);
+  for (const char* name : {"latest", "best", "run.lock", "status.json", "metrics.jsonl", "log.txt"})
+    test_support::write_text(dir() + "/" + name, "");  // cut off as it was made
+  EXPECT_EQ(refusal({.folder = dir()}), "");
+}
+
+TEST_F(Folder, WhoseRunJsonIsDamagedGoesOnAndSaysSo) {
+  const std::string id = finished_run();
+  test_support::write_text(dir() + "/run.json", "{");
+  const RunFolder folder({.folder = dir(), .resume = "auto"});
+  EXPECT_TRUE(folder.continued());
+  EXPECT_EQ(folder.id(), id);
+  EXPECT_TRUE(folder.notice().starts_with(dir() + "/run.json: ")) << folder.notice();
+  EXPECT_TRUE(folder.notice().ends_with("; it is written anew")) << folder.notice();
+}
+
+TEST_F(Folder, OnAFullDiskIsGoneAgain) {
+  const std::string disk = folder_ / "disk";
+  fs::create_directories(disk);
+  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "may not mount a file system";
+  {
+    std::ofstream filler(disk + "/filler");
+    while (filler << std::string(4096, 'x') << std::flush) {
+    }
+  }
+  const std::string said = refusal({.folder = disk + "/run"});
+  const bool left = fs::exists(disk + "/run");
+  umount2(disk.c_str(), MNT_DETACH);
+  EXPECT_EQ(said, "cannot write " + disk + "/run/run.lock: No space left on device");
+  EXPECT_FALSE(left);
+}
+
+TEST_F(Folder, ThatIsALinkToNowhereIsNamed) {
+  fs::create_symlink("nowhere", dir());
+  EXPECT_EQ(refusal({.folder = dir()}),
+            "cannot create folder " + dir() + ": it is a link to nowhere, which is not there");
+}
+
+TEST_F(Folder, IsNotMovedWhereTheNewNameIsImpossible) {
+  const std::string name(250, 'n'), long_dir = folder_ / name;
+  finished_run();
+  fs::rename(dir(), long_dir);
+  EXPECT_EQ(refusal({.folder = long_dir, .overwrite = true}),
+            "cannot move " + long_dir + " to " + long_dir + ".old-1: File name too long");
+  EXPECT_TRUE(fs::exists(long_dir + "/step-00000100.ckpt"));
+}
+
+TEST_F(Folder, BehindALinkMovesAsideAndTheLinkStays) {
+  const std::string first = finished_run(), link = folder_ / "link";
+  fs::create_directory_symlink("run", link);
+  const RunFolder second({.folder = link, .overwrite = true});
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(tools::read_run_record(dir() + ".old-1").id, first);
+  EXPECT_TRUE(fs::is_directory(dir()) && fs::is_empty(dir() + "/run.lock") == false);
+  EXPECT_TRUE(fs::equivalent(second.path(), dir()));
+}
+
+TEST_F(Folder, ThatIsTheWorkingFolderIsNotMoved) {
+  finished_run();
+  const fs::path before = fs::current_path();
+  fs::current_path(dir());
+  EXPECT_EQ(refusal({.folder = ".", .overwrite = true}),
+            "cannot move . aside: it is the working folder or holds it; start from another one");
+  fs::current_path(before);
+  EXPECT_TRUE(fs::exists(dir() + "/step-00000100.ckpt"));
+}
+
+TEST_F(Folder, InWhichNoRunBeganIsGoneAgain) {
+  { const RunFolder folder({.folder = dir()}); }
+  EXPECT_FALSE(fs::exists(dir()));
+  {
+    const RunFolder folder({.folder = dir()});
+    test_support::write_text(dir() + "/note", "of the user");
+  }
+  EXPECT_TRUE(fs::exists(dir() + "/note"));
+  fs::remove(dir() + "/note");
+  { const RunFolder folder({.folder = dir()}); }
+  EXPECT_TRUE(fs::is_directory(dir())) << "it was there before";
+}
+
+TEST_F(Folder, WithoutARecordIsRefusedAndCanGoOn) {
+  fs::create_directories(dir());
+  io::Checkpoint snapshot;
+  snapshot.global_step = 7;
+  snapshot.run_id = "20260102-030405-89abcdef";
+  snapshot.config = "[run]\nmodel = \"mlp\"\ndataset = \"csv\"\n";
+  io::save_to_directory(snapshot, dir(), 3);
+  EXPECT_NE(refusal({.folder = dir()}).find("a run without run.json"), std::string::npos);
+  tools::ConfigValues values{{"resume", {dir(), "--resume"}}};
+  EXPECT_EQ(tools::take_resumed_run(values), "");
+  EXPECT_EQ(values.at("model").value, "mlp");
+  EXPECT_EQ(values.at("dataset").value, "csv");
+  const RunFolder folder({.folder = dir(), .resume = values.at("resume").value});
+  EXPECT_TRUE(folder.continued());
+  EXPECT_EQ(folder.id(), snapshot.run_id);
+}
+
+// Both files of a run that hold its options. A library that a sent run brings along must not run.
+TEST_F(Folder, ABackendInAStoredFileIsAName) {
+  fs::create_directories(dir());
+  for (const std::string path : {"./libengine_x.so", "/tmp/x.so", "checked:shm,./x.so"}) {
+    io::Checkpoint snapshot;
+    snapshot.global_step = 7;
+    snapshot.run_id = "20260102-030405-89abcdef";
+    snapshot.config = "[run]\nmodel = \"mlp\"\n[group]\nbackend = \"" + path + "\"\n";
+    io::save_to_directory(snapshot, dir(), 3);
+    tools::RunRecord record;
+    record.id = snapshot.run_id;
+    record.options["backend"] = {path, "--backend"};
+    for (const bool with_record : {false, true}) {
+      if (with_record) tools::write_run_record(record, dir());
+      for (const std::string& resume : {dir(), dir() + "/step-00000007.ckpt"}) {
+        tools::ConfigValues values{{"resume", {resume, "--resume"}}};
+        try {
+          tools::take_resumed_run(values);
+          FAIL() << resume << " was taken with the backend " << path;
+        } catch (const io::ConfigError& error) {
+          const std::string text = error.what();
+          EXPECT_NE(text.find("its backend is " + path), std::string::npos) << text;
+          EXPECT_NE(text.find("give --backend"), std::string::npos) << text;
+        }
+        values = {{"resume", {resume, "--resume"}}, {"backend", {path, "--backend"}}};
+        tools::take_resumed_run(values);
+        EXPECT_EQ(values.at("backend").value, path) << "somebody typed it";
+      }
+    }
+    fs::remove(dir() + "/run.json");
+  }
+}
+
+TEST_F(Folder, TheNameOfAStoredBackendIsKept) {
+  fs::create_directories(dir());
+  tools::RunRecord record;
+  record.id = "20260102-030405-89abcdef";
+  record.options["backend"] = {"mpi", "--backend"};
+  tools::write_run_record(record, dir());
+  tools::ConfigValues values{{"resume", {dir(), "--resume"}}};
+  tools::take_resumed_run(values);
+  EXPECT_EQ(values.at("backend").value, "mpi");
+}
+
+TEST_F(Folder, AutoNumbersFolders) {
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_.path());
+  const tools::RunFolderRequest request{
+      .folder = "auto", .model = "nets/my net.toml", .dataset = "csv"};
+  const RunFolder first(request), second(request);
+  EXPECT_EQ(first.path(), "runs/my-net-csv-001");
+  EXPECT_EQ(second.path(), "runs/my-net-csv-002");
+  fs::current_path(before);
+}
+
+// A process that has taken the folder, until the end of this.
+class AnotherJob {
+ public:
+  explicit AnotherJob(const std::string& folder) {
+    EXPECT_EQ(pipe(taken_), 0);
+    pid_ = fork();
+    EXPECT_GE(pid_, 0);
+    if (pid_ == 0) {
+      const RunFolder own({.folder = folder});
+      static_cast<void>(!write(taken_[1], "x", 1));
+      for (;;) pause();  // until it is killed
+    }
+    char byte = 0;
+    EXPECT_EQ(read(taken_[0], &byte, 1), 1);
+  }
+  ~AnotherJob() {
+    end();
+    close(taken_[0]);
+    close(taken_[1]);
+  }
+  void end() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    pid_ = 0;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+  int taken_[2];
+};
+
+TEST_F(Folder, OneJobAtATime) {
+  AnotherJob job(dir());
+  const std::string text = refusal({.folder = dir()});
+  EXPECT_NE(
+      text.find("another job is running in " + dir() + ": process " + std::to_string(job.pid())),
+      std::string::npos)
+      << text;
+  job.end();
+  EXPECT_EQ(refusal({.folder = dir()}), "");  // nobody holds it any more
+}
+
+TEST_F(Folder, ALockThatCannotBeOpenedIsToldWithItsOwner) {
+  finished_run();
+  fs::remove(dir() + "/run.lock");
+  fs::create_directories(dir() + "/run.lock");  // root may open every file
+  ASSERT_EQ(chmod((dir() + "/run.lock").c_str(), 0750), 0);
+  EXPECT_EQ(refusal({.folder = dir(), .resume = "auto"}),
+            "cannot open " + dir() + "/run.lock: Is a directory (owned by user " +
+                std::to_string(geteuid()) + ", mode 0750)");
+}
+
+TEST_F(Folder, ALockThatIsDeletedIsMadeAgain) {
+  RunFolder folder({.folder = dir()});
+  fs::remove(dir() + "/run.lock");
+  folder.check([](const std::string&) {});
+  EXPECT_NE(refusal({.folder = dir()}).find("another job is running"), std::string::npos);
+}
+
+TEST_F(Folder, IsLostToAJobThatHasTakenIt) {
+  RunFolder folder({.folder = dir()});
+  fs::remove(dir() + "/run.lock");
+  const AnotherJob job(dir());
+  try {
+    folder.check([](const std::string&) {});
+    ADD_FAILURE();
+  } catch (const io::CannotCreateError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("another job has taken the folder " + dir() + ": process " +
+                        std::to_string(job.pid())),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(folder.check_lock(), io::CannotCreateError);
+}
+
+TEST_F(Folder, ThatIsGoneIsMadeAgain) {
+  RunFolder folder({.folder = dir()});
+  folder.begin({}, {});
+  fs::rename(dir(), folder_ / "elsewhere");
+  std::string told;
+  folder.check([&](const std::string& text) { told = text; });
+  EXPECT_NE(told.find("the folder " + dir() + " is gone"), std::string::npos) << told;
+  EXPECT_EQ(tools::read_run_record(dir()).id, folder.id());
+  EXPECT_NE(refusal({.folder = dir()}).find("another job is running"), std::string::npos);
+  EXPECT_EQ(refusal({.folder = folder_ / "elsewhere"}), "");  // nobody's now
+
+  // A folder that has taken its place is not this run's.
+  fs::rename(dir(), folder_ / "again");
+  finished_run();
+  EXPECT_THROW(folder.check([](const std::string&) {}), io::CannotCreateError);
+}
+
+TEST_F(Folder, ThatAnEmptyOneReplacedIsToldAndTaken) {
+  RunFolder folder({.folder = dir()});
+  folder.begin({}, {});
+  fs::rename(dir(), folder_ / "elsewhere");
+  fs::create_directories(dir());
+  std::string told;
+  EXPECT_EQ(folder.check([&](const std::string& text) { told = text; }), "");
+  EXPECT_NE(told.find("the folder " + dir() + " is another one than"), std::string::npos) << told;
+  EXPECT_EQ(tools::read_run_record(dir()).id, folder.id());
+  EXPECT_NE(refusal({.folder = dir()}).find("another job is running"), std::string::npos);
+  EXPECT_EQ(refusal({.folder = folder_ / "elsewhere"}), "");
+}
+
+TEST_F(Folder, WhoseFileSystemIsAwayIsNotWrittenTo) {
+  RunFolder folder({.folder = dir()});
+  folder.begin({}, {});
+  if (mount("tmpfs", dir().c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "may not mount a file system";
+  std::string told;
+  const auto tell = [&](const std::string& text) { told = text; };
+  const std::string away = folder.check(tell);
+  const bool touched = !fs::is_empty(dir());
+  umount2(dir().c_str(), MNT_DETACH);
+  EXPECT_NE(away.find("the folder " + dir() + " is on another file system"), std::string::npos)
+      << away;
+  EXPECT_FALSE(touched);
+  EXPECT_EQ(folder.check(tell), "");  // it is back
+  EXPECT_EQ(told, "");
+}
+
+// A lock of another host, of this age by the clock of this one.
+void write_lock(const std::string& path, std::chrono::seconds age) {
+  test_support::write_text(path, "elsewhere 4711\n");
+  fs::last_write_time(path, fs::file_time_type::clock::now() - age);
+}
+
+TEST_F(Folder, ASignOfAnotherHostKeepsItUntilItIsStale) {
+  fs::create_directories(dir());
+  write_lock(dir() + "/run.lock", std::chrono::seconds(2));
+  const std::string text = refusal({.folder = dir()});
+  EXPECT_EQ(text, "another job is running in " + dir() +
+                      ": process 4711 on elsewhere, last seen 2 s ago (if it was killed: 30 s "
+                      "after its last sign the folder is free); wait for it, or give another "
+                      "--save-dir");
+  EXPECT_EQ(refusal({.folder = dir(), .stale = std::chrono::seconds(1)}), "");
+}
+
+// What another host does with its lock while this one waits.
+class Elsewhere {
+ public:
+  explicit Elsewhere(const std::function<void()>& act)
+      : thread_([act](const std::stop_token& stop) {
+          while (base::sleep_unless_stopped(stop, std::chrono::milliseconds(20))) act();
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+// Clocks of hosts differ.
+TEST_F(Folder, OfAnotherHostIsNotJudgedByTheClockOfThisOne) {
+  fs::create_directories(dir());
+  const std::string lock = dir() + "/run.lock";
+  for (const std::string resume : {"none", "auto"}) {
+    write_lock(lock, std::chrono::hours(-1));
+    EXPECT_EQ(refusal({.folder = dir(), .resume = resume, .stale = std::chrono::milliseconds(300)}),
+              "")
+        << "nobody touches it";
+    for (const auto age : {std::chrono::hours(1), std::chrono::hours(-1)}) {
+      write_lock(lock, age);
+      const Elsewhere beats(
+          [&] { fs::last_write_time(lock, fs::file_time_type::clock::now() - age); });
+      const std::string text =
+          refusal({.folder = dir(), .resume = resume, .stale = std::chrono::minutes(2)});
+      EXPECT_NE(text.find("which has just given a sign of life"), std::string::npos) << text;
+    }
+  }
+}
+
+TEST_F(Folder, OfAHostThatHasDiedIsWaitedForToGoOn) {
+  using std::chrono::milliseconds;
+  fs::create_directories(dir());
+  for (tools::RunFolderRequest request :
+       {tools::RunFolderRequest{.folder = dir(), .resume = "auto"},
+        tools::RunFolderRequest{.folder = dir(), .restarted = true}}) {
+    test_support::write_text(dir() + "/run.lock", "elsewhere 4711\n");
+    request.stale = milliseconds(300);
+    testing::internal::CaptureStderr();
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(refusal(request), "");
+    EXPECT_GE(std::chrono::steady_clock::now() - start, request.stale);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                  "run.lock names process 4711 on elsewhere: waiting 1 s at most for a sign of "
+                  "life; without one the folder is free"),
+              std::string::npos);
+  }
+}
+
+TEST_F(Folder, OfAnotherHostThatLivesIsNotWaitedFor) {
+  fs::create_directories(dir());
+  const std::string lock = dir() + "/run.lock";
+  test_support::write_text(lock, "elsewhere 4711\n");
+  const Elsewhere beats([&] { fs::last_write_time(lock, fs::file_time_type::clock::now()); });
+  EXPECT_EQ(refusal({.folder = dir(), .resume = "auto", .stale = std::chrono::minutes(2)}),
+            "another job is running in " + dir() +
+                ": process 4711 on elsewhere, which has just given a sign of life; wait for it, or "
+                "give another --save-dir");
+}
+
+TEST_F(Folder, ASignalEndsTheWaitForAnotherHost) {
+  fs::create_directories(dir());
+  test_support::write_text(dir() + "/run.lock", "elsewhere 4711\n");
+  int said[2];
+  ASSERT_EQ(pipe(said), 0);
+  const pid_t pid = fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    dup2(said[1], STDERR_FILENO);
+    close(said[1]);
+    tools::install_stop_signals();
+    try {
+      const RunFolder own({.folder = dir(), .resume = "auto"});
+      _exit(0);
+    } catch (const std::exception& error) {
+      _exit(tools::exit_code_of(error));
+    }
+  }
+  close(said[1]);
+  std::string text;
+  for (char byte = 0; text.find("waiting") == std::string::npos && read(said[0], &byte, 1) == 1;)
+    text += byte;
+  kill(pid, SIGINT);
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  close(said[0]);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT) << status << text;
+}
+
+TEST_F(Folder, IsTakenAsSoonAsAnotherHostLetsItGo) {
+  fs::create_directories(dir());
+  const std::string lock = dir() + "/run.lock";
+  test_support::write_text(lock, "elsewhere 4711\n");
+  std::atomic<bool> let_go{false};
+  const Elsewhere ends([&] {
+    if (!let_go.exchange(true)) fs::resize_file(lock, 0);
+  });
+  EXPECT_EQ(refusal({.folder = dir(), .resume = dir(), .stale = std::chrono::minutes(2)}), "");
+}
+
+TEST_F(Folder, StandsForASnapshot) {
+  finished_run(100);
+  EXPECT_EQ(tools::snapshot_of(dir(), tools::Snapshot::kBest), dir() + "/step-00000100.ckpt");
+  io::Checkpoint best;
+  best.global_step = 50;
+  io::save_to_directory(best, dir(), 3, /*best=*/true);
+  io::Checkpoint newest;
+  newest.global_step = 200;
+  io::save_to_directory(newest, dir(), 3);
+  EXPECT_EQ(tools::snapshot_of(dir(), tools::Snapshot::kBest), dir() + "/step-00000050.ckpt");
+  EXPECT_EQ(tools::snapshot_of(dir(), tools::Snapshot::kNewest), dir() + "/step-00000200.ckpt");
+  EXPECT_EQ(tools::snapshot_of("some.ckpt", tools::Snapshot::kBest), "some.ckpt");
+  fs::create_directories(folder_ / "empty");
+  EXPECT_THROW(tools::snapshot_of(folder_ / "empty", tools::Snapshot::kBest), io::MissingFileError);
+}
+
+TEST_F(Folder, ASnapshotThatIsPrunedBeforeItIsReadIsChosenAgain) {
+  finished_run(100);
+  std::vector<std::string> chosen;
+  const auto prune_until = [&](int last) {
+    return [&, last](const std::string& file) {
+      chosen.push_back(fs::path(file).filename());
+      if (static_cast<int>(chosen.size()) < last) {
+        fs::remove(file);
+        io::Checkpoint newer;
+        newer.global_step = 100 * (static_cast<std::int64_t>(chosen.size()) + 1);
+        io::save_to_directory(newer, dir(), 3);
+      }
+      return io::load_checkpoint(file).global_step;
+    };
+  };
+  EXPECT_EQ(tools::read_snapshot(dir(), tools::Snapshot::kNewest, prune_until(3)), 300);
+  EXPECT_EQ(chosen, (std::vector<std::string>{"step-00000100.ckpt", "step-00000200.ckpt",
+                                              "step-00000300.ckpt"}));
+  chosen.clear();
+  EXPECT_THROW(tools::read_snapshot(dir(), tools::Snapshot::kNewest, prune_until(1000)),
+               io::MissingFileError);
+  EXPECT_LT(chosen.size(), 20u);
+  chosen.clear();
+  EXPECT_THROW(tools::read_snapshot("none.ckpt", tools::Snapshot::kNewest, prune_until(0)),
+               io::MissingFileError);
+  EXPECT_EQ(chosen.size(), 1u);
+}
+
+}  // namespace

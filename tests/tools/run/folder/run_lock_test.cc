@@ -1,0 +1,275 @@
+// Who may lock a run's folder: processes of other users, which have no job there, and jobs that
+// start at the same time.
+#include "tools/run/folder/run_lock.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/identity/host_identity.h"
+#include "io/base/files/io_error.h"
+#include "tests/support/test_support.h"
+#include "tools/run/folder/lock_file.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using tools::RunLock;
+
+constexpr uid_t kAnotherUser = 65534;
+
+// A process that acts, says so, and stays until the end of this.
+class Process {
+ public:
+  explicit Process(const std::function<char()>& act) {
+    EXPECT_EQ(pipe2(said_, O_CLOEXEC), 0);
+    pid_ = fork();
+    EXPECT_GE(pid_, 0);
+    if (pid_ == 0) {
+      const char result = act();
+      static_cast<void>(!write(said_[1], &result, 1));
+      for (;;) pause();  // until it is killed
+    }
+    close(said_[1]);
+  }
+  ~Process() {
+    end();
+    close(said_[0]);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  // What it said.
+  char said() const {
+    char byte = 0;
+    return read(said_[0], &byte, 1) == 1 ? byte : '?';
+  }
+  void end() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+  int said_[2];
+};
+
+// Becomes another user, if that is allowed.
+bool become_another_user() {
+  return geteuid() == 0 && setresgid(kAnotherUser, kAnotherUser, kAnotherUser) == 0 &&
+         setresuid(kAnotherUser, kAnotherUser, kAnotherUser) == 0;
+}
+
+// A process id that no process has.
+pid_t gone_process() {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(0);
+  waitpid(pid, nullptr, 0);
+  return pid;
+}
+
+class Lock : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::permissions(folder_.path(), fs::perms(0755));
+    umask_ = umask(022);
+  }
+  void TearDown() override { umask(umask_); }
+
+  std::string dir() const { return folder_.path().string(); }
+  std::string path() const { return folder_ / "run.lock"; }
+  unsigned mode() const { return static_cast<unsigned>(fs::status(path()).permissions()); }
+
+  std::string refusal(milliseconds stale = std::chrono::minutes(2)) {
+    try {
+      const RunLock lock(dir(), {.stale = stale});
+      return "";
+    } catch (const io::CannotCreateError& error) {
+      return error.what();
+    }
+  }
+
+  // The process of another user that locks the file as its owner lets it, for reading.
+  std::unique_ptr<Process> another_user_locks(int how) {
+    auto process = std::make_unique<Process>([&] {
+      become_another_user();
+      const int fd = open(path().c_str(), O_RDONLY | O_CLOEXEC);
+      return fd < 0 ? 'n' : flock(fd, how | LOCK_NB) == 0 ? 'y' : 'b';
+    });
+    return process;
+  }
+
+  test_support::TemporaryDirectory folder_;
+  mode_t umask_ = 0;
+};
+
+// A colleague of the same group goes on with a run as far as the umask lets them; who may only read
+// could hold jobs off by a lock.
+TEST_F(Lock, WhoMayNotWriteItMayNotReadIt) {
+  for (const auto& [mask, expected] :
+       {std::pair{022u, 0600u}, {002u, 0660u}, {077u, 0600u}, {027u, 0600u}, {0u, 0666u}}) {
+    umask(mask);
+    RunLock lock(dir());
+    EXPECT_EQ(mode(), expected) << std::oct << mask;
+    fs::remove(path());
+    lock.look();  // made again
+    EXPECT_EQ(mode(), expected) << std::oct << mask;
+    fs::remove(path());
+  }
+  test_support::write_text(path(), "");  // an earlier version's
+  fs::permissions(path(), fs::perms(0644));
+  const RunLock lock(dir());
+  EXPECT_EQ(mode(), 0600u);
+}
+
+TEST_F(Lock, AnotherUserCannotOpenIt) {
+  if (geteuid() != 0) GTEST_SKIP() << "may not become another user";
+  const RunLock lock(dir());
+  EXPECT_EQ(another_user_locks(LOCK_SH)->said(), 'n');
+}
+
+// The file of an earlier version, mode 0644, which was opened then.
+TEST_F(Lock, OfAProcessThatItDoesNotNameIsReplaced) {
+  const std::string gone = backends::host_name() + " " + std::to_string(gone_process()) + "\n";
+  for (const int how : {LOCK_SH, LOCK_EX}) {
+    for (const std::string& text : {std::string(), gone}) {
+      test_support::write_text(path(), text);
+      fs::permissions(path(), fs::perms(0644));
+      const auto other = another_user_locks(how);
+      ASSERT_EQ(other->said(), 'y');
+      testing::internal::CaptureStderr();
+      {
+        const RunLock lock(dir(), {.stale = std::chrono::seconds(2)});
+        const std::string said = testing::internal::GetCapturedStderr();
+        EXPECT_NE(said.find("is locked by a process that it does not name"), std::string::npos)
+            << said;
+        EXPECT_NE(said.find("and gave no sign of life: the file is replaced"), std::string::npos)
+            << said;
+        EXPECT_EQ(mode(), 0600u);
+        EXPECT_FALSE(fs::exists(path() + ".new"));
+        const Process second([&] {
+          return refusal().find("another job is running in " + dir() + ": process " +
+                                std::to_string(getppid())) != std::string::npos
+                     ? 'y'
+                     : 'n';
+        });
+        EXPECT_EQ(second.said(), 'y');
+      }
+      fs::remove(path());
+    }
+  }
+}
+
+// It may be a job in a container, whose processes this host's do not see, or one that could not
+// write its name to a full disk: each touches the file.
+TEST_F(Lock, OfAJobThatLivesIsNotReplaced) {
+  const std::string gone = backends::host_name() + " " + std::to_string(gone_process()) + "\n";
+  for (const std::string& text : {std::string(), gone}) {
+    test_support::write_text(path(), text);
+    int go[2];
+    ASSERT_EQ(pipe(go), 0);
+    const Process job([&] {
+      const int fd = open(path().c_str(), O_RDWR | O_CLOEXEC);
+      if (flock(fd, LOCK_EX | LOCK_NB) != 0) return 'n';
+      static_cast<void>(!write(go[1], "y", 1));
+      for (;;) {
+        usleep(300'000);
+        futimens(fd, nullptr);
+      }
+    });
+    char byte = 0;
+    ASSERT_EQ(read(go[0], &byte, 1), 1);
+    struct stat before {};
+    ASSERT_EQ(stat(path().c_str(), &before), 0);
+    const std::string said = refusal();
+    EXPECT_NE(said.find("another job is running in " + dir()), std::string::npos) << said;
+    EXPECT_NE(said.find("which has just given a sign of life"), std::string::npos) << said;
+    struct stat after {};
+    ASSERT_EQ(stat(path().c_str(), &after), 0);
+    EXPECT_EQ(before.st_ino, after.st_ino);
+    close(go[0]);
+    close(go[1]);
+    fs::remove(path());
+  }
+}
+
+TEST_F(Lock, OfAJobThatIsStoppedIsNotReplaced) {
+  const Process job([&] {
+    static const RunLock lock(dir());
+    return 'y';
+  });
+  ASSERT_EQ(job.said(), 'y');
+  kill(job.pid(), SIGSTOP);
+  EXPECT_NE(refusal(milliseconds(1)).find("process " + std::to_string(job.pid())),
+            std::string::npos);
+}
+
+// A job that has locked the file, and signs it just when another one wants to replace it.
+TEST_F(Lock, ThatIsSignedMeanwhileIsGivenBack) {
+  test_support::write_text(path(), "");
+  const int held = open(path().c_str(), O_RDWR | O_CLOEXEC), other = open(path().c_str(), O_RDWR);
+  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
+  const tools::LockSign seen = tools::lock_sign(other, path());
+  tools::write_lock_sign(held, path());
+  EXPECT_EQ(tools::replace_lock_file(path(), other, seen), -1);
+  EXPECT_TRUE(tools::is_named(path(), held));
+  EXPECT_FALSE(fs::exists(path() + ".new"));
+  // Without a change it is replaced, once.
+  const tools::LockSign signed_one = tools::lock_sign(other, path());
+  const int made = tools::replace_lock_file(path(), other, signed_one);
+  ASSERT_GE(made, 0);
+  EXPECT_TRUE(tools::is_named(path(), made));
+  EXPECT_EQ(tools::replace_lock_file(path(), other, signed_one), -1);
+  EXPECT_TRUE(tools::is_named(path(), made));
+  EXPECT_FALSE(fs::exists(path() + ".new"));
+  for (const int fd : {held, other, made}) close(fd);
+}
+
+TEST_F(Lock, OfManyJobsThatReplaceItOneHasIt) {
+  for (int round = 0; round < 5; ++round) {
+    test_support::write_text(path(), "");
+    fs::permissions(path(), fs::perms(0644));
+    const auto other = another_user_locks(LOCK_SH);
+    ASSERT_EQ(other->said(), 'y');
+    std::vector<std::unique_ptr<Process>> jobs;
+    for (int i = 0; i < 8; ++i)
+      jobs.push_back(std::make_unique<Process>([&] {
+        static std::unique_ptr<RunLock> lock;
+        try {
+          lock = std::make_unique<RunLock>(dir(), tools::LockClaim{.stale = milliseconds(200)});
+          return 'y';
+        } catch (const io::CannotCreateError&) {
+          return 'n';
+        }
+      }));
+    std::string all;
+    for (const auto& job : jobs) all += job->said();
+    EXPECT_EQ(std::count(all.begin(), all.end(), 'y'), 1) << all;
+    EXPECT_EQ(std::count(all.begin(), all.end(), 'n'), 7) << all;
+    EXPECT_FALSE(fs::exists(path() + ".new"));
+    const std::string said = refusal();
+    const auto holder = jobs[all.find('y')]->pid();
+    EXPECT_NE(said.find("process " + std::to_string(holder)), std::string::npos) << said;
+    jobs.clear();
+    fs::remove(path());
+  }
+}
+
+}  // namespace

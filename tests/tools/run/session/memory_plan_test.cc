@@ -1,0 +1,153 @@
+// What a training needs of the host's memory, and what is said where there is less.
+#include "tools/run/choices/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/averaging/sums/optimizer_sharding.h"
+#include "engine/core/error.h"
+#include "engine/graph/model_state.h"
+#include "engine/graph/parameter_kinds.h"
+#include "engine/optim/optimizer.h"
+#include "models/model_catalog.h"
+
+namespace {
+
+using tools::MemoryNeed;
+
+class MemoryPlan : public testing::Test {
+ protected:
+  MemoryNeed need(std::int64_t batch) const {
+    return tools::memory_need(graph_, plan_, batch, options_);
+  }
+  std::string refusal(tools::MemoryBudget budget) const {
+    try {
+      tools::check_memory(graph_, plan_, options_, budget);
+    } catch (const engine::MemoryError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  const engine::Graph graph_ =
+      models::build_model("convnet", {.sample_shape = {28, 28, 1}, .classes = 10});
+  const engine::PlanOptions plan_{.max_batch = 4096};
+  tools::MemoryPlanOptions options_{.optimizer_states = engine::find_optimizer("adamw")->states,
+                                    .batches = 3,
+                                    .sample_bytes = std::int64_t{4} * 28 * 28,
+                                    .data = 1 << 20};
+};
+
+TEST_F(MemoryPlan, CountsWhatIsAllocated) {
+  const engine::ModelState state = engine::ModelState::allocate(graph_, engine::DType::kF32);
+  const engine::Plan plan = engine::Plan::compile(graph_, plan_);
+  const MemoryNeed all = need(plan_.max_batch);
+  EXPECT_EQ(all.parameters, state.parameters.values.bytes());
+  EXPECT_EQ(all.gradients, state.parameters.gradients.bytes());
+  EXPECT_EQ(all.optimizer, 2 * all.parameters);
+  EXPECT_EQ(all.activations, plan.arena_bytes + plan.scratch_bytes);
+  EXPECT_EQ(all.batches, 3u * 4096 * 4 * 28 * 28);
+  EXPECT_EQ(all.data, 1u << 20);
+  options_.shards = 4;
+  EXPECT_EQ(need(1024).parameters, 4 * all.parameters);
+  EXPECT_EQ(need(1024).optimizer, all.optimizer);
+  options_.optimizer_ranks = 4;
+  options_.averages = 1;
+  EXPECT_EQ(need(1024).optimizer, all.optimizer / 4 + all.parameters);
+  options_.averages = 0;
+  options_.whole_tensors = true;
+  for (options_.optimizer_rank = 0; options_.optimizer_rank < 4; ++options_.optimizer_rank) {
+    const std::vector<engine::Elements> share =
+        engine::deal_tensors(state.parameters.values, options_.optimizer_rank, 4).own();
+    EXPECT_EQ(need(1024).optimizer,
+              2 * sizeof(float) * static_cast<std::uint64_t>(engine::count_of(share)));
+  }
+}
+
+// Of all parameters or of some, on one rank and where tensors are shared out.
+TEST_F(MemoryPlan, CountsWhatEachOptimizerHolds) {
+  const engine::ModelState state = engine::ModelState::allocate(graph_, engine::DType::kF32);
+  const engine::FlatBuffer& values = state.parameters.values;
+  const std::vector<std::string> matrices = engine::hidden_matrices(graph_);
+  for (const engine::OptimizerSpec* spec : engine::optimizers()) {
+    SCOPED_TRACE(spec->name);
+    const engine::OptimizerSettings settings = engine::default_settings(*spec);
+    options_.optimizer_states = engine::states_of(*spec, settings);
+    options_.whole_tensors = !spec->by_ranges;
+    for (const int ranks : {1, 3}) {
+      if (ranks > 1 && spec->by_ranges) continue;  // the same of each state, divided
+      options_.optimizer_ranks = ranks;
+      const engine::OptimizerShards shares = engine::deal_tensors(values, 0, ranks);
+      const auto optimizer =
+          spec->make(*spec, {settings, values, matrices, {}, ranks == 1 ? nullptr : &shares.own()});
+      std::uint64_t held = 0;
+      for (const engine::Optimizer::State& s : optimizer->state()) held += s.buffer->bytes();
+      EXPECT_EQ(need(1024).optimizer, held);
+    }
+  }
+}
+
+TEST_F(MemoryPlan, WhatFitsIsLetThrough) {
+  const std::uint64_t total = need(plan_.max_batch).total();
+  EXPECT_EQ(refusal({total, 1}), "");
+  EXPECT_NE(refusal({total - 1, 1}), "");
+  EXPECT_NE(refusal({total, 2}), "");
+  EXPECT_EQ(refusal({0, 1}), "");  // nobody knows
+}
+
+TEST_F(MemoryPlan, TheLargestBatchThatFitsIsNamed) {
+  for (const std::int64_t batch : {1, 2, 100, 1000, 4000}) {
+    const std::string text = refusal({need(batch).total() + need(1).total() / 100, 1});
+    EXPECT_EQ(text.find("out of memory: batches of 4096 samples need "), 0u) << text;
+    EXPECT_NE(text.find(" activations"), std::string::npos) << text;
+    const std::string option = "--batch-size-per-device ";
+    const std::size_t at = text.find(option);
+    ASSERT_NE(at, std::string::npos) << text;
+    const std::int64_t named = std::stoll(text.substr(at + option.size()));
+    EXPECT_NEAR(static_cast<double>(named), static_cast<double>(batch),
+                2 + 0.02 * static_cast<double>(batch))
+        << text;
+  }
+}
+
+TEST_F(MemoryPlan, RanksOfAHostShareItAndAModelMayBeTooLarge) {
+  const std::string shared = refusal({2 * need(100).total(), 2});
+  EXPECT_NE(shared.find("for each of 2 ranks of this host"), std::string::npos) << shared;
+  const std::string none = refusal({need(1).total() / 2, 1});
+  EXPECT_NE(none.find("not even batches of one sample fit"), std::string::npos) << none;
+}
+
+TEST_F(MemoryPlan, OnADeviceWeightsMayHaveShortCopiesAndAnEvaluationAModelOfItsOwn) {
+  const MemoryNeed plain = need(64);
+  EXPECT_EQ(plain.evaluation, 0u);
+  options_.short_weights = 2;
+  EXPECT_EQ(need(64).parameters, plain.parameters / 2 * 3);
+  options_.evaluation = 64;
+  const MemoryNeed both = need(64);
+  EXPECT_GT(both.evaluation, both.parameters);
+  EXPECT_LT(both.evaluation, both.total() - both.evaluation);
+  EXPECT_EQ(need(4096).evaluation, both.evaluation) << "its batches are its own";
+}
+
+TEST_F(MemoryPlan, ADeviceIsNamedAndTheBatchIsThatOfAMicroBatch) {
+  options_.micro_batches = 4;
+  const std::string text = refusal({.bytes = need(100).total(), .device = 1});
+  EXPECT_EQ(text.find("out of memory on cuda:1: micro-batches of 4096 samples need "), 0u) << text;
+  EXPECT_NE(text.find(" are free; at most --batch-size-per-device 100 "), std::string::npos)
+      << text;
+  const std::string none = refusal({.bytes = need(1).total() / 2, .device = 0});
+  EXPECT_NE(none.find("a device with more memory"), std::string::npos) << none;
+}
+
+TEST_F(MemoryPlan, MemoryThatWasRefusedLeavesAnAdvice) {
+  const auto advice = [&](std::uint64_t bytes) {
+    return tools::batch_advice(graph_, plan_, options_, bytes);
+  };
+  EXPECT_EQ(advice(need(100).total()).find("at most --batch-size-per-device "), 0u)
+      << advice(need(100).total());
+  EXPECT_EQ(advice(2 * need(4096).total()),
+            "the plan would have fitted, so something else takes memory: try a "
+            "--batch-size-per-device below 4096");
+  EXPECT_EQ(advice(need(1).total() / 2).find("not even batches of one sample fit"), 0u);
+}
+
+}  // namespace

@@ -1,0 +1,237 @@
+// One function a kind of layer.
+#include "tools/commands/onnx/onnx_layers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "tools/commands/onnx/onnx_pooling.h"
+
+namespace tools {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+bool is_image(const OnnxLayer& layer) { return layer.input_shape().rank() == 3; }
+
+// [batch, in] by one Gemm; [batch, positions, in] by a product and an addition.
+std::string add_dense(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  const bool bias = layer.parameters() > 1;
+  const std::string weight = layer.parameter(0);
+  if (layer.input_shape().rank() == 1) {
+    std::vector<std::string> inputs{layer.inputs[0], out.weight(weight)};
+    if (bias) inputs.push_back(out.weight(layer.parameter(1)));
+    return out.add("Gemm", std::move(inputs), {{"transB", std::int64_t{1}}});
+  }
+  // Tied matrices are stored once, as their owner has them.
+  const auto& nodes = layer.graph.nodes();
+  const engine::NodeId owner = layer.graph.parameter_node(layer.id);
+  const bool tied = owner != layer.id || std::ranges::any_of(nodes, [&](const auto& node) {
+                      return node.owner == owner;
+                    });
+  const std::string matrix =
+      tied ? out.add("Transpose", {out.weight(weight)}, {{"perm", Ints{1, 0}}})
+           : out.transposed_weight(weight);
+  const std::string product = out.add("MatMul", {layer.inputs[0], matrix});
+  return bias ? out.add("Add", {product, out.weight(layer.parameter(1))}) : product;
+}
+
+std::string add_conv2d(OnnxLayer& layer) {
+  const std::int64_t kernel =
+      layer.graph.own_parameters(layer.graph.parameter_node(layer.id))[0].layout.file_shape[2];
+  const std::int64_t stride = layer.whole("stride"), padding = layer.whole("padding");
+  std::vector<std::string> inputs{layer.inputs[0]};
+  for (std::size_t i = 0; i < layer.parameters(); ++i)
+    inputs.push_back(layer.out.weight(layer.parameter(i)));
+  return layer.out.add("Conv", std::move(inputs),
+                       {{"kernel_shape", Ints{kernel, kernel}},
+                        {"strides", Ints{stride, stride}},
+                        {"pads", Ints(4, padding)}});
+}
+
+std::string add_batch_norm2d(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  return out.add(
+      "BatchNormalization",
+      {layer.inputs[0], out.weight(layer.parameter(0)), out.weight(layer.parameter(1)),
+       out.weight(layer.buffer("running_mean")), out.weight(layer.buffer("running_var"))},
+      {{"epsilon", static_cast<float>(layer.option("eps"))}});
+}
+
+// Operator set 17 has no group normalization: each group is a channel of an instance normalization,
+// as PyTorch exports it.
+std::string add_group_norm(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  const engine::Shape shape = layer.input_shape();
+  const std::int64_t groups = layer.whole("groups");
+  const auto count = static_cast<std::size_t>(groups);
+  const std::string by_group =
+      out.add("Reshape", {layer.inputs[0], out.integers({0, groups, shape.count() / groups})});
+  const std::string normalized =
+      out.add("InstanceNormalization",
+              {by_group, out.floats(std::vector<float>(count, 1), {groups}),
+               out.floats(std::vector<float>(count, 0), {groups})},
+              {{"epsilon", static_cast<float>(layer.option("eps"))}});
+  const std::string back =
+      out.add("Reshape", {normalized, out.integers({0, shape[2], shape[0], shape[1]})});
+  const auto by_channel = [&](std::size_t index) {
+    return out.add("Unsqueeze", {out.weight(layer.parameter(index)), out.integers({1, 2})});
+  };
+  const std::string scaled = out.add("Mul", {back, by_channel(0)});
+  return out.add("Add", {scaled, by_channel(1)});
+}
+
+// Over the last dimension, which of images is the channels.
+std::string add_layer_norm(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  std::string x = layer.inputs[0];
+  if (is_image(layer)) x = out.add("Transpose", {x}, {{"perm", Ints{0, 2, 3, 1}}});
+  x = out.add("LayerNormalization",
+              {x, out.weight(layer.parameter(0)), out.weight(layer.parameter(1))},
+              {{"axis", std::int64_t{-1}}, {"epsilon", static_cast<float>(layer.option("eps"))}});
+  return is_image(layer) ? out.add("Transpose", {x}, {{"perm", Ints{0, 3, 1, 2}}}) : x;
+}
+
+std::string add_relu(OnnxLayer& layer) { return layer.out.add("Relu", layer.inputs); }
+std::string add_add(OnnxLayer& layer) { return layer.out.add("Add", layer.inputs); }
+std::string add_nothing(OnnxLayer& layer) { return layer.inputs[0]; }
+
+// Operator set 20 is the first with Gelu.
+std::string add_gelu(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  const std::string& x = layer.inputs[0];
+  std::string inner;  // 1 + erf(x / sqrt(2)), or 1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))
+  if (layer.option("tanh") == 0) {
+    const auto scale = static_cast<float>(1 / std::numbers::sqrt2);
+    inner = out.add("Erf", {out.add("Mul", {x, out.scalar(scale)})});
+  } else {
+    const auto scale = static_cast<float>(std::sqrt(2 / std::numbers::pi));
+    const std::string square = out.add("Mul", {x, x});
+    const std::string cube = out.add("Mul", {out.add("Mul", {square, x}), out.scalar(0.044715F)});
+    inner = out.add("Tanh", {out.add("Mul", {out.add("Add", {x, cube}), out.scalar(scale)})});
+  }
+  const std::string half = out.add("Mul", {x, out.scalar(0.5F)});
+  return out.add("Mul", {half, out.add("Add", {inner, out.scalar(1)})});
+}
+
+std::string add_flatten(OnnxLayer& layer) {
+  if (!is_image(layer)) return layer.inputs[0];
+  return layer.out.add("Flatten", {layer.inputs[0]}, {{"axis", std::int64_t{1}}});
+}
+
+std::string add_pad_channels(OnnxLayer& layer) {
+  const std::int64_t before = layer.whole("before"), after = layer.whole("after");
+  if (before + after == 0) return layer.inputs[0];
+  return layer.out.add("Pad",
+                       {layer.inputs[0], layer.out.integers({0, before, 0, 0, 0, after, 0, 0})});
+}
+
+std::string add_embedding(OnnxLayer& layer) {
+  return layer.out.add("Gather", {layer.out.weight(layer.parameter(0)), layer.inputs[0]});
+}
+
+// As a vector of one number: how many positions the tokens have when the model runs.
+std::string positions(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  return out.shared("positions", [&] {
+    return out.add("Shape", {layer.tokens}, {{"start", std::int64_t{1}}, {"end", std::int64_t{2}}});
+  });
+}
+
+std::string add_position_embedding(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  const std::string rows = out.add("Slice", {out.weight(layer.parameter(0)), out.integers({0}),
+                                             positions(layer), out.integers({0})});
+  return out.add("Add", {layer.inputs[0], rows});
+}
+
+// [positions, positions]: whether a position (row) may look at another (column).
+std::string causal_mask(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  const std::string all = positions(layer);
+  return out.shared("causal", [&] {
+    const std::string each = out.add(
+        "Range", {out.integer(0), out.add("Squeeze", {all, out.integers({0})}), out.integer(1)});
+    return out.add("LessOrEqual", {each, out.add("Unsqueeze", {each, out.integers({1})})});
+  });
+}
+
+std::string add_attention(OnnxLayer& layer) {
+  OnnxBuilder& out = layer.out;
+  const std::int64_t width = layer.node().shape[1], heads = layer.whole("heads"),
+                     size = width / heads;
+  const std::vector<std::string> parts =
+      out.add_split("Split", {layer.inputs[0], out.integers({width, width, width})},
+                    {{"axis", std::int64_t{2}}}, 3);
+  const auto by_head = [&](const std::string& part, const Ints& order) {
+    const std::string heads_last = out.add("Reshape", {part, out.integers({0, 0, heads, size})});
+    return out.add("Transpose", {heads_last}, {{"perm", order}});
+  };
+  const std::string q = by_head(parts[0], {0, 2, 1, 3}), k = by_head(parts[1], {0, 2, 3, 1}),
+                    v = by_head(parts[2], {0, 2, 1, 3});
+  const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(size)));
+  const std::string scores = out.add("Mul", {out.add("MatMul", {q, k}), out.scalar(scale)});
+  const std::string seen = out.add(
+      "Where", {causal_mask(layer), scores, out.scalar(-std::numeric_limits<float>::infinity())});
+  const std::string p = out.add("Softmax", {seen}, {{"axis", std::int64_t{-1}}});
+  const std::string mixed =
+      out.add("Transpose", {out.add("MatMul", {p, v})}, {{"perm", Ints{0, 2, 1, 3}}});
+  return out.add("Reshape", {mixed, out.integers({0, 0, width})});
+}
+
+struct OnnxKind {
+  const char* kind;
+  std::string (*add)(OnnxLayer& layer);
+};
+
+constexpr OnnxKind kOnnxKinds[] = {
+    {"dense", add_dense},
+    {"conv2d", add_conv2d},
+    {"batch_norm2d", add_batch_norm2d},
+    {"sync_batch_norm2d", add_batch_norm2d},
+    {"group_norm", add_group_norm},
+    {"layer_norm", add_layer_norm},
+    {"relu", add_relu},
+    {"gelu", add_gelu},
+    {"add", add_add},
+    {"dropout", add_nothing},
+    {"flatten", add_flatten},
+    {"pad_channels", add_pad_channels},
+    {"max_pool2d", add_max_pool2d},
+    {"average_pool2d", add_average_pool2d},
+    {"global_average_pool", add_global_average_pool},
+    {"embedding", add_embedding},
+    {"position_embedding", add_position_embedding},
+    {"causal_self_attention", add_attention},
+};
+
+}  // namespace
+
+double OnnxLayer::option(const std::string& name) const {
+  for (const engine::LayerOption& option : node().layer->traits().options)
+    if (option.name == name) return option.value;
+  throw engine::Error("internal: " + graph.describe(id) + " does not tell its " + name);
+}
+
+std::size_t OnnxLayer::parameters() const {
+  return graph.own_parameters(graph.parameter_node(id)).size();
+}
+
+std::string OnnxLayer::parameter(std::size_t index) const {
+  const engine::NodeId owner = graph.parameter_node(id);
+  return graph.nodes()[static_cast<std::size_t>(owner)].name + "." +
+         graph.own_parameters(owner).at(index).name;
+}
+
+std::string add_onnx_layer(OnnxLayer& layer) {
+  const std::string_view kind = layer.node().layer->kind();
+  for (const OnnxKind& known : kOnnxKinds)
+    if (kind == known.kind) return known.add(layer);
+  throw engine::ModelError(layer.graph.describe(layer.id) +
+                           ": there is no translation of this kind of layer to ONNX; export the "
+                           "weights alone, as .safetensors or .npz");
+}
+
+}  // namespace tools

@@ -1,0 +1,38 @@
+// Each kind of layer in ONNX's operators, with the meaning that it has in inference.
+//
+// Values of images are [batch, channels, height, width] (in the engine: height, width, channels),
+// of sequences [batch, positions, width], of vectors [batch, width].
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/graph/graph.h"
+#include "tools/commands/onnx/onnx_builder.h"
+
+namespace tools {
+
+struct OnnxLayer {
+  OnnxBuilder& out;
+  const engine::Graph& graph;
+  engine::NodeId id;
+  std::string tokens;               // the input of token ids; "" for models of images
+  std::vector<std::string> inputs;  // values that the layer reads
+
+  const engine::Graph::Node& node() const { return graph.nodes()[static_cast<std::size_t>(id)]; }
+  engine::Shape input_shape() const { return graph.input_shapes(id).at(0); }  // of one item
+  // Throws engine::Error for an option that the layer does not tell.
+  double option(const std::string& name) const;
+  std::int64_t whole(const std::string& name) const {
+    return static_cast<std::int64_t>(option(name));
+  }
+  std::size_t parameters() const;
+  std::string parameter(std::size_t index) const;  // its name in the model's state
+  std::string buffer(const std::string& name) const { return node().name + "." + name; }
+};
+
+// Adds the layer's operators; returns the value that is its output. Throws engine::ModelError
+// "layer 'x' (kind): ONNX ..." for a kind that has none.
+std::string add_onnx_layer(OnnxLayer& layer);
+
+}  // namespace tools

@@ -1,0 +1,14 @@
+// A process in an elastic job: one group after the other.
+#pragma once
+
+#include "backends/group.h"
+#include "tools/launch/group/run_group.h"
+#include "tools/options/table/run_config.h"
+
+namespace tools {
+
+// Until a body returns an exit code, which it returns. Throws what ends the job.
+int run_elastic_member(const backends::GroupOptions& options, const RunConfig& config,
+                       const ElasticBody& body);
+
+}  // namespace tools

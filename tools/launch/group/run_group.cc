@@ -1,0 +1,111 @@
+// Decides how the ranks are started, and joins them into a group.
+#include "tools/launch/group/run_group.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "backends/backend_error.h"
+#include "backends/compose/table/backend_table.h"
+#include "io/base/files/io_error.h"
+#include "io/base/machine/cpu_affinity.h"
+#include "io/gpu/cuda_runtime.h"
+#include "tools/launch/group/elastic_rank.h"
+#include "tools/launch/group/joined_rank.h"
+#include "tools/launch/group/joining_options.h"
+#include "tools/launch/machine/cpu_topology.h"
+#include "tools/launch/machine/device_choice.h"
+#include "tools/launch/machine/rank_placement.h"
+#include "tools/launch/machine/thread_choice.h"
+#include "tools/launch/workers/worker_processes.h"
+#include "tools/launch/workers/worker_threads.h"
+
+namespace tools {
+namespace {
+
+void check_bind(Bind bind) {
+  if (bind != Bind::kNone) require_topology(option_text(bind));
+}
+
+// One process with its devices: a rank, or with several devices a thread for each, which takes a
+// rank of its own. All processes have equally many devices, or their world sizes contradict each
+// other at the rendezvous.
+int run_process(const backends::GroupOptions& options, const RunConfig& config,
+                const std::function<int(backends::Group&)>& body) {
+  const int replicas = std::max(1, static_cast<int>(config.compute.device.devices.size()));
+  if (options.world_size * replicas > 1) base::cuda::load_kernels_at_start();
+  require_named_devices(config.compute.device);
+  const std::string folder = chosen_folder(config);
+  if (replicas == 1) return run_member(options, folder, body);
+  if (options.world_size == 1) {
+    if (config.group.backend != "auto" && config.group.backend != "inproc")
+      throw backends::ConfigurationError(
+          "--backend " + config.group.backend + " connects processes, but the " +
+          std::to_string(replicas) + " devices are of one: leave it out");
+    return run_inproc_ranks(
+        replicas, options.timeout_ms,
+        [&](std::unique_ptr<backends::Group> group) { return run_joined(*group, folder, body); });
+  }
+  return run_worker_threads(replicas, [&](int replica) {
+    backends::GroupOptions of_replica = options;
+    of_replica.rank = options.rank * replicas + replica;
+    of_replica.world_size = options.world_size * replicas;
+    of_replica.local_rank = options.local_rank * replicas + replica;
+    of_replica.local_world_size = options.local_world_size * replicas;
+    if (replica > 0) of_replica.listen_fd = -1;
+    return run_member(of_replica, folder, body);
+  });
+}
+
+// More ranks than this for each CPU would not even start within their deadlines.
+constexpr int kMaxRanksPerCpu = 16;
+
+}  // namespace
+
+void check_spawn(int ranks) {
+  const int cpus = base::count_of_cpus(), most = kMaxRanksPerCpu * cpus;
+  if (ranks <= most) return;
+  const std::string limit = base::cpu_limit_text();
+  throw io::ConfigError("--spawn " + std::to_string(ranks) + ": at most " + std::to_string(most) +
+                        " ranks can share the " + std::to_string(cpus) + " CPUs of this host" +
+                        (limit.empty() ? "" : " (" + limit + ")") +
+                        "; one rank per CPU is fastest (--spawn without a number)");
+}
+
+int run_elastic(const RunConfig& config, const ElasticBody& body) {
+  backends::check_backend(config.group.backend, config.group.local_stage);
+  check_threads(config.compute.threads);
+  check_bind(config.compute.bind);
+  if (config.compute.device.devices.size() > 1)
+    throw io::ConfigError("--elastic needs one device a process, found " +
+                          std::to_string(config.compute.device.devices.size()) + " in --devices");
+  check_spawn(config.spawn);
+  if (config.spawn == 0) return run_elastic_member(options_of_process(config), config, body);
+  return run_worker_processes(
+      config.spawn,
+      [&](const WorkerPlace& place) {
+        return run_elastic_member(options_of_worker(config, place), config, body);
+      },
+      config.min_ranks);
+}
+
+int run_group(const RunConfig& config, const std::function<int(backends::Group&)>& body) {
+  backends::check_backend(config.group.backend,
+                          config.group.local_stage);  // once, before N workers say the same
+  check_threads(config.compute.threads);
+  check_bind(config.compute.bind);
+  check_spawn(config.spawn);
+  if (config.spawn > 1 && config.group.backend == "inproc") {
+    base::cuda::load_kernels_at_start();
+    return run_inproc_ranks(config.spawn, config.group.timeout_ms,
+                            [&](std::unique_ptr<backends::Group> group) {
+                              return run_joined(*group, chosen_folder(config), body);
+                            });
+  }
+  if (config.spawn > 1)
+    return run_worker_processes(config.spawn, [&](const WorkerPlace& place) {
+      return run_process(options_of_worker(config, place), config, body);
+    });
+  return run_process(options_of_process(config), config, body);
+}
+
+}  // namespace tools

@@ -1,0 +1,272 @@
+// Devices from options, launchers' variables and what CUDA shows.
+#include "tools/launch/machine/device_choice.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "engine/core/cuda.h"
+#include "io/base/files/io_error.h"
+#include "io/gpu/usable_devices.h"
+
+namespace tools {
+namespace {
+
+using engine::Device;
+
+constexpr const char* kShared = "ENGINE_ALLOW_SHARED_GPU";
+
+std::string devices_text(int count) {
+  return std::to_string(count) + (count == 1 ? " CUDA device" : " CUDA devices");
+}
+
+std::string escape_text(const VisibleDevices& visible) {
+  return visible.count == 0 ? visible.missing
+                            : devices_text(visible.count) + (visible.count == 1 ? " is" : " are") +
+                                  " visible to this process";
+}
+
+bool may_share(const backends::Environment& environment) {
+  return environment(kShared).value_or("") == "1";
+}
+
+// The variable by which a scheduler shows this process one device, "" where none does.
+std::string variable_of_one(const backends::Environment& environment) {
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS"}) {
+    const std::string value = environment(name).value_or("");
+    if (!value.empty() && value.find(',') == std::string::npos)
+      return std::string(name) + "=" + value;
+  }
+  return "";
+}
+
+void require(const std::string& name, const std::string& option, const VisibleDevices& visible) {
+  const Device device = engine::parse_device(name);
+  if (device.kind != Device::Kind::kCuda) return;
+  if (device.index >= visible.count)
+    throw io::ConfigError(option + ": there is no " + name + ", " + escape_text(visible));
+  if (const auto found = visible.unused.find(device.index); found != visible.unused.end())
+    throw io::ConfigError(option + " " + name + ": " + base::cuda::unused_text({*found}));
+}
+
+std::string joined(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+[[noreturn]] void refuse_without_devices(const std::string& named, const VisibleDevices& visible) {
+  throw io::ConfigError("--device " + named + ": " + visible.missing + "; give --device cpu");
+}
+
+DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environment& environment,
+                           const VisibleDevices& visible) {
+  if (visible.count == 0) refuse_without_devices(request.device, visible);  // lost just now
+  const std::string one = visible.count == 1 ? variable_of_one(environment) : "";
+  if (!one.empty()) return {{Device::Kind::kCuda, 0}, "the one that " + one + " shows"};
+  const std::vector<int> devices = base::cuda::used_devices(visible.count, visible.unused);
+  const int count = static_cast<int>(devices.size());
+  const std::string unused = base::cuda::unused_text(visible.unused);
+  const std::string ranks = "local rank " + std::to_string(request.local_rank) + " of " +
+                            std::to_string(request.local_world);
+  if (request.local_world > count && !may_share(environment))
+    throw io::ConfigError(
+        "--device " + request.device + ": " + std::to_string(request.local_world) +
+        " ranks are on this host, but " + escape_text(visible) +
+        (unused.empty() ? "" : ", and " + unused) +
+        "; start fewer ranks, have the scheduler assign each its own, or give --device cpu");
+  std::string reason = ranks + ", " + devices_text(visible.count) + " visible";
+  if (!unused.empty()) reason += "; " + unused;
+  if (request.local_world > count) reason += ", shared";
+  if (request.local_world == 1 && count > 1)
+    reason += "; --gpu-devices " +
+              (unused.empty() ? "0-" + std::to_string(count - 1) : joined(devices)) + " uses all";
+  return {{Device::Kind::kCuda, devices[static_cast<std::size_t>(request.local_rank % count)]},
+          reason};
+}
+
+std::string uuid_of(Device device) {
+  return device.kind == Device::Kind::kCuda ? engine::cuda::device_info(device.index).uuid : "";
+}
+
+}  // namespace
+
+VisibleDevices visible_devices() {
+  return {engine::cuda::device_count(), engine::cuda::missing(), base::cuda::unused_devices()};
+}
+
+namespace {
+
+// The GPU that the CPU plays in tests is there for those who ask for it: `auto` takes it only where
+// a test says how many.
+VisibleDevices visible_to_auto() {
+#if defined(ENGINE_CUDA_EMULATED)
+  if (std::getenv("ENGINE_EMULATED_GPUS") == nullptr)
+    return {0, "this build has no CUDA, only its emulator for tests"};
+#endif
+  return visible_devices();
+}
+
+}  // namespace
+
+void require_named_devices(const DeviceRequest& request,
+                           const std::function<VisibleDevices()>& visible) {
+  const std::string named = request.devices.empty() ? request.device : request.devices.front();
+  const bool cuda = named.starts_with("cuda");
+  const VisibleDevices seen = cuda ? visible() : VisibleDevices{};
+  for (const std::string& name : request.devices)
+    require(name, cuda ? "--gpu-devices" : "--devices", seen);
+  if (!request.devices.empty() || !cuda) return;
+  if (seen.count == 0) refuse_without_devices(named, seen);
+  if (named != "cuda") require(named, "--device", seen);
+}
+
+DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
+                           const std::function<VisibleDevices()>& visible) {
+  const std::string named = request.devices.empty() ? request.device : request.devices.front();
+  if (!request.cpu_only.empty() && named.starts_with("cuda"))
+    throw io::ConfigError(request.cpu_only + " is computed on the CPU, not on " + named +
+                          "; leave one of them out");
+  require_named_devices(request, visible);
+  if (!request.devices.empty()) {
+    const auto replica = static_cast<std::size_t>(request.replica) % request.devices.size();
+    return {engine::parse_device(request.devices[replica]),
+            "device " + std::to_string(replica + 1) + " of the " +
+                std::to_string(request.devices.size()) + " of this process"};
+  }
+  if (request.device == "cpu") return {{}, "--device cpu"};
+  if (request.device == "cuda") return by_local_rank(request, environment, visible());
+  if (request.device != "auto")
+    return {engine::parse_device(request.device), "--device " + request.device};
+  const VisibleDevices seen = request.cpu_only.empty() ? visible() : VisibleDevices{};
+  if (seen.count > 0) {
+    DeviceChoice choice = by_local_rank(request, environment, seen);
+    choice.reason = "auto: " + choice.reason;
+    return choice;
+  }
+  const std::string why =
+      request.cpu_only.empty() ? seen.missing : request.cpu_only + " is computed on the CPU";
+  if (request.amp != "off" && request.amp != "bf16")
+    throw io::ConfigError("--amp " + request.amp + " is for CUDA devices: " + why);
+  return {{}, "auto: " + why};
+}
+
+DeviceChoice choose_device(DeviceRequest request, const backends::Group& group) {
+  const auto& peers = group.peers();
+  const int rank = group.rank();
+  request.local_rank = request.local_world = 0;
+  for (const backends::PeerInfo& peer : peers) {
+    if (peer.host_id != peers.at(static_cast<std::size_t>(rank)).host_id) continue;
+    ++request.local_world;
+    if (peer.rank < rank) ++request.local_rank;
+  }
+  request.local_rank = request.place.value_or(request.local_rank);
+  if (!request.devices.empty()) request.replica = rank % static_cast<int>(request.devices.size());
+  const bool automatic = request.device == "auto" && request.devices.empty();
+  return choose_device(request, backends::process_environment(),
+                       automatic ? visible_to_auto : visible_devices);
+}
+
+int place_on_host(std::optional<int> held, const backends::Group& group,
+                  backends::Communicator& control) {
+  constexpr std::int32_t kNone = -1;
+  const auto& peers = group.peers();
+  const auto own = static_cast<std::size_t>(group.rank());
+  std::vector<std::int32_t> places(peers.size(), held.value_or(kNone));
+  if (peers.size() > 1) {
+    const std::int32_t mine = places[own];
+    control.all_gather(&mine, sizeof mine, places.data());
+  }
+  std::set<std::int32_t> taken;
+  for (std::size_t r = 0; r < peers.size(); ++r)
+    // Who was left out for a while may find its place taken.
+    if (peers[r].host_id != peers[own].host_id ||
+        (places[r] != kNone && !taken.insert(places[r]).second))
+      places[r] = kNone;
+  for (std::size_t r = 0; places[own] == kNone; ++r) {
+    if (peers[r].host_id != peers[own].host_id || places[r] != kNone) continue;
+    std::int32_t lowest = 0;
+    while (!taken.insert(lowest).second) ++lowest;
+    places[r] = lowest;
+  }
+  return places[own];
+}
+
+void check_devices_apart(const DeviceChoice& choice, const backends::Group& group,
+                         backends::Communicator& control) {
+  const auto& peers = group.peers();
+  if (peers.size() == 1) return;
+  struct Word {
+    char uuid[48];
+    std::int32_t index, shared;
+  };
+  Word own{.uuid = {},
+           .index = choice.device.index,
+           .shared = may_share(backends::process_environment()) ? 1 : 0};
+  const std::string uuid = uuid_of(choice.device);
+  std::memcpy(own.uuid, uuid.data(), std::min(uuid.size(), sizeof own.uuid - 1));
+  std::vector<Word> all(peers.size());
+  control.all_gather(&own, sizeof own, all.data());
+  if (all.front().shared != 0) return;
+  for (std::size_t b = 1; b < all.size(); ++b)
+    for (std::size_t a = 0; a < b; ++a) {
+      if (all[a].uuid[0] == '\0' || std::strcmp(all[a].uuid, all[b].uuid) != 0 ||
+          peers[a].host_id != peers[b].host_id)
+        continue;
+      throw io::ConfigError(
+          "ranks " + std::to_string(a) + " and " + std::to_string(b) + " on host " + peers[a].host +
+          " both chose the CUDA device " + all[a].uuid + " (cuda:" + std::to_string(all[a].index) +
+          " and cuda:" + std::to_string(all[b].index) + "); give each rank a device of its own");
+    }
+}
+
+Device place_array(const io::DeviceMap& map, const std::string& saved, Device own, int visible) {
+  const std::string own_name = engine::to_string(own), name = map.target(saved, own_name);
+  const Device target = engine::parse_device(name);
+  if (target.kind == Device::Kind::kCpu) return own.kind == Device::Kind::kCpu ? own : target;
+  if (target == own) return own;
+  const std::string start =
+      "map-location sends arrays saved on " + saved + " to " + name + ", but ";
+  if (target.index >= visible)
+    throw io::ConfigError(start + "there is no " + name + ": " +
+                          (visible == 0 ? std::string("no CUDA device is")
+                                        : devices_text(visible) + (visible == 1 ? " is" : " are")) +
+                          " visible, and this rank computes on " + own_name);
+  throw io::ConfigError(start + "this rank computes on " + own_name +
+                        " and can load arrays onto no other device (auto: its own)");
+}
+
+std::vector<std::string> gpu_lines() {
+  std::vector<std::string> lines;
+  const int count = base::cuda::listed_devices();
+  const base::cuda::UnusedDevices unused = base::cuda::unused_devices();
+  for (int i = 0; i < count; ++i) {
+    lines.push_back("cuda:" + std::to_string(i) + " ");
+    try {
+      const engine::cuda::DeviceInfo info = engine::cuda::device_info(i);
+      char numbers[96];
+      std::snprintf(numbers, sizeof numbers, ", %.1f GiB, compute capability %d.%d, %d processors",
+                    static_cast<double>(info.memory_bytes) / (1 << 30), info.major, info.minor,
+                    info.processors);
+      lines.back() += info.name + numbers + (unused.contains(i) ? ", not used" : "");
+    } catch (const engine::cuda::CudaError&
+                 error) {  // a list of what is there shall not end at what is broken
+      lines.back() += error.what();
+    }
+  }
+  return lines;
+}
+
+std::string gpu_note() {
+  try {
+    const std::string missing = engine::cuda::missing();
+    return missing.empty() ? "CUDA " + engine::cuda::versions() : missing;
+  } catch (const engine::cuda::CudaError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace tools

@@ -1,0 +1,42 @@
+// Masks exchanged, topology read, threads bound.
+#include "tools/launch/machine/rank_binding.h"
+
+#include <type_traits>
+
+#include "io/base/files/io_error.h"
+
+namespace tools {
+
+HostNeeds gather_needs(RankNeed own, const backends::Group& group,
+                       backends::Communicator& control) {
+  static_assert(std::is_trivially_copyable_v<RankNeed>);
+  own.rank = group.rank();
+  const auto& peers = group.peers();
+  std::vector<RankNeed> all(peers.size(), own);
+  if (peers.size() > 1) control.all_gather(&own, sizeof own, all.data());
+  HostNeeds here;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (peers[r].host_id != peers[static_cast<std::size_t>(own.rank)].host_id) continue;
+    if (all[r].rank == own.rank) here.own = here.ranks.size();
+    here.ranks.push_back(all[r]);
+  }
+  return here;
+}
+
+RankBinding::RankBinding(Bind bind, const HostNeeds& needs)
+    : placement_(place_rank(bind, read_topology(option_text(bind)), needs.ranks, needs.own)),
+      share_(placement_.share) {
+  if (!share_.done())
+    throw io::ConfigError(std::string(option_text(bind)) + ": the kernel does not bind rank " +
+                          std::to_string(needs.ranks.at(needs.own).rank) + " to " +
+                          placement_.text);
+}
+
+std::function<void(int)> RankBinding::enter_pool() const {
+  return [places = placement_.threads](int thread) {
+    // Part of the share, which the kernel has taken.
+    base::set_cpus_of_this_thread(places.at(static_cast<std::size_t>(thread)));
+  };
+}
+
+}  // namespace tools

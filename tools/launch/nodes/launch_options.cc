@@ -1,0 +1,336 @@
+// The launcher's command line: its own options, then the command, which is left as it is.
+#include "tools/launch/nodes/launch_options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+#include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
+#include "tools/launch/nodes/stream_spec.h"
+#include "tools/options/input/command_line.h"
+#include "tools/options/table/value_text.h"
+#include "tools/report/output/exit_codes.h"
+
+namespace tools {
+namespace {
+
+constexpr const char* kExamples =
+    "COMMAND is a command of this program (train ...) or any other program. Options may also be "
+    "set as ENGINE_NAME or PET_NAME in the environment, and be spelled with _.\n"
+    "Examples:\n"
+    "  engine launch --nproc-per-node 2 train --model convnet --dataset glyphs --save-dir run\n"
+    "  engine launch --nproc-per-node 4 --max-restarts 3 train --model mlp --dataset mnist "
+    "--save-dir run\n"
+    "  engine launch --nnodes 2 --node-rank 1 --master-addr n1 --master-port 29500 "
+    "--nproc-per-node 4 train ...\n"
+    "  engine launch --hosts n1,n2 --nproc-per-node 4 --dry-run train ...\n"
+    "  engine launch --nproc-per-node 2 -r 0:3 -t 1:2 --log-dir logs -- python script.py --lr 0.1";
+
+// As they came, before they are checked.
+struct RawOptions {
+  std::map<std::string, std::string> text;  // by option name
+  std::vector<std::string> environment;
+  bool standalone = false, dry_run = false, no_kill_orphans = false, controlled = false,
+       ignored = false, respawn = false;
+};
+
+struct TextOption {
+  const char* name;
+  const char* flags;
+  const char* metavar;
+  const char* group;
+  const char* help;
+};
+constexpr TextOption kTextOptions[] = {
+    {"nnodes", "--nnodes", "N|MIN:MAX", "job",
+     "nodes of the job; MIN:MAX: nodes and ranks may come and go (default: 1)"},
+    {"nproc-per-node", "--nproc-per-node", "N|gpu|cpu|auto", "job",
+     "workers per node; gpu, cpu: one per visible GPU or core; auto: gpu if there is one, "
+     "else cpu (default: 1)"},
+    {"node-rank", "--node-rank", "R", "job", "number of this node, from 0"},
+    {"max-restarts", "--max-restarts", "K", "job",
+     "restart all workers after a failure, at most K times; train then goes on from its "
+     "snapshots (default: 0)"},
+    {"respawn-pause", "--respawn-pause", "S", "job",
+     "the longest pause of --respawn in seconds; the first is 0.25 (default: 32)"},
+    {"hosts", "--hosts", "A,B", "job",
+     "start the launcher on each of these hosts over ssh; node ranks follow this order"},
+    {"hostfile", "--hostfile", "FILE", "job",
+     "the same from a file: one host per line, as 'name' or 'name slots=N'"},
+    {"master-addr", "--master-addr", "A", "rendezvous",
+     "host of rank 0 (default: 127.0.0.1 with one node)"},
+    {"master-port", "--master-port", "P", "rendezvous",
+     "port of rank 0; 0: any free one (default: 0 with one node, else 29500)"},
+    {"rdzv-id", "--rdzv-id", "ID", "rendezvous", "name of the job, the same on all nodes"},
+    {"rdzv-endpoint", "--rdzv-endpoint", "H:P|file:///P", "rendezvous",
+     "rendezvous address: host and port, or a shared file"},
+    {"rdzv-backend", "--rdzv-backend", "static|engine", "rendezvous",
+     "both select this program's own rendezvous, with given node ranks"},
+    {"redirects", "-r,--redirects", "S", "output",
+     "streams written to files only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:1,1:3"},
+    {"tee", "-t,--tee", "S", "output", "streams written to files and shown"},
+    {"log-dir", "--log-dir", "DIR", "output",
+     "files DIR/ID/ATTEMPT/RANK/{stdout,stderr,error.json}; alone: -t 3 (default: launch-logs)"},
+    {"local-ranks-filter", "--local-ranks-filter", "LIST", "output",
+     "show only these local ranks: 0,2-3"},
+    {"monitor-interval", "--monitor-interval", "S", "output",
+     "accepted for torchrun's sake: exits are noticed immediately (default: 0.1)"},
+    {"directory", "--directory", "DIR", "", ""},  // hidden: from a launch to those on other hosts
+};
+
+// Options of torchrun that mean nothing here, and what to do instead.
+constexpr std::pair<const char*, const char*> kForeignOptions[] = {
+    {"-m", "write the command in full: python -m MODULE"},
+    {"--module", "write the command in full: python -m MODULE"},
+    {"--run-path", "write the command in full: python SCRIPT"},
+    {"--role", "all workers have the same role"},
+    {"--rdzv-conf", "use the command's own --rdzv-timeout and --timeout"},
+    {"--start-method", "workers are always separate processes"},
+    {"--local-addr", "use --master-addr, or the command's --iface"},
+    {"--event-log-handler", "events are printed on stderr"},
+    {"--numa-binding", "use the command's own --bind"},
+};
+
+std::string hyphens(std::string name) {
+  const auto end = std::min(name.find('='), name.size());
+  std::replace(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+  return name;
+}
+
+// Where the launcher's own arguments end. What a word processor made of a dash is not taken for the
+// command.
+std::size_t own_arguments(const CLI::App& app, const Arguments& arguments) {
+  std::size_t i = 0;
+  for (; i < arguments.size(); ++i) {
+    const std::string& a = arguments[i];
+    if (a == "--") break;
+    if (!a.starts_with("-") && !a.starts_with("\xe2\x80") && !a.starts_with("\u2212")) break;
+    const std::string name = hyphens(a);
+    for (const auto& [foreign, advice] : kForeignOptions)
+      if (name == foreign || name.starts_with(std::string(foreign) + "="))
+        throw UsageError("engine launch has no " + std::string(foreign) + ": " + advice);
+    if (name.find('=') != std::string::npos || (a.size() > 2 && a[1] != '-')) continue;
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option != nullptr && option->get_items_expected_max() > 0) ++i;
+  }
+  return std::min(i, arguments.size());
+}
+
+void add_options(CLI::App& app, RawOptions& raw) {
+  for (const TextOption& o : kTextOptions)
+    app.add_option_function<std::string>(
+           o.flags, [&raw, o](const std::string& value) { raw.text[o.name] = value; }, o.help)
+        ->type_name(o.metavar)
+        ->group(o.group);
+  app.add_option_function<std::string>(
+         "--env", [&raw](const std::string& value) { raw.environment.push_back(value); },
+         "environment variable for the workers; may be repeated")
+      ->type_name("K=V")
+      ->group("job")
+      ->trigger_on_parse();
+  app.add_flag("--standalone", raw.standalone, "one node and any free port")->group("rendezvous");
+  app.add_flag("--dry-run", raw.dry_run,
+               "print rank,node,device,threads,address without starting anything")
+      ->group("job");
+  app.add_flag("--respawn", raw.respawn,
+               "elastic jobs: start workers that fail again, with growing pauses")
+      ->group("job");
+  app.add_flag("--no-kill-orphans", raw.no_kill_orphans,
+               "let workers and their child processes outlive the launcher")
+      ->group("job");
+  app.add_flag("--controlled-by-stdin", raw.controlled, "")->group("");
+  app.add_flag("--no-python,--use-env", raw.ignored, "")->group("");  // what always holds here
+}
+
+bool truth(const std::string& source, const std::string& value) {
+  if (value == "1" || value == "true") return true;
+  if (value == "0" || value == "false") return false;
+  throw io::ConfigError(source + " '" + value + "': expected 1, true, 0 or false");
+}
+
+// Fills in what the command line left open. `sources` gets the variable's name for messages.
+void add_environment(RawOptions& raw, std::map<std::string, std::string>& sources) {
+  const auto variable = [](const std::string& name, std::string& source) -> std::string {
+    std::string upper = name;
+    std::transform(upper.begin(), upper.end(), upper.begin(),
+                   [](char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
+    for (const char* prefix : {"ENGINE_", "PET_"}) {
+      source = prefix + upper;
+      if (const char* value = std::getenv(source.c_str()); value != nullptr && *value != '\0')
+        return value;
+    }
+    return "";
+  };
+  for (const TextOption& o : kTextOptions) {
+    std::string source;
+    if (raw.text.count(o.name) != 0 || *o.help == '\0') continue;
+    if (const std::string value = variable(o.name, source); !value.empty()) {
+      raw.text[o.name] = value;
+      sources[o.name] = source;
+    }
+  }
+  std::string source;
+  if (const std::string value = variable("standalone", source); !value.empty())
+    raw.standalone |= truth(source, value);
+}
+
+int milliseconds_of(const std::string& text, const std::string& option) {
+  const std::optional<double> seconds = parse_real(text);
+  if (!seconds || *seconds <= 0 || *seconds > 3600)
+    throw io::ConfigError(option + " '" + text +
+                          "': expected seconds, more than 0 and at most 3600");
+  return std::max(1, static_cast<int>(std::lround(*seconds * 1000)));
+}
+
+void check_command(const LaunchOptions& o) {
+  if (o.command.empty())
+    throw UsageError("no command to launch: give train ... or a program (engine launch --help)");
+  if (o.command.front() == "launch")
+    throw UsageError("launch cannot launch itself: give train ... or a program");
+  if (o.command.front() == "train")
+    for (const std::string& a : o.command)
+      if (hyphens(a) == "--spawn" || hyphens(a).starts_with("--spawn="))
+        throw UsageError("--spawn and launch both start the ranks: drop one of them");
+  for (const std::string& variable : o.environment)
+    if (variable.find('=') == std::string::npos || variable.front() == '=')
+      throw UsageError("--env '" + variable + "': expected NAME=VALUE");
+}
+
+void check_meeting(const LaunchOptions& o, bool several) {
+  if (o.standalone &&
+      (o.nnodes != 1 || several || o.node_rank.value_or(0) != 0 || !o.rdzv_endpoint.empty()))
+    throw UsageError(
+        "--standalone is for a single node: drop it, or --nnodes, --node-rank, --hosts "
+        "and --rdzv-endpoint");
+  if (!o.rdzv_endpoint.empty() && (!o.master_addr.empty() || o.master_port))
+    throw UsageError(
+        "--rdzv-endpoint and --master-addr or --master-port both set the rendezvous address: give "
+        "one of them");
+  if (several && (o.node_rank || o.controlled))
+    throw UsageError("--hosts gives the node ranks itself: drop --node-rank");
+}
+
+void fill(LaunchOptions& o, const RawOptions& raw,
+          const std::map<std::string, std::string>& sources) {
+  const auto has = [&](const char* name) { return raw.text.count(name) != 0; };
+  const auto text = [&](const char* name) { return has(name) ? raw.text.at(name) : std::string(); };
+  const auto source = [&](const char* name) {
+    const auto found = sources.find(name);
+    return found != sources.end() ? found->second : std::string("--") + name;
+  };
+  const auto number = [&](const char* name, int least, int most) {
+    return parse_whole(text(name), least, most, source(name));
+  };
+  std::string slots;
+  if (has("hosts") && has("hostfile"))
+    throw UsageError("--hosts and --hostfile both name the hosts: give one of them");
+  o.hosts = has("hostfile") ? read_host_file(text("hostfile"), slots) : split_list(text("hosts"));
+  if ((has("hosts") || has("hostfile")) && o.hosts.empty())
+    throw io::ConfigError("no host is named: give at least one");
+  const NodeCount nodes =
+      has("nnodes") ? parse_node_count(text("nnodes"), source("nnodes"))
+                    : NodeCount{.most = std::max<int>(1, static_cast<int>(o.hosts.size()))};
+  o.nnodes = nodes.most;
+  o.min_nodes = nodes.least;
+  if (!o.hosts.empty() && o.nnodes != static_cast<int>(o.hosts.size()))
+    throw io::ConfigError(source("nnodes") + " " + std::to_string(o.nnodes) + ", but " +
+                          std::to_string(o.hosts.size()) +
+                          " hosts are named; drop one of the two, or make them agree");
+  o.nproc_per_node = has("nproc-per-node") ? text("nproc-per-node") : slots;
+  if (has("node-rank")) o.node_rank = number("node-rank", 0, o.nnodes - 1);
+  if (has("master-port")) o.master_port = number("master-port", 0, 65535);
+  if (has("max-restarts")) o.max_restarts = number("max-restarts", 0, 1'000'000);
+  if (has("monitor-interval"))
+    o.monitor_interval_ms = milliseconds_of(text("monitor-interval"), source("monitor-interval"));
+  if (has("respawn-pause"))
+    o.respawn_pause_ms = milliseconds_of(text("respawn-pause"), source("respawn-pause"));
+  if (const std::string backend = text("rdzv-backend");
+      !backend.empty() && backend != "static" && backend != "engine")
+    throw io::ConfigError(source("rdzv-backend") + " '" + backend +
+                          "': expected static or engine; nodes meet by this program's own "
+                          "rendezvous, with --node-rank and --rdzv-endpoint HOST:PORT");
+  o.master_addr = text("master-addr");
+  o.rdzv_id = text("rdzv-id");
+  o.rdzv_endpoint = text("rdzv-endpoint");
+  o.redirects = text("redirects");
+  o.tee = text("tee");
+  o.log_dir = text("log-dir");
+  o.local_ranks_filter = text("local-ranks-filter");
+  o.directory = text("directory");
+}
+
+}  // namespace
+
+std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments) {
+  CLI::App app(
+      "engine launch [OPTIONS] [--] COMMAND ...: starts the ranks of a job, supervises them and "
+      "ends them together.",
+      "engine launch");
+  app.footer(kExamples);
+  RawOptions raw;
+  add_options(app, raw);
+  const std::size_t own = own_arguments(app, arguments);
+  const auto middle = arguments.begin() + static_cast<std::ptrdiff_t>(own);
+  if (!parse(app, Arguments(arguments.begin(), middle))) return std::nullopt;
+  LaunchOptions options;
+  options.command.assign(middle, arguments.end());
+  if (!options.command.empty() && options.command.front() == "--")
+    options.command.erase(options.command.begin());
+  std::map<std::string, std::string> sources;
+  if (!raw.controlled) add_environment(raw, sources);
+  options.standalone = raw.standalone;
+  options.environment = raw.environment;
+  options.dry_run = raw.dry_run;
+  options.kill_orphans = !raw.no_kill_orphans;
+  options.respawn = raw.respawn;
+  options.controlled = raw.controlled;
+  fill(options, raw, sources);
+  check_command(options);
+  check_meeting(options, !options.hosts.empty());
+  return options;
+}
+
+std::vector<std::string> launch_option_names() {
+  std::vector<std::string> names{"standalone"};
+  for (const TextOption& o : kTextOptions)
+    if (*o.help != '\0') names.emplace_back(o.name);
+  return names;
+}
+
+std::vector<std::string> read_host_file(const std::string& path, std::string& slots) {
+  constexpr std::uint64_t kLargestFile = 1 << 24;
+  std::istringstream file;
+  try {
+    file.str(io::read_small_file(path, kLargestFile));
+  } catch (const io::MissingFileError&) {
+    throw io::MissingFileError("--hostfile " + path +
+                               ": cannot be read; expected a file with one host per line");
+  }
+  std::vector<std::string> hosts;
+  int number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string host, rest, more;
+    if (!(words >> host)) continue;
+    words >> rest;
+    const std::string where = path + ":" + std::to_string(number);
+    const std::string here = rest.starts_with("slots=") ? rest.substr(6) : "";
+    if ((!rest.empty() && here.empty()) || words >> more)
+      throw io::ConfigError(where + ": '" + line + "': expected NAME or NAME slots=N");
+    if (!here.empty()) parse_whole(here, 1, 65536, where + ": slots");
+    if (!hosts.empty() && here != slots)
+      throw io::ConfigError(where + ": " + (here.empty() ? "no slots" : "slots=" + here) +
+                            ", but the hosts before have " +
+                            (slots.empty() ? "none" : "slots=" + slots) +
+                            "; every node has the same number of workers");
+    slots = here;
+    hosts.push_back(host);
+  }
+  return hosts;
+}
+
+}  // namespace tools

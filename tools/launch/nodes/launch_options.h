@@ -1,0 +1,49 @@
+// The parsed options of `engine launch`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/options/input/command_line.h"
+
+namespace tools {
+
+struct LaunchOptions {
+  std::vector<std::string>
+      own_commands;  // "train", ...: what the program itself can run as a worker
+  int nnodes = 1;
+  int min_nodes = 0;  // of an elastic job, of which nnodes are the most; 0: not said
+  bool respawn = false;
+  std::optional<int> respawn_pause_ms;  // the longest
+  std::string nproc_per_node;           // "4", "gpu", "cpu", "auto"; "" = not said
+  std::optional<int> node_rank;
+  std::string master_addr;             // "" = not said
+  std::optional<int> master_port;      // 0: any free port
+  std::string rdzv_id, rdzv_endpoint;  // endpoint: HOST:PORT or file:///PATH
+  bool standalone = false;
+  std::vector<std::string> hosts;  // of --hosts or --hostfile, in order of node rank
+  int max_restarts = 0;
+  int monitor_interval_ms = 100;
+  std::string redirects, tee, log_dir,
+      local_ranks_filter;  // as given; checked once the number of local ranks is known
+  std::vector<std::string> environment;  // K=V
+  bool dry_run = false, kill_orphans = true;
+  bool controlled = false;           // started by another launch, which speaks through stdin
+  std::string directory;             // to change to; "" = stay
+  std::vector<std::string> command;  // not empty
+};
+
+// Options not given are looked for in ENGINE_NAME and PET_NAME. Prints help and returns nothing for
+// --help. Throws UsageError and io::ConfigError, which name the option or variable, its value and
+// what was expected.
+std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments);
+
+// Names of the options that may be set as ENGINE_NAME, as "max-restarts".
+std::vector<std::string> launch_option_names();
+
+// Hosts of a file: one a line, "name [slots=N]", # starts a comment. `slots` gets the common number
+// of slots, "" without.
+std::vector<std::string> read_host_file(const std::string& path, std::string& slots);
+
+}  // namespace tools

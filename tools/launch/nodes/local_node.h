@@ -1,0 +1,67 @@
+// The workers of this node: started, supervised, and restarted after a failure that a restart may
+// fix.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/launch/machine/memory_info.h"
+#include "tools/launch/nodes/worker_logs.h"
+#include "tools/launch/workers/handover.h"
+#include "tools/launch/workers/worker_failure.h"
+
+namespace tools {
+
+class LocalNode {
+ public:
+  // Binds the socket of the meeting where this node has rank 0, and makes the secret of a job of
+  // one node. `secret_hex`: of a launch that controls this one, else "". Throws what backends and
+  // io throw.
+  LocalNode(const LaunchOptions& options, LaunchPlan plan, GuardProcess& guard, SignalInbox& inbox,
+            const std::string& secret_hex);
+
+  // Runs the job to its end; prints the failure that decided as the last line. Returns the exit
+  // code of this program. `control`: polled beside the workers; may be nullptr.
+  int run(EventSource* control);
+
+ private:
+  GroupOutcome run_attempt(EventSource* control);
+  bool all_are_here() const;
+  GroupRules rules() const;
+  // Opens the streams of a worker and returns what it runs, which has its ends of them; `err` gets
+  // what tells of its stderr.
+  std::function<int()> prepare_worker(OutputRelay& relay, int local_rank, int attempt,
+                                      WorkerLogs::Stream& err);
+  // Of an elastic job: tells of a worker that has failed, and where it is to be started again
+  // returns what it runs.
+  std::function<int()> respawn(OutputRelay& relay, int local_rank, const WorkerEnd& end,
+                               WorkerLogs::Stream& err);
+  bool hands_over(int local_rank) const;
+  WorkerFailure failure_of(int local_rank, const WorkerEnd& end,
+                           const WorkerLogs::Stream& err) const;
+  int exec_worker(int local_rank, int attempt, const std::vector<std::string>& extra, int out,
+                  int err) const;
+  void prepare_meeting();
+  backends::Socket listen_for_workers(const backends::Endpoint& wanted);
+  void note_failure(const GroupOutcome& outcome, const std::vector<WorkerLogs::Stream>& errors);
+
+  const LaunchOptions& options_;
+  LaunchPlan plan_;
+  GuardProcess& guard_;
+  SignalInbox& inbox_;
+  WorkerLogs logs_;
+  const MemoryKills kills_;
+  std::string program_;
+  backends::Socket listener_;  // listening for own commands; only reserved for others
+  std::unique_ptr<SecretFile> secret_;
+  int attempt_ = 0;
+  std::vector<int> respawned_;  // how often each worker was
+  std::optional<WorkerFailure> failure_;
+};
+
+// The file that runs `name`, as execvp finds it. Throws UsageError when there is none.
+std::string find_program(const std::string& name, const std::vector<std::string>& own_commands);
+
+}  // namespace tools

@@ -1,0 +1,159 @@
+// The guard: reads records until the connection breaks, then cleans up.
+//
+// A process that is killed with SIGKILL cannot clean up after itself. But the kernel closes its
+// file descriptors, whatever it died of: the guard holds the other end of a socket pair, and end of
+// file on it without a "done" record before means that the parent is dead. The guard must not hold
+// other ends of the parent's descriptors, so it closes all that it has inherited.
+#include "tools/launch/workers/guard_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <stdexcept>
+#include <system_error>
+#include <vector>
+
+#include "io/base/time/deadline.h"
+
+namespace tools {
+namespace {
+
+constexpr std::size_t kMaxRecord = 4096;
+constexpr auto kEndTime = std::chrono::seconds(2);  // of a guard that is told that all is done
+constexpr char kGroup = 'g', kForget = 'f', kFile = 'u', kDone = 'd';
+
+void close_all_but(int kept) {
+#ifdef SYS_close_range
+  const bool below =
+      kept == 0 || syscall(SYS_close_range, 0U, static_cast<unsigned>(kept - 1), 0) == 0;
+  if (below && syscall(SYS_close_range, static_cast<unsigned>(kept + 1), ~0U, 0) == 0) return;
+#endif
+  const long most = sysconf(_SC_OPEN_MAX);
+  for (int fd = 0; fd < (most > 0 && most < 65536 ? most : 65536); ++fd)
+    if (fd != kept) close(fd);
+}
+
+void pause_10_ms() {
+  const timespec pause{.tv_sec = 0, .tv_nsec = 10'000'000};
+  nanosleep(&pause, nullptr);
+}
+
+// SIGKILL reaches all who are in the group, and nobody forks with it pending; again for those that
+// join from outside. No waiting until all are gone: zombies count, and how fast init reaps them is
+// not ours to say.
+void kill_groups(const std::vector<pid_t>& groups) {
+  for (int turn = 0; turn < 5; ++turn) {
+    for (const pid_t group : groups) kill(-group, SIGKILL);
+    pause_10_ms();
+  }
+}
+
+[[noreturn]] void keep_guard(int line, bool kill_orphans, pid_t owner) {
+  setsid();
+  prctl(PR_SET_NAME, "engine-guard");
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_BLOCK, &all, nullptr);
+  close_all_but(line);
+  if (chdir("/") != 0) _exit(1);  // no folder stays busy because of the guard
+  std::vector<pid_t> groups;
+  std::vector<std::string> files;
+  char record[kMaxRecord];
+  for (;;) {
+    const ssize_t n = recv(line, record, sizeof record, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && getppid() == owner) {  // out of memory, say: that is no reason to kill anybody
+      pause_10_ms();
+      continue;
+    }
+    if (n <= 0) break;
+    const std::string text(record + 1, static_cast<std::size_t>(n - 1));
+    if (record[0] == kDone) _exit(0);
+    if (record[0] == kForget && text.empty()) groups.clear();
+    if (record[0] == kForget && !text.empty())
+      std::erase(groups, static_cast<pid_t>(std::atoi(text.c_str())));
+    if (record[0] == kGroup) groups.push_back(static_cast<pid_t>(std::atoi(text.c_str())));
+    if (record[0] == kFile) files.push_back(text);
+  }
+  if (kill_orphans) kill_groups(groups);
+  for (const std::string& file : files) unlink(file.c_str());
+  _exit(0);
+}
+
+void send_record(int line, char kind, const std::string& text) {
+  const std::string record = kind + text;
+  // A guard that is gone was killed by somebody; whoever waits for children sees that and says so.
+  while (send(line, record.data(), record.size(), MSG_NOSIGNAL) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+GuardProcess::GuardProcess(bool kill_orphans) : owner_(getpid()), kill_orphans_(kill_orphans) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    throw std::system_error(errno, std::generic_category(), "cannot make a socket pair");
+  pid_ = fork();
+  if (pid_ == 0) {
+    close(ends[0]);
+    keep_guard(ends[1], kill_orphans, owner_);
+  }
+  line_ = backends::Socket(ends[0]);
+  close(ends[1]);
+  if (pid_ < 0)
+    throw std::system_error(errno, std::generic_category(), "cannot fork the guard process");
+}
+
+GuardProcess::~GuardProcess() {
+  if (getpid() != owner_ || pid_ <= 0) return;
+  send_record(line_.fd(), kDone, "");
+  line_.close();
+  // Somebody may have stopped it: it is woken up, and killed if that does not help.
+  kill(pid_, SIGCONT);
+  const base::Deadline deadline = base::deadline_in(kEndTime);
+  const auto ended = [&](int flags) {
+    const pid_t child = waitpid(pid_, nullptr, flags);
+    return child == pid_ || (child < 0 && errno != EINTR);
+  };
+  while (!ended(WNOHANG)) {
+    if (base::has_passed(deadline)) {
+      kill(pid_, SIGKILL);
+      while (!ended(0)) {
+      }
+      return;
+    }
+    const timespec pause{.tv_sec = 0, .tv_nsec = 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+void GuardProcess::enter_worker(pid_t parent) {
+  setpgid(0, 0);
+  if (kill_orphans_) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (kill_orphans_ && getppid() != parent) _exit(1);  // it died before the line above took effect
+  send_record(line_.fd(), kGroup, std::to_string(getpid()));
+  line_.close();
+}
+
+void GuardProcess::forget_workers() { send_record(line_.fd(), kForget, ""); }
+
+void GuardProcess::forget_worker(pid_t pid) {
+  send_record(line_.fd(), kForget, std::to_string(pid));
+}
+
+void GuardProcess::remove_if_killed(const std::string& path) {
+  if (path.size() >= kMaxRecord - 1)
+    throw std::runtime_error("the path of a temporary file is too long: " + path);
+  send_record(line_.fd(), kFile, path);
+}
+
+}  // namespace tools

@@ -1,0 +1,93 @@
+// The two-step signal handler.
+#include "tools/launch/workers/stop_signals.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace tools {
+namespace {
+
+constexpr long kEchoSeconds = 2;
+
+std::atomic<int> stop_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<bool> first_from_parent{false};
+std::atomic<long> first_second{0};
+std::atomic<bool> asked_to_leave{false};
+
+long monotonic_second() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec;
+}
+
+// A scheduler that stops a job tells every process, and the launcher above passes on what it was
+// told: one request, heard twice. So is a SIGTERM that comes with a SIGHUP.
+bool is_echo(const siginfo_t* info) {
+  const bool from_parent = info->si_code == SI_USER && info->si_pid == getppid();
+  return (from_parent != first_from_parent.load() || stop_signal.load() == SIGHUP) &&
+         monotonic_second() - first_second.load() <= kEchoSeconds;
+}
+
+void on_signal(int signal, siginfo_t* info, void*) {
+  if (stop_signal.load() == 0) {
+    first_from_parent.store(info->si_code == SI_USER && info->si_pid == getppid());
+    first_second.store(monotonic_second());
+  }
+  int none = 0;
+  if (stop_signal.compare_exchange_strong(none, signal)) return;
+  // The kernel repeats SIGXCPU every second.
+  if (signal == SIGHUP || signal == SIGXCPU || is_echo(info)) return;
+  _exit(128 + signal);
+}
+
+// `ulimit -t N` sets both limits of CPU time to N, at which the kernel kills without a warning. The
+// lower limit becomes a tenth smaller, so that SIGXCPU leaves time to save.
+void expect_warning_of_cpu_limit() {
+  constexpr rlim_t kMinMargin = 1, kMaxMargin = 30;  // seconds
+  rlimit cpu{};
+  if (getrlimit(RLIMIT_CPU, &cpu) != 0 || cpu.rlim_max == RLIM_INFINITY ||
+      cpu.rlim_cur < cpu.rlim_max)
+    return;
+  const rlim_t margin = std::clamp(cpu.rlim_max / 10, kMinMargin, kMaxMargin);
+  if (cpu.rlim_max <= margin) return;
+  cpu.rlim_cur = cpu.rlim_max - margin;
+  setrlimit(RLIMIT_CPU, &cpu);
+}
+
+void on_leave_signal(int) { asked_to_leave.store(true); }
+
+}  // namespace
+
+const std::atomic<int>& stop_signal_flag() { return stop_signal; }
+
+const std::atomic<int>& install_stop_signals(std::span<const int> more) {
+  if (std::ranges::find(more, SIGXCPU) != more.end()) expect_warning_of_cpu_limit();
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  struct sigaction hang_up {};
+  sigaction(SIGHUP, nullptr, &hang_up);
+  if (hang_up.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  for (const int signal : more) sigaction(signal, &action, nullptr);
+  return stop_signal;
+}
+
+void install_leave_signal() {
+  struct sigaction action {};
+  action.sa_handler = on_leave_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(kLeaveSignal, &action, nullptr);
+}
+
+bool is_asked_to_leave() { return asked_to_leave.load(); }
+
+}  // namespace tools

@@ -1,0 +1,136 @@
+// A group of child processes that is managed as one: forked, supervised, sent signals, and
+// terminated when one fails.
+#pragma once
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tools/launch/workers/guard_process.h"
+#include "tools/launch/workers/respawn_pause.h"
+#include "tools/launch/workers/signal_inbox.h"
+
+namespace tools {
+
+struct WorkerEnd {
+  pid_t pid = 0;
+  bool ended = false;
+  bool by_us = false;  // after the group had been given up
+  int code = 0;        // 128 + N for signal N
+  int signal = 0;
+};
+
+struct GroupOutcome {
+  int culprit = -1;     // index of the worker whose failure decided; -1: none failed
+  int stop_signal = 0;  // the signal that asked all to stop; 0: none
+  bool killed = false;  // a second one came, or the control line broke: all were killed
+  std::vector<WorkerEnd> ends;
+  // The code of the culprit, else 75 where a worker was preempted, 80 where all have left an
+  // elastic job, else 128 + the stop signal, else 0.
+  int code() const;
+  // Of workers that may come and go: the end of the culprit says nothing of the cause, since it was
+  // killed, as others may have been before.
+  bool too_few_are_left() const;
+};
+
+// "fewer than 2 of 3 ranks are left, and nobody can join"
+std::string too_few_text(int least, int count);
+
+// Something else to poll for while the group runs.
+class EventSource {
+ public:
+  virtual ~EventSource() = default;
+  virtual void add_to(std::vector<pollfd>& polls) = 0;
+  virtual void handle(std::span<const pollfd> polls) = 0;  // those it has added, in order
+};
+
+struct GroupRules {
+  // A rank that ends with 69 misses another: so long a better culprit is waited for.
+  std::chrono::milliseconds culprit_wait{2500};
+  // Between SIGTERM for the survivors of a failure and SIGKILL; half way, SIGTERM comes again.
+  std::chrono::milliseconds grace{5000};
+  // How long an orderly stop may take, saving included.
+  std::chrono::milliseconds stop_grace{300'000};
+  std::chrono::milliseconds longest_wait{200};
+  // End what is left in the workers' process groups when all workers have ended.
+  bool kill_orphans = true;
+  // The workers are ranks of one training. SIGHUP asks them to stop, too, and when one has ended in
+  // order after a stop or a preemption, nothing is left to be saved: the others have `grace` from
+  // the last such end on, and are killed then.
+  bool ranks_of_one_run = false;
+  // > 0: workers may fail as long as so many go on, or have ended well.
+  int least = 0;
+  // With `least`: told of a failure that starting again may mend, returns what worker `index` runs
+  // when it is forked again, after a pause that doubles from one failure to the next; or nothing.
+  std::function<std::function<int()>(int index, const WorkerEnd& end)> again = {};
+  std::chrono::milliseconds longest_pause = RespawnPause::kUsualLongest;
+  int saver = -1;  // the worker that saves for all, which others may miss meanwhile; -1: not here
+  // Tells worker `index` a signal; empty: kill(2) to its process group.
+  std::function<void(int index, pid_t pid, int signal)> deliver = {};
+};
+
+class WorkerGroup {
+ public:
+  // The guard and the inbox must outlive the group.
+  WorkerGroup(GuardProcess& guard, SignalInbox& inbox, GroupRules rules);
+  ~WorkerGroup();  // kills and reaps what is left
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
+
+  // Forks the next worker; `child` runs in it and its result is the exit code. Throws
+  // std::runtime_error.
+  pid_t start(const std::function<int()>& child);
+  // Returns when all have ended.
+  GroupOutcome wait(std::span<EventSource* const> sources);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Again {  // a worker that is to be forked again
+    RespawnPause pause;
+    Clock::time_point forked{}, due{};
+    std::function<int()> child;
+  };
+
+  pid_t fork_worker(const std::function<int()>& child);
+  void plan_again(int index);
+  void fork_again();
+  bool awaits_again() const;
+  long alive() const;
+  void poll_once(std::span<EventSource* const> sources);
+  void take_signals();
+  void on_signal(int signal);
+  bool asks_to_stop(int signal) const;
+  bool stuck() const;
+  void look_for_guard();
+  void look_for_ends();
+  void find_culprit();
+  bool may_go_on() const;
+  void end_survivors();
+  bool stopped_as_asked(const WorkerEnd& end) const;  // by the signal that all were asked with
+  bool is_failure(const WorkerEnd& end) const;
+  bool is_orderly(const WorkerEnd& end) const;
+  bool is_saving() const;  // or may be
+  void end_stragglers();
+  void deliver(int index, int signal) const;
+  void deliver_all(int signal);
+  void finish();
+
+  GuardProcess& guard_;
+  SignalInbox& inbox_;
+  GroupRules rules_;
+  GroupOutcome outcome_;
+  std::vector<Again> again_;   // one for each worker
+  std::vector<int> failures_;  // in the order in which they were seen
+  std::optional<Clock::time_point> first_failure_, decided_, stop_asked_, killed_at_;
+  std::optional<Clock::time_point> orderly_end_;  // the last one
+  int told_ = 0;  // how often survivors of a failure were told to end
+  bool reminded_ = false, guard_lost_ = false, finished_ = false;
+  bool stragglers_killed_ = false;
+};
+
+}  // namespace tools

@@ -1,0 +1,153 @@
+// Forking, watching and ending the ranks of --spawn.
+#include "tools/launch/workers/worker_processes.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "backends/secret.h"
+#include "backends/store/tcp_socket.h"
+#include "engine/train/replicas/replica_sync.h"
+#include "tools/launch/machine/memory_info.h"
+#include "tools/launch/workers/worker_failure.h"
+#include "tools/launch/workers/worker_group.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/standard_output.h"
+
+namespace tools {
+namespace {
+
+// What a child says about its failure; in memory shared with the parent.
+struct Report {
+  std::atomic<int> order;  // 1 = the first child that failed; 0 = no report
+  bool told;               // by another rank, which says it itself unless it is ended before
+  char message[2032];
+};
+struct Board {
+  std::atomic<int> failures;
+  Report reports[1];  // one for each child
+};
+
+Board* make_board(int count) {
+  const std::size_t bytes = sizeof(Board) + sizeof(Report) * static_cast<std::size_t>(count);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    throw std::system_error(errno, std::generic_category(),
+                            "cannot map " + std::to_string(bytes) + " bytes of shared memory");
+  return static_cast<Board*>(memory);  // zero-filled
+}
+
+int run_child(const WorkerPlace& place, Board* board,
+              const std::function<int(const WorkerPlace&)>& body) {
+  signal(SIGTTOU,
+         SIG_IGN);  // a group of its own may be "in the background", and prints nevertheless
+  try {
+    const int code = body(place);
+    if (code == kExitOk) check_standard_output();
+    return code;
+  } catch (const std::exception& error) {
+    Report& report = board->reports[place.rank];
+    report.told = dynamic_cast<const engine::RemoteError*>(&error) != nullptr;
+    std::snprintf(report.message, sizeof report.message, "%s", text_of(error).c_str());
+    report.order.store(board->failures.fetch_add(1) + 1);
+    return exit_code_of(error);
+  }
+}
+
+struct Line {
+  int order;
+  int code;
+  std::string who, what;
+};
+
+// By the order in which children reported; those killed from outside first of all. What a child was
+// told by another one is a reason only where nobody gives one of its own.
+std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
+                           const MemoryKills& kills) {
+  const int count = static_cast<int>(outcome.ends.size());
+  std::vector<Line> lines, told;
+  for (int r = 0; r < count; ++r) {
+    const WorkerEnd& end = outcome.ends[static_cast<std::size_t>(r)];
+    const Report& report = board->reports[r];
+    const std::string who = "rank " + std::to_string(r) + ": ";
+    if (report.order.load() > 0) {
+      // A rank that fails lets its group go before it reports, so others may miss it and report
+      // first.
+      const int missed_another = end.code == kExitUnavailable ? count : 0;
+      if (report.told)
+        told.push_back({report.order.load(), end.code, "", report.message});
+      else
+        lines.push_back({report.order.load() + missed_another, end.code, who, report.message});
+    } else if (end.signal != 0 && !end.by_us) {
+      const std::string why = end.signal == SIGKILL ? kills.text() : "";
+      lines.push_back({0, end.code, who, end_text(end.code, end.signal) + why});
+    }
+  }
+  if (lines.empty()) lines = std::move(told);
+  std::sort(lines.begin(), lines.end(),
+            [](const Line& a, const Line& b) { return a.order > b.order; });
+  return lines;
+}
+
+// Prints the reasons, the cause last, where the eye falls; returns its code.
+int print_failures(const GroupOutcome& outcome, const Board* board, const MemoryKills& kills) {
+  const std::vector<Line> lines = lines_of(outcome, board, kills);
+  if (lines.empty() || outcome.killed || outcome.culprit < 0) return outcome.code();
+  const Line& cause = lines.back();
+  for (const Line& line : lines) {
+    const bool is_cause = &line == &cause;
+    if (!is_cause && line.what == cause.what) continue;
+    // That others miss a rank is news only where the rank could not speak for itself.
+    if (!is_cause && line.code == kExitUnavailable && cause.order > 0 &&
+        cause.code != kExitUnavailable)
+      continue;
+    std::fprintf(stderr, "engine: error: %s%s\n", line.who.c_str(), line.what.c_str());
+  }
+  return cause.code;
+}
+
+}  // namespace
+
+int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body, int least) {
+  backends::Socket listener = backends::listen_on({"127.0.0.1", 0});
+  const int port = backends::local_endpoint(listener.fd()).port;
+  const std::string secret = backends::to_hex(backends::random_bytes(32));
+  Board* board = make_board(count);
+  const MemoryKills kills;
+  SignalInbox inbox;
+  GuardProcess guard(true);
+  GroupRules rules;
+  rules.ranks_of_one_run = true;
+  rules.saver = least > 0 ? -1 : 0;
+  rules.least = least;
+  // While the ranks still meet, nobody else would say so.
+  if (least > 0)
+    rules.again = [](int rank, const WorkerEnd& end) -> std::function<int()> {
+      print_notice("rank " + std::to_string(rank) + " (pid " + std::to_string(end.pid) +
+                   "): " + end_text(end.code, end.signal) + "; the others go on where they can");
+      return {};
+    };
+  WorkerGroup group(guard, inbox, rules);
+  for (int r = 0; r < count; ++r)
+    group.start([&] {
+      const bool meets = r == 0 || least > 0;
+      return run_child({r, meets ? listener.fd() : -1, port, secret}, board, body);
+    });
+  listener.close();
+  const GroupOutcome outcome = group.wait({});
+  const int code = print_failures(outcome, board, kills);
+  if (least == 0 || !outcome.too_few_are_left()) return code;
+  std::fprintf(stderr, "engine: error: %s\n", too_few_text(least, count).c_str());
+  return kExitUnavailable;
+}
+
+}  // namespace tools

@@ -1,0 +1,274 @@
+// Where values come from below the command line: environment, TOML files, defaults.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+
+#include "io/base/files/io_error.h"
+#include "io/base/formats/nesting.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_format.h"
+#include "tools/options/input/config_variables.h"
+#include "tools/options/table/option_table.h"
+#include "tools/options/table/value_text.h"
+
+namespace tools {
+namespace {
+
+constexpr std::size_t kLargestFile = 1 << 20;
+constexpr std::size_t kDeepestInclude = 8;
+
+std::string read_config_text(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw io::ConfigError("config file " + path + " is a folder");
+  std::ifstream in(path, std::ios::binary);
+  if (!in)
+    throw io::ConfigError("config file " + path +
+                          " cannot be read: no such file, or no permission");
+  std::string text(kLargestFile + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad()) throw io::ConfigError("config file " + path + " cannot be read");
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() > kLargestFile)
+    throw io::ConfigError("config file " + path + " is larger than 1 MiB");
+  return text;
+}
+
+std::string type_name(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::string:
+      return "a string";
+    case toml::node_type::integer:
+      return "an integer";
+    case toml::node_type::floating_point:
+      return "a real number";
+    case toml::node_type::boolean:
+      return "a boolean";
+    case toml::node_type::array:
+      return "an array";
+    case toml::node_type::table:
+      return "a table";
+    default:
+      return "a date or time";
+  }
+}
+
+// One file on its way into the values.
+class ConfigFile {
+ public:
+  ConfigFile(const std::string& path, ConfigValues& values, std::vector<std::string>& open_files)
+      : path_(path), values_(values), open_files_(open_files) {}
+
+  void apply();
+  void apply_text(const std::string& text);  // without its includes
+
+ private:
+  [[noreturn]] void fail(const toml::node& node, const std::string& fault) const {
+    throw io::ConfigError(place(node) + ": " + fault);
+  }
+  std::string place(const toml::node& node) const {
+    return path_ + ":" + std::to_string(node.source().begin.line);
+  }
+  void take_table(const toml::table& table, const std::string& group);
+  void take_option(const std::string& key, const toml::node& node, const std::string& group);
+  void follow_includes(const toml::node& node);
+  std::string text_of(const OptionSpec& option, const toml::node& node) const;
+  std::string expanded(const std::string& what, const std::string& text,
+                       const toml::node& node) const;
+
+  const std::string& path_;
+  ConfigValues& values_;
+  std::vector<std::string>& open_files_;  // canonical paths from the first file down to this one
+  ConfigValues own_;                      // what this file itself says
+  toml::table table_;
+  const toml::node* include_ = nullptr;  // in table_
+  bool variables_ = false;               // whether ${NAME} is one
+};
+
+// [optimizer] was spelled [optimiser] at first; files and checkpoints that have it remain readable.
+std::string current_group_name(const std::string& name) {
+  return name == "optimiser" ? "optimizer" : name;
+}
+
+bool is_group(std::string_view name) {
+  return std::any_of(train_options().begin(), train_options().end(),
+                     [&](const OptionSpec& o) { return name == o.group; });
+}
+
+std::vector<std::string> known_keys() {
+  std::vector<std::string> names{"include"};
+  for (const OptionSpec& option : train_options()) {
+    names.emplace_back(option.name);
+    if (std::find(names.begin(), names.end(), option.group) == names.end())
+      names.emplace_back(option.group);
+  }
+  return names;
+}
+
+void ConfigFile::apply() {
+  std::error_code ignored;
+  const std::string canonical = std::filesystem::weakly_canonical(path_, ignored).string();
+  if (std::find(open_files_.begin(), open_files_.end(), canonical) != open_files_.end())
+    throw io::ConfigError("config file " + path_ + " includes itself, directly or through others");
+  if (open_files_.size() >= kDeepestInclude)
+    throw io::ConfigError("config file " + path_ + ": includes are more than 8 levels deep");
+  open_files_.push_back(canonical);
+
+  variables_ = true;
+  apply_text(read_config_text(path_));
+  if (include_ != nullptr) follow_includes(*include_);
+  open_files_.pop_back();
+}
+
+void ConfigFile::apply_text(const std::string& text) {
+  if (!io::toml_nests_within_limit(text))
+    throw io::ConfigError(path_ + ": nests more than " + std::to_string(io::kMaxNesting) +
+                          " levels deep; expected options, at most in [GROUP]");
+  try {
+    table_ = toml::parse(text, path_);
+  } catch (const toml::parse_error& error) {
+    throw io::ConfigError(path_ + ":" + std::to_string(error.source().begin.line) +
+                          ": not TOML: " + std::string(error.description()));
+  }
+  take_table(table_, "");
+  for (const auto& [name, value] : own_) values_.try_emplace(name, value);
+}
+
+void ConfigFile::take_table(const toml::table& table, const std::string& group) {
+  for (const auto& [toml_key, node] : table) {
+    const std::string key(toml_key.str());
+    if (group.empty() && key == "include") {
+      include_ = &node;
+    } else if (group.empty() && node.is_table() && is_group(current_group_name(key))) {
+      take_table(*node.as_table(), current_group_name(key));
+    } else {
+      take_option(key, node, group);
+    }
+  }
+}
+
+void ConfigFile::take_option(const std::string& key, const toml::node& node,
+                             const std::string& group) {
+  const OptionSpec* option = find_option(key);
+  if (option == nullptr) {
+    fail(node, "unknown key '" + key + "'" + base::did_you_mean(key, known_keys()));
+  }
+  if (!group.empty() && group != option->group)
+    fail(node, "'" + key + "' belongs in [" + option->group + "] or at the top level, not in [" +
+                   group + "]");
+  const auto [entry, added] =
+      own_.try_emplace(option->name, ConfigValue{text_of(*option, node), place(node)});
+  if (!added) fail(node, "'" + key + "' is given twice, first at " + entry->second.source);
+}
+
+std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node) const {
+  using Type = OptionSpec::Type;
+  const Type type = option.type();
+  const bool takes_text = type != Type::kInteger && type != Type::kReal && type != Type::kFlag;
+  if (const auto* text = node.as_string(); text && variables_ && has_variables(text->get())) {
+    const bool plays_no_part = values_.contains(option.name);  // a stronger source said otherwise
+    return plays_no_part ? text->get() : expanded(option.name, text->get(), node);
+  }
+  if (const auto* text = node.as_string(); text != nullptr && takes_text) return text->get();
+  if (const auto* integer = node.as_integer();
+      integer != nullptr && (type == Type::kInteger || type == Type::kReal ||
+                             type == Type::kInterval || type == Type::kDevices))
+    return std::to_string(integer->get());
+  if (const auto* real = node.as_floating_point(); real != nullptr && type == Type::kReal)
+    return io::shortest_text(real->get());
+  if (const auto* flag = node.as_boolean(); flag != nullptr && type == Type::kFlag)
+    return flag->get() ? "true" : "false";
+  if (const auto* array = node.as_array();
+      array != nullptr && (type == Type::kList || type == Type::kDevices)) {
+    std::vector<std::int64_t> list;
+    for (const toml::node& item : *array) {
+      if (!item.is_integer())
+        fail(node, std::string("'") + option.name + "' is a list with " + type_name(item) +
+                       " in it; expected integers");
+      list.push_back(item.as_integer()->get());
+    }
+    return list_text(list);
+  }
+  fail(node, std::string("'") + option.name + "' is " + type_name(node) + "; expected " +
+                 expected_text(option));
+}
+
+std::string ConfigFile::expanded(const std::string& what, const std::string& text,
+                                 const toml::node& node) const {
+  std::string fault;
+  std::string result = expand_variables(text, fault);
+  if (!fault.empty()) fail(node, "'" + what + "' is '" + text + "': " + fault);
+  return result;
+}
+
+void ConfigFile::follow_includes(const toml::node& node) {
+  std::vector<std::string> names;
+  if (const auto* one = node.as_string()) names.push_back(expanded("include", one->get(), node));
+  if (const auto* several = node.as_array())
+    for (const toml::node& item : *several) {
+      if (!item.is_string())
+        fail(node, "'include' lists " + type_name(item) + "; expected file names");
+      names.push_back(expanded("include", item.as_string()->get(), item));
+    }
+  if (!node.is_string() && !node.is_array())
+    fail(node, "'include' is " + type_name(node) + "; expected a file name or a list of them");
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    const std::string included = (std::filesystem::path(path_).parent_path() / *name).string();
+    ConfigFile(included, values_, open_files_).apply();
+  }
+}
+
+}  // namespace
+
+void apply_config_file(const std::string& path, ConfigValues& values) {
+  std::vector<std::string> open_files;
+  ConfigFile(path, values, open_files).apply();
+}
+
+void apply_config_text(const std::string& text, const std::string& name, ConfigValues& values) {
+  std::vector<std::string> open_files;
+  ConfigFile(name, values, open_files).apply_text(text);
+}
+
+std::string environment_name(std::string_view option) {
+  std::string name = "ENGINE_";
+  for (const char c : option) {
+    const bool lower = c >= 'a' && c <= 'z';
+    name += c == '-' ? '_' : lower ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return name;
+}
+
+namespace {
+
+// Returns the option's variable if it is set; "" if it is not.
+std::string variable_of(const std::string& option) {
+  const std::string name = environment_name(option);
+  const char* value = option.empty() ? nullptr : std::getenv(name.c_str());
+  return value == nullptr || *value == '\0' ? "" : name;
+}
+
+}  // namespace
+
+void apply_environment(ConfigValues& values) {
+  for (const OptionSpec& option : train_options()) {
+    const std::string now = variable_of(option.name), before = variable_of(option.alias);
+    if (!now.empty() && !before.empty())
+      throw io::ConfigError(now + " and " + before + " are the same option; set only one");
+    const std::string& name = now.empty() ? before : now;
+    if (!name.empty())
+      values.try_emplace(option.name, ConfigValue{std::getenv(name.c_str()), name});
+  }
+}
+
+void apply_defaults(ConfigValues& values) {
+  for (const OptionSpec& option : train_options())
+    values.try_emplace(option.name, ConfigValue{option.default_value, "default"});
+}
+
+}  // namespace tools

@@ -1,0 +1,23 @@
+// The text of --help: wrapped to the terminal, what is the command's own first.
+#pragma once
+
+#include <string>
+
+#include "tools/options/input/command_shape.h"
+
+namespace tools {
+
+// `topic`: "" for the command's own options, those that are used most of the others and a list of
+// the rest, "all", a group's name, or an option's ("lr" or "--lr"). Commands with few options show
+// all of them at once. Lines have at most `width` columns. Throws UsageError for another topic,
+// with the nearest.
+std::string help_text(const CommandShape& command, const std::string& topic, int width);
+
+// The heading of a group of options, e.g. "Ranks and rendezvous" of "group"; an unknown group's
+// name.
+std::string heading_of(const std::string& group);
+
+// Of the terminal at standard output, COLUMNS or 80, within what can be read well.
+int help_width();
+
+}  // namespace tools

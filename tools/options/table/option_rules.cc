@@ -1,0 +1,145 @@
+// Applies what the rows of the table say of several options.
+#include "tools/options/table/option_rules.h"
+
+#include <algorithm>
+
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
+
+namespace tools {
+namespace {
+
+std::string shown(const std::string& name, const ConfigValue& value) {
+  return "--" + name + " is '" + value.value + "' (from " + value.source + ")";
+}
+
+void unset(ConfigValue& value) { value = {"", "not used"}; }
+
+bool is_off(const std::string& text) {
+  constexpr std::string_view kOff[] = {"", "false", "none", "off", "0"};
+  return std::ranges::find(kOff, text) != std::end(kOff);
+}
+
+void apply_exclusion(const std::string& name, const std::string& other_name, ConfigValues& values) {
+  ConfigValue &one = values.find(name)->second, &other = values.find(other_name)->second;
+  const bool idle =
+      one.value.empty() || other.value.empty() || (name == "spawn" && is_off(one.value));
+  if (idle) return;
+  const Precedence strength = precedence_of(one), other_strength = precedence_of(other);
+  if (strength == other_strength)
+    throw io::ConfigError(shown(name, one) + " and " + shown(other_name, other) +
+                          " exclude each other; give only one");
+  unset(strength < other_strength ? one : other);
+}
+
+bool is_met(const Condition& condition, const std::string& value) {
+  switch (condition.kind) {
+    case Condition::Kind::kOn:
+      return !is_off(value);
+    case Condition::Kind::kOff:
+      return is_off(value);
+    case Condition::Kind::kGiven:
+      return !value.empty();
+    case Condition::Kind::kOneOf:
+      break;
+  }
+  const std::vector<std::string> choices = base::split_text(condition.choices, '|'),
+                                 parts = base::split_text(value, ',');
+  return std::ranges::find_first_of(parts, choices) != parts.end();
+}
+
+// An option that has no value, that nobody gave, or that is switched off needs nothing.
+bool needs_nothing(const ConfigValue& option) {
+  return option.value.empty() || option.value == "false" || option.value == "none" ||
+         precedence_of(option) == Precedence::kDefault;
+}
+
+void apply_need(const std::string& name, const Condition& need, ConfigValues& values) {
+  ConfigValue& option = values.find(name)->second;
+  const ConfigValue& other = values.find(need.option)->second;
+  // An option that plays no part is as by default.
+  const bool idle = other.value.empty() && precedence_of(other) == Precedence::kDefault;
+  if (is_met(need, idle ? find_option(need.option)->default_value : other.value)) return;
+  if (!needs_nothing(option) && precedence_of(option) >= precedence_of(other)) {
+    const std::string choices = need.choices.empty() ? "" : " " + need.choices;
+    const std::string found = other.value.empty() ? "" : "; " + shown(need.option, other);
+    GivenValues(values).demand(name, "--" + need.option + choices + found);
+  }
+  unset(option);
+}
+
+// "cpu" or "cuda" if the value names one kind.
+std::string_view kind_named(const ConfigValue& value, bool numbers) {
+  const std::string& text = value.value;
+  if (text.empty() || text == "auto") return "";
+  if (numbers) return text == "none" ? "cpu" : "cuda";
+  return text.starts_with("cpu") ? "cpu" : "cuda";
+}
+
+// --device and the lists beside it name devices of one kind, and the list says which.
+void apply_device_rule(const char* list_name, ConfigValues& values) {
+  ConfigValue &one = values.find("device")->second, &list = values.find(list_name)->second;
+  const std::string_view kind = kind_named(one, false),
+                         list_kind = kind_named(list, std::string_view(list_name) == "gpu-devices");
+  if (kind.empty() || list_kind.empty() ||
+      (kind == list_kind && one.value.find(':') == std::string::npos))
+    return;
+  const Precedence strength = precedence_of(one), list_strength = precedence_of(list);
+  if (strength == list_strength)
+    throw io::ConfigError(shown("device", one) + " and " + shown(list_name, list) +
+                          " contradict each other; give only one");
+  if (strength < list_strength)
+    one = {"auto", "not used"};
+  else
+    unset(list);
+}
+
+}  // namespace
+
+std::vector<std::string> options_requiring(std::string_view other) {
+  std::vector<std::string> names;
+  for (const OptionSpec& option : train_options())
+    for (const Condition& need : option.needs)
+      if (need.option == other) names.push_back(option.name);
+  return names;
+}
+
+void apply_option_rules(ConfigValues& values) {
+  for (const OptionSpec& option : train_options())
+    for (const std::string& other : option.excludes) apply_exclusion(option.name, other, values);
+  apply_device_rule("gpu-devices", values);
+  apply_device_rule("devices", values);
+  for (const OptionSpec& option : train_options())
+    for (const Condition& need : option.needs) apply_need(option.name, need, values);
+}
+
+void check_demands(const ConfigValues& values) {
+  for (const OptionSpec& option : train_options())
+    for (const Demand& demand : option.demands) {
+      const auto holds = [&](const Condition& condition) {
+        const std::string& name = condition.option.empty() ? option.name : condition.option;
+        return is_met(condition, values.find(name)->second.value);
+      };
+      if (holds(demand.own) && std::ranges::none_of(demand.any_of, holds))
+        GivenValues(values).demand(option.name, demand.text);
+    }
+}
+
+void GivenValues::refuse(const std::string& name, const std::string& expected,
+                         const std::string& hint) const {
+  throw io::ConfigError(
+      shown(name, values_.find(name)->second) +
+      (hint.empty() ? "; expected " + expected : hint + " (expected " + expected + ")"));
+}
+
+void GivenValues::demand(const std::string& name, const std::string& requirement) const {
+  const ConfigValue& value = values_.find(name)->second;
+  const OptionSpec::Type type = find_option(name)->type();
+  const bool named = type == OptionSpec::Type::kChoice || type == OptionSpec::Type::kString;
+  const std::string option = "--" + name,
+                    source = value.source == option ? "" : " (from " + value.source + ")";
+  throw io::ConfigError(option + (named ? " " + value.value : "") + source + " requires " +
+                        requirement);
+}
+
+}  // namespace tools

@@ -1,0 +1,60 @@
+// Looks at the descriptors and at stdio's own memory of errors.
+#include "tools/report/output/standard_output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
+#include "io/base/text/text_parts.h"
+#include "tools/report/output/console_output.h"
+
+namespace tools {
+namespace {
+
+std::atomic<int> flush_fault{0};  // an errno
+
+}  // namespace
+
+void open_standard_streams() {
+  bool output = true;
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (fd == STDOUT_FILENO) output = false;
+    [[maybe_unused]] const int opened = open("/dev/null", O_RDWR);  // the lowest free one: fd
+  }
+  if (!output) throw io::Error("standard output is closed: redirect it to /dev/null to have none");
+}
+
+void flush_standard_output() noexcept {
+  errno = 0;
+  if (std::fflush(stdout) != 0 && errno != 0) flush_fault.store(errno);
+}
+
+bool standard_output_failed() noexcept { return std::ferror(stdout) != 0 || console_fault() != 0; }
+
+void print_output(std::string_view lines) {
+  static const bool terminal = isatty(STDOUT_FILENO) == 1;
+  const std::string shown = terminal ? base::visible_lines(lines) : std::string(lines);
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
+}
+
+void check_standard_output() {
+  flush_standard_output();  // also what std::cout was given: the streams are synchronized
+  wait_for_console(1);
+  if (!standard_output_failed()) return;
+  const int fault = flush_fault.load() != 0 ? flush_fault.load() : console_fault();
+  std::string cause = fault != 0 ? std::string(": ") + std::strerror(fault) : "";
+  if (fault == ETIMEDOUT)
+    cause = ": its reader has accepted nothing for " +
+            base::number_text("%g s", kConsolePatienceSeconds);
+  throw io::Error("cannot write to standard output" + cause);
+}
+
+}  // namespace tools

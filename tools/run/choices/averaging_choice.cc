@@ -1,0 +1,206 @@
+// Which policies an option stands for, and how they are put together.
+#include "tools/run/choices/averaging_choice.h"
+
+#include <algorithm>
+
+#include "engine/averaging/sums/gradient_sum.h"
+#include "engine/averaging/sums/optimizer_sharding.h"
+#include "io/base/text/text_format.h"
+#include "io/base/text/text_parts.h"
+
+namespace tools {
+namespace {
+
+using AveragingMethod = AveragingOptions::Method;
+using Compression = AveragingOptions::Compression;
+using States = AveragingOptions::States;
+
+// Steps at the start that average gradients: all warm-ups but that of --sync params.
+std::int64_t gradient_steps(const AveragingOptions& options) {
+  if (options.method == AveragingMethod::kParameters || !options.of_parameters()) return 0;
+  return options.phases.empty() ? options.warmup : options.phases.front().from;
+}
+
+// In global steps.
+engine::SyncSchedule schedule_of(const AveragingOptions& options) {
+  if (!options.phases.empty()) return engine::SyncSchedule(options.phases);
+  if (options.method == AveragingMethod::kParameters)
+    return engine::SyncSchedule::constant(options.every, options.warmup);
+  return engine::SyncSchedule({{gradient_steps(options), options.every}});
+}
+
+// "every 8", "by 0:1,1000:8"
+std::string schedule_text(const AveragingOptions& options) {
+  if (options.phases.empty()) return "every " + std::to_string(options.every);
+  std::vector<std::string> phases;
+  for (const auto& [from, every] : options.phases)
+    phases.push_back(std::to_string(from) + ":" + std::to_string(every));
+  return "by " + base::join_text(phases, ",");
+}
+
+std::optional<engine::OuterOptions> outer_of(const AveragingOptions& options) {
+  if (options.method == AveragingMethod::kDiloco) return options.diloco;
+  if (options.method == AveragingMethod::kSlowMo) return options.slowmo;
+  return std::nullopt;
+}
+
+std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
+                                              backends::Communicator& wire,
+                                              const AveragingParts& parts) {
+  engine::FlatBuffer& gradients = parts.model.parameters.gradients;
+  switch (options.compression) {
+    case Compression::kBf16:
+      return engine::make_bf16_sum(wire, gradients);
+    case Compression::kTopK:
+      return engine::make_top_k_sum(wire, gradients, options.topk_ratio);
+    case Compression::kPowerSgd:
+      return engine::make_power_sgd_sum(wire, gradients, parts.context, options.powersgd_rank);
+    case Compression::kNone:
+      break;
+  }
+  if (parts.shares != nullptr && parts.optimizer.spec().by_ranges)
+    return engine::make_scattered_sum(wire, gradients, *parts.shares);
+  return engine::make_plain_sum(wire, gradients);
+}
+
+std::unique_ptr<engine::AveragingPolicy> make_gradients(const AveragingOptions& options,
+                                                        backends::Communicator& wire,
+                                                        const AveragingParts& parts) {
+  const engine::BucketOptions buckets =
+      parts.shares != nullptr ? engine::dealt_buckets(options.buckets, wire.world_size())
+                              : options.buckets;
+  return engine::make_gradient_averaging(make_sum(options, wire, parts),
+                                         parts.model.parameters.gradients, buckets);
+}
+
+engine::ParameterAveragingOptions parameter_options(const AveragingOptions& options,
+                                                    engine::ModelState& model,
+                                                    engine::Optimizer& optimizer) {
+  engine::ParameterAveragingOptions parameters;
+  parameters.name = options.name;
+  std::vector<engine::SyncPhase> phases = schedule_of(options).phases();
+  for (engine::SyncPhase& phase : phases) phase.from -= gradient_steps(options);
+  parameters.schedule = engine::SyncSchedule(phases);
+  parameters.outer = outer_of(options);
+  const std::vector<engine::Optimizer::State> states = optimizer.state();
+  for (const engine::Optimizer::State& s : states) {
+    const bool first_moment = s.role == engine::StateRole::kFirstMoment;
+    if (options.states == States::kNone || (options.states == States::kMomentum && !first_moment))
+      continue;
+    parameters.states.push_back(s.buffer);
+    parameters.states_text += (parameters.states_text.empty() ? "" : " and ") + std::string(s.name);
+  }
+  parameters.all_states = parameters.states.size() == states.size();
+  if (options.running_statistics && model.running.size() > 0) parameters.running = &model.running;
+  return parameters;
+}
+
+int host_count(const backends::Group& group) {
+  std::vector<std::string> hosts;
+  for (const backends::PeerInfo& peer : group.peers())
+    if (std::ranges::find(hosts, peer.host_id) == hosts.end()) hosts.push_back(peer.host_id);
+  return static_cast<int>(hosts.size());
+}
+
+std::string gradients_text(const AveragingOptions& options) {
+  if (options.canonical) return " canonical";
+  const bool whole =
+      options.compression == Compression::kTopK || options.compression == Compression::kPowerSgd;
+  std::string text = whole || !options.buckets.overlap ? " delayed" : " overlapped";
+  if (options.compression == Compression::kBf16) text += ", bf16";
+  if (options.compression == Compression::kTopK)
+    text += ", top-k " + io::shortest_text(options.topk_ratio);
+  if (options.compression == Compression::kPowerSgd)
+    text += ", PowerSGD rank " + std::to_string(options.powersgd_rank);
+  return text;
+}
+
+}  // namespace
+
+std::vector<int> island_ranks(const AveragingOptions& options, const backends::Group& group) {
+  if (!options.host_islands || !options.of_parameters()) return {group.rank()};
+  const std::vector<backends::PeerInfo>& peers = group.peers();
+  const auto self = std::ranges::find(peers, group.rank(), &backends::PeerInfo::rank);
+  std::vector<int> ranks;
+  for (const backends::PeerInfo& peer : peers)
+    if (self != peers.end() && peer.host_id == self->host_id) ranks.push_back(peer.rank);
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
+std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& options,
+                                                        const backends::Group& group,
+                                                        const AveragingParts& parts) {
+  if (group.world_size() == 1 || options.method == AveragingMethod::kNone)
+    return engine::make_no_averaging(group.world_size());
+  if (options.method == AveragingMethod::kGradients)
+    return make_gradients(options, parts.wire, parts);
+  auto parameters =
+      engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,
+                                       parameter_options(options, parts.model, parts.optimizer));
+  const std::int64_t warmup = gradient_steps(options);
+  if (warmup == 0 && parts.island == nullptr) return parameters;
+  engine::MixedAveragingOptions mixed;
+  mixed.name = options.name;
+  mixed.warmup = warmup;
+  if (warmup > 0) mixed.all = make_gradients(options, parts.wire, parts);
+  if (parts.island != nullptr) {
+    mixed.island = make_gradients(options, *parts.island, parts);
+    mixed.island_text = std::to_string(host_count(group)) + " hosts";
+  }
+  mixed.parameters = std::move(parameters);
+  return engine::make_mixed_averaging(std::move(mixed));
+}
+
+bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size) {
+  if (world_size == 1 || options.method == AveragingMethod::kNone) return false;
+  return options.method == AveragingMethod::kGradients || options.host_islands ||
+         steps < gradient_steps(options);
+}
+
+std::string averaging_text(const AveragingOptions& options, std::string_view policy) {
+  std::string text(policy);
+  if (policy == "none") return text;
+  if (policy == "grad")
+    return text + gradients_text(options) + (options.shard_optimizer ? ", optimizer sharded" : "");
+  text += " " + schedule_text(options);
+  if (options.method == AveragingMethod::kDiloco)
+    text += ", outer lr " + io::shortest_text(options.diloco.lr) + " momentum " +
+            io::shortest_text(options.diloco.momentum) +
+            (options.diloco.nesterov ? " nesterov" : "");
+  if (options.method == AveragingMethod::kSlowMo)
+    text += ", alpha " + io::shortest_text(options.slowmo.lr) + " beta " +
+            io::shortest_text(options.slowmo.momentum);
+  if (const std::int64_t steps = gradient_steps(options); steps > 0)
+    text += " after " + std::to_string(steps) + " of grad";
+  if (options.host_islands) text += ", islands are hosts";
+  return text;
+}
+
+std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& options,
+                                                    const backends::Group& group,
+                                                    engine::ModelState& model,
+                                                    engine::Optimizer& optimizer,
+                                                    const PlannedSteps& steps) {
+  if (group.world_size() == 1 || !options.of_parameters()) return std::nullopt;
+  const engine::ParameterAveragingOptions parameters = parameter_options(options, model, optimizer);
+  engine::AveragingPlan plan;
+  plan.first_step = steps.first;
+  plan.total_steps = steps.total;
+  plan.steps_per_epoch = steps.of_epoch;
+  plan.first_of_epochs = steps.first_of_epochs;
+  plan.warmup = gradient_steps(options);
+  plan.schedule = schedule_of(options);
+  plan.bytes_each = static_cast<std::int64_t>(model.parameters.gradients.bytes());
+  for (const engine::FlatBuffer* state : parameters.states)
+    plan.bytes_each += model.parameters.trained_elements(*state) *
+                       static_cast<std::int64_t>(engine::size_of(state->dtype()));
+  if (parameters.running != nullptr)
+    plan.bytes_each += static_cast<std::int64_t>(parameters.running->bytes());
+  plan.outer = parameters.outer.has_value();
+  plan.ranks = group.world_size();
+  plan.islands = options.host_islands ? host_count(group) : 0;
+  return plan;
+}
+
+}  // namespace tools

@@ -1,0 +1,186 @@
+// Sums over the plan, and a line through two of them.
+#include "tools/run/choices/memory_plan.h"
+
+#include <algorithm>
+
+#include "engine/averaging/sums/optimizer_sharding.h"
+#include "engine/core/cuda.h"
+#include "engine/core/error.h"
+#include "engine/graph/model_state.h"
+#include "engine/graph/parameter_kinds.h"
+#include "tools/launch/machine/memory_info.h"
+
+namespace tools {
+namespace {
+
+// Of all, or of those that are trained.
+std::uint64_t parameter_bytes(const engine::Graph& graph, engine::DType dtype, bool all) {
+  std::uint64_t bytes = 0;
+  for (const engine::OrderedParameter& parameter : engine::completion_order(graph, dtype))
+    if (all || !parameter.frozen)
+      bytes += engine::align_up(
+          static_cast<std::size_t>(parameter.layout.layout.memory_shape().count()) *
+          engine::size_of(dtype));
+  return bytes;
+}
+
+// What this rank has of the optimizer's states.
+std::uint64_t optimizer_bytes(const engine::Graph& graph, const MemoryPlanOptions& options) {
+  using Of = engine::OptimizerState::Of;
+  const auto ranks = static_cast<std::uint64_t>(options.optimizer_ranks);
+  const std::vector<std::string> matrices = engine::hidden_matrices(graph);
+  const std::vector<engine::OrderedParameter> parameters =
+      engine::completion_order(graph, options.state);
+  std::vector<std::int64_t> sizes;
+  for (const engine::OrderedParameter& p : parameters)
+    sizes.push_back(p.layout.layout.memory_shape().count());
+  const std::vector<int> owners = engine::deal_sizes(sizes, options.optimizer_ranks);
+  std::uint64_t all = 0;
+  for (const engine::OptimizerState& state : options.optimizer_states) {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const Of kind = std::ranges::find(matrices, parameters[i].layout.name) != matrices.end()
+                          ? Of::kHiddenMatrices
+                          : Of::kOthers;
+      if (state.of != Of::kAll && state.of != kind) continue;
+      if (options.whole_tensors && owners[i] != options.optimizer_rank) continue;
+      bytes +=
+          engine::align_up(static_cast<std::size_t>(sizes[i]) * engine::size_of(options.state));
+    }
+    all += options.whole_tensors ? bytes : (bytes + ranks - 1) / ranks;
+  }
+  return all;
+}
+
+template <typename Element>
+std::uint64_t bytes_of(const std::vector<Element>& elements) {
+  return elements.size() * sizeof(Element);
+}
+
+std::string parts_text(const MemoryNeed& need) {
+  std::string text;
+  const auto add = [&](const char* what, std::uint64_t bytes) {
+    if (bytes >= need.total() / 100)
+      text += (text.empty() ? "" : ", ") + gib_text(bytes) + " " + what;
+  };
+  add("activations", need.activations);
+  add("parameters", need.parameters);
+  add("gradients", need.gradients);
+  add("optimizer", need.optimizer);
+  add("batches", need.batches);
+  add("data", need.data);
+  add("evaluation", need.evaluation);
+  return text;
+}
+
+// Its model, and the activations of its batches; without gradients.
+std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOptions& plan,
+                               const MemoryPlanOptions& options, const MemoryNeed& training) {
+  if (options.evaluation == 0) return 0;
+  engine::PlanOptions inference = plan;
+  inference.max_batch = options.evaluation;
+  inference.training = false;
+  const engine::Plan compiled = engine::Plan::compile(graph, inference);
+  return training.parameters + compiled.arena_bytes + compiled.scratch_bytes +
+         static_cast<std::uint64_t>(options.evaluation * options.batches * options.sample_bytes);
+}
+
+// Of the option --batch-size-per-device, within `bytes`.
+std::int64_t largest_batch_of_device(const engine::Graph& graph, const engine::PlanOptions& plan,
+                                     const MemoryPlanOptions& options, std::uint64_t bytes) {
+  const auto fits = [&](std::int64_t batch) {
+    return memory_need(graph, plan, batch, options).total() <= bytes;
+  };
+  std::int64_t fitting = 0, too_large = plan.max_batch + 1;
+  while (fitting + 1 < too_large) {
+    const std::int64_t batch = fitting + (too_large - fitting) / 2;
+    (fits(batch) ? fitting : too_large) = batch;
+  }
+  return options.shards * fitting;
+}
+
+std::string at_most_text(std::int64_t batch) {
+  return "at most --batch-size-per-device " + std::to_string(batch) + " would fit";
+}
+
+constexpr const char* kDeviceTooSmall =
+    "not even batches of one sample fit: use a smaller model, --amp bf16, or a device with more "
+    "memory";
+
+}  // namespace
+
+MemoryBudget memory_budget(const backends::Group& group) {
+  const auto& peers = group.peers();
+  const std::string& host = peers.at(static_cast<std::size_t>(group.rank())).host_id;
+  const auto here =
+      std::ranges::count_if(peers, [&](const backends::PeerInfo& p) { return p.host_id == host; });
+  const std::optional<AvailableMemory> left = available_memory();
+  return {.bytes = left ? left->bytes : 0, .ranks = static_cast<int>(here)};
+}
+
+MemoryBudget device_memory_budget(int device) {
+  engine::cuda::use_device(device);
+  return {.bytes = engine::cuda::free_and_total_memory().first, .ranks = 1, .device = device};
+}
+
+std::uint64_t data_bytes(const io::DatasetSplits& splits) {
+  std::uint64_t bytes = 0;
+  for (const io::Dataset* set : {&splits.train, &splits.test}) bytes += set->bytes();
+  return bytes;
+}
+
+MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& plan,
+                       std::int64_t batch, const MemoryPlanOptions& options) {
+  engine::PlanOptions of_batch = plan;
+  of_batch.max_batch = batch;
+  const engine::Plan compiled = engine::Plan::compile(graph, of_batch);
+  const auto shards = static_cast<std::uint64_t>(options.shards);
+  MemoryNeed need;
+  need.activations = shards * (compiled.arena_bytes + compiled.scratch_bytes);
+  const std::uint64_t parameters = parameter_bytes(graph, options.state, true);
+  const std::uint64_t copies = parameters / engine::size_of(options.state) * options.short_weights;
+  need.parameters = shards * (parameters + copies);
+  need.gradients = shards * parameter_bytes(graph, options.state, false);
+  need.optimizer = optimizer_bytes(graph, options) + options.averages * parameters;
+  need.batches =
+      shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);
+  need.data = options.data;
+  need.evaluation = evaluation_bytes(graph, plan, options, need);
+  return need;
+}
+
+void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
+                  const MemoryPlanOptions& options, const MemoryBudget& budget) {
+  if (budget.bytes == 0 && budget.device < 0) return;  // the host's is not known
+  const MemoryNeed need = memory_need(graph, plan, plan.max_batch, options);
+  const auto ranks = static_cast<std::uint64_t>(std::max(1, budget.ranks));
+  const std::uint64_t share = budget.bytes / ranks;
+  if (need.total() <= share) return;
+  const std::int64_t fits = largest_batch_of_device(graph, plan, options, share);
+  const std::string of_ranks =
+      ranks == 1 ? "" : " for each of " + std::to_string(ranks) + " ranks of this host";
+  const bool on_device = budget.device >= 0;
+  throw engine::MemoryError(
+      "out of memory" + (on_device ? " on cuda:" + std::to_string(budget.device) : "") + ": " +
+      (options.micro_batches > 1 ? "micro-batches of " : "batches of ") +
+      std::to_string(options.shards * plan.max_batch) + " samples need " + gib_text(need.total()) +
+      " (" + parts_text(need) + ")" + of_ranks + ", but " + gib_text(budget.bytes) +
+      (on_device ? " are free; " : " are available; ") +
+      (fits > 0    ? at_most_text(fits)
+       : on_device ? kDeviceTooSmall
+                   : "not even batches of one sample fit: use a smaller model, fewer ranks on this "
+                     "host, or a host with more memory"));
+}
+
+std::string batch_advice(const engine::Graph& graph, const engine::PlanOptions& plan,
+                         const MemoryPlanOptions& options, std::uint64_t bytes) {
+  const std::int64_t fits = largest_batch_of_device(graph, plan, options, bytes),
+                     tried = options.shards * plan.max_batch;
+  if (fits <= 0 || tried == 1) return kDeviceTooSmall;
+  if (fits < tried) return at_most_text(fits);
+  return "the plan would have fitted, so something else takes memory: try a "
+         "--batch-size-per-device below " +
+         std::to_string(tried);
+}
+
+}  // namespace tools

@@ -1,0 +1,86 @@
+// The snapshot first, then run.json, then the data set, then the model's defaults.
+#include "tools/run/data/saved_input.h"
+
+#include <filesystem>
+#include <optional>
+
+#include "io/base/files/io_error.h"
+#include "io/data/sources/dataset.h"
+#include "models/model_catalog.h"
+#include "tools/options/input/command_line.h"
+#include "tools/options/table/run_config.h"
+#include "tools/options/table/session_options.h"
+#include "tools/run/data/sample_statement.h"
+#include "tools/run/data/session_data.h"
+#include "tools/run/folder/run_record.h"
+
+namespace tools {
+namespace {
+
+// The record of the run that has written the snapshot, if that lies in the run's folder.
+std::optional<RunRecord> record_beside(const io::Checkpoint& snapshot, const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const std::string folder = parent.empty() ? "." : parent;
+  if (snapshot.run_id.empty() || !has_run_record(folder)) return std::nullopt;
+  RunRecord record = read_run_record(folder);
+  if (record.id != snapshot.run_id || record.data.shape.size() != 3) return std::nullopt;
+  return record;
+}
+
+SavedInput of_record(const RunData& data, const std::string& dataset) {
+  const bool text = dataset == "text" || dataset == "tinyshakespeare" || dataset == "tokens";
+  SavedInput input{.sample_shape = text ? engine::Shape{data.shape[0]} : engine::Shape(data.shape),
+                   .classes = data.classes,
+                   .vocabulary = data.vocabulary};
+  if (!text && dataset != "csv") input.normalization = data.normalization;
+  return input;
+}
+
+SavedInput of_set(const io::Dataset& set, const std::string& normalization) {
+  SavedInput input{.sample_shape = sample_shape(set),
+                   .classes = set.classes(),
+                   .vocabulary = set.vocabulary(),
+                   .class_names = set.class_names()};
+  if (const io::TargetScale* target = set.target()) input.target = *target;
+  if (const auto* images = set.find<io::ImageSamples>()) {
+    input.normalization = normalization;
+    input.mean = images->format.mean;
+    input.deviation = images->format.deviation;
+  }
+  return input;
+}
+
+SavedInput of_statement(const InputSchema& stated, const std::string& vocabulary) {
+  SavedInput input = of_set(stated.splits.train, stated.normalization);
+  input.vocabulary = vocabulary;
+  return input;
+}
+
+SavedInput of_data(const ConfigValues& given) {
+  ConfigValues values = given;
+  complete_values(values, "");
+  const DataOptions options = resolve_run_config(values).data;
+  const io::Dataset data = io::load_dataset(options.set).train;
+  return of_set(data,
+                normalization(options, data) == io::Normalization::kUnit ? "unit" : "standard");
+}
+
+}  // namespace
+
+SavedInput saved_input(const io::Checkpoint* snapshot, const std::string& path,
+                       const ConfigValues& values, bool other_data, bool statistics) {
+  if (snapshot != nullptr && !other_data && !snapshot->samples.empty())
+    return of_statement(read_sample_statement(snapshot->samples, path), snapshot->vocabulary);
+  if (snapshot != nullptr && !other_data) {
+    const std::optional<RunRecord> record = record_beside(*snapshot, path);
+    if (record) {
+      SavedInput input = of_record(record->data, snapshot->dataset);
+      if (!statistics || input.normalization != "standard") return input;
+    }
+  }
+  if (values.contains("dataset")) return of_data(values);
+  const models::ModelOptions options = models::default_options(values.at("model").value);
+  return {.sample_shape = options.sample_shape, .classes = options.classes};
+}
+
+}  // namespace tools

@@ -1,0 +1,162 @@
+// Staging, loading, and the ranks' shares.
+#include "tools/run/data/session_data.h"
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
+#include "io/base/text/text_parts.h"
+#include "io/data/dataset/sample_coding.h"
+#include "io/data/loader/staging.h"
+#include "io/data/sources/dataset.h"
+#include "io/data/sources/loading_memory.h"
+#include "tools/launch/group/rank_exchange.h"
+#include "tools/launch/machine/memory_info.h"
+#include "tools/run/choices/agreement.h"
+
+namespace tools {
+namespace {
+
+// One rank of a host copies, all of them wait.
+io::DatasetOptions staged(const DataOptions& data, const backends::Group& group,
+                          backends::Communicator& control) {
+  io::DatasetOptions options = data.set;
+  if (data.stage.empty()) return options;
+  std::string& source = options.annotations.empty() ? options.directory : options.annotations;
+  const auto& peers = group.peers();
+  const auto is_self = [&](const backends::PeerInfo& peer) { return peer.rank == group.rank(); };
+  const auto self = std::find_if(peers.begin(), peers.end(), is_self);
+  const bool first = std::none_of(peers.begin(), peers.end(), [&](const backends::PeerInfo& peer) {
+    return peer.rank < group.rank() && self != peers.end() && peer.host_id == self->host_id;
+  });
+  run_on_all_ranks(group, control, [&] {
+    if (first) io::stage_files(source, data.stage);
+  });
+  source = io::staged_path(source, data.stage);
+  return options;
+}
+
+// For so many ranks that load on this host.
+void check_room(const io::DatasetOptions& set, std::uint64_t bytes, std::int64_t ranks,
+                const std::optional<AvailableMemory>& left) {
+  if (!left || bytes * static_cast<std::uint64_t>(ranks) <= left->bytes) return;
+  throw engine::MemoryError(
+      "out of memory: loading " + set.name + " needs " + memory_text(bytes) +
+      (ranks == 1 ? "" : " for each of " + std::to_string(ranks) + " ranks of this host") +
+      ", but " + memory_text(left->bytes) + " are available" +
+      (left->by ? ", of the " + memory_text(left->by->bytes) + " that " + left->by->file + " allows"
+                : " on this host"));
+}
+
+// Collective. All have looked at what is left before any takes of it; ranks that have their data
+// need no more.
+void check_room_together(const io::DatasetOptions& set, bool loads, const backends::Group& group,
+                         backends::Communicator& control) {
+  const std::string& host = group.peers().at(static_cast<std::size_t>(group.rank())).host_id;
+  const std::optional<AvailableMemory> left = available_memory();
+  const std::vector<std::string> loading = gather_texts(control, loads ? host : "");
+  run_on_all_ranks(group, control, [&] {
+    if (loads) check_room(set, io::loading_bytes(set), std::ranges::count(loading, host), left);
+  });
+}
+
+io::SamplerOptions shares(const DataOptions& data, std::int64_t micro_batches,
+                          const backends::Group& group, const io::Dataset& train,
+                          const io::EpochOrder* order) {
+  if (train.size() == 0)
+    throw io::DataError("data set '" + train.name + "' has no training samples");
+  io::SamplerOptions sampling = data.sampling;
+  const int most = data.max_ranks > 0 ? data.max_ranks : group.world_size();
+  if (data.batch_of_rank > 0) sampling.global_batch = data.batch_of_rank * micro_batches * most;
+  if (data.batch_scales) sampling.global_batch = sampling.global_batch / most * group.world_size();
+  sampling.size = train.size();
+  sampling.rank = group.rank();
+  sampling.world_size = group.world_size();
+  sampling.order = order;
+  return sampling;
+}
+
+bool is_empty(const LoadedData& loaded) {
+  return loaded.splits.train.size() == 0 && loaded.splits.test.size() == 0;
+}
+
+}  // namespace
+
+io::DataDigest data_digest(const io::DatasetSplits& splits) {
+  return io::data_digest(splits.train, splits.coding.get());
+}
+
+engine::Shape sample_shape(const io::Dataset& dataset) {
+  return engine::Shape(dataset.model_shape());
+}
+
+io::Normalization normalization(const DataOptions& options, const io::Dataset& dataset) {
+  if (options.normalization) return *options.normalization;
+  return dataset.shape()[2] == 1 ? io::Normalization::kUnit : io::Normalization::kStandard;
+}
+
+std::vector<std::string> class_names(const io::Dataset& set) {
+  std::vector<std::string> names = set.class_names();
+  for (const char byte : set.vocabulary()) names.push_back(base::escape_text(std::string(1, byte)));
+  if (names.empty())
+    for (std::int64_t c = 0; c < set.classes(); ++c) names.push_back(std::to_string(c));
+  return names;
+}
+
+void read_for_training(const io::DatasetOptions& options, LoadedData& loaded) {
+  loaded.splits = io::load_dataset(options);
+  if (!options.coding) return;
+  io::DatasetSplits& splits = loaded.splits;
+  if (!splits.train.unknown_classes().empty() || !splits.test.unknown_classes().empty())
+    throw io::DataError(base::join_text(splits.unknown, "; ") + ", " + options.coding->source +
+                        ": give data of its classes, or for a new last layer --init-from with "
+                        "--init-coding inputs (and --allow-mismatch where its shape changes)");
+  const std::string& digest = options.coding->digest;
+  if (splits.unknown.empty() || (!digest.empty() && data_digest(splits).is(digest))) return;
+  splits.warnings.insert(splits.warnings.end(), splits.unknown.begin(), splits.unknown.end());
+}
+
+std::shared_ptr<LoadedData> load_together(const DataOptions& options, const backends::Group& group,
+                                          backends::Communicator& control,
+                                          std::shared_ptr<LoadedData> before,
+                                          const DataReader& read) {
+  const io::DatasetOptions set = staged(options, group, control);
+  if (!before) before = options.given;
+  auto loaded = before ? std::move(before) : std::make_shared<LoadedData>();
+  check_room_together(set, is_empty(*loaded), group, control);
+  run_on_all_ranks(group, control, [&] {
+    if (is_empty(*loaded)) read(set, *loaded);
+  });
+  if (group.world_size() == 1) return loaded;
+  const char* what = "the ranks have read different data";
+  require_equal(group, control, extent_of(loaded->splits), what);
+  if (loaded->content.empty()) {
+    loaded->digest = data_digest(loaded->splits);
+    loaded->content = content_of(loaded->splits, loaded->digest.text);
+  }
+  require_equal(group, control, loaded->content, what);
+  return loaded;
+}
+
+std::shared_ptr<LoadedData> load_alone(const DataOptions& options) {
+  if (!options.stage.empty()) return nullptr;
+  auto loaded = std::make_shared<LoadedData>();
+  check_room(options.set, io::loading_bytes(options.set), 1, available_memory());
+  read_for_training(options.set, *loaded);
+  return loaded;
+}
+
+SessionData::SessionData(const DataOptions& options, std::int64_t micro_batches,
+                         const backends::Group& group, backends::Communicator& control,
+                         std::shared_ptr<LoadedData> before)
+    : loaded_(load_together(options, group, control, std::move(before))),
+      normalization_(tools::normalization(options, loaded_->splits.train)),
+      order_(options.sampling.shuffle ? io::make_epoch_order(options.order, loaded_->splits.train)
+                                      : nullptr),
+      sampling_(shares(options, micro_batches, group, loaded_->splits.train, order_.get())),
+      sampler_(sampling_),
+      partition_(options.check_sampler ? std::optional(io::check_partition(sampling_))
+                                       : std::nullopt) {}
+
+}  // namespace tools

@@ -1,0 +1,119 @@
+// Asks the file system.
+#include "tools/run/folder/output_paths.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "io/base/files/io_error.h"
+#include "io/base/files/own_file.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/run/folder/run_record.h"
+
+namespace tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& path, const std::string& cause) {
+  throw io::CannotCreateError(path + ": cannot create: " + cause);
+}
+
+fs::path folder_of(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  return folder.empty() ? "." : folder;
+}
+
+fs::path normal(const fs::path& p) { return (p / "").lexically_normal(); }
+
+// What a run could not do without, and writes as a whole.
+bool is_name_of_run(const std::string& name) {
+  for (const char* own : {"run.json", "run.lock", "latest", "best", "status.json"})
+    if (name == own) return true;
+  return name.starts_with("step-") && name.ends_with(".ckpt");
+}
+
+void check_is_not_of_run(const std::string& what, const std::string& path,
+                         const std::string& save_dir) {
+  const fs::path folder = folder_of(path);
+  const bool in_run =
+      (!save_dir.empty() && normal(folder) == normal(save_dir)) || has_run_record(folder.string());
+  if (in_run && is_name_of_run(fs::path(path).filename().string()))
+    fail(what, "it is a file of the run in " + folder.string() + "; give another name");
+}
+
+// How the files of a run begin.
+struct OwnFile {
+  const char* name;
+  const char* beginning;
+};
+constexpr OwnFile kOwnFiles[] = {
+    {"latest", "step-[0-9]{8,}\\.ckpt\n"}, {"best", "step-[0-9]{8,}\\.ckpt\n"},
+    {"run.lock", "[^ ]+ [0-9]+\n"},        {"status.json", "\\{\"schema\":"},
+    {"metrics.jsonl", "\\{\"schema\":"},   {"log.txt", "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z "},
+};
+
+// What is no plain file is told by whoever opens it.
+bool is_foreign(const fs::path& path, const OwnFile& own) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return false;
+  char head[256];
+  std::ifstream file(path, std::ios::binary);
+  file.read(head, sizeof head);
+  const std::string text(head, static_cast<std::size_t>(file.gcount()));
+  return !text.empty() && !std::regex_search(text, std::regex(own.beginning),
+                                             std::regex_constants::match_continuous);
+}
+
+}  // namespace
+
+void check_own_names(const std::string& folder) {
+  for (const char* name : {"run.lock", "log.txt", "metrics.jsonl", "tensorboard"})
+    io::check_own_name((fs::path(folder) / name).string());
+}
+
+void check_folder_is_free(const std::string& folder) {
+  for (const OwnFile& own : kOwnFiles) {
+    const fs::path path = fs::path(folder) / own.name;
+    if (is_foreign(path, own))
+      throw io::CannotCreateError(
+          path.string() +
+          ": no training has written it, and it is not overwritten; give another --save-dir, or "
+          "remove it");
+  }
+}
+
+void check_output_path(const std::string& what, const std::string& path,
+                       const std::string& save_dir) {
+  if (path.empty() || path == "-") return;
+  const std::string named = what + " " + path;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) fail(named, "it is a folder; expected the name of a file");
+  check_is_not_of_run(named, path, save_dir);
+  if (fs::exists(path, ignored)) {
+    if (access(path.c_str(), W_OK) != 0) fail(named, std::strerror(errno));
+    return;
+  }
+  const fs::path folder = folder_of(path);
+  if (!save_dir.empty() && normal(folder) == normal(save_dir)) return;
+  if (!fs::exists(folder, ignored)) fail(named, "there is no folder " + folder.string());
+  if (!fs::is_directory(folder, ignored)) fail(named, folder.string() + " is no folder");
+  if (access(folder.c_str(), W_OK | X_OK) != 0) fail(named, std::strerror(errno));
+}
+
+void check_new_file(const std::string& path, const std::vector<std::string>& read) {
+  if (path == "-") throw UsageError("'-' is standard output; expected the name of a file");
+  std::error_code ignored;
+  if (fs::is_symlink(path, ignored))
+    fail(path, "it is a link to " + fs::read_symlink(path, ignored).string() +
+                   "; expected the name of a file");
+  for (const std::string& source : read)
+    if (fs::equivalent(path, source, ignored)) fail(path, "it is the file that is read");
+  check_is_not_of_run(path, path, "");
+}
+
+}  // namespace tools

@@ -1,0 +1,106 @@
+// Compares the options of a run with those that it is resumed with.
+#include "tools/run/folder/run_comparison.h"
+
+#include <algorithm>
+
+#include "io/base/files/io_error.h"
+#include "tools/options/table/value_text.h"
+
+namespace tools {
+namespace {
+
+using OnResume = OptionSpec::OnResume;
+
+// In one spelling; "" where it is unset on purpose.
+std::string value_of(const ConfigValues& values, const OptionSpec& option) {
+  const auto entry = values.find(option.name);
+  const std::string value = entry == values.end() || entry->second.value.empty()
+                                ? option.default_value
+                                : entry->second.value;
+  return canonical_text(option, value).value_or(value);
+}
+
+std::string shown(const std::string& value) { return value.empty() ? "unset" : value; }
+
+OptionChange change_of(const OptionSpec& option, const std::string& before, const std::string& now,
+                       const ConfigValues& values) {
+  const auto entry = values.find(option.name);
+  return {option.name, shown(before), shown(now),
+          entry == values.end() ? "default" : entry->second.source,
+          option.on_resume == OnResume::kReject};
+}
+
+// --epochs beside --steps, for example: the change of the other one says it.
+bool plays_no_part(const OptionChange& change) {
+  return change.source == "not used" && !change.experiment;
+}
+
+// Of a run that was as long as --steps said, its epochs are no number.
+bool had_no_epochs(const ConfigValues& before) {
+  const auto set = [&](const char* name) {
+    const auto entry = before.find(name);
+    return entry != before.end() && !entry->second.value.empty();
+  };
+  return set("steps") && !set("epochs");
+}
+
+}  // namespace
+
+std::vector<OptionChange> option_changes(const ConfigValues& before, const ConfigValues& now) {
+  std::vector<OptionChange> changes;
+  // A snapshot that was imported knows the options of its model and data only.
+  const bool whole = before.contains("epochs") || before.contains("steps");
+  for (const OptionSpec& option : train_options()) {
+    if (!whole && !before.contains(option.name)) continue;
+    if (option.on_resume == OnResume::kOneStart || option.on_resume == OnResume::kPlace) continue;
+    const std::string old_value = value_of(before, option), new_value = value_of(now, option);
+    if (old_value == new_value) continue;
+    OptionChange change = change_of(option, old_value, new_value, now);
+    if (change.name == "epochs" && had_no_epochs(before)) change.before = shown("");
+    if (!plays_no_part(change)) changes.push_back(change);
+  }
+  return changes;
+}
+
+std::vector<OptionChange> place_changes(const ConfigValues& before, const ConfigValues& now) {
+  std::vector<OptionChange> changes;
+  for (const OptionSpec& option : train_options()) {
+    if (option.on_resume != OnResume::kPlace) continue;
+    const std::string old_value = value_of(before, option), new_value = value_of(now, option);
+    if (old_value != new_value) changes.push_back(change_of(option, old_value, new_value, now));
+  }
+  return changes;
+}
+
+std::string change_text(const OptionChange& change) {
+  return change.name + " " + change.before + " -> " + change.now + " (" + change.source + ")";
+}
+
+namespace {
+
+// What somebody who asked for this change may do instead. Two built-in models have never the same
+// arrays.
+std::string advice(const OptionChange& change) {
+  const bool other_arrays =
+      change.name == "model" && !change.before.ends_with(".toml") && !change.now.ends_with(".toml");
+  const OptionSpec::Arrays arrays = find_option(change.name)->arrays;
+  if (other_arrays || arrays == OptionSpec::Arrays::kDiffer)
+    return "leave it as it was, or start a new run";
+  return "leave it as it was, start a new run, or give --allow-change " + change.name +
+         (arrays == OptionSpec::Arrays::kMayDiffer
+              ? " if the model's arrays keep their names and shapes"
+              : "");
+}
+
+}  // namespace
+
+void check_changes(const std::vector<OptionChange>& changes,
+                   const std::vector<std::string>& allowed, const std::string& run) {
+  for (const OptionChange& change : changes)
+    if (change.experiment && std::ranges::find(allowed, change.name) == allowed.end())
+      throw io::ConfigError(run + " was trained with --" + change.name + " " + change.before +
+                            ", asked for is " + change.now + " (" + change.source +
+                            "): " + advice(change));
+}
+
+}  // namespace tools

@@ -1,0 +1,267 @@
+// Taking a folder, and moving an older run aside.
+#include "tools/run/folder/run_folder.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
+#include "io/checkpoint/checkpoint.h"
+#include "tools/run/folder/output_paths.h"
+
+namespace tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "models/my net.toml" -> "my-net"
+std::string short_name(const std::string& model) {
+  std::string name = fs::path(model).filename().string();
+  if (name.ends_with(".toml")) name.resize(name.size() - 5);
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' && c != '.') c = '-';
+  return name;
+}
+
+// The first number that is free; mkdir() decides between jobs that start at the same time.
+std::string new_folder(const RunFolderRequest& request) {
+  constexpr int kMost = 9999;
+  fs::create_directories("runs");
+  for (int number = 1; number <= kMost; ++number) {
+    char digits[16];
+    std::snprintf(digits, sizeof digits, "-%03d", number);
+    std::string folder = "runs/" + short_name(request.model) + "-" + request.dataset + digits;
+    if (mkdir(folder.c_str(), 0777) == 0) return folder;
+    if (errno != EEXIST)
+      throw io::CannotCreateError("cannot create folder " + folder + ": " +
+                                  base::system_error_text(errno));
+  }
+  throw io::CannotCreateError("runs/ has " + std::to_string(kMost) + " runs of " + request.model +
+                              " on " + request.dataset + "; give --save-dir DIR");
+}
+
+std::string without_slashes(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  return folder;
+}
+
+[[noreturn]] void cannot_move(const std::string& folder, const std::string& to,
+                              const std::string& cause) {
+  throw io::CannotCreateError("cannot move " + folder + to + ": " + cause);
+}
+
+// The folder itself where `folder` is a link to it, or ends in "." or "..", which are no names that
+// could change. The working folder would take relative paths along.
+std::string real_folder(const std::string& folder) {
+  std::error_code error;
+  const std::string name = fs::path(folder).filename().string();
+  if (name != "." && name != ".." && !fs::is_symlink(folder, error)) return folder;
+  const fs::path real = fs::canonical(folder, error);
+  if (error) cannot_move(folder, " aside", error.message());
+  const std::string beside = fs::current_path(error).lexically_relative(real).string();
+  if (!error && !beside.empty() && !beside.starts_with(".."))
+    cannot_move(folder, " aside", "it is the working folder or holds it; start from another one");
+  return real.string();
+}
+
+// The whole folder, so that nothing of it is overwritten: DIR becomes DIR.old-1, or the next number
+// that is free. Returns the new name.
+std::string move_aside(const std::string& folder) {
+  const std::string stem = folder + ".old-";
+  for (int number = 1;; ++number) {
+    std::string aside = stem + std::to_string(number);
+    std::error_code error;
+    const fs::file_type found = fs::symlink_status(aside, error).type();
+    if (found == fs::file_type::not_found) {
+      fs::rename(folder, aside, error);
+      if (!error) return aside;
+    }
+    if (error) cannot_move(folder, " to " + aside, error.message());
+  }
+}
+
+// The run that a snapshot outside or inside of the folder belongs to; "" where it says none.
+std::string run_of_snapshot(const std::string& path) {
+  try {
+    return io::load_description(path).run_id;
+  } catch (const io::Error&) {
+    return "";  // whoever loads it says what is wrong
+  }
+}
+
+bool same_folder(const std::string& a, const std::string& b) {
+  std::error_code unknown;
+  return fs::equivalent(a, b, unknown) && !unknown;
+}
+
+// Whether `resume` names the run that the folder holds.
+bool resumes_this(const std::string& resume, const std::string& folder, const std::string& id) {
+  if (resume == "none") return false;
+  if (resume == "auto" || same_folder(resume, folder)) return true;
+  std::error_code unknown;
+  if (fs::is_directory(resume, unknown)) return false;
+  const std::string parent = fs::path(resume).parent_path().string();
+  return same_folder(parent.empty() ? "." : parent, folder) ||
+         (!id.empty() && run_of_snapshot(resume) == id);
+}
+
+}  // namespace
+
+std::string run_in_folder(const std::string& folder) {
+  const std::string newest = io::newest_checkpoint_name(folder);
+  if (newest.empty()) return "";
+  std::string text = "a run without run.json";
+  if (has_run_record(folder)) {
+    try {
+      const RunRecord record = read_run_record(folder);
+      text = record.model + " on " + record.data.name;
+      if (!record.starts.empty()) text += ", started " + record.starts.front().time;
+    } catch (const io::Error&) {
+      text = "a run whose run.json cannot be read";
+    }
+  }
+  return text + ", newest snapshot " + newest;
+}
+
+RunFolder::RunFolder(const RunFolderRequest& request)
+    : path_(request.folder == "auto" ? new_folder(request) : without_slashes(request.folder)) {
+  std::error_code unknown;
+  made_ = request.folder == "auto" || !fs::exists(path_, unknown);
+  io::ensure_writable_directory(path_);
+  check_own_names(path_);
+  if (!has_run_record(path_) && io::newest_checkpoint_name(path_).empty())
+    check_folder_is_free(path_);
+  try {
+    lock_ = std::make_unique<RunLock>(
+        path_, LockClaim{.take_over = request.take_over,
+                         .waits = request.restarted || request.resume != "none",
+                         .stale = request.stale});
+    take(request);
+  } catch (...) {
+    remove_if_made();
+    throw;
+  }
+}
+
+RunFolder::~RunFolder() {
+  if (!started_) remove_if_made();
+}
+
+void RunFolder::remove_if_made() {
+  if (!made_) return;
+  std::error_code ignored;
+  if (lock_) {  // else another job may have it
+    lock_.reset();
+    for (const char* name : {"run.lock", "log.txt"}) fs::remove(fs::path(path_) / name, ignored);
+  }
+  fs::remove(path_, ignored);  // only where nothing else is in it
+}
+
+void RunFolder::take(const RunFolderRequest& request) {
+  const std::string held = run_in_folder(path_);
+  if (has_run_record(path_)) {
+    try {
+      record_ = read_run_record(path_);
+    } catch (const io::DataError& error) {
+      record_ = {};  // damaged: the snapshots say what counts
+      notice_ = std::string(error.what()) + "; it is written anew";
+      if (held.empty())
+        throw io::CannotCreateError(std::string(error.what()) + ": it is not overwritten; give " +
+                                    "another --save-dir, or remove it");
+    }
+  }
+  const std::string resume = request.restarted || request.take_over ? "auto" : request.resume;
+  begun_ = held.empty() && !record_.id.empty() && resumes_this(resume, path_, record_.id);
+  if (!held.empty()) {
+    if (resumes_this(resume, path_, record_.id)) {
+      continued_ = true;
+    } else if (request.overwrite) {
+      lock_.reset();  // its file moves along
+      const std::string folder = real_folder(path_);
+      const std::string aside = move_aside(folder);
+      notice_ = "moved the run in " + path_ + " (" + held + ") to " + aside;
+      io::ensure_writable_directory(folder);  // where the link points to, if there is one
+      lock_ = std::make_unique<RunLock>(path_);
+    } else {
+      throw io::CannotCreateError(path_ + " holds " + (resume == "none" ? "a run" : "another run") +
+                                  " (" + held + "): --resume " + path_ +
+                                  " goes on with it, --overwrite moves it aside, --save-dir auto " +
+                                  "makes a new folder");
+    }
+  }
+  if (!continued_ && !begun_) record_ = {};
+  if (record_.id.empty() && continued_)  // without run.json: the snapshots know whose they are
+    record_.id = run_of_snapshot((fs::path(path_) / io::newest_checkpoint_name(path_)).string());
+  if (record_.id.empty()) record_.id = new_run_id();
+}
+
+void RunFolder::begin(RunRecord record, const RunStart& start) {
+  if ((continued_ || begun_) && !record_.options.empty()) before_ = record_;
+  record.id = record_.id;
+  record.starts = std::move(record_.starts);
+  record.starts.push_back(start);
+  record_ = std::move(record);
+  write_run_record(record_, path_);
+  started_ = true;
+}
+
+void RunFolder::take_back() {
+  if (!before_) return;
+  before_->starts = record_.starts;
+  write_run_record(*before_, path_);
+}
+
+std::string RunFolder::give_up_newer(std::int64_t step) {
+  const std::vector<std::string> newer = io::checkpoint_names_after(path_, step);
+  if (newer.empty()) return "";
+  std::string aside;
+  for (int number = 1;; ++number) {
+    aside = (fs::path(path_) / ("given-up-" + std::to_string(number))).string();
+    if (mkdir(aside.c_str(), 0777) == 0) break;
+    if (errno != EEXIST)
+      throw io::CannotCreateError("cannot create folder " + aside + ": " +
+                                  base::system_error_text(errno));
+  }
+  for (const std::string& name : newer) {
+    std::error_code error;
+    fs::rename(fs::path(path_) / name, fs::path(aside) / name, error);
+    if (error)
+      throw io::CannotCreateError("cannot move " + name + " from " + path_ + " to " + aside + ": " +
+                                  error.message());
+  }
+  return std::to_string(newer.size()) + (newer.size() == 1 ? " snapshot" : " snapshots") +
+         " newer than step " + std::to_string(step) + " moved to " + aside;
+}
+
+std::string RunFolder::check(const std::function<void(const std::string&)>& notice) {
+  lock_->look();
+  lock_->check();
+  if (lock_->is_in_place()) return "";
+  std::error_code unknown;
+  const bool gone = fs::status(path_, unknown).type() == fs::file_type::not_found;
+  if (!lock_->take_place()) {
+    if (gone)
+      return "the folder " + path_ +
+             " is gone, and cannot be made again (its file system is away, or another job made it)";
+    return "the folder " + path_ +
+           " is on another file system than when this job began: what was mounted there is away";
+  }
+  try {
+    if (!record_.starts.empty()) write_run_record(record_, path_);
+  } catch (const io::Error& error) {
+    notice(error.what());  // the snapshots tell what is needed
+  }
+  notice(
+      "the folder " + path_ +
+      (gone ? " is gone (removed or renamed): made it again, with run.json; "
+            : " is another one than when this job began, an empty one: took it, with run.json; ") +
+      "earlier snapshots are not in it");
+  return "";
+}
+
+}  // namespace tools

@@ -1,0 +1,173 @@
+// Folders to snapshots, and options out of run.json.
+#include "tools/run/folder/run_reference.h"
+
+#include <filesystem>
+
+#include "engine/optim/optimizer_spec.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
+#include "io/checkpoint/checkpoint.h"
+#include "tools/options/table/option_rules.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/run/folder/run_comparison.h"
+#include "tools/run/folder/run_folder.h"
+#include "tools/run/folder/run_record.h"
+
+namespace tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string value_of(const ConfigValues& values, const char* name) {
+  const auto found = values.find(name);
+  return found == values.end() ? "" : found->second.value;
+}
+
+// A path in a backend's name is a shared library, which would run with the user's rights. Whoever
+// sends a run chooses its files, so only the command line, the environment or a config file names
+// one. The name of a plug-in finds libraries in the program's own folders alone.
+void check_names_no_code(const std::string& name, const std::string& value,
+                         const std::string& source) {
+  if (name == "backend" && value.find('/') != std::string::npos)
+    throw io::ConfigError(source + ": its backend is " + base::escape_text(value) +
+                          ", a shared library; a stored file may only name a backend, since the "
+                          "library runs with your rights: give --backend");
+}
+
+// Like the values of a configuration file, which they stand behind. A default stays one.
+void add(const ConfigValues& saved, const std::string& source, ConfigValues& values) {
+  for (const auto& [name, entry] : saved) {
+    if (entry.value.empty() || belongs_to_one_start(name) || values.contains(name)) continue;
+    check_names_no_code(name, entry.value, source);
+    values[name] = {entry.value, entry.source == "default" ? "default" : source + ":" + name};
+  }
+}
+
+// Another optimizer has other defaults: what nobody gave is not taken along. The configuration in a
+// snapshot has no sources, so there a value that is the old optimizer's default counts as such.
+void forget_defaults(ConfigValues& saved, const ConfigValues& values, bool with_sources) {
+  const std::string before = value_of(saved, "optimizer"), now = value_of(values, "optimizer");
+  if (before.empty() || now.empty() || before == now) return;
+  ConfigValues defaults{{"optimizer", {before, ""}}, {"lr", {}}, {"weight-decay", {}}};
+  if (engine::find_optimizer(before) != nullptr) complete_by_optimizer(defaults);
+  const auto is_default = [&](const char* name) {
+    const auto entry = saved.find(name);
+    if (entry == saved.end()) return false;
+    return with_sources ? entry->second.source == "default"
+                        : entry->second.value == value_of(defaults, name);
+  };
+  for (const char* name : {"lr", "weight-decay"})
+    if (is_default(name)) saved.erase(name);
+}
+
+// Ranks that are placed by hand or by a launcher are not spawned.
+void drop_spawn_of_others(ConfigValues& values) {
+  for (const char* name : {"rank", "world-size", "init-method"})
+    if (values.contains(name)) values.erase("spawn");
+}
+
+// Whether the snapshot lies in the folder of the run that wrote it.
+bool is_of_the_run_in(const std::string& folder, const std::string& run_id) {
+  if (run_id.empty() || !has_run_record(folder)) return false;
+  try {
+    return read_run_record(folder).id == run_id;
+  } catch (const io::Error&) {
+    return false;
+  }
+}
+
+// What only a run with a folder can have.
+void drop_options_of_saving(ConfigValues& saved) {
+  for (const std::string& name : options_requiring("save-dir")) saved.erase(name);
+  if (value_of(saved, "early-stop").empty()) saved.erase("keep-best");
+}
+
+// What the snapshot's own configuration says; the layer list of its model if that is taken.
+// `in_folder`: of a folder that the run goes on in anyway.
+std::string take_snapshot(const std::string& path, bool in_folder, ConfigValues& values) {
+  const bool spawned_by_user = values.contains("spawn");
+  const io::Checkpoint snapshot = io::load_description(path);
+  refuse_import(snapshot, path);
+  std::string definition = value_of(values, "model").empty() ? snapshot.definition : "";
+  ConfigValues saved;
+  apply_config_text(snapshot.config, path, saved);
+  forget_defaults(saved, values, /*with_sources=*/false);
+  if (!in_folder && value_of(values, "save-dir").empty()) {
+    const std::string parent = fs::path(path).parent_path().string();
+    const std::string folder = parent.empty() ? "." : parent;
+    if (is_of_the_run_in(folder, snapshot.run_id))
+      values["save-dir"] = {folder, "--resume"};
+    else
+      drop_options_of_saving(saved);
+  }
+  add(saved, path, values);
+  if (!spawned_by_user) drop_spawn_of_others(values);
+  return definition;
+}
+
+std::string take_folder(const std::string& folder, ConfigValues& values) {
+  const bool spawned_by_user = values.contains("spawn");
+  std::string definition;
+  if (has_run_record(folder)) {
+    RunRecord record = read_run_record(folder);
+    forget_defaults(record.options, values, /*with_sources=*/true);
+    if (value_of(values, "model").empty()) definition = record.definition;
+    add(record.options, run_record_path(folder), values);
+    if (!spawned_by_user) drop_spawn_of_others(values);
+  } else {
+    const std::string newest = io::find_newest_checkpoint(folder, nullptr);
+    if (newest.empty())
+      throw io::ConfigError("--resume " + folder + ": the folder holds no run (no run.json, no " +
+                            "snapshot)");
+    definition = take_snapshot(newest, /*in_folder=*/true, values);
+  }
+  const std::string save_dir = value_of(values, "save-dir");
+  std::error_code unknown;
+  if (!save_dir.empty() && !fs::equivalent(save_dir, folder, unknown)) return definition;
+  values["save-dir"] = {folder, "--resume"};
+  values["resume"].value = "auto";
+  return definition;
+}
+
+}  // namespace
+
+std::string snapshot_of(const std::string& path, Snapshot wanted) {
+  if (path.empty()) throw io::MissingFileError("the name of the run or checkpoint is empty");
+  std::error_code unknown;
+  if (!fs::is_directory(path, unknown)) return path;
+  if (wanted == Snapshot::kBest)
+    if (std::string best = io::find_best_checkpoint(path); !best.empty()) return best;
+  std::vector<std::string> skipped;
+  std::string newest = io::find_newest_checkpoint(path, &skipped);
+  if (newest.empty()) throw io::MissingFileError("no snapshot in " + path);
+  for (const std::string& why : skipped) print_notice("skipped a snapshot: " + why);
+  return newest;
+}
+
+std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::string& file) {
+  if (file == path) return "";
+  const bool best = wanted == Snapshot::kBest && io::find_best_checkpoint(path) == file;
+  return path + ": its " + (best ? "best" : "newest") + " snapshot, " +
+         fs::path(file).filename().string();
+}
+
+bool is_import(const io::Checkpoint& snapshot) {
+  return snapshot.global_step == 0 && snapshot.run_id.empty();
+}
+
+void refuse_import(const io::Checkpoint& snapshot, const std::string& path) {
+  if (is_import(snapshot))
+    throw io::ConfigError(path + " is an import, which has weights but no run to go on with: " +
+                          "use --init-from " + path);
+}
+
+std::string take_resumed_run(ConfigValues& values) {
+  const std::string resume = value_of(values, "resume");
+  std::error_code unknown;
+  if (resume.empty() || resume == "none" || resume == "auto") return "";
+  if (fs::is_directory(resume, unknown)) return take_folder(resume, values);
+  if (!value_of(values, "model").empty() && !value_of(values, "dataset").empty()) return "";
+  return take_snapshot(resume, /*in_folder=*/false, values);
+}
+
+}  // namespace tools

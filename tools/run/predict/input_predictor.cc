@@ -1,0 +1,227 @@
+// Samples through an inference, texts through a model of the next token.
+#include "tools/run/predict/input_predictor.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "engine/graph/inference.h"
+#include "engine/train/step/loaded_batch.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
+#include "io/data/dataset/sample_coding.h"
+#include "io/data/files/data_file.h"
+#include "io/data/sources/sample_inputs.h"
+#include "io/data/tables/csv_text.h"
+#include "models/next_token.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/exit_codes.h"
+
+namespace tools {
+namespace {
+
+// By its name, or "#7" by its place.
+engine::NodeId layer_of(const engine::Graph& graph, const std::string& wanted) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const engine::Graph::Node& node = graph.nodes()[i];
+    if (!node.layer || node.dtype == engine::DType::kI32) continue;
+    const std::string place = "#" + std::to_string(i);
+    if (wanted == node.name || wanted == place) return static_cast<engine::NodeId>(i);
+    names.push_back(node.name.empty() ? place : node.name);
+  }
+  throw UsageError("--embeddings: the model has no layer '" + wanted + "'" +
+                   base::did_you_mean(wanted, names) + " (it has " + base::join_text(names) + ")");
+}
+
+// The ends of these files, one a block.
+class Texts : public InputPredictor {
+ public:
+  Texts(const PredictorRequest& request, TrainedModel& model)
+      : inputs_(request.inputs),
+        vocabulary_(model.data().train.vocabulary()),
+        next_(model.graph(), model.state(), model.pool(), model.compute().host_products()) {}
+
+  BlockSizes sizes() const override {
+    return {.samples = 1, .logits = static_cast<std::size_t>(next_.vocabulary())};
+  }
+
+  PredictedBlock next(bool own) override {
+    PredictedBlock block;
+    if (done_ == inputs_.size()) return block;
+    const std::string& path = inputs_[done_++];
+    const std::vector<std::int32_t> tokens = end_of_text(path);
+    if (own) {
+      const auto logits = next_.logits_after(tokens);
+      block.logits.assign(logits.begin(), logits.end());
+    }
+    block.origins.push_back({path, 1});
+    return block;
+  }
+
+  std::vector<std::string> unknown() const override { return lines_; }
+
+ private:
+  // The last tokens that the model can see. Characters that it lacks are left out, as in a text
+  // that it is judged by.
+  std::vector<std::int32_t> end_of_text(const std::string& path) {
+    const auto most = static_cast<std::size_t>(next_.context());
+    io::CsvText file(path);
+    io::UnknownNames unknown;
+    std::vector<std::int32_t> tokens;
+    std::int64_t read = 0;
+    std::vector<std::uint8_t> bytes;
+    for (bool more = true; more;) {
+      bytes.clear();
+      more = file.append(65536, bytes);
+      for (const std::uint8_t found : bytes) {
+        ++read;
+        const char byte = static_cast<char>(found);
+        const std::size_t id = vocabulary_.find(byte);
+        if (id == std::string::npos)
+          unknown.add(std::string(1, byte), [&] { return "byte " + std::to_string(read); });
+        else
+          tokens.push_back(static_cast<std::int32_t>(id));
+      }
+      if (tokens.size() > most)
+        tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(most));
+    }
+    if (tokens.empty())
+      throw io::DataError(path + ": found " +
+                          (read == 0 ? "no text" : unknown.text("bytes are characters", read)) +
+                          ", expected one character or more that the model was trained on");
+    if (unknown.count() > 0)
+      lines_.push_back(path + ": " + unknown.text("bytes are characters", read) +
+                       "; they are left out");
+    return tokens;
+  }
+
+  const std::vector<std::string> inputs_;
+  const std::string& vocabulary_;
+  models::NextToken next_;
+  std::size_t done_ = 0;
+  std::vector<std::string> lines_;
+};
+
+// Samples as the model takes them.
+class PreparedBlock {
+ public:
+  explicit PreparedBlock(const TrainedModel& model)
+      : set_(model.data().train.name), normalization_(model.normalization()) {}
+
+  engine::BatchView operator()(const io::SampleBlock& block) {
+    const auto count = static_cast<std::size_t>(block.count());
+    const auto part = io::batch_part(
+        block.samples, {.set = set_, .size = block.count(), .normalization = normalization_});
+    part->reserve(memory_, count);
+    memory_.ids.resize(count);
+    std::iota(memory_.ids.begin(), memory_.ids.end(), std::int64_t{0});
+    memory_.batch.sample_ids = memory_.ids;
+    part->fill(memory_);
+    return engine::view_of(memory_.batch, draws_);
+  }
+
+ private:
+  const std::string set_;  // what the model was trained on
+  const io::Normalization normalization_;
+  io::BatchMemory memory_;
+  std::vector<engine::ops::ImageDraw> draws_;
+};
+
+std::unique_ptr<io::SampleStream> open_inputs(const PredictorRequest& request,
+                                              TrainedModel& model) {
+  std::vector<std::string> left_out;
+  auto stream = io::open_samples(request.inputs, model.data(), &left_out);
+  if (model.control().rank() == 0)
+    for (const std::string& line : left_out) print_notice(line);
+  return stream;
+}
+
+// The samples of all inputs, kBatch a block.
+class Samples : public InputPredictor {
+ public:
+  static constexpr std::int64_t kBatch = 64;  // as an evaluation
+
+  Samples(const PredictorRequest& request, TrainedModel& model)
+      : stream_(open_inputs(request, model)),
+        prepared_(model),
+        watches_(!request.layer.empty()),
+        inference_(model.graph(), model.state(), model.pool(),
+                   {.batch = kBatch,
+                    .dtype = model.compute().storage,
+                    .device = model.compute().device,
+                    .products = model.compute().products,
+                    .watched = watches_ ? layer_of(model.graph(), request.layer) : -1}) {
+    inference_.load();
+  }
+
+  BlockSizes sizes() const override {
+    BlockSizes sizes{.samples = kBatch, .logits = static_cast<std::size_t>(inference_.classes())};
+    if (!watches_) return sizes;
+    sizes.watched = 1;
+    for (const std::int64_t extent : watched_shape())
+      sizes.watched *= static_cast<std::size_t>(extent);
+    return sizes;
+  }
+  std::vector<std::int64_t> watched_shape() const override {
+    std::vector<std::int64_t> extents;
+    if (!watches_) return extents;
+    const engine::Shape shape = inference_.watched_shape();
+    for (int d = 0; d < shape.rank(); ++d) extents.push_back(shape[d]);
+    return extents;
+  }
+
+  PredictedBlock next(bool own) override {
+    io::SampleBlock samples;
+    stream_->fill(kBatch, own ? io::Wanted::kSamples : io::Wanted::kOrigins, samples);
+    PredictedBlock block;
+    if (own && samples.count() > 0) compute(samples, block);
+    block.origins = std::move(samples.origins);
+    return block;
+  }
+
+  std::vector<std::string> unknown() const override { return stream_->unknown(); }
+
+ private:
+  void compute(const io::SampleBlock& samples, PredictedBlock& block) {
+    inference_.predict(prepared_(samples));
+    block.logits = inference_.logits();
+    if (!watches_) return;
+    const std::vector<double>& values = inference_.watched();
+    block.watched.resize(values.size());
+    std::ranges::transform(values, block.watched.begin(),
+                           [](double v) { return static_cast<float>(v); });
+  }
+
+  const std::unique_ptr<io::SampleStream> stream_;
+  PreparedBlock prepared_;
+  const bool watches_;
+  engine::Inference inference_;
+};
+
+void check_text_model(const PredictorRequest& request, const TrainedModel& model) {
+  if (model.data().train.vocabulary().empty())
+    throw io::DataError(request.snapshot + ": a model of data set '" + model.data().train.name +
+                        "' has no vocabulary of characters; engine predict needs one of text");
+  if (!request.layer.empty())
+    throw UsageError("--embeddings is for models of images and tables, not for one of text");
+  if (model.compute().cuda())
+    throw io::ConfigError("engine predict with a model of text computes on --device cpu only");
+}
+
+}  // namespace
+
+std::unique_ptr<InputPredictor> make_predictor(const PredictorRequest& request,
+                                               TrainedModel& model) {
+  if (model.data().train.sample_traits().single) return std::make_unique<Samples>(request, model);
+  check_text_model(request, model);
+  return std::make_unique<Texts>(request, model);
+}
+
+}  // namespace tools

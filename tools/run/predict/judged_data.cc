@@ -1,0 +1,113 @@
+// The run's own data are known by their digest.
+#include "tools/run/predict/judged_data.h"
+
+#include <utility>
+
+#include "io/base/files/io_error.h"
+#include "io/data/sources/dataset.h"
+#include "tools/run/data/sample_statement.h"
+
+namespace tools {
+namespace {
+
+// Whether the data at this place are the run's. `splits`: what `options` take of them.
+bool is_own(const ModelReference& model, const io::DatasetOptions& options,
+            const io::DatasetSplits& splits) {
+  if (model.data_digest.empty()) return !model.names_data;
+  if (!model.other_samples) return data_digest(splits).is(model.data_digest);
+  const std::optional<io::DatasetOptions> own = as_the_run(model, options);
+  return own && data_digest(io::load_dataset(*own)).is(model.data_digest);
+}
+
+// Returns nothing for data that are not the run's: by their digest, or because they cannot be read
+// as the run's were.
+std::optional<io::DatasetSplits> read_own(const ModelReference& model,
+                                          const io::DatasetOptions& options) {
+  try {
+    io::DatasetSplits splits = io::load_dataset(options);
+    if (is_own(model, options, splits)) return splits;
+  } catch (const io::DataError&) {
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+void read_hold_out(const ModelReference& model, io::DatasetOptions options,
+                   std::shared_ptr<const io::SampleCoding> coding, LoadedData& loaded) {
+  options.coding = std::move(coding);
+  options.parts = io::Parts::kHoldOut;
+  loaded.hold_out = true;
+  loaded.splits = io::load_dataset(options);
+  io::DatasetSplits& splits = loaded.splits;
+  splits.warnings.push_back("the data differ from those of the run: " + model.path +
+                            " was trained on other samples than those of " + splits.test.name +
+                            "; all " + std::to_string(splits.test.size()) +
+                            " test samples count, coded as in " + options.coding->source);
+  for (std::string& line : splits.unknown) splits.warnings.push_back(std::move(line));
+}
+
+// Learns the coding again, from the data that the run had.
+std::shared_ptr<const io::SampleCoding> learned_coding(const ModelReference& model) {
+  const std::string what =
+      model.path + " does not state how its samples are coded (an earlier version wrote it)";
+  if (!model.data_of_run)
+    throw io::DataError(what +
+                        ", and the data are not those that it was trained on: give those "
+                        "with --data-dir or --annotations");
+  const io::DatasetOptions& own = *model.data_of_run;
+  const std::string place = own.annotations.empty() ? own.directory : own.annotations;
+  io::DatasetSplits splits;
+  try {
+    splits = io::load_dataset(own);
+  } catch (const io::DataError& error) {
+    throw io::DataError(what + ", and the run's data cannot be read: " + error.what());
+  }
+  if (!model.data_digest.empty() && !data_digest(splits).is(model.data_digest))
+    throw io::DataError(what + ", and " + place + " has changed since");
+  return coding_of(splits, place);
+}
+
+// For weights without a statement of their coding, or of the data that they were trained on.
+void read_by_itself(const ModelReference& model, const io::DatasetOptions& options,
+                    LoadedData& loaded) {
+  loaded.splits = io::load_dataset(options);
+  loaded.splits.warnings.push_back(
+      model.path + " does not state how its samples are coded: " + loaded.splits.train.name +
+      " is coded by itself, as if it were what the model was trained "
+      "on");
+}
+
+}  // namespace
+
+std::optional<io::DatasetOptions> as_the_run(const ModelReference& model,
+                                             const io::DatasetOptions& given) {
+  if (!model.data_of_run || model.data_of_run->name != given.name) return std::nullopt;
+  io::DatasetOptions own = *model.data_of_run;
+  own.directory = given.directory;
+  own.annotations = given.annotations;
+  own.image_cache_bytes = given.image_cache_bytes;
+  own.coding = given.coding;
+  return own;
+}
+
+void read_judged_data(const ModelReference& model, const io::DatasetOptions& given,
+                      LoadedData& loaded) {
+  io::DatasetOptions options = given;
+  options.coding = model.coding;
+  if (std::optional<io::DatasetSplits> own = read_own(model, options)) {
+    loaded.splits = *std::move(own);
+    return;
+  }
+  if (model.coding) return read_hold_out(model, options, model.coding, loaded);
+  if (!model.of_run) return read_by_itself(model, options, loaded);
+  std::shared_ptr<const io::SampleCoding> coding;
+  try {
+    coding = learned_coding(model);
+  } catch (const io::DataError&) {
+    if (!model.data_digest.empty()) throw;
+    return read_by_itself(model, options, loaded);
+  }
+  read_hold_out(model, options, std::move(coding), loaded);
+}
+
+}  // namespace tools

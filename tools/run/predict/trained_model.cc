@@ -1,0 +1,221 @@
+// From a snapshot to a model that computes.
+#include "tools/run/predict/trained_model.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "engine/train/checks/finite_guard.h"
+#include "engine/train/saving/checkpoint_manager.h"
+#include "engine/train/saving/weights.h"
+#include "io/checkpoint/array_source.h"
+#include "io/checkpoint/byte_source.h"
+#include "io/interchange/array_files.h"
+#include "models/model_catalog.h"
+#include "tools/options/input/command_line.h"
+#include "tools/options/table/value_text.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/run/data/sample_statement.h"
+#include "tools/run/data/saved_weights.h"
+#include "tools/run/folder/run_reference.h"
+#include "tools/run/predict/judged_data.h"
+#include "tools/run/predict/saved_run.h"
+
+namespace tools {
+namespace {
+
+// Throws what opening does where the file is nothing that has weights.
+bool is_snapshot(const std::string& path) {
+  std::unique_ptr<io::ByteSource> bytes = io::open_bytes(path);
+  if (path.ends_with(".ckpt") || io::is_checkpoint(*bytes)) return true;
+  static_cast<void>(io::open_arrays(std::move(bytes)));
+  return false;
+}
+
+// Whether the command line asks for other samples of the data than the run's.
+bool asks_for_other_samples(const ConfigValues& values) {
+  const auto other = [](const std::string& name) {
+    return name != "model" && name != "dtype" && name != "data-dir" && name != "annotations" &&
+           name != "image-cache-mb" && name != "seed" && name != "test-share";
+  };
+  return values.contains("limit") ||
+         std::ranges::any_of(saved_options(), [&](const std::string& name) {
+           return other(name) && values.contains(name);
+         });
+}
+
+bool names_data(const ConfigValues& values) {
+  return values.contains("data-dir") || values.contains("annotations") ||
+         values.contains("dataset");
+}
+
+// Reads the snapshot's options alone, without those of the command line.
+std::optional<io::DatasetOptions> data_of_run(const io::Checkpoint& snapshot,
+                                              const std::string& path) {
+  ConfigValues values;
+  apply_config_text(snapshot.config, path, values);
+  if (!values.contains("dataset")) return std::nullopt;
+  std::erase_if(values, [](const auto& entry) {
+    return entry.first != "limit" && std::ranges::count(saved_options(), entry.first) == 0;
+  });
+  complete_values(values, "");
+  return resolve_run_config(values).data.set;
+}
+
+// Columns are the model's: other ones cannot be asked for.
+void refuse_other_columns(const ConfigValues& values, const io::Checkpoint& snapshot,
+                          const std::string& path) {
+  ConfigValues saved;
+  apply_config_text(snapshot.config, path, saved);
+  for (const char* name : {"columns", "ignore-columns"}) {
+    const auto given = values.find(name);
+    const auto own = std::as_const(saved).find(name);
+    const std::string before = own == saved.end() ? "" : own->second.value;
+    if (given != values.end() && given->second.value != before)
+      throw io::ConfigError("--" + std::string(name) + " is '" + given->second.value +
+                            "', but the model of " + path + " was trained with " +
+                            (before.empty() ? "all columns" : "'" + before + "'") +
+                            ": leave it out");
+  }
+}
+
+// The run's own split counts: what would draw its test rows from those that it was trained on is
+// refused. Other data may call the label otherwise.
+void refuse_other_split(const ConfigValues& values, const io::Checkpoint& snapshot,
+                        const std::string& path) {
+  ConfigValues saved;
+  apply_config_text(snapshot.config, path, saved);
+  apply_defaults(saved);
+  std::vector<const char*> names{"seed", "test-share"};
+  if (!names_data(values)) names.insert(names.end(), {"label-column", "csv-header"});
+  const auto text_of = [](const char* name, const std::string& value) {
+    return canonical_text(*find_option(name), value).value_or(value);
+  };
+  for (const char* name : names) {
+    const auto given = values.find(name);
+    if (given == values.end()) continue;
+    const std::string now = text_of(name, given->second.value),
+                      before = text_of(name, saved.find(name)->second.value);
+    if (now != before)
+      throw io::ConfigError(path + " was trained with --" + name + " " +
+                            (before.empty() ? "unset" : before) + ", asked for is " + now + " (" +
+                            given->second.source +
+                            "): it would draw other test rows than the run's own; leave it out");
+  }
+}
+
+std::shared_ptr<LoadedData> without_samples(const io::SampleCoding& coding) {
+  auto data = std::make_shared<LoadedData>();
+  data->splits.train = coding.like;
+  data->splits.coding = coding.table;
+  return data;
+}
+
+DataOptions options_of(const RunConfig& config, const ModelReference& reference, DataUse use) {
+  DataOptions options = config.data;
+  if (!options.normalization) options.normalization = reference.normalization;
+  // The coding is learned from the samples that the run had.
+  if (use == DataUse::kCoding && reference.other_samples)
+    options.set = as_the_run(reference, options.set).value_or(options.set);
+  return options;
+}
+
+std::shared_ptr<LoadedData> load(const DataOptions& options, const ModelReference& reference,
+                                 DataUse use, const backends::Group& group,
+                                 backends::Communicator& control) {
+  if (use == DataUse::kSamples)
+    return load_together(options, group, control, nullptr,
+                         [&](const io::DatasetOptions& set, LoadedData& loaded) {
+                           read_judged_data(reference, set, loaded);
+                         });
+  return reference.coding ? without_samples(*reference.coding)
+                          : load_together(options, group, control);
+}
+
+engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
+  return models::build_model(config.model.name, {.sample_shape = sample_shape(set),
+                                                 .classes = set.classes(),
+                                                 .regression = config.model.regression_loss(),
+                                                 .definition = config.model.definition});
+}
+
+}  // namespace
+
+std::vector<std::string> judging_options() {
+  std::vector<std::string> options{
+      "limit",      "threads", "bind",        "device",      "devices",      "gpu-devices",
+      "amp",        "backend", "local-stage", "init-method", "rank",         "world-size",
+      "local-rank", "spawn",   "iface",       "port-rule",   "rdzv-timeout", "timeout"};
+  options.insert(options.end(), saved_options().begin(), saved_options().end());
+  return options;
+}
+
+RunConfig trained_config(ModelReference& reference, ConfigValues& values) {
+  reference.given = reference.path;
+  const auto describe = [&](const std::string& file) {
+    reference.path = file;
+    return is_snapshot(file) ? std::optional(io::load_description(file)) : std::nullopt;
+  };
+  const std::optional<io::Checkpoint> found =
+      read_snapshot(reference.given, snapshot_with(reference.weights), describe);
+  std::string definition;
+  if (found) {
+    const io::Checkpoint& snapshot = *found;
+    reference.of_run = !is_import(snapshot);
+    reference.names_data = names_data(values);
+    reference.data_digest = snapshot.data_digest;
+    reference.other_samples = asks_for_other_samples(values);
+    refuse_other_split(values, snapshot, reference.path);
+    const StatedCoding stated = stated_coding(snapshot, reference.path);
+    reference.coding = stated.coding;
+    reference.normalization = stated.normalization;
+    if (stated.coding) refuse_other_columns(values, snapshot, reference.path);
+    if (!stated.coding || reference.other_samples)
+      reference.data_of_run = data_of_run(snapshot, reference.path);
+    if (!values.contains("model")) definition = snapshot.definition;
+    take_saved_options(snapshot, reference.path, values);
+    ConfigValues saved;
+    apply_config_text(snapshot.config, reference.path, saved);
+    if (const auto limit = saved.find("limit"); limit != saved.end())
+      values.try_emplace("limit", limit->second);
+  }
+  complete_values(values, "");
+  RunConfig config = resolve_run_config(values);
+  config.model.definition =
+      definition.empty() ? models::model_definition(config.model.name) : definition;
+  return config;
+}
+
+TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& reference,
+                           backends::Group& group, DataUse use)
+    : control_(host_communicator(group)),
+      compute_(choose_compute(config.compute, group, *control_)),
+      options_(options_of(config, reference, use)),
+      loaded_(load(options_, reference, use, group, *control_)),
+      digest_(use == DataUse::kCoding && !reference.coding ? reference.data_digest : ""),
+      path_(reference.path),
+      graph_(graph_of(config, loaded_->splits.train)),
+      state_(engine::ModelState::allocate(graph_, engine::state_dtype(compute_.storage))),
+      pool_(compute_.make_pool()) {
+  state_.initialize(graph_, 0);
+  std::vector<io::UnreadArray> unread;
+  const auto load = [&](const std::string& file) {
+    path_ = file;
+    return load_weights(reference.weights, file, &unread);
+  };
+  const auto read = [&](const std::string& path) {
+    return read_snapshot(reference.given, snapshot_with(reference.weights), load, path);
+  };
+  engine::init_from(*control_, reference.path, read, exit_code_of, state_, {}, unread);
+  if (const auto bad = engine::first_not_finite(state_, /*statistics=*/true))
+    throw io::DataError(path_ + ": '" + state_.entries[*bad].name +
+                        "' is not finite (NaN or infinity): the training that wrote it had "
+                        "diverged; evaluate an earlier snapshot");
+}
+
+bool TrainedModel::other_data() const {
+  if (digest_.empty()) return loaded_->hold_out;
+  return !(loaded_->digest.text.empty() ? data_digest(data()) : loaded_->digest).is(digest_);
+}
+
+}  // namespace tools

@@ -1,0 +1,209 @@
+// Start lines, observers for the console, and exit codes.
+#include "tools/run/rank/console_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "io/base/files/io_error.h"
+#include "io/base/text/escape_text.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/time/deadline.h"
+#include "tools/launch/group/membership_text.h"
+#include "tools/launch/group/requeue.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/observers/session_text.h"
+#include "tools/report/output/build_info.h"
+#include "tools/report/output/console_output.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
+#include "tools/report/output/standard_output.h"
+#include "tools/run/choices/compute_choice.h"
+#include "tools/run/session/run_views.h"
+
+namespace tools {
+namespace {
+
+bool prints_lines(const RunConfig& config, int rank) {
+  return config.log_all_ranks ||
+         std::ranges::find(config.log_ranks, rank) != config.log_ranks.end();
+}
+
+// On a terminal that shows lines of text.
+bool shows_bar(const RunConfig& config) {
+  return config.progress != RunConfig::Progress::kNever && !config.log.quiet &&
+         config.log.format == LogFormat::kText && isatty(STDOUT_FILENO) == 1;
+}
+
+// Sets up the log of the calling thread.
+void configure_logging(const RunConfig& config, const backends::Group& group) {
+  const int rank = group.rank();
+  for (const int named : config.log_ranks)
+    if (named >= group.world_size() && !config.is_elastic())
+      throw io::ConfigError("--log-ranks names rank " + std::to_string(named) +
+                            ", but ranks go from 0 to " + std::to_string(group.world_size() - 1));
+  const bool speaks = prints_lines(config, rank);
+  log_context() = {.rank = rank, .named = speaks && rank != 0, .silent = !speaks};
+  if (speaks && !config.log_file.empty()) open_log_file(config.log_file);
+  if (rank == 0 && speaks && config.progress == RunConfig::Progress::kRich && shows_bar(config) &&
+      !shows_utf8())
+    print_notice(
+        "--progress rich needs a UTF-8 locale (LC_ALL, LC_CTYPE, LANG): a bar without the "
+        "curve is shown");
+}
+
+// The page for Prometheus on rank 0, opened before anything that takes long; null: none.
+class RunPage {
+ public:
+  RunPage(const RunConfig& config, const backends::Group& group, backends::Communicator& control,
+          RetainedRun* retained)
+      : page_(retained == nullptr ? own_ : retained->page) {
+    open_page(config, group, control, retained != nullptr && retained->run.under_way, page_);
+  }
+  PrometheusPage* get() const { return page_.get(); }
+
+ private:
+  std::unique_ptr<PrometheusPage> own_;
+  std::unique_ptr<PrometheusPage>& page_;  // own_, or the one kept from group to group
+};
+
+class ConsoleRun {
+ public:
+  ConsoleRun(const RankRunOptions& options, backends::Group& group,
+             std::unique_ptr<backends::Communicator> control, PrometheusPage* page)
+      : config_(options.config),
+        turn_(options.turn),
+        group_(group),
+        page_(page),
+        run_(options, group, std::move(control)),
+        facts_(run_.start()) {}
+
+  std::optional<int> run() {
+    print_start();
+    engine::TrainResult result;
+    // A state that came from a rank's memory may still have to be evaluated and saved.
+    if (!facts_.is_complete() || facts_.is_carried_over())
+      result = train();
+    else if (run_.is_root())
+      say(completion_text(facts_));
+    run_.finish_trace(result);
+    return end(result);
+  }
+
+ private:
+  bool speaks() const { return prints_lines(config_, group_.rank()); }
+
+  void print_start() const {
+    const bool root = run_.is_root();
+    if (!root && !speaks()) return;
+    if (facts_.is_carried_over())
+      print_membership();
+    else
+      say(base::escape_text(start_line(facts_, ENGINE_VERSION) + " | " + state_text(facts_)),
+          "start");
+    if (root && !facts_.ranks.processors.empty()) print_notice(facts_.ranks.processors);
+    if (root && !facts_.is_carried_over() && !facts_.ranks.translation.empty())
+      print_notice(facts_.ranks.translation);
+    check_standard_output();  // fail before training starts, not hours later
+  }
+
+  void print_membership() const {
+    const std::string scale = scale_text(facts_);
+    say("membership: " + membership_text(turn_->view) + "; on from step " +
+        std::to_string(facts_.start.step) + " after " +
+        base::number_text("%.2f", base::steady_seconds() - turn_->retained.since) + " s" +
+        (scale.empty() ? "" : "; " + scale));
+  }
+
+  // What the start line has no room for.
+  void print_details() const {
+    const std::string columns = columns_line(facts_);
+    if (!columns.empty()) say(base::escape_text(columns));
+    for (const std::string& warning : data_warnings(facts_)) print_notice("warning: " + warning);
+    for (const std::string& line :
+         {capture_line(facts_), frozen_line(facts_), sampler_line(facts_)})
+      if (!line.empty()) say(line);
+    for (const std::string& line : shard_lines(facts_)) say(line);
+    for (const std::string& line : averaging_lines(facts_)) say(line);
+    if (config_.keeping.directory.empty())
+      print_notice("nothing will be saved: give --save-dir DIR to keep the model");
+  }
+
+  void add_console() {
+    const bool root = run_.is_root();
+    if (!root && !speaks()) return;
+    run_.add_observer(make_console_observer(
+        {.steps_per_epoch = facts_.batch.steps_per_epoch,
+         .total_steps = facts_.length.total_steps,
+         .epochs = facts_.length.epochs,
+         .progress_bar = root && speaks() && shows_bar(config_),
+         .rich = config_.progress == RunConfig::Progress::kRich && shows_utf8(),
+         .color = wants_colour(STDOUT_FILENO),
+         .verbose = config_.verbose,
+         .unit = progress_unit(run_.session().data().train()),
+         .min_interval = std::chrono::seconds(config_.log_every ? 0 : 1),
+         .seconds_before = turn_ == nullptr ? 0 : base::steady_seconds() - turn_->retained.begin}));
+  }
+
+  engine::TrainResult train() {
+    run_.begin();
+    if (run_.is_root() && !facts_.is_carried_over()) print_details();
+    add_console();
+    run_.add_records(page_);
+    run_.add_status();
+    return run_.train();
+  }
+
+  std::optional<int> end(const engine::TrainResult& result) {
+    if (result.leaves) {
+      print_notice("left the job after step " + std::to_string(result.progress.global_step) +
+                   ", as asked; the others go on");
+      return kExitLeft;
+    }
+    if (result.paused) return std::nullopt;
+    const std::string model = run_.save_rank_model();
+    if (run_.is_root() && !model.empty())
+      say("Saved each rank's model: " + base::escape_text(model) +
+          (group_.world_size() > 1 ? " and its siblings" : ""));
+    return result.signal == 0 ? kExitOk : stopped(result);
+  }
+
+  int stopped(const engine::TrainResult& result) const {
+    const bool preempted =
+        std::ranges::find(config_.preempt_signals, result.signal) != config_.preempt_signals.end();
+    if (run_.is_root()) print_notice(stop_text(result, preempted, run_.last_save()));
+    if (!preempted) return 128 + result.signal;
+    if (run_.is_root() && config_.requeue) requeue_job();
+    return kExitPreempted;
+  }
+
+  const RunConfig& config_;
+  const GroupTurn* const turn_;
+  backends::Group& group_;
+  PrometheusPage* const page_;
+  RankRun run_;
+  const SessionFacts& facts_;
+};
+
+}  // namespace
+
+std::optional<int> run_on_console(const RankRunOptions& options, backends::Group& group) {
+  const RunConfig& config = options.config;
+  const ConsoleThreads console(options.stop_signal);
+  configure_logging(config, group);
+  std::unique_ptr<backends::Communicator> control = host_communicator(group);
+  const RunPage page(config, group, *control,
+                     options.turn == nullptr ? nullptr : &options.turn->retained);
+  // The others are told to wait for this, which may take long.
+  if (!config.keeping.directory.empty())
+    group.set_activity("taking the folder " + config.keeping.directory);
+  RankRunOptions own = options;
+  own.on_folder = [](const std::string& folder) { keep_log(folder + "/log.txt"); };
+  return ConsoleRun(own, group, std::move(control), page.get()).run();
+}
+
+}  // namespace tools

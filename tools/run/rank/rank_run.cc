@@ -1,0 +1,167 @@
+// Folder, trace, session and records of a rank, in the order in which they need each other.
+#include "tools/run/rank/rank_run.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "backends/backend_error.h"
+#include "engine/core/cuda.h"
+#include "io/base/time/deadline.h"
+#include "tools/launch/group/membership_text.h"
+#include "tools/launch/workers/stop_signals.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/observers/metrics_observer.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/run/choices/compute_choice.h"
+#include "tools/run/session/run_views.h"
+#include "tools/run/session/run_watches.h"
+
+namespace tools {
+namespace {
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code unknown;
+  return std::filesystem::weakly_canonical(a, unknown) ==
+         std::filesystem::weakly_canonical(b, unknown);
+}
+
+}  // namespace
+
+RankRun::RankRun(RankRunOptions options, backends::Group& group,
+                 std::unique_ptr<backends::Communicator> control)
+    : options_(std::move(options)),
+      group_(group),
+      run_(options_.config, options_.command, group, *control,
+           retained() == nullptr ? nullptr : &retained()->run) {
+  if (is_root() && !folder().empty() && options_.on_folder) options_.on_folder(folder());
+  if (!options_.config.trace.empty()) make_trace();
+  group.set_activity("loading the data");
+  SessionOptions session = run_.session_options();
+  if (options_.data) session.data.given = options_.data;
+  session_ = std::make_unique<TrainSession>(session, group, std::move(control),
+                                            retained() == nullptr ? nullptr : &retained()->state);
+}
+
+RankRun::~RankRun() {
+  if (started_ && retained() != nullptr) retained()->since = base::steady_seconds();
+}
+
+void RankRun::make_trace() {
+  const RunConfig& config = options_.config;
+  trace_communicator_ = host_communicator(group_);
+  trace_.emplace(TraceOptions{.path = config.trace,
+                              .first_step = config.trace_first,
+                              .last_step = config.trace_last,
+                              .may_use_device = config.compute.device.device != "cpu" &&
+                                                engine::cuda::missing().empty()},
+                 group_, *trace_communicator_);
+}
+
+const SessionFacts& RankRun::start() {
+  group_.set_activity("loading the state");
+  const SessionFacts& facts = session_->start_state();
+  if (retained() != nullptr && retained()->begin == 0) retained()->begin = base::steady_seconds();
+  started_ = true;
+  if (is_root()) {
+    auto observer = std::make_unique<LastSave>();
+    last_save_ = observer.get();
+    add_observer(std::move(observer));
+  }
+  if (!trace_) return facts;
+  if (facts.ranks.on_device) trace_->follow_device(engine::cuda::current_device());
+  add_observer(trace_->make_observer());
+  trace_->after_step(session_->state().progress.global_step);
+  return facts;
+}
+
+void RankRun::begin() {
+  run_.begin(*session_, session_->state().progress.global_step);
+  if (is_root()) add_watches(run_, *session_);
+}
+
+void RankRun::add_metrics() {
+  const std::string& chosen = options_.config.metrics;
+  io::MetricsFiles files;
+  if (!folder().empty()) files.of_run = folder() + "/metrics.jsonl";
+  if (files.of_run.empty() || !is_same_file(files.of_run, chosen)) files.chosen = chosen;
+  if (files.of_run.empty() && files.chosen.empty()) return;
+  auto observer = std::make_unique<MetricsObserver>(files, options_.config.log_gpu);
+  const engine::TrainProgress& progress = session_->state().progress;
+  if (session_->facts().is_carried_over()) {
+    const backends::View& view = options_.turn->view;
+    observer->writer().membership(progress.global_step, progress.epoch,
+                                  {.generation = view.generation,
+                                   .ranks = view.world_size,
+                                   .left = process_texts(view.left),
+                                   .joined = process_texts(view.joined),
+                                   .seconds = base::steady_seconds() - retained()->since});
+  } else {
+    observer->writer().start(progress.global_step, progress.epoch, run_.record().id,
+                             run_record_json(run_.record(), /*one_line=*/true));
+  }
+  add_observer(std::move(observer));
+}
+
+void RankRun::add_records(PrometheusPage* page) {
+  if (is_root()) {
+    add_metrics();
+    add_exporters({options_.config, run_, group_, options_.turn != nullptr}, *session_, page);
+  }
+  add_observer(make_desync_observer(group_.rank(), group_.world_size()));
+}
+
+void RankRun::add_status() {
+  if (!is_root() || (folder().empty() && group_.world_size() == 1)) return;
+  const engine::TrainProgress& progress = session_->state().progress;
+  const LengthFacts& length = session_->facts().length;
+  RunStatus begin;
+  begin.run = run_.record().id;
+  begin.model = run_.record().model;
+  begin.dataset = run_.record().data.name;
+  begin.step = progress.global_step;
+  begin.steps = length.total_steps;
+  begin.epoch = progress.epoch + 1;
+  begin.epochs = length.epochs;
+  auto observer = make_status_observer({.folder = folder(),
+                                        .begin = std::move(begin),
+                                        .unit = progress_unit(session_->data().train()),
+                                        .elastic = options_.turn != nullptr,
+                                        .check = [this] { run_.check_folder(); }},
+                                       group_);
+  status_ = observer.get();
+  add_observer(std::move(observer));
+}
+
+engine::TrainResult RankRun::train() {
+  const GroupTurn* const turn = options_.turn;
+  try {
+    if (turn == nullptr) return session_->run(options_.stop_signal);
+    return session_->run(options_.stop_signal, {.pause = turn->pause,
+                                                .leave = is_asked_to_leave,
+                                                .min_ranks = options_.config.min_ranks,
+                                                .leave_signal = kLeaveSignal});
+  } catch (const std::exception& error) {
+    explain(error);
+    throw;
+  }
+}
+
+void RankRun::explain(const std::exception& error) {
+  const bool goes_on =
+      options_.turn != nullptr && dynamic_cast<const backends::PeerError*>(&error) != nullptr;
+  if (status_ != nullptr && !goes_on) status_->on_failure(text_of(error));
+  const bool diverged = dynamic_cast<const engine::NonFiniteError*>(&error) != nullptr;
+  if (diverged && last_save_ != nullptr && last_save_->path().empty()) run_.take_back();
+}
+
+void RankRun::finish_trace(const engine::TrainResult& result) {
+  // After an interruption the others do not come any more.
+  if (trace_ && result.interrupted.empty()) trace_->finish(session_->state().progress.global_step);
+}
+
+std::string RankRun::save_rank_model() {
+  if (!options_.config.save_rank_models) return "";
+  return session_->keeper().save_rank_model(session_->state());
+}
+
+}  // namespace tools

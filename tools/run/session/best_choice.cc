@@ -1,0 +1,81 @@
+// Checks and defaults.
+#include "tools/run/session/best_choice.h"
+
+#include "io/base/files/io_error.h"
+
+namespace tools {
+namespace {
+
+// Whether the model that is evaluated is the one that a snapshot would hold, without bringing
+// replicas together for it.
+bool evaluates_what_is_saved(const SessionOptions& options, const backends::Group& group) {
+  return group.world_size() == 1 || options.evaluate.epochs ||
+         (!options.averaging.of_parameters() && !engine::brings_together(options.buffers));
+}
+
+engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) {
+  using engine::Measure;
+  const bool text = data.label_traits().perplexity, numbers = !data.label_traits().classes;
+  const Measure measure = options.keep.measure.value_or(text      ? Measure::kPerplexity
+                                                        : numbers ? Measure::kLoss
+                                                                  : Measure::kAccuracy);
+  if (numbers && measure != Measure::kLoss && measure != Measure::kR2)
+    throw io::ConfigError(std::string("--keep-best ") +
+                          (measure == Measure::kTop5 ? "top5" : to_string(measure)) +
+                          " is not for --task regression; expected loss or r2");
+  if (measure == Measure::kR2 && !numbers)
+    throw io::ConfigError("--keep-best r2 requires --task regression; " + data.name +
+                          " has classes");
+  if (measure == Measure::kPerplexity && !text)
+    throw io::ConfigError("--keep-best perplexity is for text, not for " + data.name);
+  if (measure == Measure::kTop5 && data.classes() <= 5)
+    throw io::ConfigError("--keep-best top5 needs more than 5 classes; " + data.name + " has " +
+                          std::to_string(data.classes()));
+  return measure;
+}
+
+}  // namespace
+
+std::unique_ptr<engine::BestModel> make_best_model(const SessionOptions& options,
+                                                   const backends::Group& group,
+                                                   const SessionData& data) {
+  using When = BestOptions::Keep::When;
+  const BestOptions& o = options.best;
+  const bool evaluated = options.evaluate.count > 0 && data.test().size() > 0;
+  if (!evaluated && (o.keep.when == When::kAlways || o.patience > 0))
+    throw io::ConfigError("--keep-best and --early-stop go by evaluations, but " +
+                          data.train().name + " has no test samples");
+  const bool wanted =
+      o.keep.when == When::kAlways ||
+      (o.keep.when == When::kWhereItChangesNothing && evaluates_what_is_saved(options, group));
+  const bool keep = wanted && evaluated && !options.keeping.directory.empty();
+  if (!keep && o.patience == 0) return nullptr;
+  return std::make_unique<engine::BestModel>(
+      engine::BestModelOptions{.measure = measure_of(o, data.train()),
+                               .keep = keep,
+                               .patience = o.patience,
+                               .min_delta = o.min_delta});
+}
+
+std::unique_ptr<engine::EpochAverage> make_epoch_average(
+    const SessionOptions& options, const Compute& compute, const SessionData& data,
+    SessionModel& model, std::function<void(std::int64_t epoch)> recompute_statistics) {
+  if (options.average_last == 0) return nullptr;
+  const engine::RunLength length = run_length(options, data);
+  const std::int64_t epochs = length.total_epochs({});
+  if (options.average_last > epochs)
+    throw io::ConfigError("--average-last " + std::to_string(options.average_last) +
+                          " needs as many epochs; this run has " + std::to_string(epochs));
+  if (compute.cuda() && model.state.running.bytes() > 0)
+    throw io::ConfigError(
+        "--average-last needs --device cpu for a model with running statistics: the pass over the "
+        "training data that recomputes them has no CUDA version");
+  return std::make_unique<engine::EpochAverage>(
+      model.state, model.context,
+      engine::EpochAverageOptions{.epochs = options.average_last,
+                                  .run = length,
+                                  .device = compute.device,
+                                  .recompute_statistics = std::move(recompute_statistics)});
+}
+
+}  // namespace tools

@@ -1,0 +1,96 @@
+// Tables of the graph, of memory and of options.
+#include "tools/run/session/dry_run.h"
+
+#include <algorithm>
+
+#include "io/base/text/escape_text.h"
+#include "tools/report/observers/progress_line.h"
+#include "tools/report/output/text_table.h"
+
+namespace tools {
+namespace {
+
+// Of the node itself: weights that it shares with another one count there.
+std::int64_t own_parameter_count(const engine::Graph& graph, engine::NodeId node) {
+  std::int64_t count = 0;
+  for (const engine::ParameterSpec& spec : graph.own_parameters(node))
+    count += spec.layout.file_shape.count();
+  return count;
+}
+
+std::string mega(double flops) { return flops == 0 ? "" : fixed(flops / 1e6, 3); }
+
+std::string mebibytes(std::uint64_t bytes) {
+  return fixed(static_cast<double>(bytes) / (1 << 20), 2);
+}
+
+}  // namespace
+
+double forward_flops(const engine::Graph& graph, engine::NodeId node) {
+  const engine::Graph::Node& it = graph.nodes().at(static_cast<std::size_t>(node));
+  if (!it.layer) return 0;
+  const std::string_view kind = it.layer->kind();
+  const engine::Shape& out = it.shape;
+  if (kind == "causal_self_attention") {  // [positions, 3 x width] to [positions, width]
+    const auto positions = static_cast<double>(out[0]);
+    return 2 * positions * static_cast<double>(out.count());
+  }
+  if (kind != "conv2d" && kind != "dense") return 0;
+  // Each weight takes part once at every place of the output: rows and columns, or positions.
+  const std::int64_t channels = out[out.rank() - 1];
+  double flops = 0;
+  for (const engine::ParameterSpec& spec : it.layer->parameters(graph.input_shapes(node)))
+    if (spec.layout.file_shape.rank() >= 2)
+      flops += 2.0 * static_cast<double>(spec.layout.file_shape.count()) *
+               static_cast<double>(out.count() / channels);
+  return flops;
+}
+
+std::string model_table(const engine::Graph& graph) {
+  std::vector<Cells> lines{{"layer", "kind", "output", "parameters", "MFLOP"}};
+  std::int64_t parameters = 0;
+  double flops = 0;
+  for (engine::NodeId id = 0; id < static_cast<engine::NodeId>(graph.nodes().size()); ++id) {
+    const engine::Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
+    const std::int64_t own = own_parameter_count(graph, id);
+    const double here = forward_flops(graph, id);
+    parameters += own;
+    flops += here;
+    lines.push_back({node.name.empty() ? "#" + std::to_string(id) : node.name,
+                     node.layer ? std::string(node.layer->kind()) : "input", node.shape.to_string(),
+                     own == 0 ? "" : with_commas(own), mega(here)});
+  }
+  lines.push_back({"total", "", "", with_commas(parameters), fixed(flops / 1e6, 3)});
+  return table_text(lines, {0, 1, 2}, false);
+}
+
+std::string memory_table(const std::vector<RankMemory>& ranks) {
+  const bool evaluation =
+      std::ranges::any_of(ranks, [](const RankMemory& rank) { return rank.need.evaluation > 0; });
+  std::vector<Cells> lines{{"rank", "host", "device", "parameters", "gradients", "optimizer",
+                            "activations", "batches", "data"}};
+  if (evaluation) lines.back().emplace_back("evaluation");
+  lines.back().emplace_back("total");
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const MemoryNeed& need = ranks[r].need;
+    lines.push_back({std::to_string(r), ranks[r].host, ranks[r].device, mebibytes(need.parameters),
+                     mebibytes(need.gradients), mebibytes(need.optimizer),
+                     mebibytes(need.activations), mebibytes(need.batches), mebibytes(need.data)});
+    if (evaluation) lines.back().push_back(mebibytes(need.evaluation));
+    lines.back().push_back(mebibytes(need.total()));
+  }
+  return table_text(lines, {1, 2}, false);
+}
+
+std::string option_table_text(const ConfigValues& values) {
+  std::vector<Cells> lines{{"option", "value", "from"}};
+  for (const OptionSpec& option : train_options()) {
+    const auto entry = values.find(option.name);
+    if (entry == values.end() || entry->second.value.empty()) continue;
+    lines.push_back({option.name, base::escape_text(entry->second.value),
+                     base::escape_text(entry->second.source)});
+  }
+  return table_text(lines, {0, 1, 2}, false);
+}
+
+}  // namespace tools

@@ -1,0 +1,334 @@
+// The parts of a training from their options.
+#include "tools/run/session/session_parts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/averaging/sums/device_sum.h"
+#include "engine/averaging/sums/optimizer_sharding.h"
+#include "engine/averaging/sums/replica_statistics.h"
+#include "engine/core/cuda.h"
+#include "engine/graph/parameter_kinds.h"
+#include "engine/optim/loss_scale.h"
+#include "engine/optim/moving_average.h"
+#include "engine/optim/optimizer.h"
+#include "engine/train/step/device_work.h"
+#include "engine/train/step/loaded_batch.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/nearest.h"
+#include "io/base/text/text_parts.h"
+#include "io/interchange/compare_arrays.h"
+#include "models/model_catalog.h"
+#include "tools/run/choices/averaging_choice.h"
+#include "tools/run/session/session_memory.h"
+
+namespace tools {
+
+bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::ranges::any_of(
+      patterns, [&](const std::string& pattern) { return io::glob_matches(pattern, name); });
+}
+
+namespace {
+
+// With --deterministic kernels cut their work into as many shares on every machine.
+constexpr int kDeterministicShares = 16;
+
+// A pattern without a parameter is a typing error.
+void require_match(const char* option, const std::string& pattern,
+                   const std::vector<std::string>& names) {
+  const auto fits = [&](const std::string& name) { return io::glob_matches(pattern, name); };
+  if (std::ranges::any_of(names, fits)) return;
+  throw io::ConfigError(std::string(option) + " '" + pattern + "' matches none of the " +
+                        std::to_string(names.size()) + " parameters" +
+                        base::did_you_mean(pattern, names) + " (--dry-run shows the layers)");
+}
+
+void freeze(const ModelOptions& options, engine::Graph& graph) {
+  if (options.frozen.empty()) return;
+  const std::vector<std::string> names = graph.parameter_names();
+  for (const std::string& pattern : options.frozen) require_match("--freeze", pattern, names);
+  if (graph.freeze([&](const std::string& name) { return matches_any(options.frozen, name); }) ==
+      names.size())
+    throw io::ConfigError("--freeze matches all " + std::to_string(names.size()) +
+                          " parameters: nothing is left to train");
+}
+
+engine::Graph build_graph(const ModelOptions& options, const io::Dataset& dataset) {
+  engine::Graph graph =
+      models::build_model(options.name, {.sample_shape = sample_shape(dataset),
+                                         .classes = dataset.classes(),
+                                         .label_smoothing = options.label_smoothing,
+                                         .dropout = options.dropout,
+                                         .regression = options.regression_loss(),
+                                         .definition = options.definition});
+  if (options.synchronized_statistics) graph.synchronize_statistics();
+  freeze(options, graph);
+  return graph;
+}
+
+engine::ModelState allocate_state(const SessionOptions& options, const Compute& compute,
+                                  const backends::Group& group, const SessionData& data,
+                                  const engine::Graph& graph, const engine::ThreadPool& pool,
+                                  const MemoryBudget& memory) {
+  check_own_memory(options, compute, group, data, graph, pool, memory);
+  return engine::ModelState::allocate(graph, engine::state_dtype(compute.storage));
+}
+
+engine::ThreadPool make_pool(const SessionOptions& options, const Compute& compute) {
+  return compute.make_pool(options.compute.deterministic ? kDeterministicShares : 0);
+}
+
+std::unique_ptr<backends::DeviceCommunicator> make_device_wire(const SessionOptions& options,
+                                                               const Compute& compute,
+                                                               backends::Group& group) {
+  const AveragingOptions& averaging = options.averaging;
+  const bool plain_gradients = averaging.method == AveragingOptions::Method::kGradients &&
+                               averaging.compression == AveragingOptions::Compression::kNone;
+  const bool chosen = options.asked_backend == "nccl" || options.asked_backend == "auto";
+  if (!compute.cuda() || group.world_size() == 1 || !plain_gradients || !chosen) return nullptr;
+  if (group.backend() == "inproc" && options.compute.device.devices.size() < 2)
+    return nullptr;  // threads that share one device
+  engine::cuda::use_device(compute.device.index);
+  backends::CommunicatorRequest request;
+  request.backend = options.asked_backend;
+  auto communicator = group.make_device_communicator(request);
+  if (communicator->name() != "nccl") communicator.reset();
+  return communicator;
+}
+
+// Whether ranks could skip different steps: gradients stay each rank's own.
+bool skips_apart(const SessionOptions& options, const Compute& compute,
+                 const backends::Group& group) {
+  return group.world_size() > 1 && compute.loss_scale.on() &&
+         options.averaging.method != AveragingOptions::Method::kGradients;
+}
+
+double rate_of(const UpdateOptions& update, const std::string& name) {
+  for (const auto& [pattern, factor] : update.rate_groups)
+    if (io::glob_matches(pattern, name)) return factor;
+  return 1;
+}
+
+// Neighbors with the same rate are one range. `values`: frozen parameters stand at the end.
+std::vector<engine::UpdateRange> update_ranges(const UpdateOptions& update,
+                                               const engine::Graph& graph,
+                                               const engine::FlatBuffer& values) {
+  const std::vector<std::string> names = graph.parameter_names();
+  for (const auto& group : update.rate_groups) require_match("--lr-group", group.first, names);
+  std::size_t frozen = 0;
+  for (const engine::OrderedParameter& parameter : engine::completion_order(graph, values.dtype()))
+    frozen += parameter.frozen ? 1 : 0;
+  if (frozen == 0 && update.rate_groups.empty()) return {};
+  std::vector<engine::UpdateRange> ranges;
+  const auto slots = values.slots();
+  const std::size_t trained = slots.size() - frozen;
+  for (std::size_t i = 0; i < trained; ++i) {
+    const std::int64_t end = i + 1 < slots.size() ? slots[i + 1].offset : values.size();
+    const double rate = rate_of(update, slots[i].name);
+    if (ranges.empty() || ranges.back().rate != rate) ranges.push_back({slots[i].offset, 0, rate});
+    ranges.back().count = end - ranges.back().first;
+  }
+  return ranges;
+}
+
+std::unique_ptr<SharedUpdate> make_shared_update(const SessionOptions& options,
+                                                 const backends::Group& group,
+                                                 const engine::ParameterBuffer& parameters) {
+  const int world = group.world_size();
+  if (!options.averaging.shard_optimizer || world == 1) return nullptr;
+  const engine::OptimizerShards shares =
+      options.update.optimizer->by_ranges
+          ? engine::shard_elements(parameters,
+                                   engine::dealt_buckets(options.averaging.buckets, world),
+                                   group.rank(), world)
+          : engine::deal_tensors(parameters.values, group.rank(), world);
+  return std::unique_ptr<SharedUpdate>(new SharedUpdate{
+      shares,
+      engine::ParameterGather(shares, parameters.gradients.size(), parameters.values.dtype())});
+}
+
+// `shared`: null where every rank updates all.
+std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
+                                                  const engine::Graph& graph,
+                                                  const engine::FlatBuffer& values,
+                                                  SharedUpdate* shared) {
+  const engine::OptimizerSpec& spec = *update.optimizer;
+  if (values.device().kind == engine::Device::Kind::kCuda && !spec.on_cuda)
+    throw io::ConfigError(std::string("--optimizer ") + spec.name +
+                          " needs --device cpu: it has no step on CUDA devices");
+  auto optimizer = spec.make(spec, {update.settings, values, engine::hidden_matrices(graph),
+                                    update_ranges(update, graph, values),
+                                    shared == nullptr ? nullptr : &shared->shares.own()});
+  if (shared != nullptr) optimizer = engine::with_gathering(std::move(optimizer), shared->gather);
+  if (update.ema == 0) return optimizer;
+  return engine::with_moving_average(std::move(optimizer), update.ema, values);
+}
+
+}  // namespace
+
+SessionModel::SessionModel(const SessionOptions& options, const Compute& compute,
+                           const backends::Group& group, const SessionData& data,
+                           const MemoryBudget& memory)
+    : pool_threads(compute.threads),
+      pool(make_pool(options, compute)),
+      graph(build_graph(options.model, data.train())),
+      state(allocate_state(options, compute, group, data, graph, pool, memory)),
+      shared_update(make_shared_update(options, group, state.parameters)),
+      optimizer(
+          make_optimizer(options.update, graph, state.parameters.values, shared_update.get())),
+      control(engine::first_control(compute.loss_scale)),
+      plan(engine::Plan::compile(graph, plan_options(options, compute, data, pool))),
+      context{.device = {}, .threads = &pool, .scratch = {}} {}
+
+void SessionModel::refit(const SessionOptions& options, const Compute& compute,
+                         const backends::Group& group, const SessionData& data,
+                         const MemoryBudget& memory) {
+  MemoryBudget with_own = memory;
+  if (memory.bytes > 0) {
+    std::uint64_t own = state.parameters.values.bytes() + state.parameters.gradients.bytes();
+    for (const engine::Optimizer::State& s : optimizer->state()) own += s.buffer->bytes();
+    with_own.bytes += static_cast<std::uint64_t>(memory.ranks) * own;
+  }
+  if (compute.threads != pool_threads || compute.binding) pool = make_pool(options, compute);
+  pool_threads = compute.threads;
+  check_own_memory(options, compute, group, data, graph, pool, with_own);
+  plan = engine::Plan::compile(graph, plan_options(options, compute, data, pool));
+}
+
+SessionCommunicators::SessionCommunicators(const SessionOptions& options, const Compute& compute,
+                                           backends::Group& group, const engine::Graph& graph)
+    : island(island_ranks(options.averaging, group)),
+      averaging(host_communicator(group)),
+      device(make_device_wire(options, compute, group)) {
+  if (options.averaging.host_islands && group.world_size() > 1)
+    within_island = host_communicator(group, island);
+  if (group.world_size() == 1 || graph.layers_that_use_replicas() == 0) return;
+  statistics = host_communicator(group);
+  replicas = engine::make_rank_statistics(*statistics);
+}
+
+namespace {
+
+engine::DeviceWorkOptions device_options(const SessionOptions& options, const Compute& compute,
+                                         const SessionData& data, SessionModel& model,
+                                         const SessionCommunicators& wires) {
+  engine::DeviceWorkOptions device{
+      .device = compute.device,
+      .seed = options.seed,
+      .micro_batches = options.compute.micro_batches,
+      .products = compute.products,
+      .loss_scale = compute.loss_scale,
+      .control = &model.control,
+      .graph = compute.graph,
+      .pinned = compute.pinned,
+      .non_blocking = compute.non_blocking,
+      .supports_rollback = options.data.max_ranks > 0,
+      .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
+      .replicas = wires.replicas.get(),
+      .make_optimizer = [&update = options.update,
+                         &graph = model.graph](const engine::FlatBuffer& values) {
+        return make_optimizer(update, graph, values, nullptr);
+      }};
+  if (wires.device) {
+    device.gradient_memory = engine::gradient_memory(*wires.device);
+    device.make_sum = [wire = wires.device.get(),
+                       buckets = options.averaging.buckets](const engine::FlatBuffer& gradients) {
+      return engine::make_device_sum(*wire, gradients, buckets);
+    };
+  }
+  return device;
+}
+
+}  // namespace
+
+std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
+                                            const backends::Group& group, const SessionData& data,
+                                            SessionModel& model, const SessionCommunicators& wires,
+                                            backends::Communicator& control) {
+  if (compute.cuda()) {
+    if (options.on_nonfinite == engine::OnNonFinite::kSkip)
+      throw io::ConfigError(
+          "--on-nonfinite skip needs --device cpu: on a CUDA device the host would have to wait "
+          "for "
+          "the gradients of every step; use abort, or --amp O1 or O2, whose loss scaling skips "
+          "steps");
+    engine::cuda::use_device(compute.device.index);
+    apply_warpgroup_switch();
+    engine::DeviceWorkOptions device = device_options(options, compute, data, model, wires);
+    if (skips_apart(options, compute, group)) device.agreement = &control;
+    return engine::make_device_work(model.plan, model.state, *model.optimizer, device);
+  }
+  if (model.shared_update) model.shared_update->gather.connect(*wires.averaging);
+  const engine::HostWorkParts parts{model.plan, model.state, *model.optimizer, model.pool};
+  if (!options.averaging.canonical)
+    return engine::make_accumulated_work(parts, {.micro_batches = options.compute.micro_batches,
+                                                 .seed = options.seed,
+                                                 .replicas = wires.replicas.get()});
+  const bool alone = group.world_size() == 1;
+  return engine::make_sharded_work(parts, {.cut = shards_of(options, group),
+                                           .micro_batches = options.compute.micro_batches,
+                                           .seed = options.seed,
+                                           .gradients = alone ? nullptr : wires.averaging.get(),
+                                           .statistics = wires.statistics.get()});
+}
+
+std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
+                                                     const backends::Group& group,
+                                                     SessionModel& model,
+                                                     const SessionCommunicators& wires) {
+  const engine::FlatBuffer& gradients = model.state.parameters.gradients;
+  if (wires.device)
+    return engine::make_step_gradient_averaging(gradients, gradients.bytes(), ", on the device");
+  if (options.averaging.canonical && group.world_size() > 1)
+    return engine::make_step_gradient_averaging(
+        gradients, shards_of(options, group).nodes(group.rank()).size() * gradients.bytes(),
+        ", in canonical order");
+  return make_averaging(
+      options.averaging, group,
+      {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer, model.context,
+       model.shared_update ? &model.shared_update->shares : nullptr});
+}
+
+engine::RunLength run_length(const SessionOptions& options, const SessionData& data) {
+  return {.epochs = options.epochs,
+          .steps = options.steps,
+          .steps_per_epoch = data.sampler().steps_per_epoch()};
+}
+
+engine::LearningRate learning_rate(const UpdateOptions& options, int world_size, int max_ranks,
+                                   const engine::RunLength& run, const engine::TrainProgress& at) {
+  using Scale = UpdateOptions::RateScale;
+  engine::LearningRate rate = options.rate;
+  const bool of_root = options.scale == Scale::kSquareRoot;
+  const int full = max_ranks > 0 ? max_ranks : world_size;
+  if (options.scale != Scale::kNone) rate.base *= of_root ? std::sqrt(full) : full;
+  if (options.with_batch) {
+    const double share = static_cast<double>(world_size) / full;
+    rate.base *= of_root ? std::sqrt(share) : share;
+  }
+  const engine::EpochSteps epochs = run.epochs_from(at);
+  rate.total_steps = run.total_steps(at);
+  rate.first_step = run.steps == 0 ? epochs.step_of_epoch(0) : 0;
+  for (const std::int64_t epoch : options.milestone_epochs)
+    rate.milestones.push_back(epochs.step_of_epoch(epoch));
+  return rate;
+}
+
+std::string rate_arithmetic(const UpdateOptions& options, int world_size, int max_ranks) {
+  using Scale = UpdateOptions::RateScale;
+  const bool of_root = options.scale == Scale::kSquareRoot;
+  const int full = max_ranks > 0 ? max_ranks : world_size;
+  std::string factors;
+  if (options.scale != Scale::kNone)
+    factors += of_root ? " x sqrt(" + std::to_string(full) + " ranks)"
+                       : " x " + std::to_string(full) + " ranks";
+  if (options.with_batch && world_size != full) {
+    const std::string share = std::to_string(world_size) + "/" + std::to_string(full);
+    factors += of_root ? " x sqrt(" + share + ")" : " x " + share;
+  }
+  if (factors.empty()) return "";
+  return " (" + base::number_text("%g", options.rate.base) + factors + ")";
+}
+
+}  // namespace tools

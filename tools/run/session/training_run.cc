@@ -1,0 +1,272 @@
+// Folder, comparison, record.
+#include "tools/run/session/training_run.h"
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "engine/averaging/policies/policy_checkpoint.h"
+#include "engine/train/replicas/replica_sync.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/time/utc_time.h"
+#include "tools/launch/group/joining_options.h"
+#include "tools/report/observers/console_observer.h"
+#include "tools/report/output/build_info.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/report/output/run_log.h"
+#include "tools/run/folder/run_comparison.h"
+#include "tools/run/folder/run_reference.h"
+
+namespace tools {
+namespace {
+
+// So that the run goes on from any working directory.
+std::string absolute(const std::string& path) {
+  if (path.empty()) return path;
+  std::error_code unknown;
+  const std::filesystem::path whole = std::filesystem::absolute(path, unknown);
+  return unknown ? path : whole.lexically_normal().string();
+}
+
+// The options that a run keeps, with absolute places of the data, also of those that lie where no
+// option says.
+ConfigValues kept_options(const RunConfig& config) {
+  ConfigValues kept = options_of_run(config.origin);
+  const std::string folder = absolute(config.data.set.directory);
+  std::error_code unknown;
+  const auto named = config.origin.find("data-dir");
+  if (!config.data.set.annotations.empty())
+    kept["annotations"].value = absolute(config.data.set.annotations);
+  else if ((named != config.origin.end() && !named->second.value.empty()) ||
+           std::filesystem::is_directory(folder, unknown))
+    kept["data-dir"].value = folder;
+  return kept;
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const RunConfig& config, std::string command, const backends::Group& group,
+                         backends::Communicator& control, KeptRun* kept)
+    : config_(config),
+      kept_(kept_options(config)),
+      command_(std::move(command)),
+      group_(group),
+      kept_run_(kept),
+      resume_(config.keeping.resume) {
+  engine::run_on_root(
+      control, [&] { take_folder(); }, exit_code_of);
+  engine::broadcast_text(control, folder_path_);
+  engine::broadcast_text(control, id_);
+  engine::broadcast_text(control, resume_);
+  if (kept_run_ == nullptr) return;
+  kept_run_->under_way = true;
+  kept_run_->path = folder_path_;
+  kept_run_->id = id_;
+}
+
+TrainingRun::~TrainingRun() {
+  if (kept_run_ != nullptr) kept_run_->folder = std::move(folder_);
+}
+
+void TrainingRun::take_folder() {
+  const bool goes_on = kept_run_ != nullptr && kept_run_->under_way;
+  if (config_.keeping.directory.empty()) {
+    id_ = goes_on ? kept_run_->id : new_run_id();
+    return check_snapshot();
+  }
+  if (goes_on) folder_ = std::move(kept_run_->folder);
+  recorded_ = folder_ != nullptr;
+  if (!folder_) {
+    folder_ = std::make_shared<RunFolder>(
+        RunFolderRequest{.folder = goes_on ? kept_run_->path : config_.keeping.directory,
+                         .resume = config_.keeping.resume,
+                         .overwrite = config_.overwrite,
+                         .restarted = was_restarted(),
+                         .take_over = goes_on,
+                         .model = config_.model.name,
+                         .dataset = config_.data.set.name});
+    if (!folder_->notice().empty()) print_notice(folder_->notice());
+  }
+  folder_path_ = folder_->path();
+  id_ = folder_->id();
+  if ((was_restarted() || goes_on) && folder_->continued()) resume_ = "auto";
+  check_snapshot();
+  if (!folder_->begun() || goes_on) return;
+  print_notice("the run in " + folder_path_ + " has no snapshot yet: it begins from step 0");
+  tell_changes(option_changes(folder_->record().options, config_.origin));
+}
+
+SessionOptions TrainingRun::session_options() {
+  SessionOptions options = config_;
+  options.keeping.directory = folder_path_;
+  options.keeping.run_id = id_;
+  options.keeping.configuration = to_toml(kept_);
+  options.keeping.resume = resume_;
+  options.keeping.admit = [this](const io::Checkpoint& snapshot, const std::string& path,
+                                 const DataSummary& data) { admit(snapshot, path, data); };
+  if (folder_)
+    options.keeping.before_write = [folder = folder_] {
+      return folder->check([&folder](const std::string& text) {
+        keep_log(folder->path() + "/log.txt");  // of the new one, if there is one
+        print_notice(text);
+      });
+    };
+  return options;
+}
+
+bool TrainingRun::allows(const char* change) const {
+  return std::ranges::count(config_.allowed_changes, change) > 0;
+}
+
+// What is about to be resumed, looked at before anything is made that would not fit it.
+void TrainingRun::check_snapshot() const {
+  const bool own = config_.keeping.resume == "none" || config_.keeping.resume == "auto";
+  if (own && (!folder_ || !folder_->continued())) return;
+  std::string path = own ? folder_path_ : config_.keeping.resume;
+  std::error_code unknown;
+  try {
+    if (std::filesystem::is_directory(path, unknown))
+      path = (std::filesystem::path(path) / io::newest_checkpoint_name(path)).string();
+    const io::Checkpoint snapshot = io::load_description(path);
+    if (snapshot.run_id.empty() || snapshot.run_id == id_ || !own)
+      static_cast<void>(checked_changes(snapshot, path));
+  } catch (const io::DataError&) {
+    return;  // whoever loads it says what is wrong, or takes another one
+  }
+}
+
+std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& snapshot,
+                                                       const std::string& path) const {
+  refuse_import(snapshot, path);
+  ConfigValues saved;
+  apply_config_text(snapshot.config, path, saved);
+  std::vector<OptionChange> changes = option_changes(saved, config_.origin);
+  check_changes(changes, config_.allowed_changes, path);
+  if (!snapshot.definition.empty() && snapshot.definition != config_.model.definition &&
+      !allows("model"))
+    throw io::ConfigError(path + " was trained with other layers than " + config_.model.name +
+                          " lists now: --resume its folder without --model to go on with its own, "
+                          "or give --allow-change model if its arrays keep their names and shapes");
+  return changes;
+}
+
+// "120 training samples then, 90 now; annotations a.csv -> b.csv (--annotations)": what is known of
+// a difference in the data.
+std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const ConfigValues& saved,
+                                         std::int64_t samples) const {
+  const std::int64_t before = engine::find_counter(snapshot.counters, "trainer.dataset_size", -1);
+  std::string text =
+      before < 0 ? ""
+      : before == samples
+          ? "also " + std::to_string(samples) + " training samples, with other content"
+          : std::to_string(before) + " training samples then, " + std::to_string(samples) + " now";
+  std::vector<std::string> changed;
+  for (const OptionChange& change : place_changes(saved, kept_))
+    changed.push_back(change_text(change));
+  for (const OptionChange& change : option_changes(saved, config_.origin))
+    if (change.experiment) changed.push_back(change_text(change));
+  if (!changed.empty()) return text + (text.empty() ? "" : "; ") + base::join_text(changed);
+  const auto place = kept_.find(config_.data.set.annotations.empty() ? "data-dir" : "annotations");
+  if (place != kept_.end() && !place->second.value.empty())
+    text += (text.empty() ? "" : "; ") + place->second.value + " has changed since";
+  return text;
+}
+
+void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
+                        const DataSummary& data) {
+  const std::vector<OptionChange> changes = checked_changes(snapshot, path);
+  if (!snapshot.data_digest.empty() && !data.digest.is(snapshot.data_digest)) {
+    ConfigValues saved;
+    apply_config_text(snapshot.config, path, saved);
+    if (!allows("data") && !allows("limit") && !allows("dataset"))
+      throw io::ConfigError(path + " was trained on other data (" +
+                            data_difference(snapshot, saved, data.train) +
+                            "): give the data that it had, or --allow-change data");
+    changed_.push_back(data_change(saved, snapshot.data_digest, data));
+  }
+  tell_changes(changes);
+}
+
+void TrainingRun::tell_changes(const std::vector<OptionChange>& changes) {
+  for (const OptionChange& change : changes) changed_.push_back(change_text(change));
+  if (group_.rank() == 0 && !changed_.empty())
+    print_notice("changed: " + base::join_text(changed_));
+}
+
+// "data /d/a.csv (120 train, 30 test) -> /d/b.csv (80 train, 20 test)"
+std::string TrainingRun::data_change(const ConfigValues& saved, const std::string& digest,
+                                     const DataSummary& data) const {
+  const auto counted = [](const ConfigValues& options, std::int64_t train, std::int64_t test) {
+    std::string text;
+    for (const char* place : {"data-dir", "annotations"})
+      if (const auto found = options.find(place); found != options.end() && text.empty())
+        text = found->second.value;
+    return text + (text.empty() ? "" : " ") + "(" + std::to_string(train) + " train, " +
+           std::to_string(test) + " test)";
+  };
+  const RunData* before = folder_ ? &folder_->record().data : nullptr;
+  const bool known = before != nullptr && before->digest == digest;
+  return "data " + (known ? counted(saved, before->train, before->test) : "of digest " + digest) +
+         " -> " + counted(kept_, data.train, data.test);
+}
+
+void TrainingRun::take_back() noexcept {
+  try {
+    if (folder_) folder_->take_back();
+  } catch (const std::exception&) {
+    return;  // why the run ends is what counts
+  }
+}
+
+void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
+  if (group_.rank() != 0) return;
+  if (recorded_) {
+    record_ = folder_->record();
+    return;
+  }
+  const SessionData& data = session.data();
+  const io::Dataset& train = data.train();
+  const std::array<std::int64_t, 3> shape = train.shape();
+  RunRecord record{
+      .id = id_,
+      .model = config_.model.name,
+      .definition = config_.model.definition,
+      .data = {.name = train.name,
+               .folder = absolute(config_.data.set.directory),
+               .digest = session.facts().data.digest,
+               .train = train.size(),
+               .test = data.test().size(),
+               .classes = train.classes(),
+               .shape = {shape.begin(), shape.end()},
+               .normalization =
+                   data.normalization() == io::Normalization::kUnit ? "unit" : "standard",
+               .vocabulary = train.vocabulary()},
+      .options = kept_,
+      .starts = {}};
+  RunStart start{.time = base::utc_seconds_text(std::time(nullptr)),
+                 .program = ENGINE_VERSION " " ENGINE_COMMIT,
+                 .command = command_,
+                 .hosts = {},
+                 .backend = group_.backend(),
+                 .machines = session.machines(),
+                 .step = step,
+                 .changed = changed_};
+  for (const backends::PeerInfo& peer : group_.peers()) start.hosts.push_back(peer.host);
+  if (folder_) {
+    // A snapshot that was asked for by name: what was trained after it is given up.
+    std::error_code unknown;
+    if (folder_->continued() && resume_ != "auto" && step > 0 &&
+        !std::filesystem::is_directory(resume_, unknown))
+      if (const std::string moved = folder_->give_up_newer(step); !moved.empty())
+        print_notice(moved);
+    folder_->begin(std::move(record), start);
+    record_ = folder_->record();
+  } else {
+    record_ = std::move(record);
+    record_.starts.push_back(start);
+  }
+}
+
+}  // namespace tools
