@@ -9,6 +9,8 @@ above its bound, and names what is. A change that makes a bound needless lowers 
 The product is backends, engine, io, models and tools; tests/ is only counted in lines. A function's length is that of its
 definition, comments included, its complexity 1 + if, for, while, case, catch, ?, && and || (McCabe 1976), lambdas within it
 included. A unit is x.h with x.cc; it is in a circle if the units that it includes lead back to it. Fields do not include static ones, public functions neither constructors nor what is deleted.
+A function or type that is better as it is has "// structure: REASON" in the comment above its declaration: it is not counted as above a
+bound, and the reason is counted instead. A reason for what is within all bounds is a fault.
 """
 import argparse
 import csv
@@ -26,6 +28,12 @@ TOKEN = re.compile(r'R"(?P<delimiter>[^()\s\\]*)\(.*?\)(?P=delimiter)"|"(?:\\.|[
                    r'|\.?\d(?:[\w.]|\'\w)*|::|->|&&|\|\||[^\s\w]', re.S)
 BRANCHES = {"if", "for", "while", "case", "catch", "?", "&&", "||"}
 NO_NAME = {"__launch_bounds__", "__attribute__", "alignas", "noexcept", "decltype", "requires", "explicit", "sizeof"}
+FUNCTION_BOUNDS = ((f"functions above {LONG} lines", "lines", LONG),
+                   (f"functions above complexity {COMPLEX}", "complexity", COMPLEX),
+                   (f"functions with {MANY_PARAMETERS} parameters or more", "parameters", MANY_PARAMETERS - 1))
+TYPE_BOUNDS = ((f"types with more than {MANY_FIELDS} fields", "fields", MANY_FIELDS),
+               (f"types with more than {MANY_FUNCTIONS} public functions", "functions", MANY_FUNCTIONS))
+NEEDLESS = "stated reasons that nothing needs"
 OPENS, CLOSES = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
 
 
@@ -36,6 +44,7 @@ class Function:
     lines: int
     complexity: int
     parameters: int
+    reason: str = ""
 
 
 @dataclass
@@ -44,6 +53,7 @@ class Type:
     name: str
     fields: int = 0
     functions: int = 0
+    reason: str = ""
 
 
 @dataclass
@@ -125,11 +135,22 @@ def signature_of(head):
     return None
 
 
+def reason_above(lines, line):
+    """REASON if the comment that ends above the given line, counted from 1, has a line "// structure: REASON", else ""."""
+    at, reason = line - 2, ""
+    while at >= 0 and lines[at].lstrip().startswith("//"):
+        stated = re.match(r"\s*// structure: (\S.*)", lines[at])
+        reason = stated.group(1) if stated else reason
+        at -= 1
+    return reason
+
+
 class Reader:
     """Walks through the scopes of a file: namespaces and types, in which functions and fields are declared."""
 
     def __init__(self, file, text):
         self.file, self.tokens, self.found = file, tokens_of(text), Found()
+        self.lines = text.splitlines()
 
     def read(self):
         self.scope(0, len(self.tokens), None, True)
@@ -177,7 +198,7 @@ class Reader:
             return
         kind = next(word for word in words if word in ("class", "struct", "union"))
         names = [word for word in words[words.index(kind) + 1:] if re.match(r"[A-Za-z_]", word) and not re.match(r"alignas$|[A-Z_]+$", word)]
-        type_ = Type(f"{self.file}:{head[0][1]}", names[0] if names else "(unnamed)")
+        type_ = Type(f"{self.file}:{head[0][1]}", names[0] if names else "(unnamed)", reason=reason_above(self.lines, head[0][1]))
         self.found.types.append(type_)
         self.scope(at + 1, close, type_, kind != "class")
 
@@ -202,7 +223,8 @@ class Reader:
         branches = sum(token in BRANCHES and not (token == "&&" and body[i - 1] == "auto") for i, token in enumerate(body))
         name, parameters, _ = signature
         first = self.without_template(head)[0][1]
-        self.found.functions.append(Function(f"{self.file}:{first}", name, self.tokens[close][1] - first + 1, 1 + branches, parameters))
+        self.found.functions.append(Function(f"{self.file}:{first}", name, self.tokens[close][1] - first + 1, 1 + branches, parameters,
+                                             reason_above(self.lines, head[0][1])))
         self.count_function(name, type_, public)
 
     @staticmethod
@@ -239,6 +261,12 @@ def listed_files(root):
     return sorted(name for name in set(names) if name.endswith((".h", ".cc", ".cu", ".cuh")) and os.path.isfile(os.path.join(root, name)))
 
 
+def excess_of(item):
+    """The names of the measures above whose bound the function or type is."""
+    bounds = FUNCTION_BOUNDS if isinstance(item, Function) else TYPE_BOUNDS
+    return [name for name, key, bound in bounds if getattr(item, key) > bound]
+
+
 def measure(files):
     """(measure -> value, measure -> what is counted there)."""
     lines, found = {}, Found()
@@ -262,15 +290,13 @@ def measure(files):
         values[name], named[name] = len(items), items
 
     spread("lines of a function", [f.lines for f in found.functions])
-    for name, key, bound in ((f"functions above {LONG} lines", "lines", LONG),
-                             (f"functions above complexity {COMPLEX}", "complexity", COMPLEX),
-                             (f"functions with {MANY_PARAMETERS} parameters or more", "parameters", MANY_PARAMETERS - 1)):
-        over = sorted((f for f in found.functions if getattr(f, key) > bound), key=lambda f: -getattr(f, key))
-        count(name, [f"{f.place}: {f.name}: {getattr(f, key)}" for f in over])
-    for name, key, bound in ((f"types with more than {MANY_FIELDS} fields", "fields", MANY_FIELDS),
-                             (f"types with more than {MANY_FUNCTIONS} public functions", "functions", MANY_FUNCTIONS)):
-        over = sorted((t for t in found.types if getattr(t, key) > bound), key=lambda t: -getattr(t, key))
-        count(name, [f"{t.place}: {t.name}: {getattr(t, key)}" for t in over])
+    for items, bounds in ((found.functions, FUNCTION_BOUNDS), (found.types, TYPE_BOUNDS)):
+        for name, key, bound in bounds:
+            over = sorted((i for i in items if getattr(i, key) > bound and not i.reason), key=lambda i: -getattr(i, key))
+            count(name, [f"{i.place}: {i.name}: {getattr(i, key)}" for i in over])
+    stated = [item for item in found.functions + found.types if item.reason]
+    count("functions and types with a stated reason", [f"{i.place}: {i.name}: {i.reason}" for i in stated if excess_of(i)])
+    count(NEEDLESS, [f"{i.place}: {i.name}: {i.reason}" for i in stated if not excess_of(i)])
     sources = {}
     for file in product:
         sources.setdefault(os.path.dirname(file), []).append(file)

@@ -54,6 +54,20 @@ int branches(int a, int b) {
 
 }  // namespace io
 '''
+REASONS = """// Reasons.
+// The union of all messages.
+// structure: the fields of one
+// frame.
+template <class T>
+struct Wide { int %s; };
+
+// structure: nothing needs it
+int short() { return 1; }
+
+// structure: a comment that is not above it
+
+struct Unstated { int %s; };
+""" % ((", ".join(f"a{i}" for i in range(21)),) * 2)
 SECOND = "// The other half of a circle of units.\n#pragma once\n"
 SECOND_SOURCE = '// Leads back.\n#include "io/second.h"\n#include "io/first.h"\n'
 
@@ -80,6 +94,18 @@ def main():
         found = structure_bounds.Reader("io/first.cc", SOURCE).read()
         expect("functions of the source", [(f.name, f.lines, f.complexity, f.parameters) for f in found.functions],
                [("branches", 11, 6, 2)])
+        found = structure_bounds.Reader("io/reasons.h", REASONS).read()
+        expect("reasons", [(item.name, item.reason, structure_bounds.excess_of(item)) for item in found.types + found.functions],
+               [("Wide", "the fields of one", ["types with more than 20 fields"]),
+                ("Unstated", "", ["types with more than 20 fields"]), ("short", "nothing needs it", [])])
+        with open(f"{root}/io/reasons.h", "w", encoding="utf-8") as file:
+            file.write(REASONS)
+        os.chdir(root)
+        values, named = structure_bounds.measure(["io/reasons.h"])
+        expect("what is counted", (values["types with more than 20 fields"], values["functions and types with a stated reason"],
+                                   named[structure_bounds.NEEDLESS]), (1, 1, ["io/reasons.h:9: short: nothing needs it"]))
+
+        os.remove(f"{root}/io/reasons.h")
 
         def run(bound):
             with open(f"{root}/bounds.csv", "w", encoding="utf-8") as table:
