@@ -11,7 +11,7 @@ ServerMachine::ServerMachine(Options options, Time now)
       last_turn_(now),
       members_(static_cast<std::size_t>(options_.job.world_size), nullptr),
       stall_watch_(std::chrono::milliseconds(options_.stall_after_ms)),
-      next_heartbeat_(now) {}
+      next_{.heartbeat = now} {}
 
 std::size_t ServerMachine::Link::longest_frame() const {
   return stage == Stage::kMember     ? kFrameBytes + kSealBytes
@@ -66,8 +66,8 @@ void ServerMachine::closed(LinkId link, const std::string& cause) {
 void ServerMachine::give_up(RefusalKind kind, const std::string& text) { fail_group(kind, text); }
 
 void ServerMachine::set_status(const std::string& text) {
-  status_frame_ = FrameWriter(FrameType::kStatus).text(text).finish();
-  tell_observers(status_frame_);
+  frames_.status = FrameWriter(FrameType::kStatus).text(text).finish();
+  tell_observers(frames_.status);
 }
 
 void ServerMachine::tick(Time now) {
@@ -80,7 +80,7 @@ void ServerMachine::tick(Time now) {
 }
 
 Time ServerMachine::next_tick() const {
-  Time next = std::min(next_heartbeat_, last_turn_ + std::chrono::milliseconds(250));
+  Time next = std::min(next_.heartbeat, last_turn_ + std::chrono::milliseconds(250));
   for (const auto& [id, l] : links_) {
     if (l.is_joining()) next = std::min(next, l.hello_deadline);
   }
@@ -95,7 +95,7 @@ bool ServerMachine::may_end() const {
 void ServerMachine::notify_end() {
   const std::string left = FrameWriter(FrameType::kLeft).finish();
   if (started_ && !failed_ && !all_left_) broadcast(left);
-  tell_observers(fatal_frame_.empty() ? left : fatal_frame_);
+  tell_observers(frames_.fatal.empty() ? left : frames_.fatal);
 }
 
 void ServerMachine::send(Link& l, const std::string& frame) {
@@ -167,7 +167,7 @@ void ServerMachine::decide(Link& l) {
   const bool same_settings = h.settings_digest == job.settings_digest;
   if (text.empty() && same_settings) text = disagreement_on_rank(h, kind);
   // A group that was given up has its reason, which all ranks are told.
-  if (text.empty() && !same_settings && fatal_frame_.empty()) {
+  if (text.empty() && !same_settings && frames_.fatal.empty()) {
     if (l.stage == Link::Stage::kProof) {
       l.stage = Link::Stage::kSettings;
       return send(l, FrameWriter(FrameType::kAskSettings).finish());
@@ -183,8 +183,8 @@ void ServerMachine::decide(Link& l) {
     awaited_.erase(l.hello.rank);
     return;
   }
-  if (!fatal_frame_.empty()) {
-    send(l, fatal_frame_);
+  if (!frames_.fatal.empty()) {
+    send(l, frames_.fatal);
     l.end = "refused";
     awaited_.erase(l.hello.rank);
     return;
@@ -202,7 +202,7 @@ void ServerMachine::add_observer(Link& l) {
   l.stage = Link::Stage::kObserver;
   send(l, FrameWriter(FrameType::kWelcome).finish());
   send(l, absence_frame());
-  if (!status_frame_.empty()) send(l, status_frame_);
+  if (!frames_.status.empty()) send(l, frames_.status);
 }
 
 std::string ServerMachine::disagreement(const Hello& h, RefusalKind& kind) const {
@@ -234,8 +234,8 @@ void ServerMachine::refuse(Link& l, RefusalKind kind, const std::string& text) {
   // Another job that searches for its own rank 0 connects repeatedly.
   const bool repeated = kind == RefusalKind::kOtherJob && text == last_refusal_;
   last_refusal_ = text;
-  if (!repeated && now_ >= next_refusal_notice_) {
-    next_refusal_notice_ = now_ + std::chrono::seconds(1);
+  if (!repeated && now_ >= next_.refusal_notice) {
+    next_.refusal_notice = now_ + std::chrono::seconds(1);
     output_.push_back({Output::Kind::kNotice, 0, "refused a connection: " + text});
   }
 }

@@ -117,6 +117,8 @@ class ServerMachine {
   bool is_superseded(const Hello& hello) const;
   bool awaits_reconnection() const;
   void handle_member(Link& l, const Frame& frame);
+  void on_leave(Link& l);
+  void on_abandon(Link& l, FrameReader& in);
   void on_joined();
   void on_lost(Link& l);
   void expire_disconnected(bool paused);
@@ -136,6 +138,7 @@ class ServerMachine {
   void sweep(bool paused);
 
   // Keys (server_members.cc).
+  void handle_request(Link& l, FrameType type, FrameReader& in);
   void set(const std::string& key, std::string value);
   void send_reply(Link& l, std::uint32_t request, const std::string& value);
 
@@ -152,18 +155,27 @@ class ServerMachine {
     bool given_up = false;
   };
   std::map<int, Disconnected> disconnected_;  // by rank
-  // Sent to a rank that reconnects after the start, and after the first failure.
-  std::string start_frame_, failure_frame_;
-  std::string status_frame_;  // for observers
+  // Kept for those that connect later.
+  struct Frames {
+    std::string start, failure;  // for a rank that reconnects after the start, or the first failure
+    std::string status;          // for observers
+    std::string fatal;           // for ranks that connect after the group was given up
+  };
+  Frames frames_;
   bool started_ = false, failed_ = false, all_left_ = false;
-  std::string fatal_frame_;   // sent to ranks that connect after the group was given up
   std::set<int> awaited_;     // ranks that are still to be told of a mismatch
   std::set<int> left_early_;  // ranks that joined and left before the start
   StallDetector stall_watch_;
-  std::map<std::string, std::string> values_;
-  std::map<std::string, std::vector<std::pair<Link*, std::uint32_t>>> waiters_;
+  struct Keys {
+    std::map<std::string, std::string> values;
+    std::map<std::string, std::vector<std::pair<Link*, std::uint32_t>>> waiters;
+  };
+  Keys keys_;
   bool progress_changed_ = false;  // since the members were told who is missing
-  Time next_stall_check_{}, next_heartbeat_, next_refusal_notice_{}, next_progress_{};
+  struct NextTimes {
+    Time stall_check{}, heartbeat{}, refusal_notice{}, progress{};
+  };
+  NextTimes next_;
   std::string last_refusal_;
   std::vector<Output> output_;
 };

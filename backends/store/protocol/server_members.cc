@@ -77,8 +77,8 @@ void ServerMachine::add_member(Link& l) {
   l.stage = Link::Stage::kMember;
   send(l, FrameWriter(FrameType::kWelcome).finish());
   if (!started_) return on_joined();
-  send(l, start_frame_);
-  if (failed_) send(l, failure_frame_);
+  send(l, frames_.start);
+  if (failed_) send(l, frames_.failure);
 }
 
 void ServerMachine::handle_member(Link& l, const Frame& frame) {
@@ -95,26 +95,9 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
       l.acknowledged_start = true;
       return;
     case FrameType::kLeave:
-      if (started_ && !l.acknowledged_start && !l.leaving) {  // it gave up waiting for the start
-        declare_failure(l, early_end_text(""));
-      }
-      l.leaving = true;
-      if (!started_) {
-        l.end = "it left before the start";
-        left_early_.insert(l.hello.rank);
-      }
-      return check_all_left();
-    case FrameType::kAbandon: {
-      const bool mismatch = in.u8() != 0;
-      const std::string why = base::escape_text(in.text());
-      if (started_ && !l.leaving)
-        fail_members(l.hello.rank,
-                     mismatch ? GroupFailure{why, true}
-                              : failure_of(l.hello, l.activity, early_end_text(why)),
-                     nullptr);
-      l.leaving = true;
-      return;
-    }
+      return on_leave(l);
+    case FrameType::kAbandon:
+      return on_abandon(l, in);
     case FrameType::kRootSilent: {
       Link* const root = members_[0];
       if (!started_ || root == nullptr) return;
@@ -122,28 +105,54 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
       return tell_silent(*root);
     }
     default:
-      break;
+      return handle_request(l, frame.type, in);
   }
+}
+
+void ServerMachine::on_leave(Link& l) {
+  if (started_ && !l.acknowledged_start && !l.leaving) {  // it gave up waiting for the start
+    declare_failure(l, early_end_text(""));
+  }
+  l.leaving = true;
+  if (!started_) {
+    l.end = "it left before the start";
+    left_early_.insert(l.hello.rank);
+  }
+  check_all_left();
+}
+
+void ServerMachine::on_abandon(Link& l, FrameReader& in) {
+  const bool mismatch = in.u8() != 0;
+  const std::string why = base::escape_text(in.text());
+  if (started_ && !l.leaving)
+    fail_members(
+        l.hello.rank,
+        mismatch ? GroupFailure{why, true} : failure_of(l.hello, l.activity, early_end_text(why)),
+        nullptr);
+  l.leaving = true;
+}
+
+void ServerMachine::handle_request(Link& l, FrameType type, FrameReader& in) {
   const std::uint32_t request = in.u32();
   const std::string key = in.text();
-  switch (frame.type) {
+  switch (type) {
     case FrameType::kSet:
       set(key, in.text());
       return send_reply(l, request, "");
     case FrameType::kGet:
-      if (const auto found = values_.find(key); found != values_.end())
+      if (const auto found = keys_.values.find(key); found != keys_.values.end())
         return send_reply(l, request, found->second);
-      waiters_[key].emplace_back(&l, request);
+      keys_.waiters[key].emplace_back(&l, request);
       return;
     case FrameType::kAdd: {
-      const auto found = values_.find(key);
+      const auto found = keys_.values.find(key);
       std::int64_t sum = in.i64();
-      if (found != values_.end()) sum += std::strtoll(found->second.c_str(), nullptr, 10);
+      if (found != keys_.values.end()) sum += std::strtoll(found->second.c_str(), nullptr, 10);
       set(key, std::to_string(sum));
       return send_reply(l, request, std::to_string(sum));
     }
     case FrameType::kRemove:
-      values_.erase(key);
+      keys_.values.erase(key);
       return send_reply(l, request, "");
     default:
       throw MalformedFrame();
@@ -151,12 +160,12 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
 }
 
 void ServerMachine::set(const std::string& key, std::string value) {
-  const auto waiting = waiters_.extract(key);
+  const auto waiting = keys_.waiters.extract(key);
   if (!waiting.empty()) {
     for (const auto& [connection, request] : waiting.mapped())
       send_reply(*connection, request, value);
   }
-  values_[key] = std::move(value);
+  keys_.values[key] = std::move(value);
 }
 
 void ServerMachine::send_reply(Link& l, std::uint32_t request, const std::string& value) {
@@ -180,16 +189,16 @@ void ServerMachine::on_joined() {
   FrameWriter start(FrameType::kStart);
   start.bytes(options_.random(kNonceBytes)).u32(static_cast<std::uint32_t>(members_.size()));
   for (const Link* m : members_) start.text(m->hello.host).text(m->hello.host_id).i32(m->hello.pid);
-  start_frame_ = start.finish();
-  broadcast(start_frame_);
+  frames_.start = start.finish();
+  broadcast(frames_.start);
   tell_observers(absence_frame());
 }
 
 void ServerMachine::on_lost(Link& l) {
-  for (auto& [key, list] : waiters_) {
+  for (auto& [key, list] : keys_.waiters) {
     std::erase_if(list, [&](const auto& waiter) { return waiter.first == &l; });
   }
-  std::erase_if(waiters_, [](const auto& entry) { return entry.second.empty(); });
+  std::erase_if(keys_.waiters, [](const auto& entry) { return entry.second.empty(); });
   Link*& place = members_[static_cast<std::size_t>(l.hello.rank)];
   if (place != &l) return;  // its process has connected again
   place = nullptr;
@@ -214,9 +223,9 @@ void ServerMachine::on_lost(Link& l) {
 
 // Not at each change: in a world of 1,000 that would be half a million frames.
 void ServerMachine::send_progress() {
-  if (!progress_changed_ || started_ || !fatal_frame_.empty() || now_ < next_progress_) return;
+  if (!progress_changed_ || started_ || !frames_.fatal.empty() || now_ < next_.progress) return;
   progress_changed_ = false;
-  next_progress_ = now_ + kProgressInterval;
+  next_.progress = now_ + kProgressInterval;
   broadcast(absence_frame());
   tell_observers(absence_frame());
 }
@@ -254,8 +263,8 @@ void ServerMachine::declare_failure(const Hello& who, const std::string& activit
 void ServerMachine::fail_members(int culprit, const GroupFailure& failure, const Link* except) {
   if (failed_) return;  // later failures are consequences of the first
   failed_ = true;
-  failure_frame_ = failure_frame(culprit, failure);
-  broadcast(failure_frame_, except);
+  frames_.failure = failure_frame(culprit, failure);
+  broadcast(frames_.failure, except);
 }
 
 // Told apart from what the others are told of it; after another failure it has no effect.
@@ -287,13 +296,13 @@ std::vector<RankStatus> ServerMachine::statuses() const {
 }
 
 void ServerMachine::fail_group(RefusalKind kind, const std::string& text) {
-  if (started_ || !fatal_frame_.empty()) return;
-  fatal_frame_ = refusal_frame(FrameType::kFatal, kind, text);
+  if (started_ || !frames_.fatal.empty()) return;
+  frames_.fatal = refusal_frame(FrameType::kFatal, kind, text);
   // After a timeout missing ranks may never connect; after a mismatch they are on their way.
   if (kind == RefusalKind::kMismatch) {
     for (const int rank : missing()) awaited_.insert(rank);
   }
-  broadcast(fatal_frame_);
+  broadcast(frames_.fatal);
 }
 
 void ServerMachine::broadcast(const std::string& frame, const Link* except) {
@@ -309,16 +318,16 @@ void ServerMachine::tell_observers(const std::string& frame) {
 }
 
 void ServerMachine::send_heartbeat() {
-  if (now_ < next_heartbeat_) return;
-  next_heartbeat_ = now_ + std::chrono::milliseconds(options_.heartbeat_ms);
+  if (now_ < next_.heartbeat) return;
+  next_.heartbeat = now_ + std::chrono::milliseconds(options_.heartbeat_ms);
   broadcast(FrameWriter(FrameType::kHeartbeat)
                 .text(members_[0] != nullptr ? members_[0]->activity : "")
                 .finish());
 }
 
 void ServerMachine::check_stall() {
-  if (!started_ || failed_ || all_left_ || now_ < next_stall_check_) return;
-  next_stall_check_ = now_ + std::chrono::milliseconds(options_.heartbeat_ms);
+  if (!started_ || failed_ || all_left_ || now_ < next_.stall_check) return;
+  next_.stall_check = now_ + std::chrono::milliseconds(options_.heartbeat_ms);
   std::vector<StallDetector::Member> here;
   for (const Link* m : members_) {
     if (m != nullptr && m->alive() && !m->leaving)
