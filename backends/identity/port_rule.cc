@@ -42,21 +42,43 @@ PortChoice job_port(const ResolvedValue& job) {
       port, kPortWindow, {std::to_string(port), "10001 + job % 10000, job from " + job.source}, {}};
 }
 
+PortChoice given_port(const ResolvedValue& given, const Claim& claim) {
+  const int port = whole_number(given, 1, 65535, "a port from 1 to 65535");
+  // torchrun's agent listens on MASTER_PORT itself.
+  if (claim.job.source == "TORCHELASTIC_RUN_ID" && port < 65535)
+    return {port + 1,
+            kPortWindow,
+            {std::to_string(port + 1), "MASTER_PORT + 1 (torchrun keeps MASTER_PORT)"},
+            {}};
+  return {port, kPortWindow, given, {}};
+}
+
+// By the GPUs or the number of the job.
+PortChoice derived_port(const std::string& rule, bool is_rank_0, const Claim& claim,
+                        const ResolvedValue& gpus) {
+  if (rule == "idr" || (rule == "auto" && !claim.job.value.empty() && !gpus.value.empty())) {
+    if (gpus.value.empty())
+      throw ConfigurationError(
+          "SLURM_STEP_GPUS is not set: port rule idr needs the GPUs of a SLURM step; give "
+          "MASTER_PORT or "
+          "another --port-rule");
+    return idr_port(is_rank_0, gpus);
+  }
+  if (rule != "jobid" && rule != "auto")
+    throw ConfigurationError("--port-rule " + rule + ": expected auto, idr, jobid or fixed");
+  if (claim.job.value.empty())
+    throw ConfigurationError(
+        rule == "auto"
+            ? "MASTER_PORT is not set: expected a port from 1 to 65535, or --init-method"
+            : "port rule jobid: no job number here; give MASTER_PORT or --port-rule fixed");
+  return job_port(claim.job);
+}
+
 PortChoice by_rule(const std::string& rule, bool is_rank_0, const Claim& claim,
                    const Environment& environment) {
   ResolvedValue given = variable(environment, "MASTER_PORT");
   if (given.value.empty()) given = variable(environment, "PET_MASTER_PORT");
-  const ResolvedValue gpus = variable(environment, "SLURM_STEP_GPUS");
-  if (!given.value.empty() && (rule == "auto" || rule == "fixed")) {
-    const int port = whole_number(given, 1, 65535, "a port from 1 to 65535");
-    // torchrun's agent listens on MASTER_PORT itself.
-    if (claim.job.source == "TORCHELASTIC_RUN_ID" && port < 65535)
-      return {port + 1,
-              kPortWindow,
-              {std::to_string(port + 1), "MASTER_PORT + 1 (torchrun keeps MASTER_PORT)"},
-              {}};
-    return {port, kPortWindow, given, {}};
-  }
+  if (!given.value.empty() && (rule == "auto" || rule == "fixed")) return given_port(given, claim);
   // MPICH and Intel MPI name no job. Two of them at a time on one host need MASTER_PORT.
   const bool is_nameless = claim.job.value.empty() && !claim.master_host.value.empty() &&
                            claim.world_size.value == claim.local_world_size.value;
@@ -67,24 +89,8 @@ PortChoice by_rule(const std::string& rule, bool is_rank_0, const Claim& claim,
             {}};
   if (rule == "fixed")
     return {kFixedPort, kPortWindow, {std::to_string(kFixedPort), "port rule fixed"}, {}};
-  PortChoice choice;
-  if (rule == "idr" || (rule == "auto" && !claim.job.value.empty() && !gpus.value.empty())) {
-    if (gpus.value.empty())
-      throw ConfigurationError(
-          "SLURM_STEP_GPUS is not set: port rule idr needs the GPUs of a SLURM step; give "
-          "MASTER_PORT or "
-          "another --port-rule");
-    choice = idr_port(is_rank_0, gpus);
-  } else if (rule == "jobid" || rule == "auto") {
-    if (claim.job.value.empty())
-      throw ConfigurationError(
-          rule == "auto"
-              ? "MASTER_PORT is not set: expected a port from 1 to 65535, or --init-method"
-              : "port rule jobid: no job number here; give MASTER_PORT or --port-rule fixed");
-    choice = job_port(claim.job);
-  } else {
-    throw ConfigurationError("--port-rule " + rule + ": expected auto, idr, jobid or fixed");
-  }
+  PortChoice choice =
+      derived_port(rule, is_rank_0, claim, variable(environment, "SLURM_STEP_GPUS"));
   if (!given.value.empty())
     choice.warning =
         "MASTER_PORT=" + given.value + " is not used: port rule " + rule + " was requested";

@@ -273,44 +273,43 @@ bool AgentSockets::serve(Incoming& in, short events) {
 
 // ---- The turn.
 
-void AgentSockets::turn(int wake, Deadline until) {
-  std::vector<pollfd> polled{{wake, POLLIN, 0}};
-  for (const Socket& listener : listeners_) polled.push_back({listener.fd(), POLLIN, 0});
-  std::vector<Endpoint> targets;
+AgentSockets::Polled AgentSockets::sockets_to_poll(int wake) {
+  Polled polled{.fds = {{wake, POLLIN, 0}}};
+  for (const Socket& listener : listeners_) polled.fds.push_back({listener.fd(), POLLIN, 0});
   for (const auto& entry : outgoing_) {
     const Outgoing& out = entry.second;
-    if (out.retry_at) until = std::min(until, *out.retry_at);
     if (!out.connection.socket) continue;
     const bool writes = !out.standing || !out.connection.out.empty();
-    targets.push_back(endpoint_of(entry));
-    polled.push_back(
+    polled.targets.push_back(endpoint_of(entry));
+    polled.fds.push_back(
         {out.connection.socket.fd(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0});
   }
-  std::vector<std::list<Incoming>::iterator> sources;
   for (auto in = incoming_.begin(); in != incoming_.end(); ++in) {
-    sources.push_back(in);
-    polled.push_back({in->connection.socket.fd(),
-                      static_cast<short>(in->connection.out.empty() ? POLLIN : POLLIN | POLLOUT),
-                      0});
+    polled.sources.push_back(in);
+    polled.fds.push_back(
+        {in->connection.socket.fd(),
+         static_cast<short>(in->connection.out.empty() ? POLLIN : POLLIN | POLLOUT), 0});
   }
-  if (poll(polled.data(), polled.size(), milliseconds_left(until)) < 0) return;
-  std::uint64_t drained;
-  if (polled[0].revents != 0) [[maybe_unused]]
-    const ssize_t n = read(wake, &drained, sizeof drained);
-  auto at = polled.begin() + 1 + static_cast<std::ptrdiff_t>(listeners_.size());
-  for (const Endpoint& to : targets) {
+  return polled;
+}
+
+void AgentSockets::serve_ready(const Polled& polled) {
+  auto at = polled.fds.begin() + 1 + static_cast<std::ptrdiff_t>(listeners_.size());
+  for (const Endpoint& to : polled.targets) {
     if (at->revents != 0) serve(to, at->revents);
     ++at;
   }
-  for (const auto& in : sources) {
+  for (const auto& in : polled.sources) {
     const bool is_late = !in->link.is_open() && base::has_passed(in->handshake_until);
     if ((at->revents != 0 && !serve(*in, at->revents)) || is_late) incoming_.erase(in);
     ++at;
   }
   for (std::size_t i = 0; i < listeners_.size(); ++i) {
-    if (polled[i + 1].revents != 0) accept_from(listeners_[i]);
+    if (polled.fds[i + 1].revents != 0) accept_from(listeners_[i]);
   }
-  retry();
+}
+
+void AgentSockets::drop_late() {
   std::vector<Endpoint> silent;
   std::erase_if(outgoing_, [&](const auto& entry) {
     const Outgoing& out = entry.second;
@@ -319,6 +318,19 @@ void AgentSockets::turn(int wake, Deadline until) {
     return is_late;
   });
   for (const Endpoint& to : silent) events_.no_agent(to, true);
+}
+
+void AgentSockets::turn(int wake, Deadline until) {
+  Polled polled = sockets_to_poll(wake);
+  for (const auto& [to, out] : outgoing_)
+    if (out.retry_at) until = std::min(until, *out.retry_at);
+  if (poll(polled.fds.data(), polled.fds.size(), milliseconds_left(until)) < 0) return;
+  std::uint64_t drained;
+  if (polled.fds[0].revents != 0) [[maybe_unused]]
+    const ssize_t n = read(wake, &drained, sizeof drained);
+  serve_ready(polled);
+  retry();
+  drop_late();
 }
 
 void AgentSockets::flush(Deadline until) {

@@ -67,11 +67,20 @@ class AgentSockets {
     MemberId from = {};       // of its last message
     bool is_of_dead = false;  // what its process sent before it died is not heard any more
   };
+  // The sockets of one turn: `fds` has the wake-up, the listeners, and then these connections.
+  struct Polled {
+    std::vector<pollfd> fds;
+    std::vector<Endpoint> targets = {};
+    std::vector<std::list<Incoming>::iterator> sources = {};
+  };
   using Outgoings = std::map<std::pair<std::string, int>, Outgoing>;
 
   static Endpoint endpoint_of(const Outgoings::value_type& entry) {
     return {entry.first.first, entry.first.second};
   }
+  Polled sockets_to_poll(int wake);
+  void serve_ready(const Polled& polled);
+  void drop_late();  // connections whose handshake takes too long
   bool open(const Endpoint& to, Outgoing& out);
   void refuse(const Endpoint& to);
   void ended(const Endpoint& to);

@@ -30,6 +30,29 @@ bool turn(int fd, SessionMachine& machine, Deadline deadline) {
   return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
+// Why a machine that runs on gets no welcome.
+std::string silence_of(const SessionMachine& machine, Deadline until) {
+  if (machine.is_proved()) return "rank 0 closed the connection";
+  // The kernel accepts connections also for a process that is stopped.
+  return base::has_passed(until)
+             ? "the process listening there accepts connections but does not answer: it may be "
+               "stopped, or be no engine job"
+             : "the process listening there does not answer like an engine rendezvous";
+}
+
+// Throws what rank 0 has refused, where no other server could take this rank in. Errors of a server
+// that has not authenticated are not this job's.
+void check_refusal(const SessionMachine& machine, OtherServers others) {
+  const auto& [refusal, text] = machine.refusal();
+  const bool others_left = others != OtherServers::kNone;
+  bool may_retry = others_left;
+  if (machine.is_proved())
+    may_retry = others_left &&
+                (refusal == RefusalKind::kOtherJob || refusal == RefusalKind::kAuthentication ||
+                 (refusal == RefusalKind::kStarted && others == OtherServers::kAtAddress));
+  if (!may_retry) throw_refusal(refusal, text);
+}
+
 }  // namespace
 
 bool write_by(int fd, std::string_view bytes, Deadline deadline) {
@@ -67,12 +90,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       return StoreSession{std::move(socket), std::move(machine.parser()),
                           std::move(machine.seals())};
     case State::kRunning:
-      // The kernel accepts connections also for a process that is stopped.
-      reason = machine.is_proved() ? "rank 0 closed the connection"
-               : base::has_passed(until)
-                   ? "the process listening there accepts connections but does not answer: it may "
-                     "be stopped, or be no engine job"
-                   : "the process listening there does not answer like an engine rendezvous";
+      reason = silence_of(machine, until);
       return std::nullopt;
     case State::kNoStore:
       reason = "the process listening there does not speak this program's protocol";
@@ -89,14 +107,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       break;
   }
   const auto& [refusal, text] = machine.refusal();
-  // Errors of a server that has not authenticated are not this job's.
-  const bool may_retry =
-      machine.is_proved()
-          ? (refusal == RefusalKind::kOtherJob && others != OtherServers::kNone) ||
-                (refusal == RefusalKind::kStarted && others == OtherServers::kAtAddress)
-          : others != OtherServers::kNone;
-  if (!may_retry && !(refusal == RefusalKind::kAuthentication && others != OtherServers::kNone))
-    throw_refusal(refusal, text);
+  check_refusal(machine, others);
   reason = base::escape_text(text);
   if (refusal == RefusalKind::kAuthentication) {
     kind = SessionFault::kOtherSecret;
