@@ -334,23 +334,6 @@ class Machine {
         if (marks_.size() == kDeepest) fail("nested more than 1000 deep");
         marks_.push_back(stack_.size());
         return;
-      case kNoneOp:
-        return push(kNoneRef);
-      case kNewFalse:
-        return push(kFalseRef);
-      case kNewTrue:
-        return push(kTrueRef);
-      case kBinInt:
-        return push_integer(number<std::int32_t>());
-      case kBinInt1:
-        return push_integer(next());
-      case kBinInt2:
-        return push_integer(number<std::uint16_t>());
-      case kLong1:
-        return long1();
-      case kBinFloat:
-        take(8);
-        return push_new({.kind = Kind::kOther});
       case kBinUnicode:
         return push_new({.kind = Kind::kText, .text = take(number<std::uint32_t>())});
       case kShortBinUnicode:
@@ -373,6 +356,30 @@ class Machine {
         return build();
       case kNewObj:
         return new_object();
+      default:
+        return step_number(opcode);
+    }
+  }
+
+  void step_number(unsigned char opcode) {
+    switch (opcode) {
+      case kNoneOp:
+        return push(kNoneRef);
+      case kNewFalse:
+        return push(kFalseRef);
+      case kNewTrue:
+        return push(kTrueRef);
+      case kBinInt:
+        return push_integer(number<std::int32_t>());
+      case kBinInt1:
+        return push_integer(next());
+      case kBinInt2:
+        return push_integer(number<std::uint16_t>());
+      case kLong1:
+        return long1();
+      case kBinFloat:
+        take(8);
+        return push_new({.kind = Kind::kOther});
       default:
         return step_unread(opcode);
     }

@@ -62,25 +62,33 @@ class DirectoryReader {
     throw DataError(file_.name() + ": bad zip archive: " + fault);
   }
 
-  Directory find() const {
+  // The end record, as it is; numbers that do not fit are masked.
+  Directory read_end() const {
     const std::uint64_t size = file_.size();
     if (size < kEndBytes) fail("truncated: " + std::to_string(size) + " bytes");
     const std::vector<std::byte> end = file_.bytes(size - kEndBytes, kEndBytes);
     if (get<std::uint32_t>(end, 0) != kEnd || get<std::uint16_t>(end, 20) != 0)
       fail("its directory is not at the end of the file (truncated, or a comment follows)");
-    Directory d{.begin = get<std::uint32_t>(end, 16),
-                .bytes = get<std::uint32_t>(end, 12),
-                .count = get<std::uint16_t>(end, 10)};
-    std::uint64_t limit = size - kEndBytes;
+    const Directory d{.begin = get<std::uint32_t>(end, 16),
+                      .bytes = get<std::uint32_t>(end, 12),
+                      .count = get<std::uint16_t>(end, 10)};
     if (get<std::uint16_t>(end, 4) != 0 || get<std::uint16_t>(end, 6) != 0 ||
         get<std::uint16_t>(end, 8) != d.count)
       fail("it is one of several parts");
+    return d;
+  }
+
+  Directory find() const {
+    Directory d = read_end();
+    std::uint64_t limit = file_.size() - kEndBytes;
     if (d.begin == kMasked32 || d.bytes == kMasked32 || d.count == kMasked16 ||
         has_locator(limit)) {
       const Directory d64 = find64(limit);  // some writers add it to every archive
-      if ((d.begin != kMasked32 && d.begin != d64.begin) ||
-          (d.bytes != kMasked32 && d.bytes != d64.bytes) ||
-          (d.count != kMasked16 && d.count != d64.count))
+      const auto agree = [](std::uint64_t number, std::uint64_t mask, std::uint64_t larger) {
+        return number == mask || number == larger;
+      };
+      if (!agree(d.begin, kMasked32, d64.begin) || !agree(d.bytes, kMasked32, d64.bytes) ||
+          !agree(d.count, kMasked16, d64.count))
         fail("its two end-of-directory records disagree");
       d = d64;
     }
@@ -212,15 +220,15 @@ class DirectoryReader {
     if (whole == kMasked32) masked.push_back(&whole);
     if (compressed == kMasked32) masked.push_back(&compressed);
     unmask(Bytes(name).subspan(name_bytes), member.name, masked);
-    const bool later =
-        (flags & kDescriptor) != 0;  // sum and sizes may follow the data, and are zero here then
-    const auto crc = get<std::uint32_t>(fixed, 14);
+    // Sum and sizes may follow the data, and are zero here then.
+    const auto agree = [&](std::uint64_t here, std::uint64_t there) {
+      return here == there || ((flags & kDescriptor) != 0 && here == 0);
+    };
     if (get<std::uint16_t>(fixed, 6) != flags || get<std::uint16_t>(fixed, 8) != method ||
         name_bytes != member.name.size() ||
         std::memcmp(name.data(), member.name.data(), name_bytes) != 0 ||
-        (crc != member.crc && !(later && crc == 0)) ||
-        (compressed != member.compressed && !(later && compressed == 0)) ||
-        (whole != member.size && !(later && whole == 0)))
+        !agree(get<std::uint32_t>(fixed, 14), member.crc) ||
+        !agree(compressed, member.compressed) || !agree(whole, member.size))
       fail("the two headers of '" + member.name + "' disagree");
     places_.push_back({at, member.begin + member.compressed});
   }

@@ -55,26 +55,25 @@ const char* reason_of(int status) {
   }
 }
 
-}  // namespace
-
-HttpRequest parse_http_request(std::string_view head) {
-  HttpRequest request;
-  request.fault = 400;
-  if (head.find('\0') != std::string_view::npos) return request;
-  const std::string_view first = take_line(head);
-  const std::size_t space = first.find(' '), second = first.rfind(' ');
-  if (space == std::string_view::npos || second <= space) return request;
-  request.method = first.substr(0, space);
-  const std::string_view target = first.substr(space + 1, second - space - 1),
-                         version = first.substr(second + 1);
+// Reads "GET /metrics HTTP/1.1" into `request`, and gives its version, or "" where it is none.
+std::string_view read_request_line(std::string_view line, HttpRequest& request) {
+  const std::size_t space = line.find(' '), second = line.rfind(' ');
+  if (space == std::string_view::npos || second <= space) return "";
+  request.method = line.substr(0, space);
+  const std::string_view target = line.substr(space + 1, second - space - 1),
+                         version = line.substr(second + 1);
   const bool letters = std::ranges::all_of(
       request.method, [](unsigned char c) { return std::isalpha(c) != 0 || c == '-'; });
   if (request.method.empty() || !letters || target.empty() ||
       target.find(' ') != std::string_view::npos)
-    return request;
-  if (!version.starts_with("HTTP/") || version.size() != 8) return request;
+    return "";
+  if (!version.starts_with("HTTP/") || version.size() != 8) return "";
   request.path = path_of(target);
-  int hosts = 0;
+  return version;
+}
+
+// Reads the fields of the head; false: it is malformed.
+bool read_fields(std::string_view head, HttpRequest& request, int& hosts) {
   while (!head.empty()) {
     const std::string_view line = take_line(head);
     if (line.empty()) break;
@@ -82,7 +81,7 @@ HttpRequest parse_http_request(std::string_view head) {
     // A blank before the colon, or a line that goes on, is how requests are smuggled.
     if (colon == std::string_view::npos || colon == 0 ||
         line.substr(0, colon).find_first_of(" \t") != std::string_view::npos)
-      return request;
+      return false;
     const std::string name = lower(line.substr(0, colon));
     if (name == "host") {
       ++hosts;
@@ -91,6 +90,18 @@ HttpRequest parse_http_request(std::string_view head) {
     if (name == "accept")
       request.accept += std::string(base::trimmed(line.substr(colon + 1))) + ",";
   }
+  return true;
+}
+
+}  // namespace
+
+HttpRequest parse_http_request(std::string_view head) {
+  HttpRequest request;
+  request.fault = 400;
+  if (head.find('\0') != std::string_view::npos) return request;
+  const std::string_view version = read_request_line(take_line(head), request);
+  int hosts = 0;
+  if (version.empty() || !read_fields(head, request, hosts)) return request;
   request.fault = 0;
   if (version != "HTTP/1.1" && version != "HTTP/1.0") request.fault = 505;
   if (version == "HTTP/1.1" && hosts != 1) request.fault = 400;

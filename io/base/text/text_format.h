@@ -7,25 +7,31 @@
 
 namespace io {
 
-// Whether `text` is well-formed UTF-8 as in RFC 3629, table of section 4: no overlong forms, no
-// surrogates, at most U+10FFFF.
+// How a character continues whose first byte is `first` (RFC 3629, table of section 4).
+struct Utf8Start {
+  std::size_t bytes = 0;                  // of the character; 0: none begins like this
+  unsigned least = 0x80, largest = 0xBF;  // its second byte
+};
+inline Utf8Start utf8_start(unsigned first) {
+  if (first < 0x80) return {1};
+  if (first < 0xC2 || first > 0xF4) return {};
+  if (first < 0xE0) return {2};
+  if (first < 0xF0) return {3, first == 0xE0 ? 0xA0u : 0x80u, first == 0xED ? 0x9Fu : 0xBFu};
+  return {4, first == 0xF0 ? 0x90u : 0x80u, first == 0xF4 ? 0x8Fu : 0xBFu};
+}
+
+// Whether `text` is well-formed UTF-8 as in RFC 3629: no overlong forms, no surrogates, at most
+// U+10FFFF.
 inline bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
-    const auto byte = [&](std::size_t at) {
-      return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
-    };
-    const unsigned first = byte(i), second = byte(i + 1);
-    std::size_t length = 0;
-    if (first < 0x80) length = 1;
-    if (first >= 0xC2 && first <= 0xDF) length = 2;
-    if (first >= 0xE0 && first <= 0xEF) length = 3;
-    if (first >= 0xF0 && first <= 0xF4) length = 4;
-    if (length == 0 || (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-        (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F))
-      return false;
-    for (std::size_t k = 1; k < length; ++k)
-      if (byte(i + k) < 0x80 || byte(i + k) > 0xBF) return false;
-    i += length;
+    Utf8Start start = utf8_start(static_cast<unsigned char>(text[i]));
+    if (start.bytes == 0 || start.bytes > text.size() - i) return false;
+    for (std::size_t k = 1; k < start.bytes; ++k) {
+      const unsigned byte = static_cast<unsigned char>(text[i + k]);
+      if (byte < start.least || byte > start.largest) return false;
+      start.least = 0x80, start.largest = 0xBF;
+    }
+    i += start.bytes;
   }
   return true;
 }

@@ -85,9 +85,12 @@ bool is_numbered_header(const CsvTable& table, std::span<const ColumnScan> scans
   return count >= 10 && 2 * unique > count;
 }
 
-// What the first row says beside numbers.
+// What the first row says for names and against them.
 struct FirstRow {
-  std::vector<std::size_t> whole;  // columns in which it has a whole number above numbers
+  std::size_t for_names = 0, for_data = 0;  // cells that speak for the one or the other
+  std::size_t numbers_above = 0;            // numbers, which no name looks like
+  bool has_numeric_columns = false;         // below it
+  std::vector<std::size_t> whole;           // columns in which it has a whole number above numbers
   bool rising = false;             // those are two or more, each greater than the one before
   bool has_other_numbers = false;  // with decimals, above numbers
   std::vector<std::size_t> texts;  // columns of texts in which its own occurs nowhere else
@@ -101,6 +104,41 @@ bool rises(const CsvTable& table, std::size_t row, const std::vector<std::size_t
     if (i > 0 && *number <= *whole_number(table.field(row, columns[i - 1]))) return false;
   }
   return true;
+}
+
+void weigh_number(const CsvTable& table, std::size_t c, bool numbers, bool in_sequence,
+                  FirstRow& first) {
+  const bool whole = whole_number(table.field(0, c)).has_value();
+  if (numbers && whole) first.whole.push_back(c);
+  first.has_other_numbers = first.has_other_numbers || !whole;
+  if (!in_sequence || occurs_again(table, c)) ++first.numbers_above;
+}
+
+FirstRow weigh_first_row(const CsvTable& table, std::span<const ColumnScan> scans,
+                         const CsvMissing& missing, std::span<const std::size_t> sequences) {
+  FirstRow first;
+  for (std::size_t c = 0; c < table.columns(); ++c) {
+    const std::string_view name = table.field(0, c);
+    // Mostly: a column that odd cells make text has a name as others have.
+    const bool numbers = scans[c].numbers > 0 && 2 * scans[c].numbers >= scans[c].values();
+    first.has_numeric_columns = first.has_numeric_columns || numbers;
+    const bool number = read_number(name, scans[c].decimal).content != CsvNumber::Content::kText;
+    if (name.empty()) {
+      first.for_names += c == 0 && is_index(table, c) ? 1 : 0;
+    } else if (missing.has(name)) {
+      ++first.for_data;
+    } else if (number) {
+      weigh_number(table, c, numbers, sequences[c] >= 3, first);
+    } else if (occurs_again(table, c)) {
+      ++first.for_data;
+    } else if (numbers) {
+      ++first.for_names;
+    } else {
+      first.texts.push_back(c);
+    }
+  }
+  first.rising = rises(table, 0, first.whole);
+  return first;
 }
 
 // How probable it is that a row of data looks like the first one: whole numbers in the same
@@ -150,40 +188,15 @@ HeaderDecision find_header(const CsvTable& table, std::span<const ColumnScan> sc
   const std::vector<std::size_t> sequences = sequence_lengths(table);
   if (is_numbered_header(table, scans, missing, sequences))
     return {.header = true, .doubtful = true};
-  std::size_t for_names = 0, for_data = 0, numeric = 0, numbers_above = 0;
-  FirstRow first;
-  for (std::size_t c = 0; c < table.columns(); ++c) {
-    const std::string_view name = table.field(0, c);
-    // Mostly: a column that odd cells make text has a name as others have.
-    const bool numbers = scans[c].numbers > 0 && 2 * scans[c].numbers >= scans[c].values();
-    numeric += numbers ? 1 : 0;
-    const bool number = read_number(name, scans[c].decimal).content != CsvNumber::Content::kText;
-    if (name.empty()) {
-      for_names += c == 0 && is_index(table, c) ? 1 : 0;
-    } else if (missing.has(name)) {
-      ++for_data;
-    } else if (number) {
-      const bool whole = whole_number(name).has_value();
-      if (numbers && whole) first.whole.push_back(c);
-      first.has_other_numbers = first.has_other_numbers || !whole;
-      if (sequences[c] < 3 || occurs_again(table, c)) ++numbers_above;
-    } else if (occurs_again(table, c)) {
-      ++for_data;
-    } else if (numbers) {
-      ++for_names;
-    } else {
-      first.texts.push_back(c);
-    }
-  }
-  first.rising = rises(table, 0, first.whole);
-  if (for_data == 0 && for_names <= numbers_above && numeric > 0) {
+  const FirstRow first = weigh_first_row(table, scans, missing, sequences);
+  if (first.for_data == 0 && first.for_names <= first.numbers_above && first.has_numeric_columns) {
     const double likely = chance_of_data(table, first);
     const bool header = likely < kImprobable && !first.has_other_numbers;
-    return {.header = header, .doubtful = header || for_names > 0 || likely < kDoubtful};
+    return {.header = header, .doubtful = header || first.for_names > 0 || likely < kDoubtful};
   }
-  for_data += numbers_above;
-  if (for_names > 0 || for_data > 0)
-    return {.header = for_names > for_data, .doubtful = for_names > 0 && for_data > 0};
+  const std::size_t for_data = first.for_data + first.numbers_above;
+  if (first.for_names > 0 || for_data > 0)
+    return {.header = first.for_names > for_data, .doubtful = first.for_names > 0 && for_data > 0};
   double chance = 1;
   for (std::size_t c = 0; c < table.columns(); ++c) {
     if (scans[c].others == 0) continue;  // no value at all

@@ -78,6 +78,31 @@ struct Signs {
   }
 };
 
+// Whether some column, or a file without any decimals, may have a decimal comma. Fills in the
+// groups of `signs`, and marks the columns of `points` whose numbers are unclear.
+bool may_have_commas(const CsvTable& table, std::size_t first, const CsvMissing& missing,
+                     std::vector<ColumnScan>& points, Signs& signs) {
+  const bool semicolons = signs.separator == ';';
+  bool may_be_comma = false, has_points = false;
+  for (std::size_t c = 0; c < points.size(); ++c) {
+    const bool grouped = points[c].grouped > 0 && semicolons;
+    if (points[c].numbers > 0) signs.points[c] = groups_of(table, c, first, missing, '.');
+    if (grouped) signs.commas[c] = groups_of(table, c, first, missing, ',');
+    may_be_comma = may_be_comma || points[c].commas > 0 || grouped ||
+                   (signs.points[c].possible && signs.separator != ',');
+    has_points = has_points || signs.points[c].refuted;
+    if (signs.points[c].likely) points[c].first_unclear = signs.points[c].first;
+  }
+  // Without any decimals a file of semicolons is taken to have commas: later ones have 1.234 as
+  // a whole number then.
+  return may_be_comma || (semicolons && !has_points);
+}
+
+// A text column in which a few cells happen to read as such numbers tells nothing.
+bool reads_more(const ColumnScan& a, const ColumnScan& b) {
+  return a.is_number() && a.numbers > b.numbers;
+}
+
 void count_row(std::size_t& count, std::size_t& first, std::size_t row) {
   ++count;
   first = std::min(first, row);
@@ -119,6 +144,10 @@ void ColumnScan::add(const CsvTable& table, std::size_t column, std::size_t row,
       field.find(',') != std::string_view::npos || std::ranges::count(field, '.') == 2;
   if (decimal == '.' && may_have_comma && read_number(field, ',').content == Found::kNumber)
     ++commas;
+  add_odd(field);
+}
+
+void ColumnScan::add_odd(std::string_view field) {
   if (more_odd) return;
   const auto at = std::lower_bound(odd.begin(), odd.end(), field);
   if (at != odd.end() && *at == field) return;
@@ -134,26 +163,8 @@ std::vector<ColumnScan> scan_columns(const CsvTable& table, std::size_t first,
   Signs signs{.points = std::vector<Groups>(points.size()),
               .commas = std::vector<Groups>(points.size()),
               .separator = table.separator()};
-  const bool semicolons = signs.separator == ';';
-  bool may_be_comma = false, has_points = false;
-  for (std::size_t c = 0; c < points.size(); ++c) {
-    if (points[c].numbers > 0) signs.points[c] = groups_of(table, c, first, missing, '.');
-    if (points[c].grouped > 0 && semicolons)
-      signs.commas[c] = groups_of(table, c, first, missing, ',');
-    may_be_comma = may_be_comma || points[c].commas > 0 ||
-                   (signs.points[c].possible && signs.separator != ',') ||
-                   (points[c].grouped > 0 && semicolons);
-    has_points = has_points || signs.points[c].refuted;
-    if (signs.points[c].likely) points[c].first_unclear = signs.points[c].first;
-  }
-  // Without any decimals a file of semicolons is taken to have commas: later ones have 1.234 as
-  // a whole number then.
-  if (!may_be_comma && (!semicolons || has_points)) return points;
+  if (!may_have_commas(table, first, missing, points, signs)) return points;
   std::vector<ColumnScan> commas = scan_with(table, first, missing, ',');
-  // A text column in which a few cells happen to read as such numbers tells nothing.
-  const auto reads_more = [](const ColumnScan& a, const ColumnScan& b) {
-    return a.is_number() && a.numbers > b.numbers;
-  };
   bool likely_points = false;
   for (std::size_t c = 0; c < points.size(); ++c) {
     signs.comma = signs.comma || reads_more(commas[c], points[c]);

@@ -36,6 +36,9 @@ struct ColumnScan {
   // single one of ten or more. True also for a column without any value.
   bool is_number() const;
   void add(const CsvTable& table, std::size_t column, std::size_t row, const CsvMissing& missing);
+
+ private:
+  void add_odd(std::string_view field);
 };
 
 // Of all columns, from row `first` on. `decimal` is "point", "comma" or "auto": of each column the
