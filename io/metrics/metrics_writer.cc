@@ -73,16 +73,14 @@ void MetricsWriter::lr_find(std::int64_t step, std::int64_t epoch, double sugges
   impl_->write_line(json);
 }
 
-void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const std::string& split,
-                         double loss, std::optional<double> accuracy, std::int64_t samples,
-                         const Numbers& more, const EvalMarks& marks) {
+void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const Evaluation& e) {
   base::JsonWriter json = impl_->head("eval", step, epoch);
-  json.member("split", split).member("loss", loss);
-  if (accuracy) json.member("accuracy", *accuracy);
-  json.member("samples", samples);
-  add(json, more);
-  if (marks.weights != "model") json.member("weights", marks.weights);
-  if (marks.best) json.member("best", true);
+  json.member("split", e.split).member("loss", e.loss);
+  if (e.accuracy) json.member("accuracy", *e.accuracy);
+  json.member("samples", e.samples);
+  add(json, e.more);
+  if (e.weights != "model") json.member("weights", e.weights);
+  if (e.is_best) json.member("best", true);
   impl_->write_line(json);
 }
 

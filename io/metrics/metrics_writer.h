@@ -12,12 +12,6 @@
 
 namespace io {
 
-// Said of an evaluation only where it is not the usual.
-struct EvalMarks {
-  std::string weights = "model";  // whose weights: an average of them, "ema", "average"
-  bool best = false;              // the best of the run so far
-};
-
 // Where events go; "": nowhere.
 struct MetricsFiles {
   std::string of_run = {};  // the file in the run's folder, which is no link
@@ -48,9 +42,17 @@ class MetricsWriter {
              const std::string& record);
   void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s,
             const Numbers& more = {});
-  void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss,
-            std::optional<double> accuracy, std::int64_t samples, const Numbers& more = {},
-            const EvalMarks& marks = {});
+  struct Evaluation {
+    std::string split;
+    double loss;
+    std::optional<double> accuracy;
+    std::int64_t samples;
+    Numbers more = {};
+    // Written only where they are not the usual.
+    std::string weights = "model";  // whose weights: an average of them, "ema", "average"
+    bool is_best = false;           // the best of the run so far
+  };
+  void eval(std::int64_t step, std::int64_t epoch, const Evaluation& evaluation);
   // What a learning-rate range test has found, after its steps; NaN: nothing.
   void lr_find(std::int64_t step, std::int64_t epoch, double suggestion, double steepest,
                double lowest);

@@ -31,7 +31,7 @@ TEST(MetricsWriter, WritesOneObjectALine) {
     writer.averaging(100, 0, 12, 3456, 0.125);
     writer.averaging(100, 0, 13, 4567, std::nullopt);
     writer.lr_find(100, 0, 0.05, NAN, 0.5);
-    writer.eval(100, 1, "test", 0.25, 0.5, 10'000);
+    writer.eval(100, 1, {"test", 0.25, 0.5, 10'000});
     writer.end(100, 1, 12.5, 0);
   }
   EXPECT_EQ(test_support::read_text(path),
@@ -58,8 +58,14 @@ TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
   io::MetricsWriter writer(path, fixed_clock);
-  writer.eval(1, 0, "test", 2, 0.5, 4, {{"top5", 0.75}, {"perplexity", INFINITY}},
-              {.weights = "ema", .best = true});
+  writer.eval(1, 0,
+              {.split = "test",
+               .loss = 2,
+               .accuracy = 0.5,
+               .samples = 4,
+               .more = {{"top5", 0.75}, {"perplexity", INFINITY}},
+               .weights = "ema",
+               .is_best = true});
   writer.desync(10, 0,
                 {.last_good = 7,
                  .first_bad = 8,
@@ -180,7 +186,7 @@ TEST(MetricsWriter, APipeWithAReaderIsWritten) {
 
 TEST(MetricsWriter, NamesAreEscaped) {
   const test_support::TemporaryDirectory folder;
-  io::MetricsWriter(folder / "m.jsonl").eval(1, 1, "a\"b\\c\n\xc3\xa9", 1, 1, 1);
+  io::MetricsWriter(folder / "m.jsonl").eval(1, 1, {"a\"b\\c\n\xc3\xa9", 1, 1, 1});
   EXPECT_NE(
       test_support::read_text(folder / "m.jsonl").find("\"split\":\"a\\\"b\\\\c\\u000a\xc3\xa9\""),
       std::string::npos);

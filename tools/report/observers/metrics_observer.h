@@ -49,9 +49,14 @@ class MetricsObserver : public engine::TrainObserver {
     if (r.errors)
       more.insert(more.end(),
                   {{"mse", r.errors->mse}, {"mae", r.errors->mae}, {"r2", r.errors->r2}});
-    writer_.eval(r.progress.global_step, r.progress.epoch_of_step(), r.split, r.loss,
-                 r.errors ? std::nullopt : std::optional(r.accuracy()), r.samples, more,
-                 {.weights = r.weights, .best = r.best && r.best->this_one});
+    writer_.eval(r.progress.global_step, r.progress.epoch_of_step(),
+                 {.split = r.split,
+                  .loss = r.loss,
+                  .accuracy = r.errors ? std::nullopt : std::optional(r.accuracy()),
+                  .samples = r.samples,
+                  .more = more,
+                  .weights = r.weights,
+                  .is_best = r.best && r.best->this_one});
   }
   void on_desync(const engine::TrainProgress& p, const engine::DesyncReport& r) override {
     std::vector<std::string> names;
