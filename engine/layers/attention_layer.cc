@@ -36,8 +36,8 @@ class CausalSelfAttention final : public Layer {
     const Shape& qkv = r.inputs[0];
     return {.saved = static_cast<std::size_t>(r.batch * heads_ * qkv[0]) *
                      size_of(ops::wide_dtype(r.dtype)),
-            .scratch = ops::attention_scratch_bytes(r.batch, qkv[0], qkv[1] / 3, heads_, r.dtype,
-                                                    r.threads, r.device, r.products)};
+            .scratch = ops::attention_scratch_bytes(
+                {r.batch, qkv[0], qkv[1] / 3, heads_, r.dtype, r.threads, r.device, r.products})};
   }
 
   void forward(const LayerRun& run) const override {

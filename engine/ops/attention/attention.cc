@@ -32,9 +32,9 @@ AttentionSizes check(const char* kernel, const KernelContext& context, const Ten
   check_shape(kernel, "y", y, {n, t, width});
   check_context(kernel, context);
   check_context(kernel, context,
-                attention_scratch_bytes(n, t, width, heads, qkv.dtype,
-                                        on_cuda(context) ? 1 : context.threads->threads(),
-                                        context.device.kind, context.products));
+                attention_scratch_bytes({n, t, width, heads, qkv.dtype,
+                                         on_cuda(context) ? 1 : context.threads->threads(),
+                                         context.device.kind, context.products}));
   if (on_cuda(context) && width / heads > cuda::kMaxHeadSize)
     throw ShapeError(std::string(kernel) + ": heads of " + std::to_string(width / heads) +
                      ", expected at most " + std::to_string(cuda::kMaxHeadSize) +
@@ -96,17 +96,16 @@ void backward_reference(KernelContext& context, const AttentionSizes& s,
 
 }  // namespace
 
-std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t width,
-                                    std::int64_t heads, DType dtype, int threads,
-                                    Device::Kind device, Products products) {
+std::size_t attention_scratch_bytes(const AttentionScratch& of) {
   return dispatch_device(
-      device,
+      of.device,
       [&]() -> std::size_t {
-        if (dtype != DType::kF32) return 0;
-        return static_cast<std::size_t>(fast(products).scratch_floats(t, width / heads, threads)) *
+        if (of.dtype != DType::kF32) return 0;
+        return static_cast<std::size_t>(
+                   fast(of.products).scratch_floats(of.t, of.width / of.heads, of.threads)) *
                sizeof(float);
       },
-      [&] { return cuda::attention_scratch_bytes(n, t, heads); });
+      [&] { return cuda::attention_scratch_bytes(of.n, of.t, of.heads); });
 }
 
 void causal_attention_forward(KernelContext& context, const CausalAttentionForward& o) {

@@ -27,11 +27,15 @@ struct AttentionDropout {
   std::span<const std::int64_t> sample_ids{};  // [n]; in the memory of the context's device
 };
 
-// Scratch for the calls below, for at most n samples. `products`: on the CPU, those of the context.
-std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t width,
-                                    std::int64_t heads, DType dtype, int threads,
-                                    Device::Kind device = Device::Kind::kCpu,
-                                    Products products = Products::kF32);
+// Scratch for the calls below.
+struct AttentionScratch {
+  std::int64_t n, t, width, heads;  // at most n samples
+  DType dtype;
+  int threads;
+  Device::Kind device = Device::Kind::kCpu;
+  Products products = Products::kF32;  // on the CPU, those of the context
+};
+std::size_t attention_scratch_bytes(const AttentionScratch& of);
 
 struct CausalAttentionForward {
   TensorView qkv;

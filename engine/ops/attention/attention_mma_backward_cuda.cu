@@ -87,6 +87,28 @@ __global__ void __launch_bounds__(kMmaThreads)
   store_tiles<kSize>(dq, factor, mine, o.t, stride, o.add, o.dqkv + o.qkv_offset(problem));
 }
 
+// pull_back() for one tile of 8 queries from `start` on, with the keys of the warp from `mine` on.
+template <class T>
+__device__ __forceinline__ void pull_back_keys(const AttentionOperands<T>& o, std::int64_t problem,
+                                               const ProblemDropout& dropout, std::int64_t mine,
+                                               std::int64_t start, float (&scores)[4],
+                                               float (&slopes)[4]) {
+  const float *lse = o.lse + problem * o.t, *weights = o.weights + problem * o.t;
+  const int lane = lane_index();
+  float factors[4] = {1, 1, 1, 1};
+  if (dropout.active) draw_by_keys(dropout, mine, start, factors);
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    const std::int64_t query = start + lane % 4 * 2 + side, row = mine + lane / 4;
+    const bool real = query < o.t;
+    const float of_query = real ? lse[query] : 0, weight = real ? weights[query] : 0;
+    pull_back(real && row <= query, o.scale, of_query, weight, factors[side], scores[side],
+              slopes[side]);
+    pull_back(real && row + 8 <= query, o.scale, of_query, weight, factors[2 + side],
+              scores[2 + side], slopes[2 + side]);
+  }
+}
+
 template <class T, class M, int kSize>
 __global__ void __launch_bounds__(kMmaThreads)
     mma_backward_keys(AttentionOperands<T> o, int blocks) {
@@ -100,8 +122,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   const std::int64_t mine = key + warp_index() * 16, stride = o.stride();
   const T *q = o.qkv + o.qkv_offset(problem), *k = q + o.width(), *v = k + o.width(),
           *dy = o.dy + o.y_offset(problem);
-  const float *lse = o.lse + problem * o.t, *weights = o.weights + problem * o.t;
-  const int lane = lane_index(), own = warp_index() * 16 * Tile::kStride;
+  const int own = warp_index() * 16 * Tile::kStride;
   const ProblemDropout dropout(o, problem);
   const auto fetch = [&](std::int64_t first, int stage) {
     fetch_rows<M, kSize>(q + first * stride, stride, Tile::kOther, o.t - first,
@@ -131,20 +152,8 @@ __global__ void __launch_bounds__(kMmaThreads)
       multiply_tiles<M, kSize>(shared.own[0] + own, queries, scores);
       multiply_tiles<M, kSize>(shared.own[1] + own, gradients, slopes);
 #pragma unroll
-      for (int n = 0; n < kStep / 8; ++n) {
-        float factors[4] = {1, 1, 1, 1};
-        if (dropout.active) draw_by_keys(dropout, mine, start + 8 * n, factors);
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-          const std::int64_t query = start + 8 * n + lane % 4 * 2 + side, row = mine + lane / 4;
-          const bool real = query < o.t;
-          const float of_query = real ? lse[query] : 0, weight = real ? weights[query] : 0;
-          pull_back(real && row <= query, o.scale, of_query, weight, factors[side], scores[n][side],
-                    slopes[n][side]);
-          pull_back(real && row + 8 <= query, o.scale, of_query, weight, factors[2 + side],
-                    scores[n][2 + side], slopes[n][2 + side]);
-        }
-      }
+      for (int n = 0; n < kStep / 8; ++n)
+        pull_back_keys(o, problem, dropout, mine, start + 8 * n, scores[n], slopes[n]);
       add_tiles<M, kSize>(scores, gradients, dv);
       add_tiles<M, kSize>(slopes, queries, dk);
     }

@@ -61,6 +61,22 @@ __device__ __forceinline__ void online_softmax_step(float (&scores)[kTiles][4], 
   }
 }
 
+// The factors of the two rows of a thread, whose first one is `first`; writes their log-sum-exp.
+template <class T>
+__device__ __forceinline__ void finish_rows(const AttentionOperands<T>& o, std::int64_t problem,
+                                            std::int64_t first, const RunningRows& rows,
+                                            float (&inverse)[2]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = rows.sum[half];
+    for (int mask = 1; mask < 4; mask *= 2) sum += shuffle_xor(sum, mask);
+    inverse[half] = 1 / sum;
+    const std::int64_t row = first + 8 * half;
+    if (o.lse != nullptr && row < o.t && lane_index() % 4 == 0)
+      o.lse[problem * o.t + row] = rows.top[half] + logf(sum);
+  }
+}
+
 template <class T, class M, int kSize>
 __global__ void __launch_bounds__(kMmaThreads) mma_forward(AttentionOperands<T> o, int blocks) {
   using Tile = MmaTile<M, kSize>;
@@ -112,15 +128,7 @@ __global__ void __launch_bounds__(kMmaThreads) mma_forward(AttentionOperands<T> 
   }
 
   float inverse[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float sum = rows.sum[half];
-    for (int mask = 1; mask < 4; mask *= 2) sum += shuffle_xor(sum, mask);
-    inverse[half] = 1 / sum;
-    const std::int64_t row = mine + lane_index() / 4 + 8 * half;
-    if (o.lse != nullptr && row < o.t && lane_index() % 4 == 0)
-      o.lse[problem * o.t + row] = rows.top[half] + logf(sum);
-  }
+  finish_rows(o, problem, mine + lane_index() / 4, rows, inverse);
   store_tiles<kSize>(y, inverse, mine, o.t, o.width(), false, o.y + o.y_offset(problem));
 }
 

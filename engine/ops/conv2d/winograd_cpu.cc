@@ -102,9 +102,17 @@ struct Buffers {
   Stored* sink;
 };
 
-// m [36][rows][width] += v [36][rows of `pitch`][steps] * u [36][steps][width], or = without `add`.
-void multiply(std::int64_t rows, std::int64_t steps, std::int64_t width, const float* v,
-              std::int64_t pitch, std::int64_t v_stride, const float* u, float* m, bool add) {
+// V [36][rows of `pitch`][steps]: the transformed tiles of a block, each point `stride` apart.
+struct Transformed {
+  const float* v;
+  std::int64_t pitch, stride;
+};
+
+// m [36][rows][width] += V * u [36][steps][width], or = without `add`.
+void multiply(std::int64_t rows, std::int64_t steps, std::int64_t width, const Transformed& from,
+              const float* u, float* m, bool add) {
+  const std::int64_t pitch = from.pitch;
+  const float* v = from.v;
   const EvenCut tiles(rows, kMaxPointerRows), chunks(steps, kExactSteps);
   std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
   for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * pitch, c_row[i] = i * width;
@@ -119,24 +127,32 @@ void multiply(std::int64_t rows, std::int64_t steps, std::int64_t width, const f
         out.add = true;
       }
     }
-    v += v_stride, u += point_stride(steps * width), m += point_stride(rows * width);
+    v += from.stride, u += point_stride(steps * width), m += point_stride(rows * width);
   }
 }
 
-// Tiles [first, last), whose V begins at `v`, and one panel. `weights`: false where buffers.u has
-// them already.
+// Tiles [first, last) and their V.
+struct TileBlock {
+  std::int64_t first, last;
+  const float* v;
+  std::int64_t v_stride;
+};
+
+// `weights`: false where buffers.u has them already.
 template <int kTaps>
-void run_panel(const Convolution& c, std::int64_t first, std::int64_t last, std::int64_t panel,
-               const float* v, std::int64_t v_stride, const Buffers& buffers, bool weights = true) {
-  const std::int64_t rows = last - first, width = panel_width(c.out, panel);
+void run_panel(const Convolution& c, const TileBlock& block, std::int64_t panel,
+               const Buffers& buffers, bool weights = true) {
+  const std::int64_t first = block.first, last = block.last, rows = last - first;
+  const std::int64_t width = panel_width(c.out, panel);
   const std::int64_t m_stride = point_stride(rows * width);
   const EvenCut chunks(c.in, kChunkChannels);
   for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
     if (weights)
       transform_weights<kTaps>(c, chunks.start(chunk), chunks.size(chunk), panel, buffers.packed,
                                buffers.u);
-    multiply(rows, chunks.size(chunk), width, v + chunks.start(chunk), tile_floats(c.in), v_stride,
-             buffers.u, buffers.m, chunk > 0);
+    multiply(rows, chunks.size(chunk), width,
+             {block.v + chunks.start(chunk), tile_floats(c.in), block.v_stride}, buffers.u,
+             buffers.m, chunk > 0);
   }
   if (c.add) {
     transform_output<tile_out(kTaps), true>(c, first, last, panel, buffers.sink, buffers.m,
@@ -204,7 +220,7 @@ void run(const Convolution& c, ThreadPool& pool, float* scratch) {
         const std::int64_t stride = v_stride(c, last - first);
         transform_input(c, first, last, zeros, v, stride);
         for (std::int64_t panel = 0; panel < panels; ++panel)
-          run_panel<kTaps>(c, first, last, panel, v, stride, buffers_of(c, buffers, thread),
+          run_panel<kTaps>(c, {first, last, v, stride}, panel, buffers_of(c, buffers, thread),
                            b == 0 || !same_weights);
       }
     });
@@ -220,7 +236,7 @@ void run(const Convolution& c, ThreadPool& pool, float* scratch) {
     });
     pool.run(panels, [&](std::int64_t first, std::int64_t last, int thread) {
       for (std::int64_t panel = first; panel < last; ++panel)
-        run_panel<kTaps>(c, start, start + size, panel, all_v, stride,
+        run_panel<kTaps>(c, {start, start + size, all_v, stride}, panel,
                          buffers_of(c, buffers, thread));
     });
   }

@@ -39,11 +39,17 @@ struct Steps {
   std::int64_t stride;
 };
 
-// One chunk of steps of one panel over at most kRowBlock rows. `between`: their sums between
-// chunks, where c is halves.
-void run_panel(const GemmRows& g, const Steps& a, Range rows, std::int64_t panel,
-               const EvenCut& chunks, std::int64_t chunk, const float* b, float* between) {
-  const std::int64_t column = panel * kPanel;
+// A panel of B, packed, and the sums of the rows between chunks, where c is halves.
+struct Panel {
+  std::int64_t number;
+  const float* b;
+  float* between;
+};
+
+// One chunk of steps of one panel over at most kRowBlock rows.
+void run_panel(const GemmRows& g, const Steps& a, Range rows, const EvenCut& chunks,
+               std::int64_t chunk, const Panel& panel) {
+  const std::int64_t column = panel.number * kPanel;
   std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
   for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * a.stride, c_row[i] = i * g.c_stride;
   const EvenCut tiles(rows.last - rows.first, kMaxPointerRows);
@@ -52,10 +58,10 @@ void run_panel(const GemmRows& g, const Steps& a, Range rows, std::int64_t panel
     TileOutputOf<Stored> out{static_cast<Stored*>(g.c) + row * g.c_stride + column,
                              smaller(g.n - column, kPanel), g.add,
                              g.bias == nullptr ? nullptr : g.bias + column, g.relu};
-    out.set_chunk(chunk, chunks.pieces, between + tiles.start(t) * kPanel);
+    out.set_chunk(chunk, chunks.pieces, panel.between + tiles.start(t) * kPanel);
     const PointerRows tile{a.a + row * a.stride + chunks.start(chunk), a_row, nullptr,
                            chunks.size(chunk), c_row};
-    pointer_tile_for<false, Stored>(tiles.size(t), out.columns)(tile, b, out);
+    pointer_tile_for<false, Stored>(tiles.size(t), out.columns)(tile, panel.b, out);
   }
 }
 
@@ -83,8 +89,8 @@ void run_block(const GemmRows& g, const Steps& a, Range rows, Range panels, cons
         } else {
           pack_b(g, panel, chunks.start(chunk), chunks.size(chunk), buffer);
         }
-        run_panel(g, a, block_rows, panel, chunks, chunk, b,
-                  between + panel * kPanel * (block_rows.last - block_rows.first));
+        run_panel(g, a, block_rows, chunks, chunk,
+                  {panel, b, between + panel * kPanel * (block_rows.last - block_rows.first)});
       }
     }
   }

@@ -52,14 +52,25 @@ __device__ __forceinline__ float target_at(int c, int label, Target target) {
   return (c == label ? 1 - target.smoothing : 0.0f) + target.share;
 }
 
+template <class T>
+struct ForwardOperands {
+  const T* logits;
+  const std::int32_t* labels;
+  std::int64_t rows;
+  int classes;
+  Target target;
+  float* loss;
+  T* gradient;          // may be null
+  std::int32_t* ranks;  // likewise
+};
+
 template <class T, int kEach>
-__global__ void __launch_bounds__(kThreads)
-    forward_by_warps(const T* logits, const std::int32_t* labels, std::int64_t rows, int classes,
-                     Target target, float* loss, T* gradient, std::int32_t* ranks) {
+__global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> o) {
+  const int classes = o.classes;
   const std::int64_t r = std::int64_t{blockIdx.x} * kWarps + warp_index();
-  if (r >= rows) return;
-  const T* row = logits + r * classes;
-  const int lane = lane_index(), label = safe_label(labels[r], classes);
+  if (r >= o.rows) return;
+  const T* row = o.logits + r * classes;
+  const int lane = lane_index(), label = safe_label(o.labels[r], classes);
   const float label_logit = to_float(row[label]);
   float value[kEach], largest = kLowest;
   int rank = 0;
@@ -85,16 +96,17 @@ __global__ void __launch_bounds__(kThreads)
   sum = warp_sum(sum);
   all = warp_sum(all);
   if (lane == 0) {
-    loss[r] = row_loss(sum, all, label_logit - largest, classes, target);
-    if (ranks != nullptr) ranks[r] = rank;
+    o.loss[r] = row_loss(sum, all, label_logit - largest, classes, o.target);
+    if (o.ranks != nullptr) o.ranks[r] = rank;
   }
-  if (gradient == nullptr) return;
+  if (o.gradient == nullptr) return;
   const float inverse = 1 / sum;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const int c = i * kWarp + lane;
     if (c < classes)
-      gradient[r * classes + c] = from_float<T>(value[i] * inverse - target_at(c, label, target));
+      o.gradient[r * classes + c] =
+          from_float<T>(value[i] * inverse - target_at(c, label, o.target));
   }
 }
 
@@ -142,13 +154,12 @@ struct BlockParts {
 // One pass for the largest logit and the sum of exponentials relative to the largest so far
 // (Milakov and Gimelshein, 2018).
 template <class T, int kVector, int kRowThreads>
-__global__ void __launch_bounds__(kRowThreads)
-    forward_by_blocks(const T* logits, const std::int32_t* labels, int classes, Target target,
-                      float* loss, T* gradient, std::int32_t* ranks) {
+__global__ void __launch_bounds__(kRowThreads) forward_by_blocks(ForwardOperands<T> o) {
   BlockParts& parts = block_shared<BlockParts>();
+  const int classes = o.classes;
   const std::int64_t r = blockIdx.x;
-  const T* row = logits + r * classes;
-  const int thread = static_cast<int>(threadIdx.x), label = safe_label(labels[r], classes);
+  const T* row = o.logits + r * classes;
+  const int thread = static_cast<int>(threadIdx.x), label = safe_label(o.labels[r], classes);
   const float own = to_float(row[label]);
   float largest = kLowest, sum = 0, all = 0;
   int rank = 0;
@@ -171,18 +182,18 @@ __global__ void __launch_bounds__(kRowThreads)
   all = block_sum(all, parts.floats) - static_cast<float>(classes) * top;
   rank = block_sum(rank, parts.ints);
   if (thread == 0) {
-    loss[r] = row_loss(sum, all, own - top, classes, target);
-    if (ranks != nullptr) ranks[r] = rank;
+    o.loss[r] = row_loss(sum, all, own - top, classes, o.target);
+    if (o.ranks != nullptr) o.ranks[r] = rank;
   }
-  if (gradient == nullptr) return;
+  if (o.gradient == nullptr) return;
   const float inverse = 1 / sum;
-  T* to = gradient + r * classes;
+  T* to = o.gradient + r * classes;
   for_runs<kVector, kRowThreads>(row, classes, thread, [&]<int kCount>(int c, Count<kCount>) {
     float value[kCount];
     load_floats<kCount>(row + c, value);
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
-      value[i] = expf(value[i] - top) * inverse - target_at(c + i, label, target);
+      value[i] = expf(value[i] - top) * inverse - target_at(c + i, label, o.target);
     store_floats<kCount>(to + c, value);
   });
 }
@@ -246,30 +257,29 @@ template <class T>
 void start_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o, Target target) {
   const std::int64_t rows = o.logits.shape[0];
   const int classes = static_cast<int>(o.logits.shape[1]);
-  const T* logits = o.logits.as<T>();
-  const auto* labels = o.labels.as<std::int32_t>();
-  auto* loss = o.loss.as<float>();
-  T* gradient = o.gradient.as<T>();
-  auto* ranks = o.ranks.as<std::int32_t>();
-  const Grid grid{static_cast<unsigned>(divide_up(rows, kWarps))};
-  const auto by_warps = [&](auto kernel) {
-    launch("softmax_cross_entropy_forward", kernel, grid, kThreads, 0, context.stream, logits,
-           labels, rows, classes, target, loss, gradient, ranks);
+  const ForwardOperands<T> operands{.logits = o.logits.as<T>(),
+                                    .labels = o.labels.as<std::int32_t>(),
+                                    .rows = rows,
+                                    .classes = classes,
+                                    .target = target,
+                                    .loss = o.loss.as<float>(),
+                                    .gradient = o.gradient.as<T>(),
+                                    .ranks = o.ranks.as<std::int32_t>()};
+  const auto start = [&](auto kernel, std::int64_t blocks, int threads, std::size_t shared) {
+    launch("softmax_cross_entropy_forward", kernel, {static_cast<unsigned>(blocks)}, threads,
+           shared, context.stream, operands);
   };
-  if (classes <= 4 * kWarp) return by_warps(forward_by_warps<T, 4>);
-  if (classes <= 32 * kWarp) return by_warps(forward_by_warps<T, 32>);
-  const auto by_blocks = [&](auto kernel, int threads) {
-    launch("softmax_cross_entropy_forward", kernel, {static_cast<unsigned>(rows)}, threads,
-           sizeof(BlockParts), context.stream, logits, labels, classes, target, loss, gradient,
-           ranks);
-  };
+  const std::int64_t warp_blocks = divide_up(rows, kWarps);
+  if (classes <= 4 * kWarp) return start(forward_by_warps<T, 4>, warp_blocks, kThreads, 0);
+  if (classes <= 32 * kWarp) return start(forward_by_warps<T, 32>, warp_blocks, kThreads, 0);
   const bool is_long = static_cast<std::size_t>(classes) * sizeof(T) > kLongRow;
   const auto with_vector = [&]<int kVector>(Count<kVector>) {
-    is_long ? by_blocks(forward_by_blocks<T, kVector, kLongRowThreads>, kLongRowThreads)
-            : by_blocks(forward_by_blocks<T, kVector, kThreads>, kThreads);
+    is_long ? start(forward_by_blocks<T, kVector, kLongRowThreads>, rows, kLongRowThreads,
+                    sizeof(BlockParts))
+            : start(forward_by_blocks<T, kVector, kThreads>, rows, kThreads, sizeof(BlockParts));
   };
-  aligned_to_16({logits, gradient}) ? with_vector(Count<Packed<T>::kCount>{})
-                                    : with_vector(Count<1>{});
+  aligned_to_16({operands.logits, operands.gradient}) ? with_vector(Count<Packed<T>::kCount>{})
+                                                      : with_vector(Count<1>{});
 }
 
 }  // namespace

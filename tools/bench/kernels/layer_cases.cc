@@ -145,7 +145,7 @@ void add_attention(std::vector<KernelCase>& cases, const char* model, std::int64
     made.flops = products * static_cast<double>(n * t * t * width);
     made.scratch_bytes = [=](engine::DType dtype, int threads, engine::Device::Kind device,
                              engine::Products type) {
-      return k::attention_scratch_bytes(n, t, width, heads, dtype, threads, device, type);
+      return k::attention_scratch_bytes({n, t, width, heads, dtype, threads, device, type});
     };
     cases.push_back(std::move(made));
   };

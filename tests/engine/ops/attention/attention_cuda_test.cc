@@ -58,8 +58,8 @@ template <class T>
 Results<float> found_of(const AttentionSizes& s, const Operand<float>& qkv,
                         const Operand<float>& dy, const Operand<float>& start,
                         const AttentionDropout& dropout, Write write, Products products) {
-  DeviceContext c(attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DTypeOf<T>::value, 1,
-                                          Device::Kind::kCuda),
+  DeviceContext c(attention_scratch_bytes(
+                      {s.n, s.t, s.width(), s.heads, DTypeOf<T>::value, 1, Device::Kind::kCuda}),
                   products);
   const std::vector<std::int64_t> ids(dropout.sample_ids.begin(), dropout.sample_ids.end());
   const DeviceOperand<std::int64_t> device_ids({static_cast<std::int64_t>(ids.size())}, ids);

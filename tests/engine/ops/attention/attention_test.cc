@@ -97,8 +97,8 @@ struct Fused {
       : y({s.n, s.t, s.width()}, std::numeric_limits<T>::quiet_NaN()),
         lse({s.n, s.heads, s.t}, 9),
         dqkv(std::move(dqkv_start)) {
-    Context c(threads, attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DTypeOf<T>::value,
-                                               threads, Device::Kind::kCpu, products));
+    Context c(threads, attention_scratch_bytes({s.n, s.t, s.width(), s.heads, DTypeOf<T>::value,
+                                                threads, Device::Kind::kCpu, products}));
     c.context.products = products;
     causal_attention_forward(c.context, {.qkv = qkv.view(),
                                          .heads = s.heads,
@@ -246,8 +246,8 @@ TEST_F(CausalAttentionBf16, DropsWhatF32Drops) {
 
 TEST_F(CausalAttentionBf16, NeverLooksAheadAndDoesNotDependOnAlignment) {
   const AttentionSizes s{1, 71, 2, 9};
-  Bf16Context c(2, attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DType::kF32, 2,
-                                           Device::Kind::kCpu, Products::kBF16));
+  Bf16Context c(2, attention_scratch_bytes({s.n, s.t, s.width(), s.heads, DType::kF32, 2,
+                                            Device::Kind::kCpu, Products::kBF16}));
   const auto y_of = [&](const Operand<float>& qkv) {
     Operand<float> from = qkv, y({1, s.t, s.width()}, 0);
     causal_attention_forward(c.context, {.qkv = from.view(), .heads = s.heads, .y = y.view()});
@@ -287,7 +287,8 @@ TEST(CausalAttention, LargeScoresStayFiniteAndTheLargestWins) {
 TEST(CausalAttention, NeverLooksAhead) {
   const AttentionSizes s{1, 70, 2, 8};
   for_each_setting([&](int threads) {
-    Context c(threads, attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DType::kF32, threads));
+    Context c(threads,
+              attention_scratch_bytes({s.n, s.t, s.width(), s.heads, DType::kF32, threads}));
     Operand<float> qkv = random_qkv(s), before({1, s.t, s.width()}, 0), after = before;
     causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = s.heads, .y = before.view()});
     for (std::size_t i = static_cast<std::size_t>(40 * 3 * s.width()); i < qkv.values.size(); ++i)
@@ -303,8 +304,8 @@ TEST(CausalAttention, NeverLooksAhead) {
 }
 
 TEST(CausalAttention, MemoryIsLinearInTheContext) {
-  const std::size_t once = attention_scratch_bytes(1, 1024, 64, 1, DType::kF32, 1);
-  EXPECT_LT(attention_scratch_bytes(1, 8192, 64, 1, DType::kF32, 1), 8 * once + 1);
+  const std::size_t once = attention_scratch_bytes({1, 1024, 64, 1, DType::kF32, 1});
+  EXPECT_LT(attention_scratch_bytes({1, 8192, 64, 1, DType::kF32, 1}), 8 * once + 1);
   EXPECT_LT(once, 1024 * 1024 * sizeof(float));
 }
 
