@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "io/base/numbers/half.h"
-#include "io/interchange/npz.h"
-#include "io/interchange/safetensors.h"
-#include "io/interchange/torch_archive.h"
-#include "io/interchange/zip_archive.h"
+#include "io/interchange/numpy/npz.h"
+#include "io/interchange/safetensors/safetensors.h"
+#include "io/interchange/torch/torch_archive.h"
+#include "io/interchange/zip/zip_archive.h"
 
 namespace io {
 namespace {

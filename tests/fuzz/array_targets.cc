@@ -9,8 +9,8 @@
 #include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/interchange/array_files.h"
-#include "io/interchange/npy_header.h"
-#include "io/interchange/zip_archive.h"
+#include "io/interchange/numpy/npy_header.h"
+#include "io/interchange/zip/zip_archive.h"
 #include "tests/fuzz/targets.h"
 
 namespace fuzz {

@@ -23,6 +23,7 @@ ORDER = {
     "engine/averaging": ["sums", "policies"],
     "engine/train": ["step replicas", "saving", "checks", "."],
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
+    "io/interchange": ["zip safetensors", "numpy torch", ".", "compare"],
     "io/base": ["machine numbers text time", "digests files formats threads"],
     "tools": ["report", "options", "launch", "run", "commands", "bench", ".", "api"],
     "tools/report": ["output", "observers", "trace"],

@@ -10,7 +10,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/machine/cpu_affinity.h"
 #include "io/base/text/escape_text.h"
-#include "io/interchange/npy_writer.h"
+#include "io/interchange/numpy/npy_writer.h"
 #include "tools/commands/command.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/options/input/command_line.h"

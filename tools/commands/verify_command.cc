@@ -8,7 +8,7 @@
 
 #include "io/base/text/escape_text.h"
 #include "io/interchange/array_files.h"
-#include "io/interchange/compare_arrays.h"
+#include "io/interchange/compare/compare_arrays.h"
 #include "tools/commands/command.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_check.h"

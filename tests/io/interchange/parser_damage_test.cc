@@ -7,7 +7,7 @@
 #include "io/interchange/array_files.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"
 #include "tests/io/interchange/array_fixture.h"
-#include "tests/io/interchange/zip_fixture.h"
+#include "tests/io/interchange/zip/zip_fixture.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "io/base/numbers/split_mix.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/interchange/array_files.h"
-#include "io/interchange/compare_arrays.h"
+#include "io/interchange/compare/compare_arrays.h"
 #include "tools/bench/bench_report.h"
 #include "tools/bench/saved_training.h"
 #include "tools/commands/command.h"

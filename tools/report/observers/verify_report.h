@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/interchange/compare_arrays.h"
+#include "io/interchange/compare/compare_arrays.h"
 
 namespace tools {
 

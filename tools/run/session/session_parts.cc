@@ -17,7 +17,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
-#include "io/interchange/compare_arrays.h"
+#include "io/interchange/compare/compare_arrays.h"
 #include "models/model_catalog.h"
 #include "tools/run/choices/averaging_choice.h"
 #include "tools/run/session/session_memory.h"

@@ -9,7 +9,7 @@
 
 #include "engine/graph/executor.h"
 #include "io/base/numbers/split_mix.h"
-#include "io/interchange/npz.h"
+#include "io/interchange/numpy/npz.h"
 #include "tests/support/test_support.h"
 
 namespace onnx_fixture {

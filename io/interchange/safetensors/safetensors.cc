@@ -1,6 +1,6 @@
 // Reading: bounds first, then pieces where they lie. Writing: a header padded to 8 bytes, then the
 // data.
-#include "io/interchange/safetensors.h"
+#include "io/interchange/safetensors/safetensors.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 #include "io/base/text/text_format.h"
 #include "io/checkpoint/atomic_file.h"
-#include "io/interchange/safetensors_header.h"
+#include "io/interchange/safetensors/safetensors_header.h"
 
 namespace io {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/checkpoint/array_source.h"
-#include "io/interchange/compare_values.h"
+#include "io/interchange/compare/compare_values.h"
 
 namespace io {
 

@@ -1,11 +1,11 @@
 // NpyWriter: a header of fixed length is written last, in front.
-#include "io/interchange/npy_writer.h"
+#include "io/interchange/numpy/npy_writer.h"
 
 #include <cstddef>
 #include <limits>
 #include <utility>
 
-#include "io/interchange/npy_header.h"
+#include "io/interchange/numpy/npy_header.h"
 
 namespace io {
 

@@ -1,16 +1,16 @@
 // .npz: files that NumPy wrote, archives made here byte by byte, what is refused and why, and our
 // own writer read back.
-#include "io/interchange/npz.h"
+#include "io/interchange/numpy/npz.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
 
 #include <filesystem>
 
-#include "io/interchange/npy_header.h"
-#include "io/interchange/zip_archive.h"
+#include "io/interchange/numpy/npy_header.h"
+#include "io/interchange/zip/zip_archive.h"
 #include "tests/io/interchange/array_fixture.h"
-#include "tests/io/interchange/zip_fixture.h"
+#include "tests/io/interchange/zip/zip_fixture.h"
 #include "tests/support/expect_contains.h"
 
 namespace {

@@ -1,11 +1,11 @@
 // Matches tensors by name, then compares the files block by block.
-#include "io/interchange/compare_arrays.h"
+#include "io/interchange/compare/compare_arrays.h"
 
 #include <algorithm>
 #include <map>
 
 #include "io/interchange/array_files.h"
-#include "io/interchange/compare_blocks.h"
+#include "io/interchange/compare/compare_blocks.h"
 
 namespace io {
 namespace {

@@ -1,6 +1,6 @@
 // Files that are large enough for several threads: the same answers as of one, and no damage is
 // overlooked.
-#include "io/interchange/compare_blocks.h"
+#include "io/interchange/compare/compare_blocks.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 #include "io/base/machine/cpu_affinity.h"
 #include "io/interchange/array_files.h"
-#include "io/interchange/compare_arrays.h"
+#include "io/interchange/compare/compare_arrays.h"
 #include "tests/io/interchange/array_fixture.h"
 #include "tests/support/time_limits.h"
 

@@ -5,7 +5,7 @@
 
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_format.h"
-#include "io/interchange/pickle_values.h"
+#include "io/interchange/torch/pickle_values.h"
 
 namespace io::pickle {
 namespace {

@@ -1,6 +1,6 @@
 // Differences between snapshots: bits, tolerances, missing arrays, minorities; and that a
 // difference is never overlooked.
-#include "io/interchange/compare_arrays.h"
+#include "io/interchange/compare/compare_arrays.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "io/interchange/npy_header.h"
+#include "io/interchange/numpy/npy_header.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // Arrays of an archive, read in place where they are stored in C order.
-#include "io/interchange/npz.h"
+#include "io/interchange/numpy/npz.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include "io/base/text/text_format.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint_format.h"
-#include "io/interchange/npy_header.h"
-#include "io/interchange/zip_archive.h"
+#include "io/interchange/numpy/npy_header.h"
+#include "io/interchange/zip/zip_archive.h"
 
 namespace io {
 namespace {

@@ -5,8 +5,8 @@
 #include <unordered_map>
 
 #include "io/base/files/io_error.h"
-#include "io/interchange/pickle_names.h"
-#include "io/interchange/pickle_values.h"
+#include "io/interchange/torch/pickle_names.h"
+#include "io/interchange/torch/pickle_values.h"
 
 namespace io::pickle {
 namespace {

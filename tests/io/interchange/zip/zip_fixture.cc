@@ -1,5 +1,5 @@
 // The assembler of archives.
-#include "tests/io/interchange/zip_fixture.h"
+#include "tests/io/interchange/zip/zip_fixture.h"
 
 #include <zlib.h>
 

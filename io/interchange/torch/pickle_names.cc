@@ -1,5 +1,5 @@
 // The names that may stand in a pickle beside tensors.
-#include "io/interchange/pickle_names.h"
+#include "io/interchange/torch/pickle_names.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,16 +1,16 @@
 // .pth: files that PyTorch wrote, archives and pickles made here byte by byte, what is refused and
 // why, and our own writer read back. No test imports what a pickle names: nothing could.
-#include "io/interchange/torch_archive.h"
+#include "io/interchange/torch/torch_archive.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "io/interchange/array_files.h"
-#include "io/interchange/compare_arrays.h"
-#include "io/interchange/zip_archive.h"
+#include "io/interchange/compare/compare_arrays.h"
+#include "io/interchange/zip/zip_archive.h"
 #include "tests/io/interchange/array_fixture.h"
-#include "tests/io/interchange/zip_fixture.h"
+#include "tests/io/interchange/zip/zip_fixture.h"
 #include "tests/support/expect_contains.h"
 
 namespace {

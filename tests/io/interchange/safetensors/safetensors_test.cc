@@ -1,5 +1,5 @@
 // Safetensors: files made here byte by byte, what the format forbids, and our own writer read back.
-#include "io/interchange/safetensors.h"
+#include "io/interchange/safetensors/safetensors.h"
 
 #include <gtest/gtest.h>
 

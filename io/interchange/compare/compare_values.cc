@@ -1,5 +1,5 @@
 // Element by element.
-#include "io/interchange/compare_values.h"
+#include "io/interchange/compare/compare_values.h"
 
 #include <algorithm>
 #include <bit>

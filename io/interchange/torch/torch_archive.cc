@@ -1,5 +1,5 @@
 // Tensors of an archive of torch.save, as views of its storages.
-#include "io/interchange/torch_archive.h"
+#include "io/interchange/torch/torch_archive.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,8 @@
 
 #include "io/base/files/open_file.h"
 #include "io/checkpoint/checkpoint_format.h"
-#include "io/interchange/pickle_values.h"
-#include "io/interchange/zip_archive.h"
+#include "io/interchange/torch/pickle_values.h"
+#include "io/interchange/zip/zip_archive.h"
 
 namespace io {
 namespace {

@@ -1,6 +1,6 @@
 // Each thread reads its part of all files by itself, into memory that stays in its core's cache:
 // to hand over a block costs more than to read it.
-#include "io/interchange/compare_blocks.h"
+#include "io/interchange/compare/compare_blocks.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "io/base/text/text_format.h"
-#include "io/interchange/zip_archive.h"
-#include "io/interchange/zip_format.h"
+#include "io/interchange/zip/zip_archive.h"
+#include "io/interchange/zip/zip_format.h"
 
 namespace io {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/interchange/safetensors_header.h"
+#include "io/interchange/safetensors/safetensors_header.h"
 
 #include <array>
 #include <limits>

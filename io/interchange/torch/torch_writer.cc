@@ -6,9 +6,9 @@
 #include "io/base/text/text_format.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint_format.h"
-#include "io/interchange/pickle_values.h"
-#include "io/interchange/torch_archive.h"
-#include "io/interchange/zip_archive.h"
+#include "io/interchange/torch/pickle_values.h"
+#include "io/interchange/torch/torch_archive.h"
+#include "io/interchange/zip/zip_archive.h"
 
 namespace io {
 namespace {

@@ -1,5 +1,5 @@
 // Members of a zip archive: inflated or copied, summed on the way; and the writer.
-#include "io/interchange/zip_archive.h"
+#include "io/interchange/zip/zip_archive.h"
 
 #include <zlib.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "io/base/digests/crc32.h"
-#include "io/interchange/zip_format.h"
+#include "io/interchange/zip/zip_format.h"
 
 namespace io {
 namespace {
