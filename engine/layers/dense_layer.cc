@@ -5,8 +5,8 @@
 
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/dense/dense.h"
 #include "engine/ops/elementwise/elementwise.h"
-#include "engine/ops/gemm/dense.h"
 
 namespace engine::layers {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/gemm/dense_reference.h"
+#include "engine/ops/dense/dense_reference.h"
 
 namespace engine::ops::reference {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "engine/ops/common/bf16_dispatch.h"
-#include "engine/ops/gemm/dense.h"
+#include "engine/ops/dense/dense.h"
 #include "tests/support/test_support.h"
 #include "tools/bench/kernels/kernel_bench.h"
 #include "tools/report/output/exit_codes.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/ops/conv2d/conv2d.h"
-#include "engine/ops/gemm/dense.h"
+#include "engine/ops/dense/dense.h"
 #include "tools/bench/kernels/kernel_case.h"
 
 namespace tools {

@@ -7,7 +7,7 @@
 
 #include "engine/core/cuda.h"
 #include "engine/ops/common/bf16_dispatch.h"
-#include "engine/ops/gemm/dense_cuda.h"
+#include "engine/ops/dense/dense_cuda.h"
 #include "engine/optim/loss_scale.h"
 #include "io/gpu/usable_devices.h"
 #include "tools/launch/machine/device_choice.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/ops/common/amx_permission.h"
-#include "engine/ops/gemm/dense.h"
+#include "engine/ops/dense/dense.h"
 #include "tests/engine/ops/common/bf16_test_support.h"
 
 namespace engine::ops {

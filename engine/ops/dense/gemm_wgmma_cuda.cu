@@ -3,7 +3,7 @@
 // any operand that the other products take; they write the swizzled layout that wgmma reads. A
 // stage is multiplied while the next is on its way and the one before may still be read. HAS NOT
 // RUN ON A DEVICE YET. Bound: flops. Source: PTX ISA (wgmma); NVIDIA, "Hopper Tuning Guide".
-#include "engine/ops/gemm/gemm_wgmma.h"
+#include "engine/ops/dense/gemm_wgmma.h"
 
 #include <atomic>
 

@@ -1,12 +1,12 @@
 // Dense layer: checks and dispatch.
-#include "engine/ops/gemm/dense.h"
+#include "engine/ops/dense/dense.h"
 
 #include <algorithm>
 #include <string>
 
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
-#include "engine/ops/gemm/dense_cuda.h"
+#include "engine/ops/dense/dense_cuda.h"
 #include "engine/ops/gemm/gemm_cpu.h"
 #include "engine/ops/gemm/gemm_f64_cpu.h"
 

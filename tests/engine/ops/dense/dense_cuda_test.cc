@@ -1,6 +1,6 @@
 // The dense layer on a CUDA device against the float64 reference: every storage, every kind of
 // products, odd and unaligned sizes, every tile and splits of k.
-#include "engine/ops/gemm/dense.h"
+#include "engine/ops/dense/dense.h"
 
 #include <unistd.h>
 
@@ -13,9 +13,9 @@
 #include <string>
 #include <thread>
 
+#include "engine/ops/dense/dense_cuda.h"
+#include "engine/ops/dense/dense_reference.h"
 #include "engine/ops/device/column_sums_cuda.h"
-#include "engine/ops/gemm/dense_cuda.h"
-#include "engine/ops/gemm/dense_reference.h"
 #include "io/gpu/kernel_resources.h"
 #include "tests/engine/ops/device/cuda_test_support.h"
 

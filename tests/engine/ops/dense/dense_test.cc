@@ -1,12 +1,12 @@
 // Dense kernels: the reference by hand, the fast ones against it at odd sizes on every instruction
 // set, and what is refused.
-#include "engine/ops/gemm/dense.h"
+#include "engine/ops/dense/dense.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "engine/ops/gemm/dense_reference.h"
+#include "engine/ops/dense/dense_reference.h"
 #include "tests/engine/ops/common/kernel_test_support.h"
 
 namespace engine::ops {

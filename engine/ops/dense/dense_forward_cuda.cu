@@ -2,11 +2,11 @@
 // ReLU in its epilogue.
 #include <algorithm>
 
+#include "engine/ops/dense/dense_cuda.h"
+#include "engine/ops/dense/gemm_wgmma.h"
+#include "engine/ops/dense/padded_rows_cuda.h"
 #include "engine/ops/device/column_sums_cuda.h"
 #include "engine/ops/device/storage_dispatch.h"
-#include "engine/ops/gemm/dense_cuda.h"
-#include "engine/ops/gemm/gemm_wgmma.h"
-#include "engine/ops/gemm/padded_rows_cuda.h"
 
 namespace engine::ops::cuda {
 

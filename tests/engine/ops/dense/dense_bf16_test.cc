@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/ops/gemm/dense.h"
-#include "engine/ops/gemm/dense_reference.h"
+#include "engine/ops/dense/dense.h"
+#include "engine/ops/dense/dense_reference.h"
 #include "tests/engine/ops/common/bf16_test_support.h"
 
 namespace engine::ops {

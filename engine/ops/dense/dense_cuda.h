@@ -2,7 +2,7 @@
 // rows or columns: bytes of the weights.
 #pragma once
 
-#include "engine/ops/gemm/dense.h"
+#include "engine/ops/dense/dense.h"
 #include "engine/ops/gemm/gemm_plan.h"
 
 namespace engine::ops::cuda {

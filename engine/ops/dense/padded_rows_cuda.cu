@@ -1,6 +1,6 @@
 // A thread writes 16 bytes at a time and reads them element by element: whole lines of the cache,
 // with its neighbors. Bound: bytes.
-#include "engine/ops/gemm/padded_rows_cuda.h"
+#include "engine/ops/dense/padded_rows_cuda.h"
 
 #include "engine/ops/device/packs.h"
 #include "engine/ops/device/storage_dispatch.h"

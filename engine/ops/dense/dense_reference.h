@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "engine/ops/gemm/dense.h"
+#include "engine/ops/dense/dense.h"
 
 namespace engine::ops {
 

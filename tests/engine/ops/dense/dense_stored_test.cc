@@ -2,7 +2,7 @@
 // where stored.
 #include <gtest/gtest.h>
 
-#include "engine/ops/gemm/dense.h"
+#include "engine/ops/dense/dense.h"
 #include "tests/engine/ops/common/stored_test_support.h"
 
 namespace engine::ops {

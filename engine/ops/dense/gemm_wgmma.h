@@ -3,7 +3,7 @@
 // ON A DEVICE YET, only on the emulator.
 #pragma once
 
-#include "engine/ops/gemm/dense_cuda.h"
+#include "engine/ops/dense/dense_cuda.h"
 #include "engine/ops/gemm/gemm_launch.h"
 #include "engine/ops/gemm/gemm_matrix.h"
 
