@@ -33,7 +33,7 @@ void load(const std::string& name, const Folder& folder, io::DatasetOptions opti
 void csv(Input input) {
   static const Folder folder;
   io::DatasetOptions options;
-  options.annotations = folder.write("x.csv", input);
+  options.csv.annotations = folder.write("x.csv", input);
   load("csv", folder, options);
 }
 
@@ -57,7 +57,7 @@ void tokens(Input input) {
   static const Folder folder;
   for (const char* name : {"train.bin", "val.bin"}) folder.write(name, input);
   io::DatasetOptions options;
-  options.context = 2;
+  options.text.context = 2;
   load("tokens", folder, options);
 }
 

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "io/data/tables/csv_scan.h"
+
 namespace io {
 
 struct SampleCoding;  // io/data/dataset/sample_coding.h
@@ -17,33 +19,50 @@ enum class Parts {
              // the one for testing, and the other if it is there
 };
 
+// The sets "text", "tinyshakespeare" and "tokens".
+struct TextOptions {
+  std::int64_t context = 64;         // a sample's length
+  std::int64_t stride = 0;           // from one to the next; 0: the length
+  std::int64_t vocabulary_size = 0;  // tokens; 0: the highest id + 1
+  int token_bits = 0;                // tokens: 16 or 32; 0: as the file says
+};
+
+struct ImageFileOptions {
+  std::int64_t size = 224;                           // side of the squares that they become
+  std::int64_t cache_bytes = std::int64_t{1} << 30;  // kept in memory if a part needs no more
+};
+
+enum class CsvHeader { kAuto, kYes, kNo };
+
+struct CsvOptions {
+  std::string annotations;   // the file; "": the only one of the directory
+  std::string label_column;  // a name from the header or a number from 1; "": the last
+  CsvHeader header = CsvHeader::kAuto;
+  std::string separator = "auto";  // csv_separator.h
+  CsvDecimal decimal = CsvDecimal::kAuto;
+  std::string missing = "auto";          // csv_missing.h
+  std::string columns, ignored_columns;  // "A,B", only these or all but these; one is ""
+  double test_share = 0.2;               // below 1
+  bool regression = false;               // the label column has numbers to predict
+};
+
+struct SyntheticOptions {
+  std::array<std::int64_t, 3> shape{28, 28, 1};
+  std::int64_t context = 0;  // > 0: texts of so many tokens instead of images
+  std::int64_t size = 10'000,
+               classes = 10;  // training samples; the test split has a tenth of them
+};
+
 struct DatasetOptions {
   std::string name;        // one of dataset_names()
   std::string directory;   // where the files lie; unused by glyphs and synthetic
   std::uint64_t seed = 0;  // glyphs, synthetic, the split of csv, and the limit
   std::int64_t limit = 0;  // > 0: only so many training samples, of each class its share; of tokens
                            // the first windows (mean and deviation stay those of all)
-  std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};
-  std::int64_t synthetic_context = 0;  // > 0: texts of so many tokens instead of images
-  std::int64_t synthetic_size = 10'000,
-               synthetic_classes = 10;  // training samples; the test split has a tenth of them
-  std::int64_t context = 64,
-               text_stride =
-                   0;  // text, tokens: a sample's length; from one to the next (0: the length)
-  std::int64_t vocabulary_size = 0;  // tokens; 0: the highest id + 1
-  int token_bits = 0;                // tokens: 16 or 32; 0: as the file says
-  std::int64_t image_size = 224;     // images: side of the squares that they become
-  std::int64_t image_cache_bytes = std::int64_t{1}
-                                   << 30;  // images: kept in memory if a part needs no more
-  std::string annotations,
-      label_column;  // csv: the file; a name from the header or a number from 1, "": the last
-  std::string csv_header = "auto";       // csv: auto, yes or no
-  std::string csv_separator = "auto";    // csv_separator.h
-  std::string csv_decimal = "auto";      // csv: auto, point or comma; csv_scan.h
-  std::string csv_missing = "auto";      // csv_missing.h
-  std::string columns, ignored_columns;  // csv: "A,B", only these or all but these; one is ""
-  double test_share = 0.2;               // csv: below 1
-  bool regression = false;               // csv: the label column has numbers to predict
+  TextOptions text;
+  ImageFileOptions images;
+  CsvOptions csv;
+  SyntheticOptions synthetic;
   // How samples become what a model takes; null: that is learned from the training samples.
   std::shared_ptr<const SampleCoding> coding = {};
   Parts parts = Parts::kSplit;

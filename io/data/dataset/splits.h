@@ -17,6 +17,7 @@ struct CsvCoding;  // io/data/readers/csv/csv_coding.h
 
 // One split (training or test). Most callers need what every kind of samples and labels states;
 // find() and as() give the kind itself.
+// structure: asks whichever kinds there are, so that callers visit no variants
 struct Dataset {
   std::string name = {};  // "mnist"
   Samples samples = ImageSamples{};

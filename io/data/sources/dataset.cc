@@ -29,26 +29,26 @@ DatasetSplits make_synthetic(const DatasetOptions& options) {
   constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;
   std::int64_t highest =
       kMaxBytes;  // each factor leaves less for the next, so that no product overflows
-  for (const std::int64_t extent : options.synthetic_shape) {
+  for (const std::int64_t extent : options.synthetic.shape) {
     check_positive("a side or the channel count of the synthetic images", extent, highest);
     highest /= extent;
   }
-  check_positive("the number of synthetic images", options.synthetic_size, highest);
-  check_positive("the number of synthetic classes", options.synthetic_classes,
+  check_positive("the number of synthetic images", options.synthetic.size, highest);
+  check_positive("the number of synthetic classes", options.synthetic.classes,
                  std::numeric_limits<std::int32_t>::max());
-  const std::int64_t test_size = (options.synthetic_size + 9) / 10;
-  if (options.synthetic_context > 0) {
-    check_positive("the number of tokens in a synthetic text", options.synthetic_context,
-                   kMaxBytes / 4 / options.synthetic_size);
+  const std::int64_t test_size = (options.synthetic.size + 9) / 10;
+  if (options.synthetic.context > 0) {
+    check_positive("the number of tokens in a synthetic text", options.synthetic.context,
+                   kMaxBytes / 4 / options.synthetic.size);
     const auto draw = [&options](std::int64_t count, std::uint64_t stream) {
-      return draw_synthetic_tokens(options.synthetic_context, options.synthetic_classes, count,
+      return draw_synthetic_tokens(options.synthetic.context, options.synthetic.classes, count,
                                    options.seed, stream);
     };
-    return {draw(options.synthetic_size, 0), draw(test_size, 1)};
+    return {draw(options.synthetic.size, 0), draw(test_size, 1)};
   }
-  return {draw_synthetic(options.synthetic_shape, options.synthetic_classes, options.synthetic_size,
+  return {draw_synthetic(options.synthetic.shape, options.synthetic.classes, options.synthetic.size,
                          options.seed, 0),
-          draw_synthetic(options.synthetic_shape, options.synthetic_classes, test_size,
+          draw_synthetic(options.synthetic.shape, options.synthetic.classes, test_size,
                          options.seed, 1)};
 }
 

@@ -52,7 +52,7 @@ bool has_data(const std::string& name, const std::string& set) {
 
 // Those that are read; none where loading will refuse them.
 std::vector<std::string> files_of(const DatasetOptions& options) {
-  if (!options.annotations.empty()) return {options.annotations};
+  if (!options.csv.annotations.empty()) return {options.csv.annotations};
   if (std::error_code none; std::filesystem::is_regular_file(options.directory, none))
     return {options.directory};
   std::vector<std::string> paths;
@@ -73,7 +73,7 @@ std::uint64_t token_bytes(const DatasetOptions& options) {
   std::uint64_t held = 0, most = 0;
   for (const std::string name : {"train", "val"}) {
     try {
-      const TokenPlace place = find_token_file(options.directory, name, options.token_bits);
+      const TokenPlace place = find_token_file(options.directory, name, options.text.token_bits);
       const FileSize size = size_of_file(place.path);
       held += size.content / place.width * sizeof(std::int32_t);
       most = std::max(most, held + (size.packed > 0 ? size.content : 0));

@@ -156,10 +156,10 @@ void ColumnScan::add_odd(std::string_view field) {
 }
 
 std::vector<ColumnScan> scan_columns(const CsvTable& table, std::size_t first,
-                                     const CsvMissing& missing, const std::string& decimal) {
-  if (decimal == "comma") return scan_with(table, first, missing, ',');
+                                     const CsvMissing& missing, CsvDecimal decimal) {
+  if (decimal == CsvDecimal::kComma) return scan_with(table, first, missing, ',');
   std::vector<ColumnScan> points = scan_with(table, first, missing, '.');
-  if (decimal == "point") return points;
+  if (decimal == CsvDecimal::kPoint) return points;
   Signs signs{.points = std::vector<Groups>(points.size()),
               .commas = std::vector<Groups>(points.size()),
               .separator = table.separator()};

@@ -14,6 +14,8 @@ namespace io {
 
 inline constexpr std::size_t kNoRow = std::numeric_limits<std::size_t>::max();
 
+enum class CsvDecimal { kAuto, kPoint, kComma };
+
 struct ColumnScan {
   static constexpr std::size_t kMaxOdd = 64;
 
@@ -41,13 +43,13 @@ struct ColumnScan {
   void add_odd(std::string_view field);
 };
 
-// Of all columns, from row `first` on. `decimal` is "point", "comma" or "auto": of each column the
-// one that reads more of its cells as numbers. Cells that both of them read (1,234) are read as
+// Of all columns, from row `first` on. With CsvDecimal::kAuto each column has the decimal sign that
+// reads more of its cells as numbers. Cells that both of them read (1,234) are read as
 // the other columns are. Where none of these tells, the sign groups digits if it stands before
 // exactly three of them in some cells, and the others are whole numbers below 1000; a point also
 // without others, if the fields are separated by semicolons, but none where commas separate them.
 // Else it is a decimal sign: a comma in a file of semicolons, a point in all.
 std::vector<ColumnScan> scan_columns(const CsvTable& table, std::size_t first,
-                                     const CsvMissing& missing, const std::string& decimal);
+                                     const CsvMissing& missing, CsvDecimal decimal);
 
 }  // namespace io

@@ -37,8 +37,8 @@ engine::ModelState first_state(const engine::Graph& graph, const Options& option
 io::Dataset images(const std::array<std::int64_t, 3>& shape, std::int64_t samples) {
   io::DatasetOptions options;
   options.name = "synthetic";
-  options.synthetic_shape = shape;
-  options.synthetic_size = samples;
+  options.synthetic.shape = shape;
+  options.synthetic.size = samples;
   return io::load_dataset(options).train;
 }
 

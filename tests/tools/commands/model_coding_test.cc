@@ -354,7 +354,7 @@ TEST_F(ModelCoding, ARunIsNotResumedOnOtherNames) {
 TEST_F(ModelCoding, TheDigestKnowsNames) {
   io::DatasetOptions options;
   options.name = "csv";
-  options.annotations = path("t.csv");
+  options.csv.annotations = path("t.csv");
   const auto digest = [&](const std::string& table) {
     write_text(path("t.csv"), table);
     const io::DatasetSplits splits = io::load_dataset(options);
@@ -375,7 +375,7 @@ TEST_F(ModelCoding, SnapshotsOfEarlierVersionsAreResumedAndJudged) {
   train_colours();
   io::DatasetOptions options;
   options.name = "csv";
-  options.annotations = path("train.csv");
+  options.csv.annotations = path("train.csv");
   const io::DataDigest digest = io::data_digest(io::load_dataset(options).train);
   const std::string file = io::find_newest_checkpoint(run(), nullptr);
   io::Checkpoint snapshot = io::load_checkpoint(file);

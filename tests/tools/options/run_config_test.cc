@@ -78,7 +78,7 @@ TEST(RunConfig, ValuesOfEveryType) {
                                                                    {"seed", "9223372036854775807"},
                                                                    {"save-dir", "out"},
                                                                    {"save-every", "2e"}}));
-  EXPECT_EQ(config.data.set.synthetic_shape, (std::array<std::int64_t, 3>{32, 16, 3}));
+  EXPECT_EQ(config.data.set.synthetic.shape, (std::array<std::int64_t, 3>{32, 16, 3}));
   EXPECT_EQ(config.steps, 500);
   EXPECT_EQ(config.identity.rank, 1);
   EXPECT_EQ(config.identity.world_size, 2);
@@ -425,12 +425,12 @@ TEST(RunConfig, DevicesAreSaidOnce) {
 
 TEST(RunConfig, TablesAreReadAsTheOptionsSay) {
   const tools::RunConfig plain = tools::resolve_run_config(flags({{"dataset", "csv"}}));
-  EXPECT_EQ(plain.data.set.csv_decimal, "auto");
-  EXPECT_EQ(plain.data.set.csv_missing, "auto");
+  EXPECT_EQ(plain.data.set.csv.decimal, io::CsvDecimal::kAuto);
+  EXPECT_EQ(plain.data.set.csv.missing, "auto");
   const tools::RunConfig own = tools::resolve_run_config(
       flags({{"dataset", "csv"}, {"csv-decimal", "comma"}, {"csv-missing", "NA,-999"}}));
-  EXPECT_EQ(own.data.set.csv_decimal, "comma");
-  EXPECT_EQ(own.data.set.csv_missing, "NA,-999");
+  EXPECT_EQ(own.data.set.csv.decimal, io::CsvDecimal::kComma);
+  EXPECT_EQ(own.data.set.csv.missing, "NA,-999");
   EXPECT_NE(fault(flags({{"csv-decimal", "dot"}, {"dataset", "csv"}})).find("auto, point, comma"),
             std::string::npos);
   EXPECT_NE(fault(flags({{"csv-missing", "NA"}})).find("requires --dataset csv"),

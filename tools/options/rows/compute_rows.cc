@@ -67,7 +67,7 @@ std::string option_of_cpu(const GivenValues& given, const RunConfig& config) {
   if (config.averaging.compression != Compression::kNone)
     return "--compress " + given.text("compress");
   if (config.averaging.canonical) return "--reduction-order canonical";
-  if (config.data.set.regression) return "--task regression";
+  if (config.data.set.csv.regression) return "--task regression";
   return config.compute.dtype == DType::kF64 ? "--dtype f64" : "";
 }
 
@@ -82,7 +82,7 @@ void check_compute(const GivenValues& given, RunConfig& config) {
     given.refuse("amp", "off or bf16 on the CPU: the others are for CUDA devices (--device cuda)");
   if (f64 && cuda)
     given.refuse("dtype", "f32 on CUDA devices: f64 is computed on the CPU (--device cpu)");
-  if (config.data.set.regression && cuda)
+  if (config.data.set.csv.regression && cuda)
     given.refuse("task",
                  "classification on CUDA devices: numbers are predicted on the CPU (--device cpu)");
   if (f64 && amp) given.refuse("dtype", "f32 beside --amp " + compute.device.amp);

@@ -18,7 +18,7 @@ std::optional<ValueFault> take_synthetic_shape(RunConfig& config, const std::str
   const std::vector<std::string> parts = base::split_text(text, 'x');
   const auto tokens = parts.size() == 1 ? parse_integer(parts[0]) : std::nullopt;
   if (tokens && *tokens >= 1 && *tokens <= 1'000'000) {
-    set.synthetic_context = *tokens;
+    set.synthetic.context = *tokens;
     return std::nullopt;
   }
   for (std::size_t i = 0; i < 3; ++i) {
@@ -26,13 +26,13 @@ std::optional<ValueFault> take_synthetic_shape(RunConfig& config, const std::str
     if (!size || *size < 1 || *size > 16384)
       return ValueFault{
           "HEIGHTxWIDTHxCHANNELS, each from 1 to 16384, as 28x28x1, or TOKENS, as 64"};
-    set.synthetic_shape[i] = *size;
+    set.synthetic.shape[i] = *size;
   }
   return std::nullopt;
 }
 
 void check_data(const GivenValues&, RunConfig& config) {
-  config.model.regression = config.data.set.regression;
+  config.model.regression = config.data.set.csv.regression;
   if (config.data.set.directory.empty()) config.data.set.directory = "data/" + config.data.set.name;
 }
 
@@ -95,7 +95,7 @@ const std::vector<OptionSpec> kDataRows{
      .example = "--limit 1000",
      .on_resume = kReject},
     {.name = "context",
-     .field = integer([](RunConfig& c) { return &c.data.set.context; }, 1, 1'000'000),
+     .field = integer([](RunConfig& c) { return &c.data.set.text.context; }, 1, 1'000'000),
      .help = "text, tokens: sequence length of a sample",
      .example = "--dataset text --context 128",
      .on_resume = kReject,
@@ -103,14 +103,14 @@ const std::vector<OptionSpec> kDataRows{
      .needs = {is("dataset", "text|tinyshakespeare|tokens")},
      .of_model = true},
     {.name = "text-stride",
-     .field = integer([](RunConfig& c) { return &c.data.set.text_stride; }, 0, 1'000'000'000),
+     .field = integer([](RunConfig& c) { return &c.data.set.text.stride; }, 0, 1'000'000'000),
      .help = "text, tokens: distance between the starts of training samples (0: the context)",
      .example = "--dataset text --text-stride 1",
      .on_resume = kReject,
      .needs = {is("dataset", "text|tinyshakespeare|tokens")},
      .of_model = true},
     {.name = "vocabulary-size",
-     .field = integer([](RunConfig& c) { return &c.data.set.vocabulary_size; }, 0, 1 << 24),
+     .field = integer([](RunConfig& c) { return &c.data.set.text.vocabulary_size; }, 0, 1 << 24),
      .help = "tokens: number of token ids (0: the highest one + 1)",
      .example = "--dataset tokens --vocabulary-size 50257",
      .on_resume = kReject,
@@ -119,7 +119,7 @@ const std::vector<OptionSpec> kDataRows{
      .of_model = true,
      .shapes_coding = true},
     {.name = "token-bits",
-     .field = choice([](RunConfig& c) { return &c.data.set.token_bits; },
+     .field = choice([](RunConfig& c) { return &c.data.set.text.token_bits; },
                      {{"auto", 0}, {"16", 16}, {"32", 32}}),
      .help = "tokens: width of an id in files without a header",
      .example = "--dataset tokens --token-bits 32",
@@ -127,7 +127,7 @@ const std::vector<OptionSpec> kDataRows{
      .needs = {is("dataset", "tokens")},
      .of_model = true},
     {.name = "image-size",
-     .field = integer([](RunConfig& c) { return &c.data.set.image_size; }, 1, 4096),
+     .field = integer([](RunConfig& c) { return &c.data.set.images.size; }, 1, 4096),
      .help = "images: side in pixels to which images are scaled and cropped",
      .example = "--dataset images --image-size 160",
      .on_resume = kReject,
@@ -135,8 +135,8 @@ const std::vector<OptionSpec> kDataRows{
      .needs = {is("dataset", "images")},
      .of_model = true},
     {.name = "image-cache-mb",
-     .field =
-         integer([](RunConfig& c) { return &c.data.set.image_cache_bytes; }, 0, 1'000'000, 1 << 20),
+     .field = integer([](RunConfig& c) { return &c.data.set.images.cache_bytes; }, 0, 1'000'000,
+                      1 << 20),
      .metavar = "MB",
      .help = "images: cache decoded images if the training (or test) set fits into this size",
      .example = "--dataset images --image-cache-mb 4096",
@@ -144,7 +144,7 @@ const std::vector<OptionSpec> kDataRows{
      .needs = {is("dataset", "images")},
      .of_model = true},
     {.name = "annotations",
-     .field = text([](RunConfig& c) { return &c.data.set.annotations; }),
+     .field = text([](RunConfig& c) { return &c.data.set.csv.annotations; }),
      .metavar = "FILE.csv",
      .help = "csv: the file (default: the only *.csv in --data-dir)",
      .example = "--dataset csv --annotations houses.csv",
@@ -154,7 +154,7 @@ const std::vector<OptionSpec> kDataRows{
      .excludes = {"data-dir"},
      .of_model = true},
     {.name = "label-column",
-     .field = text([](RunConfig& c) { return &c.data.set.label_column; }),
+     .field = text([](RunConfig& c) { return &c.data.set.csv.label_column; }),
      .metavar = "NAME",
      .help = "csv: label column, by name or number from 1 (default: the last)",
      .example = "--dataset csv --label-column price",
@@ -164,7 +164,7 @@ const std::vector<OptionSpec> kDataRows{
      .of_model = true,
      .shapes_coding = true},
     {.name = "task",
-     .field = choice([](RunConfig& c) { return &c.data.set.regression; },
+     .field = choice([](RunConfig& c) { return &c.data.set.csv.regression; },
                      {{"classification", false}, {"regression", true}}),
      .help = "csv: whether the label column has classes, or numbers that are to be predicted",
      .example = "--dataset csv --task regression",
@@ -185,7 +185,10 @@ const std::vector<OptionSpec> kDataRows{
      .needs = {is("task", "regression")},
      .of_model = true},
     {.name = "csv-header",
-     .field = word([](RunConfig& c) { return &c.data.set.csv_header; }, {"auto", "yes", "no"}),
+     .field = choice([](RunConfig& c) { return &c.data.set.csv.header; },
+                     {{"auto", io::CsvHeader::kAuto},
+                      {"yes", io::CsvHeader::kYes},
+                      {"no", io::CsvHeader::kNo}}),
      .help = "csv: whether the first row holds column names",
      .example = "--dataset csv --csv-header no",
      .on_resume = kReject,
@@ -194,7 +197,7 @@ const std::vector<OptionSpec> kDataRows{
      .of_model = true,
      .shapes_coding = true},
     {.name = "columns",
-     .field = text([](RunConfig& c) { return &c.data.set.columns; }),
+     .field = text([](RunConfig& c) { return &c.data.set.csv.columns; }),
      .metavar = "A,B",
      .help = "csv: use only these columns, by name or number from 1, besides the label "
              "(default: all)",
@@ -206,7 +209,7 @@ const std::vector<OptionSpec> kDataRows{
      .of_model = true,
      .shapes_coding = true},
     {.name = "ignore-columns",
-     .field = text([](RunConfig& c) { return &c.data.set.ignored_columns; }),
+     .field = text([](RunConfig& c) { return &c.data.set.csv.ignored_columns; }),
      .metavar = "A,B",
      .help = "csv: leave out these columns",
      .example = "--dataset csv --ignore-columns id",
@@ -216,7 +219,7 @@ const std::vector<OptionSpec> kDataRows{
      .of_model = true,
      .shapes_coding = true},
     {.name = "separator",
-     .field = text([](RunConfig& c) { return &c.data.set.csv_separator; }),
+     .field = text([](RunConfig& c) { return &c.data.set.csv.separator; }),
      .metavar = "auto|tab|space|CHAR",
      .help = "csv: what separates fields (auto: , or ; or a tab or |, whichever fits)",
      .example = "--dataset csv --separator ';'",
@@ -225,8 +228,10 @@ const std::vector<OptionSpec> kDataRows{
      .needs = {is("dataset", "csv")},
      .of_model = true},
     {.name = "csv-decimal",
-     .field =
-         word([](RunConfig& c) { return &c.data.set.csv_decimal; }, {"auto", "point", "comma"}),
+     .field = choice([](RunConfig& c) { return &c.data.set.csv.decimal; },
+                     {{"auto", io::CsvDecimal::kAuto},
+                      {"point", io::CsvDecimal::kPoint},
+                      {"comma", io::CsvDecimal::kComma}}),
      .help = "csv: what separates a number's decimals (auto: by the cells)",
      .example = "--dataset csv --csv-decimal comma",
      .on_resume = kReject,
@@ -234,7 +239,7 @@ const std::vector<OptionSpec> kDataRows{
      .needs = {is("dataset", "csv")},
      .of_model = true},
     {.name = "csv-missing",
-     .field = text([](RunConfig& c) { return &c.data.set.csv_missing; }),
+     .field = text([](RunConfig& c) { return &c.data.set.csv.missing; }),
      .metavar = "auto|empty|A,B",
      .help = "csv: which cells are missing values, besides empty ones",
      .example = "--dataset csv --csv-missing auto,-999",
@@ -243,7 +248,7 @@ const std::vector<OptionSpec> kDataRows{
      .needs = {is("dataset", "csv")},
      .of_model = true},
     {.name = "test-share",
-     .field = real([](RunConfig& c) { return &c.data.set.test_share; }, from_zero_to(0.99)),
+     .field = real([](RunConfig& c) { return &c.data.set.csv.test_share; }, from_zero_to(0.99)),
      .help = "csv: fraction of each class's rows used for testing",
      .example = "--dataset csv --test-share 0.1",
      .on_resume = kReject,
@@ -261,14 +266,14 @@ const std::vector<OptionSpec> kDataRows{
      .of_model = true,
      .shapes_coding = true},
     {.name = "synthetic-size",
-     .field = integer([](RunConfig& c) { return &c.data.set.synthetic_size; }, 1, 100'000'000),
+     .field = integer([](RunConfig& c) { return &c.data.set.synthetic.size; }, 1, 100'000'000),
      .help = "number of samples in the synthetic data set",
      .example = "--dataset synthetic --synthetic-size 50000",
      .on_resume = kReject,
      .needs = {is("dataset", "synthetic")},
      .of_model = true},
     {.name = "synthetic-classes",
-     .field = integer([](RunConfig& c) { return &c.data.set.synthetic_classes; }, 2, 1'000'000),
+     .field = integer([](RunConfig& c) { return &c.data.set.synthetic.classes; }, 2, 1'000'000),
      .help = "number of classes in the synthetic data set, or size of the vocabulary",
      .example = "--dataset synthetic --synthetic-classes 100",
      .on_resume = kReject,

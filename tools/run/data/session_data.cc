@@ -23,7 +23,8 @@ io::DatasetOptions staged(const DataOptions& data, const backends::Group& group,
                           backends::Communicator& control) {
   io::DatasetOptions options = data.set;
   if (data.stage.empty()) return options;
-  std::string& source = options.annotations.empty() ? options.directory : options.annotations;
+  std::string& source =
+      options.csv.annotations.empty() ? options.directory : options.csv.annotations;
   const auto& peers = group.peers();
   const auto is_self = [&](const backends::PeerInfo& peer) { return peer.rank == group.rank(); };
   const auto self = std::find_if(peers.begin(), peers.end(), is_self);

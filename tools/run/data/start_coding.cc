@@ -79,8 +79,8 @@ void check_columns(const Start& start, const io::DatasetOptions& data) {
                             (own.empty() ? "all columns" : "'" + own + "'") +
                             ": leave it out, or give --init-coding none");
   };
-  check("columns", data.columns);
-  check("ignore-columns", data.ignored_columns);
+  check("columns", data.csv.columns);
+  check("ignore-columns", data.csv.ignored_columns);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ std::shared_ptr<const io::SampleCoding> learned_coding(const ModelReference& mod
                         ", and the data are not those that it was trained on: give those "
                         "with --data-dir or --annotations");
   const io::DatasetOptions& own = *model.data_of_run;
-  const std::string place = own.annotations.empty() ? own.directory : own.annotations;
+  const std::string place = own.csv.annotations.empty() ? own.directory : own.csv.annotations;
   io::DatasetSplits splits;
   try {
     splits = io::load_dataset(own);
@@ -84,8 +84,8 @@ std::optional<io::DatasetOptions> as_the_run(const ModelReference& model,
   if (!model.data_of_run || model.data_of_run->name != given.name) return std::nullopt;
   io::DatasetOptions own = *model.data_of_run;
   own.directory = given.directory;
-  own.annotations = given.annotations;
-  own.image_cache_bytes = given.image_cache_bytes;
+  own.csv.annotations = given.csv.annotations;
+  own.images.cache_bytes = given.images.cache_bytes;
   own.coding = given.coding;
   return own;
 }

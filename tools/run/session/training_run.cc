@@ -37,8 +37,8 @@ ConfigValues kept_options(const RunConfig& config) {
   const std::string folder = absolute(config.data.set.directory);
   std::error_code unknown;
   const auto named = config.origin.find("data-dir");
-  if (!config.data.set.annotations.empty())
-    kept["annotations"].value = absolute(config.data.set.annotations);
+  if (!config.data.set.csv.annotations.empty())
+    kept["annotations"].value = absolute(config.data.set.csv.annotations);
   else if ((named != config.origin.end() && !named->second.value.empty()) ||
            std::filesystem::is_directory(folder, unknown))
     kept["data-dir"].value = folder;
@@ -168,7 +168,8 @@ std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const C
   for (const OptionChange& change : option_changes(saved, config_.origin))
     if (change.experiment) changed.push_back(change_text(change));
   if (!changed.empty()) return text + (text.empty() ? "" : "; ") + base::join_text(changed);
-  const auto place = kept_.find(config_.data.set.annotations.empty() ? "data-dir" : "annotations");
+  const auto place =
+      kept_.find(config_.data.set.csv.annotations.empty() ? "data-dir" : "annotations");
   if (place != kept_.end() && !place->second.value.empty())
     text += (text.empty() ? "" : "; ") + place->second.value + " has changed since";
   return text;

@@ -46,10 +46,10 @@ CodedRows read_coded_rows(const std::string& path, const SampleCoding& coding,
   constexpr std::int64_t kBlock = 4096;
   using Kind = TableAnswers::Kind;
   CsvCoding table = *coding.table;
-  table.separator = options.csv_separator;
+  table.separator = options.csv.separator;
   const auto stream = open_table(path, table,
-                                 {.kind = options.regression ? Kind::kTargets : Kind::kLabels,
-                                  .column = options.label_column});
+                                 {.kind = options.csv.regression ? Kind::kTargets : Kind::kLabels,
+                                  .column = options.csv.label_column});
   CodedRows rows;
   FeatureSamples features{.extents = {1, 1, static_cast<std::int64_t>(table.features)}};
   std::vector<std::string> labels;
@@ -69,7 +69,7 @@ CodedRows read_coded_rows(const std::string& path, const SampleCoding& coding,
   rows.set = {.name = std::filesystem::path(path).filename().string(),
               .samples = std::move(features)};
   const CsvSelection& selection = coding.table->selection;
-  rows.answers = options.regression
+  rows.answers = options.csv.regression
                      ? number_answers(path, selection.title(selection.label), std::move(numbers))
                      : class_answers(labels);
   return rows;
@@ -97,16 +97,17 @@ DatasetSplits read_coded_table(const std::string& path, const DatasetOptions& op
   if (!coding.table)
     throw DataError(path + ": a table, but the model of " + coding.source +
                     " takes no rows of tables");
-  if (!coding.inputs_only && (coding.like.target() != nullptr) != options.regression)
-    throw DataError(path + ": --task is " + (options.regression ? "regression" : "classification") +
+  if (!coding.inputs_only && (coding.like.target() != nullptr) != options.csv.regression)
+    throw DataError(path + ": --task is " +
+                    (options.csv.regression ? "regression" : "classification") +
                     ", but the model of " + coding.source + " predicts " +
-                    (options.regression ? "classes" : "a number"));
+                    (options.csv.regression ? "classes" : "a number"));
   CodedRows rows = read_coded_rows(path, coding, options);
   std::vector<std::size_t> train, test;
   const bool whole = options.parts == Parts::kHoldOut;
   const std::vector<bool> for_test =
       whole ? std::vector<bool>(rows.places.size(), true)
-            : rows.answers->draw_test_rows(options.test_share, options.seed);
+            : rows.answers->draw_test_rows(options.csv.test_share, options.seed);
   for (std::size_t i = 0; i < for_test.size(); ++i) (for_test[i] ? test : train).push_back(i);
   code_answers(coding, rows, train);
   DatasetSplits splits{take_rows(rows.set, train), take_rows(rows.set, test)};

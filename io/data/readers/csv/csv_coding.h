@@ -14,7 +14,7 @@ namespace io {
 struct CsvCoding {
   CsvSelection selection;  // of the training table
   std::size_t table_columns = 0;
-  std::string separator;                      // as DatasetOptions::csv_separator has it
+  std::string separator;                      // as CsvOptions::separator has it
   std::shared_ptr<const CsvMissing> missing;  // not null
   char label_decimal = '.';        // a regression: how its target is written (csv_number.h)
   std::size_t features = 0;        // of all columns together

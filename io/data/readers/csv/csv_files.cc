@@ -126,13 +126,13 @@ Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns, con
 
 DatasetSplits read_csv_splits(const DatasetOptions& options) {
   const std::string path =
-      options.annotations.empty() ? only_csv_file(options.directory) : options.annotations;
+      options.csv.annotations.empty() ? only_csv_file(options.directory) : options.csv.annotations;
   if (options.coding) return read_coded_table(path, options);
   const auto missing =
-      std::make_shared<const CsvMissing>(CsvMissing::of_option(options.csv_missing));
+      std::make_shared<const CsvMissing>(CsvMissing::of_option(options.csv.missing));
   std::vector<std::string> warnings;
-  const CsvTable table = read_table(path, options.csv_separator, warnings);
-  std::vector<ColumnScan> scans = scan_columns(table, 1, *missing, options.csv_decimal);
+  const CsvTable table = read_table(path, options.csv.separator, warnings);
+  std::vector<ColumnScan> scans = scan_columns(table, 1, *missing, options.csv.decimal);
   const CsvSelection selection = select_columns(table, scans, *missing, options);
   const std::size_t first = selection.first_row();
   if (table.rows() < first + 2) {
@@ -143,10 +143,10 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   const std::string title = selection.title(selection.label);
   const char label_decimal = scans[selection.label].decimal;
   const std::unique_ptr<CsvAnswers> answers =
-      options.regression
+      options.csv.regression
           ? read_numbers(table, selection.label, first, label_decimal, *missing, title)
           : read_classes(table, selection.label, first, *missing);
-  const std::vector<bool> for_test = answers->draw_test_rows(options.test_share, options.seed);
+  const std::vector<bool> for_test = answers->draw_test_rows(options.csv.test_share, options.seed);
   std::vector<std::size_t> train, test;  // positions among the rows of data
   for (std::size_t i = 0; i < for_test.size(); ++i) (for_test[i] ? test : train).push_back(i);
   const Labels labels = answers->labels(train);
@@ -163,14 +163,15 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   const std::size_t features = splits.train.as<FeatureSamples>().width();
   if (features == 0) throw DataError(path + ": no column besides the label has a value");
   splits.columns = columns_text(table, selection, columns, answers_text(title, labels));
-  for (std::string& line : reading_notices(table, selection, columns, scans, options.regression))
+  for (std::string& line :
+       reading_notices(table, selection, columns, scans, options.csv.regression))
     warnings.push_back(std::move(line));
   for (std::string& line : column_warnings(table, selection, columns))
     warnings.push_back(std::move(line));
   splits.warnings = std::move(warnings);
   splits.coding = std::make_shared<const CsvCoding>(CsvCoding{.selection = selection,
                                                               .table_columns = table.columns(),
-                                                              .separator = options.csv_separator,
+                                                              .separator = options.csv.separator,
                                                               .missing = missing,
                                                               .label_decimal = label_decimal,
                                                               .features = features,

@@ -8,21 +8,21 @@
 
 namespace io {
 
-// Reads options.annotations, or else the only *.csv (or *.csv.gz) of options.directory; csv_table.h
-// and csv_columns.h say how.
+// Reads options.csv.annotations, or else the only *.csv (or *.csv.gz) of options.directory;
+// csv_table.h and csv_columns.h say how.
 //
-// The first row is a header when options.csv_header says so, or by itself as csv_header.h says, or
-// when options.label_column is one of its fields and no number. An index in a first column without
-// a name is left out. What a user would want to know of such decisions is in `warnings` of the
-// result. The label is the column of that name (or number, from 1), by default
-// the last. options.columns or options.ignored_columns choose among the others, by name or number.
+// The first row is a header when options.csv.header says so, or by itself as csv_header.h says, or
+// when options.csv.label_column is one of its fields and no number. An index in a first column
+// without a name is left out. What a user would want to know of such decisions is in `warnings` of
+// the result. The label is the column of that name (or number, from 1), by default the last.
+// options.csv.columns or options.csv.ignored_columns choose among the others, by name or number.
 //
-// options.test_share of each class's rows, rounded, are for testing, but never the last of a class:
-// a test label has always been seen in training. With options.regression the label column is a
-// target: every field must be a number, the share is that of all rows, and numbers are standardized
-// by the training rows' mean and deviation. Which rows depends on options.seed alone. Both
-// parts keep the order of the file. Throws MissingFileError, DataError (file, row and line) and
-// ConfigError (no such label column, with the nearest).
+// options.csv.test_share of each class's rows, rounded, are for testing, but never the last of a
+// class: a test label has always been seen in training. With options.csv.regression the label
+// column is a target: every field must be a number, the share is that of all rows, and numbers are
+// standardized by the training rows' mean and deviation. Which rows depends on options.seed alone.
+// Both parts keep the order of the file. Throws MissingFileError, DataError (file, row and line)
+// and ConfigError (no such label column, with the nearest).
 DatasetSplits read_csv_splits(const DatasetOptions& options);
 
 }  // namespace io

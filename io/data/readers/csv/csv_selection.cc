@@ -29,21 +29,22 @@ std::vector<std::string> first_fields(const CsvTable& table) {
 
 HeaderDecision decide_header(const CsvTable& table, std::span<const ColumnScan> scans,
                              const CsvMissing& missing, const DatasetOptions& options) {
-  if (options.csv_header != "auto") return {.header = options.csv_header == "yes"};
+  if (options.csv.header != CsvHeader::kAuto)
+    return {.header = options.csv.header == CsvHeader::kYes};
   if (table.short_header()) return {.header = true};
   // A number means a position: it says nothing about row 1, which may well have that number in it.
   const std::vector<std::string> names = first_fields(table);
-  const bool named = !options.label_column.empty() && !is_number(options.label_column) &&
-                     std::find(names.begin(), names.end(), options.label_column) != names.end();
+  const bool named = !options.csv.label_column.empty() && !is_number(options.csv.label_column) &&
+                     std::find(names.begin(), names.end(), options.csv.label_column) != names.end();
   return named ? HeaderDecision{.header = true} : find_header(table, scans, missing);
 }
 
 std::optional<std::size_t> find_index(const CsvTable& table, const CsvSelection& selection,
                                       const DatasetOptions& options) {
-  const bool candidate = !selection.header.empty() && options.columns.empty() &&
+  const bool candidate = !selection.header.empty() && options.csv.columns.empty() &&
                          selection.label != 0 && is_unnamed(table.field(0, 0));
   const bool index = candidate && is_index(table, 0);
-  const bool chosen = !selection.header.empty() && !options.columns.empty();
+  const bool chosen = !selection.header.empty() && !options.csv.columns.empty();
   if (table.short_header() && !index && !chosen)
     throw DataError(table.place(1) + ": found " + std::to_string(table.columns()) +
                     " fields, expected " + std::to_string(table.columns() - 1) +
@@ -117,14 +118,15 @@ CsvSelection select_columns(const CsvTable& table, std::span<const ColumnScan> s
   if (decision.header) selection.header = unique_names(first_fields(table));
   selection.doubtful = decision.doubtful;
   const std::vector<std::string>& header = selection.header;
-  selection.label = options.label_column.empty() ? table.columns() - 1
-                                                 : find_column(table, header, options.label_column,
-                                                               "label column", "--label-column");
-  const bool only = !options.columns.empty();
+  selection.label =
+      options.csv.label_column.empty()
+          ? table.columns() - 1
+          : find_column(table, header, options.csv.label_column, "label column", "--label-column");
+  const bool only = !options.csv.columns.empty();
   std::vector<bool> marked(table.columns(), false);
-  if (only) marked = listed(table, header, options.columns, "--columns");
-  if (!only && !options.ignored_columns.empty())
-    marked = listed(table, header, options.ignored_columns, "--ignore-columns");
+  if (only) marked = listed(table, header, options.csv.columns, "--columns");
+  if (!only && !options.csv.ignored_columns.empty())
+    marked = listed(table, header, options.csv.ignored_columns, "--ignore-columns");
   if (!only && marked[selection.label])
     throw ConfigError(table.name() + ": --ignore-columns names " +
                       selection.title(selection.label) +

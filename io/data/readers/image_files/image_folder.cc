@@ -173,13 +173,13 @@ Dataset read_part(const DatasetOptions& options, const fs::path& directory,
     if (warnings != nullptr && !line.empty()) warnings->push_back(std::move(line));
   };
   warn(left_out.line(directory.string(), kTakenImages));
-  if (small) warn(enlarged_line(paths, options.image_size));
-  ImageSamples images{.format = {.shape = {options.image_size, options.image_size, 3},
+  if (small) warn(enlarged_line(paths, options.images.size));
+  ImageSamples images{.format = {.shape = {options.images.size, options.images.size, 3},
                                  .mean = {0.485f, 0.456f, 0.406f},
                                  .deviation = {0.229f, 0.224f, 0.225f},
                                  .scaled = true}};
-  images.source = std::make_shared<FolderImages>(std::move(paths), options.image_size,
-                                                 options.image_cache_bytes);
+  images.source = std::make_shared<FolderImages>(std::move(paths), options.images.size,
+                                                 options.images.cache_bytes);
   return {.name = options.name, .samples = std::move(images), .labels = std::move(labels)};
 }
 
@@ -252,8 +252,8 @@ DatasetSplits read_hold_out(const DatasetOptions& options) {
 }
 
 DatasetSplits read_parts(const DatasetOptions& options) {
-  if (options.image_size < 1 || options.image_size > 4096)
-    throw ConfigError("images of size " + std::to_string(options.image_size) +
+  if (options.images.size < 1 || options.images.size > 4096)
+    throw ConfigError("images of size " + std::to_string(options.images.size) +
                       ": expected 1..4096");
   if (options.parts == Parts::kHoldOut) return read_hold_out(options);
   const fs::path directory(options.directory);

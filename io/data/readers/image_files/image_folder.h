@@ -13,12 +13,12 @@ namespace io {
 // all *.png, *.jpg and *.jpeg below, in byte order of their paths, as torchvision's ImageFolder has
 // it; data_folder.h says which files count. Tests are in options.directory/val, or else /test,
 // whose classes must be among those of train. Images are decoded when they are wanted: shorter side
-// to options.image_size, the middle square of that; for training with Augmentation::resized_crop a
+// to options.images.size, the middle square of that; for training with Augmentation::resized_crop a
 // random part, scaled to the size. Without it they are kept in memory once decoded, if all of their
-// part fits in options.image_cache_bytes. Mean and deviation are ImageNet's usual constants. A
-// warning says what was left out, and whether most images are smaller than options.image_size. With
-// options.parts kHoldOut the images for testing suffice, in val, test or options.directory itself,
-// and may have classes that train lacks. Throws MissingFileError (no such folder, none with
+// part fits in options.images.cache_bytes. Mean and deviation are ImageNet's usual constants. A
+// warning says what was left out, and whether most images are smaller than options.images.size.
+// With options.parts kHoldOut the images for testing suffice, in val, test or options.directory
+// itself, and may have classes that train lacks. Throws MissingFileError (no such folder, none with
 // images), DataError (a class without images, or unknown in training), ConfigError (a format that
 // this build cannot read).
 DatasetSplits read_image_folder_splits(const DatasetOptions& options);

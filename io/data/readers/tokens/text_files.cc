@@ -75,31 +75,32 @@ FoundTexts find_texts(const std::string& name, const std::string& directory) {
 
 Samples make_part(const DatasetOptions& options, std::vector<std::int32_t> tokens,
                   std::int64_t stride, const std::string& where) {
-  TokenSamples part{.context = options.context, .stride = stride, .tokens = std::move(tokens)};
+  TokenSamples part{.context = options.text.context, .stride = stride, .tokens = std::move(tokens)};
   if (part.windows() == 0) {
     throw DataError(where + ": found " + std::to_string(part.tokens.size()) +
-                    " tokens, expected at least " + std::to_string(options.context + 1) +
-                    ", one more than --context " + std::to_string(options.context));
+                    " tokens, expected at least " + std::to_string(options.text.context + 1) +
+                    ", one more than --context " + std::to_string(options.text.context));
   }
   return part;
 }
 
 // Both parts, of which one may have no windows yet.
 DatasetSplits empty_splits(const DatasetOptions& options, const NextTokens& labels) {
-  const Dataset part{
-      .name = options.name, .samples = TokenSamples{.context = options.context}, .labels = labels};
+  const Dataset part{.name = options.name,
+                     .samples = TokenSamples{.context = options.text.context},
+                     .labels = labels};
   return {.train = part, .test = part};
 }
 
 void check_windows(const DatasetOptions& options) {
-  if (options.context < 1 || options.text_stride < 0) {
-    throw ConfigError("windows of " + std::to_string(options.context) + " tokens, one every " +
-                      std::to_string(options.text_stride) + ": expected at least 1 and 0");
+  if (options.text.context < 1 || options.text.stride < 0) {
+    throw ConfigError("windows of " + std::to_string(options.text.context) + " tokens, one every " +
+                      std::to_string(options.text.stride) + ": expected at least 1 and 0");
   }
 }
 
 std::int64_t train_stride(const DatasetOptions& options) {
-  return options.text_stride > 0 ? options.text_stride : options.context;
+  return options.text.stride > 0 ? options.text.stride : options.text.context;
 }
 
 void check_ids(const TokenFile& stream, std::int64_t vocabulary_size) {
@@ -184,14 +185,14 @@ DatasetSplits read_text_splits(const DatasetOptions& options) {
       options, {.count = static_cast<std::int64_t>(vocabulary.size()), .vocabulary = vocabulary});
   if (options.parts == Parts::kHoldOut) {
     splits.test.samples =
-        make_part(options, encode(text.begin(), text.end()), options.context, where);
+        make_part(options, encode(text.begin(), text.end()), options.text.context, where);
   } else {
     const auto cut =
         text.begin() + static_cast<std::ptrdiff_t>(0.9 * static_cast<double>(text.size()));
     splits.train.samples = make_part(options, encode(text.begin(), cut), train_stride(options),
                                      where + ", the first 90 %");
-    splits.test.samples =
-        make_part(options, encode(cut, text.end()), options.context, where + ", the last 10 %");
+    splits.test.samples = make_part(options, encode(cut, text.end()), options.text.context,
+                                    where + ", the last 10 %");
   }
   if (!found.left_out.empty()) splits.warnings.push_back(std::move(found.left_out));
   if (!line.empty()) splits.unknown.push_back(line);
@@ -203,13 +204,14 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
   if (options.coding && !options.coding->like.vocabulary().empty())
     throw DataError("tokens in " + options.directory + ": the model of " + options.coding->source +
                     " takes characters, not ids of tokens");
-  TokenFile test = read_token_file(options.directory, "val", options.token_bits), train;
+  TokenFile test = read_token_file(options.directory, "val", options.text.token_bits), train;
   try {
-    train = read_token_file(options.directory, "train", options.token_bits);
+    train = read_token_file(options.directory, "train", options.text.token_bits);
   } catch (const MissingFileError&) {
     if (options.parts == Parts::kSplit) throw;
   }
-  std::int64_t size = options.coding ? options.coding->like.classes() : options.vocabulary_size;
+  std::int64_t size =
+      options.coding ? options.coding->like.classes() : options.text.vocabulary_size;
   if (size == 0) {
     for (const TokenFile* stream : {&train, &test})
       for (const std::int32_t token : stream->tokens)
@@ -221,7 +223,7 @@ DatasetSplits read_token_splits(const DatasetOptions& options) {
   if (!train.path.empty())
     splits.train.samples =
         make_part(options, std::move(train.tokens), train_stride(options), train.path);
-  splits.test.samples = make_part(options, std::move(test.tokens), options.context, test.path);
+  splits.test.samples = make_part(options, std::move(test.tokens), options.text.context, test.path);
   return splits;
 }
 

@@ -33,8 +33,8 @@ class DataFolder : public ::testing::Test {
     DatasetOptions options;
     options.name = name;
     options.directory = folder_.path().string();
-    options.context = 4;
-    options.image_size = 4;
+    options.text.context = 4;
+    options.images.size = 4;
     return load_dataset(options);
   }
   template <typename ErrorType = DataError>
@@ -235,7 +235,7 @@ TEST_F(DataFolder, SmallImagesAreNotEnlargedWithoutAWord) {
   options.name = "images";
   options.directory = folder_.path().string();
   write_images();
-  options.image_size = 9;
+  options.images.size = 9;
   const DatasetSplits splits = load_dataset(options);
   ASSERT_EQ(splits.warnings.size(), 1u);
   EXPECT_EQ(
@@ -243,7 +243,7 @@ TEST_F(DataFolder, SmallImagesAreNotEnlargedWithoutAWord) {
       (folder_ / "train/ant/a.png") +
           " is 4 x 4, and so small are most images: they are enlarged to 9 x 9; --image-size 4 "
           "takes them as they are");
-  options.image_size = 4;
+  options.images.size = 4;
   EXPECT_TRUE(load_dataset(options).warnings.empty());
 }
 

@@ -313,7 +313,7 @@ TEST_F(IdxFiles, ACompressedFileThatGrowsBeyondReasonIsRefused) {
 TEST_F(IdxFiles, ADeviceIsNoDataFile) {
   DatasetOptions options;
   options.name = "csv";
-  options.annotations = "/dev/zero";
+  options.csv.annotations = "/dev/zero";
   try {
     load_dataset(options);
     ADD_FAILURE() << "read";

@@ -11,9 +11,9 @@ namespace {
 DatasetOptions synthetic(std::int64_t size, std::uint64_t seed = 0) {
   DatasetOptions options;
   options.name = "synthetic";
-  options.synthetic_shape = {5, 4, 3};
-  options.synthetic_classes = 7;
-  options.synthetic_size = size;
+  options.synthetic.shape = {5, 4, 3};
+  options.synthetic.classes = 7;
+  options.synthetic.size = size;
   options.seed = seed;
   return options;
 }
@@ -79,7 +79,7 @@ TEST(Synthetic, IsRandomSeededAndOfTheShapeAskedFor) {
 
 TEST(Synthetic, TextsAreOfTokensBelowTheNumberOfClasses) {
   DatasetOptions options = synthetic(500, 3);
-  options.synthetic_context = 16;
+  options.synthetic.context = 16;
   const DatasetSplits first = load_dataset(options), again = load_dataset(options);
   ASSERT_NE(first.train.find<TokenSamples>(), nullptr);
   EXPECT_EQ(first.train.size(), 500);
@@ -94,21 +94,21 @@ TEST(Synthetic, TextsAreOfTokensBelowTheNumberOfClasses) {
   options.seed = 4;
   EXPECT_NE(load_dataset(options).train.as<TokenSamples>().tokens,
             first.train.as<TokenSamples>().tokens);
-  options.synthetic_context = std::int64_t{1} << 40;
+  options.synthetic.context = std::int64_t{1} << 40;
   EXPECT_NE(refusal(options), "accepted");
 }
 
 TEST(Synthetic, ImpossibleShapesAreRefused) {
   DatasetOptions options = synthetic(100);
-  options.synthetic_shape = {0, 4, 3};
+  options.synthetic.shape = {0, 4, 3};
   EXPECT_NE(refusal(options), "accepted");
-  options.synthetic_shape = {std::int64_t{1} << 40, std::int64_t{1} << 40,
+  options.synthetic.shape = {std::int64_t{1} << 40, std::int64_t{1} << 40,
                              3};  // the product overflows
   EXPECT_NE(refusal(options), "accepted");
   options = synthetic(0);
   EXPECT_NE(refusal(options), "accepted");
   options = synthetic(100);
-  options.synthetic_classes = 0;
+  options.synthetic.classes = 0;
   EXPECT_NE(refusal(options), "accepted");
 }
 
@@ -120,8 +120,8 @@ TEST(DataDigest, StaysTheSame) {
   options.limit = 200;
   EXPECT_EQ(data_digest(load_dataset(options).train).text, "f6d15615a95943162b1e3384c6a2946c");
   options = synthetic(100, 3);
-  options.synthetic_shape = {28, 28, 1};
-  options.synthetic_classes = 10;
+  options.synthetic.shape = {28, 28, 1};
+  options.synthetic.classes = 10;
   EXPECT_EQ(data_digest(load_dataset(options).train).text, "125bdd6cd49e9e425840a68c877254f3");
 }
 

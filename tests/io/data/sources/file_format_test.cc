@@ -39,7 +39,7 @@ TEST(FileFormat, IsNamedInsteadOfATable) {
     for (const std::string set : {"csv", "text"}) {
       DatasetOptions options;
       options.name = set;
-      options.annotations = set == "csv" ? folder / "t.csv" : "";
+      options.csv.annotations = set == "csv" ? folder / "t.csv" : "";
       options.directory = folder / "t.csv";
       try {
         static_cast<void>(load_dataset(options));

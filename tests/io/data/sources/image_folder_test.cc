@@ -26,7 +26,7 @@ class ImageFolder : public ::testing::Test {
   ImageFolder() {
     options_.name = "images";
     options_.directory = folder_.path().string();
-    options_.image_size = 4;
+    options_.images.size = 4;
   }
   void write(const std::string& name, const std::string& content) {
     fs::create_directories(fs::path(folder_ / name).parent_path());
@@ -132,16 +132,16 @@ TEST_F(ImageFolder, AnyNumberOfWorkersAndRanksSeesTheSameImages) {
       EXPECT_EQ(see(load_dataset(options_).train, 1, workers, augmentation), expected);
     for (const int ranks : {2, 3})
       EXPECT_EQ(see(load_dataset(options_).train, ranks, 2, augmentation), expected);
-    options_.image_cache_bytes = 0;
+    options_.images.cache_bytes = 0;
     EXPECT_EQ(see(load_dataset(options_).train, 1, 4, augmentation), expected);
-    options_.image_cache_bytes = 1 << 20;
+    options_.images.cache_bytes = 1 << 20;
   }
 }
 
 TEST_F(ImageFolder, ImagesStayInMemoryWhereTheyFit) {
   write_set();
   for (const bool fits : {true, false}) {
-    options_.image_cache_bytes = fits ? 480 : 479;
+    options_.images.cache_bytes = fits ? 480 : 479;
     const Dataset set = load_dataset(options_).train;
     std::vector<std::uint8_t> image(48);
     set.as<ImageSamples>().source->read(3, nullptr, image);
@@ -185,7 +185,7 @@ TEST_F(ImageFolder, WrongFoldersAreNamed) {
   expect_complaint({"train/cat", "no image"});
   write("train/cat/b.png", plain_png(4, 4, 0, 0, 0));
   EXPECT_EQ(load_dataset(options_).train.classes(), 3);
-  options_.image_size = 0;
+  options_.images.size = 0;
   expect_complaint<ConfigError>({"expected 1..4096"});
 }
 

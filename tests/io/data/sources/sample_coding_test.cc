@@ -110,8 +110,8 @@ TEST_F(CodedData, TheSameTableIsReadTheSame) {
   for (const bool regression : {false, true}) {
     DatasetOptions options;
     options.name = "csv";
-    options.annotations = folder_ / "t.csv";
-    options.regression = regression;
+    options.csv.annotations = folder_ / "t.csv";
+    options.csv.regression = regression;
     const DatasetSplits learned = io::load_dataset(options);
     options.coding = coding_of(learned);
     const DatasetSplits coded = io::load_dataset(options);
@@ -143,8 +143,8 @@ TEST_F(CodedData, AnUnnamedIndexIsNeitherLabelNorColumn) {
     for (const std::string& trained : indexes) {
       DatasetOptions options;
       options.name = "csv";
-      options.annotations = folder_ / "t.csv";
-      options.regression = regression;
+      options.csv.annotations = folder_ / "t.csv";
+      options.csv.regression = regression;
       write_text(folder_ / "t.csv", measured_rows(trained));
       const DatasetSplits learned = io::load_dataset(options);
       options.coding = coding_of(learned);
@@ -173,9 +173,9 @@ TEST_F(CodedData, ATableOfAnotherTaskIsRefused) {
   write_text(folder_ / "t.csv", "x,y\n1,2\n2,3\n3,3\n4,2\n");
   DatasetOptions options;
   options.name = "csv";
-  options.annotations = folder_ / "t.csv";
+  options.csv.annotations = folder_ / "t.csv";
   options.coding = coding_of(io::load_dataset(options));
-  options.regression = true;
+  options.csv.regression = true;
   EXPECT_THROW(static_cast<void>(io::load_dataset(options)), io::DataError);
 }
 
@@ -184,7 +184,7 @@ TEST_F(CodedData, ATextIsReadByTheVocabulary) {
   DatasetOptions options;
   options.name = "text";
   options.directory = folder_ / "t.txt";
-  options.context = 1;
+  options.text.context = 1;
   options.coding = coding_of(io::load_dataset(options));
   write_text(folder_ / "t.txt", "bzcbxb");
   options.parts = io::Parts::kHoldOut;

@@ -55,7 +55,7 @@ TEST_F(TextFiles, IdsAreRanksInTheSortedSetOfAllBytes) {
   write("b.txt", "cab\xFF");
   write("a.txt", "bananas ");
   write("notes.md", "zzz");
-  options_.context = 1;
+  options_.text.context = 1;
   const DatasetSplits splits = load();
   EXPECT_EQ(splits.train.vocabulary(),
             " abcns\xFF");  // b.txt's byte 255 counts, too, though it is in the last 10 %
@@ -77,7 +77,7 @@ std::string utf16(const std::u16string& text, bool big_endian) {
 }
 
 TEST_F(TextFiles, ByteOrderMarksSayHowATextIsRead) {
-  options_.context = 1;
+  options_.text.context = 1;
   write("a.txt", "na\xC3\xAFve na\xC3\xAFve!\n");
   const DatasetSplits plain = load();
   for (const std::string& text :
@@ -115,13 +115,13 @@ TEST_F(TextFiles, PartsOfTheirOwnAreNotTrainedOn) {
 
 TEST_F(TextFiles, WindowsFollowTheStrideInTrainingAndTheContextInTesting) {
   write("input.txt", std::string(500, 'a') + std::string(500, 'b'));
-  options_.context = 10;
+  options_.text.context = 10;
   EXPECT_EQ(load().train.size(), 89);  // 900 tokens: (900 - 1) / 10
   EXPECT_EQ(load().test.size(), 9);
-  options_.text_stride = 1;
+  options_.text.stride = 1;
   EXPECT_EQ(load().train.size(), 890);
   EXPECT_EQ(load().test.size(), 9);
-  options_.text_stride = 25;
+  options_.text.stride = 25;
   EXPECT_EQ(load().train.size(), 36);  // the last begins at 875
   options_.limit = 7;
   EXPECT_EQ(load().train.size(), 7);
@@ -131,7 +131,7 @@ TEST_F(TextFiles, UnshuffledBatchesAreTheFilesWindowsInOrder) {
   std::string text;
   for (int i = 0; i < 400; ++i) text += static_cast<char>('a' + i * i % 26);
   write("input.txt", text);
-  options_.context = 8;
+  options_.text.context = 8;
   const DatasetSplits splits = load();
   std::array<std::int32_t, 256> rank{};
   for (std::size_t i = 0; i < splits.train.vocabulary().size(); ++i)
@@ -166,7 +166,7 @@ TEST_F(TextFiles, TokenFilesAreReadWithAndWithoutHeader) {
   header.replace(0, 12, std::string("\x88\xD8\x34\x01\x01\x00\x00\x00\x03\x00\x00\x00", 12));
   write("train.bin", words({7, 300, 2, 65534, 1}));
   write("val.bin", header + words({4, 5, 6}));
-  options_.context = 2;
+  options_.text.context = 2;
   const DatasetSplits splits = load("tokens");
   EXPECT_EQ(splits.train.as<TokenSamples>().tokens, (Ids{7, 300, 2, 65534, 1}));
   EXPECT_EQ(splits.test.as<TokenSamples>().tokens, (Ids{4, 5, 6}));
@@ -178,13 +178,13 @@ TEST_F(TextFiles, TokenFilesAreReadWithAndWithoutHeader) {
 }
 
 TEST_F(TextFiles, WrongTokenFilesAreNamed) {
-  options_.context = 2;
+  options_.text.context = 2;
   write("train.bin", words({1, 2, 3}));
   expect_complaint<MissingFileError>({"val.bin"}, "tokens");
   write("val.bin", words({1, 2, 9, 4}));
-  options_.vocabulary_size = 9;
+  options_.text.vocabulary_size = 9;
   expect_complaint({"val.bin", "position 2", "found 9", "0..8"}, "tokens");
-  options_.vocabulary_size = 10;
+  options_.text.vocabulary_size = 10;
   EXPECT_EQ(load("tokens").test.classes(), 10);
   write("train.bin", words({1, 2, 3}) + "x");
   expect_complaint({"train.bin", "7 bytes"}, "tokens");

@@ -140,7 +140,7 @@ TEST(Together, ThreadsThatLoadedDataOfOtherLengthEndAtOnce) {
   const auto all = outcomes(2, [](Group& group, Communicator& control) {
     tools::DataOptions options;
     options.set.name = "synthetic";
-    options.set.synthetic_size = group.rank() == 0 ? 40 : 44;
+    options.set.synthetic.size = group.rank() == 0 ? 40 : 44;
     options.sampling.global_batch = 4;
     tools::SessionData(options, 1, group, control);
   });

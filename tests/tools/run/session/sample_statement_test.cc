@@ -15,7 +15,7 @@ using tools::sample_statement;
 io::DatasetOptions csv_options(const std::string& path) {
   io::DatasetOptions options;
   options.name = "csv";
-  options.annotations = path;
+  options.csv.annotations = path;
   return options;
 }
 
@@ -92,7 +92,7 @@ TEST(SampleStatement, OfATableHasItsDecimalSignsMarkersAndOddCells) {
             ";" + (i % 4 == 0 ? "NA" : "DE") + ";" + (i % 2 == 0 ? "NA" : "x") + "\n";
   test_support::write_text(path, text);
   io::DatasetOptions options = csv_options(path);
-  options.csv_missing = "-999";
+  options.csv.missing = "-999";
   const io::DatasetSplits splits = io::load_dataset(options);
   const io::DatasetSplits stated =
       read_sample_statement(sample_statement(splits, io::Normalization::kUnit), "x").splits;
@@ -108,8 +108,8 @@ TEST(SampleStatement, WithoutMarkersHasThoseOfItsTime) {
   const std::string path = folder / "t.csv";
   test_support::write_text(path, "a,kind\nNone,x\nplain,y\nNone,x\nplain,x\n");
   io::DatasetOptions options = csv_options(path);
-  options.csv_missing = "NA";
-  options.csv_header = "yes";
+  options.csv.missing = "NA";
+  options.csv.header = io::CsvHeader::kYes;
   std::string text = sample_statement(io::load_dataset(options), io::Normalization::kUnit);
   const std::string markers = "\"missing\":[\"NA\"],";
   ASSERT_NE(text.find(markers), std::string::npos) << text;
@@ -126,8 +126,8 @@ TEST(SampleStatement, OfARegressionHasTheTarget) {
   const std::string path = folder / "t.csv";
   test_support::write_text(path, "a,price\n1,10.5\n2,30\n4,20\n5,25.25\n");
   io::DatasetOptions options = csv_options(path);
-  options.test_share = 0.25;
-  options.regression = true;
+  options.csv.test_share = 0.25;
+  options.csv.regression = true;
   const io::DatasetSplits splits = io::load_dataset(options);
   const std::string text = sample_statement(splits, io::Normalization::kUnit);
   EXPECT_TRUE(text.starts_with("{\"schema\":3,")) << text;

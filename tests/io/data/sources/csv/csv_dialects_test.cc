@@ -183,8 +183,8 @@ class CsvDialects : public ::testing::Test {
   DatasetSplits load(const std::string& text, const DatasetOptions& more = {}) {
     DatasetOptions options = more;
     options.name = "csv";
-    options.annotations = folder_ / "t.csv";
-    test_support::write_text(options.annotations, text);
+    options.csv.annotations = folder_ / "t.csv";
+    test_support::write_text(options.csv.annotations, text);
     return load_dataset(options);
   }
   // The first `rows` samples of the file, as predict has them.
@@ -204,7 +204,7 @@ class CsvDialects : public ::testing::Test {
 
 TEST_F(CsvDialects, RandomTablesGiveTheSameSamplesInTrainingAndPrediction) {
   DatasetOptions options;
-  options.test_share = 0;
+  options.csv.test_share = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const Rows rows = random_rows(seed);
     const Dialect plain{.name = "plain"};
@@ -328,7 +328,7 @@ TEST_F(CsvDialects, AnIndexWithoutANameIsLeftOut) {
   }
   EXPECT_EQ(load("id,size,kind\n" + rows).train.shape()[2], 2);
   DatasetOptions options;
-  options.columns = "1,2";
+  options.csv.columns = "1,2";
   EXPECT_EQ(load(",size,kind\n" + rows, options).train.shape()[2], 2);
 }
 
@@ -348,7 +348,7 @@ TEST_F(CsvDialects, WholeNumbersInGroupsAreNoDecimals) {
   };
   const auto largest = [&](const std::string& text, std::string* lines = nullptr) {
     DatasetOptions options;
-    options.test_share = 0;
+    options.csv.test_share = 0;
     const DatasetSplits splits = load(text, options);
     if (lines != nullptr) *lines = joined(splits.warnings);
     const CsvColumn& column = splits.coding->columns[0];
@@ -370,8 +370,8 @@ TEST_F(CsvDialects, WholeNumbersInGroupsAreNoDecimals) {
   }
   // The target of a regression is named, too.
   DatasetOptions regression;
-  regression.regression = true;
-  regression.label_column = "amount";
+  regression.csv.regression = true;
+  regression.csv.label_column = "amount";
   const DatasetSplits target = load(table(";", [](int i) { return grouped(i, '.'); }), regression);
   EXPECT_GT(target.train.target()->mean, 1000);
   EXPECT_NE(joined(target.warnings).find("groups of three"), std::string::npos);
@@ -414,7 +414,7 @@ TEST_F(CsvDialects, WhatMayBeGroupsIsReadAsTheOtherColumnsAndNamed) {
               "t.csv: numbers are read with a decimal point (if these are digits in groups of "
               "three, give --csv-decimal comma) in column 1 ('amount') (row 5: '1.304')\n");
     DatasetOptions options;
-    options.csv_decimal = "point";
+    options.csv.decimal = CsvDecimal::kPoint;
     EXPECT_EQ(joined(load(text, options).warnings), "");
   }
 }
@@ -465,7 +465,7 @@ TEST_F(CsvDialects, AWarningIsOneLineWhateverACellHas) {
 
 TEST_F(CsvDialects, NumbersWithAUnitAreTextAndThatIsSaid) {
   DatasetOptions options;
-  options.csv_header = "yes";
+  options.csv.header = CsvHeader::kYes;
   for (const std::string unit : {"%", " kg"})
     EXPECT_EQ(
         joined(load(numbers_with([&](int i) { return std::to_string(i % 25) + unit; }), options)
@@ -515,10 +515,10 @@ TEST_F(CsvDialects, AnOddCellThatTrainingDidNotHaveIsRefused) {
 }
 
 TEST_F(CsvDialects, DecimalSignsAreFoundForEachColumnOrGiven) {
-  const auto mean_of = [&](const std::string& text, const std::string& decimal) {
+  const auto mean_of = [&](const std::string& text, CsvDecimal decimal) {
     DatasetOptions options;
-    options.csv_decimal = decimal;
-    options.test_share = 0;
+    options.csv.decimal = decimal;
+    options.csv.test_share = 0;
     return load(text, options).coding->columns[0].mean;
   };
   std::string ambiguous = "size;kind\n", groups = "size,kind\n", both = "size;other;kind\n";
@@ -528,12 +528,12 @@ TEST_F(CsvDialects, DecimalSignsAreFoundForEachColumnOrGiven) {
     groups += "\"1,500\"," + kind;
     both += "1.500;" + std::to_string(i) + ",5;" + kind;
   }
-  EXPECT_EQ(mean_of(ambiguous, "auto"), 1.5);
-  EXPECT_EQ(mean_of(ambiguous, "point"), 1500);
-  EXPECT_EQ(mean_of(groups, "auto"), 1500);
-  EXPECT_EQ(mean_of(groups, "comma"), 1.5);
-  EXPECT_EQ(mean_of(both, "auto"), 1500);  // as the other column is written
-  EXPECT_EQ(mean_of(both, "point"), 1.5);
+  EXPECT_EQ(mean_of(ambiguous, CsvDecimal::kAuto), 1.5);
+  EXPECT_EQ(mean_of(ambiguous, CsvDecimal::kPoint), 1500);
+  EXPECT_EQ(mean_of(groups, CsvDecimal::kAuto), 1500);
+  EXPECT_EQ(mean_of(groups, CsvDecimal::kComma), 1.5);
+  EXPECT_EQ(mean_of(both, CsvDecimal::kAuto), 1500);  // as the other column is written
+  EXPECT_EQ(mean_of(both, CsvDecimal::kPoint), 1.5);
 }
 
 TEST_F(CsvDialects, ANameTwiceIsTheSameForTrainingAndPrediction) {
@@ -542,7 +542,7 @@ TEST_F(CsvDialects, ANameTwiceIsTheSameForTrainingAndPrediction) {
     text += std::to_string(i) + ".5," + std::to_string(i * i) + ".5,7.5," +
             (i % 2 == 0 ? "a\n" : "b\n");
   DatasetOptions options;
-  options.test_share = 0;
+  options.csv.test_share = 0;
   const DatasetSplits splits = load(text, options);
   EXPECT_EQ(splits.coding->selection.header, (Words{"x", "x.1", "column 3", "kind"}));
   EXPECT_EQ(joined(splits.warnings),
@@ -559,7 +559,7 @@ TEST_F(CsvDialects, NamesThatAreNotUtf8AreNoticedWhereOneIsNotFound) {
   const std::string utf8 = table("\xC3\xB6\xC3\x9F"), latin1 = table("\xF6\xDF");
   const std::string hint = "'gr\\xf6\\xdfe' is not UTF-8: save the file as UTF-8";
   DatasetOptions options;
-  options.ignored_columns =
+  options.csv.ignored_columns =
       "gr\xC3\xB6\xC3\x9F"
       "e";
   try {
@@ -588,9 +588,9 @@ TEST_F(CsvDialects, AClassMayBeCalledNA) {
     EXPECT_NE(std::string(error.what()).find("--csv-missing empty"), std::string::npos)
         << error.what();
   }
-  options.csv_missing = "empty";
+  options.csv.missing = "empty";
   EXPECT_EQ(load(text, options).train.class_names(), (Words{"DE", "NA"}));
-  options.csv_missing = "2.5";
+  options.csv.missing = "2.5";
   EXPECT_EQ(load(text, options).coding->missing->markers(), Words{"2.5"});
 }
 

@@ -103,7 +103,7 @@ class CsvFiles : public ::testing::Test {
 };
 
 TEST_F(CsvFiles, NumbersAreStandardisedAndTextIsOneHot) {
-  options_.test_share = 0;
+  options_.csv.test_share = 0;
   const DatasetSplits splits = load("size,colour,kind\n1,red,x\n3,blue,y\n?,NA,x\n5,red,y\n");
   const Dataset& set = splits.train;
   EXPECT_EQ(set.name, "set.csv");
@@ -124,7 +124,7 @@ TEST_F(CsvFiles, ManyTextValuesBecomeStandardisedPositionsAndConstantsZero) {
   for (int i = 0; i < 34; ++i)
     text += std::string(1, static_cast<char>('A' + i / 2)) + ",7,+.5e1," +
             (i % 2 == 0 ? "2" : "10") + "\n";
-  options_.test_share = 0;
+  options_.csv.test_share = 0;
   const Dataset set = load(text).train;
   EXPECT_EQ(set.shape()[2], 3);  // 17 letters are more than one-hot takes
   EXPECT_FLOAT_EQ(
@@ -137,40 +137,40 @@ TEST_F(CsvFiles, ManyTextValuesBecomeStandardisedPositionsAndConstantsZero) {
 }
 
 TEST_F(CsvFiles, HeadersAreFoundOrGiven) {
-  options_.test_share = 0;
+  options_.csv.test_share = 0;
   EXPECT_EQ(load("1,2,a\n3,4,b\n").train.size(), 2);
   EXPECT_EQ(load("x,y,z\n3,4,b\n5,6,c\n").train.size(), 2);
   EXPECT_EQ(load("x,z\nu,b\nv,c\n").train.size(), 3);  // all text: nothing tells
-  options_.csv_header = "yes";
+  options_.csv.header = CsvHeader::kYes;
   EXPECT_EQ(load("x,z\nu,b\nv,c\n").train.size(), 2);
-  options_.csv_header = "no";
+  options_.csv.header = CsvHeader::kNo;
   EXPECT_EQ(load("x,y,z\n3,4,b\n5,6,c\n").train.size(), 3);
-  options_.csv_header = "auto";
-  options_.label_column = "x";
+  options_.csv.header = CsvHeader::kAuto;
+  options_.csv.label_column = "x";
   EXPECT_EQ(load("x,z\nu,b\nv,c\n").train.size(), 2);
-  options_.label_column = "2";
+  options_.csv.label_column = "2";
   EXPECT_EQ(load("1,2\n3,4\n5,2\n").train.size(), 3);  // the 2 in row 1 is no name
 }
 
 TEST_F(CsvFiles, AFileMayStandInThePlaceOfTheFolder) {
   load("1,a\n2,b\n3,a\n");
-  options_.annotations.clear();
+  options_.csv.annotations.clear();
   options_.directory = folder_ / "set.csv";
   EXPECT_EQ(read_csv_splits(options_).train.classes(), 2);
 }
 
 TEST_F(CsvFiles, TheLabelColumnIsFoundByNameAndNumber) {
-  options_.test_share = 0;
+  options_.csv.test_share = 0;
   const std::string text = "kind,size\nx,1\ny,2\ny,3\n";
   for (const char* wanted : {"kind", "1"}) {
-    options_.label_column = wanted;
+    options_.csv.label_column = wanted;
     EXPECT_EQ(load(text).train.as<ClassLabels>().ids, (std::vector<std::int32_t>{0, 1, 1}));
   }
-  options_.label_column = "knd";
+  options_.csv.label_column = "knd";
   expect_complaint<ConfigError>(text, {"set.csv", "'knd'", "did you mean 'kind'", "1 to 2"});
-  options_.label_column = "3";
+  options_.csv.label_column = "3";
   expect_complaint<ConfigError>(text, {"'3'", "1 to 2"});
-  options_.label_column = "kind";
+  options_.csv.label_column = "kind";
   expect_complaint<ConfigError>("kind,kind\n1,2\n", {"several columns"});
 }
 
@@ -234,7 +234,7 @@ TEST_F(CsvFiles, WrongContentIsNamed) {
 }
 
 TEST_F(CsvFiles, TargetsAreNumbersStandardisedByTheTrainingRows) {
-  options_.regression = true;
+  options_.csv.regression = true;
   std::string text = "size,price\n";
   for (int i = 0; i < 50; ++i)
     text += std::to_string(i) + "," + std::to_string(1000 + i * i) + ".25\n";
@@ -282,8 +282,8 @@ TEST_F(CsvFiles, LargeNumbersThatDifferLittleAreNotConstant) {
   EXPECT_FALSE(time.constant);
   EXPECT_NEAR(time.mean, 999'999'999'999'997.5, 20);
   EXPECT_NEAR(time.deviation, 57.7, 5);
-  options_.regression = true;
-  options_.label_column = "time";
+  options_.csv.regression = true;
+  options_.csv.label_column = "time";
   EXPECT_NEAR(load(text("\n")).train.target()->deviation, 57.7, 5);
   // Equal but for their last bits.
   const std::vector<double> equal{0.1 + 0.2, 0.3, 0.3, 0.1 + 0.2};
@@ -291,7 +291,7 @@ TEST_F(CsvFiles, LargeNumbersThatDifferLittleAreNotConstant) {
 }
 
 TEST_F(CsvFiles, WrongTargetsAreNamed) {
-  options_.regression = true;
+  options_.csv.regression = true;
   expect_complaint("a,y\n1,2\n2,x\n", {"set.csv, row 3 (line 3)", "'x' in y", "a number"});
   expect_complaint("a,y\n1,2\n2,\n", {"row 3", "'' in y"});
   expect_complaint("a,y\n1,nan\n2,3\n", {"row 2", "'nan' in y"});
@@ -303,7 +303,7 @@ TEST_F(CsvFiles, ChangedBytesNeverDoHarm) {
   for (int i = 0; i < 12; ++i)
     original += (i % 2 ? "x," : "\"y\",") + std::to_string(i) + ",\"red, or \"\"blue\"\"\"," +
                 (i % 5 ? "1.5" : "NA") + "\r\n";
-  options_.label_column = "1";
+  options_.csv.label_column = "1";
   SplitMix random(4, 4);
   int refused = 0;
   for (int round = 0; round < 600; ++round) {
@@ -332,9 +332,9 @@ TEST_F(CsvFiles, ChangedBytesNeverDoHarm) {
 TEST_F(CsvFiles, TheFileIsNamedOrTheOnlyOne) {
   test_support::write_text(folder_ / "other.csv", "1,a\n2,b\n3,a\n4,b\n");
   expect_complaint<ConfigError>("1,a\n2,b\n", {"2 files *.csv", "--annotations"});
-  options_.annotations = folder_ / "other.csv";
+  options_.csv.annotations = folder_ / "other.csv";
   EXPECT_EQ(load("1,a\n2,b\n").train.name, "other.csv");
-  options_.annotations = folder_ / "none.csv";
+  options_.csv.annotations = folder_ / "none.csv";
   expect_complaint<MissingFileError>("1,a\n2,b\n", {"none.csv"});
 }
 

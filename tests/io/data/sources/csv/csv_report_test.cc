@@ -12,7 +12,7 @@ namespace {
 
 class CsvReport : public ::testing::Test {
  protected:
-  CsvReport() { options_.test_share = 0; }
+  CsvReport() { options_.csv.test_share = 0; }
 
   DatasetSplits load(const std::string& text) {
     test_support::write_text(folder_ / "set.csv", text);
@@ -46,13 +46,13 @@ TEST_F(CsvReport, OneLineSaysWhatEachColumnBecame) {
   for (int i = 0; i < 34; ++i)
     text += std::to_string(i / 2) + (i % 2 == 0 ? ".5,m," : ",f,") + "n" + std::to_string(i / 2) +
             ",7," + std::to_string(i) + (i % 2 == 0 ? ",x\n" : ",y\n");
-  options_.ignored_columns = "id";
+  options_.csv.ignored_columns = "id";
   EXPECT_EQ(load(text).columns,
             "set.csv: label kind (2 classes); numbers: mass; categories: sex (2 values); text by "
             "its position in sorted order: name (17 values); always 0, for lack of different "
             "values: same; left out: id (by option)");
-  options_.csv_header = "no";
-  options_.ignored_columns = "";
+  options_.csv.header = CsvHeader::kNo;
+  options_.csv.ignored_columns = "";
   EXPECT_EQ(load("1;a\n2;b\n").columns,
             "set.csv: label column 2 (2 classes); numbers: column 1; separated by ';'");
 }
@@ -70,26 +70,26 @@ TEST_F(CsvReport, ALongListIsCut) {
 TEST_F(CsvReport, ColumnsAreChosenByNameAndNumber) {
   const std::string text = "id,size,mass,kind\n1,2,3,x\n4,5,6,y\n";
   EXPECT_EQ(load(text).train.shape()[2], 3);
-  options_.ignored_columns = "id, 3";
+  options_.csv.ignored_columns = "id, 3";
   EXPECT_EQ(load(text).train.shape()[2], 1);
-  options_.ignored_columns = "";
-  options_.columns = "size,mass";
+  options_.csv.ignored_columns = "";
+  options_.csv.columns = "size,mass";
   EXPECT_EQ(load(text).train.shape()[2], 2);
-  options_.columns = "size,kind";  // the label needs no mention, but may have it
+  options_.csv.columns = "size,kind";  // the label needs no mention, but may have it
   EXPECT_EQ(load(text).train.shape()[2], 1);
 }
 
 TEST_F(CsvReport, WrongChoicesAreNamed) {
   const std::string text = "id,size,kind\n1,2,x\n4,5,y\n";
-  options_.ignored_columns = "sizes";
+  options_.csv.ignored_columns = "sizes";
   EXPECT_NE(complaint(text).find("no column 'sizes': did you mean 'size'?"), std::string::npos);
-  options_.ignored_columns = "kind";
+  options_.csv.ignored_columns = "kind";
   EXPECT_NE(complaint(text).find("--ignore-columns names kind, which is the label"),
             std::string::npos);
-  options_.ignored_columns = "1,2";
+  options_.csv.ignored_columns = "1,2";
   EXPECT_NE(complaint(text).find("no column besides the label is left"), std::string::npos);
-  options_.ignored_columns = "";
-  options_.columns = "id,,size";
+  options_.csv.ignored_columns = "";
+  options_.csv.columns = "id,,size";
   EXPECT_NE(complaint(text).find("no column ''"), std::string::npos);
 }
 
@@ -100,9 +100,9 @@ TEST_F(CsvReport, AFileThatCannotBeCutSaysWhatWasSeen) {
   EXPECT_NE(found.find("--separator space cuts at blanks"), std::string::npos) << found;
   EXPECT_NE(complaint("a:b\n1:2\n").find("name another separator with --separator"),
             std::string::npos);
-  options_.csv_separator = ",";
+  options_.csv.separator = ",";
   EXPECT_NE(complaint("a;b\n1;2\n").find("separated by ','"), std::string::npos);
-  options_.csv_separator = ";";
+  options_.csv.separator = ";";
   EXPECT_NE(complaint("a;b\n1;2;3\n")
                 .find("found 3 fields, expected 2 as in row 1, separated by "
                       "';'"),
@@ -122,7 +122,7 @@ TEST_F(CsvReport, IdentifiersAreWarnedOf) {
   EXPECT_TRUE(warnings("id", 19, number).empty());
   EXPECT_TRUE(warnings("id", 40, [](int i) { return std::to_string(i / 2); }).empty());
   EXPECT_TRUE(warnings("id", 40, [](int i) { return std::to_string(i) + ".25"; }).empty());
-  options_.ignored_columns = "id";
+  options_.csv.ignored_columns = "id";
   EXPECT_TRUE(warnings("id", 20, number).empty());
 }
 
