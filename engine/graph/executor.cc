@@ -48,12 +48,18 @@ struct Executor::Impl {
   KernelContext context;
   std::vector<Step> steps;
   std::vector<Binding> bindings;
-  TensorView samples, labels, logits, loss,
-      loss_gradient;                      // samples: the caller's, f32; or tokens, i32
-  TensorView ranks;                       // LayerRun::ranks of the step that gives the loss
-  TensorView cast_samples, cast_targets;  // the arena's, where the plan is not f32; else absent
-  TensorView image_table;                 // absent: batches carry samples
-  std::int64_t sample_items = 0, label_items = 0;  // elements of one sample
+  struct Inputs {
+    TensorView samples, labels;             // the caller's, f32, or tokens and classes, i32
+    TensorView cast_samples, cast_targets;  // the arena's, where the plan is not f32; else absent
+    TensorView image_table;                 // absent: batches carry samples
+    std::int64_t sample_items = 0, label_items = 0;  // elements of one sample
+  };
+  struct Outputs {
+    TensorView logits, loss, loss_gradient;
+    TensorView ranks;  // LayerRun::ranks of the step that gives the loss
+  };
+  Inputs in;
+  Outputs out;
   DeviceStep device_step;
   std::int64_t bound_count = -1;
   bool backward_allowed = false;
@@ -79,18 +85,100 @@ struct Executor::Impl {
     steps.reserve(plan.steps.size());
     const std::vector<std::size_t> first_entry = first_entries();
     for (const PlanStep& from : plan.steps) make_step(from, seed, first_entry);
-    logits = view(plan.logits);
-    loss = view(plan.loss);
-    if (plan.options.training) loss_gradient = gradient(plan.loss);
+    out.logits = view(plan.logits);
+    out.loss = view(plan.loss);
+    if (plan.options.training) out.loss_gradient = gradient(plan.loss);
     if (!has_targets()) make_ranks();
   }
 
+  void set_image_table(const TensorView& table) {
+    require(on_cuda(context), "images are prepared on CUDA devices only");
+    if (reads_tokens() || in.samples.shape.rank() != 4 ||
+        table.count() != in.samples.shape[3] * ops::kImageTableRow)
+      throw ModelError("the model reads samples of the shape " + in.samples.shape.to_string() +
+                       ", not images with " + std::to_string(table.count() / ops::kImageTableRow) +
+                       " channels");
+    in.image_table = table;
+  }
+
+  void check(const BatchView& batch, bool training) const {
+    require(batch.count >= 0 && batch.count <= plan.options.max_batch,
+            "a batch is larger than the plan's");
+    require(!training || plan.options.training, "training needs a training plan");
+    using Samples = BatchShape::Samples;
+    check_batch(batch,
+                {.samples = reads_tokens()   ? Samples::kTokens
+                            : reads_pixels() ? Samples::kPixels
+                                             : Samples::kValues,
+                 .sample_items = in.sample_items,
+                 .label_items = in.label_items,
+                 .classes = has_targets() ? 0 : out.logits.shape[out.logits.shape.rank() - 1]},
+                training);
+  }
+
+  BatchResult forward(const BatchView& batch, bool training) {
+    backward_allowed = false;
+    if (!on_cuda(context)) check(batch, training);
+    bind(batch);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      LayerRun& run = steps[i].run;
+      run.training = training;
+      run.statistics.still = training && plan.steps[i].still;
+      run.saved = training ? steps[i].saved : std::span<std::byte>{};
+      run.random.epoch = batch.epoch;
+      run.random.sample_ids = batch.sample_ids;
+      const base::TraceSpan span(steps[i].name);
+      plan.steps[i].layer->forward(run);
+    }
+    backward_allowed = training;
+    if (has_targets())  // nothing to be right or wrong about
+      return {.loss_sum = ops::sum_f64(out.loss), .rows = out.loss.count()};
+    if (on_cuda(context)) {
+      leave_totals(!training);
+      return {};
+    }
+    ops::BatchTotals totals;
+    add_totals(!training, &totals, nullptr);
+    return {.loss_sum = totals.loss_sum,
+            .correct = totals.correct,
+            .rows = totals.rows,
+            .top5 = totals.top5};
+  }
+
+  void backward(double scale, Write parameter_write,
+                const std::function<void(std::int64_t)>& ready) {
+    require(backward_allowed, "backward needs a training forward before it");
+    backward_allowed = false;
+    if (out.loss_gradient) {
+      if (on_cuda(context))
+        ops::fill_loss_gradient(context, device_step.numbers, device_step.control,
+                                out.loss_gradient);
+      else
+        ops::fill(context, scale, out.loss_gradient);
+    }
+    for (std::size_t i = steps.size(); i-- > 0;) {
+      Step& step = steps[i];
+      const base::TraceSpan span(step.name);
+      step.run.gradients.parameter_write =
+          plan.steps[i].adds_to_parameters ? Write::kAdd : parameter_write;
+      if (plan.steps[i].backward)
+        plan.steps[i].layer->backward(step.run);
+      else if (step.run.gradients.parameter_write == Write::kOverwrite)
+        for (const TensorView& gradient_view : step.parameter_gradients)
+          ops::zero(context, gradient_view);
+      if (ready && !step.parameters.empty()) ready(plan.steps[i].gradients_complete);
+    }
+  }
+
+  TensorView view(int i) const { return at(i, tensor(i).offset); }
+
+ private:
   void make_ranks() {
-    rank_memory = Arena(static_cast<std::size_t>(loss.count()) * size_of(DType::kI32),
+    rank_memory = Arena(static_cast<std::size_t>(out.loss.count()) * size_of(DType::kI32),
                         context.device, "activations");
-    ranks = {rank_memory.data(), DType::kI32, loss.shape, context.device};
+    out.ranks = {rank_memory.data(), DType::kI32, out.loss.shape, context.device};
     for (std::size_t i = 0; i < steps.size(); ++i)
-      if (plan.steps[i].output == plan.loss) steps[i].run.ranks = ranks;
+      if (plan.steps[i].output == plan.loss) steps[i].run.ranks = out.ranks;
   }
 
   const PlanTensor& tensor(int i) const { return plan.tensors[static_cast<std::size_t>(i)]; }
@@ -99,7 +187,6 @@ struct Executor::Impl {
     return {offset == PlanTensor::kNone ? nullptr : arena.data() + offset, tensor(i).dtype,
             tensor(i).item_shape.with_batch(plan.options.max_batch), arena.device()};
   }
-  TensorView view(int i) const { return at(i, tensor(i).offset); }
   TensorView gradient(int i) const {
     return tensor(i).gradient_offset == PlanTensor::kNone ? TensorView{}
                                                           : at(i, tensor(i).gradient_offset);
@@ -111,33 +198,23 @@ struct Executor::Impl {
           "a model reads one input of samples or tokens and then one of labels or targets; this "
           "one has " +
           std::to_string(plan.inputs.size()) + " inputs");
-    samples = view(plan.inputs[0]);
-    sample_items = tensor(plan.inputs[0]).item_shape.count();
-    if (samples.dtype != DType::kI32) {
-      if (tensor(plan.inputs[0]).offset != PlanTensor::kNone) cast_samples = samples;
-      samples.dtype = DType::kF32;
+    in.samples = view(plan.inputs[0]);
+    in.sample_items = tensor(plan.inputs[0]).item_shape.count();
+    if (in.samples.dtype != DType::kI32) {
+      if (tensor(plan.inputs[0]).offset != PlanTensor::kNone) in.cast_samples = in.samples;
+      in.samples.dtype = DType::kF32;
     }
-    labels = view(plan.inputs[1]);
-    label_items = tensor(plan.inputs[1]).item_shape.count();
-    if (labels.dtype != DType::kI32) {
-      if (tensor(plan.inputs[1]).offset != PlanTensor::kNone) cast_targets = labels;
-      labels.dtype = DType::kF32;
+    in.labels = view(plan.inputs[1]);
+    in.label_items = tensor(plan.inputs[1]).item_shape.count();
+    if (in.labels.dtype != DType::kI32) {
+      if (tensor(plan.inputs[1]).offset != PlanTensor::kNone) in.cast_targets = in.labels;
+      in.labels.dtype = DType::kF32;
     }
   }
 
-  bool reads_tokens() const { return samples.dtype == DType::kI32; }
-  bool has_targets() const { return labels.dtype == DType::kF32; }
-  bool reads_pixels() const { return static_cast<bool>(image_table); }
-
-  void set_image_table(const TensorView& table) {
-    require(on_cuda(context), "images are prepared on CUDA devices only");
-    if (reads_tokens() || samples.shape.rank() != 4 ||
-        table.count() != samples.shape[3] * ops::kImageTableRow)
-      throw ModelError("the model reads samples of the shape " + samples.shape.to_string() +
-                       ", not images with " + std::to_string(table.count() / ops::kImageTableRow) +
-                       " channels");
-    image_table = table;
-  }
+  bool reads_tokens() const { return in.samples.dtype == DType::kI32; }
+  bool has_targets() const { return in.labels.dtype == DType::kF32; }
+  bool reads_pixels() const { return static_cast<bool>(in.image_table); }
 
   // Per node: where its parameters and then its buffers start in the state's entries.
   std::vector<std::size_t> first_entries() const {
@@ -245,21 +322,6 @@ struct Executor::Impl {
       bindings.push_back({&view_of_input, i == plan.inputs[1]});
   }
 
-  void check(const BatchView& batch, bool training) const {
-    require(batch.count >= 0 && batch.count <= plan.options.max_batch,
-            "a batch is larger than the plan's");
-    require(!training || plan.options.training, "training needs a training plan");
-    using Samples = BatchShape::Samples;
-    check_batch(batch,
-                {.samples = reads_tokens()   ? Samples::kTokens
-                            : reads_pixels() ? Samples::kPixels
-                                             : Samples::kValues,
-                 .sample_items = sample_items,
-                 .label_items = label_items,
-                 .classes = has_targets() ? 0 : logits.shape[logits.shape.rank() - 1]},
-                training);
-  }
-
   void set_count(std::int64_t count) {
     if (count == bound_count) return;
     bound_count = count;
@@ -271,7 +333,8 @@ struct Executor::Impl {
            {&run.output, &run.gradients.output, &run.residual, &run.gradients.residual, &run.ranks})
         set_batch(*each, count);
     }
-    for (TensorView* each : {&logits, &loss, &loss_gradient, &ranks, &cast_samples, &cast_targets})
+    for (TensorView* each : {&out.logits, &out.loss, &out.loss_gradient, &out.ranks,
+                             &in.cast_samples, &in.cast_targets})
       set_batch(*each, count);
   }
 
@@ -289,53 +352,24 @@ struct Executor::Impl {
           has_targets() ? static_cast<const void*>(batch.targets.data()) : batch.labels.data();
     for (const Binding& binding : bindings)
       binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
-    labels.data = const_cast<void*>(label_data);
-    set_batch(labels, batch.count);
-    samples.data = const_cast<void*>(sample_data);
-    set_batch(samples, batch.count);
+    in.labels.data = const_cast<void*>(label_data);
+    set_batch(in.labels, batch.count);
+    in.samples.data = const_cast<void*>(sample_data);
+    set_batch(in.samples, batch.count);
     if (reads_pixels() && batch.count > 0)
       prepare_images(batch);
-    else if (cast_samples)
-      ops::cast(context, samples, cast_samples);
-    if (cast_targets) ops::cast(context, labels, cast_targets);
+    else if (in.cast_samples)
+      ops::cast(context, in.samples, in.cast_samples);
+    if (in.cast_targets) ops::cast(context, in.labels, in.cast_targets);
   }
 
   void prepare_images(const BatchView& batch) {
     const TensorView pixels{const_cast<std::uint8_t*>(batch.pixels.data()), DType::kU8,
-                            samples.shape, samples.device};
+                            in.samples.shape, in.samples.device};
     ops::prepare_images(context, {.images = pixels,
                                   .draws = batch.draws.data(),
-                                  .table = image_table,
-                                  .out = cast_samples ? cast_samples : samples});
-  }
-
-  BatchResult forward(const BatchView& batch, bool training) {
-    backward_allowed = false;
-    if (!on_cuda(context)) check(batch, training);
-    bind(batch);
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      LayerRun& run = steps[i].run;
-      run.training = training;
-      run.statistics.still = training && plan.steps[i].still;
-      run.saved = training ? steps[i].saved : std::span<std::byte>{};
-      run.random.epoch = batch.epoch;
-      run.random.sample_ids = batch.sample_ids;
-      const base::TraceSpan span(steps[i].name);
-      plan.steps[i].layer->forward(run);
-    }
-    backward_allowed = training;
-    if (has_targets())  // nothing to be right or wrong about
-      return {.loss_sum = ops::sum_f64(loss), .rows = loss.count()};
-    if (on_cuda(context)) {
-      leave_totals(!training);
-      return {};
-    }
-    ops::BatchTotals totals;
-    add_totals(!training, &totals, nullptr);
-    return {.loss_sum = totals.loss_sum,
-            .correct = totals.correct,
-            .rows = totals.rows,
-            .top5 = totals.top5};
+                                  .table = in.image_table,
+                                  .out = in.cast_samples ? in.cast_samples : in.samples});
   }
 
   void leave_totals(bool top5) {
@@ -348,35 +382,11 @@ struct Executor::Impl {
   }
 
   void add_totals(bool top5, ops::BatchTotals* totals, ops::BatchTotals* more) {
-    TensorView row_losses = loss, row_ranks = ranks;
-    row_losses.shape = row_ranks.shape = {loss.count()};
+    TensorView row_losses = out.loss, row_ranks = out.ranks;
+    row_losses.shape = row_ranks.shape = {out.loss.count()};
     ops::add_batch_totals(
         context,
         {.ranks = row_ranks, .loss = row_losses, .top5 = top5, .totals = totals, .more = more});
-  }
-
-  void backward(double scale, Write parameter_write,
-                const std::function<void(std::int64_t)>& ready) {
-    require(backward_allowed, "backward needs a training forward before it");
-    backward_allowed = false;
-    if (loss_gradient) {
-      if (on_cuda(context))
-        ops::fill_loss_gradient(context, device_step.numbers, device_step.control, loss_gradient);
-      else
-        ops::fill(context, scale, loss_gradient);
-    }
-    for (std::size_t i = steps.size(); i-- > 0;) {
-      Step& step = steps[i];
-      const base::TraceSpan span(step.name);
-      step.run.gradients.parameter_write =
-          plan.steps[i].adds_to_parameters ? Write::kAdd : parameter_write;
-      if (plan.steps[i].backward)
-        plan.steps[i].layer->backward(step.run);
-      else if (step.run.gradients.parameter_write == Write::kOverwrite)
-        for (const TensorView& gradient_view : step.parameter_gradients)
-          ops::zero(context, gradient_view);
-      if (ready && !step.parameters.empty()) ready(plan.steps[i].gradients_complete);
-    }
   }
 };
 
@@ -420,7 +430,7 @@ void Executor::backward(double scale, Write parameter_write,
   impl_->backward(scale, parameter_write, ready);
 }
 
-TensorView Executor::logits() const { return impl_->logits; }
+TensorView Executor::logits() const { return impl_->out.logits; }
 
 TensorView Executor::watched() const {
   const NodeId node = impl_->plan.options.watched;

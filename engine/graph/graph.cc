@@ -124,13 +124,7 @@ int Graph::synchronize_statistics() {
     LayerPtr synchronized = node.layer ? node.layer->synchronized() : nullptr;
     if (synchronized) node.layer = std::move(synchronized);
   }
-  return layers_that_use_replicas();
-}
-
-int Graph::layers_that_use_replicas() const {
-  return static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(), [](const Node& node) {
-    return node.layer && node.layer->traits().uses_replicas;
-  }));
+  return layers_that_use_replicas(*this);
 }
 
 std::size_t Graph::freeze(const std::function<bool(const std::string&)>& chosen) {
@@ -156,14 +150,6 @@ bool Graph::trains(NodeId node) const {
   for (std::size_t i = 0; i < count; ++i)
     if (!is_frozen(owner, i)) return true;
   return false;
-}
-
-std::vector<std::string> Graph::parameter_names() const {
-  std::vector<std::string> names;
-  for (NodeId id = 0; id < static_cast<NodeId>(nodes_.size()); ++id)
-    for (const ParameterSpec& spec : own_parameters(id))
-      names.push_back(nodes_[static_cast<std::size_t>(id)].name + "." + spec.name);
-  return names;
 }
 
 void Graph::set_outputs(NodeId logits, NodeId loss) {
@@ -193,6 +179,20 @@ std::string Graph::describe(NodeId id) const {
   const Node& node = nodes_.at(static_cast<std::size_t>(id));
   return node.layer ? label(node.name, static_cast<std::size_t>(id), *node.layer)
                     : "input '" + node.name + "'";
+}
+
+std::vector<std::string> parameter_names(const Graph& graph) {
+  std::vector<std::string> names;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id)
+    for (const ParameterSpec& spec : graph.own_parameters(id))
+      names.push_back(graph.nodes()[static_cast<std::size_t>(id)].name + "." + spec.name);
+  return names;
+}
+
+int layers_that_use_replicas(const Graph& graph) {
+  return static_cast<int>(std::ranges::count_if(graph.nodes(), [](const Graph::Node& node) {
+    return node.layer && node.layer->traits().uses_replicas;
+  }));
 }
 
 }  // namespace engine

@@ -43,7 +43,6 @@ class Graph {
   // Replaces every layer that has a synchronized() form by it; returns how many now use statistics
   // of all replicas. Before the first plan.
   int synchronize_statistics();
-  int layers_that_use_replicas() const;
 
   // From now on parameters whose names ("layer1.0.weight") are `chosen` are not trained: they have
   // no gradients, and no update changes them. Before the first plan or state. Returns how many
@@ -51,8 +50,6 @@ class Graph {
   std::size_t freeze(const std::function<bool(const std::string&)>& chosen);
   bool is_frozen(NodeId node, std::size_t index) const;  // of own_parameters()
   bool trains(NodeId node) const;  // whether a parameter that its layer uses is trained
-  // Names of all parameters, in model order.
-  std::vector<std::string> parameter_names() const;
 
   // The tensor that predictions are read from, and the per-sample loss that training starts
   // backward at.
@@ -86,5 +83,9 @@ class Graph {
   std::unordered_set<std::string> names_;  // of nodes_
   NodeId logits_ = -1, loss_ = -1;
 };
+
+// Names of all parameters, in model order.
+std::vector<std::string> parameter_names(const Graph& graph);
+int layers_that_use_replicas(const Graph& graph);
 
 }  // namespace engine

@@ -199,7 +199,7 @@ void check_continuation(const io::Checkpoint& checkpoint, const std::string& sou
   const auto refuse = [&](const char* what, std::int64_t saved, std::int64_t now) {
     refuse_texts(what + (" " + std::to_string(saved)), std::to_string(now));
   };
-  const bool recut = batch != state.global_batch && state.other_batch;
+  const bool recut = batch != state.global_batch && state.may_restore.other_batch;
   if (batch != state.global_batch && !recut) refuse("global batch size", batch, state.global_batch);
   const std::int64_t size =
       find_counter(checkpoint.counters, "trainer.dataset_size", state.dataset_size);
@@ -399,7 +399,7 @@ void restore_optimizer(const io::Checkpoint& checkpoint, const std::string& sour
     const bool saved = std::ranges::any_of(checkpoint.arrays, [&](const io::NamedArray& a) {
       return a.section == io::Section::kOptimizer && a.name.starts_with(prefix);
     });
-    if (!saved && state.other_optimizer) {
+    if (!saved && state.may_restore.other_optimizer) {
       if (notice)
         notice(source + " has no " + std::string(s.name) +
                " for the optimizer: it starts from zero");

@@ -46,11 +46,14 @@ struct TrainState {
   std::int64_t steps_per_epoch = 0;
   LossScaleRule loss_scale = {};
   StepControl* control = nullptr;  // of the loss scale; null: there is none
-  // Whether a snapshot of another kind of optimizer may be restored; its state then starts anew.
-  bool other_optimizer = false;
-  // Whether one with another global batch may be restored in the middle of an epoch: the rest of
-  // the epoch is cut into steps of this one.
-  bool other_batch = false;
+  struct Restorable {
+    // Whether a snapshot of another kind of optimizer may be restored; its state then starts anew.
+    bool other_optimizer = false;
+    // Whether one with another global batch may be restored in the middle of an epoch: the rest of
+    // the epoch is cut into steps of this one.
+    bool other_batch = false;
+  };
+  Restorable may_restore = {};
   // With io::Shard::kFile: the ranks that divide an epoch among them; else 0.
   int file_ranks = 0;
   // How they have divided the epoch of `progress`; empty: as one division by file_ranks.

@@ -87,8 +87,8 @@ class Work final : public StepWork, private StateHome {
         model_(ModelState::allocate(
             *plan.graph, plan.options.dtype, options.device, true,
             options.gradient_memory.allocate ? &options_.gradient_memory : nullptr)),
-        running_(model_.running, options.supports_rollback),
-        counters_(model_.counters, options.supports_rollback),
+        kept_{.running = Kept(model_.running, options.supports_rollback),
+              .counters = Kept(model_.counters, options.supports_rollback)},
         optimizer_(make_optimizer()),
         control_memory_(sizeof(StepControl), options.device, "workspace"),
         scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device,
@@ -96,15 +96,16 @@ class Work final : public StepWork, private StateHome {
         context_(make_context()),
         sum_(make_sum()),
         executor_(plan, model_, context_, executor_options()),
-        captured_(static_cast<std::size_t>(executor_.slots())),
-        pieces_(static_cast<std::size_t>(model_.parameters.gradients.size() / kPiece + 1)) {
+        capture_{.steps = std::vector<CapturedStep>(static_cast<std::size_t>(executor_.slots()))},
+        pieces_{.all = std::vector<Piece>(
+                    static_cast<std::size_t>(model_.parameters.gradients.size() / kPiece + 1))} {
     require(options.micro_batches >= 1, "a step has at least one micro-batch");
     context_.scratch = {scratch_.data(), scratch_.bytes()};
     executor_.set_control(device_control());
     executor_.set_replicas(options.replicas);
-    rows_of_sample_ =
+    now_.rows_per_sample =
         static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
-    why_straight_ = find_obstacle(plan);
+    capture_.obstacle = find_obstacle(plan);
   }
 
   // To free memory of the device waits for all of its kernels, and for ever where one waits for a
@@ -125,15 +126,15 @@ class Work final : public StepWork, private StateHome {
     PhaseTimer timer;
     begin_use();
     changed();
-    running_.keep(stream_.handle());
-    counters_.keep(stream_.handle());
+    kept_.running.keep(stream_.handle());
+    kept_.counters.keep(stream_.handle());
     sums_begun_ = sum_ != nullptr;
     timer.lap(phases.communication);
-    numbers_ = {.epoch = request.batch.epoch,
-                .loss_gradient = static_cast<float>(request.scale / rows_of_sample_),
-                .max_norm = std::max(0.0, request.clip_grad),
-                .lr = request.lr};
-    if (options_.micro_batches == 1 && request.exchange == nullptr && why_straight_.empty()) {
+    now_.numbers = {.epoch = request.batch.epoch,
+                    .loss_gradient = static_cast<float>(request.scale / now_.rows_per_sample),
+                    .max_norm = std::max(0.0, request.clip_grad),
+                    .lr = request.lr};
+    if (options_.micro_batches == 1 && request.exchange == nullptr && capture_.obstacle.empty()) {
       captured_step(request, timer, phases);
       return;
     }
@@ -142,8 +143,8 @@ class Work final : public StepWork, private StateHome {
     if (request.exchange != nullptr) exchange_on_host(*request.exchange, timer, phases);
     if (waits_for_sums()) wait_for_sums();
     timer.lap(phases.communication);
-    finish_step(executor_.numbers(last_slot_));
-    executor_.release(last_slot_);
+    finish_step(executor_.numbers(now_.last_slot));
+    executor_.release(now_.last_slot);
     timer.lap(phases.update);
   }
 
@@ -158,20 +159,20 @@ class Work final : public StepWork, private StateHome {
       // Why the step has failed is known.
     }
     sums_begun_ = false;
-    running_.put_back(stream_.handle());
-    counters_.put_back(stream_.handle());
+    kept_.running.put_back(stream_.handle());
+    kept_.counters.put_back(stream_.handle());
   }
 
   StepResults results() override { return executor_.results(); }
   StateHome& home() override { return *this; }
 
   std::string graph_text() const override {
-    if (!why_straight_.empty()) return "not captured: " + why_straight_;
-    for (const CapturedStep& step : captured_)
+    if (!capture_.obstacle.empty()) return "not captured: " + capture_.obstacle;
+    for (const CapturedStep& step : capture_.steps)
       if (step.graph) return "captured, " + std::to_string(step.graph.nodes()) + " nodes";
     return "captured from step " + std::to_string(kStepsBeforeCapture + 1) + " on";
   }
-  bool capture_failed() const override { return capture_failed_; }
+  bool capture_failed() const override { return capture_.has_failed; }
 
  private:
   // Before anything is allocated.
@@ -291,22 +292,22 @@ class Work final : public StepWork, private StateHome {
   void captured_step(const StepRequest& request, PhaseTimer& timer, StepPhases& phases) {
     const BatchView& batch = request.batch;
     const base::TraceSpan span("start the step on the device");
-    const int slot = executor_.stage(batch, numbers_, true);
+    const int slot = executor_.stage(batch, now_.numbers, true);
     const auto issue = [&] {
       executor_.forward(slot, true);
       sum_gradients_while(
           [&](const auto& ready) { executor_.backward(slot, Write::kOverwrite, ready); });
       if (!waits_for_sums()) finish_step(executor_.numbers(slot));
     };
-    CapturedStep& captured = captured_[static_cast<std::size_t>(slot)];
+    CapturedStep& captured = capture_.steps[static_cast<std::size_t>(slot)];
     const bool alike = sum_ == nullptr || request.equal_shares;
     if (alike && batch.count > captured.count && has_run_straight(batch.count))
       capture(captured, batch.count, issue);
-    if (alike && batch.count == captured.count && why_straight_.empty()) {
+    if (alike && batch.count == captured.count && capture_.obstacle.empty()) {
       captured.graph.launch(stream_.handle());
     } else {
       issue();  // later on: a smaller batch, at the end of an epoch
-      if (alike) ++straight_steps_[batch.count];
+      if (alike) ++capture_.straight_steps[batch.count];
     }
     timer.lap(phases.forward);
     if (waits_for_sums()) {
@@ -319,8 +320,8 @@ class Work final : public StepWork, private StateHome {
   }
 
   bool has_run_straight(std::int64_t count) const {
-    const auto found = straight_steps_.find(count);
-    return found != straight_steps_.end() && found->second >= kStepsBeforeCapture;
+    const auto found = capture_.straight_steps.find(count);
+    return found != capture_.straight_steps.end() && found->second >= kStepsBeforeCapture;
   }
 
   // All ranks start their graphs, or none does, since a graph holds a call of every other rank's.
@@ -332,9 +333,9 @@ class Work final : public StepWork, private StateHome {
     CapturedStep made{.graph = {}, .count = count};
     std::string failure = record(made.graph, issue);
     if (sum_ != nullptr) failure = sum_->first_failure(failure);
-    capture_failed_ = !failure.empty();
-    if (capture_failed_)
-      why_straight_ = "the capture failed, " + failure;
+    capture_.has_failed = !failure.empty();
+    if (capture_.has_failed)
+      capture_.obstacle = "the capture failed, " + failure;
     else
       captured = std::move(made);
   }
@@ -364,7 +365,7 @@ class Work final : public StepWork, private StateHome {
                        last = batch.count * (m + 1) / options_.micro_batches;
     const bool final = m + 1 == options_.micro_batches;
     const base::TraceSpan span("start forward and backward on the device");
-    const int slot = executor_.stage(batch.slice(first, last - first), numbers_, true);
+    const int slot = executor_.stage(batch.slice(first, last - first), now_.numbers, true);
     if (m == 0 && options_.replicas != nullptr)
       wait(stream_.handle());  // layers wait for the stream, and have no deadline
     executor_.forward(slot, true, /*continues=*/m > 0);
@@ -376,7 +377,7 @@ class Work final : public StepWork, private StateHome {
       executor_.backward(slot, write, [this](std::int64_t elements) { send_piece(elements); });
     else
       sum_gradients_while([&](const auto& ready) { executor_.backward(slot, write, ready); });
-    last_slot_ = slot;
+    now_.last_slot = slot;
     if (!final) executor_.release(slot);  // the last one's numbers are still read by finish_step()
     timer.lap(phases.backward);
   }
@@ -385,9 +386,9 @@ class Work final : public StepWork, private StateHome {
   // a copy.
   void send_piece(std::int64_t elements) {
     const FlatBuffer& gradients = model_.parameters.gradients;
-    const std::int64_t sent = sent_pieces_ == 0 ? 0 : pieces_[sent_pieces_ - 1].end;
+    const std::int64_t sent = pieces_.sent == 0 ? 0 : pieces_.all[pieces_.sent - 1].end;
     if (elements == sent || (elements - sent < kPiece && elements < gradients.size())) return;
-    Piece& piece = pieces_[sent_pieces_++];
+    Piece& piece = pieces_.all[pieces_.sent++];
     piece.end = elements;
     piece.final.record(stream_.handle());
     piece.final.make_wait(copies_.handle());
@@ -401,11 +402,11 @@ class Work final : public StepWork, private StateHome {
   // The exchange begins with the first piece that has arrived; its result goes back as a whole.
   void exchange_on_host(GradientExchange& exchange, PhaseTimer& timer, StepPhases& phases) {
     const base::TraceSpan span("wait for averaging");
-    for (std::size_t i = 0; i < sent_pieces_; ++i) {
-      pieces_[i].arrived.synchronize();
-      exchange.ready(pieces_[i].end);
+    for (std::size_t i = 0; i < pieces_.sent; ++i) {
+      pieces_.all[i].arrived.synchronize();
+      exchange.ready(pieces_.all[i].end);
     }
-    sent_pieces_ = 0;
+    pieces_.sent = 0;
     timer.lap(phases.backward);
     exchange.finish();
     timer.lap(phases.communication);
@@ -444,7 +445,10 @@ class Work final : public StepWork, private StateHome {
   Pin pin_values_, pin_gradients_;
   cuda::Stream stream_, copies_;  // all computing; gradients on their way to the host
   ModelState model_;
-  Kept running_, counters_;  // in model_
+  struct KeptStatistics {  // in model_
+    Kept running, counters;
+  };
+  KeptStatistics kept_;
   std::unique_ptr<Optimizer> optimizer_;
   Arena control_memory_, scratch_;
   std::byte* pinned_ = nullptr;  // a StepControl
@@ -452,15 +456,24 @@ class Work final : public StepWork, private StateHome {
   std::unique_ptr<DeviceGradientSum> sum_;  // null: none
   bool sums_begun_ = false;                 // what is on the stream may wait for other ranks
   DeviceExecutor executor_;
-  std::vector<CapturedStep> captured_;  // by slot
-  std::vector<Piece> pieces_;
-  std::size_t sent_pieces_ = 0;
-  StepNumbers numbers_;
-  std::string why_straight_;
-  bool capture_failed_ = false;
-  double rows_of_sample_ = 1;
-  int last_slot_ = 0;
-  std::map<std::int64_t, int> straight_steps_;  // by the number of samples
+  struct Capture {
+    std::vector<CapturedStep> steps;  // by slot
+    std::string obstacle = {};        // why there is none; "": nothing stands against it
+    bool has_failed = false;
+    std::map<std::int64_t, int> straight_steps = {};  // without it, by the number of samples
+  };
+  Capture capture_;
+  struct Pieces {
+    std::vector<Piece> all;
+    std::size_t sent = 0;
+  };
+  Pieces pieces_;
+  struct Current {
+    StepNumbers numbers;
+    double rows_per_sample = 1;
+    int last_slot = 0;
+  };
+  Current now_;
 };
 
 }  // namespace

@@ -130,7 +130,7 @@ TEST(SyncBatchNorm, InFloat32IsCloseToo) {
 
 TEST(SyncBatchNorm, WithoutOtherReplicasIsBatchNorm) {
   Graph graph = model(7);
-  EXPECT_EQ(graph.layers_that_use_replicas(), 0);
+  EXPECT_EQ(layers_that_use_replicas(graph), 0);
   EXPECT_EQ(graph.synchronize_statistics(), 2);
   Harness alone(std::move(graph), {.max_batch = 8}), plain(model(7), {.max_batch = 8});
   const RandomBatch one(plain.graph, 8, 3), two(plain.graph, 8, 4);

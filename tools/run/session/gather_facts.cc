@@ -20,7 +20,7 @@ ModelFacts model_facts(const SessionOptions& options, const SessionModel& model)
   for (const engine::FlatBuffer::Slot& slot : all.subspan(trained))
     found.frozen_parameters += slot.count;
   found.frozen_layers = std::ranges::count_if(model.plan.steps, &engine::PlanStep::still);
-  const int layers = model.graph.layers_that_use_replicas();
+  const int layers = layers_that_use_replicas(model.graph);
   if (options.model.synchronized_statistics || layers > 0) found.synchronized_layers = layers;
   return found;
 }

@@ -46,7 +46,7 @@ void require_match(const char* option, const std::string& pattern,
 
 void freeze(const ModelOptions& options, engine::Graph& graph) {
   if (options.frozen.empty()) return;
-  const std::vector<std::string> names = graph.parameter_names();
+  const std::vector<std::string> names = parameter_names(graph);
   for (const std::string& pattern : options.frozen) require_match("--freeze", pattern, names);
   if (graph.freeze([&](const std::string& name) { return matches_any(options.frozen, name); }) ==
       names.size())
@@ -114,7 +114,7 @@ double rate_of(const UpdateOptions& update, const std::string& name) {
 std::vector<engine::UpdateRange> update_ranges(const UpdateOptions& update,
                                                const engine::Graph& graph,
                                                const engine::FlatBuffer& values) {
-  const std::vector<std::string> names = graph.parameter_names();
+  const std::vector<std::string> names = parameter_names(graph);
   for (const auto& group : update.rate_groups) require_match("--lr-group", group.first, names);
   std::size_t frozen = 0;
   for (const engine::OrderedParameter& parameter : engine::completion_order(graph, values.dtype()))
@@ -203,7 +203,7 @@ SessionCommunicators::SessionCommunicators(const SessionOptions& options, const 
       device(make_device_wire(options, compute, group)) {
   if (options.averaging.host_islands && group.world_size() > 1)
     within_island = host_communicator(group, island);
-  if (group.world_size() == 1 || graph.layers_that_use_replicas() == 0) return;
+  if (group.world_size() == 1 || layers_that_use_replicas(graph) == 0) return;
   statistics = host_communicator(group);
   replicas = engine::make_rank_statistics(*statistics);
 }

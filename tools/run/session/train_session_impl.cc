@@ -140,8 +140,8 @@ engine::TrainState TrainSession::Impl::make_state() {
           .steps_per_epoch = data.sampler().steps_per_epoch(),
           .loss_scale = compute.loss_scale,
           .control = compute.cuda() ? &model.control : nullptr,
-          .other_optimizer = options.keeping.other_optimizer,
-          .other_batch = options.data.batch_scales,
+          .may_restore = {.other_optimizer = options.keeping.other_optimizer,
+                          .other_batch = options.data.batch_scales},
           .file_ranks = data.sampling().shard == io::Shard::kFile ? group.world_size() : 0,
           .shares = model.shared_update ? &model.shared_update->shares : nullptr};
 }
