@@ -24,8 +24,6 @@ class JsonWriter {
 
   JsonWriter& key(std::string_view name);
   JsonWriter& value(std::string_view text);  // escape_text.h says how
-  JsonWriter& value(const char* text) { return value(std::string_view(text)); }
-  JsonWriter& value(const std::string& text) { return value(std::string_view(text)); }
   // The shortest text that reads back to the same number; null for NaN and infinities, which JSON
   // does not know.
   JsonWriter& value(double number);
