@@ -84,6 +84,7 @@ struct RankStatus {
 };
 
 // One job's membership. Destroy communicators before the group.
+// structure: the one interface of a group to the program; a part of it alone has no user
 class Group {
  public:
   virtual ~Group() = default;

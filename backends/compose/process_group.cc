@@ -123,6 +123,7 @@ class ProcessWatch final : public FailureDetector {
   std::optional<std::string> interrupted_;
 };
 
+// structure: overrides all of Group
 class ProcessGroup final : public Group {
  public:
   ProcessGroup(const GroupOptions& options, JoinedStore joined)
@@ -130,7 +131,7 @@ class ProcessGroup final : public Group {
         joined_(std::move(joined)),
         watch_(std::make_shared<ProcessWatch>(joined_.store)),
         recorder_(std::make_shared<FlightRecorder>()),
-        peers_(joined_.store->peers()),
+        peers_(joined_.store->state().peers),
         plan_(plan_backend(options.backend, options.local_stage, peers_)) {
     joined_.store->on_failure(
         [watch = std::weak_ptr<ProcessWatch>(watch_)](const std::string& text) {
@@ -181,7 +182,8 @@ class ProcessGroup final : public Group {
 
   std::string flight_record(const std::string& reason) const override {
     return recorder_->to_json({options_.rank, options_.world_size, getpid(), host_name(),
-                               plan_.name, reason, joined_.store->activity(), options_.history});
+                               plan_.name, reason, joined_.store->state().activity,
+                               options_.history});
   }
   void set_activity(std::string_view activity) noexcept override {
     joined_.store->set_activity(activity);

@@ -38,6 +38,11 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return text;
 }
 
+bool is_one_host(const std::vector<PeerInfo>& peers) {
+  return std::ranges::all_of(
+      peers, [&](const PeerInfo& peer) { return peer.host_id == peers.front().host_id; });
+}
+
 class Joiner {
  public:
   explicit Joiner(const GroupOptions& options)
@@ -98,7 +103,7 @@ class Joiner {
       joined_.store.reset();  // the connection broke before the start: connect again
     }
     joined_.address = reachable_address();
-    joined_.secret = {keyed_hash(secret_, "engine group", joined_.store->group_nonce()),
+    joined_.secret = {keyed_hash(secret_, "engine group", joined_.store->state().group_nonce),
                       secret_.origin};
     joined_.rendezvous_address = to_string(endpoint_);
     return std::move(joined_);
@@ -284,7 +289,7 @@ class Joiner {
       }
       stop_if_cancelled();
       if (!base::has_passed(std::min(deadline_, next_notice_))) continue;
-      const auto [missing, left] = joined_.store->absent();
+      const auto [missing, left] = joined_.store->state().absent;
       const std::string who = std::to_string(missing.size()) + " of " +
                               std::to_string(options_.world_size) + " ranks" +
                               (missing.empty() ? "" : ": " + ranks_text(missing)) +
@@ -322,7 +327,7 @@ class Joiner {
 
   // The address that this rank publishes.
   std::string reachable_address() const {
-    const bool one_host = joined_.store->one_host();
+    const bool one_host = is_one_host(joined_.store->state().peers);
     std::string address = !options_.interface.empty() ? interface_address(options_.interface)
                           : one_host                  ? "127.0.0.1"
                                                       : joined_.store->local_address();

@@ -99,20 +99,27 @@ class Membership::Agent {
   // The agent's thread, once it runs.
   std::optional<AgentSockets> sockets_;
   std::optional<MembershipMachine> machine_;
-  Deadline next_door_{}, next_problem_{};
+  struct NextTimes {
+    Deadline door{}, problem{};
+  };
+  NextTimes next_;
   std::uint64_t shown_ = 0;  // the generation for which the door's file names this process
   bool is_leaving_ = false, has_news_ = false;
 
   std::atomic<bool> join_wanted_ = false, stopping_ = false;
   std::atomic<std::uint64_t> stepped_in_ = 0;  // the generation of the last step
-  mutable std::mutex mutex_;                   // guards the following
-  std::condition_variable changed_;
-  bool wants_view_ = false, wants_to_leave_ = false, wants_to_part_ = false, has_left_ = false;
-  RosterPtr view_;   // for the thread that waits
-  RosterPtr taken_;  // the view that it was given last
-  MemberId own_id_;  // in view_
-  std::exception_ptr failure_;
-  std::optional<std::string> broken_;
+  // What the threads tell each other.
+  struct Shared {
+    std::condition_variable changed;
+    bool wants_view = false, wants_to_leave = false, wants_to_part = false, has_left = false;
+    RosterPtr view;   // for the thread that waits
+    RosterPtr taken;  // the view that it was given last
+    MemberId own_id;  // in `view`
+    std::exception_ptr failure;
+    std::optional<std::string> broken;
+  };
+  mutable std::mutex mutex_;  // guards the following
+  Shared shared_;
 
   std::thread thread_;
 };
@@ -219,8 +226,8 @@ void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
   if (!answers && door_.is_on_this_host()) return;
   const std::optional<Endpoint> door = door_.find();
   if (door_.pass_by(at) || !answers || !door || to_string(*door) != to_string(at)) return;
-  if (!base::has_passed(next_problem_)) return;
-  next_problem_ = base::deadline_in(kProblemInterval);
+  if (!base::has_passed(next_.problem)) return;
+  next_.problem = base::deadline_in(kProblemInterval);
   notice(to_string(at) +
          " is held by a process that is not of this job: choose another port, or give "
          "the job a name (--job-id), with which it takes the first free one of several");
@@ -229,13 +236,13 @@ void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
 // Fails a process that is in no view yet: it does not fit this job. Others have let a member in.
 void Membership::Agent::turned_away(RefusalKind kind, const std::string& text) {
   const std::lock_guard lock(mutex_);
-  if (taken_ || failure_) return;
+  if (shared_.taken || shared_.failure) return;
   try {
     throw_refusal(kind, text);
   } catch (const Error&) {
-    failure_ = std::current_exception();
+    shared_.failure = std::current_exception();
   }
-  changed_.notify_all();
+  shared_.changed.notify_all();
 }
 
 // ---- The thread.
@@ -255,7 +262,7 @@ void Membership::Agent::run() {
       tell_problems();
       publish();
       // Look at what sending has shown before waiting for anything.
-      const Deadline until = std::min(machine_->next_tick(), next_door_);
+      const Deadline until = std::min(machine_->next_tick(), next_.door);
       sockets_->turn(wake_.fd(), std::exchange(has_news_, false) ? now() : until);
     }
     if (is_leaving_) sockets_->flush(base::deadline_in(kLastWords));
@@ -263,24 +270,24 @@ void Membership::Agent::run() {
     failure = std::current_exception();  // of the door's file
   }
   const std::lock_guard lock(mutex_);
-  has_left_ = true;
+  shared_.has_left = true;
   if (failure) {
-    failure_ = failure;
-    broken_ = "this process can no longer talk to the others";
+    shared_.failure = failure;
+    shared_.broken = "this process can no longer talk to the others";
   }
-  changed_.notify_all();
+  shared_.changed.notify_all();
 }
 
 bool Membership::Agent::take_commands() {
   if (stopping_ || (is_leaving_ && machine_->may_end())) return false;
   machine_->took_step(stepped_in_, now());
   const std::lock_guard lock(mutex_);
-  if (std::exchange(wants_view_, false)) machine_->want_view(now());
-  if (std::exchange(wants_to_leave_, false)) {
+  if (std::exchange(shared_.wants_view, false)) machine_->want_view(now());
+  if (std::exchange(shared_.wants_to_leave, false)) {
     machine_->leave(now());
     is_leaving_ = true;
   }
-  if (std::exchange(wants_to_part_, false)) {
+  if (std::exchange(shared_.wants_to_part, false)) {
     machine_->part(now());
     is_leaving_ = true;
   }
@@ -293,9 +300,9 @@ void Membership::Agent::run_door() {
     shown_ = machine_->roster()->generation;
     door_.show(agent_);
   }
-  if (!base::has_passed(next_door_)) return;
+  if (!base::has_passed(next_.door)) return;
   const bool is_member = machine_->roster() && machine_->roster()->has(machine_->self().id);
-  next_door_ = base::deadline_in(is_member ? kServeInterval : kSeekingServeInterval);
+  next_.door = base::deadline_in(is_member ? kServeInterval : kSeekingServeInterval);
   if (!machine_->should_claim_endpoint()) return;
   if (door_.is_file()) {
     if (!is_member && door_.take(agent_)) machine_->set_door(true, now());
@@ -326,8 +333,8 @@ void Membership::Agent::carry_out() {
 }
 
 void Membership::Agent::tell_problems() {
-  if (register_.problem().empty() || !base::has_passed(next_problem_)) return;
-  next_problem_ = base::deadline_in(kProblemInterval);
+  if (register_.problem().empty() || !base::has_passed(next_.problem)) return;
+  next_.problem = base::deadline_in(kProblemInterval);
   notice(register_.problem());
 }
 
@@ -335,16 +342,17 @@ void Membership::Agent::tell_problems() {
 void Membership::Agent::publish() {
   join_wanted_ = machine_->join_wanted();
   const std::lock_guard lock(mutex_);
-  broken_ = machine_->broken();
+  shared_.broken = machine_->broken();
   if (RosterPtr view = machine_->take_view()) {
-    view_ = std::move(view);
-    own_id_ = machine_->self().id;
-    broken_.reset();
-    changed_.notify_all();
-  } else if (machine_->failure() && !failure_) {
-    failure_ = machine_->job_has_ended() ? std::make_exception_ptr(JobEnded(*machine_->failure()))
-                                         : std::make_exception_ptr(PeerError(*machine_->failure()));
-    changed_.notify_all();
+    shared_.view = std::move(view);
+    shared_.own_id = machine_->self().id;
+    shared_.broken.reset();
+    shared_.changed.notify_all();
+  } else if (machine_->failure() && !shared_.failure) {
+    shared_.failure = machine_->job_has_ended()
+                          ? std::make_exception_ptr(JobEnded(*machine_->failure()))
+                          : std::make_exception_ptr(PeerError(*machine_->failure()));
+    shared_.changed.notify_all();
   }
 }
 
@@ -352,18 +360,18 @@ void Membership::Agent::publish() {
 
 View Membership::Agent::wait_for_view() {
   std::unique_lock lock(mutex_);
-  wants_view_ = true;
+  shared_.wants_view = true;
   wake();
-  while (!view_ && !failure_) {
-    changed_.wait_for(lock, kCancelInterval);
+  while (!shared_.view && !shared_.failure) {
+    shared_.changed.wait_for(lock, kCancelInterval);
     if (!options_.group.cancelled) continue;
     lock.unlock();
     const bool is_cancelled = options_.group.cancelled();
     lock.lock();
     if (is_cancelled) throw CancelledError("stopped while waiting for the other ranks");
   }
-  if (!view_) std::rethrow_exception(failure_);
-  return view_of(*std::exchange(view_, nullptr));
+  if (!shared_.view) std::rethrow_exception(shared_.failure);
+  return view_of(*std::exchange(shared_.view, nullptr));
 }
 
 void Membership::Agent::took_step(const View& view) {
@@ -372,7 +380,7 @@ void Membership::Agent::took_step(const View& view) {
 
 View Membership::Agent::view_of(const Roster& roster) {
   View view;
-  const auto rank = static_cast<std::size_t>(roster.place_of(own_id_));
+  const auto rank = static_cast<std::size_t>(roster.place_of(shared_.own_id));
   view.generation = roster.generation;
   view.rank = static_cast<int>(rank);
   view.world_size = static_cast<int>(roster.members.size());
@@ -383,23 +391,24 @@ View Membership::Agent::view_of(const Roster& roster) {
     if (view.fresh ? r == rank : is_new) view.joined.push_back(view.members.back());
   }
   if (!view.fresh) {
-    for (std::size_t r = 0; r < taken_->members.size(); ++r) {
-      if (!roster.has(taken_->members[r].id)) view.left.push_back(peer_info(taken_->members[r], r));
+    for (std::size_t r = 0; r < shared_.taken->members.size(); ++r) {
+      if (!roster.has(shared_.taken->members[r].id))
+        view.left.push_back(peer_info(shared_.taken->members[r], r));
     }
   }
-  taken_ = std::make_shared<Roster>(roster);
+  shared_.taken = std::make_shared<Roster>(roster);
   return view;
 }
 
 std::optional<std::string> Membership::Agent::broken() const {
   const std::lock_guard lock(mutex_);
-  return broken_;
+  return shared_.broken;
 }
 
 GroupOptions Membership::Agent::group_options(const View& view) const {
   const std::lock_guard lock(mutex_);
   GroupOptions group = options_.group;
-  const std::vector<Member>& members = taken_->members;
+  const std::vector<Member>& members = shared_.taken->members;
   const auto rank = static_cast<std::size_t>(view.rank);
   group.init_method = "tcp://" + to_string(Endpoint{members[0].address, members[0].store_port});
   group.rank = view.rank;
@@ -410,7 +419,7 @@ GroupOptions Membership::Agent::group_options(const View& view) const {
       static_cast<int>(std::count_if(members.begin(), members.begin() + view.rank, is_here));
   group.port_window = 1;
   const std::string suffix =
-      "/" + std::to_string(view.generation) + "/" + to_hex(taken_->nonce).substr(0, 16);
+      "/" + std::to_string(view.generation) + "/" + to_hex(shared_.taken->nonce).substr(0, 16);
   group.job_id = options_.group.job_id.substr(0, kIdentityTextBytes - suffix.size()) + suffix;
   group.listen_fd = view.rank == 0 ? fcntl(store_listener_.fd(), F_DUPFD_CLOEXEC, 0) : -1;
   // Another generation's server may still, or already, listen there: it is tried again.
@@ -423,9 +432,9 @@ GroupOptions Membership::Agent::group_options(const View& view) const {
 
 void Membership::Agent::leave() {
   std::unique_lock lock(mutex_);
-  wants_to_leave_ = true;
+  shared_.wants_to_leave = true;
   wake();
-  changed_.wait(lock, [this] { return has_left_; });
+  shared_.changed.wait(lock, [this] { return shared_.has_left; });
   door_.remove();
   register_.remove_if_last();
 }
@@ -433,9 +442,9 @@ void Membership::Agent::leave() {
 // Keeps what others may still need: the door's file, and the decisions of this host.
 void Membership::Agent::part() {
   std::unique_lock lock(mutex_);
-  wants_to_part_ = true;
+  shared_.wants_to_part = true;
   wake();
-  changed_.wait(lock, [this] { return has_left_; });
+  shared_.changed.wait(lock, [this] { return shared_.has_left; });
 }
 
 // ---- The interface.

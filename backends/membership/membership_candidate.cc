@@ -19,8 +19,8 @@ int order_of(const Member& member) {
 }  // namespace
 
 void MembershipMachine::seek() {
-  next_seek_ = Time::max();
-  if (failure_ || leaving_ || !wants_) return;
+  next_.seek = Time::max();
+  if (failure_ || intent_.leaves || !intent_.wants_view) return;
   if (proposal_ && now_ >= proposal_->until) back_off();
   if (is_ready()) {
     seek_as_member();
@@ -37,13 +37,13 @@ void MembershipMachine::seek() {
 
 // Whoever serves the door knows the job, or is going to found it.
 void MembershipMachine::probe_endpoint() {
-  if (now_ >= next_door_) {
+  if (now_ >= next_.door) {
     const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
     const bool knows_others = is_member() || (has_door_ && !peers_.empty());
-    next_door_ = now_ + (knows_others ? heartbeat : std::min(kCallInterval, heartbeat));
+    next_.door = now_ + (knows_others ? heartbeat : std::min(kCallInterval, heartbeat));
     output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
   }
-  next_seek_ = std::min(next_seek_, next_door_);
+  next_.seek = std::min(next_.seek, next_.door);
 }
 
 // ---- Members.
@@ -63,20 +63,20 @@ void MembershipMachine::seek_as_member() {
     if (!is_reachable(m.id)) continue;
     const Peer& peer = peers_.at(m.id);
     if (peer.stage != Stage::kReady || peer.generation != roster_->generation) {
-      ready_members_.reset();  // only slow
+      ready_.members.reset();  // only slow
       return;
     }
     settled.push_back(m.id);
     here.push_back(m);
     place += before_me ? 1 : 0;
   }
-  place_ = place;
-  if (ready_members_ != settled) {
-    ready_members_ = std::move(settled);
-    settled_since_ = now_;
+  attempts_.place = place;
+  if (ready_.members != settled) {
+    ready_.members = std::move(settled);
+    ready_.since = now_;
   }
   const auto turn =
-      settled_since_ + options_.patience * place * std::chrono::milliseconds(options_.heartbeat_ms);
+      ready_.since + options_.patience * place * std::chrono::milliseconds(options_.heartbeat_ms);
   if (proposal_ || !is_time(turn)) return;
   std::vector<Member> members = clique({options_.self}, here);
   std::ranges::sort(members, {}, [&](const Member& m) { return roster_->place_of(m.id); });
@@ -113,9 +113,9 @@ bool MembershipMachine::leaves_the_state(const std::vector<Member>& chosen) cons
 }
 
 bool MembershipMachine::is_time(Time at) {
-  at = std::max(at, next_attempt_);
+  at = std::max(at, attempts_.next);
   if (now_ >= at) return true;
-  next_seek_ = std::min(next_seek_, at);
+  next_.seek = std::min(next_.seek, at);
   return false;
 }
 
@@ -151,15 +151,15 @@ void MembershipMachine::propose_bootstrap() {
   std::ranges::stable_sort(members, {}, order_of);
   std::vector<MemberId> crowd;
   for (const Member& m : members) crowd.push_back(m.id);
-  if (crowd != waiting_members_) {
-    waiting_members_ = std::move(crowd);
-    crowd_since_ = now_;
+  if (crowd != waiting_.members) {
+    waiting_.members = std::move(crowd);
+    waiting_.since = now_;
   }
   const int size = static_cast<int>(members.size());
   if (size < options_.least) return;
   const auto last_call =
       std::chrono::milliseconds(size < options_.most ? options_.last_call_ms : 0);
-  if (is_time(crowd_since_ + last_call) && (!roster_ || the_old_job_is_dead()))
+  if (is_time(waiting_.since + last_call) && (!roster_ || the_old_job_is_dead()))
     propose(std::move(members));
 }
 
@@ -196,7 +196,7 @@ void MembershipMachine::propose(std::vector<Member> members) {
   RosterPtr decided;
   const bool read = options_.reg->update([&](AcceptorState& state) {
     decided = state.decided;
-    round_ = std::max(round_, state.promised.round);
+    attempts_.round = std::max(attempts_.round, state.promised.round);
   });
   if (read) learn(decided);
   if (roster_ != base) return;
@@ -214,8 +214,8 @@ void MembershipMachine::propose(std::vector<Member> members) {
   proposal_.emplace();
   proposal_->base = base;
   proposal_->value = next;
-  proposal_->ballot = {++round_, options_.self.id};
-  proposal_->until = now_ + 2 * (1 + std::min(attempts_, kMaxBackOff)) *
+  proposal_->ballot = {++attempts_.round, options_.self.id};
+  proposal_->until = now_ + 2 * (1 + std::min(attempts_.count, kMaxBackOff)) *
                                 std::chrono::milliseconds(options_.heartbeat_ms);
   send_proposal();
 }
@@ -306,7 +306,7 @@ void MembershipMachine::count_vote(const MembershipMessage& m) {
 }
 
 void MembershipMachine::on_outbid(const MembershipMessage& m) {
-  round_ = std::max(round_, m.other.round);
+  attempts_.round = std::max(attempts_.round, m.other.round);
   if (proposal_ && m.ballot == proposal_->ballot) back_off();
 }
 
@@ -314,9 +314,9 @@ void MembershipMachine::on_outbid(const MembershipMessage& m) {
 // so that one of them gets through.
 void MembershipMachine::back_off() {
   proposal_.reset();
-  attempts_ = std::min(attempts_ + 1, kMaxBackOff);
-  next_attempt_ =
-      now_ + attempts_ * (1 + place_) * std::chrono::milliseconds(options_.heartbeat_ms) / 4;
+  attempts_.count = std::min(attempts_.count + 1, kMaxBackOff);
+  attempts_.next = now_ + attempts_.count * (1 + attempts_.place) *
+                              std::chrono::milliseconds(options_.heartbeat_ms) / 4;
 }
 
 void MembershipMachine::decided() {

@@ -15,11 +15,9 @@ MembershipMachine::MembershipMachine(Options options, Time now)
     : options_(std::move(options)),
       now_(now),
       last_turn_(now),
-      next_heartbeat_(now),
-      next_door_(now),
-      next_notice_(now + kFirstNotice),
-      waiting_since_(now),
-      crowd_since_(now) {
+      next_{.heartbeat = now, .door = now, .notice = now + kFirstNotice},
+      intent_{.waits_since = now},
+      waiting_{.since = now} {
   options_.reg->use_as(options_.self.id);
   read_register();
 }
@@ -63,24 +61,24 @@ void MembershipMachine::refused(const MemberId& id, Time now) {
 
 void MembershipMachine::set_door(bool held, Time now) {
   now_ = now;
-  if (held && !has_door_) crowd_since_ = now;
-  report_due_ = report_due_ || held != has_door_;
+  if (held && !has_door_) waiting_.since = now;
+  reports_.due = reports_.due || held != has_door_;
   has_door_ = held;
 }
 
 void MembershipMachine::on_self_connection(Time now) {
   constexpr auto kSoon = std::chrono::milliseconds(10);
   now_ = now;
-  next_door_ = now + kSoon;
-  next_seek_ = std::min(next_seek_, next_door_);
+  next_.door = now + kSoon;
+  next_.seek = std::min(next_.seek, next_.door);
 }
 
 void MembershipMachine::want_view(Time now) {
   now_ = now;
-  wants_ = true;
-  waiting_since_ = now;
-  next_notice_ = now + (taken_ == 0 ? kFirstNotice : kNoticeInterval);
-  report_due_ = true;
+  intent_.wants_view = true;
+  intent_.waits_since = now;
+  next_.notice = now + (taken_ == 0 ? kFirstNotice : kNoticeInterval);
+  reports_.due = true;
 }
 
 void MembershipMachine::took_step(std::uint64_t generation, Time now) {
@@ -91,22 +89,22 @@ void MembershipMachine::took_step(std::uint64_t generation, Time now) {
       roster_->members[static_cast<std::size_t>(place)].since > generation)
     return;
   has_state_ = true;
-  report_due_ = true;
+  reports_.due = true;
 }
 
 void MembershipMachine::leave(Time now) {
   now_ = now;
-  leaving_ = true;
-  wants_ = false;
-  leave_until_ = now + kLeaveHeartbeats * std::chrono::milliseconds(options_.heartbeat_ms);
-  report_due_ = true;
+  intent_.leaves = true;
+  intent_.wants_view = false;
+  intent_.leave_until = now + kLeaveHeartbeats * std::chrono::milliseconds(options_.heartbeat_ms);
+  reports_.due = true;
 }
 
 // It stays until the others have agreed: they may need the votes of its host for that.
 void MembershipMachine::part(Time now) {
   leave(now);
-  parting_ = true;
-  leave_until_ = now + kPartHeartbeats * std::chrono::milliseconds(options_.heartbeat_ms);
+  intent_.parts = true;
+  intent_.leave_until = now + kPartHeartbeats * std::chrono::milliseconds(options_.heartbeat_ms);
 }
 
 void MembershipMachine::tick(Time now) {
@@ -116,9 +114,9 @@ void MembershipMachine::tick(Time now) {
     for (auto& [id, peer] : peers_) peer.last_heard = now;
   }
   last_turn_ = now;
-  const bool beats = now >= next_heartbeat_;
+  const bool beats = now >= next_.heartbeat;
   if (beats) {
-    next_heartbeat_ = now + heartbeat;
+    next_.heartbeat = now + heartbeat;
     forget_strangers();
     if (!is_member() || is_ready()) read_register();
     if (proposal_) send_proposal();
@@ -129,21 +127,21 @@ void MembershipMachine::tick(Time now) {
   note_changes();
   give_up_when_due();
   seek();
-  if (std::exchange(report_due_, false) || beats) broadcast_reports();
+  if (std::exchange(reports_.due, false) || beats) broadcast_reports();
 }
 
 MembershipMachine::Time MembershipMachine::next_tick() const {
-  Time next = next_heartbeat_;
+  Time next = next_.heartbeat;
   if (proposal_) next = std::min(next, proposal_->until);
-  return std::max(std::min(next, next_seek_), now_);
+  return std::max(std::min(next, next_.seek), now_);
 }
 
 RosterPtr MembershipMachine::take_view() {
-  if (!wants_ || !has_new_view()) return nullptr;
-  wants_ = false;
+  if (!intent_.wants_view || !has_new_view()) return nullptr;
+  intent_.wants_view = false;
   taken_ = roster_->generation;
   left_behind_ = false;
-  report_due_ = true;
+  reports_.due = true;
   return roster_;
 }
 
@@ -158,21 +156,21 @@ MembershipMessage MembershipMachine::message(MembershipMessage::Kind kind) const
 }
 
 Stage MembershipMachine::stage() const {
-  if (leaving_) return parting_ ? Stage::kWithdrawing : Stage::kLeft;
+  if (intent_.leaves) return intent_.parts ? Stage::kWithdrawing : Stage::kLeft;
   if (!is_member()) return Stage::kWaiting;
   return is_ready() ? Stage::kReady : Stage::kTraining;
 }
 
 MembershipMessage MembershipMachine::report() {
   MembershipMessage m = message(MembershipMessage::Kind::kReport);
-  m.number = ++reports_;
+  m.number = ++reports_.number;
   m.stage = stage();
   m.has_door = has_door_ && options_.may_bootstrap;
   m.has_state = has_state_;
   if (roster_) {
     for (const Member& member : roster_->members) m.hears.push_back(hears(member.id));
   }
-  for (const MemberId& id : heard_) {
+  for (const MemberId& id : reports_.heard) {
     if (!roster_ || !roster_->has(id)) m.hears_others.push_back(id);
   }
   m.members.push_back(options_.self);  // so that who has forgotten it can answer
@@ -197,7 +195,7 @@ void MembershipMachine::send_news(const Member& to) {
 
 void MembershipMachine::broadcast_reports() {
   // Without a view and unwilling to have one, this process is nobody's concern.
-  if (stage() == Stage::kWaiting && !wants_) return;
+  if (stage() == Stage::kWaiting && !intent_.wants_view) return;
   const MembershipMessage whole = report();
   MembershipMessage brief = whole;
   brief.members.clear();
@@ -220,7 +218,7 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
   Peer& peer = found->second;
   if (m.number < peer.reports) return;  // overtaken by a newer one
   peer.reports = m.number;
-  report_due_ = report_due_ || peer.stage != m.stage;
+  reports_.due = reports_.due || peer.stage != m.stage;
   peer.stage = m.stage;
   peer.has_door = m.has_door;
   peer.has_state = m.has_state;
@@ -249,7 +247,7 @@ void MembershipMachine::catch_up(const MembershipMessage& m) {
 
 void MembershipMachine::on_news(const MembershipMessage& m) {
   learn(m.value);
-  if (!wants_) return;
+  if (!intent_.wants_view) return;
   for (const Member& member : m.members) {
     if (member.id == options_.self.id || peers_.contains(member.id)) continue;
     send_report(meet(member).member);
@@ -271,19 +269,19 @@ MembershipMachine::Peer& MembershipMachine::meet(const Member& member) {
 void MembershipMachine::learn(const RosterPtr& roster) {
   if (generation_of(roster) <= generation_of(roster_)) return;
   const bool was_member = is_member();
-  if (was_member && !roster->has(options_.self.id) && !leaving_) {
+  if (was_member && !roster->has(options_.self.id) && !intent_.leaves) {
     // It can take part again only as somebody new, whose state does not count.
-    left_behind_ = !wants_;
+    left_behind_ = !intent_.wants_view;
     has_state_ = false;
     options_.self.id = options_.random();
     options_.reg->use_as(options_.self.id);
-    if (wants_) waiting_since_ = now_;
+    if (intent_.wants_view) intent_.waits_since = now_;
   }
   roster_ = roster;
   proposal_.reset();
-  attempts_ = 0;
-  next_attempt_ = now_;
-  ready_members_.reset();
+  attempts_.count = 0;
+  attempts_.next = now_;
+  ready_.members.reset();
   for (const Member& m : roster->members) {
     if (m.id == options_.self.id) continue;
     Peer& peer = meet(m);
@@ -292,7 +290,7 @@ void MembershipMachine::learn(const RosterPtr& roster) {
   }
   // Kept where a new process of this host finds it. Not needed for safety: it is decided.
   (void)options_.reg->update([&](AcceptorState& state) { state.learn(roster); });
-  report_due_ = true;
+  reports_.due = true;
 }
 
 void MembershipMachine::read_register() {
@@ -358,18 +356,18 @@ void MembershipMachine::note_changes() {
   bool same = true;
   for (const auto& [id, peer] : peers_) {
     if (!is_heard(peer)) continue;
-    same = same && heard < heard_.size() && heard_[heard] == id;
+    same = same && heard < reports_.heard.size() && reports_.heard[heard] == id;
     ++heard;
   }
-  if (same && heard == heard_.size()) return;
-  heard_.clear();
+  if (same && heard == reports_.heard.size()) return;
+  reports_.heard.clear();
   for (const auto& [id, peer] : peers_)
-    if (is_heard(peer)) heard_.push_back(id);
-  report_due_ = true;
+    if (is_heard(peer)) reports_.heard.push_back(id);
+  reports_.due = true;
 }
 
 bool MembershipMachine::join_wanted() const {
-  if (!is_member() || leaving_ || static_cast<int>(roster_->members.size()) >= options_.most)
+  if (!is_member() || intent_.leaves || static_cast<int>(roster_->members.size()) >= options_.most)
     return false;
   return std::ranges::any_of(peers_, [&](const auto& entry) {
     return waits(entry.second) && std::ranges::all_of(roster_->members, [&](const Member& m) {
@@ -379,7 +377,7 @@ bool MembershipMachine::join_wanted() const {
 }
 
 std::optional<std::string> MembershipMachine::broken() const {
-  if (taken_ == 0 || wants_ || leaving_) return std::nullopt;
+  if (taken_ == 0 || intent_.wants_view || intent_.leaves) return std::nullopt;
   if (left_behind_) return "the others have gone on without this process";
   if (roster_->generation > taken_) return "the others have agreed on another generation";
   for (std::size_t place = 0; place < roster_->members.size(); ++place) {
@@ -405,7 +403,7 @@ std::optional<std::string> MembershipMachine::broken() const {
 
 // A waiting process that may not found a job would only keep those out that may.
 bool MembershipMachine::should_claim_endpoint() const {
-  return !has_door_ && !leaving_ && (is_member() || (is_waiting() && options_.may_bootstrap));
+  return !has_door_ && !intent_.leaves && (is_member() || (is_waiting() && options_.may_bootstrap));
 }
 
 bool MembershipMachine::is_door_held() const {
@@ -415,11 +413,11 @@ bool MembershipMachine::is_door_held() const {
 }
 
 bool MembershipMachine::should_publish_endpoint() const {
-  return is_member() && !leaving_ && roster_->members.front().id == options_.self.id;
+  return is_member() && !intent_.leaves && roster_->members.front().id == options_.self.id;
 }
 
 bool MembershipMachine::may_end() const {
-  if (!leaving_ || now_ >= leave_until_ || !is_member()) return true;
+  if (!intent_.leaves || now_ >= intent_.leave_until || !is_member()) return true;
   return std::ranges::all_of(roster_->members, [&](const Member& m) {
     return m.id == options_.self.id || !is_reachable(m.id);
   });
@@ -499,19 +497,19 @@ bool MembershipMachine::job_has_ended() const {
 }
 
 void MembershipMachine::give_up_when_due() {
-  if (!wants_ || failure_ || has_new_view()) return;
+  if (!intent_.wants_view || failure_ || has_new_view()) return;
   if (job_has_ended()) {
     failure_ = "the job has ended: its ranks have finished and left";
     return;
   }
   // Wait for slow members while they are heard.
-  if (!slow_text().empty()) waiting_since_ = now_;
-  const auto waited = now_ - waiting_since_;
+  if (!slow_text().empty()) intent_.waits_since = now_;
+  const auto waited = now_ - intent_.waits_since;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(waited).count();
   if (waited >= std::chrono::milliseconds(options_.give_up_ms)) {
     failure_ = "in no group of ranks after " + std::to_string(seconds) + " s: " + waiting_for();
-  } else if (now_ >= next_notice_) {
-    next_notice_ = now_ + kNoticeInterval;
+  } else if (now_ >= next_.notice) {
+    next_.notice = now_ + kNoticeInterval;
     output_.push_back({Output::Kind::kNotice, {}, {}, waiting_for()});
   }
 }

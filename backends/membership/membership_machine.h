@@ -31,6 +31,7 @@ struct Proposal {
   base::Deadline until{};
 };
 
+// structure: an input for each event, and a question for each turn of its driver
 class MembershipMachine {
  public:
   using Time = base::Deadline;
@@ -125,8 +126,10 @@ class MembershipMachine {
   void read_register();
   bool is_member() const { return roster_ && roster_->has(options_.self.id); }
   bool has_new_view() const { return is_member() && roster_->generation > taken_; }
-  bool is_ready() const { return wants_ && is_member() && roster_->generation == taken_; }
-  bool is_waiting() const { return wants_ && !is_member(); }
+  bool is_ready() const {
+    return intent_.wants_view && is_member() && roster_->generation == taken_;
+  }
+  bool is_waiting() const { return intent_.wants_view && !is_member(); }
   bool is_reachable(const Peer& peer) const;
   bool is_reachable(const MemberId& id) const;
   bool hears(const MemberId& id) const;                 // this process
@@ -164,28 +167,49 @@ class MembershipMachine {
   std::string slow_text() const;
 
   Options options_;
-  Time now_, last_turn_, next_heartbeat_, next_door_, next_notice_, next_seek_ = Time::max();
+  Time now_, last_turn_;
+  struct NextTimes {
+    Time heartbeat, door, notice, seek = Time::max();
+  };
+  NextTimes next_;
   RosterPtr roster_;
   std::uint64_t taken_ = 0;   // the generation of the view that was taken last
   bool left_behind_ = false;  // the generation after it has begun without this process
-  bool wants_ = false, has_door_ = false, has_state_ = false, leaving_ = false, parting_ = false;
+  bool has_door_ = false, has_state_ = false;
   bool lacks_state_ = false;  // those that have the state cannot be reached, and may live
-  Time waiting_since_{}, leave_until_{};
+  // What the main thread has asked for.
+  struct Intent {
+    bool wants_view = false, leaves = false, parts = false;
+    Time waits_since{}, leave_until{};
+  };
+  Intent intent_;
   std::map<MemberId, Peer> peers_;
   int arrivals_ = 0;
-  std::vector<MemberId> heard_;  // as last reported
-  bool report_due_ = false;
-  std::uint64_t reports_ = 0;
+  struct Reports {
+    std::vector<MemberId> heard;  // as last reported
+    bool due = false;
+    std::uint64_t number = 0;
+  };
+  Reports reports_;
 
   std::optional<Proposal> proposal_;
-  std::uint64_t round_ = 0;  // the highest met
-  int attempts_ = 0;         // at this generation
-  Time next_attempt_{};
-  int place_ = 0;                                       // in the order of those that might propose
-  std::optional<std::vector<MemberId>> ready_members_;  // the reachable members, once all are ready
-  Time settled_since_{};
-  std::vector<MemberId> waiting_members_;  // the founder's
-  Time crowd_since_{};
+  struct Attempts {
+    std::uint64_t round = 0;  // the highest met
+    int count = 0;            // at this generation
+    Time next{};
+    int place = 0;  // in the order of those that might propose
+  };
+  Attempts attempts_;
+  struct Ready {
+    std::optional<std::vector<MemberId>> members;  // the reachable members, once all are ready
+    Time since{};
+  };
+  Ready ready_;
+  struct Waiting {
+    std::vector<MemberId> members = {};  // the founder's
+    Time since{};
+  };
+  Waiting waiting_;
 
   std::optional<std::string> failure_;
   std::vector<Output> output_;

@@ -62,10 +62,10 @@ void TcpStore::run() {
     pollfd polled[2] = {{connection_.socket.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
     {
       const Lock lock(mutex_);
-      if (stopping_ || machine_.lost()) break;
+      if (stopping_ || machine_.state().lost) break;
       if (!connection_.out.empty()) polled[0].events |= POLLOUT;
     }
-    poll(polled, 2, static_cast<int>(machine_.tick_interval().count()));
+    poll(polled, 2, static_cast<int>(member_tick_interval(options_.heartbeat_ms).count()));
     std::uint64_t drained;
     if (polled[1].revents != 0) [[maybe_unused]]
       const ssize_t n = read(wake_.fd(), &drained, sizeof drained);
@@ -115,9 +115,9 @@ void TcpStore::react(Lock lock) {
   const std::vector<std::string> notices = machine_.take_notices();
   std::function<void(const std::string&)> callback;
   std::string failure;
-  if (machine_.failure()) {
+  if (machine_.state().failure) {
     callback.swap(callback_);
-    failure = machine_.failure()->what.text;
+    failure = machine_.state().failure->what.text;
   }
   changed_.notify_all();
   lock.unlock();
@@ -137,7 +137,7 @@ void TcpStore::finish() {
   {
     const Lock lock(mutex_);
     rest.swap(connection_.out);
-    lost = machine_.lost().has_value();
+    lost = machine_.state().lost.has_value();
   }
   (void)write_by(connection_.socket.fd(), rest, base::deadline_in(kLastWords));
   if (lost) shutdown(connection_.socket.fd(), SHUT_RDWR);  // without a goodbye: rank 0 learns of it
@@ -152,19 +152,19 @@ std::string TcpStore::request(FrameType type, std::string_view key,
   const std::optional<std::uint32_t> id = machine_.request(type, key, rest);
   if (!id) throw PeerError(what + "too large to be sent to rank 0 at " + options_.server);
   flush(lock);
-  if (!connection_.out.empty() || machine_.lost()) wake();
+  if (!connection_.out.empty() || machine_.state().lost) wake();
   std::optional<std::string>& reply = machine_.replies().at(*id);
   changed_.wait_until(lock, deadline, [&] {
-    return reply || machine_.failure() || machine_.lost() || machine_.has_left();
+    return reply || machine_.state().failure || machine_.state().lost || machine_.state().left;
   });
   const std::optional<std::string> answer = std::move(reply);
   machine_.replies().erase(*id);
   if (answer) return *answer;
-  if (machine_.failure()) machine_.failure()->what.raise(what);
-  if (machine_.has_left()) throw PeerError(what + "rank 0 has left the group");
-  if (machine_.lost())
+  if (machine_.state().failure) machine_.state().failure->what.raise(what);
+  if (machine_.state().left) throw PeerError(what + "rank 0 has left the group");
+  if (machine_.state().lost)
     throw PeerError(what + "no connection to rank 0 at " + options_.server + ": " +
-                    *machine_.lost());
+                    *machine_.state().lost);
   throw PeerError(what + "not set after " + std::to_string(timeout.count()) + " ms");
 }
 
@@ -193,34 +193,19 @@ void TcpStore::remove(std::string_view key) {
 
 TcpStore::StartState TcpStore::wait_for_start(Deadline until) {
   Lock lock(mutex_);
-  changed_.wait_until(
-      lock, until, [&] { return machine_.has_started() || machine_.fatal() || machine_.lost(); });
-  if (machine_.fatal()) throw_refusal(machine_.fatal()->first, machine_.fatal()->second);
-  return machine_.has_started() ? StartState::kStarted
-         : machine_.lost()      ? StartState::kDisconnected
-                                : StartState::kWaiting;
-}
-
-TcpStore::Absent TcpStore::absent() const {
-  const Lock lock(mutex_);
-  return machine_.absent();
-}
-
-std::vector<PeerInfo> TcpStore::peers() const {
-  const Lock lock(mutex_);
-  return machine_.peers();
-}
-
-std::string TcpStore::group_nonce() const {
-  const Lock lock(mutex_);
-  return machine_.group_nonce();
-}
-
-bool TcpStore::one_host() const {
-  const Lock lock(mutex_);
-  return std::ranges::all_of(machine_.peers(), [&](const PeerInfo& peer) {
-    return peer.host_id == machine_.peers().front().host_id;
+  changed_.wait_until(lock, until, [&] {
+    return machine_.state().started || machine_.state().fatal || machine_.state().lost;
   });
+  if (machine_.state().fatal)
+    throw_refusal(machine_.state().fatal->first, machine_.state().fatal->second);
+  return machine_.state().started ? StartState::kStarted
+         : machine_.state().lost  ? StartState::kDisconnected
+                                  : StartState::kWaiting;
+}
+
+MemberMachine::State TcpStore::state() const {
+  const Lock lock(mutex_);
+  return machine_.state();
 }
 
 void TcpStore::set_activity(std::string_view activity) noexcept {
@@ -232,11 +217,6 @@ void TcpStore::set_activity(std::string_view activity) noexcept {
   }
 }
 
-std::string TcpStore::activity() const {
-  const Lock lock(mutex_);
-  return machine_.activity();
-}
-
 void TcpStore::set_progress_source(std::function<RankProgress()> source) {
   const std::lock_guard lock(progress_mutex_);
   progress_source_ = std::move(source);
@@ -246,16 +226,16 @@ std::optional<GroupFailure> TcpStore::failure() const { return wait_for_failure(
 
 std::optional<GroupFailure> TcpStore::wait_for_failure(std::chrono::milliseconds timeout) const {
   Lock lock(mutex_);
-  changed_.wait_for(lock, timeout, [&] { return machine_.failure().has_value(); });
-  return machine_.failure() ? std::optional(machine_.failure()->what) : std::nullopt;
+  changed_.wait_for(lock, timeout, [&] { return machine_.state().failure.has_value(); });
+  return machine_.state().failure ? std::optional(machine_.state().failure->what) : std::nullopt;
 }
 
 void TcpStore::on_failure(const std::function<void(const std::string&)>& callback) {
   std::optional<std::string> happened;
   {
     const Lock lock(mutex_);
-    if (machine_.failure()) {
-      happened = machine_.failure()->what.text;
+    if (machine_.state().failure) {
+      happened = machine_.state().failure->what.text;
     } else {
       callback_ = callback;
     }
@@ -267,17 +247,19 @@ void TcpStore::abandon(const GroupFailure& why) {
   Lock lock(mutex_);
   machine_.abandon(why);
   flush(lock);
-  if (!connection_.out.empty() || machine_.lost()) wake();
+  if (!connection_.out.empty() || machine_.state().lost) wake();
 }
 
 void TcpStore::leave(std::chrono::milliseconds timeout, const std::function<bool()>& cancelled) {
   const Deadline deadline = base::deadline_in(timeout);
   Lock lock(mutex_);
-  if (machine_.is_leaving() || machine_.failure()) return;
+  if (machine_.state().leaving || machine_.state().failure) return;
   machine_.leave();
   flush(lock);
-  if (!connection_.out.empty() || machine_.lost()) wake();
-  const auto over = [&] { return machine_.has_left() || machine_.lost() || machine_.failure(); };
+  if (!connection_.out.empty() || machine_.state().lost) wake();
+  const auto over = [&] {
+    return machine_.state().left || machine_.state().lost || machine_.state().failure;
+  };
   while (!changed_.wait_until(lock, std::min(deadline, base::deadline_in(kCancelInterval)), over)) {
     if (base::has_passed(deadline) || (cancelled && cancelled())) return;
   }

@@ -46,17 +46,11 @@ class TcpStore : public Store {
   // Waits until the group starts, the connection is lost or `until`. Throws the
   // error with which rank 0 gave up.
   [[nodiscard]] StartState wait_for_start(Deadline until);
-  using Absent = MemberMachine::Absent;
-  Absent absent() const;                // before the start, as last told by rank 0
-  std::vector<PeerInfo> peers() const;  // after the start
-  // Random, of this start of the group; after the start.
-  std::string group_nonce() const;
-  bool one_host() const;  // all members share this host's loopback
+  MemberMachine::State state() const;
   // The address of the interface that routes to rank 0.
   std::string local_address() const { return local_endpoint(connection_.socket.fd()).host; }
 
   void set_activity(std::string_view activity) noexcept;
-  std::string activity() const;  // as last set
   // Asked for what goes with each heartbeat, from the store's thread, until set to {}.
   void set_progress_source(std::function<RankProgress()> source);
   // The first failure of a member that this rank knows of.

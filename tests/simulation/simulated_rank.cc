@@ -191,16 +191,16 @@ void SimulatedRank::on_member() {
   const Time now = network_.now();
   member_->tick(now);
   if (member_->heartbeat_due(now)) {
-    outcome_.activity = member_->activity();
+    outcome_.activity = member_->state().activity;
     member_->heartbeat(progress(), now);
   }
   for (std::string& notice : member_->take_notices()) outcome_.notices.push_back(std::move(notice));
   flush();
   if (phase_ == Phase::kJoining) {
-    if (member_->fatal()) return end(End::kNoGroup, member_->fatal()->second);
-    if (member_->has_started()) {
+    if (member_->state().fatal) return end(End::kNoGroup, member_->state().fatal->second);
+    if (member_->state().started) {
       start_training();
-    } else if (member_->lost()) {
+    } else if (member_->state().lost) {
       network_.close(store_);
       member_.reset();
       store_ = 0;
@@ -214,8 +214,8 @@ void SimulatedRank::on_member() {
     }
   }
   if (phase_ == Phase::kTraining) train();
-  if (phase_ == Phase::kLeaving &&
-      (member_->has_left() || member_->lost() || member_->failure() || now >= leave_until_))
+  if (phase_ == Phase::kLeaving && (member_->state().left || member_->state().lost ||
+                                    member_->state().failure || now >= leave_until_))
     end(stop_agreed_ ? End::kStopped : End::kFinished, "");
 }
 
@@ -269,14 +269,14 @@ void SimulatedRank::check_replies() {
 
 bool SimulatedRank::takes_for_there(int rank) const {
   if (phase_ != Phase::kJoining) return false;
-  const MemberMachine::Absent& absent = member_->absent();
+  const MemberMachine::Absent& absent = member_->state().absent;
   return std::ranges::find(absent.missing, rank) == absent.missing.end() &&
          std::ranges::find(absent.left, rank) == absent.left.end();
 }
 
 // Who is in the group, as rank 0 has said.
 void SimulatedRank::check_peers() {
-  const std::vector<backends::PeerInfo>& peers = member_->peers();
+  const std::vector<backends::PeerInfo>& peers = member_->state().peers;
   bool right = std::ssize(peers) == options_.world_size;
   for (int r = 0; right && r < options_.world_size; ++r) {
     const backends::PeerInfo& peer = peers[static_cast<std::size_t>(r)];
@@ -338,7 +338,7 @@ void SimulatedRank::start_training() {
   phase_ = Phase::kTraining;
   check_peers();
   if (options_.mesh) use_store();
-  outcome_.group = member_->group_nonce();
+  outcome_.group = member_->state().group_nonce;
   step_done_ = network_.now() + options_.step_time;
   // Each rank connects to those before it.
   for (int peer = 0; options_.mesh && peer < options_.rank; ++peer) {
@@ -377,11 +377,11 @@ void SimulatedRank::send_step(int step) {
 
 void SimulatedRank::train() {
   const Time now = network_.now();
-  if (gives_up_ && !outcome_.gave_up && !member_->failure()) {
+  if (gives_up_ && !outcome_.gave_up && !member_->state().failure) {
     outcome_.gave_up = true;
     member_->abandon({kReason});
   }
-  if (member_->failure()) return end(End::kFailed, member_->failure()->what.text);
+  if (member_->state().failure) return end(End::kFailed, member_->state().failure->what.text);
   if (gives_no_reason_) return end(End::kStopped, "ended without a word");
   if (options_.steps == 0) return leave();
   if (now < stuck_until_) return member_->set_activity(kStuck);
@@ -429,12 +429,12 @@ void SimulatedRank::end(End how, const std::string& text) {
   outcome_.end = how;
   outcome_.text = text;
   outcome_.at = network_.now();
-  if (how == End::kFinished && member_->has_left()) check_replies();
+  if (how == End::kFinished && member_->state().left) check_replies();
   if (how == End::kNoGroup && member_) {
-    outcome_.missing = member_->absent().missing;
-    outcome_.left = member_->absent().left;
+    outcome_.missing = member_->state().absent.missing;
+    outcome_.left = member_->state().absent.left;
   }
-  if (how == End::kFailed && !outcome_.culprit) outcome_.culprit = member_->failure()->rank;
+  if (how == End::kFailed && !outcome_.culprit) outcome_.culprit = member_->state().failure->rank;
   if (member_) member_->end();
   flush();
   if (server_) {

@@ -17,6 +17,7 @@ namespace {
 
 namespace cuda = base::cuda;
 
+// structure: overrides all of DeviceCommunicator
 class StagedCommunicator final : public DeviceCommunicator {
  public:
   StagedCommunicator(std::unique_ptr<Communicator> host, const StagedOptions& options)

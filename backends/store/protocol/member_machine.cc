@@ -30,16 +30,16 @@ MemberMachine::MemberMachine(FrameParser parser, Seals seals, int heartbeat_ms, 
       last_turn_(now) {}
 
 // More often than heartbeats, so that a changed activity is sent soon, before this process may die.
-std::chrono::milliseconds MemberMachine::tick_interval() const {
-  return std::min(std::chrono::milliseconds(heartbeat_ms_), std::chrono::milliseconds(200));
+std::chrono::milliseconds member_tick_interval(int heartbeat_ms) {
+  return std::min(std::chrono::milliseconds(heartbeat_ms), std::chrono::milliseconds(200));
 }
 
 void MemberMachine::send(const std::string& frame) {
-  if (!lost_) output_ += seals_.to_server.close(frame);
+  if (!state_.lost) output_ += seals_.to_server.close(frame);
 }
 
 void MemberMachine::received(std::string_view bytes, Time now) {
-  if (lost_) return;
+  if (state_.lost) return;
   last_received_ = now;
   parser_.append(bytes.data(), bytes.size());
   try {
@@ -53,18 +53,19 @@ void MemberMachine::received(std::string_view bytes, Time now) {
 }
 
 void MemberMachine::closed(const std::string& cause) {
-  if (!lost_) connection_ended("died: " + cause);
+  if (!state_.lost) connection_ended("died: " + cause);
 }
 
 // The start takes effect only now: until rank 0 has the acknowledgement, this process may
 // reconnect, and afterwards it may not.
 void MemberMachine::sent() {
-  if (starting_ && output_.empty() && !lost_) started_ = true;
+  if (starting_ && output_.empty() && !state_.lost) state_.started = true;
 }
 
 void MemberMachine::tick(Time now) {
-  if (lost_) return;
-  if (now - last_turn_ > std::chrono::milliseconds(heartbeat_ms_) + tick_interval())
+  if (state_.lost) return;
+  if (now - last_turn_ >
+      std::chrono::milliseconds(heartbeat_ms_) + member_tick_interval(heartbeat_ms_))
     last_received_ = now;
   last_turn_ = now;
   if (now - last_received_ <= std::chrono::milliseconds(3 * heartbeat_ms_)) return;
@@ -76,14 +77,14 @@ void MemberMachine::tick(Time now) {
 }
 
 bool MemberMachine::heartbeat_due(Time now) const {
-  return !lost_ && (now >= next_heartbeat_ || activity_ != last_activity_sent_);
+  return !state_.lost && (now >= next_heartbeat_ || state_.activity != last_activity_sent_);
 }
 
 void MemberMachine::heartbeat(const RankProgress& progress, Time now) {
   next_heartbeat_ = now + std::chrono::milliseconds(heartbeat_ms_);
-  last_activity_sent_ = activity_;
+  last_activity_sent_ = state_.activity;
   send(FrameWriter(FrameType::kHeartbeat)
-           .text(activity_)
+           .text(state_.activity)
            .u32(static_cast<std::uint32_t>(progress.waiting_ms))
            .text(progress.call)
            .text(progress.links)
@@ -91,7 +92,7 @@ void MemberMachine::heartbeat(const RankProgress& progress, Time now) {
 }
 
 void MemberMachine::set_activity(std::string_view activity) {
-  activity_.assign(activity.substr(0, kActivityBytes));
+  state_.activity.assign(activity.substr(0, kActivityBytes));
 }
 
 std::optional<std::uint32_t> MemberMachine::request(FrameType type, std::string_view key,
@@ -108,21 +109,21 @@ std::optional<std::uint32_t> MemberMachine::request(FrameType type, std::string_
 }
 
 void MemberMachine::leave() {
-  if (leaving_ || failure_) return;
-  leaving_ = true;
+  if (state_.leaving || state_.failure) return;
+  state_.leaving = true;
   send(FrameWriter(FrameType::kLeave).finish());
 }
 
 void MemberMachine::abandon(const GroupFailure& why) {
-  if (leaving_ || failure_ || !started_) return;
-  leaving_ = true;
+  if (state_.leaving || state_.failure || !state_.started) return;
+  state_.leaving = true;
   send(abandon_frame(why));
 }
 
 void MemberMachine::end() {
   ended_ = true;
-  if (lost_) return;
-  const bool orderly = leaving_ || failure_ || !started_;
+  if (state_.lost) return;
+  const bool orderly = state_.leaving || state_.failure || !state_.started;
   send(orderly ? FrameWriter(FrameType::kLeave).finish() : abandon_frame({}));
 }
 
@@ -134,7 +135,7 @@ void MemberMachine::handle(const Frame& frame) {
     case FrameType::kFailure: {
       const int rank = in.i32();
       const bool mismatch = in.u8() != 0;
-      if (!failure_) failure_ = Failure{rank, {base::escape_text(in.text()), mismatch}};
+      if (!state_.failure) state_.failure = Failure{rank, {base::escape_text(in.text()), mismatch}};
       return;
     }
     case FrameType::kNotice:
@@ -146,19 +147,19 @@ void MemberMachine::handle(const Frame& frame) {
       return;
     }
     case FrameType::kProgress:
-      absent_.missing = read_ranks(in);
-      absent_.left = read_ranks(in);
+      state_.absent.missing = read_ranks(in);
+      state_.absent.left = read_ranks(in);
       return;
     case FrameType::kFatal: {
       const auto kind = static_cast<RefusalKind>(in.u8());
-      fatal_.emplace(kind, in.text());
+      state_.fatal.emplace(kind, in.text());
       return;
     }
     case FrameType::kHeartbeat:
       root_activity_ = base::escape_text(in.text());
       return;
     case FrameType::kLeft:
-      left_ = true;
+      state_.left = true;
       return;
     default:
       throw MalformedFrame();
@@ -178,17 +179,19 @@ void MemberMachine::handle_start(FrameReader& in) {
     peer.pid = in.i32();
   }
   send(FrameWriter(FrameType::kStartAcknowledged).finish());
-  peers_ = std::move(peers);
-  group_nonce_ = std::move(nonce);
-  absent_ = {};
+  state_.peers = std::move(peers);
+  state_.group_nonce = std::move(nonce);
+  state_.absent = {};
   starting_ = true;
 }
 
 void MemberMachine::connection_ended(const std::string& cause) {
-  lost_ = cause;
-  if (!started_ || left_ || leaving_ || ended_ || failure_ || peers_.empty()) return;
-  const std::string root = member_text(0, peers_[0].host, peers_[0].pid);
-  failure_ = Failure{0, {member_failure_text(root, cause, root_activity_)}};
+  state_.lost = cause;
+  if (!state_.started || state_.left || state_.leaving || ended_ || state_.failure ||
+      state_.peers.empty())
+    return;
+  const std::string root = member_text(0, state_.peers[0].host, state_.peers[0].pid);
+  state_.failure = Failure{0, {member_failure_text(root, cause, root_activity_)}};
 }
 
 }  // namespace backends

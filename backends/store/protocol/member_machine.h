@@ -21,6 +21,9 @@
 
 namespace backends {
 
+// At least as often a MemberMachine is to be given the time.
+std::chrono::milliseconds member_tick_interval(int heartbeat_ms);
+
 class MemberMachine {
  public:
   using Time = base::Deadline;
@@ -33,9 +36,8 @@ class MemberMachine {
   void closed(const std::string& cause);  // "its connection closed"
   void sent();                            // the network has taken all output so far
   // Notices the silence of rank 0. A long time since the last tick means that this process itself
-  // was paused: silence then proves nothing. At least every `tick_interval()`.
+  // was paused: silence then proves nothing. At least every member_tick_interval().
   void tick(Time now);
-  std::chrono::milliseconds tick_interval() const;
 
   // Actions of this rank.
   bool heartbeat_due(Time now) const;
@@ -44,14 +46,16 @@ class MemberMachine {
   // The number of the request, of which replies() tells. nullopt: too large to be sent.
   std::optional<std::uint32_t> request(FrameType type, std::string_view key,
                                        const std::function<void(FrameWriter&)>& rest);
-  void leave();  // in order, when the others do, too; answered by has_left()
-  // Early: all are told why, this rank with failure(), too.
+  void leave();  // in order, when the others do, too; answered by state().left
+  // Early: all are told why, this rank with state().failure, too.
   void abandon(const GroupFailure& why);
   void end();  // early without a reason, or for good
 
   std::string take_output() { return std::exchange(output_, {}); }
 
-  // State.
+  std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
+  std::map<std::uint32_t, std::optional<std::string>>& replies() { return replies_; }
+
   struct Failure {
     int rank;
     GroupFailure what;
@@ -60,18 +64,17 @@ class MemberMachine {
     std::vector<int> missing;  // not here yet, or their connection broke
     std::vector<int> left;     // were here and gave up
   };
-  std::map<std::uint32_t, std::optional<std::string>>& replies() { return replies_; }
-  const Absent& absent() const { return absent_; }  // before the start, as last told by rank 0
-  const std::vector<PeerInfo>& peers() const { return peers_; }    // after the start
-  const std::string& group_nonce() const { return group_nonce_; }  // likewise
-  bool has_started() const { return started_; }
-  bool is_leaving() const { return leaving_; }
-  bool has_left() const { return left_; }
-  const std::optional<std::string>& lost() const { return lost_; }    // why the connection ended
-  const std::optional<Failure>& failure() const { return failure_; }  // the first of a member
-  const std::optional<std::pair<RefusalKind, std::string>>& fatal() const { return fatal_; }
-  const std::string& activity() const { return activity_; }
-  std::vector<std::string> take_notices() { return std::exchange(notices_, {}); }
+  struct State {
+    Absent absent;                // before the start, as last told by rank 0
+    std::vector<PeerInfo> peers;  // after the start
+    std::string group_nonce;      // likewise
+    bool started = false, leaving = false, left = false;
+    std::optional<std::string> lost;  // why the connection ended
+    std::optional<Failure> failure;   // the first of a member
+    std::optional<std::pair<RefusalKind, std::string>> fatal;
+    std::string activity;
+  };
+  const State& state() const { return state_; }
 
  private:
   void send(const std::string& frame);
@@ -86,15 +89,11 @@ class MemberMachine {
   Time last_received_, next_heartbeat_, last_turn_;
   std::map<std::uint32_t, std::optional<std::string>> replies_;
   std::uint32_t next_request_ = 1;
-  Absent absent_;
-  std::vector<PeerInfo> peers_;
-  std::string group_nonce_;
-  // `starting_`: rank 0 has announced the start, and its acknowledgement may not have been sent.
-  bool starting_ = false, started_ = false, leaving_ = false, left_ = false, ended_ = false;
-  std::optional<std::string> lost_;
-  std::optional<Failure> failure_;
-  std::optional<std::pair<RefusalKind, std::string>> fatal_;
-  std::string activity_, last_activity_sent_, root_activity_;
+  State state_;
+  bool starting_ =
+      false;  // rank 0 has announced the start: the acknowledgement may not be sent yet
+  bool ended_ = false;
+  std::string last_activity_sent_, root_activity_;
   std::vector<std::string> notices_;
 };
 

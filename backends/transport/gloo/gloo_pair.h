@@ -46,6 +46,7 @@ class GlooBuffer final : public gloo::transport::Buffer {
   std::size_t arrived_ = 0;
 };
 
+// structure: half of the functions are Gloo's interface
 class GlooPair final : public gloo::transport::Pair {
  public:
   // `fd`: connected, non-blocking, owned by the mesh.

@@ -56,6 +56,7 @@ ncclRedOp_t op_of(ReduceOp op) {
 
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
+// structure: overrides all of DeviceCommunicator
 class NcclCommunicator final : public DeviceCommunicator {
  public:
   explicit NcclCommunicator(const BackendContext& context)
@@ -68,10 +69,10 @@ class NcclCommunicator final : public DeviceCommunicator {
         prefix_(context.prefix),
         notice_(context.rank == 0 ? context.notice : nullptr),
         progress_(context.timeout, cuda::blocks_in_waits() ? 0 : InterruptibleWait::kBusyPolls),
-        words_(static_cast<std::size_t>(size_)) {
+        words_{.host = std::vector<ControlWord>(static_cast<std::size_t>(size_))} {
     const cuda::MemoryPurpose purpose("averaging");
-    device_words_ =
-        static_cast<ControlWord*>(cuda::allocate(sizeof(ControlWord) * (words_.size() + 1)));
+    words_.device =
+        static_cast<ControlWord*>(cuda::allocate(sizeof(ControlWord) * (words_.host.size() + 1)));
   }
 
   ~NcclCommunicator() override {
@@ -81,9 +82,10 @@ class NcclCommunicator final : public DeviceCommunicator {
     }
     abort_communicator();
     wait_for_abort();
-    if (aborter_.joinable()) *aborted_ ? aborter_.join() : aborter_.detach();
+    if (aborter_.thread.joinable())
+      *aborter_.done ? aborter_.thread.join() : aborter_.thread.detach();
     while (!allocated_.empty()) release(allocated_.begin()->first);
-    cuda::release(device_words_);
+    cuda::release(words_.device);
   }
 
   void connect(const ncclUniqueId& id) {
@@ -99,26 +101,28 @@ class NcclCommunicator final : public DeviceCommunicator {
   int world_size() const override { return size_; }
 
   void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    exchange_words(reduction_word(Operation::kAllReduce, ++sequence_, count, type, op));
+    exchange_words(reduction_word(Operation::kAllReduce, ++counts_.calls, count, type, op));
     all_reduce_on(stream_.handle(), data, count, type, op);
     wait(stream_.handle());
   }
   void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    exchange_words(reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op));
+    exchange_words(reduction_word(Operation::kReduceScatter, ++counts_.calls, count, type, op));
     reduce_scatter_on(stream_.handle(), data, count, type, op);
     wait(stream_.handle());
   }
   void broadcast(void* data, std::size_t bytes, int root) override {
-    exchange_words(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root));
+    exchange_words(transfer_word(Operation::kBroadcast, ++counts_.calls, bytes, root));
     broadcast_on(stream_.handle(), data, bytes, root);
     wait(stream_.handle());
   }
   void all_gather(const void* input, std::size_t bytes, void* output) override {
-    exchange_words(transfer_word(Operation::kAllGather, ++sequence_, bytes));
+    exchange_words(transfer_word(Operation::kAllGather, ++counts_.calls, bytes));
     all_gather_on(stream_.handle(), input, bytes, output);
     wait(stream_.handle());
   }
-  void barrier() override { exchange_words(transfer_word(Operation::kBarrier, ++sequence_, 0)); }
+  void barrier() override {
+    exchange_words(transfer_word(Operation::kBarrier, ++counts_.calls, 0));
+  }
 
   void all_reduce_on(void* stream, void* data, std::size_t count, DType type,
                      ReduceOp op) override {
@@ -202,7 +206,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   void register_memory(void* memory, std::size_t bytes) override {
-    const ControlWord word = transfer_word(Operation::kRegister, ++registrations_, bytes);
+    const ControlWord word = transfer_word(Operation::kRegister, ++counts_.registrations, bytes);
     agree({&word, 1});
     if (bytes == 0) return;
     require_device_memory(memory, device_, "nccl");
@@ -252,7 +256,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   // that all ranks have the same. Returns the key that it stands under, and the verdict.
   template <typename Judge>
   std::pair<std::string, std::string> decide(std::string own, const Judge& judge) {
-    const std::string key = prefix_ + "/plan/" + std::to_string(plans_++);
+    const std::string key = prefix_ + "/plan/" + std::to_string(counts_.plans++);
     if (rank_ != 0) {
       store_.set(key + "/" + std::to_string(rank_), own);
       return {key, store_.get(key, timeout_).substr(1)};
@@ -274,17 +278,19 @@ class NcclCommunicator final : public DeviceCommunicator {
   // which it would hang.
   void exchange_words(const ControlWord& word) {
     cuda::use_device(device_);
-    ControlWord* own = device_words_ + words_.size();
+    ControlWord* own = words_.device + words_.host.size();
     cuda::copy_async(own, &word, sizeof word, stream_.handle());
     begin("ncclAllGather of control words", [&] {
-      return nccl_.ncclAllGather(own, device_words_, sizeof word, ncclUint8, comm_,
+      return nccl_.ncclAllGather(own, words_.device, sizeof word, ncclUint8, comm_,
                                  stream_of(stream_.handle()));
     });
     wait(stream_.handle());
-    cuda::copy_async(words_.data(), device_words_, sizeof word * words_.size(), stream_.handle());
+    cuda::copy_async(words_.host.data(), words_.device, sizeof word * words_.host.size(),
+                     stream_.handle());
     wait(stream_.handle());
     for (int r = 0; r < size_; ++r)
-      expect_equal(word, group_rank(rank_), words_[static_cast<std::size_t>(r)], group_rank(r));
+      expect_equal(word, group_rank(rank_), words_.host[static_cast<std::size_t>(r)],
+                   group_rank(r));
   }
 
   template <typename Call>
@@ -402,14 +408,14 @@ class NcclCommunicator final : public DeviceCommunicator {
     if (comm_ == nullptr) return;
     registered_.clear();
     const auto abort = [call = nccl_.ncclCommAbort, comm = comm_, device = device_,
-                        done = aborted_] {
+                        done = aborter_.done] {
       cudaSetDevice(device);
       call(comm);
       *done = true;
     };
     comm_ = nullptr;
     try {
-      aborter_ = std::thread(abort);
+      aborter_.thread = std::thread(abort);
     } catch (const std::exception&) {
       abort();
     }
@@ -417,7 +423,7 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   void wait_for_abort() const noexcept {
     const auto until = base::deadline_in(kNcclLeaveTimeout);
-    while (aborter_.joinable() && !*aborted_ && !base::has_passed(until))
+    while (aborter_.thread.joinable() && !*aborter_.done && !base::has_passed(until))
       std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 
@@ -456,22 +462,29 @@ class NcclCommunicator final : public DeviceCommunicator {
   const std::string prefix_;
   const std::function<void(const std::string&)> notice_;  // empty: none
   InterruptibleWait progress_;
-  cuda::Stream stream_;             // of the blocking calls
-  std::vector<ControlWord> words_;  // of all ranks
-  ControlWord* device_words_ =
-      nullptr;  // the same on the device, and at the end the word that this rank sends
+  cuda::Stream stream_;  // of the blocking calls
+  struct Words {
+    std::vector<ControlWord> host;  // of all ranks
+    ControlWord* device = nullptr;  // the same, and at the end the word that this rank sends
+  };
+  Words words_;
   const int device_ = cuda::current_device();
   ncclComm_t comm_ = nullptr;  // nullptr after a failure
   bool broken_ = false;
   const char* last_call_ = "no call yet";
-  std::uint32_t sequence_ = 0, registrations_ = 0;
-  int plans_ = 0;
+  struct Counts {
+    std::uint32_t calls = 0, registrations = 0;
+    int plans = 0;
+  };
+  Counts counts_;
   std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle, in order
   std::map<void*, bool> allocated_;                  // true: by NCCL
-  std::thread aborter_;                              // of abort_communicator()
-  const std::shared_ptr<std::atomic<bool>> aborted_ =
-      std::make_shared<std::atomic<bool>>(false);  // it has ended
-  std::optional<NcclCallWatch> watch_;             // of calls that block; none: they do not
+  struct Aborter {                                   // of abort_communicator()
+    std::thread thread;
+    const std::shared_ptr<std::atomic<bool>> done = std::make_shared<std::atomic<bool>>(false);
+  };
+  Aborter aborter_;
+  std::optional<NcclCallWatch> watch_;  // of calls that block; none: they do not
 };
 
 std::unique_ptr<DeviceCommunicator> connect(const BackendContext& context, const ncclUniqueId& id) {

@@ -125,7 +125,7 @@ class ManyClients : public ::testing::Test {
         ASSERT_TRUE(until([](const MemberMachine&) { return true; }));
       }
     }
-    ASSERT_TRUE(until([](const MemberMachine& m) { return m.has_started(); }));
+    ASSERT_TRUE(until([](const MemberMachine& m) { return m.state().started; }));
     std::printf("%d clients joined in %.2f s\n", kClients, base::seconds_since(start));
   }
 
@@ -159,24 +159,24 @@ class ManyClients : public ::testing::Test {
 
 TEST_F(ManyClients, JoinAndLeave) {
   for (const auto& client : clients_)
-    ASSERT_EQ(client->member()->peers().size(), std::size_t{kClients});
+    ASSERT_EQ(client->member()->state().peers.size(), std::size_t{kClients});
   const auto start = Clock::now();
   for (const auto& client : clients_) client->leave();
-  ASSERT_TRUE(until([](const MemberMachine& m) { return m.has_left(); }));
+  ASSERT_TRUE(until([](const MemberMachine& m) { return m.state().left; }));
   std::printf("all left in %.2f s\n", base::seconds_since(start));
 }
 
 TEST_F(ManyClients, AreToldOfADeath) {
   const auto start = Clock::now();
   clients_[500]->die();
-  ASSERT_TRUE(until([](const MemberMachine& m) { return m.failure().has_value(); }));
+  ASSERT_TRUE(until([](const MemberMachine& m) { return m.state().failure.has_value(); }));
   std::printf("a death was told to all in %.2f s\n", base::seconds_since(start));
   for (const auto& client : clients_) {
     if (client->is_gone()) continue;
-    ASSERT_EQ(client->member()->failure()->rank, 500);
-    ASSERT_NE(client->member()->failure()->what.text.find("rank 500 (host node62"),
+    ASSERT_EQ(client->member()->state().failure->rank, 500);
+    ASSERT_NE(client->member()->state().failure->what.text.find("rank 500 (host node62"),
               std::string::npos)
-        << client->member()->failure()->what.text;
+        << client->member()->state().failure->what.text;
   }
 }
 

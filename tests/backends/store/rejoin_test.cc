@@ -93,7 +93,7 @@ TEST_P(Rejoin, AfterItsConnectionBroke) {
           eventually([&] { return proxy.welcomes() > 0 && proxy.connections() >= connections; }));
     }
     JoinedStore joined = backends::join_store(o);
-    EXPECT_EQ(joined.store->peers().size(), static_cast<std::size_t>(size));
+    EXPECT_EQ(joined.store->state().peers.size(), static_cast<std::size_t>(size));
     joined.store->set("from " + std::to_string(rank), "here");
     for (int r = 0; r < size; ++r)
       EXPECT_EQ(joined.store->get("from " + std::to_string(r), kTimeout), "here");
