@@ -15,6 +15,32 @@
 
 namespace backends {
 
+// Where this rank can be reached.
+struct ListenOptions {
+  int port_window = 1;    // ports from the given one on among which rank 0 may listen; > 1 needs a
+                          // job id
+  std::string interface;  // "": the one that routes to the master
+  int fd = -1;  // rank 0: a bound, listening socket handed over by the launcher, owned from here
+                // on; -1: bind here
+};
+
+// What ranks of one job have in common; parts of the handshake.
+struct JobOptions {
+  std::string id, build;  // "" allowed
+  std::string secret;     // hexadecimal, 32 digits or more; "": ENGINE_SECRET_FILE, ENGINE_SECRET,
+                          // ... (secret.h)
+  // Names and values that must be equal on all ranks: a difference is a MismatchError on all of
+  // them, naming both values and both ranks. At most 64 KiB.
+  std::vector<std::pair<std::string, std::string>> settings;
+};
+
+// A rank that has been in one collective for so long is reported through `notice`, on rank 0 and on
+// the ranks concerned: who waits, who is elsewhere, which links move nothing.
+struct StallOptions {
+  int after_ms = 10'000;  // 0: never
+  bool abort = false;     // and ends the group
+};
+
 // The identity of this process and the rendezvous; made by resolve_identity() or by the launcher.
 struct GroupOptions {
   std::string init_method = "env://";  // env://, tcp://HOST:PORT, file:///PATH
@@ -26,27 +52,14 @@ struct GroupOptions {
   std::string local_stage =
       "auto";       // shared memory among ranks of one host: auto (where backend is auto), shm, off
   int streams = 1;  // connections per peer, where the backend stripes
-  int port_window =
-      1;  // ports from the given one on among which rank 0 may listen; > 1 needs a job id
-  std::string interface;      // "" = the one that routes to the master
-  std::string job_id;         // part of the handshake; "" allowed
-  std::string build_id = {};  // part of the handshake; "" allowed
-  std::string secret =
-      {};  // hexadecimal, 32 digits or more; "": ENGINE_SECRET_FILE, ENGINE_SECRET, ... (secret.h)
-  // Names and values that must be equal on all ranks: a difference is a MismatchError on all of
-  // them, naming both values and both ranks. At most 64 KiB.
-  std::vector<std::pair<std::string, std::string>> settings = {};
+  ListenOptions listen = {};
+  JobOptions job = {};
   int rendezvous_timeout_ms = 300'000;
   int timeout_ms = 600'000;  // of every collective
   int heartbeat_ms = 1000;
-  // A rank that has been in one collective for so long is reported through `notice`, on rank 0 and
-  // on the ranks concerned: who waits, who is elsewhere, which links move nothing. 0: never.
-  int stall_after_ms = 10'000;
-  bool stall_abort = false;  // and ends the group
+  StallOptions stall = {};
   std::string host_id = {};  // equal for ranks of one host; "": as in host_identity.h
-  int listen_fd = -1;  // rank 0: a bound, listening socket handed over by the launcher, owned from
-                       // here on; -1: bind here
-  bool restarted = false;  // after a failure: wait if the previous group is still ending
+  bool restarted = false;    // after a failure: wait if the previous group is still ending
   std::vector<std::string> history = {};  // of an elastic job's ranks, for flight_record()
   // Asked while the group forms and its ranks connect, one call at a time, maybe from another
   // thread; true ends that with CancelledError.

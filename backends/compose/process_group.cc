@@ -275,7 +275,7 @@ class ProcessGroup final : public Group {
   // While ranks connect: says that they still do, and ends it if this process is asked to stop.
   void watch_connecting(const std::stop_token& stop, const std::string& backend,
                         std::atomic<bool>& cancelled) {
-    const std::chrono::milliseconds pause(options_.stall_after_ms);
+    const std::chrono::milliseconds pause(options_.stall.after_ms);
     base::Deadline next = base::deadline_in(pause);
     while (base::sleep_unless_stopped(stop, kCancelInterval)) {
       if (options_.cancelled && options_.cancelled()) {
@@ -384,12 +384,12 @@ void validate(const GroupOptions& o) {
   if (o.timeout_ms < 1) bad("timeout_ms", o.timeout_ms, "1 or more");
   if (o.rendezvous_timeout_ms < 1)
     bad("rendezvous_timeout_ms", o.rendezvous_timeout_ms, "1 or more");
-  for (const std::string* text : {&o.job_id, &o.build_id}) {
+  for (const std::string* text : {&o.job.id, &o.job.build}) {
     if (text->size() > 100)
       throw ConfigurationError("\"" + *text +
                                "\" is too long for the handshake: expected 100 characters at most");
   }
-  if (const std::size_t bytes = settings_frame(o.settings).size(); bytes > kSettingsBytes)
+  if (const std::size_t bytes = settings_frame(o.job.settings).size(); bytes > kSettingsBytes)
     throw ConfigurationError("the settings of this rank take " + std::to_string(bytes) +
                              " bytes: expected " + std::to_string(kSettingsBytes) + " at most");
 }

@@ -54,15 +54,15 @@ class Joiner {
     hello_.world_size = options.world_size;
     hello_.pid = getpid();
     hello_.process = random_bytes(kNonceBytes);
-    hello_.job = options.job_id;
-    hello_.build = options.build_id;
-    hello_.settings = options.settings;
-    hello_.settings_digest = settings_digest(options.settings);
+    hello_.job = options.job.id;
+    hello_.build = options.job.build;
+    hello_.settings = options.job.settings;
+    hello_.settings_digest = settings_digest(options.job.settings);
     hello_.host = host_name().substr(0, kIdentityTextBytes);
     hello_.host_id =
         (options.host_id.empty() ? host_id() : options.host_id).substr(0, kIdentityTextBytes);
     std::string method = options.init_method;
-    window_ = options.port_window;
+    window_ = options.listen.port_window;
     if (method.empty() || method == "env://") {
       const Identity identity = resolve_identity({.init_method = "env://",
                                                   .rank = options.rank,
@@ -89,7 +89,7 @@ class Joiner {
   }
 
   JoinedStore join() {
-    if (path_.empty()) secret_ = load_secret(options_.secret, "");
+    if (path_.empty()) secret_ = load_secret(options_.job.secret, "");
     if (options_.rank == 0) {
       open_server();
       scan_.emplace(endpoint_.host, endpoint_.port, 1, options_.restarted);
@@ -111,12 +111,12 @@ class Joiner {
 
  private:
   void open_server() {
-    const int fd = options_.listen_fd;
+    const int fd = options_.listen.fd;
     Rendezvous rendezvous;
     if (!path_.empty()) {
       if (!has_own_secret()) rendezvous.secret_hex = to_hex(random_bytes(32));
       rendezvous.nonce = to_hex(random_bytes(8));
-      secret_ = load_secret(options_.secret, rendezvous.secret_hex);
+      secret_ = load_secret(options_.job.secret, rendezvous.secret_hex);
     }
     StoreServerOptions server;
     server.listener =
@@ -124,8 +124,8 @@ class Joiner {
                 : listen_in_window(listen_endpoint(), path_.empty() ? window_ : 1, options_.notice);
     server.secret = secret_;
     server.heartbeat_ms = options_.heartbeat_ms;
-    server.stall_after_ms = options_.stall_after_ms;
-    server.stall_abort = options_.stall_abort;
+    server.stall_after_ms = options_.stall.after_ms;
+    server.stall_abort = options_.stall.abort;
     server.notice = options_.notice;
     endpoint_ = local_endpoint(server.listener.fd());
     if (!path_.empty()) {
@@ -140,7 +140,7 @@ class Joiner {
         if (!has_own_secret() && old.secret_hex.empty()) return false;  // it cannot be asked
         Hello probe = hello_;
         probe.job = job + "/" + old.nonce;
-        return server_answers(old.endpoint, load_secret(options_.secret, old.secret_hex), probe,
+        return server_answers(old.endpoint, load_secret(options_.job.secret, old.secret_hex), probe,
                               base::deadline_in(std::chrono::seconds(2)));
       };
       joined_.file =
@@ -154,7 +154,7 @@ class Joiner {
 
   // Given, and so the same for several jobs: the rendezvous file does not get it.
   bool has_own_secret() const {
-    return !options_.secret.empty() || secret_comes_from_environment();
+    return !options_.job.secret.empty() || secret_comes_from_environment();
   }
 
   bool is_multi_host() const {
@@ -162,8 +162,8 @@ class Joiner {
   }
 
   Endpoint listen_endpoint() {
-    if (!options_.interface.empty())
-      return {interface_address(options_.interface), path_.empty() ? endpoint_.port : 0};
+    if (!options_.listen.interface.empty())
+      return {interface_address(options_.listen.interface), path_.empty() ? endpoint_.port : 0};
     if (path_.empty()) {
       refuse_unreachable_loopback(wait_for_name());
       return endpoint_;
@@ -192,8 +192,8 @@ class Joiner {
   // Many systems resolve their own name to loopback, which other hosts cannot reach.
   void refuse_unreachable_loopback(const std::vector<std::string>& addresses) {
     if (!std::all_of(addresses.begin(), addresses.end(), is_loopback) || !is_multi_host()) return;
-    if (options_.rank != 0 && !options_.interface.empty()) {
-      scan_->use_instead_of_loopback(interface_address(options_.interface));
+    if (options_.rank != 0 && !options_.listen.interface.empty()) {
+      scan_->use_instead_of_loopback(interface_address(options_.listen.interface));
     } else if (!is_address(endpoint_.host) && endpoint_.host != "localhost") {
       throw ConfigurationError("the host of rank 0, \"" + endpoint_.host + "\", resolves to " +
                                addresses.front() +
@@ -268,7 +268,7 @@ class Joiner {
     }
     Hello hello = hello_;
     hello.job += "/" + rendezvous->nonce;
-    secret_ = load_secret(options_.secret, rendezvous->secret_hex);
+    secret_ = load_secret(options_.job.secret, rendezvous->secret_hex);
     const bool certain = has_own_secret() && !options_.restarted;
     return open_session(endpoint_, secret_, hello,
                         std::min(deadline_, base::deadline_in(std::chrono::seconds(3))),
@@ -328,9 +328,10 @@ class Joiner {
   // The address that this rank publishes.
   std::string reachable_address() const {
     const bool one_host = is_one_host(joined_.store->state().peers);
-    std::string address = !options_.interface.empty() ? interface_address(options_.interface)
-                          : one_host                  ? "127.0.0.1"
-                                                      : joined_.store->local_address();
+    std::string address = !options_.listen.interface.empty()
+                              ? interface_address(options_.listen.interface)
+                          : one_host ? "127.0.0.1"
+                                     : joined_.store->local_address();
     if (!one_host && is_loopback(address) && options_.host_id.empty())
       throw ConfigurationError(
           "rank " + std::to_string(options_.rank) + " can be reached only at " + address +

@@ -13,7 +13,7 @@
 namespace backends {
 
 JoinEndpoint::JoinEndpoint(const GroupOptions& options)
-    : explicit_secret_(options.secret),
+    : explicit_secret_(options.job.secret),
       host_id_(options.host_id.empty() ? host_id() : options.host_id),
       nonce_(to_hex(random_bytes(8))) {
   const std::string& method = options.init_method;
@@ -24,13 +24,13 @@ JoinEndpoint::JoinEndpoint(const GroupOptions& options)
     own_address_ = one_host ? "127.0.0.1" : default_address();
   } else if (method.starts_with("tcp://")) {
     endpoint_ = parse_endpoint(std::string_view(method).substr(6), "init method");
-    window_ = std::clamp(options.port_window, 1, 65536 - endpoint_.port);
+    window_ = std::clamp(options.listen.port_window, 1, 65536 - endpoint_.port);
     resolve_name(options);
   } else {
     throw ConfigurationError("init method \"" + method +
                              "\" of an elastic job: expected tcp://HOST:PORT or file:///PATH");
   }
-  if (!options.interface.empty()) own_address_ = interface_address(options.interface);
+  if (!options.listen.interface.empty()) own_address_ = interface_address(options.listen.interface);
 }
 
 // Once, before this process has anything to do in time: name servers may take long.
@@ -53,8 +53,8 @@ void JoinEndpoint::resolve_name(const GroupOptions& options) {
   }
   // Many systems resolve their own name to loopback, which other hosts cannot reach.
   if (is_loopback(endpoint_.host) && !is_address(name) && name != "localhost")
-    endpoint_.host =
-        options.interface.empty() ? default_address() : interface_address(options.interface);
+    endpoint_.host = options.listen.interface.empty() ? default_address()
+                                                      : interface_address(options.listen.interface);
   own_address_ = address_towards(endpoint_.host);
   if (own_address_.empty() && is_loopback(endpoint_.host))
     throw ConfigurationError(no_loopback_text(endpoint_.host));

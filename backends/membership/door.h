@@ -23,8 +23,8 @@ class JoinEndpoint {
   // port, which the kernel may choose while nobody serves it.
   Socket listen_beside() const;
   // The endpoint that joining processes call now; none while there is no file. With tcp and a job
-  // that has a name, the job uses the first of GroupOptions::port_window ports that nobody else has
-  // taken.
+  // that has a name, the job uses the first of ListenOptions::port_window ports that nobody else
+  // has taken.
   std::optional<Endpoint> find() const;
   // The process there is not of this job, or nothing listens: find() and serve() use the next port.
   // Returns false, and changes nothing, if `at` is not what find() returns or there is one port

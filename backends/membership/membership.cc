@@ -55,7 +55,7 @@ PeerInfo peer_info(const Member& member, std::size_t rank) {
 }  // namespace
 
 std::string register_job(const GroupOptions& group) {
-  return group.job_id + '\n' + group.init_method + '\n' + host_id_of(group);
+  return group.job.id + '\n' + group.init_method + '\n' + host_id_of(group);
 }
 
 class Membership::Agent {
@@ -151,8 +151,8 @@ Membership::Agent::Agent(MembershipOptions options)
   sockets_.emplace(door_.secret(agent_), hello(), events(), silence);
   machine_.emplace(machine_options(), now());
   sockets_->listen(std::move(listener_));
-  if (group.listen_fd >= 0) {
-    Socket door(group.listen_fd);
+  if (group.listen.fd >= 0) {
+    Socket door(group.listen.fd);
     fcntl(door.fd(), F_SETFL, fcntl(door.fd(), F_GETFL) | O_NONBLOCK);
     fcntl(door.fd(), F_SETFD, FD_CLOEXEC);
     sockets_->listen(std::move(door));
@@ -182,12 +182,12 @@ Hello Membership::Agent::hello() const {
   const GroupOptions& group = options_.group;
   Hello h;
   h.pid = self_.pid;
-  h.job = ("elastic " + group.job_id).substr(0, kIdentityTextBytes);
-  h.build = group.build_id.substr(0, kIdentityTextBytes);
+  h.job = ("elastic " + group.job.id).substr(0, kIdentityTextBytes);
+  h.build = group.job.build.substr(0, kIdentityTextBytes);
   h.host = self_.host;
   h.host_id = self_.host_id;
   // MIN and MAX have to be the same as well: they decide who is taken.
-  h.settings = group.settings;
+  h.settings = group.job.settings;
   h.settings.emplace_back("--elastic",
                           std::to_string(options_.least) + ":" + std::to_string(options_.most));
   h.settings_digest = settings_digest(h.settings);
@@ -417,11 +417,11 @@ GroupOptions Membership::Agent::group_options(const View& view) const {
   group.local_world_size = static_cast<int>(std::ranges::count_if(members, is_here));
   group.local_rank =
       static_cast<int>(std::count_if(members.begin(), members.begin() + view.rank, is_here));
-  group.port_window = 1;
+  group.listen.port_window = 1;
   const std::string suffix =
       "/" + std::to_string(view.generation) + "/" + to_hex(shared_.taken->nonce).substr(0, 16);
-  group.job_id = options_.group.job_id.substr(0, kIdentityTextBytes - suffix.size()) + suffix;
-  group.listen_fd = view.rank == 0 ? fcntl(store_listener_.fd(), F_DUPFD_CLOEXEC, 0) : -1;
+  group.job.id = options_.group.job.id.substr(0, kIdentityTextBytes - suffix.size()) + suffix;
+  group.listen.fd = view.rank == 0 ? fcntl(store_listener_.fd(), F_DUPFD_CLOEXEC, 0) : -1;
   // Another generation's server may still, or already, listen there: it is tried again.
   group.restarted = true;
   group.cancelled = [this, cancelled = options_.group.cancelled] {

@@ -16,7 +16,7 @@ namespace backends {
 
 struct MembershipOptions {
   // init_method names the door, where newcomers find the job: tcp://HOST:PORT or file:///PATH; rank
-  // is a hint for the order, -1 is none; listen_fd is the door's socket, if it is handed over,
+  // is a hint for the order, -1 is none; listen.fd is the door's socket, if it is handed over,
   // which several processes of a host may share.
   GroupOptions group;
   int least = 1, most = 1;  // ranks

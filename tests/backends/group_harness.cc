@@ -25,7 +25,7 @@ backends::GroupOptions options_for(int rank, int world_size, int port) {
   o.init_method = "tcp://127.0.0.1:" + std::to_string(port);
   o.rank = rank;
   o.world_size = world_size;
-  o.secret = kSecret;
+  o.job.secret = kSecret;
   o.rendezvous_timeout_ms = test_support::deadline_ms(20'000);
   o.timeout_ms = test_support::deadline_ms(20'000);
   o.heartbeat_ms = test_support::deadline_ms(1000);
@@ -94,7 +94,7 @@ std::unique_ptr<backends::Group> join(const std::string& backend, int rank, int 
                                       const Listener& listener) {
   backends::GroupOptions o = options_for(rank, world_size, listener.port);
   choose_backend(o, backend);
-  if (rank == 0) o.listen_fd = listener.fd;
+  if (rank == 0) o.listen.fd = listener.fd;
   return backends::join_group(o);
 }
 
@@ -154,7 +154,7 @@ std::vector<std::string> run_processes(const std::string& backend, int world_siz
   for (int rank = 0; rank < world_size; ++rank) {
     backends::GroupOptions options = options_for(rank, world_size, listener.port);
     choose_backend(options, backend);
-    if (rank == 0) options.listen_fd = listener.fd;
+    if (rank == 0) options.listen.fd = listener.fd;
     int ends[2];
     if (pipe(ends) != 0) throw std::runtime_error("pipe");
     const pid_t pid = fork();

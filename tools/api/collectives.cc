@@ -70,14 +70,14 @@ backends::GroupOptions join_options(const GroupOptions& given) {
   tools::take_identity(identity, options);
   options.backend = given.backend;
   options.local_stage = given.local_stage;
-  options.interface = given.interface;
-  options.secret = given.secret;
-  options.build_id = ENGINE_VERSION " " ENGINE_COMMIT;
-  options.settings = given.settings;
+  options.listen.interface = given.interface;
+  options.job.secret = given.secret;
+  options.job.build = ENGINE_VERSION " " ENGINE_COMMIT;
+  options.job.settings = given.settings;
   options.rendezvous_timeout_ms = milliseconds("join_timeout", given.join_timeout, 1);
   options.timeout_ms = milliseconds("timeout", given.timeout, 1);
   options.heartbeat_ms = milliseconds("heartbeat", given.heartbeat, 1);
-  options.stall_after_ms = milliseconds("stall_after", given.stall_after, 0);
+  options.stall.after_ms = milliseconds("stall_after", given.stall_after, 0);
   options.notice = tools::print_notice;
   if (given.cancelled)
     options.cancelled = [asked = given.cancelled] {

@@ -64,7 +64,7 @@ void run_rank(int rank, int world_size, const RankOptions& options,
   o.timeout_ms = options.timeout_ms;
   o.heartbeat_ms = test_support::deadline_ms(300);
   o.notice = options.notice;
-  if (rank == 0) o.listen_fd = listener.fd;
+  if (rank == 0) o.listen.fd = listener.fd;
   run_in_group(backends::join_group(o), body);
 }
 

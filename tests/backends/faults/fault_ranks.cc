@@ -50,7 +50,7 @@ backends::GroupOptions Rank::options(int rank) const {
   o.heartbeat_ms = static_cast<int>(heartbeat().count());
   o.rendezvous_timeout_ms = test_support::deadline_ms(6000);
   o.timeout_ms = test_support::deadline_ms(3000);
-  if (rank == 0 && who_ == 0) o.listen_fd = listener_.fd;
+  if (rank == 0 && who_ == 0) o.listen.fd = listener_.fd;
   return o;
 }
 

@@ -45,7 +45,7 @@ void work(int rank, int world_size, const group_harness::Listener& listener, int
     backends::GroupOptions o = group_harness::options_for(rank, world_size, listener.port);
     o.heartbeat_ms = static_cast<int>(test_support::deadline(kHeartbeat).count());
     if (rank == 0)
-      o.listen_fd = listener.fd;
+      o.listen.fd = listener.fd;
     else
       close(listener.fd);
     const auto group = backends::join_group(o);
@@ -181,7 +181,7 @@ std::vector<std::string> with_early_end(const std::string& backend, const std::s
     if (!group) {
       backends::GroupOptions o = group_harness::options_for(rank, 3, listener.port);
       group_harness::choose_backend(o, backend);
-      if (rank == 0) o.listen_fd = listener.fd;
+      if (rank == 0) o.listen.fd = listener.fd;
       group = backends::join_group(o);
     }
     auto communicator = group->make_communicator();
@@ -235,7 +235,7 @@ TEST(Statuses, RankZeroKnowsWhatTheOthersDo) {
       group_harness::outcomes(2, [listener = group_harness::open_listener(),
                                   both_know = std::make_shared<std::atomic<int>>(0)](int rank) {
         backends::GroupOptions o = group_harness::options_for(rank, 2, listener.port);
-        if (rank == 0) o.listen_fd = listener.fd;
+        if (rank == 0) o.listen.fd = listener.fd;
         const auto group = backends::join_group(o);
         const auto communicator = group->make_communicator();
         double value = 1;

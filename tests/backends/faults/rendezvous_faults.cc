@@ -58,7 +58,7 @@ std::vector<Fault> faults_of_rendezvous() {
       {"wrong secret",
        3,
        joining([](GroupOptions& o, int who) {
-         if (who == 1) o.secret = std::string(64, 'a');
+         if (who == 1) o.job.secret = std::string(64, 'a');
        }),
        {},
        {{"peer: ", "missing 1 of 3 ranks: 1", "secret"},
@@ -113,7 +113,7 @@ std::vector<Fault> faults_of_rendezvous() {
       {"other configuration",
        3,
        joining([](GroupOptions& o, int who) {
-         o.settings = {{"--seed", who == 1 ? "1" : "0"}};
+         o.job.settings = {{"--seed", who == 1 ? "1" : "0"}};
        }),
        {},
        all_name("mismatch: ", "rank 1")},
@@ -122,7 +122,7 @@ std::vector<Fault> faults_of_rendezvous() {
        [](Rank& rank) {
          GroupOptions o = rank.options(rank.who());
          o.rendezvous_timeout_ms = test_support::deadline_ms(3000);
-         o.listen_fd = -1;  // rank 0 binds the port itself, which this test holds
+         o.listen.fd = -1;  // rank 0 binds the port itself, which this test holds
          rank.join(o);
        },
        {},
@@ -140,7 +140,7 @@ std::vector<Fault> faults_of_rendezvous() {
            GroupOptions earlier = o;
            earlier.init_method = "file://" + path;
            earlier.rank = 0;
-           earlier.listen_fd = -1;
+           earlier.listen.fd = -1;
            if (const pid_t pid = fork(); pid == 0) {
              alarm(static_cast<unsigned>(test_support::deadline_ms(5000) / 1000));
              try {
@@ -158,7 +158,7 @@ std::vector<Fault> faults_of_rendezvous() {
            test_support::pause(100ms);
          }
          o.init_method = "file://" + path;
-         o.listen_fd = -1;
+         o.listen.fd = -1;
          rank.join(o);
          rank.work(10);
          if (rank.who() == 0) std::filesystem::remove(path);

@@ -31,8 +31,8 @@ using Clock = std::chrono::steady_clock;
 
 GroupOptions options(int rank, int world_size, int port, const std::string& job, int window = 16) {
   GroupOptions o = group_harness::options_for(rank, world_size, port);
-  if (!job.empty()) o.job_id = job + " " + std::to_string(getpid());  // tests run side by side
-  o.port_window = window;
+  if (!job.empty()) o.job.id = job + " " + std::to_string(getpid());  // tests run side by side
+  o.listen.port_window = window;
   return o;
 }
 
@@ -140,7 +140,7 @@ TEST(PortWindow, ADifferentConfigurationOfTheSameJobIsStillAMismatch) {
   const int port = free_ports(16);
   const auto errors = outcomes(2, [&](int rank) {
     GroupOptions o = options(rank, 2, port, "j");
-    o.settings = {{"--seed", std::to_string(rank)}};
+    o.job.settings = {{"--seed", std::to_string(rank)}};
     backends::join_store(o);
   });
   for (const std::string& error : errors) EXPECT_CONTAINS(error, "mismatch: --seed: rank 0 ");
@@ -151,7 +151,7 @@ TEST(PortWindow, AnotherSecretIsAnAuthenticationErrorAlsoOnceRank0HasLeft) {
   const auto errors = outcomes(2, [&](int rank) {
     GroupOptions o = options(rank, 2, port, "j");
     o.rendezvous_timeout_ms = test_support::deadline_ms(1200 * (rank + 1));
-    if (rank == 1) o.secret = std::string(64, 'a');
+    if (rank == 1) o.job.secret = std::string(64, 'a');
     backends::join_store(o);
   });
   EXPECT_CONTAINS(errors[0], "missing 1 of 2 ranks: 1");
@@ -199,7 +199,7 @@ TEST(Names, AMasterThatResolvesToLoopbackIsRefusedInAMultiHostWorld) {
     GroupOptions o = options(rank, 2, port, "j");
     o.init_method = "tcp://0x7f000001:" + std::to_string(port);
     o.local_world_size = local_world_size;
-    o.interface = interface;
+    o.listen.interface = interface;
     o.rendezvous_timeout_ms = 500;
     backends::join_store(o);
   };

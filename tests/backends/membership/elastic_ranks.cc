@@ -86,7 +86,7 @@ MembershipOptions options_for(int hint, int least, int most, int port) {
   static const std::string run = backends::to_hex(backends::random_bytes(8));
   MembershipOptions options;
   options.group = group_harness::options_for(hint, most, port);
-  options.group.job_id = run + testing::UnitTest::GetInstance()->current_test_info()->name();
+  options.group.job.id = run + testing::UnitTest::GetInstance()->current_test_info()->name();
   options.group.heartbeat_ms = test_support::deadline_ms(300);
   options.group.rendezvous_timeout_ms = test_support::deadline_ms(20'000);
   options.least = least;

@@ -135,8 +135,8 @@ TEST(MembershipTest, TheDoorIsTakenOver) {
 
 MembershipOptions named_job(int hint, int port) {
   MembershipOptions options = options_for(hint, 1, 4, port);
-  options.group.job_id = "a name";
-  options.group.port_window = 16;
+  options.group.job.id = "a name";
+  options.group.listen.port_window = 16;
   return options;
 }
 
@@ -234,7 +234,7 @@ TEST(MembershipTest, AnotherSecretIsRefused) {
   Threads ranks = start_threads(2, 2, 4, port);
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   MembershipOptions options = options_for(2, 2, 4, port);
-  options.group.secret = std::string(64, 'a');
+  options.group.job.secret = std::string(64, 'a');
   Membership other(options);
   EXPECT_THROW(other.first_view(), backends::AuthenticationError);
 }
@@ -242,11 +242,11 @@ TEST(MembershipTest, AnotherSecretIsRefused) {
 TEST(MembershipTest, OtherSettingsAreRefusedAndNamed) {
   const int port = free_port();
   MembershipOptions options = options_for(0, 1, 1, port);
-  options.group.settings = {{"--batch-size", "128"}};
+  options.group.job.settings = {{"--batch-size", "128"}};
   options.most = 4;
   ThreadRank first(options);
   ASSERT_TRUE(eventually([&] { return first.seen().has_value(); }));
-  options.group.settings = {{"--batch-size", "64"}};
+  options.group.job.settings = {{"--batch-size", "64"}};
   Membership other(options);
   try {
     other.first_view();
@@ -311,7 +311,7 @@ TEST(MembershipTest, AFileIsADoorToo) {
   const auto options = [&](int hint) {
     MembershipOptions o = options_for(hint, 2, 3, 1);
     o.group.init_method = "file://" + path;
-    o.group.secret = "";
+    o.group.job.secret = "";
     o.group.local_world_size = o.group.world_size;
     return o;
   };
@@ -334,7 +334,7 @@ TEST(MembershipTest, AFileOfSomethingElseIsRejectedAtOnce) {
     ASSERT_EQ(chmod(path.c_str(), 0600), 0);
     MembershipOptions o = options_for(0, 1, 1, 1);
     o.group.init_method = "file://" + path;
-    o.group.secret = "";
+    o.group.job.secret = "";
     o.group.local_world_size = o.group.world_size;
     try {
       Membership membership(o);
@@ -378,7 +378,7 @@ TEST(MembershipTest, RefusalsAreCountedAndNotListed) {
   ASSERT_TRUE(eventually([&] { return rank.seen().has_value(); }));
   for (int i = 0; i < 20; ++i) {
     MembershipOptions other = options_for(2, 1, 2, port);
-    other.group.secret = std::string(64, 'a');
+    other.group.job.secret = std::string(64, 'a');
     Membership without_secret(other);
     EXPECT_THROW(without_secret.first_view(), backends::AuthenticationError);
   }

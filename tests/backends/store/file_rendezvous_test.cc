@@ -80,7 +80,7 @@ TEST_F(FileRendezvous, AGivenSecretIsNotInTheFile) {
   const auto errors = outcomes(2, [&](int rank) {
     GroupOptions o = options(rank, 2);
     if (rank == 0) {
-      o.secret = group_harness::kSecret;
+      o.job.secret = group_harness::kSecret;
       o.cancelled = [&] { return told.load(); };
     } else {
       o.rendezvous_timeout_ms = 200;
@@ -161,7 +161,7 @@ TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
     std::atomic<int> ready{0};
     const auto errors = outcomes(6, [&](int job) {
       GroupOptions o = options(0, 2);
-      o.job_id = "job " + std::to_string(job);
+      o.job.id = "job " + std::to_string(job);
       o.rendezvous_timeout_ms = test_support::deadline_ms(1500);
       for (++ready; ready < 6;) std::this_thread::yield();
       backends::join_store(o);

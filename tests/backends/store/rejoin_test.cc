@@ -85,7 +85,7 @@ TEST_P(Rejoin, AfterItsConnectionBroke) {
   Proxy proxy(listener.port, cut);
   const auto errors = outcomes(world_size, [&, size = world_size, cut = cut](int rank) {
     GroupOptions o = options_for(rank, size, rank == 1 ? proxy.port() : listener.port);
-    if (rank == 0) o.listen_fd = listener.fd;
+    if (rank == 0) o.listen.fd = listener.fd;
     if (rank == 2) {
       // Progress is only sent while somebody is missing.
       const int connections = cut.at == FrameType::kProgress ? 2 : 1;
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(CutAt, Rejoin, testing::ValuesIn(cut_cases()),
 std::string rank_0_sees(const Listener& listener, int world_size,
                         const std::function<void()>& until_then) {
   GroupOptions o = options_for(0, world_size, listener.port);
-  o.listen_fd = listener.fd;
+  o.listen.fd = listener.fd;
   o.heartbeat_ms = 1000;  // so that three of them are well below kTimeout
   JoinedStore joined = backends::join_store(o);
   std::string failure =
@@ -255,7 +255,7 @@ TEST(RejoinOutOfOrder, TheLaterAttemptStays) {
     if (rank == 2) return;
     if (rank == 0) {
       GroupOptions o = options_for(0, 3, listener.port);
-      o.listen_fd = listener.fd;
+      o.listen.fd = listener.fd;
       EXPECT_NO_THROW(backends::join_store(o).store->leave(kTimeout));
       return;
     }
@@ -282,7 +282,7 @@ TEST(RejoinByAnEavesdropper, IsRefusedAndDisturbsNoRank) {
   std::atomic<bool> refused{false};
   const auto errors = outcomes(3, [&](int rank) {
     GroupOptions o = options_for(rank, 3, rank == 1 ? proxy.port() : listener.port);
-    if (rank == 0) o.listen_fd = listener.fd;
+    if (rank == 0) o.listen.fd = listener.fd;
     if (rank == 2) {
       EXPECT_TRUE(eventually([&] { return proxy.welcomes() > 0; }));
       const Socket socket = connect_to_port(listener.port);

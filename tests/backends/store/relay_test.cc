@@ -54,10 +54,10 @@ TEST(Relay, OnAnEarlierPortOfTheWindowIsPassedOver) {
   std::string notices;
   const auto errors = outcomes(2, [&](int rank) {
     GroupOptions o = options_for(rank, 2, relay_port);
-    o.job_id = "job " + std::to_string(getpid());
-    o.port_window = 16;
+    o.job.id = "job " + std::to_string(getpid());
+    o.listen.port_window = 16;
     if (rank == 0) {
-      o.listen_fd = server.fd;
+      o.listen.fd = server.fd;
       o.notice = [&](const std::string& line) {
         const std::lock_guard lock(mutex);
         notices += line + "\n";
@@ -87,7 +87,7 @@ TEST(Relay, ThatChangesAValueEndsTheGroup) {
   std::string value;
   const auto errors = outcomes(2, [&](int rank) {
     GroupOptions o = options_for(rank, 2, rank == 0 ? server.port : relay.port());
-    if (rank == 0) o.listen_fd = server.fd;
+    if (rank == 0) o.listen.fd = server.fd;
     JoinedStore joined = backends::join_store(o);
     if (rank == 0) joined.store->set("key", sent);
     value = rank == 1 ? joined.store->get("key", group_harness::kProxyTimeout) : value;
@@ -105,7 +105,7 @@ TEST(Relay, ThatChangesWhatARankSendsEndsTheGroup) {
   std::string failure;
   const auto errors = outcomes(2, [&](int rank) {
     GroupOptions o = options_for(rank, 2, rank == 0 ? server.port : relay.port());
-    if (rank == 0) o.listen_fd = server.fd;
+    if (rank == 0) o.listen.fd = server.fd;
     JoinedStore joined = backends::join_store(o);
     if (rank == 1) joined.store->set("key", "value");
     if (rank == 0)

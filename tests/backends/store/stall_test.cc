@@ -130,10 +130,10 @@ class Stall : public testing::TestWithParam<std::string> {
     return group_harness::outcomes(3, [&](int rank) {
       backends::GroupOptions o = group_harness::options_for(rank, 3, listener.port);
       group_harness::choose_backend(o, GetParam());
-      if (rank == 0) o.listen_fd = listener.fd;
+      if (rank == 0) o.listen.fd = listener.fd;
       o.heartbeat_ms = 200;
-      o.stall_after_ms = 1000;
-      o.stall_abort = abort;
+      o.stall.after_ms = 1000;
+      o.stall.abort = abort;
       o.notice = [this, rank](const std::string& line) {
         const std::lock_guard lock(mutex_);
         notices_[static_cast<std::size_t>(rank)] += line + "\n";

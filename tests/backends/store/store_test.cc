@@ -42,7 +42,7 @@ std::vector<std::string> join_all(int world_size,
   const Listener listener = open_listener();
   return outcomes(world_size, [&](int rank) {
     GroupOptions o = options_for(rank, world_size, listener.port);
-    if (rank == 0) o.listen_fd = listener.fd;
+    if (rank == 0) o.listen.fd = listener.fd;
     if (change) change(rank, o);
     JoinedStore joined = backends::join_store(o);
     if (body) body(rank, joined);
@@ -125,7 +125,7 @@ TEST(Store, AWrongSecretIsRefusedAndSaid) {
   std::vector<std::string> notices;
   const auto errors = join_all(2, [&](int rank, GroupOptions& o) {
     o.rendezvous_timeout_ms = test_support::deadline_ms(2000);
-    if (rank == 1) o.secret = std::string(64, 'a');
+    if (rank == 1) o.job.secret = std::string(64, 'a');
     if (rank == 0)
       o.notice = [&](const std::string& line) {
         const std::lock_guard lock(mutex);
@@ -142,7 +142,7 @@ TEST(Store, AWrongSecretIsRefusedAndSaid) {
 
 TEST(Store, ShortSecretsAreRefused) {
   GroupOptions o = options_for(0, 2, 1);
-  o.secret = "abcd";
+  o.job.secret = "abcd";
   EXPECT_THROW(backends::join_store(o), backends::AuthenticationError);
 }
 
@@ -166,7 +166,7 @@ TEST(Store, TheSameRankTwiceIsAMismatch) {
 
 TEST(Store, AnotherSettingIsNamedToAllWithBothValues) {
   const auto errors = join_all(3, [](int rank, GroupOptions& o) {
-    o.settings = {{"--lr", "0.1"}, {"--batch-size", rank == 2 ? "64" : "128"}};
+    o.job.settings = {{"--lr", "0.1"}, {"--batch-size", rank == 2 ? "64" : "128"}};
   });
   for (const std::string& error : errors) {
     EXPECT_EQ(error.find("mismatch: --batch-size: rank 0 (host "), 0u) << error;
@@ -178,20 +178,20 @@ TEST(Store, AnotherSettingIsNamedToAllWithBothValues) {
 
 TEST(Store, OfSeveralRanksThatDifferOneIsNamedToAll) {
   const auto errors = join_all(4, [](int rank, GroupOptions& o) {
-    o.settings = {{"--seed", rank >= 2 ? "1" : "0"}};
+    o.job.settings = {{"--seed", rank >= 2 ? "1" : "0"}};
   });
   for (const std::string& error : errors) EXPECT_CONTAINS(error, "mismatch: --seed: rank 0 ");
 }
 
 TEST(Store, SettingsAreBounded) {
   GroupOptions o = options_for(0, 2, 1);
-  o.settings = {{"--model", std::string(70'000, 'm')}};
+  o.job.settings = {{"--model", std::string(70'000, 'm')}};
   EXPECT_THROW(backends::join_group(o), backends::ConfigurationError);
 }
 
 TEST(Store, AnotherBuildIsAMismatch) {
   const auto errors =
-      join_all(2, [](int rank, GroupOptions& o) { o.build_id = "v" + std::to_string(rank); });
+      join_all(2, [](int rank, GroupOptions& o) { o.job.build = "v" + std::to_string(rank); });
   for (const std::string& error : errors) EXPECT_CONTAINS(error, "engine build");
 }
 
@@ -200,12 +200,12 @@ TEST(Store, AnotherJobIsRefusedWithoutHarmToThisOne) {
   std::atomic<bool> refused{false};
   const auto errors = outcomes(3, [&](int rank) {
     GroupOptions o = options_for(rank == 2 ? 1 : rank, 2, listener.port);
-    if (rank == 0) o.listen_fd = listener.fd;
+    if (rank == 0) o.listen.fd = listener.fd;
     if (rank == 1) {
       EXPECT_TRUE(test_support::eventually([&] { return refused.load(); }));
     }
     if (rank == 2) {
-      o.job_id = "another";
+      o.job.id = "another";
       try {
         backends::join_store(o);
       } catch (...) {
@@ -226,7 +226,7 @@ TEST(Store, ARestartedRankWaitsForTheGroupBeforeIt) {
   std::atomic<bool> tried{false};
   const auto errors = outcomes(2, [&](int rank) {
     GroupOptions o = options_for(rank, 2, listener.port);
-    if (rank == 0) o.listen_fd = listener.fd;
+    if (rank == 0) o.listen.fd = listener.fd;
     JoinedStore joined = backends::join_store(o);
     if (rank == 1) {
       GroupOptions again = options_for(1, 2, listener.port);
@@ -263,7 +263,7 @@ TEST(Store, MissingRanksAreNamedEverywhere) {
     return outcomes(2, [&](int i) {
       GroupOptions o = options_for(i == 0 ? 0 : 2, 4, listener.port);
       o.rendezvous_timeout_ms = test_support::deadline_ms(2000);
-      if (i == 0) o.listen_fd = listener.fd;
+      if (i == 0) o.listen.fd = listener.fd;
       backends::join_store(o);
     });
   }();
@@ -279,7 +279,7 @@ TEST(Store, ARankThatGaveUpEarlierIsNotMissing) {
   const auto errors = outcomes(2, [&](int i) {
     GroupOptions o = options_for(i == 0 ? 0 : 2, 4, listener.port);
     o.rendezvous_timeout_ms = test_support::deadline_ms(i == 0 ? 3000 : 1000);
-    if (i == 0) o.listen_fd = listener.fd;
+    if (i == 0) o.listen.fd = listener.fd;
     backends::join_store(o);
   });
   EXPECT_CONTAINS(errors[0], "missing 2 of 4 ranks: 1, 3; joined and left again: 2");
@@ -303,7 +303,7 @@ TEST(Store, WaitingIsReportedFromTheFifthSecondOn) {
   const Listener listener = open_listener();
   const auto errors = outcomes(1, [&](int) {
     GroupOptions o = options_for(0, 3, listener.port);
-    o.listen_fd = listener.fd;
+    o.listen.fd = listener.fd;
     o.rendezvous_timeout_ms = 600'000;
     o.notice = [&](const std::string& line) { notice += line; };
     o.cancelled = [&] { return !notice.empty(); };  // called by the thread that calls notice()
@@ -324,7 +324,7 @@ TEST(Store, WaitingIsReportedByOneRankOfAHost) {
   std::optional<std::chrono::steady_clock::time_point> first;
   outcomes(3, [&](int rank) {
     GroupOptions o = options_for(rank, 4, listener.port);
-    if (rank == 0) o.listen_fd = listener.fd;
+    if (rank == 0) o.listen.fd = listener.fd;
     o.local_rank = rank;
     o.rendezvous_timeout_ms = 600'000;
     o.notice = [&, rank](const std::string& line) {
@@ -362,7 +362,7 @@ TEST(Store, GarbageIsRefusedAndDisturbsNoRank) {
   const auto errors = outcomes(2, [&](int rank) {
     if (rank == 1) std::this_thread::sleep_for(100ms);
     GroupOptions o = options_for(rank, 2, listener.port);
-    if (rank == 0) o.listen_fd = listener.fd;
+    if (rank == 0) o.listen.fd = listener.fd;
     JoinedStore joined = backends::join_store(o);
     for (int i = 0; i < 50 || !noise_done; ++i) joined.store->add("counter", 1);
     joined.store->leave(test_support::deadline(5s));
@@ -377,7 +377,7 @@ TEST(Store, UnauthenticatedConnectionsAreBoundedAndTimed) {
   const Listener listener = open_listener();
   std::atomic<bool> done{false};
   GroupOptions o = options_for(0, 2, listener.port);
-  o.listen_fd = listener.fd;
+  o.listen.fd = listener.fd;
   o.rendezvous_timeout_ms = 600'000;
   o.cancelled = [&] { return done.load(); };
   std::thread rank_0([&] { EXPECT_THROW(backends::join_store(o), backends::CancelledError); });

@@ -183,7 +183,7 @@ TEST(SocketStreams, StripedCollectivesGiveTheSame) {
       backends::GroupOptions o = group_harness::options_for(rank, world, listener.port);
       o.backend = "socket";
       o.streams = 3;
-      if (rank == 0) o.listen_fd = listener.fd;
+      if (rank == 0) o.listen.fd = listener.fd;
       const auto group = backends::join_group(o);
       const auto communicator = group->make_communicator();
       const std::size_t n = 500'003;
@@ -268,7 +268,7 @@ TEST(SocketCommunicator, CallsAllocateNothing) {
     backends::GroupOptions o = group_harness::options_for(rank, 3, listener.port);
     o.backend = "socket";
     o.heartbeat_ms = 60'000;
-    if (rank == 0) o.listen_fd = listener.fd;
+    if (rank == 0) o.listen.fd = listener.fd;
     const auto group = backends::join_group(o);
     {
       const auto communicator = group->make_communicator();

@@ -65,7 +65,7 @@ class ElasticRank {
   // Ranks that come later save into the same folder. And who has trained stops in order: with
   // those that are left, which takes as long as it takes to miss the others.
   backends::GroupOptions with_rules(backends::GroupOptions options, const RunConfig& config) {
-    options.settings.emplace_back("--save-dir", config.keeping.directory);
+    options.job.settings.emplace_back("--save-dir", config.keeping.directory);
     const auto patience = std::chrono::milliseconds(4 * options.heartbeat_ms + 2000);
     options.cancelled = [this, patience] {
       if (stop_signal_flag().load() == 0) return is_asked_to_leave() && !has_trained_;

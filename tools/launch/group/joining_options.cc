@@ -43,10 +43,10 @@ void add_model(const RunConfig& config, backends::Settings& settings) {
 
 backends::GroupOptions group_options(const RunConfig& config) {
   backends::GroupOptions options = config.group;
-  options.job_id = config.identity.job_id;
-  options.build_id = ENGINE_VERSION " " ENGINE_COMMIT;
-  options.settings = agreed_settings(config.origin);
-  add_model(config, options.settings);
+  options.job.id = config.identity.job_id;
+  options.job.build = ENGINE_VERSION " " ENGINE_COMMIT;
+  options.job.settings = agreed_settings(config.origin);
+  add_model(config, options.job.settings);
   options.notice = print_notice;
   options.cancelled = [] { return stop_signal_flag().load() != 0; };
   return options;
@@ -62,7 +62,7 @@ void take_launchers_word(backends::GroupOptions& options) {
       by_address ? backends::parse_endpoint(std::string_view(method).substr(6), "init method").port
                  : 0;
   backends::Socket listener(take_listen_fd(port));
-  if (by_address && options.rank == 0) options.listen_fd = listener.release();
+  if (by_address && options.rank == 0) options.listen.fd = listener.release();
 }
 
 }  // namespace
@@ -83,8 +83,8 @@ void take_identity(const backends::Identity& identity, backends::GroupOptions& o
   options.world_size = identity.world_size;
   options.local_rank = identity.local_rank;
   options.local_world_size = identity.known_local_world_size();
-  options.port_window = identity.port_window;
-  options.job_id = identity.job_from.value;
+  options.listen.port_window = identity.port_window;
+  options.job.id = identity.job_from.value;
 }
 
 backends::GroupOptions options_of_process(const RunConfig& config) {
@@ -107,8 +107,8 @@ backends::GroupOptions options_of_worker(const RunConfig& config, const WorkerPl
   options.init_method = "tcp://127.0.0.1:" + std::to_string(place.port);
   options.rank = options.local_rank = place.rank;
   options.world_size = options.local_world_size = config.spawn;
-  options.listen_fd = place.listen_fd;
-  options.secret = place.secret;
+  options.listen.fd = place.listen_fd;
+  options.job.secret = place.secret;
   return options;
 }
 

@@ -55,7 +55,7 @@ void check_elastic_batch(const GivenValues& given, RunConfig& config) {
 void check_group(const GivenValues& given, RunConfig& config) {
   config.asked_backend = config.group.backend;
   const backends::IdentityRequest& identity = config.identity;
-  if (config.group.stall_abort && config.group.stall_after_ms == 0)
+  if (config.group.stall.abort && config.group.stall.after_ms == 0)
     given.refuse("stall-after", "above 0, which --stall-abort needs");
   for (const auto& [name, rank] :
        {std::pair{"rank", identity.rank}, std::pair{"local-rank", identity.local_rank}})
@@ -90,7 +90,7 @@ const std::vector<OptionSpec> kGroupRows{
      .agreement = kFree,
      .on_resume = kOneStart},
     {.name = "iface",
-     .field = text([](RunConfig& c) { return &c.group.interface; }),
+     .field = text([](RunConfig& c) { return &c.group.listen.interface; }),
      .metavar = "IF",
      .help = "network interface (default: the one that routes to rank 0)",
      .example = "--iface eth0",
@@ -184,14 +184,14 @@ const std::vector<OptionSpec> kGroupRows{
      .example = "--heartbeat 0.5",
      .agreement = kFree},
     {.name = "stall-after",
-     .field = seconds([](RunConfig& c) { return &c.group.stall_after_ms; }, /*or_zero=*/true),
+     .field = seconds([](RunConfig& c) { return &c.group.stall.after_ms; }, /*or_zero=*/true),
      .metavar = "S",
      .help = "say who waits for whom when a collective takes longer than this many seconds; 0: "
              "never",
      .example = "--stall-after 30",
      .agreement = kFree},
     {.name = "stall-abort",
-     .field = flag([](RunConfig& c) { return &c.group.stall_abort; }),
+     .field = flag([](RunConfig& c) { return &c.group.stall.abort; }),
      .help = "end the job when a collective takes longer than --stall-after",
      .example = "--stall-abort",
      .agreement = kFree}};
