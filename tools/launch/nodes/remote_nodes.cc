@@ -203,8 +203,8 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
   if (plan.own_command && plan.elastic.empty()) rules.saver = 0;
   if (!plan.elastic.empty()) rules.least = 1;
   rules.longest_wait = std::chrono::milliseconds(options.monitor_interval_ms);
-  rules.deliver = [&nodes](int index, pid_t pid, int signal) {
-    Node& node = nodes[static_cast<std::size_t>(index)];
+  rules.deliver = [&nodes](std::size_t index, pid_t pid, int signal) {
+    Node& node = nodes[index];
     if (signal != SIGKILL)
       return write_record(node.control, control_record("signal", std::to_string(signal)));
     node.control.close();  // the launch on the other side ends its workers at once
@@ -223,10 +223,10 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
     outcome = group.wait(sources);
   }
   relay.drain();
-  if (outcome.stop_signal != 0)
-    print_notice("stopped all nodes after signal " + std::to_string(outcome.stop_signal));
-  if (outcome.culprit >= 0 && !outcome.killed) {
-    const auto index = static_cast<std::size_t>(outcome.culprit);
+  if (outcome.stop_signal)
+    print_notice("stopped all nodes after signal " + std::to_string(*outcome.stop_signal));
+  if (outcome.culprit && !outcome.killed) {
+    const std::size_t index = *outcome.culprit;
     const std::string failure =
         node_failure(options.hosts[index], outcome.ends[index], nodes[index].err->last_line);
     std::fprintf(stderr, "engine: error: %s\n", base::escape_text(failure).c_str());
