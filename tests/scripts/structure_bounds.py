@@ -122,6 +122,8 @@ def signature_of(head):
         following = tops[number + 1][0] if number + 1 < len(tops) else ""
         if before == "operator" and following == "(":
             continue
+        if head[at + 1][0] in ("*", "&"):
+            return None  # a pointer or reference to a function
         names = [t for t, _ in tops[:number]]
         if not re.match(r"[A-Za-z_]", before) and "operator" not in names[-4:]:
             continue

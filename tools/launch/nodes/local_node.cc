@@ -109,13 +109,13 @@ int LocalNode::run(EventSource* control) {
   for (;; ++attempt_) {
     const GroupOutcome outcome = run_attempt(control);
     const int code = outcome.code();
-    if (outcome.stop_signal != 0)
+    if (outcome.stop_signal)
       print_notice(std::string(outcome.killed ? "killed all workers after signal "
                                               : "stopped all workers after signal ") +
-                   std::to_string(outcome.stop_signal) + " (" + strsignal(outcome.stop_signal) +
+                   std::to_string(*outcome.stop_signal) + " (" + strsignal(*outcome.stop_signal) +
                    ")");
     if (!failure_ || outcome.killed) return code;
-    if (outcome.stop_signal == 0 && attempt_ < plan_.max_restarts && is_worth_restarting(code)) {
+    if (!outcome.stop_signal && attempt_ < plan_.max_restarts && is_worth_restarting(code)) {
       print_notice("restart " + std::to_string(attempt_ + 1) + " of " +
                    std::to_string(plan_.max_restarts) + " after: " + failure_line(*failure_));
       failure_.reset();
@@ -124,11 +124,11 @@ int LocalNode::run(EventSource* control) {
     std::string tries;
     if (attempt_ > 0)
       tries = " (after " + std::to_string(attempt_) + (attempt_ == 1 ? " restart)" : " restarts)");
-    if (attempt_ < plan_.max_restarts && outcome.stop_signal == 0)
+    if (attempt_ < plan_.max_restarts && !outcome.stop_signal)
       tries += " (not restarted: a restart cannot fix it)";
     const bool too_few = all_are_here() && outcome.too_few_are_left();
     const std::string what =
-        too_few ? too_few_text(rules().least, plan_.nproc) : failure_line(*failure_);
+        too_few ? too_few_text(*rules().least, plan_.nproc) : failure_line(*failure_);
     std::fprintf(stderr, "engine: error: %s%s\n", base::escape_text(what).c_str(), tries.c_str());
     return too_few ? kExitUnavailable : code;
   }
@@ -137,7 +137,7 @@ int LocalNode::run(EventSource* control) {
 // Of an elastic job. Who is left on other nodes, or comes again, nobody here knows: the ranks
 // themselves wait for others as long as it makes sense.
 bool LocalNode::all_are_here() const {
-  return !plan_.elastic.empty() && plan_.nnodes == 1 && !options_.respawn;
+  return !plan_.elastic.empty() && plan_.nnodes == 1 && !options_.restarts.respawn;
 }
 
 GroupRules LocalNode::rules() const {
@@ -182,11 +182,11 @@ GroupOutcome LocalNode::run_attempt(EventSource* control) {
   std::vector<WorkerLogs::Stream> errors(static_cast<std::size_t>(plan_.nproc));
   respawned_.assign(errors.size(), 0);
   GroupRules group_rules = rules();
-  if (options_.respawn_pause_ms)
-    group_rules.longest_pause = std::chrono::milliseconds(*options_.respawn_pause_ms);
+  if (options_.restarts.longest_pause_ms)
+    group_rules.longest_pause = std::chrono::milliseconds(*options_.restarts.longest_pause_ms);
   if (!plan_.elastic.empty())
-    group_rules.again = [&](int index, const WorkerEnd& end) {
-      return respawn(relay, index, end, errors[static_cast<std::size_t>(index)]);
+    group_rules.again = [&](std::size_t index, const WorkerEnd& end) {
+      return respawn(relay, static_cast<int>(index), end, errors[index]);
     };
   GroupOutcome outcome;
   {
@@ -205,7 +205,7 @@ GroupOutcome LocalNode::run_attempt(EventSource* control) {
 
 std::function<int()> LocalNode::respawn(OutputRelay& relay, int local_rank, const WorkerEnd& end,
                                         WorkerLogs::Stream& err) {
-  const bool again = options_.respawn && is_worth_restarting(end.code);
+  const bool again = options_.restarts.respawn && is_worth_restarting(end.code);
   int& times = respawned_[static_cast<std::size_t>(local_rank)];
   WorkerFailure failure = failure_of(local_rank, end, err);
   failure.attempt = times;
@@ -257,10 +257,10 @@ WorkerFailure LocalNode::failure_of(int local_rank, const WorkerEnd& end,
 
 void LocalNode::note_failure(const GroupOutcome& outcome,
                              const std::vector<WorkerLogs::Stream>& errors) {
-  for (int i = 0; i < static_cast<int>(outcome.ends.size()); ++i) {
-    const WorkerEnd& end = outcome.ends[static_cast<std::size_t>(i)];
+  for (std::size_t i = 0; i < outcome.ends.size(); ++i) {
+    const WorkerEnd& end = outcome.ends[i];
     if (end.code == 0 || end.code == kExitLeft || (end.by_us && i != outcome.culprit)) continue;
-    const WorkerFailure failure = failure_of(i, end, errors[static_cast<std::size_t>(i)]);
+    const WorkerFailure failure = failure_of(static_cast<int>(i), end, errors[i]);
     if (logs_.keeps_files()) {
       const std::string path = logs_.folder(attempt_, failure.rank) + "/error.json";
       const bool own = access(path.c_str(), F_OK) == 0;  // the worker's

@@ -34,19 +34,18 @@ bool is_stopped(pid_t pid) {
 }  // namespace
 
 int GroupOutcome::code() const {
-  if (killed) return 128 + stop_signal;
-  if (culprit >= 0) return ends[static_cast<std::size_t>(culprit)].code;
-  if (std::any_of(ends.begin(), ends.end(),
-                  [](const WorkerEnd& e) { return e.code == kExitPreempted; }))
-    return kExitPreempted;
-  if (!ends.empty() &&
-      std::ranges::all_of(ends, [](const WorkerEnd& e) { return e.code == kExitLeft; }))
-    return kExitLeft;
-  return stop_signal != 0 ? 128 + stop_signal : 0;
+  if (killed) return 128 + stop_signal.value_or(0);
+  if (culprit) return ends[*culprit].code;
+  const auto ended_with = [](int code) {
+    return [code](const WorkerEnd& end) { return end.code == code; };
+  };
+  if (std::ranges::any_of(ends, ended_with(kExitPreempted))) return kExitPreempted;
+  if (!ends.empty() && std::ranges::all_of(ends, ended_with(kExitLeft))) return kExitLeft;
+  return stop_signal ? 128 + *stop_signal : 0;
 }
 
 bool GroupOutcome::too_few_are_left() const {
-  return !killed && culprit >= 0 && ends[static_cast<std::size_t>(culprit)].signal != 0;
+  return !killed && culprit && ends[*culprit].signal != 0;
 }
 
 std::string too_few_text(int least, int count) {
@@ -58,18 +57,14 @@ WorkerGroup::WorkerGroup(GuardProcess& guard, SignalInbox& inbox, GroupRules rul
     : guard_(guard), inbox_(inbox), rules_(std::move(rules)) {}
 
 WorkerGroup::~WorkerGroup() {
-  if (alive() > 0) deliver_all(SIGKILL);
+  if (count(Worker::State::kRunning) > 0) deliver_all(SIGKILL);
   finish();
 }
 
-pid_t WorkerGroup::start(const std::function<int()>& child) {
-  WorkerEnd end;
-  end.pid = fork_worker(child);
-  outcome_.ends.push_back(end);
-  Again& again = again_.emplace_back();
-  again.pause = RespawnPause(rules_.longest_pause);
-  again.forked = Clock::now();
-  return end.pid;
+void WorkerGroup::start(const std::function<int()>& child) {
+  const pid_t pid = fork_worker(child);
+  workers_.push_back(
+      {.end = {.pid = pid}, .forked = Clock::now(), .pause = RespawnPause(rules_.longest_pause)});
 }
 
 pid_t WorkerGroup::fork_worker(const std::function<int()>& child) {
@@ -87,61 +82,58 @@ pid_t WorkerGroup::fork_worker(const std::function<int()>& child) {
   }
   if (pid < 0)
     throw std::system_error(errno, std::generic_category(),
-                            "cannot fork worker " + std::to_string(outcome_.ends.size()));
+                            "cannot fork worker " + std::to_string(workers_.size()));
   setpgid(pid, pid);  // as the child does: whichever comes first
   return pid;
 }
 
-// Not while all are asked to stop, or when the job is done.
-void WorkerGroup::plan_again(int index) {
-  if (!rules_.again || outcome_.stop_signal != 0 || outcome_.killed || orderly_end_) return;
-  Again& again = again_[static_cast<std::size_t>(index)];
-  again.child = rules_.again(index, outcome_.ends[static_cast<std::size_t>(index)]);
-  if (!again.child) return;
-  const auto now = Clock::now();
-  again.due = now + again.pause.next(now - again.forked);
-  std::erase(failures_, index);
+void WorkerGroup::advance(GroupPhase phase) { phase_ = std::max(phase_, phase); }
+
+long WorkerGroup::count(Worker::State state) const {
+  return std::ranges::count(workers_, state, &Worker::state);
 }
 
-void WorkerGroup::fork_again() {
-  for (std::size_t i = 0; i < again_.size(); ++i) {
-    Again& again = again_[i];
-    if (!again.child) continue;
-    if (outcome_.stop_signal != 0 || outcome_.killed || orderly_end_ || decided_) {
-      again.child = nullptr;
-    } else if (Clock::now() >= again.due) {
-      WorkerEnd& end = outcome_.ends[i];
-      if (rules_.kill_orphans) kill(-end.pid, SIGKILL);
-      guard_.forget_worker(end.pid);
-      waitpid(end.pid, nullptr, 0);
-      end = {};
-      end.pid = fork_worker(std::exchange(again.child, nullptr));
-      again.forked = Clock::now();
+void WorkerGroup::plan_restart(std::size_t index) {
+  if (!rules_.again || phase_ != GroupPhase::kRunning) return;
+  Worker& worker = workers_[index];
+  worker.child = rules_.again(index, worker.end);
+  if (!worker.child) return;
+  const auto now = Clock::now();
+  worker.due = now + worker.pause.next(now - worker.forked);
+  worker.state = Worker::State::kAwaitsRestart;
+}
+
+void WorkerGroup::restart_workers() {
+  for (Worker& worker : workers_) {
+    if (worker.state != Worker::State::kAwaitsRestart) continue;
+    if (phase_ != GroupPhase::kRunning) {
+      worker.state = Worker::State::kEnded;
+    } else if (Clock::now() >= worker.due) {
+      if (rules_.kill_orphans) kill(-worker.end.pid, SIGKILL);
+      guard_.forget_worker(worker.end.pid);
+      waitpid(worker.end.pid, nullptr, 0);
+      worker.end = {.pid = fork_worker(worker.child)};
+      worker.forked = Clock::now();
+      worker.state = Worker::State::kRunning;
     }
   }
 }
 
-bool WorkerGroup::awaits_again() const {
-  return std::ranges::any_of(again_, [](const Again& again) { return again.child != nullptr; });
-}
-
 GroupOutcome WorkerGroup::wait(std::span<EventSource* const> sources) {
-  while ((alive() > 0 || awaits_again()) && !stuck()) {
+  const auto busy = [this] {
+    return count(Worker::State::kRunning) + count(Worker::State::kAwaitsRestart) > 0;
+  };
+  while (busy() && !stuck()) {
     poll_once(sources);
     take_signals();
     look_for_guard();
     look_for_ends();
-    fork_again();
+    restart_workers();
     find_culprit();
     end_survivors();
   }
   finish();
   return outcome_;
-}
-
-long WorkerGroup::alive() const {
-  return std::count_if(outcome_.ends.begin(), outcome_.ends.end(),
-                       [](const WorkerEnd& e) { return !e.ended; });
 }
 
 void WorkerGroup::poll_once(std::span<EventSource* const> sources) {
@@ -165,25 +157,30 @@ bool WorkerGroup::asks_to_stop(int signal) const {
   return signal == SIGINT || signal == SIGTERM || (signal == SIGHUP && rules_.ranks_of_one_run);
 }
 
-// The first is passed on and all may end in order; the second ends all at once. A session that is
-// closed says so more than once, and perhaps with a SIGTERM.
-void WorkerGroup::on_signal(int signal) {
+// A session that is closed says so more than once, and perhaps with a SIGTERM.
+bool WorkerGroup::is_repeated_hang_up(int signal) const {
   constexpr std::chrono::seconds kOneHangUp{2};
+  return stop_ && asks_to_stop(signal) &&
+         (signal == SIGHUP ||
+          (outcome_.stop_signal == SIGHUP && Clock::now() - stop_->at <= kOneHangUp));
+}
+
+// The first is passed on and all may end in order; the second ends all at once.
+void WorkerGroup::on_signal(int signal) {
+  if (is_repeated_hang_up(signal)) return;
   const bool stop = asks_to_stop(signal);
-  if (stop && stop_asked_ &&
-      (signal == SIGHUP ||
-       (outcome_.stop_signal == SIGHUP && Clock::now() - *stop_asked_ <= kOneHangUp)))
-    return;
-  if (signal == SIGKILL || (stop && stop_asked_)) {
+  if (signal == SIGKILL || (stop && stop_)) {
     if (signal != SIGKILL) outcome_.stop_signal = signal;
-    if (outcome_.stop_signal == 0) outcome_.stop_signal = SIGHUP;  // the control line broke
+    if (!outcome_.stop_signal) outcome_.stop_signal = SIGHUP;  // the control line broke
     outcome_.killed = true;
+    advance(GroupPhase::kKilled);
     deliver_all(SIGKILL);
     return;
   }
   if (stop) {
-    stop_asked_ = Clock::now();
+    stop_ = {.at = Clock::now()};
     outcome_.stop_signal = signal;
+    advance(GroupPhase::kStopping);
   }
   deliver_all(signal);
 }
@@ -191,7 +188,8 @@ void WorkerGroup::on_signal(int signal) {
 // Only the kernel's sleep without interruption (a dead network disk) outlives SIGKILL.
 bool WorkerGroup::stuck() const {
   if (!killed_at_ || Clock::now() - *killed_at_ < kKillTimeout) return false;
-  print_notice(std::to_string(alive()) + " killed workers have not exited; not waiting any longer");
+  print_notice(std::to_string(count(Worker::State::kRunning)) +
+               " killed workers have not exited; not waiting any longer");
   return true;
 }
 
@@ -209,46 +207,65 @@ void WorkerGroup::look_for_guard() {
 
 // An ended worker stays a zombie until finish(): so its number cannot become another's while its
 // group may be signalled.
+bool WorkerGroup::take_end(Worker& worker) const {
+  siginfo_t info{};
+  if (worker.state != Worker::State::kRunning ||
+      waitid(P_PID, static_cast<id_t>(worker.end.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid == 0)
+    return false;
+  worker.state = Worker::State::kEnded;
+  worker.end.by_us = phase_ >= GroupPhase::kFailed;
+  worker.end.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
+  worker.end.code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+  return true;
+}
+
 void WorkerGroup::look_for_ends() {
-  std::vector<int> found;
-  for (std::size_t i = 0; i < outcome_.ends.size(); ++i) {
-    WorkerEnd& end = outcome_.ends[i];
-    siginfo_t info{};
-    if (end.ended ||
-        waitid(P_PID, static_cast<id_t>(end.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-        info.si_pid == 0)
-      continue;
-    end.ended = true;
-    end.by_us = decided_.has_value() || outcome_.killed || stragglers_killed_;
-    end.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
-    end.code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
-    // Training without a folder ends so where it is told to save.
-    if (rules_.ranks_of_one_run && outcome_.stop_signal == 0 && end.signal == 0)
-      for (const int signal : kSaveSignals)
-        if (end.code == 128 + signal) outcome_.stop_signal = signal;
-    // One rank that is asked to stop stops all of them, in order, and none is started again then.
-    if (rules_.least > 0 && outcome_.stop_signal == 0 && end.signal == 0 && !end.by_us)
-      for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU})
-        if (end.code == 128 + signal) outcome_.stop_signal = signal;
-    if (!end.by_us && is_orderly(end)) orderly_end_ = Clock::now();
-    if (!end.by_us && is_failure(end)) found.push_back(static_cast<int>(i));
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (!take_end(workers_[i])) continue;
+    const WorkerEnd& end = workers_[i].end;
+    take_stop_signal(end);
+    if (end.by_us) continue;
+    if (is_orderly(end)) {
+      last_orderly_end_ = Clock::now();
+      advance(GroupPhase::kDraining);
+    }
+    if (is_failure(end)) found.push_back(i);
   }
-  if (found.empty()) return;
-  // Seen in one look: one that was killed is the likelier cause than one that ended, and 69 says
-  // that another is missing.
-  const auto weight = [this](int i) {
-    const WorkerEnd& e = outcome_.ends[static_cast<std::size_t>(i)];
+  add_failures(std::move(found));
+}
+
+// A rank that was asked to stop says so by its code, and all others stop as well.
+void WorkerGroup::take_stop_signal(const WorkerEnd& end) {
+  if (outcome_.stop_signal || end.signal != 0) return;
+  const auto take = [&](std::span<const int> signals) {
+    if (std::ranges::find(signals, end.code - 128) != signals.end())
+      outcome_.stop_signal = end.code - 128;
+  };
+  // Training without a folder ends so where it is told to save.
+  if (rules_.ranks_of_one_run) take(kSaveSignals);
+  // None is started again then.
+  constexpr int kStops[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU};
+  if (rules_.least && !end.by_us) take(kStops);
+}
+
+// Those that were seen in one look: one that was killed is the likelier cause than one that ended,
+// and 69 says that another is missing.
+void WorkerGroup::add_failures(std::vector<std::size_t> found) {
+  const auto weight = [this](std::size_t i) {
+    const WorkerEnd& e = workers_[i].end;
     return e.signal != 0 ? 0 : e.code != kExitUnavailable ? 1 : 2;
   };
-  std::stable_sort(found.begin(), found.end(), [&](int a, int b) { return weight(a) < weight(b); });
-  failures_.insert(failures_.end(), found.begin(), found.end());
-  if (rules_.least > 0)
-    for (const int index : found) plan_again(index);
-  if (!first_failure_ && !failures_.empty()) first_failure_ = Clock::now();
+  std::ranges::stable_sort(found, {}, weight);
+  for (const std::size_t i : found) {
+    if (rules_.least) plan_restart(i);
+    if (workers_[i].state == Worker::State::kEnded) failures_.push_back({i, Clock::now()});
+  }
 }
 
 bool WorkerGroup::stopped_as_asked(const WorkerEnd& end) const {
-  return outcome_.stop_signal != 0 && end.code == 128 + outcome_.stop_signal;
+  return outcome_.stop_signal && end.code == 128 + *outcome_.stop_signal;
 }
 
 bool WorkerGroup::is_failure(const WorkerEnd& end) const {
@@ -258,116 +275,126 @@ bool WorkerGroup::is_failure(const WorkerEnd& end) const {
 }
 
 bool WorkerGroup::is_orderly(const WorkerEnd& end) const {
-  return end.code == kExitPreempted || (rules_.least > 0 && end.code == 0) ||
-         (outcome_.stop_signal != 0 && end.code == 0) || stopped_as_asked(end);
+  return end.code == kExitPreempted || ((rules_.least || outcome_.stop_signal) && end.code == 0) ||
+         stopped_as_asked(end);
 }
 
 // One that was stopped (SIGSTOP) does not save.
 bool WorkerGroup::is_saving() const {
-  if (rules_.saver < 0) return false;
-  const WorkerEnd& saver = outcome_.ends[static_cast<std::size_t>(rules_.saver)];
-  return !saver.ended && !is_stopped(saver.pid);
+  if (!rules_.saver) return false;
+  const Worker& saver = workers_[*rules_.saver];
+  return saver.state == Worker::State::kRunning && !is_stopped(saver.end.pid);
 }
 
 // Workers that may come and go: whether those that are left can do without those that failed.
 bool WorkerGroup::may_go_on() const {
-  if (rules_.least == 0) return false;
-  const auto well =
-      std::ranges::count_if(outcome_.ends,
-                            [this](const WorkerEnd& e) {
-                              return !e.ended || e.code == 0 || e.code == kExitPreempted ||
-                                     stopped_as_asked(e);
-                            }) +
-      std::ranges::count_if(again_, [](const Again& a) { return a.child != nullptr; });
-  const bool done =
-      std::ranges::any_of(outcome_.ends, [](const WorkerEnd& e) { return e.ended && e.code == 0; });
-  return done || well >= rules_.least;
+  if (!rules_.least) return false;
+  const auto is_done = [](const Worker& w) {
+    return w.state == Worker::State::kEnded && w.end.code == 0;
+  };
+  const auto is_well = [&](const Worker& w) {
+    return w.state != Worker::State::kEnded || is_done(w) || w.end.code == kExitPreempted ||
+           stopped_as_asked(w.end);
+  };
+  return std::ranges::any_of(workers_, is_done) ||
+         std::ranges::count_if(workers_, is_well) >= *rules_.least;
 }
 
 void WorkerGroup::find_culprit() {
-  if (decided_ || failures_.empty() || may_go_on()) return;
-  const auto cause = std::find_if(failures_.begin(), failures_.end(), [this](int i) {
-    return outcome_.ends[static_cast<std::size_t>(i)].code != kExitUnavailable;
+  if (decision_ || failures_.empty() || may_go_on()) return;
+  const auto cause = std::ranges::find_if(failures_, [this](const Failure& failure) {
+    return workers_[failure.worker].end.code != kExitUnavailable;
   });
-  if (cause == failures_.end() && rules_.ranks_of_one_run && orderly_end_) {
+  if (cause == failures_.end() && rules_.ranks_of_one_run && last_orderly_end_) {
     failures_.clear();  // they missed one that had stopped
     return;
   }
-  const bool waited = alive() == 0 || (!(stop_asked_ && is_saving()) &&
-                                       Clock::now() - *first_failure_ >= rules_.culprit_wait);
+  const bool waited =
+      count(Worker::State::kRunning) == 0 ||
+      (!(stop_ && is_saving()) && Clock::now() - failures_.front().seen >= rules_.culprit_wait);
   if (cause == failures_.end() && !waited) return;
-  outcome_.culprit = cause != failures_.end() ? *cause : failures_.front();
-  decided_ = Clock::now();
+  outcome_.culprit = (cause != failures_.end() ? *cause : failures_.front()).worker;
+  decision_ = {.at = Clock::now()};
+  advance(GroupPhase::kFailed);
+}
+
+void WorkerGroup::end_survivors() {
+  if (count(Worker::State::kRunning) == 0) return;
+  switch (phase_) {
+    case GroupPhase::kRunning:
+    case GroupPhase::kKilled:
+      return;
+    case GroupPhase::kDraining:
+      return end_stragglers();
+    case GroupPhase::kStopping:
+      end_stragglers();
+      return wait_for_stop();
+    case GroupPhase::kFailed:
+      // After a stop they were told already, and a second signal would cut off what they save.
+      return stop_ ? wait_for_stop() : tell_survivors();
+  }
 }
 
 // A rank that hangs does not end by itself, and a scheduler that has asked for the end does not
 // wait for long.
 void WorkerGroup::end_stragglers() {
-  if (!rules_.ranks_of_one_run || !orderly_end_ || decided_ || stragglers_killed_ || is_saving() ||
-      Clock::now() - *orderly_end_ < rules_.grace)
+  if (!rules_.ranks_of_one_run || !last_orderly_end_ || is_saving() ||
+      Clock::now() - *last_orderly_end_ < rules_.grace)
     return;
-  const long left = alive();
-  print_notice(std::to_string(left) + " of " + std::to_string(outcome_.ends.size()) + " workers " +
+  const long left = count(Worker::State::kRunning);
+  print_notice(std::to_string(left) + " of " + std::to_string(workers_.size()) + " workers " +
                (left == 1 ? "has" : "have") + " not ended after the others had: killed");
-  stragglers_killed_ = true;
+  advance(GroupPhase::kKilled);
   deliver_all(SIGKILL);
 }
 
-void WorkerGroup::end_survivors() {
-  if (alive() == 0) return;
-  end_stragglers();
+void WorkerGroup::wait_for_stop() {
   const auto now = Clock::now();
-  if (stop_asked_) {
-    // They were told already, and a second signal would cut off what they save.
-    const auto since = now - *stop_asked_;
-    if (since >= rules_.stop_grace || (decided_ && now - *decided_ >= 2 * rules_.grace))
-      deliver_all(SIGKILL);
-    if (since >= std::chrono::seconds(10) && !reminded_) {
-      reminded_ = true;
-      print_notice("still waiting for " + std::to_string(alive()) + " of " +
-                   std::to_string(outcome_.ends.size()) +
-                   " workers to end; another signal kills them");
-    }
-    return;
+  const auto since = now - stop_->at;
+  if (since >= rules_.stop_grace || (decision_ && now - decision_->at >= 2 * rules_.grace))
+    deliver_all(SIGKILL);
+  if (since >= std::chrono::seconds(10) && !stop_->reminded) {
+    stop_->reminded = true;
+    print_notice("still waiting for " + std::to_string(count(Worker::State::kRunning)) + " of " +
+                 std::to_string(workers_.size()) + " workers to end; another signal kills them");
   }
-  if (!decided_) return;
-  const auto since = now - *decided_;
+}
+
+void WorkerGroup::tell_survivors() {
+  const auto since = Clock::now() - decision_->at;
   if (since >= rules_.grace) {
     deliver_all(SIGKILL);
-  } else if (told_ == 0 || (told_ == 1 && since >= rules_.grace / 2)) {
-    ++told_;
+  } else if (decision_->told == 0 || (decision_->told == 1 && since >= rules_.grace / 2)) {
+    ++decision_->told;
     deliver_all(SIGTERM);
   }
 }
 
-void WorkerGroup::deliver(int index, int signal) const {
-  const WorkerEnd& end = outcome_.ends[static_cast<std::size_t>(index)];
-  if (rules_.deliver)
-    rules_.deliver(index, end.pid, signal);
-  else
-    kill(-end.pid, signal);
-}
-
 void WorkerGroup::deliver_all(int signal) {
   if (signal == SIGKILL && !killed_at_) killed_at_ = Clock::now();
-  for (std::size_t i = 0; i < outcome_.ends.size(); ++i)
-    if (!outcome_.ends[i].ended) deliver(static_cast<int>(i), signal);
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& worker = workers_[i];
+    if (worker.state != Worker::State::kRunning) continue;
+    if (rules_.deliver)
+      rules_.deliver(i, worker.end.pid, signal);
+    else
+      kill(-worker.end.pid, signal);
+  }
 }
 
 void WorkerGroup::finish() {
-  if (outcome_.ends.empty() || finished_) return;
-  finished_ = true;
+  if (workers_.empty()) return;
   if (rules_.kill_orphans)
-    for (const WorkerEnd& end : outcome_.ends) kill(-end.pid, SIGKILL);
+    for (const Worker& worker : workers_) kill(-worker.end.pid, SIGKILL);
   guard_.forget_workers();  // before their numbers can be used again
-  for (WorkerEnd& end : outcome_.ends) {
+  for (const Worker& worker : workers_) {
     const auto deadline = base::deadline_in(kKillTimeout);
-    pid_t reaped = 0;
-    while ((reaped = waitpid(end.pid, nullptr, end.ended ? 0 : WNOHANG)) == 0 &&
-           !base::has_passed(deadline))
+    const int options = worker.state == Worker::State::kRunning ? WNOHANG : 0;
+    while (waitpid(worker.end.pid, nullptr, options) == 0 && !base::has_passed(deadline))
       usleep(1000);
-    end.ended = true;
+    outcome_.ends.push_back(worker.end);
   }
+  workers_.clear();
 }
 
 }  // namespace tools

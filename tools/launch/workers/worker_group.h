@@ -19,15 +19,14 @@ namespace tools {
 
 struct WorkerEnd {
   pid_t pid = 0;
-  bool ended = false;
   bool by_us = false;  // after the group had been given up
   int code = 0;        // 128 + N for signal N
-  int signal = 0;
+  int signal = 0;      // that killed it; 0: it exited
 };
 
 struct GroupOutcome {
-  int culprit = -1;     // index of the worker whose failure decided; -1: none failed
-  int stop_signal = 0;  // the signal that asked all to stop; 0: none
+  std::optional<std::size_t> culprit;  // index of the worker whose failure decided
+  std::optional<int> stop_signal;      // that asked all to stop
   bool killed = false;  // a second one came, or the control line broke: all were killed
   std::vector<WorkerEnd> ends;
   // The code of the culprit, else 75 where a worker was preempted, 80 where all have left an
@@ -63,15 +62,25 @@ struct GroupRules {
   // order after a stop or a preemption, nothing is left to be saved: the others have `grace` from
   // the last such end on, and are killed then.
   bool ranks_of_one_run = false;
-  // > 0: workers may fail as long as so many go on, or have ended well.
-  int least = 0;
+  // Workers may fail as long as so many go on, or have ended well; none: no worker may.
+  std::optional<int> least;
   // With `least`: told of a failure that starting again may mend, returns what worker `index` runs
   // when it is forked again, after a pause that doubles from one failure to the next; or nothing.
-  std::function<std::function<int()>(int index, const WorkerEnd& end)> again = {};
+  std::function<std::function<int()>(std::size_t index, const WorkerEnd& end)> again = {};
   std::chrono::milliseconds longest_pause = RespawnPause::kUsualLongest;
-  int saver = -1;  // the worker that saves for all, which others may miss meanwhile; -1: not here
+  // The worker that saves for all, which others may miss meanwhile; none: it is not here.
+  std::optional<std::size_t> saver;
   // Tells worker `index` a signal; empty: kill(2) to its process group.
-  std::function<void(int index, pid_t pid, int signal)> deliver = {};
+  std::function<void(std::size_t index, pid_t pid, int signal)> deliver = {};
+};
+
+// What a group is doing. It never goes back to an earlier phase.
+enum class GroupPhase {
+  kRunning,   // nobody has a reason to end; only now a failed worker is started again
+  kDraining,  // a worker has ended in order, so the others are about to
+  kStopping,  // a signal has asked all to stop: they save and end
+  kFailed,    // a failure has decided: the survivors are told to end, then killed
+  kKilled,    // those that were left have been killed
 };
 
 class WorkerGroup {
@@ -84,53 +93,75 @@ class WorkerGroup {
 
   // Forks the next worker; `child` runs in it and its result is the exit code. Throws
   // std::runtime_error.
-  pid_t start(const std::function<int()>& child);
+  void start(const std::function<int()>& child);
   // Returns when all have ended.
   GroupOutcome wait(std::span<EventSource* const> sources);
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Again {  // a worker that is to be forked again
+  struct Worker {
+    enum class State { kRunning, kEnded, kAwaitsRestart };
+    State state = State::kRunning;
+    WorkerEnd end;
+    Clock::time_point forked;
     RespawnPause pause;
-    Clock::time_point forked{}, due{};
-    std::function<int()> child;
+    // With kAwaitsRestart.
+    Clock::time_point due{};
+    std::function<int()> child = {};
+  };
+  struct Failure {
+    std::size_t worker;
+    Clock::time_point seen;
+  };
+  struct StopRequest {
+    Clock::time_point at;
+    bool reminded = false;  // the user, of workers that take their time
+  };
+  struct Decision {  // that the group has failed
+    Clock::time_point at;
+    int told = 0;  // how often the survivors were told to end
   };
 
   pid_t fork_worker(const std::function<int()>& child);
-  void plan_again(int index);
-  void fork_again();
-  bool awaits_again() const;
-  long alive() const;
+  void plan_restart(std::size_t index);
+  void restart_workers();
+  void advance(GroupPhase phase);  // to that phase, if it is not behind it already
+  long count(Worker::State state) const;
   void poll_once(std::span<EventSource* const> sources);
   void take_signals();
   void on_signal(int signal);
   bool asks_to_stop(int signal) const;
+  bool is_repeated_hang_up(int signal) const;
   bool stuck() const;
   void look_for_guard();
   void look_for_ends();
+  bool take_end(Worker& worker) const;  // true if it has just ended
+  void take_stop_signal(const WorkerEnd& end);
+  void add_failures(std::vector<std::size_t> found);
   void find_culprit();
   bool may_go_on() const;
   void end_survivors();
+  void end_stragglers();
+  void wait_for_stop();
+  void tell_survivors();
   bool stopped_as_asked(const WorkerEnd& end) const;  // by the signal that all were asked with
   bool is_failure(const WorkerEnd& end) const;
   bool is_orderly(const WorkerEnd& end) const;
   bool is_saving() const;  // or may be
-  void end_stragglers();
-  void deliver(int index, int signal) const;
   void deliver_all(int signal);
   void finish();
 
   GuardProcess& guard_;
   SignalInbox& inbox_;
   GroupRules rules_;
-  GroupOutcome outcome_;
-  std::vector<Again> again_;   // one for each worker
-  std::vector<int> failures_;  // in the order in which they were seen
-  std::optional<Clock::time_point> first_failure_, decided_, stop_asked_, killed_at_;
-  std::optional<Clock::time_point> orderly_end_;  // the last one
-  int told_ = 0;  // how often survivors of a failure were told to end
-  bool reminded_ = false, guard_lost_ = false, finished_ = false;
-  bool stragglers_killed_ = false;
+  std::vector<Worker> workers_;
+  GroupPhase phase_ = GroupPhase::kRunning;
+  GroupOutcome outcome_;           // its `ends` are those of the workers at last
+  std::vector<Failure> failures_;  // as they were seen, of workers that are not started again
+  std::optional<Clock::time_point> last_orderly_end_, killed_at_;
+  std::optional<StopRequest> stop_;
+  std::optional<Decision> decision_;
+  bool guard_lost_ = false;
 };
 
 }  // namespace tools

@@ -101,7 +101,7 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
 // Prints the reasons, the cause last, where the eye falls; returns its code.
 int print_failures(const GroupOutcome& outcome, const Board* board, const MemoryKills& kills) {
   const std::vector<Line> lines = lines_of(outcome, board, kills);
-  if (lines.empty() || outcome.killed || outcome.culprit < 0) return outcome.code();
+  if (lines.empty() || outcome.killed || !outcome.culprit) return outcome.code();
   const Line& cause = lines.back();
   for (const Line& line : lines) {
     const bool is_cause = &line == &cause;
@@ -117,7 +117,8 @@ int print_failures(const GroupOutcome& outcome, const Board* board, const Memory
 
 }  // namespace
 
-int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body, int least) {
+int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body,
+                         std::optional<int> least) {
   backends::Socket listener = backends::listen_on({"127.0.0.1", 0});
   const int port = backends::local_endpoint(listener.fd()).port;
   const std::string secret = backends::to_hex(backends::random_bytes(32));
@@ -127,11 +128,11 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   GuardProcess guard(true);
   GroupRules rules;
   rules.ranks_of_one_run = true;
-  rules.saver = least > 0 ? -1 : 0;
+  if (!least) rules.saver = 0;
   rules.least = least;
   // While the ranks still meet, nobody else would say so.
-  if (least > 0)
-    rules.again = [](int rank, const WorkerEnd& end) -> std::function<int()> {
+  if (least)
+    rules.again = [](std::size_t rank, const WorkerEnd& end) -> std::function<int()> {
       print_notice("rank " + std::to_string(rank) + " (pid " + std::to_string(end.pid) +
                    "): " + end_text(end.code, end.signal) + "; the others go on where they can");
       return {};
@@ -139,14 +140,14 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   WorkerGroup group(guard, inbox, rules);
   for (int r = 0; r < count; ++r)
     group.start([&] {
-      const bool meets = r == 0 || least > 0;
+      const bool meets = r == 0 || least;
       return run_child({r, meets ? listener.fd() : -1, port, secret}, board, body);
     });
   listener.close();
   const GroupOutcome outcome = group.wait({});
   const int code = print_failures(outcome, board, kills);
-  if (least == 0 || !outcome.too_few_are_left()) return code;
-  std::fprintf(stderr, "engine: error: %s\n", too_few_text(least, count).c_str());
+  if (!least || !outcome.too_few_are_left()) return code;
+  std::fprintf(stderr, "engine: error: %s\n", too_few_text(*least, count).c_str());
   return kExitUnavailable;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace tools {
@@ -22,10 +23,10 @@ struct WorkerPlace {
 // that failed (128+N for signal N); the reasons are printed on stderr, the first failure last,
 // equal ones once. REQUIRES: no thread has been started in this process.
 //
-// With `least` > 0 the ranks may come and go: the end of one ends the others only where fewer than
+// With `least` the ranks may come and go: the end of one ends the others only where fewer than
 // `least` are left, every rank is handed the listening socket, and the code is 0 where any has
 // ended with 0.
 int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body,
-                         int least = 0);
+                         std::optional<int> least = std::nullopt);
 
 }  // namespace tools
