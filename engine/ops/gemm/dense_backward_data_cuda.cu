@@ -1,4 +1,4 @@
-// dx [n, in] = dy W as a matrix product: dy with k contiguous, W with its columns.
+// dx [n, in] = dy W as a matrix product: k is contiguous in dy, and columns are contiguous in W.
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/ops/gemm/gemm_wgmma.h"

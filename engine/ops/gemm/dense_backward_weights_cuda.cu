@@ -1,5 +1,5 @@
-// dweight [out, in] = dy^T x as a matrix product over the rows (split where there are many), and
-// dbias as sums of dy's columns.
+// dweight [out, in] = dy^T x as a matrix product over the rows (split if there are many), and dbias
+// as column sums of dy.
 #include "engine/ops/device/column_sums_cuda.h"
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/gemm/dense_cuda.h"

@@ -1,8 +1,9 @@
 // Two warpgroups compute 128 x 128 of C, 64 rows each, from a ring of three stages of 64 k in
-// shared memory (two blocks a processor). Copies by cp.async, which needs no tensor map and takes
-// any operand that the other products take; they write the swizzled layout that wgmma reads. A
-// stage is multiplied while the next is on its way and the one before may still be read. HAS NOT
-// RUN ON A DEVICE YET. Bound: flops. Source: PTX ISA (wgmma); NVIDIA, "Hopper Tuning Guide".
+// shared memory (two blocks per multiprocessor). cp.async copies the operands: it needs no tensor
+// map and accepts any operand that the other products accept; it writes the swizzled layout that
+// wgmma reads. A stage is multiplied while the next one is loaded and the previous one may still be
+// read. HAS NOT RUN ON A DEVICE YET. Bound by flops. Source: PTX ISA (wgmma); NVIDIA, "Hopper
+// Tuning Guide".
 #include "engine/ops/gemm/gemm_wgmma.h"
 
 #include <atomic>
@@ -51,7 +52,8 @@ __device__ __forceinline__ void multiply_block(const Product& product, const Blo
   for (int s = 0; s < count; ++s) {
     wait_copies<0>();
     publish_to_wgmma();
-    __syncthreads();  // stage s is there for all, and none reads stage s - 2 any more
+    __syncthreads();  // stage s is complete for all threads, and no thread reads stage s - 2 any
+                      // more
     const Stage& ready = stages[s % kStages];
     const unsigned address_a = shared_address(ready.a), address_b = shared_address(ready.b);
     sums.begin();
@@ -66,7 +68,7 @@ __device__ __forceinline__ void multiply_block(const Product& product, const Blo
     sums.template wait<1>();
   }
   sums.template wait<0>();
-  __syncthreads();  // all have left the last stage, behind which no copy has been started
+  __syncthreads();  // all have finished the last stage, after which no copy was started
   sums.put(result + warpgroup * 64 * kPitch, kPitch);
   __syncthreads();
   hand_over<Tile, kPitch>(result, product, at, store);
@@ -79,8 +81,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   const BlockPlace at = place_of_block<Tile>(product, cut.split_depth);
   multiply_block(product, at, SplitStore<typename Product::Epilogue>(product, cut, at.split));
 #else
-  __trap();  // compiled without sm_90a, which the host cannot see: an error, not a result that was
-             // never written
+  __trap();  // compiled without sm_90a, which the host cannot detect: fail rather than leave the
+             // result unwritten
 #endif
 }
 
