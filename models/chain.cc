@@ -1,4 +1,4 @@
-// Inputs and loss of a classifier.
+// Adds the inputs and the loss of a classifier.
 #include "models/chain.h"
 
 namespace models {

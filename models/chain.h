@@ -11,12 +11,12 @@
 
 namespace models {
 
-// Where a model's wiring has got to. Copying it starts a branch.
+// The current end of a model's graph. A copy starts a branch.
 class Chain {
  public:
   Chain(engine::Graph& graph, engine::NodeId at) : graph_(&graph), at_(at) {}
 
-  // Adds a layer that reads the one before.
+  // Adds a layer that reads the previous one.
   Chain& then(std::string name, engine::LayerPtr layer) {
     at_ = graph_->add(std::move(name), std::move(layer), {at_});
     return *this;
@@ -39,8 +39,8 @@ class Chain {
   engine::NodeId at_;
 };
 
-// The two ends that all classifiers share: inputs "input" [h, w, c] and "labels", and the loss
-// after the logits. Where numbers are predicted "targets" [classes] takes the place of "labels".
+// The nodes that all classifiers share: inputs "input" [h, w, c] and "labels", and the loss after
+// the logits. For regression, "targets" [classes] replaces "labels".
 struct Ends {
   engine::NodeId input, labels;
   double label_smoothing = 0;
@@ -48,7 +48,7 @@ struct Ends {
 };
 // Throws engine::ModelError for samples that are token ids.
 Ends begin_classifier(engine::Graph& graph, const ModelOptions& options);
-// The same for models of text: inputs "input" [positions] of token ids and "labels" [positions].
+// The same for text models: inputs "input" [positions] of token ids and "labels" [positions].
 Ends begin_token_model(engine::Graph& graph, std::int64_t positions, double label_smoothing);
 void end_classifier(engine::Graph& graph, const Ends& ends, engine::NodeId logits);
 

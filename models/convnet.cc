@@ -8,7 +8,7 @@ namespace layers = engine::layers;
 
 namespace {
 
-// Parameters lie under "NAME.0" (convolution) and "NAME.1" (batch norm).
+// The parameters have the prefixes "NAME.0" (convolution) and "NAME.1" (batch norm).
 void convolution_block(Chain& x, const std::string& name, std::int64_t channels) {
   x.then(name + ".0", layers::conv2d({.out_channels = channels, .kernel = 5, .padding = 2}))
       .then(name + ".1", layers::batch_norm2d())

@@ -1,5 +1,5 @@
-// One function a kind of layer, from its TOML table. What a function asks for, with which defaults,
-// is what docs/toml.md says of it.
+// Creates each kind of layer from its TOML table, with one function per kind. docs/toml.md lists
+// the options and defaults that the functions read.
 #include "models/layer_kinds.h"
 
 #include <utility>
@@ -82,7 +82,7 @@ layers::PoolOptions pool_options(Options& options) {
 struct Kind {
   const char* name;
   engine::LayerPtr (*make)(Options& options, std::int64_t classes);
-  // For docs/toml.md: input and output, what else is to know, parameters and buffers.
+  // For docs/toml.md: input and output, further rules, parameters and buffers.
   const char *shapes, *rules, *arrays;
 };
 

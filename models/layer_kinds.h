@@ -1,4 +1,4 @@
-// The kinds of layers that a model's TOML file can name.
+// Lists the kinds of layers that a model's TOML file can name.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace models {
 
-// `classes` is what the word "classes" stands for. Throws engine::ModelError "FILE:LINE: ..." for
-// an unknown kind, with the nearest, and for an option that is missing or of the wrong type; the
-// caller asks for options that no kind knows.
+// `classes` is the value of the word "classes". Throws engine::ModelError "FILE:LINE: ..." for an
+// unknown kind, with the nearest known one, and for an option that is missing or of the wrong type;
+// the caller checks for options that no kind reads.
 engine::LayerPtr make_layer(const std::string& kind, Options& options, std::int64_t classes);
 
-// All kinds, with the options that they ask for.
+// All kinds, with the options that they read.
 struct LayerKind {
   std::string name;
   std::vector<OptionDescription> options;

@@ -1,19 +1,19 @@
-// A model from a TOML file: one [[layer]] table a layer, in the order of the parameters in
+// Builds a model from a TOML file: one [[layer]] table per layer, in the order of the parameters in
 // checkpoints.
 //
-//   sample_shape = [28, 28, 1]  for runs without a data set, else the data set says it;
+//   sample_shape = [28, 28, 1]  for runs without a data set, which otherwise defines it;
 //                               text: [context]
-//   classes = 10                likewise
-//   logits = "fc"               the layer that predictions are read from; default: the last one
+//   classes = 10                the same
+//   logits = "fc"               the layer with the predictions; default: the last one
 //
 //   [[layer]]
 //   kind = "conv2d"             required
 //   name = "conv1"              required for layers with parameters: "conv1.weight", ...
 //   inputs = ["input"]          default: the layer before; "input" is the sample
 //   tied = "wte"                the earlier layer whose parameters it uses; default: its own
-//   out_channels = 16           the kind's own options: docs/toml.md has them
+//   out_channels = 16           options of the kind: see docs/toml.md
 //
-// The loss, softmax cross entropy or that of a regression, is added behind the logits.
+// The loss, softmax cross entropy or a regression loss, is added after the logits.
 #include <map>
 #include <optional>
 #include <sstream>
@@ -109,7 +109,7 @@ class Builder {
   std::map<std::string, engine::NodeId> ids_;
 };
 
-// `text`: of the file; "": it is read.
+// `text` is the contents of the file; "": the file is read.
 toml::table parse(const std::string& path, const std::string& text = {}) {
   const std::string content = text.empty() ? read_layer_list(path) : text;
   if (content.size() > kMaxDefinitionBytes)

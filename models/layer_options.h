@@ -1,4 +1,4 @@
-// Typed access to the tables of a model's TOML file, with messages that say where.
+// Typed access to the tables of a model's TOML file, with messages that name the file and line.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace models {
 
-// The place of a node in the file, before every message.
+// The position of a node in the file, as a prefix of messages.
 inline std::string place(const std::string& path, const toml::source_region& region) {
   return path + ":" + std::to_string(region.begin.line) + ": ";
 }
@@ -26,18 +26,18 @@ inline std::string place(const std::string& path, const toml::source_region& reg
   throw engine::ModelError(place(path, region) + text);
 }
 
-// What a kind of layer asks its table for.
+// An option that a kind of layer reads from its table.
 struct OptionDescription {
   std::string key, type;
-  std::string otherwise;  // as it is written in a file; "": it is required
+  std::string otherwise;  // default value as written in a file; "": the option is required
 };
 
-// Typed access to one table; every key must be asked for or be refused.
+// Typed access to one table; keys that no code reads are rejected.
 class Options {
  public:
   Options(const std::string& path, const toml::table& table) : path_(path), table_(table) {}
 
-  // From now on what is asked for is noted, and what is required and missing is 1.
+  // From now on, records the options that are read; a missing required option is read as 1.
   void describe_into(std::vector<OptionDescription>& asked) { described_ = &asked; }
 
   template <class T>

@@ -23,8 +23,8 @@ struct Block {
   engine::LayerPtr projection(std::int64_t out) const {
     return layers::dense({.out = out, .deviation = kDeviation});
   }
-  // The layer that ends a branch: 2 * layers of them are summed up, and their weights start smaller
-  // for it.
+  // The layer that ends a branch: 2 * layers branches are summed, so its initial weights are scaled
+  // down.
   engine::LayerPtr last_projection() const {
     const double branches = 2 * static_cast<double>(options.size.layers);
     return layers::dense(

@@ -1,4 +1,4 @@
-// The models by name.
+// The catalog of models by name.
 #include "models/model_catalog.h"
 
 #include <array>
@@ -14,9 +14,10 @@ namespace {
 struct CatalogEntry {
   const char* name;
   engine::Graph (*build)(const ModelOptions& options);
-  std::array<std::int64_t, 3> sample_shape;  // what the model was made for; of text: context, 0, 0
+  std::array<std::int64_t, 3> sample_shape;  // the shape that the model was made for; for text:
+                                             // context, 0, 0
   std::int64_t classes;
-  bool text = false;  // reads token ids, and knows dropout
+  bool text = false;  // reads token ids and supports dropout
 };
 
 constexpr CatalogEntry kCatalog[] = {
@@ -38,7 +39,7 @@ constexpr CatalogEntry kCatalog[] = {
     {"gpt2", build_gpt2, {1024, 0, 0}, 50257, true},
 };
 
-// Only mlp reads rows of numbers, [1, 1, columns]; a layer's shape would not say why.
+// Only mlp reads rows of numbers, [1, 1, columns]; a layer's shape error would not explain that.
 void check_no_rows(const std::string& name, const engine::Shape& sample) {
   if (name == "mlp" || sample.rank() != 3 || sample[0] != 1 || sample[1] != 1) return;
   throw engine::ModelError("the model '" + name + "' takes images, but each sample is a row of " +

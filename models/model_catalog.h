@@ -1,4 +1,4 @@
-// Models by name: wiring only, with PyTorch's parameter names and shapes.
+// Builds models by name: only the graph, with PyTorch's parameter names and shapes.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,34 @@
 namespace models {
 
 struct ModelOptions {
-  engine::Shape sample_shape;  // of one sample of the data set: [h, w, c]; features [1, 1,
+  engine::Shape sample_shape;  // shape of one sample of the data set: [h, w, c]; features [1, 1,
                                // columns]; tokens [context]
-  std::int64_t classes = 10;   // with a regression loss: numbers that are predicted
+  std::int64_t classes = 10;   // with a regression loss: number of regression targets
   double label_smoothing = 0;  // of the training loss, in [0, 1)
-  double dropout = 0;          // of the models that have it (mingpt's), in [0, 1)
-  // The model predicts numbers, by this loss, instead of classes.
+  double dropout = 0;          // for models that support it (mingpt's), in [0, 1)
+  // The loss, if the model predicts regression targets instead of classes.
   std::optional<engine::ops::RegressionLoss> regression = {};
-  std::string definition = {};  // text of the layer list that is called `name`; "": read the file
+  std::string definition = {};  // text of the layer list named `name`; "": the file is read
 };
 
-// A name of model_names() or the path of a TOML layer list (ends in .toml).
-// Throws engine::ModelError (unknown name, with the nearest; dropout for a model without it; a
-// regression loss for token ids or with label smoothing) and
-// engine::ShapeError (a layer that does not fit).
+// `name` is one of model_names() or the path of a TOML layer list (ends in .toml).
+// Throws engine::ModelError (unknown name, with the nearest known one; dropout for a model without
+// it; a regression loss for token ids or with label smoothing) and engine::ShapeError (a layer that
+// does not match its input).
 engine::Graph build_model(const std::string& name, const ModelOptions& options);
 
-// The text of a layer list's file; "" for a name of model_names(). Throws engine::ModelError.
+// Returns the text of a layer list's file; "" for one of model_names(). Throws engine::ModelError.
 std::string model_definition(const std::string& name);
 
-// The layer list `text` of the file `name` in one spelling, without comments and order of keys: a
-// line for what stands before the layers, then one for each layer. Throws engine::ModelError.
+// Returns the layer list `text` of the file `name` in a normal form, without comments and
+// independent of the order of keys: one line for the part before the layers, then one for each
+// layer. Throws engine::ModelError.
 std::vector<std::string> definition_lines(const std::string& name, const std::string& text);
 
 std::vector<std::string> model_names();
 
-// What a model wants when no data set says so (engine bench): the sample shape it was made for and
-// its classes.
+// The options of a model without a data set (engine bench): the sample shape that it was made for,
+// and its classes.
 ModelOptions default_options(const std::string& name);
 
 }  // namespace models

@@ -1,4 +1,4 @@
-// NextToken: one padded sample through an inference plan.
+// Runs one padded sample through an inference plan.
 #include "models/next_token.h"
 
 #include <algorithm>

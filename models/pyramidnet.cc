@@ -1,5 +1,5 @@
-// PyramidNet: residual blocks with gradually increasing width; the shortcut is zero-padded for the
-// new channels.
+// PyramidNet: residual blocks with gradually increasing width; the shortcut is padded with zeros
+// for the new channels.
 #include "models/chain.h"
 #include "models/model_families.h"
 
@@ -14,15 +14,16 @@ engine::LayerPtr convolution(std::int64_t channels, std::int64_t stride) {
       {.out_channels = channels, .kernel = 3, .stride = stride, .padding = 1, .bias = false});
 }
 
-// The zeros are appended after the averages: the sum is the same, and fewer pixels are touched.
+// The zeros are appended after the averages: the result is the same, and fewer pixels are
+// processed.
 Chain shortcut(Chain x, std::int64_t channels, std::int64_t stride) {
   const std::int64_t missing = channels - x.shape()[2];
   if (stride == 2) x.then(layers::average_pool2d({.window = 2, .ceil_mode = true}));
   return x.then(layers::pad_channels(0, missing));
 }
 
-// No ReLU before the first convolution nor behind the addition. The shortcut comes first in the
-// graph, so that the last batch norm can add it.
+// There is no ReLU before the first convolution or after the addition. The shortcut comes first in
+// the graph, so that the last batch norm can add it.
 void block(Chain& x, const std::string& name, std::int64_t channels, std::int64_t stride) {
   const Chain start = shortcut(x, channels, stride);
   x.then(name + ".bn1", layers::batch_norm2d())

@@ -1,5 +1,5 @@
-// Residual networks: a stem, four stages of blocks, global average pooling and one dense layer.
-// A new depth is another `depths`; a new stem or kind of block is another function in ResNet.
+// Residual networks: a stem, four stages of blocks, global average pooling and one dense layer. A
+// new depth needs other `depths`; a new stem or kind of block is another function in ResNet.
 #include <array>
 
 #include "models/chain.h"
@@ -11,7 +11,7 @@ namespace layers = engine::layers;
 
 namespace {
 
-// Adds one block at the end of `x`, its parameters under `name`. `width` is the stage's number of
+// Adds one block at the end of `x`, with parameters under `name`. `width` is the stage's number of
 // channels.
 using Block = void (*)(Chain& x, const std::string& name, std::int64_t width, std::int64_t stride,
                        layers::ConvInit init);
@@ -20,11 +20,11 @@ using Stem = void (*)(Chain& x, layers::ConvInit init);
 struct ResNet {
   Stem stem;
   Block block;
-  std::array<int, 4> depths;  // blocks of the stages of width 64, 128, 256, 512
+  std::array<int, 4> depths;  // number of blocks of the stages of width 64, 128, 256, 512
   layers::ConvInit init;
 };
 
-// Convolutions before a batch norm have no bias: the norm would take it away again.
+// Convolutions before a batch norm have no bias: the norm would cancel it.
 engine::LayerPtr convolution(std::int64_t channels, std::int64_t kernel, std::int64_t stride,
                              layers::ConvInit init) {
   return layers::conv2d({.out_channels = channels,
@@ -35,7 +35,7 @@ engine::LayerPtr convolution(std::int64_t channels, std::int64_t kernel, std::in
                          .init = init});
 }
 
-// x itself, or a 1x1 convolution of it where the block changes its shape.
+// Returns x itself, or a 1x1 convolution of it if the block changes its shape.
 Chain shortcut(Chain x, const std::string& name, std::int64_t channels, std::int64_t stride,
                layers::ConvInit init) {
   if (stride != 1 || x.shape()[2] != channels)

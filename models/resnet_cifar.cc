@@ -17,8 +17,8 @@ engine::LayerPtr convolution(std::int64_t channels, std::int64_t stride) {
                          .init = layers::ConvInit::kNormalFanOut});
 }
 
-// Option A: where the block halves the map and doubles the channels, every second pixel with zeros
-// around its channels.
+// Option A: if the block halves the map and doubles the channels, takes every second pixel, with
+// zeros around its channels.
 Chain shortcut(Chain x, std::int64_t channels, std::int64_t stride) {
   const std::int64_t missing = channels - x.shape()[2];
   if (stride != 1) x.then(layers::average_pool2d({.window = 1, .stride = stride}));

@@ -1,5 +1,5 @@
-// Arena on the CPU: anonymous mapping for large blocks (huge pages where the kernel gives them). On
-// a CUDA device: one allocation.
+// Allocates arenas: on the CPU an anonymous mapping for large blocks (with huge pages if the kernel
+// provides them), on a CUDA device one allocation.
 #include "engine/core/arena.h"
 
 #include <sys/mman.h>
@@ -45,7 +45,7 @@ Arena::Arena(std::size_t bytes, Device device, const char* purpose)
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED)
     throw MemoryError("out of memory: " + size_text(bytes) + " requested at once");
-  madvise(block, bytes, MADV_HUGEPAGE);  // advice only: without huge pages it is merely slower
+  madvise(block, bytes, MADV_HUGEPAGE);  // a hint: failure only costs speed
   data_ = static_cast<std::byte*>(block);
 }
 

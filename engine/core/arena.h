@@ -14,21 +14,22 @@ constexpr std::size_t align_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Where memory of a CUDA device comes from, if not from the runtime: that of a library which moves
-// it between devices. Both outlive the arenas.
+// An alternative to the CUDA runtime as the source of device memory: a library that moves memory
+// between devices. Both functions must outlive the arenas.
 struct MemorySource {
-  std::function<void*(std::size_t bytes)> allocate;  // throws as cuda::allocate()
+  std::function<void*(std::size_t bytes)> allocate;  // throws like cuda::allocate()
   std::function<void(void* memory)> release;         // does not throw
 };
 
 class Arena {
  public:
   Arena() = default;
-  // Throws MemoryError when the memory cannot be had, with the size in the text; of a CUDA device
-  // cuda::DeviceMemoryError, which says what for: `purpose`, "activations", or what else the thread
-  // says (io/gpu/device_memory.h). `bytes` may be 0.
+  // Throws MemoryError with the size if the memory is not available; on a CUDA device
+  // cuda::DeviceMemoryError, which also states what the memory is for: `purpose`, e.g.
+  // "activations", and the purposes that the thread has set (io/gpu/device_memory.h). `bytes` may
+  // be 0.
   explicit Arena(std::size_t bytes, Device device = {}, const char* purpose = nullptr);
-  // Of a CUDA device, from `source`.
+  // Allocates memory of a CUDA device from `source`.
   Arena(std::size_t bytes, Device device, MemorySource source);
   ~Arena();
   Arena(Arena&& other) noexcept;
@@ -42,7 +43,7 @@ class Arena {
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_;
-  MemorySource source_;  // empty: none
+  MemorySource source_;  // empty: the runtime's memory
 };
 
 }  // namespace engine

@@ -1,8 +1,8 @@
-// Arithmetic on extents and sizes that throws where it would wrap: a model's definition, in a file
-// or a snapshot from elsewhere, may name any numbers.
+// Arithmetic on extents and sizes that throws on overflow: a model's definition, in a file or a
+// checkpoint from elsewhere, may contain any numbers.
 //
-// The limits below keep all that is computed from them (bytes, places in memory, costs) far from
-// the ends of 64 bits, so that only what comes from a definition itself has to be checked.
+// The limits below keep all derived values (bytes, offsets in memory, costs) far below 2^63, so
+// that only the values of a definition itself have to be checked.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,10 @@
 
 namespace engine {
 
-inline constexpr std::int64_t kMaxExtent = INT32_MAX;  // of one dimension, and of a layer's options
+inline constexpr std::int64_t kMaxExtent = INT32_MAX;  // for one dimension and for a layer's
+                                                       // options
 inline constexpr std::int64_t kMaxElements = std::int64_t{1}
-                                             << 36;  // of one tensor, batch included
+                                             << 36;  // for one tensor, including the batch
 
 // REQUIRES: neither is negative. Throws ShapeError.
 inline std::int64_t checked_add(std::int64_t a, std::int64_t b) {

@@ -1,4 +1,4 @@
-// CUDA's runtime as engine code calls it: engine::cuda.
+// Makes the CUDA runtime of io/gpu available to the engine as engine::cuda.
 #pragma once
 
 #include "io/gpu/cuda_runtime.h"

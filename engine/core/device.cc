@@ -1,4 +1,4 @@
-// Device: text in both directions.
+// Converts Device to and from text.
 #include "engine/core/device.h"
 
 #include <charconv>

@@ -1,4 +1,4 @@
-// Where memory lives and kernels run.
+// Names the device that holds memory and runs kernels.
 #pragma once
 
 #include <cstdint>

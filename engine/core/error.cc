@@ -1,4 +1,4 @@
-// The one check helper of the error family.
+// Implements require(), the check for internal errors.
 #include "engine/core/error.h"
 
 namespace engine {

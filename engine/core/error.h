@@ -1,4 +1,4 @@
-// Errors of the engine. Thrown by engine/ and models/, caught once in tools/engine_main.cc.
+// Errors of the engine. engine/ and models/ throw them; tools/engine_main.cc catches them once.
 #pragma once
 
 #include <stdexcept>
@@ -6,19 +6,19 @@
 
 namespace engine {
 
-// Base of the family: an internal error unless a subclass says otherwise (exit code 70).
+// The base of the family: an internal error unless a subclass says otherwise (exit code 70).
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Shapes that do not fit. The text names the layer and both shapes (exit code 78).
+// Shapes do not match. The text names the layer and both shapes (exit code 78).
 class ShapeError : public Error {
  public:
   using Error::Error;
 };
 
-// A model, option or combination that the engine cannot run as asked (exit code 78).
+// The engine cannot run a model, option or combination as requested (exit code 78).
 class ModelError : public Error {
  public:
   using Error::Error;
@@ -30,7 +30,7 @@ class InputError : public Error {
   using Error::Error;
 };
 
-// Memory of the host that cannot be had. The text says how much (exit code 69).
+// Host memory is not available. The text states the size (exit code 69).
 class MemoryError : public Error {
  public:
   using Error::Error;
@@ -42,13 +42,13 @@ class DesyncError : public Error {
   using Error::Error;
 };
 
-// Numbers of a training are not finite any more (exit code 79).
+// Values of a training run are no longer finite (exit code 79).
 class NonFiniteError : public Error {
  public:
   using Error::Error;
 };
 
-// Throws Error("internal: " + what) when `condition` is false: a broken REQUIRES, never a user's
+// Throws Error("internal: " + what) if `condition` is false: a violated REQUIRES, never a user's
 // mistake.
 void require(bool condition, const char* what);
 

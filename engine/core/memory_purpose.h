@@ -1,4 +1,4 @@
-// What device memory is for, as engine code says it: engine::cuda::MemoryPurpose.
+// Makes cuda::MemoryPurpose, which names the purpose of device memory, available to the engine.
 #pragma once
 
 #include "engine/core/cuda.h"

@@ -1,4 +1,4 @@
-// Offsets of a flat buffer.
+// Computes the offsets of a flat buffer.
 #include "engine/core/parameter_buffer.h"
 
 #include "engine/core/checked.h"

@@ -1,5 +1,5 @@
-// All parameters of a model in one allocation, all gradients in another, in the order in which
-// backward completes the gradients. What is averaged, stepped and digested is a span of these.
+// Holds all parameters of a model in one allocation and all gradients in another, in the order in
+// which backward completes the gradients. Averaging, updates and digests work on spans of these.
 #pragma once
 
 #include <cstdint>
@@ -21,35 +21,35 @@ struct NamedLayout {
   DType dtype = DType::kF32;  // parameters: the buffer's dtype
 };
 
-// Tensors of one dtype laid end to end, each starting on a 64-byte boundary; the gaps stay zero.
+// Tensors of one dtype stored end to end, each aligned to 64 bytes; the gaps stay zero.
 class FlatBuffer {
  public:
   struct Slot {
     std::string name;
     TensorLayout layout;
     std::int64_t offset;  // in elements from the start of the buffer
-    std::int64_t count;   // elements without the gap
+    std::int64_t count;   // elements, without the gap
   };
 
   FlatBuffer() = default;
-  // Every tensor's dtype must be `dtype`. Zero-filled. `source`: null for memory of the device's
-  // own runtime.
+  // Every tensor's dtype must be `dtype`. The memory is zero-filled. A null `source` selects memory
+  // of the device's runtime.
   FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Device device = {},
              const MemorySource* source = nullptr);
-  // Zero-filled memory with the same slots (an optimizer's state beside the parameters).
+  // Returns zero-filled memory with the same slots (e.g. an optimizer's state for the parameters).
   static FlatBuffer like(const FlatBuffer& other);
 
   DType dtype() const { return dtype_; }
-  std::int64_t size() const { return size_; }  // elements, gaps included
+  std::int64_t size() const { return size_; }  // elements, including gaps
   std::span<const Slot> slots() const { return slots_; }
-  std::optional<std::size_t> find(std::string_view name) const;  // the slot of this name
+  std::optional<std::size_t> find(std::string_view name) const;  // returns the slot of this name
   void* data() const { return arena_.data(); }
   std::size_t bytes() const { return static_cast<std::size_t>(size_) * size_of(dtype_); }
   Device device() const { return arena_.device(); }
 
   TensorView view(std::size_t slot) const;  // in memory shape
-  TensorView flat() const;                  // all of it, gaps included, as one row
-  TensorView part(std::int64_t first, std::int64_t count) const;  // elements of it, as one row
+  TensorView flat() const;                  // everything including gaps, as one row
+  TensorView part(std::int64_t first, std::int64_t count) const;  // a range of elements, as one row
   // REQUIRES: T is the dtype.
   template <class T>
   std::span<T> span() const {
@@ -64,8 +64,8 @@ class FlatBuffer {
   Arena arena_;
 };
 
-// Values, and gradients with the same slots but for those at the end whose parameters are frozen:
-// whatever works on gradients passes these by.
+// Values, and gradients with the same slots except for those at the end whose parameters are
+// frozen: operations on gradients skip these.
 struct ParameterBuffer {
   ParameterBuffer() = default;
   // The last `frozen` of the tensors have no gradients.
@@ -77,7 +77,8 @@ struct ParameterBuffer {
                    in_completion_order.end() - static_cast<std::ptrdiff_t>(frozen)},
                   device) {}
 
-  // Of a buffer with the slots of `values`, or with others: elements before the frozen ones.
+  // The number of elements before the frozen ones, in a buffer with the slots of `values`
+  // or with other slots.
   std::int64_t trained_elements(const FlatBuffer& buffer) const;
 
   FlatBuffer values;

@@ -1,4 +1,4 @@
-// Philox4x32-10 and the naming of streams.
+// Philox4x32-10 and the keys of streams.
 #include "engine/core/random.h"
 
 namespace engine {
@@ -28,8 +28,7 @@ std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_hig
 }
 
 std::uint64_t stream_key(std::uint64_t seed, std::string_view name) {
-  std::uint64_t hash =
-      0xCBF29CE484222325;  // FNV-1a over the name, then the seed mixed in by Philox
+  std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a over the name; Philox then mixes in the seed
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
   const auto words = philox(seed, hash, 0);
   return std::uint64_t{words[0]} << 32 | words[1];

@@ -1,4 +1,4 @@
-// Tensors of a device, by way of pinned memory.
+// Exchanges tensors of a device through pinned memory.
 #include "engine/core/replica_exchange.h"
 
 #include "engine/core/cuda.h"

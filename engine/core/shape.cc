@@ -1,4 +1,4 @@
-// Shape: checks, count and text.
+// Checks shapes, counts their elements and formats them.
 #include "engine/core/shape.h"
 
 #include <algorithm>

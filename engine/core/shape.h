@@ -1,5 +1,5 @@
-// The extents of a tensor: up to eight dimensions, outermost first, stored in place (never
-// allocates).
+// The extents of a tensor: up to eight dimensions, outermost first, stored in place without
+// allocation.
 #pragma once
 
 #include <array>

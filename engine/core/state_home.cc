@@ -1,4 +1,4 @@
-// The account of which side is newer.
+// Tracks which side is newer.
 #include "engine/core/state_home.h"
 
 namespace engine {

@@ -1,4 +1,4 @@
-// Where the state that a training changes lives, and how the host sees it: in host memory itself,
+// Defines where the state of a training run is stored and how the host accesses it: in host memory,
 // or on a device with a mirror in host memory.
 #pragma once
 
@@ -6,9 +6,9 @@
 
 namespace engine {
 
-// Keeps account of which of the two, home and mirror, is newer, so that nothing is copied twice and
-// nobody has to foretell who will look. Where the home is host memory, there is nothing to copy.
-// One thread at a time.
+// Tracks which of the two, home and mirror, is newer, so that nothing is copied twice and no caller
+// has to announce its accesses. If the home is host memory, nothing is copied. One thread at a
+// time.
 class StateHome {
  public:
   StateHome() = default;
@@ -17,35 +17,36 @@ class StateHome {
   StateHome& operator=(const StateHome&) = delete;
 
  protected:
-  // Before the state is used where it lives: uploads what the host has written. May wait and throw
-  // as upload(). REQUIRES: no HostView is open.
+  // Called before the state is used at home: uploads changes of the host. May wait, and throws like
+  // upload(). REQUIRES: no HostView is open.
   void begin_use();
-  // The state has changed, or is about to, where it lives: the next HostView fetches it.
+  // The state at home has changed or is about to: the next HostView downloads it.
   void changed() { newer_ = Newer::kHome; }
 
  private:
   friend class HostView;
   enum class Newer { kNeither, kHome, kMirror };
 
-  virtual void download() {}  // home to mirror, and upload() back; both wait until it is done
+  virtual void download() {}  // copies home to mirror, upload() mirror to home; both wait for
+                              // completion
   virtual void upload() {}
 
-  Newer newer_ = Newer::kMirror;  // what the host has initialized goes up before the first use
+  Newer newer_ = Newer::kMirror;  // the host's initial values are uploaded before the first use
   int views_ = 0;
 };
 
 enum class Access {
   kRead,
-  kWrite,  // reads, too
+  kWrite,  // reads as well
 };
 
-// The state in host memory, up to date for as long as this lives: parameters, running statistics,
-// counters, the optimizer's states and count, the loss scale. Views may be nested. What a kWrite
-// view has written is uploaded before the state is next used where it lives: so its end never
-// waits and never throws.
+// Keeps the state in host memory up to date during its lifetime: parameters, running statistics,
+// counters, the optimizer's states and count, the loss scale. Views may be nested. Changes of a
+// kWrite view are uploaded before the state is next used at home, so the destructor never waits and
+// never throws.
 class [[nodiscard]] HostView {
  public:
-  HostView(StateHome& home, Access access);  // throws what the device throws
+  HostView(StateHome& home, Access access);  // throws the device's errors
   ~HostView();
   HostView(const HostView&) = delete;
   HostView& operator=(const HostView&) = delete;

@@ -1,4 +1,4 @@
-// Permutation between file and memory order: a transposition in tiles. At load and save only.
+// Permutes tensors between file and memory order by transposition in tiles, only at load and save.
 #include "engine/core/tensor_layout.h"
 
 #if defined(__SSE2__)
@@ -18,14 +18,14 @@ struct Axis {
   std::int64_t count = 1, file_stride = 1, memory_stride = 1;  // in elements
 };
 
-// The axes of more than one element in the order of memory; those that are neighbors in both
-// orders are one.
+// The axes with more than one element, in memory order; axes that are adjacent in both orders are
+// merged.
 struct Axes {
   std::array<Axis, Shape::kMaxRank> axis;
   int count = 0;
 };
 
-// By the file's dimensions; rank() of them.
+// Indexed by the file's dimensions; has rank() entries.
 using Strides = std::array<std::int64_t, Shape::kMaxRank>;
 
 Strides file_strides(const TensorLayout& layout) {
@@ -47,7 +47,7 @@ Strides memory_strides(const TensorLayout& layout) {
   return strides;
 }
 
-// Of `rows` of the file's first dimension.
+// Returns the axes for `rows` rows of the file's first dimension.
 Axes axes_of(const TensorLayout& layout, std::int64_t rows) {
   const Strides file = file_strides(layout), memory = memory_strides(layout);
   Axes axes;
@@ -66,8 +66,8 @@ Axes axes_of(const TensorLayout& layout, std::int64_t rows) {
   return axes;
 }
 
-// Calls visit(file_index, memory_index) for the first element of every combination of `outer`, the
-// last of which changes fastest.
+// Calls visit(file_index, memory_index) for the first element of every combination of `outer`,
+// whose last axis changes fastest.
 template <class Visit>
 void for_each_outer(std::span<const Axis> outer, std::int64_t file, std::int64_t memory,
                     const Visit& visit) {
@@ -91,8 +91,8 @@ void transpose(Quad (&rows)[4]) {
   rows[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
 }
 
-// For what is not read soon: its lines are not fetched to be overwritten. After the last,
-// finish_stores().
+// Stores data that is not read soon, without loading its cache lines first. Call finish_stores()
+// after the last store.
 inline void store_past_caches(std::byte* to, const Quad& four) {
 #if defined(__SSE2__)
   if (reinterpret_cast<std::uintptr_t>(to) % sizeof(Quad) == 0) {
@@ -110,21 +110,22 @@ inline void finish_stores() {
 #endif
 }
 
-// A transposition of the axis that is contiguous in memory and the one (or two) contiguous in the
-// file, tile by tile, for all combinations of the others. kBytes per element. REQUIRES: two axes.
+// Transposes the axis that is contiguous in memory and the one (or two) contiguous in the file,
+// tile by tile, for all combinations of the other axes. kBytes is the element size. REQUIRES: two
+// axes.
 template <std::size_t kBytes, bool kToFile>
 class Permutation {
  public:
   Permutation(Axes axes, const std::byte* from, std::byte* to) : from_(from), to_(to) {
     inner_ = axes.axis[static_cast<std::size_t>(--axes.count)];
-    // Insertion sort of at most seven: the last has the smallest stride.
+    // Insertion sort of at most seven axes: the last has the smallest stride.
     for (int end = 1; end < axes.count; ++end)
       for (auto at = static_cast<std::size_t>(end);
            at > 0 && axes.axis[at - 1].file_stride < axes.axis[at].file_stride; --at)
         std::swap(axes.axis[at - 1], axes.axis[at]);
     if (inner_.file_stride != 1) run_ = axes.axis[static_cast<std::size_t>(--axes.count)];
     if (axes.count > 0 && axes.axis[static_cast<std::size_t>(axes.count - 1)].file_stride ==
-                              run_.count)  // goes on where a run ends
+                              run_.count)  // continues where a run ends
       next_ = axes.axis[static_cast<std::size_t>(--axes.count)];
     axes_ = axes;
   }
@@ -147,8 +148,8 @@ class Permutation {
   }
 
  private:
-  // Of a tile, which stays in the second cache: long rows where they are read, since reading them
-  // is what takes time. Its lines are not a power of two apart.
+  // The size of a tile, which fits in the L2 cache: rows are long on the side that is read, because
+  // reading them dominates the time. Lines are not a power of two apart.
   static constexpr std::int64_t kWidth = kToFile ? 256 : 32, kLength = kToFile ? 64 : 128;
   static constexpr std::int64_t kLine = kLength + 8;
   struct Extent {
@@ -163,7 +164,7 @@ class Permutation {
     return static_cast<std::size_t>(elements) * kBytes;
   }
 
-  // What is contiguous in memory is contiguous in the file.
+  // Handles tensors whose runs are contiguous both in memory and in the file.
   void copy_runs() const {
     for_each_outer(outer(), 0, 0, [&](std::int64_t file, std::int64_t memory) {
       for (std::int64_t n = 0; n < next_.count; ++n) {
@@ -174,11 +175,11 @@ class Permutation {
     });
   }
 
-  // By way of a small buffer: both sides are touched a few whole cache lines at a time, for their
-  // strides are often such that more would not be cached side by side.
+  // Copies through a small buffer: both sides are accessed a few whole cache lines at a time,
+  // because their strides often map more lines than that to the same cache sets.
   void copy_tile(std::int64_t file, std::int64_t memory, const Extent& extent) const {
     alignas(64) std::byte tile[kWidth * kLine * kBytes];
-    std::array<std::size_t, kLength> places;  // of the tile's columns, in memory
+    std::array<std::size_t, kLength> places;  // memory offsets of the tile's columns
     const std::size_t length = place_columns(memory, extent, places);
     const auto file_side = [&] {
       for (std::int64_t m = 0; m < extent.inner; ++m) {
@@ -208,7 +209,8 @@ class Permutation {
     return count;
   }
 
-  // Some columns of the tile, `rows` elements each. Four at a time are four by four squares.
+  // Copies some columns of the tile, `rows` elements each. Four columns are copied in 4 x 4
+  // squares.
   template <int kColumns>
   void copy_columns(std::byte* column, const std::size_t* places, std::int64_t rows) const {
     std::int64_t m = 0;
@@ -236,7 +238,7 @@ class Permutation {
 
   const std::byte* from_;
   std::byte* to_;
-  Axes axes_;   // the others
+  Axes axes_;   // the other axes
   Axis inner_;  // contiguous in memory
   Axis run_;    // contiguous in the file
   Axis next_{.count = 1, .file_stride = 0, .memory_stride = 0};

@@ -1,4 +1,4 @@
-// A typed, shaped look at memory that somebody else owns. Always dense and row-major.
+// A typed, shaped, non-owning view of memory. It is always dense and row-major.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace engine {
 
 struct TensorView {
-  void* data = nullptr;  // nullptr: absent (an optional operand that is not there)
+  void* data = nullptr;  // nullptr: absent (an optional operand that is not given)
   DType dtype = DType::kF32;
   Shape shape;
   Device device;

@@ -12,7 +12,8 @@
 namespace engine {
 namespace {
 
-// A few microseconds: longer than the gap between two kernels of a step, shorter than a time slice.
+// Spins for a few microseconds: longer than the gap between two kernels of a step, shorter than a
+// time slice.
 constexpr int kSpins = 4000;
 
 void wait_while_equal(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
@@ -31,11 +32,11 @@ struct ThreadPool::State {
   Call call = nullptr;
   void* body = nullptr;
   alignas(64) std::atomic<std::uint32_t> epoch{0};    // a new value starts a loop
-  alignas(64) std::atomic<std::uint32_t> running{0};  // workers that still run it
+  alignas(64) std::atomic<std::uint32_t> running{0};  // number of workers that still run it
   std::atomic<bool> stop{false};
   std::vector<std::thread> workers;
 
-  // Also of a pool for which not all threads could be started.
+  // Also destroys a pool for which not all threads could be started.
   ~State() {
     stop.store(true, std::memory_order_relaxed);
     epoch.fetch_add(1, std::memory_order_release);

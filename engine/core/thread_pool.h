@@ -1,5 +1,5 @@
-// A fixed set of threads that run one loop at a time. Work is cut statically, so results that
-// depend on the cut (partial sums) are the same in every run with the same number of shares.
+// A fixed set of threads that run one loop at a time. Work is divided statically, so results that
+// depend on the division (partial sums) are the same in every run with the same number of shares.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,19 @@ namespace engine {
 
 class ThreadPool {
  public:
-  // `threads` >= 1 counts the caller, which always takes part; 1 starts none. Work is cut into
-  // `shares`; 0: one a thread. A number of shares that does not depend on the machine makes results
-  // that do not depend on its threads.
-  // `begin(thread)` is what each thread that it starts, from 1 on, does first; it must not throw.
+  // `threads` >= 1 counts the caller, which always takes part; 1 starts no thread. Work is divided
+  // into `shares`; 0: one per thread. With a number of shares that does not depend on the machine,
+  // results do not depend on its number of threads.
+  // Each thread that the pool starts, numbered from 1, first calls `begin(thread)`, which must not
+  // throw.
   explicit ThreadPool(int threads, int shares = 0,
                       const std::function<void(int thread)>& begin = {});
   ~ThreadPool();
   ThreadPool(ThreadPool&&) noexcept;
-  ThreadPool& operator=(ThreadPool&&) noexcept;  // REQUIRES: neither runs a loop
+  ThreadPool& operator=(ThreadPool&&) noexcept;  // REQUIRES: neither pool runs a loop
 
-  int threads() const;  // the shares that work is cut into: what kernels and plans must know
-  int physical_threads() const;  // that run them
+  int threads() const;           // the number of shares of work, for kernels and plans
+  int physical_threads() const;  // the number of threads that run them
 
   // Calls body(first, last, share) for each contiguous share of [0, count); returns when all are
   // done. Shares are [count*t/threads, count*(t+1)/threads). Does not allocate. One caller at a

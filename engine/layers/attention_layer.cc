@@ -1,4 +1,5 @@
-// Causal self-attention on the fused queries, keys and values. Saves the log-sum-exp of each row.
+// Causal self-attention on the fused queries, keys and values. It saves the log-sum-exp of each
+// row.
 #include "engine/ops/attention/attention.h"
 
 #include <string>

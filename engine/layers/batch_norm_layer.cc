@@ -1,10 +1,10 @@
-// Batch normalization of images, with an optional fused addition and ReLU, over this replica's
-// samples or those of all. Saved from forward to backward: mean and inverse standard deviation per
-// channel, in f32 whatever narrower type x has.
+// Batch normalization of images, with an optional fused addition and ReLU, over the samples of this
+// replica or of all replicas. Forward saves for backward the mean and the inverse standard
+// deviation per channel, in f32 even if x has a narrower type.
 //
-// One value per channel (a last batch of one sample behind a global pool) is no error, as it is in
-// PyTorch: the output is the bias, the gradient of the input is 0, and the running variance, of
-// which one value says nothing, stays as it is.
+// Unlike in PyTorch, one value per channel (a last batch of one sample after a global pool) is no
+// error: the output is the bias, the gradient of the input is 0, and the running variance stays as
+// it is, because one value gives no estimate of it.
 #include "engine/ops/norm/batch_norm.h"
 
 #include "engine/layers/layer_checks.h"
@@ -86,7 +86,7 @@ class BatchNorm2d final : public Layer {
            .inverse_std = statistics.inverse_std,
            .running_mean = run.buffers[0],
            .running_var = run.buffers[1]});
-      // Counted for an empty batch too: counters stay equal on all ranks.
+      // An empty batch counts as well, so that counters stay equal on all ranks.
       ops::increment(context, run.buffers[2]);
     } else {
       if (!run.training) {
@@ -126,15 +126,15 @@ class BatchNorm2d final : public Layer {
                                                   .dgamma = run.gradients.parameters[0],
                                                   .dbeta = run.gradients.parameters[1],
                                                   .write = run.gradients.parameter_write});
-    // Behind the parameters' gradients, which are summed over the replicas with all others; and
-    // where nobody wants the input's gradient too, since the others may.
+    // The exchange comes after the parameters' gradients, which are computed from local sums
+    // because they are summed over the replicas with all others. It takes place even if this
+    // replica does not need the input's gradient, since others may need it.
     const std::int64_t group =
         exchanges(run) ? run.statistics.replicas->add(rows(x), sums, context.stream) : rows(x);
     if (!run.gradients.inputs[0]) return;
-    if (run.statistics.still)
-      ops::zero(context, sums);  // statistics that no sample of the batch has changed
-    // The residual's gradient is the masked one: this pass, which is bound by what it reads, can do
-    // without y.
+    if (run.statistics.still) ops::zero(context, sums);  // the batch has not changed the statistics
+    // The residual's gradient is the masked one: this pass is bound by its reads and does not need
+    // y.
     const bool masked =
         run.relu && run.gradients.residual && run.gradients.residual_write == Write::kOverwrite;
     ops::batch_norm_backward_data(context,

@@ -1,5 +1,5 @@
-// Two-dimensional convolution. Files hold the weight as [out, in, kh, kw], memory as [kh, kw, in,
-// out].
+// Two-dimensional convolution. The weight is [out, in, kh, kw] in files and [kh, kw, in, out] in
+// memory.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ class Conv2d final : public Layer {
                .options = {{"stride", static_cast<double>(options.stride)},
                            {"padding", static_cast<double>(options.padding)}},
                .backward_needs = {.inputs = true},
-               .stores_bf16_on_cpu = options.stride <= 4}),  // as the fast kernels
+               .stores_bf16_on_cpu = options.stride <= 4}),  // like the fast kernels
         options_(options) {
     expect_at_least("conv2d", "out_channels", options.out_channels, 1);
     expect_at_least("conv2d", "kernel", options.kernel, 1);
@@ -32,7 +32,7 @@ class Conv2d final : public Layer {
     return {g.out_h(), g.out_w(), g.out_channels};
   }
 
-  // fan_in = in * kh * kw, fan_out = out * kh * kw. A bias starts as PyTorch's in any case.
+  // fan_in = in * kh * kw, fan_out = out * kh * kw. A bias is always initialized as in PyTorch.
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
     const std::int64_t in = inputs[0][2], k = options_.kernel;
     const auto fan = [&](std::int64_t channels) {
@@ -80,7 +80,8 @@ class Conv2d final : public Layer {
   }
 
  private:
-  // A stride beyond the padded input gives one output as that extent does; kernels take time by it.
+  // A stride larger than the padded input gives one output, as a stride of that extent does; the
+  // time of the kernels depends on the stride.
   ops::Conv2dGeometry geometry(const Shape& item) const {
     const std::int64_t extent = std::max(item[0], item[1]) + 2 * options_.padding;
     return {.in_h = item[0],

@@ -32,7 +32,7 @@ class Dense final : public Layer {
     return in.rank() == 1 ? Shape{out_} : Shape{in[0], out_};
   }
 
-  // PyTorch's Linear.reset_parameters(): kaiming_uniform with a = sqrt(5) is uniform within 1 /
+  // As PyTorch's Linear.reset_parameters(): kaiming_uniform with a = sqrt(5) is uniform within 1 /
   // sqrt(fan_in).
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
     const std::int64_t in = inputs[0].dims().back();
@@ -76,7 +76,7 @@ class Dense final : public Layer {
   }
 
  private:
-  // [n, positions, c] as [n * positions, c].
+  // Views [n, positions, c] as [n * positions, c].
   static TensorView rows(TensorView view) {
     const std::int64_t columns = view.shape.dims().back();
     view.shape = {view.count() / columns, columns};

@@ -1,4 +1,4 @@
-// Layers whose output has the shape of their inputs: relu, add, dropout.
+// Layers whose output has the shape of their inputs: relu, add and dropout.
 #include <string>
 
 #include "engine/layers/layer_checks.h"
@@ -53,7 +53,7 @@ class Add final : public Layer {
   }
 };
 
-// Saves nothing: backward draws the same numbers again.
+// Saves nothing: backward draws the same random numbers again.
 class Dropout final : public Layer {
  public:
   explicit Dropout(double rate)

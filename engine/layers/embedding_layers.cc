@@ -1,4 +1,4 @@
-// Token embedding, and learned positions.
+// Embeddings of tokens and learned embeddings of positions.
 #include <string>
 
 #include "engine/layers/layer_checks.h"

@@ -1,5 +1,5 @@
-// Image to vector in PyTorch's channel-first order, so that the weights of the next dense layer
-// move both ways.
+// Flattens an image to a vector in PyTorch's channel-first order, so that the weights of the next
+// dense layer can be exchanged with PyTorch in both directions.
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
 #include "engine/ops/elementwise/elementwise.h"

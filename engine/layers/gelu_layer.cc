@@ -1,4 +1,4 @@
-// gelu, exact or by tanh.
+// GELU, exact or with the tanh approximation.
 #include "engine/ops/elementwise/gelu.h"
 
 #include "engine/layers/layer_checks.h"

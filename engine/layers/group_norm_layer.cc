@@ -1,4 +1,5 @@
-// Group normalization of images. Saves mean and inverse deviation of each group of each sample.
+// Group normalization of images. It saves the mean and inverse deviation of each group of each
+// sample.
 #include "engine/ops/norm/group_norm.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// The texts of the layers' shape errors.
+// Formats the shape errors of the layers.
 #include "engine/layers/layer_checks.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Layer normalization over the last dimension. Saves mean and inverse deviation of each row.
+// Layer normalization over the last dimension. It saves the mean and inverse deviation of each row.
 #include "engine/ops/norm/layer_norm.h"
 
 #include <string>

@@ -1,5 +1,4 @@
-// Factories of all layer kinds. Options and defaults are PyTorch's; so are the initial
-// distributions.
+// Factories of all layer kinds. Options, defaults and initial distributions are PyTorch's.
 #pragma once
 
 #include "engine/layers/layer.h"
@@ -11,16 +10,16 @@ namespace engine::layers {
 struct DenseOptions {
   std::int64_t out = 0;
   bool bias = true;
-  double deviation = 0;  // of normally distributed initial weights, with biases 0 (GPT-2); 0:
-                         // PyTorch's uniform distribution
+  double deviation = 0;  // standard deviation of normally distributed initial weights, with biases
+                         // 0 (GPT-2); 0: PyTorch's uniform distribution
 };
-LayerPtr dense(const DenseOptions& options);  // [in], or [t, in] position by position; parameters
-                                              // weight [out, in], bias [out]
+LayerPtr dense(const DenseOptions& options);  // [in], or [t, in] per position; parameters weight
+                                              // [out, in], bias [out]
 LayerPtr dense(std::int64_t out, bool bias = true);
 
-// Initial values of a convolution's weight: PyTorch's default, uniform within 1 / sqrt(fan_in); or
-// normal with variance 2 / fan_out (He et al., "Delving deep into rectifiers", 2015), as
-// torchvision starts its residual networks.
+// The initial values of a convolution's weight: PyTorch's default, uniform within 1 / sqrt(fan_in);
+// or normal with variance 2 / fan_out (He et al., "Delving deep into rectifiers", 2015), as in
+// torchvision's residual networks.
 enum class ConvInit { kUniformFanIn, kNormalFanOut };
 
 struct Conv2dOptions {
@@ -36,7 +35,7 @@ struct BatchNormOptions {
 // Parameters weight, bias; buffers running_mean, running_var, num_batches_tracked.
 LayerPtr batch_norm2d(const BatchNormOptions& options = {});
 // The same over the samples of all replicas: equal to batch_norm2d of one process on the whole
-// batch, for any split of it, with replicas that have no samples too. The running variance is
+// batch, for any distribution of it, including replicas without samples. The running variance is
 // unbiased by the count of all rows.
 LayerPtr sync_batch_norm2d(const BatchNormOptions& options = {});
 
@@ -44,8 +43,8 @@ struct GroupNormOptions {
   std::int64_t groups = 0;
   double eps = 1e-5;
 };
-// Over the places and the channels of each of `groups` groups of a sample of [h, w, c]; parameters
-// weight, bias.
+// Normalizes over the positions and the channels of each of `groups` groups of a sample of [h, w,
+// c]; parameters weight, bias.
 LayerPtr group_norm(const GroupNormOptions& options);
 
 LayerPtr relu();
@@ -53,21 +52,21 @@ LayerPtr relu();
 struct PoolOptions {
   std::int64_t window = 2, stride = 0 /* 0: the window */, padding = 0;
   bool ceil_mode =
-      false;  // the number of windows is rounded up, not down; the last ones are cut at the border
+      false;  // rounds the number of windows up, not down; the last ones are cut at the border
 };
 LayerPtr max_pool2d(const PoolOptions& options);
 LayerPtr average_pool2d(const PoolOptions& options);
 LayerPtr global_average_pool();  // [h, w, c] -> [c]
 
 LayerPtr flatten();  // [h, w, c] -> [c*h*w] in PyTorch's channel-first order
-LayerPtr add();      // two inputs of one shape
-// [h, w, c] -> [h, w, before + c + after], zeros around the channels: the shortcut without
+LayerPtr add();      // two inputs of the same shape
+// [h, w, c] -> [h, w, before + c + after], with zeros around the channels: the shortcut without
 // parameters of residual networks (He et al., 2016, option A; Han et al., 2017).
 LayerPtr pad_channels(std::int64_t before, std::int64_t after);
 LayerPtr dropout(double rate = 0.5);
 
-// For sequences of tokens. Initial weights of both embeddings are normal with this deviation
-// (PyTorch's Embedding: 1).
+// Layers for sequences of tokens. The initial weights of both embeddings are normal with the
+// standard deviation `deviation` (PyTorch's Embedding: 1).
 LayerPtr embedding(std::int64_t vocabulary, std::int64_t width,
                    double deviation = 1);  // ids [t] of i32 -> [t, width]; weight
 LayerPtr position_embedding(
@@ -76,17 +75,17 @@ LayerPtr position_embedding(
 LayerPtr layer_norm(double eps = 1e-5);  // over the last dimension; parameters weight, bias
 
 LayerPtr gelu(ops::GeluKind kind = ops::GeluKind::kExact);
-// Input [t, 3 * width]: queries, keys and values, each of `heads` heads; output [t, width]. No
-// parameters: the projections are dense layers. `dropout` is that of the probabilities.
+// Input [t, 3 * width]: queries, keys and values, each of `heads` heads; output [t, width]. It has
+// no parameters: the projections are dense layers. `dropout` applies to the probabilities.
 LayerPtr causal_self_attention(std::int64_t heads, double dropout = 0);
 
 // Inputs: logits [classes] (or [t, classes]) and labels [] (or [t]) of i32. Output: the loss of
 // each sample, [] (or [t]). `label_smoothing` in [0, 1) is that of PyTorch's cross_entropy (Szegedy
-// et al., 2016) and acts in training alone: in inference the loss is the plain one.
+// et al., 2016) and applies only to training: inference computes the plain loss.
 LayerPtr softmax_cross_entropy(double label_smoothing = 0);
 
-// Inputs: predictions [targets] and targets [targets]. Output: the loss of each sample, [], the
-// mean over its targets.
+// Inputs: predictions [targets] and targets [targets]. Output: the loss of each sample, [], which
+// is the mean over its targets.
 LayerPtr regression_loss(ops::RegressionLoss kind);
 
 }  // namespace engine::layers

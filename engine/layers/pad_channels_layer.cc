@@ -1,4 +1,4 @@
-// Zeros around the channels, for shortcuts into wider blocks.
+// Pads the channels with zeros, for shortcuts into wider blocks.
 #include "engine/core/checked.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"

@@ -1,5 +1,5 @@
-// Maximum, average and global average pooling. Maximum pooling saves the winner's place in each
-// window, one byte each.
+// Maximum, average and global average pooling. Maximum pooling saves the position of the maximum in
+// each window as one byte.
 #include <string>
 
 #include "engine/layers/layer_checks.h"
@@ -9,7 +9,7 @@
 namespace engine::layers {
 namespace {
 
-// What both windowed kinds share: options, geometry and output shape.
+// The options, geometry and output shape of both windowed kinds.
 class WindowPool : public Layer {
  public:
   WindowPool(const char* kind, const PoolOptions& options)
@@ -31,7 +31,8 @@ class WindowPool : public Layer {
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     const std::int64_t spare =
-        options_.ceil_mode ? options_.stride - 1 : 0;  // a window may stick out by that
+        options_.ceil_mode ? options_.stride - 1 : 0;  // a window may extend beyond the border by
+                                                       // this
     expect_window(inputs[0], options_.window, options_.padding, spare);
     const ops::Pool2dGeometry g = geometry(inputs[0][0], inputs[0][1], inputs[0][2]);
     return {g.out_h(), g.out_w(), g.channels};

@@ -1,4 +1,4 @@
-// The loss of predicted numbers in one node. Saves its gradient in the forward pass.
+// The loss of regression targets in one node. It saves its gradient in the forward pass.
 #include "engine/ops/loss/regression_loss.h"
 
 #include "engine/layers/layer_checks.h"

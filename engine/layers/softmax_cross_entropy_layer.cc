@@ -1,6 +1,6 @@
-// Softmax and cross entropy in one node. Saves softmax(logits) - target in the forward pass, in
-// place of the logits where these are not needed, and makes their gradient of it in the same place.
-// Of logits that are stored in bf16 on a CPU, all this is made in f32 and then rounded.
+// Softmax and cross entropy in one node. Forward saves softmax(logits) - target, in place of the
+// logits if these are not needed, and backward turns it into their gradient in place. For logits
+// that are stored in bf16 on a CPU, the computation is in f32 and its results are rounded.
 #include "engine/ops/loss/softmax_cross_entropy.h"
 
 #include <string>
@@ -41,7 +41,7 @@ class SoftmaxCrossEntropy final : public Layer {
   LayerMemory memory(const MemoryRequest& r) const override {
     const auto count = static_cast<std::size_t>(r.inputs[0].count() * r.batch);
     LayerMemory memory{.saved = count * size_of(r.dtype)};
-    if (r.device == Device::Kind::kCpu && is_half(r.dtype))  // there the loss is computed in f32
+    if (r.device == Device::Kind::kCpu && is_half(r.dtype))  // the loss is computed in f32 there
       memory.scratch = align_up(count * sizeof(float)) + align_up(count * size_of(r.dtype));
     return memory;
   }
@@ -80,7 +80,7 @@ class SoftmaxCrossEntropy final : public Layer {
   }
 
  private:
-  // On the CPU, of halves: a copy in f32, in scratch. Else what is given.
+  // For half types on the CPU, returns a copy in f32 in scratch; otherwise returns `given`.
   static TensorView widened(KernelContext& context, const TensorView& given) {
     if (on_cuda(context) || !is_half(given.dtype)) return given;
     const TensorView wide = take_scratch(context, DType::kF32, given.shape);

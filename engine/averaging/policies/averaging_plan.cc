@@ -1,4 +1,4 @@
-// Counting averagings before they happen.
+// Counts the averagings of a run before it starts.
 #include "engine/averaging/policies/averaging_plan.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::string phase_text(const AveragingPlan& plan) {
   return text;
 }
 
-// Long periods: K beyond an epoch, or beyond the run.
+// Adds a line if a period K is longer than an epoch or than the run.
 void add_long_periods(const AveragingPlan& plan, std::vector<std::string>& lines) {
   const auto& phases = plan.schedule.phases();
   for (std::size_t i = 0; i < phases.size(); ++i) {

@@ -1,4 +1,5 @@
-// The averaging policies and their options. Which of them suits what: docs/averaging.md.
+// The averaging policies and their options. docs/averaging.md says which policy suits which
+// purpose.
 #pragma once
 
 #include "backends/communicator.h"
@@ -12,19 +13,19 @@ namespace engine {
 
 class GradientSum;  // gradient_sum.h
 
-// Gradients every step. `sum` says how they are summed and has the communicator, which is used from
-// another thread while backward runs, and by nobody else. `gradients`, in host memory, outlive the
-// policy.
+// Averages gradients in every step. `sum` defines the method and owns the communicator; another
+// thread uses this communicator during backward, and no other object may use it. `gradients`, in
+// host memory, must outlive the policy.
 std::unique_ptr<AveragingPolicy> make_gradient_averaging(std::unique_ptr<GradientSum> sum,
                                                          const FlatBuffer& gradients,
                                                          const BucketOptions& buckets = {});
-// The same where the step sums them itself, on a device (sums/device_sum.h) or in shards: the
-// weights of the mean, and what a report says. `bytes`: of this rank in each step. `note`: how they
-// are summed (", on the device").
+// The same for gradients that the step sums itself, on a device (sums/device_sum.h) or in shards:
+// the policy only gives the weights of the mean and the report. `bytes` is this rank's payload in
+// each step. `note` is a suffix of the report that names the method (", on the device").
 std::unique_ptr<AveragingPolicy> make_step_gradient_averaging(const FlatBuffer& gradients,
                                                               std::size_t bytes, std::string note);
 
-// What an averaging of parameters is followed by.
+// Options of the outer step that follows an averaging of parameters.
 struct OuterOptions {
   double lr = 1, momentum = 0;
   bool nesterov = false;
@@ -35,33 +36,33 @@ struct OuterOptions {
 struct ParameterAveragingOptions {
   std::string name = "params";
   SyncSchedule schedule;
-  std::vector<FlatBuffer*> states;  // of the optimizer, to be averaged along with the parameters
-  bool all_states = false;          // these are all that the optimizer has
-  std::string states_text;          // "momentum": for coverage()
-  FlatBuffer* running = nullptr;    // running statistics, likewise; may be empty
+  std::vector<FlatBuffer*> states;  // optimizer states that are averaged along with the parameters
+  bool all_states = false;          // `states` holds all states of the optimizer
+  std::string states_text;          // names of the states for coverage(), e.g. "momentum"
+  FlatBuffer* running = nullptr;    // running statistics, averaged as well; may be empty
   std::optional<OuterOptions> outer;
 };
-// Weighted mean of the parameters after every K-th update: weights are the samples each rank has
-// seen since the last averaging. Source: McMahan et al., 2017 (federated averaging); Stich, 2019
-// (local SGD). With `outer`, the way from the last outer step's result to the mean is then taken as
-// a gradient: DiLoCo (Douillard et al., 2023), SlowMo (Wang et al., 2019). Outer steps are taken
-// when the schedule says so; synchronize() only averages, so that a snapshot or an epoch's end does
-// not change their number.
+// Replaces the parameters by their weighted mean after every K-th update; each rank's weight is the
+// number of samples that it has seen since the last averaging. Source: McMahan et al., 2017
+// (federated averaging); Stich, 2019 (local SGD). With `outer`, the difference between the result
+// of the last outer step and the mean is then used as a gradient: DiLoCo (Douillard et al., 2023),
+// SlowMo (Wang et al., 2019). Only the schedule triggers outer steps; synchronize() only averages,
+// so that a checkpoint or an epoch's end does not change their number.
 std::unique_ptr<AveragingPolicy> make_parameter_averaging(backends::Communicator& communicator,
                                                           ParameterBuffer& parameters,
                                                           KernelContext& context,
                                                           const ParameterAveragingOptions& options);
 
-// Gradients and parameters in one run. Null parts are left out.
+// Combines averaging of gradients and of parameters in one run. Null parts are left out.
 struct MixedAveragingOptions {
   std::string name;
   std::int64_t warmup =
-      0;  // post-local SGD (Lin et al., 2018): `all` averages gradients in the first so many steps
+      0;  // post-local SGD (Lin et al., 2018): `all` averages gradients in this many first steps
   std::unique_ptr<AveragingPolicy> all;
   std::unique_ptr<AveragingPolicy>
-      island;  // after them it averages gradients within this rank's island, every step
-  std::string island_text;                      // "2 hosts": for coverage()
-  std::unique_ptr<AveragingPolicy> parameters;  // and this one averages parameters over all ranks
+      island;  // after the warm-up, averages gradients within this rank's island in every step
+  std::string island_text;                      // e.g. "2 hosts", for coverage()
+  std::unique_ptr<AveragingPolicy> parameters;  // averages parameters over all ranks
 };
 std::unique_ptr<AveragingPolicy> make_mixed_averaging(MixedAveragingOptions options);
 

@@ -1,4 +1,4 @@
-// The policy that leaves replicas alone.
+// The policy that averages nothing.
 #include "engine/averaging/policies/averaging_policy.h"
 
 namespace engine {

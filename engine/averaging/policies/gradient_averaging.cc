@@ -1,5 +1,5 @@
-// Gradient averaging every step: each rank's gradients are scaled by 1 / (global samples) in the
-// loss, so a sum is the mean.
+// Averages gradients in every step: each rank scales its loss by 1 / (global samples), so that the
+// sum of the gradients is the mean.
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/sums/bucket_reducer.h"
 #include "engine/averaging/sums/gradient_sum.h"
@@ -17,7 +17,7 @@ class GradientAveraging final : public AveragingPolicy {
         sum_(std::move(sum)) {
     reducer_.emplace(*sum_, gradients, buckets);
   }
-  // Gradients are summed where they are computed.
+  // The gradients are summed where they are computed.
   GradientAveraging(const FlatBuffer& gradients, std::size_t bytes_each, std::string note)
       : gradients_(gradients),
         bytes_each_(static_cast<std::int64_t>(bytes_each)),
@@ -54,10 +54,10 @@ class GradientAveraging final : public AveragingPolicy {
   std::int64_t bytes_sent() const { return sum_ != nullptr ? sum_->bytes_sent() : whole_bytes(); }
 
   const FlatBuffer& gradients_;
-  const std::int64_t bytes_each_;  // of a step
+  const std::int64_t bytes_each_;  // per step
   const std::string note_;
-  std::unique_ptr<GradientSum> sum_;      // null: the step does it
-  std::optional<BucketReducer> reducer_;  // of sum_
+  std::unique_ptr<GradientSum> sum_;      // null: the step sums the gradients
+  std::optional<BucketReducer> reducer_;  // uses sum_
   std::int64_t averagings_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Gradients and parameters in one run: a warm-up with gradient averaging, and islands whose ranks
-// stay together.
+// Combines averaging of gradients and of parameters: a warm-up with gradient averaging, and islands
+// whose ranks stay equal.
 #include <algorithm>
 
 #include "engine/averaging/policies/averaging_policies.h"
@@ -43,7 +43,7 @@ class MixedAveraging final : public AveragingPolicy {
     if (!warming_up()) p_.parameters->end_step(counts, lr, home);
     ++updates_;
   }
-  // Nothing to do during the warm-up.
+  // During the warm-up this does nothing.
   void synchronize(StateHome& home) override { p_.parameters->synchronize(home); }
   bool together() const override { return p_.parameters->together(); }
   std::int64_t samples_since_sync() const override { return p_.parameters->samples_since_sync(); }

@@ -1,4 +1,4 @@
-// Both outer optimizers are the SGD kernel with other numbers.
+// Both outer optimizers call the SGD kernel with different coefficients.
 #include "engine/averaging/policies/outer_step.h"
 
 #include <cstring>
@@ -32,7 +32,7 @@ void OuterStep::apply(double inner_lr) {
   require(started_, "an outer step without a start");
   if (options_.over_inner_rate && inner_lr == 0) return copy_trained(parameters_.values, anchor_);
   subtract_flat(context_, anchor_, parameters_.values, parameters_.gradients);
-  // Zero momentum memory makes the first step the plain one, as PyTorch's first step is.
+  // The momentum starts at zero, so that the first step equals PyTorch's.
   const double rate = options_.over_inner_rate ? inner_lr : 1;
   const ops::SgdStep step{.lr = options_.lr * rate,
                           .momentum = options_.momentum,

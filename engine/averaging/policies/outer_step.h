@@ -1,5 +1,5 @@
-// The outer optimizer of DiLoCo and SlowMo: what K local steps and an averaging have changed is
-// taken as one gradient.
+// The outer optimizer of DiLoCo and SlowMo: it uses the change of K local steps and one averaging
+// as one gradient.
 #pragma once
 
 #include <vector>
@@ -8,24 +8,24 @@
 
 namespace engine {
 
-// With d = anchor - mean, where anchor is where the replicas started together:
-//   DiLoCo (Douillard et al., 2023, algorithm 1), the outer optimizer being torch.optim.SGD without
-//   dampening:
+// Let d = anchor - mean, where anchor is the common starting point of the replicas:
+//   DiLoCo (Douillard et al., 2023, algorithm 1), with torch.optim.SGD without dampening as outer
+//   optimizer:
 //     v = momentum * v + d;  anchor -= lr * (nesterov ? d + momentum * v : v)
-//   SlowMo (Wang et al., 2019, algorithm 1), g being the inner rate, beta = momentum and alpha =
-//   lr:
+//   SlowMo (Wang et al., 2019, algorithm 1), with g the inner rate, beta = momentum and alpha = lr:
 //     u = beta * u + d / g;  anchor -= alpha * g * u
-// and the replicas go on from the anchor. All ranks compute the same bits, so nothing is exchanged.
+// The replicas then continue from the anchor. All ranks compute the same bits, so nothing is
+// exchanged.
 class OuterStep {
  public:
-  // Both outlive the step. Allocates the anchor, and the momentum's memory where there is momentum.
+  // Both arguments must outlive the step. Allocates the anchor, and the momentum if it is used.
   OuterStep(ParameterBuffer& parameters, KernelContext& context, const OuterOptions& options);
 
-  // Remembers where the replicas start, once. Called before the first update.
+  // Stores the starting point of the replicas once. Called before the first update.
   void start();
   bool started() const { return started_; }
-  // The values hold the replicas' mean, and then the result. Overwrites the gradients. With a rate
-  // of 0 where the inner rate divides, the mean is the result.
+  // On entry the values hold the mean of the replicas, on return the result. Overwrites the
+  // gradients. If the inner rate is a divisor and is 0, the mean is the result.
   void apply(double inner_lr);
 
   std::int64_t steps() const { return steps_; }

@@ -1,5 +1,5 @@
-// Parameter averaging every K updates: the mean of the replicas, weighted by the samples they have
-// seen since the last one, and the outer step that may follow.
+// Averages parameters every K updates: it computes the mean of the replicas, weighted by the
+// samples since the last averaging, and applies the optional outer step.
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/outer_step.h"
 #include "engine/averaging/sums/replica_mean.h"
@@ -48,8 +48,8 @@ class ParameterAveraging final : public AveragingPolicy {
   void synchronize(StateHome& home) override {
     if (!apart_) return;
     const HostView view(home, Access::kWrite);
-    // Every sample counts once. Where the data set is smaller than the world and nobody has seen
-    // any, all count alike.
+    // Every sample counts once. If no rank has seen a sample (the data set is smaller than the
+    // world), all ranks have the same weight.
     const double weight = global_samples_ == 0 ? 1.0 / world_size_
                                                : static_cast<double>(local_samples_) /
                                                      static_cast<double>(global_samples_);
@@ -63,8 +63,8 @@ class ParameterAveraging final : public AveragingPolicy {
   }
   bool together() const override { return !apart_; }
   std::int64_t samples_since_sync() const override { return apart_ ? local_samples_ : 0; }
-  // Saving synchronizes first, so the samples since the last averaging are zero there and need no
-  // place in a checkpoint.
+  // Saving synchronizes first, so the number of samples since the last averaging is always zero in
+  // a checkpoint and is not stored.
   PolicyCounters counters() const override {
     PolicyCounters counters{
         {"updates", updates_}, {"averagings", averagings_}, {"bytes_sent", mean_.bytes_sent()}};
@@ -111,7 +111,7 @@ class ParameterAveraging final : public AveragingPolicy {
   ReplicaMean mean_;
   std::optional<OuterStep> outer_;
   std::int64_t updates_ = 0, averagings_ = 0;
-  bool apart_ = false;  // updates since the last averaging
+  bool apart_ = false;  // there were updates since the last averaging
   std::int64_t local_samples_ = 0, global_samples_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What of an averaging policy a checkpoint must hold.
+// Defines the state of an averaging policy that a checkpoint stores.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace engine {
 
 using PolicyCounters = std::vector<std::pair<std::string, std::int64_t>>;
 
-// The counter of that name, or `fallback`.
+// Returns the counter of that name, or `fallback`.
 std::int64_t find_counter(const PolicyCounters& counters, std::string_view name,
                           std::int64_t fallback);
 
-// What may differ between ranks even after AveragingPolicy::synchronize(): a checkpoint must then
-// hold every rank's.
+// The state that may differ between ranks even after AveragingPolicy::synchronize(); a checkpoint
+// then stores it for every rank.
 struct RankDifferences {
   bool optimizer_states = false, parameters = false;
 };
@@ -26,8 +26,8 @@ struct RankDifferences {
 class PolicyCheckpoint {
  public:
   virtual ~PolicyCheckpoint() = default;
-  // "updates" is the number of end_step() calls, which is the global step; a snapshot of another
-  // policy gives it, too.
+  // "updates" is the number of end_step() calls, i.e. the global step; a checkpoint of any other
+  // policy contains it as well.
   virtual PolicyCounters counters() const { return {}; }
   virtual void restore_counters(const PolicyCounters&) {}
   virtual std::vector<PolicyState> state() { return {}; }

@@ -1,4 +1,4 @@
-// The arithmetic of phases.
+// Computes which steps of the phases are due.
 #include "engine/averaging/policies/sync_schedule.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// bfloat16 on the wire.
+// Sums gradients that are sent as bfloat16.
 #include <bit>
 
 #include "engine/averaging/sums/flat_math.h"
@@ -7,7 +7,7 @@
 namespace engine {
 namespace {
 
-// To the nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 std::uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(bits >> 16 | 0x40);

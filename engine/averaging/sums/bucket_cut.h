@@ -1,4 +1,4 @@
-// How a flat gradient buffer is cut into buckets, on the host and on devices alike.
+// Divides a flat gradient buffer into buckets, for sums on the host and on devices.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,14 @@
 namespace engine {
 
 struct BucketOptions {
-  std::int64_t bytes = 25 << 20;  // of a bucket; the first one has 1 MiB at most
-  bool overlap = true;  // false: all buckets after backward; the same buckets, hence the same bits
-  std::int64_t multiple = 1;  // of so many elements is every bucket but the last one
+  std::int64_t bytes = 25 << 20;  // size of a bucket; the first one has at most 1 MiB
+  bool overlap = true;  // false: sum all buckets after backward; they are the same, so the bits are
+                        // as well
+  std::int64_t multiple = 1;  // every bucket but the last is a multiple of this, in elements
 };
 
-// One past each bucket's last element, ascending, for a buffer of `size` elements. A small first
-// bucket starts the wire early, as PyTorch's reducer has it.
+// Returns the end of each bucket (one past its last element), ascending, for a buffer of `size`
+// elements. The first bucket is small so that communication starts early, as in PyTorch's reducer.
 inline std::vector<std::int64_t> bucket_ends(std::int64_t size, std::size_t element_bytes,
                                              std::int64_t bucket_bytes, std::int64_t multiple = 1) {
   constexpr std::int64_t kFirstBytes = 1 << 20;

@@ -1,4 +1,4 @@
-// The communication thread.
+// Implements the communication thread.
 #include "engine/averaging/sums/bucket_reducer.h"
 
 #include "io/base/time/trace.h"

@@ -1,9 +1,9 @@
-// Sums a flat buffer over all ranks bucket by bucket while it is still being filled from the front.
+// Sums a flat buffer over all ranks bucket by bucket while backward fills it from the front.
 //
-// Backward completes gradients layer by layer, from the last layer on, and the buffer lies in that
-// order; so a prefix of it is final long before backward ends. Sending that prefix meanwhile hides
-// most of the communication. Buckets are a compromise: small ones start earlier, large ones have
-// less overhead per byte. The same idea as in PyTorch's DistributedDataParallel.
+// Backward completes gradients layer by layer, from the last layer to the first, and the buffer has
+// that order; so a prefix of it is final long before backward ends. Sending that prefix early hides
+// most of the communication. The bucket size is a compromise: small buckets start earlier, large
+// ones have less overhead per byte. PyTorch's DistributedDataParallel uses the same method.
 #pragma once
 
 #include <condition_variable>
@@ -19,19 +19,19 @@
 
 namespace engine {
 
-// Buckets are slices of the buffer, in order, the same on every rank; for a sum that wants all
-// elements at once, the whole is the only one. With `overlap`, a thread of the reducer's own sums
-// buckets as they fill; without, and for the whole, finish() does.
+// Buckets are consecutive slices of the buffer, the same on every rank; a sum that needs all
+// elements at once has a single bucket. With `overlap`, the reducer's own thread sums buckets as
+// they fill; without it, and for a single bucket, finish() sums them.
 class BucketReducer final : public GradientExchange {
  public:
-  // `sum`, of that buffer, and `buffer` outlive the reducer.
+  // `sum`, which must be made for `buffer`, and `buffer` must outlive the reducer.
   BucketReducer(GradientSum& sum, const FlatBuffer& buffer, const BucketOptions& options);
   ~BucketReducer() override;
   BucketReducer(const BucketReducer&) = delete;
   BucketReducer& operator=(const BucketReducer&) = delete;
 
   void ready(std::int64_t elements) override;
-  // Rethrows what the communicator threw; then the reducer is of no further use.
+  // Rethrows the communicator's exception; after that the reducer cannot be used.
   void finish() override;
   double norm(KernelContext& context, const FlatBuffer& gradients) override;
 
@@ -40,17 +40,17 @@ class BucketReducer final : public GradientExchange {
   void work();
 
   GradientSum& sum_;
-  const std::int64_t size_;  // elements of the buffer
+  const std::int64_t size_;  // number of elements of the buffer
   const bool overlap_;
   std::vector<std::int64_t> ends_;  // one past each bucket's last element
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::int64_t filled_ = 0;  // elements ready in this step
-  std::size_t done_ = 0;     // buckets summed in this step
+  std::int64_t filled_ = 0;  // number of elements ready in this step
+  std::size_t done_ = 0;     // number of buckets summed in this step
   bool stop_ = false;
   std::exception_ptr failure_;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // declared last: it uses all members above
 };
 
 }  // namespace engine

@@ -1,5 +1,5 @@
-// Buckets on the communication stream, ordered with the computing stream by events: capturable
-// where the communicator is.
+// Sums buckets on the communication stream. Events order it with the computing stream, so that the
+// sum can be captured if the communicator can.
 #include "engine/averaging/sums/device_sum.h"
 
 #include <vector>
@@ -30,7 +30,7 @@ class Sum final : public DeviceGradientSum {
     communicator.register_memory(data_, gradients.bytes());
   }
 
-  ~Sum() override { communicator_.deregister_memory(data_); }  // before the memory goes
+  ~Sum() override { communicator_.deregister_memory(data_); }  // before the memory is freed
 
   void ready(std::int64_t elements, void* stream) override {
     if (overlap_) send(elements, stream);
@@ -49,7 +49,8 @@ class Sum final : public DeviceGradientSum {
   }
   bool capturable() const override { return communicator_.capturable(); }
   void wait(void* stream) override {
-    communicator_.wait(stream_.handle());  // a step that failed on the way has not joined the two
+    communicator_.wait(stream_.handle());  // a step that failed midway has not joined the two
+                                           // streams
     communicator_.wait(stream);
   }
 
@@ -69,12 +70,12 @@ class Sum final : public DeviceGradientSum {
   backends::DeviceCommunicator& communicator_;
   float* const data_;
   const bool overlap_;
-  // Before kernels of backward that are waiting, or the sums would end long after it.
+  // Runs before pending kernels of backward; otherwise the sums would end long after backward.
   cuda::Stream stream_{cuda::Priority::kHighest};
   const std::vector<std::int64_t> ends_;  // one past each bucket's last element
   std::vector<cuda::Event> filled_;
   cuda::Event summed_;
-  std::size_t sent_ = 0;  // buckets of this step
+  std::size_t sent_ = 0;  // buckets issued in this step
 };
 
 }  // namespace

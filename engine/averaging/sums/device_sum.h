@@ -1,5 +1,5 @@
-// Sums of gradients where they lie, on CUDA devices: bucket by bucket on a stream of their own,
-// while backward goes on.
+// Sums gradients in the memory of CUDA devices, bucket by bucket on a separate stream while
+// backward runs.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +12,33 @@
 
 namespace engine {
 
-// Calls only put work on streams (cudaStream_t).
+// Calls only enqueue work on streams (cudaStream_t).
 class DeviceGradientSum {
  public:
   virtual ~DeviceGradientSum() = default;
-  // The first `elements` of the gradients are final once `stream` has come this far.
+  // The first `elements` of the gradients are final when `stream` reaches this point.
   virtual void ready(std::int64_t elements, void* stream) = 0;
-  // What comes on `stream` sees the sums. Ends the step.
+  // Later work on `stream` sees the sums. Ends the step.
   virtual void finish(void* stream) = 0;
-  // Whether its work may be part of a captured graph.
+  // Returns true if the work may be part of a captured graph.
   virtual bool capturable() const = 0;
-  // Forgets what of a step has been issued, after a capture that failed.
+  // Discards the issued part of a step, after a capture that failed.
   virtual void drop_step() = 0;
-  // Collective, of the host alone: when every rank has come here, what failed on the first whose
-  // `own` is not empty, "rank 2: TEXT"; "" if there is none. Nothing on a device waits for it.
-  // Throws PeerError as wait() does.
+  // Collective of the hosts alone. When every rank has called it, returns the failure of the first
+  // rank whose `own` is not empty, as "rank 2: TEXT", or "" if there is none. Nothing on a device
+  // waits for it. Throws PeerError as wait() does.
   virtual std::string first_failure(const std::string& own) = 0;
-  // Waits until the stream is idle; throws PeerError when a rank is lost or the deadline has
-  // passed.
+  // Waits until the stream is idle; throws PeerError if a rank fails or the deadline has passed.
   virtual void wait(void* stream) = 0;
 };
 
-// Memory for these gradients, which `communicator` may read without a copy. It outlives the memory.
+// Returns a source of gradient memory that `communicator` may read without a copy. The communicator
+// must outlive the memory.
 MemorySource gradient_memory(backends::DeviceCommunicator& communicator);
 
-// `communicator` outlives the sum and is used by nobody else; `gradients` (f32) lie in memory of
-// its device. Collective: ranks compare the calls of a step, and the memory is registered, before
-// the first one.
+// `communicator` must outlive the sum and must not be used otherwise; `gradients` (f32) are in
+// memory of its device. Collective: before the first step, the ranks compare the calls of a step
+// and the memory is registered.
 std::unique_ptr<DeviceGradientSum> make_device_sum(backends::DeviceCommunicator& communicator,
                                                    const FlatBuffer& gradients,
                                                    const BucketOptions& options);

@@ -1,5 +1,5 @@
-// Whole-buffer arithmetic of the averaging policies. Buffers have the same slots and dtype; gaps
-// are zero and stay zero.
+// Whole-buffer arithmetic of the averaging policies. All buffers have the same slots and dtype;
+// gaps are zero and stay zero.
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace engine {
 
-// Calls call(T{}) with the element type of a buffer of floating-point numbers.
+// Calls call(T{}) with the element type of a floating-point buffer.
 template <class Call>
 auto with_element_type(DType dtype, Call call) {
   require(dtype == DType::kF32 || dtype == DType::kF64, "only f32 and f64 buffers are averaged");
@@ -22,7 +22,7 @@ inline void copy_flat(const FlatBuffer& from, const FlatBuffer& to) {
   if (from.bytes() > 0) std::memcpy(to.data(), from.data(), from.bytes());
 }
 
-// to = a - b, in the elements that `to` has; it may be a or b.
+// to = a - b, for the elements that `to` has; `to` may be a or b.
 inline void subtract_flat(KernelContext& context, const FlatBuffer& a, const FlatBuffer& b,
                           const FlatBuffer& to) {
   require(a.bytes() >= to.bytes() && b.bytes() >= to.bytes(), "flat buffers of unequal size");

@@ -1,4 +1,4 @@
-// What a step hands its gradients to, between backward and the update.
+// Defines the interface to which a step passes its gradients between backward and the update.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,17 @@
 
 namespace engine {
 
-// Of one flat gradient buffer in host memory. A step is: ready() with growing counts, the last one
-// all elements, then finish(). All ranks make the same steps.
+// Exchanges one flat gradient buffer in host memory. A step calls ready() with growing counts, the
+// last one being all elements, and then finish(). All ranks make the same steps.
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
-  // The first `elements` are final on this rank. Does not wait.
+  // The first `elements` are final on this rank. Does not block.
   virtual void ready(std::int64_t elements) = 0;
-  // Blocks until the gradients are what the optimizer shall see. Throws what the wire throws.
+  // Blocks until the gradients are ready for the optimizer. Rethrows the communicator's exception.
   virtual void finish() = 0;
-  // The Euclidean norm of all gradients, after finish(), though this rank may have a share of them.
-  // Collective.
+  // The Euclidean norm of all gradients after finish(), even if this rank holds only a part of
+  // them.
   virtual double norm(KernelContext& context, const FlatBuffer& gradients) {
     return gradient_norm(context, gradients);
   }

@@ -1,7 +1,7 @@
-// How gradients are summed over the ranks: as they are, or compressed with error feedback.
+// Defines how gradients are summed over the ranks: uncompressed, or compressed with error feedback.
 //
-// Error feedback: what compression leaves out of a step is kept in a memory on each rank and added
-// to the next step's gradient (Seide et al., 2014; Stich et al., 2018; Karimireddy et al., 2019).
+// Error feedback: each rank keeps the part of the gradient that compression drops and adds it to
+// the next step's gradient (Seide et al., 2014; Stich et al., 2018; Karimireddy et al., 2019).
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,17 @@ namespace engine {
 class GradientSum {
  public:
   virtual ~GradientSum() = default;
-  // What to add to "averaged the gradients of ... in each of N steps": " (top-k 0.01)". May be "".
+  // Returns a suffix for "averaged the gradients of ... in each of N steps": " (top-k 0.01)", or
+  // "".
   virtual std::string note() const = 0;
 
-  // The elements [first, first + count) of the gradients become their sum over all ranks, the same
-  // bits on every rank; of a scattered sum, those that this rank updates. Called once a step for
-  // each of them, from one thread at a time. Collective. Does not allocate.
+  // Replaces the elements [first, first + count) of the gradients by their sum over all ranks, with
+  // the same bits on every rank; a scattered sum does so for the elements that this rank updates.
+  // Each range is summed once per step, from one thread at a time. Collective. Does not allocate.
   virtual void sum(std::int64_t first, std::int64_t count) = 0;
-  // Whether sum() wants all elements at once, after backward, and not bucket by bucket.
+  // Returns true if sum() needs all elements at once, after backward, instead of buckets.
   virtual bool whole() const { return false; }
-  // Of the sums, as GradientExchange has it.
+  // The norm of the sums; see GradientExchange.
   virtual double norm(KernelContext& context, const FlatBuffer& gradients) {
     return gradient_norm(context, gradients);
   }
@@ -41,31 +42,33 @@ class GradientSum {
   std::int64_t bytes_sent_ = 0;
 };
 
-// All of them: communicator and gradients outlive the sum. Allocate their memory when they are
-// made.
+// For all sums below: communicator and gradients must outlive the sum. The factories allocate all
+// memory.
 std::unique_ptr<GradientSum> make_plain_sum(backends::Communicator& communicator,
                                             FlatBuffer& gradients);
 
-// The same bits, but each rank gets what it updates, and the rest is undefined. `shares`, by
-// shard_elements(), with buckets that are cut alike, outlive the sum.
+// Computes the same bits as the plain sum, but each rank receives only the part that it updates,
+// and the rest is undefined. `shares` comes from shard_elements() with the same buckets and must
+// outlive the sum.
 std::unique_ptr<GradientSum> make_scattered_sum(backends::Communicator& communicator,
                                                 FlatBuffer& gradients,
                                                 const OptimizerShards& shares);
 
-// Half the bytes: gradients are rounded to bfloat16, which is also what the ranks' contributions
-// are added in; rounding on the way in is fed back, rounding of the addition is not.
+// Halves the bytes: gradients are rounded to bfloat16, and the contributions of the ranks are added
+// in bfloat16. Error feedback covers the rounding of the input, but not that of the addition.
 std::unique_ptr<GradientSum> make_bf16_sum(backends::Communicator& communicator,
                                            FlatBuffer& gradients);
 
-// The `ratio` (0, 1] of all elements that are largest in magnitude on each rank, as values with
-// their indices; the others wait. Source: Stich et al., 2018 (sparsified SGD with memory); Lin et
-// al., 2017 (deep gradient compression), without its momentum correction and clipping.
+// Sends the fraction `ratio` (0, 1] of all elements that are largest in magnitude on each rank, as
+// values with their indices; error feedback keeps the others. Source: Stich et al., 2018
+// (sparsified SGD with memory); Lin et al., 2017 (deep gradient compression), without its momentum
+// correction and clipping.
 std::unique_ptr<GradientSum> make_top_k_sum(backends::Communicator& communicator,
                                             FlatBuffer& gradients, double ratio);
 
 // PowerSGD (Vogels et al., 2019, algorithms 1 and 2): every parameter as a matrix M [rows, columns]
-// is sent as P = M Q and Q = M^T P of `rank` columns, Q starting from the step before. Vectors, and
-// matrices that would not shrink, go as they are.
+// is sent as P = M Q and Q = M^T P of `rank` columns, where Q starts from the previous step's
+// value. Vectors, and matrices that would not shrink, are sent uncompressed.
 std::unique_ptr<GradientSum> make_power_sgd_sum(backends::Communicator& communicator,
                                                 FlatBuffer& gradients, KernelContext& context,
                                                 int rank);

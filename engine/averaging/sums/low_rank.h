@@ -1,6 +1,6 @@
-// Products of a matrix M [rows, columns] with thin ones of `rank` columns; all row-major. Each
-// result element is one sum in order, so the bits depend on no number of threads, and plain loops
-// are the same on every machine of one build.
+// Products of a matrix M [rows, columns] with thin matrices of `rank` columns; all are row-major.
+// Each result element is one sum in order, so the bits do not depend on the number of threads, and
+// plain loops give the same bits on every machine for one build.
 #pragma once
 
 #include <algorithm>
@@ -54,8 +54,8 @@ void add_product(ThreadPool& threads, LowRankSizes s, T sign, const T* p, const 
   });
 }
 
-// The columns of p become orthonormal (modified Gram-Schmidt, each column freed of the others
-// twice); a column that the ones before span becomes zero.
+// Makes the columns of p orthonormal (modified Gram-Schmidt, each column orthogonalized against the
+// others twice); a column in the span of the ones before becomes zero.
 template <class T>
 void orthonormalize(T* p, std::int64_t rows, int rank) {
   const auto dot = [=](int a, int b) {

@@ -1,4 +1,4 @@
-// Slices of buckets, and whole tensors by size.
+// Assigns slices of buckets, or whole tensors by size, to ranks.
 #include "engine/averaging/sums/optimizer_sharding.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace engine {
 namespace {
 
-// Neighbors are one part.
+// Merges adjacent parts.
 void append(std::vector<Elements>& parts, const Elements& part) {
   if (part.count == 0) return;
   if (!parts.empty() && parts.back().first + parts.back().count == part.first)

@@ -1,4 +1,4 @@
-// How the parameters are dealt out to the ranks that update them.
+// Assigns the parameters to the ranks that update them.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@
 
 namespace engine {
 
-// Of so many elements are the slices of all ranks in a bucket together: a rank has whole blocks of
-// sum_of_squares(), so that the norm of the gradients has the same bits however they are dealt out.
+// Returns the element count of which every bucket is a multiple. A rank then has whole blocks of
+// sum_of_squares(), so that the norm of the gradients has the same bits for any number of ranks.
 std::int64_t shard_alignment(int world);
-// Buckets that are cut as they are dealt out.
+// Returns `buckets` aligned for sharding over `world` ranks.
 BucketOptions dealt_buckets(BucketOptions buckets, int world);
 
-// Of each bucket every rank has an equal slice, in rank order, as a reduce-scatter leaves it; of
-// what is left in the last one, a block at most. What is frozen is dealt out by itself.
-// `buckets` are dealt_buckets().
+// Every rank has an equal slice of each bucket, in rank order, as a reduce-scatter leaves it; the
+// remainder in the last bucket is at most one block. Frozen parameters are assigned separately.
+// `buckets` come from dealt_buckets().
 OptimizerShards shard_elements(const ParameterBuffer& parameters, const BucketOptions& buckets,
                                int rank, int world);
 
-// The rank of each of the tensors of so many elements: the largest first, to the rank that has
-// least.
+// Returns the rank of each tensor, given the element counts: the largest tensor first, to the rank
+// with the fewest elements so far.
 std::vector<int> deal_sizes(const std::vector<std::int64_t>& sizes, int world);
 
-// A slot with the gap behind it.
+// Returns a slot with the gap after it.
 Elements slot_with_gap(const FlatBuffer& buffer, std::size_t slot);
 
-// Whole tensors, each as slot_with_gap(), by deal_sizes().
+// Assigns whole tensors, each as slot_with_gap(), by deal_sizes().
 OptimizerShards deal_tensors(const FlatBuffer& values, int rank, int world);
 
 }  // namespace engine

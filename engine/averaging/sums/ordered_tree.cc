@@ -1,4 +1,4 @@
-// Moments, elementwise sums, and the tree over the nodes of ranks.
+// Merges moments, adds elements, and sums over the nodes of all ranks by the tree.
 #include "engine/averaging/sums/ordered_tree.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace engine {
 namespace {
 
-constexpr std::size_t kBlockBytes = std::size_t{1} << 20;  // of each node: a world of 8 holds 8 MiB
+constexpr std::size_t kBlockBytes = std::size_t{1} << 20;  // per node: a world of 8 holds 8 MiB
 
 template <class T>
 void add(T* __restrict into, const T* __restrict from, std::size_t count) {
@@ -80,8 +80,8 @@ TreeSum::TreeSum(const TreePartition& cut, backends::Communicator& communicator,
   require(communicator.world_size() == cut.world(), "a tree over the ranks of another world");
 }
 
-// A rank's first node goes by an all-gather with the others'. What further nodes there are have a
-// broadcast each: few ranks have one, and an all-gather would move a block for all.
+// The first nodes of all ranks are exchanged by an all-gather. Each further node is broadcast: few
+// ranks have one, and an all-gather would move a block for every rank.
 void TreeSum::sum(DType dtype, std::span<void* const> own, std::size_t count) {
   const auto world = static_cast<std::size_t>(cut_.world());
   const std::size_t element = size_of(dtype), most = kBlockBytes / element;

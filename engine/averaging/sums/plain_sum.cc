@@ -1,4 +1,4 @@
-// Gradients as they are, summed by the wire.
+// Sums gradients without compression, by all-reduce.
 #include "engine/averaging/sums/gradient_sum.h"
 
 #include "engine/averaging/sums/flat_math.h"

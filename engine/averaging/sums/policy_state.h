@@ -1,4 +1,4 @@
-// Memory of an averaging that a checkpoint must hold.
+// Describes state of an averaging policy that a checkpoint must store.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace engine {
 struct PolicyState {
   std::string name;    // "outer_momentum"
   FlatBuffer* buffer;  // owned by the policy
-  bool local;          // its content differs between ranks
+  bool local;          // its contents differ between ranks
 };
 
 }  // namespace engine

@@ -1,16 +1,16 @@
-// PowerSGD: gradients as products of two thin matrices. Method: Vogels, Karimireddy and Jaggi, 2019
-// (arXiv 1905.13727), algorithm 1.
+// PowerSGD: sends gradients as products of two thin matrices. Method: Vogels, Karimireddy and
+// Jaggi, 2019 (arXiv 1905.13727), algorithm 1.
 //
 // A gradient matrix M [rows, columns] is approximated by P Q^T with `rank` columns each. One step
-// of power iteration is enough, because Q starts from the previous step's, and gradients change
-// slowly:
+// of power iteration is enough, because Q starts from the value of the previous step, and gradients
+// change slowly:
 //   P = M Q, summed over the ranks and orthonormalized;  Q = M^T P, summed over the ranks;
 //   the gradient becomes P Q^T.
-// Both products are linear in M, so that the sum of the ranks' products is the product of the
-// summed M: all-reduces of the thin matrices suffice, and nobody needs another rank's M. What P
-// (M^T P)^T leaves out of a rank's own M is kept in error_ and added to the next gradient (error
-// feedback), without which the dropped directions would never be learned. All ranks compute P and Q
-// with the same operations on the same bits, so that they stay identical.
+// Both products are linear in M, so the sum of the ranks' products is the product of the summed M:
+// all-reduces of the thin matrices suffice, and no rank needs another rank's M. The part of a
+// rank's own M that P (M^T P)^T does not represent is kept in error_ and added to the next gradient
+// (error feedback); without it the dropped directions would never be learned. All ranks compute P
+// and Q with the same operations on the same bits, so P and Q stay identical.
 #include <algorithm>
 
 #include "engine/averaging/sums/flat_math.h"
@@ -21,8 +21,8 @@
 namespace engine {
 namespace {
 
-// A matrix over the memory of one parameter: its last dimension in memory are the columns. For
-// convolutions (HWIO) that is the transpose of the papers' [out, in * height * width].
+// A matrix view of one parameter: its columns are the last dimension in memory. For convolutions
+// (HWIO) that is the transpose of the papers' [out, in * height * width].
 struct Matrix {
   std::size_t slot, factor_slot;  // in the gradients; in factors_
   std::int64_t offset, rows, columns;
@@ -75,7 +75,7 @@ class PowerSgdSum final : public GradientSum {
     for (const Matrix& m : matrices_) {
       orthonormalize(p, m.rows, rank_);
       multiply_transposed(*context_.threads, sizes(m), error(m), p, factor(m));
-      // What this rank does not send.
+      // The error is the part that this rank does not send.
       add_product(*context_.threads, sizes(m), T(-1), p, factor(m), error(m));
       p += m.rows * rank_;
     }
@@ -109,7 +109,7 @@ class PowerSgdSum final : public GradientSum {
     communicator_.all_reduce(data, count, gradients_.dtype(), backends::ReduceOp::kSum);
     bytes_sent_ += static_cast<std::int64_t>(count * sizeof(T));
   }
-  // Vectors first, then P = (gradient + error) Q of every matrix.
+  // Packs the vectors, then P = (gradient + error) Q of every matrix.
   void pack() {
     const T* gradient = gradients_.span<T>().data();
     T* to = packed_.data();
@@ -121,7 +121,7 @@ class PowerSgdSum final : public GradientSum {
       to += m.rows * rank_;
     }
   }
-  // Returns where the first P begins.
+  // Returns the position of the first P.
   T* unpack_plain() {
     T* from = packed_.data();
     for (const Matrix& m : plain_) {
@@ -130,8 +130,8 @@ class PowerSgdSum final : public GradientSum {
     }
     return from;
   }
-  // Nearly normal numbers (sums of four uniform ones) that are the same on every rank: no function
-  // of the mathematical library, whose last bit may differ between processors.
+  // Draws approximately normal numbers (sums of four uniform ones) that are the same on every rank.
+  // It calls no function of the math library, because its last bit may differ between processors.
   void draw(const Matrix& m, int column) {
     const std::uint64_t key = stream_key(0, gradients_.slots()[m.slot].name);
     for (std::int64_t row = 0; row < m.columns; ++row) {
@@ -142,7 +142,8 @@ class PowerSgdSum final : public GradientSum {
       factor(m)[row * rank_ + column] = static_cast<T>(sum);
     }
   }
-  // A column of zeros (a gradient of lower rank, or none at all) would stay zero for ever.
+  // Redraws a column of zeros (from a gradient of lower rank, or a zero gradient): it would stay
+  // zero forever.
   void revive(const Matrix& m) {
     for (int column = 0; column < rank_; ++column) {
       bool zero = true;
@@ -156,7 +157,7 @@ class PowerSgdSum final : public GradientSum {
   FlatBuffer& gradients_;
   KernelContext& context_;
   const int rank_;
-  FlatBuffer error_;    // of matrices; zero elsewhere
+  FlatBuffer error_;    // error of the matrices; zero elsewhere
   FlatBuffer factors_;  // Q of every matrix [columns, rank]
   std::vector<Matrix> matrices_, plain_;
   std::vector<T> packed_;  // plain parameters, then P of every matrix [rows, rank]

@@ -1,4 +1,4 @@
-// Scaling and summing flat buffers, and the distance of each from the mean.
+// Scales and sums flat buffers, and measures the distance of each from the mean.
 #include "engine/averaging/sums/replica_mean.h"
 
 #include <algorithm>
@@ -21,8 +21,7 @@ ReplicaMean::ReplicaMean(backends::Communicator& communicator, KernelContext& co
   if (most > parameters.gradients.bytes()) wide_ = Arena(most);
 }
 
-// Frozen parameters, and what belongs to them, are equal on all ranks: a mean could only round
-// them.
+// Frozen parameters and their states are equal on all ranks: a mean could only round them.
 std::size_t ReplicaMean::averaged_bytes(const FlatBuffer& buffer) const {
   return static_cast<std::size_t>(parameters_.trained_elements(buffer)) * size_of(buffer.dtype());
 }
@@ -39,8 +38,8 @@ void ReplicaMean::average(double weight) {
   }
 }
 
-// Beside it, so that a collective that fails leaves the buffer as it was: in the gradients' memory,
-// where that has room.
+// The sum goes to separate memory, so that a failed collective leaves the buffer unchanged: to the
+// memory of the gradients if it is large enough.
 const std::byte* ReplicaMean::sum(double weight, const FlatBuffer& buffer) {
   const std::size_t bytes = averaged_bytes(buffer);
   const std::int64_t count = parameters_.trained_elements(buffer);
@@ -56,7 +55,7 @@ const std::byte* ReplicaMean::sum(double weight, const FlatBuffer& buffer) {
   return memory;
 }
 
-// `own` beside the mean, which is in the gradients' memory.
+// Compares `own` with the mean, which is in the memory of the gradients.
 double ReplicaMean::spread_of(const FlatBuffer& own) {
   const FlatBuffer& mean = parameters_.gradients;
   const double norm = std::sqrt(ops::sum_of_squares(context_, mean.flat()));

@@ -1,4 +1,4 @@
-// The weighted mean of replicas: parameters, and whatever is averaged along with them.
+// Computes the weighted mean of replicas: of parameters and of whatever is averaged with them.
 #pragma once
 
 #include <optional>
@@ -13,18 +13,18 @@ namespace engine {
 
 class ReplicaMean {
  public:
-  // All of them outlive the mean. `further`: buffers beside the parameters' values.
+  // All arguments must outlive the mean. `further` are buffers besides the parameters' values.
   ReplicaMean(backends::Communicator& communicator, KernelContext& context,
               ParameterBuffer& parameters, std::vector<FlatBuffer*> further);
 
-  // Every buffer, without what belongs to frozen parameters, becomes the sum over ranks of weight *
-  // its content, the same bits on every rank.
-  // Collective; one that fails leaves the buffer that it was for as it was. REQUIRES: the ranks'
-  // weights add up to 1. Overwrites the gradients.
+  // Replaces every buffer, without the part of frozen parameters, by the sum over ranks of weight *
+  // contents, with the same bits on every rank.
+  // Collective; a failed collective leaves its buffer unchanged. REQUIRES: the weights of the ranks
+  // add up to 1. Overwrites the gradients.
   void average(double weight);
 
-  // The spread of AveragingReport: measured once, at the next average() after measure_spread();
-  // take_spread() gives each result once.
+  // The spread of AveragingReport: the next average() after measure_spread() measures it once;
+  // take_spread() returns each result once.
   void measure_spread() { measure_ = true; }
   std::optional<double> take_spread() { return std::exchange(spread_, std::nullopt); }
   std::int64_t bytes_sent() const { return bytes_sent_; }
@@ -32,14 +32,14 @@ class ReplicaMean {
 
  private:
   std::size_t averaged_bytes(const FlatBuffer& buffer) const;
-  const std::byte* sum(double weight, const FlatBuffer& buffer);  // where it is
+  const std::byte* sum(double weight, const FlatBuffer& buffer);  // returns the address of the sum
   double spread_of(const FlatBuffer& own);
 
   backends::Communicator& communicator_;
   KernelContext& context_;
   ParameterBuffer& parameters_;
   const std::vector<FlatBuffer*> further_;
-  Arena wide_;  // for one of them that is larger than the gradients; else empty
+  Arena wide_;  // for a buffer that is larger than the gradients; otherwise empty
   bool measure_ = false;
   std::optional<double> spread_;
   std::int64_t bytes_sent_ = 0;

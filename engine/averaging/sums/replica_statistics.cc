@@ -1,4 +1,4 @@
-// Gathers the blocks of all replicas in order, folds them by the tree, and returns the result to
+// Gathers the blocks of all replicas in order, reduces them by the tree, and returns the result to
 // all.
 #include "engine/averaging/sums/replica_statistics.h"
 
@@ -64,7 +64,7 @@ void StatisticsTree::fold(bool moments, std::span<double> blocks) {
       combine(own(node, into), own(node, from));
     });
   if (communicator_ == nullptr) return;
-  // Blocks are small: one call with as many from each rank is faster than one more for each.
+  // Blocks are small: one call with max_nodes() blocks per rank is faster than one call per block.
   const auto each = static_cast<std::size_t>(cut_.max_nodes()) * length;
   own_.resize(each);
   all_.resize(each * static_cast<std::size_t>(cut_.world()));

@@ -1,4 +1,4 @@
-// Statistics over all replicas: between ranks, and between the shards that one rank computes.
+// Computes statistics over all replicas: between ranks, and between the shards of one rank.
 #pragma once
 
 #include <condition_variable>
@@ -15,28 +15,28 @@
 
 namespace engine {
 
-// Between ranks. `communicator` must not be used otherwise during forward and backward of a
-// training step (gradients are exchanged by another one at the same time), and outlives the result.
-// Folds by the tree over the ranks: the same bits on all of them.
+// Computes statistics between ranks. `communicator` must outlive the result and must not be used
+// otherwise during forward and backward of a training step (another communicator exchanges the
+// gradients at the same time). Reduces by the tree over the ranks, so all get the same bits.
 std::unique_ptr<ReplicaExchange> make_rank_statistics(backends::Communicator& communicator);
 
-// Statistics of the parts of a cut, as blocks: how many rows, then the values.
+// Reduces statistics of the parts of a cut, as blocks: the number of rows, then the values.
 class StatisticsTree {
  public:
-  // `communicator`, which outlives it, as above; null: one rank.
+  // `communicator` must outlive this, with the restrictions above; null: one rank.
   StatisticsTree(const TreePartition& cut, backends::Communicator* communicator);
-  // `blocks`: of this rank's parts, one after another. The first becomes that of all parts.
+  // `blocks` holds the blocks of this rank's parts in order. The first becomes that of all parts.
   void fold(bool moments, std::span<double> blocks);
 
  private:
   const TreePartition cut_;
   backends::Communicator* communicator_;
   const int rank_;
-  std::vector<double> own_, all_;  // grow in the first step only
+  std::vector<double> own_, all_;  // grow only in the first step
 };
 
-// Limits the number of threads that compute at the same time. Not std::counting_semaphore: those of
-// libstdc++ (bug 98033) and of older libc++ lose wake-ups.
+// Limits the number of threads that compute at the same time. std::counting_semaphore is not used:
+// that of libstdc++ (bug 98033) and of older libc++ loses wake-ups.
 class ComputeSlots {
  public:
   explicit ComputeSlots(int count) : free_(count) {}
@@ -49,8 +49,8 @@ class ComputeSlots {
   int free_;
 };
 
-// Between the threads of this rank, one for each of its parts of the cut, and then between ranks.
-// A waiting thread releases its slot of `slots` to another one.
+// Computes statistics between the threads of this rank, one for each of its parts of the cut, and
+// then between ranks. A waiting thread releases its slot of `slots` to another one.
 class ShardStatistics {
  public:
   ShardStatistics(const TreePartition& cut, backends::Communicator* communicator,
@@ -58,7 +58,7 @@ class ShardStatistics {
   ~ShardStatistics();
 
   ReplicaExchange& of_shard(int shard);
-  // A shard has failed: all waiting and later calls throw `why`.
+  // Reports that a shard has failed: all waiting and later calls throw `why`.
   void fail(std::exception_ptr why);
 
  private:
@@ -75,13 +75,13 @@ class ShardStatistics {
   StatisticsTree tree_;
   std::vector<std::unique_ptr<Member>> members_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::vector<Contribution> contributions_;
   std::vector<double> blocks_;
   std::size_t arrived_ = 0;
   std::uint64_t round_ = 0;
-  std::int64_t rows_ = 0;  // of all replicas, of the last round
+  std::int64_t rows_ = 0;  // rows of all replicas in the last round
   std::exception_ptr failure_;
 };
 

@@ -1,4 +1,4 @@
-// Each bucket by a reduce-scatter: the first half of the all-reduce of plain_sum.cc.
+// Sums each bucket by a reduce-scatter, the first half of the all-reduce in plain_sum.cc.
 #include <cmath>
 #include <vector>
 
@@ -30,14 +30,14 @@ class ScatteredSum final : public GradientSum {
     if (whole > 0)
       communicator_.reduce_scatter(at(first), static_cast<std::size_t>(whole), gradients_.dtype(),
                                    backends::ReduceOp::kSum);
-    if (whole < count)  // what cannot be cut into equal slices of blocks
+    if (whole < count)  // the remainder that cannot be divided into equal slices of blocks
       communicator_.all_reduce(at(first + whole), static_cast<std::size_t>(count - whole),
                                gradients_.dtype(), backends::ReduceOp::kSum);
-    // With the gathering of the parameters it makes up an all-reduce, and counts as one.
+    // Together with the gathering of the parameters it forms an all-reduce, and counts as one.
     bytes_sent_ += count * static_cast<std::int64_t>(size_of(gradients_.dtype()));
   }
 
-  // Every block's sum is one rank's, and zero on the others.
+  // The sum of each block is on one rank, and zero on the others.
   double norm(KernelContext& context, const FlatBuffer& gradients) override {
     std::ranges::fill(squares_, 0.0);
     for (const Elements& own : shares_.own()) {
@@ -64,7 +64,7 @@ class ScatteredSum final : public GradientSum {
   FlatBuffer& gradients_;
   const OptimizerShards& shares_;
   const std::int64_t unit_;
-  std::vector<double> squares_;  // of all blocks
+  std::vector<double> squares_;  // one per block
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Pieces by all-gathers, and the optimizer around another one.
+// Gathers pieces by all-gathers, and wraps an optimizer that gathers after each step.
 #include "engine/averaging/sums/share_gather.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace engine {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // of each rank
+constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // per rank
 
 // Calls call(first, count) for the parts of the elements [from, from + most), counted over all
 // parts.

@@ -1,4 +1,4 @@
-// Parts that ranks have, brought together.
+// Gathers the parts of a buffer that different ranks hold.
 #pragma once
 
 #include <cstddef>
@@ -13,30 +13,31 @@
 
 namespace engine {
 
-// In pieces of a fixed size, whatever the parts are: so it needs little memory.
+// Gathers in pieces of a fixed size, so that it needs little memory for any parts.
 class ShareGather {
  public:
   ShareGather(int world, DType dtype);
 
-  // This rank's elements are the parts `own_parts` of `own`, and those of rank r go to the parts
-  // `parts[r]` of `whole`, as many as it has; null: they are not wanted here. `own` may be `whole`,
-  // with own_parts those of this rank. Collective. Does not allocate.
+  // This rank's elements are the parts `own_parts` of `own`; the elements of rank r go to the parts
+  // `parts[r]` of `whole`, which have the same size. If `whole` is null, this rank receives
+  // nothing. `own` may be `whole` if own_parts are the parts of this rank. Collective. Does not
+  // allocate.
   void gather(backends::Communicator& communicator, const void* own,
               std::span<const Elements> own_parts, std::span<const std::vector<Elements>> parts,
               void* whole);
 
  private:
   const std::size_t width_;
-  std::vector<std::byte> piece_, pieces_;  // of this rank, of all
+  std::vector<std::byte> piece_, pieces_;  // of this rank and of all ranks
 };
 
-// Gathers the values once each rank has updated its share of them. Made before the communicator
-// that it uses.
+// Gathers the values after each rank has updated its shard. It is made before the communicator that
+// it uses.
 class ParameterGather {
  public:
-  // `shares`, of which elements beyond the first `trained` are equal on all ranks already.
+  // The elements of `shares` beyond the first `trained` are already equal on all ranks.
   ParameterGather(const OptimizerShards& shares, std::int64_t trained, DType dtype);
-  // Before the first gather(); `communicator`, of all ranks, outlives this.
+  // Called before the first gather(); `communicator`, which has all ranks, must outlive this.
   void connect(backends::Communicator& communicator) { communicator_ = &communicator; }
   void gather(const FlatBuffer& values);
 
@@ -47,8 +48,8 @@ class ParameterGather {
   backends::Communicator* communicator_ = nullptr;
 };
 
-// `share`, which updates this rank's share, and after it the gathering, which outlives the
-// optimizer: together the same update on every rank. step() is collective.
+// Returns an optimizer that runs `share`, which updates this rank's shard, and then `gather`, which
+// must outlive it: the update is the same on every rank. step() is collective.
 std::unique_ptr<Optimizer> with_gathering(std::unique_ptr<Optimizer> share,
                                           ParameterGather& gather);
 

@@ -1,12 +1,12 @@
-// Top-k: the largest elements of each rank, gathered and added in rank order. Method: Stich,
+// Top-k: gathers the largest elements of each rank and adds them in rank order. Method: Stich,
 // Cordonnier and Jaggi, "Sparsified SGD with memory", 2018; the selection over the whole gradient
 // is that of Lin et al., "Deep gradient compression", 2017.
 //
-// Each rank adds its gradient to what it has not sent so far (error_), sends the k largest elements
-// of the result as values with indices, and keeps the rest for later. The ranks choose different
-// indices, so the messages cannot be summed on the way like dense vectors; an all-gather brings all
-// of them to every rank, which adds them in rank order: the same bits everywhere. The cost grows
-// with the number of ranks, in bytes received.
+// Each rank adds its gradient to the part that it has not sent so far (error_), sends the k largest
+// elements of the result as values with indices, and keeps the rest for later. The ranks choose
+// different indices, so the messages cannot be summed on the way like dense vectors; an all-gather
+// sends all of them to every rank, which adds them in rank order and gets the same bits. The number
+// of bytes received grows with the number of ranks.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -19,7 +19,8 @@
 namespace engine {
 namespace {
 
-// |value| as an integer of the same order; NaN is the largest, so that it is sent and seen.
+// Returns |value| as an integer of the same order. NaN is the largest, so that it is sent and
+// detected.
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
 std::uint64_t magnitude(double value) {
   return std::bit_cast<std::uint64_t>(value) & 0x7fffffffffffffffull;
@@ -63,7 +64,8 @@ class TopKSum final : public GradientSum {
  private:
   static constexpr std::size_t kEntry = sizeof(T) + sizeof(std::uint32_t);
 
-  // Fills own_ with the largest, which leave the error; of equal ones at the limit, the first.
+  // Fills own_ with the largest elements and removes them from the error. Among equal elements at
+  // the limit, the first ones are chosen.
   void choose(std::span<T> error) {
     const auto limit = magnitudes_.end() - sent_;
     std::nth_element(magnitudes_.begin(), limit, magnitudes_.end());

@@ -1,4 +1,4 @@
-// Causal self-attention: checks and dispatch.
+// Checks and dispatches causal self-attention.
 #include "engine/ops/attention/attention.h"
 
 #include <cmath>

@@ -1,13 +1,13 @@
 // Causal self-attention of several heads in one kernel. Memory grows with t, not with t squared:
-// the matrix of probabilities exists in small blocks only. Forward keeps the log-sum-exp of each
-// row, backward makes the probabilities again from it. Sources: Vaswani et al., 2017; the online
+// the matrix of probabilities exists only in small blocks. Forward stores the log-sum-exp of each
+// row, from which backward recomputes the probabilities. Sources: Vaswani et al., 2017; the online
 // softmax: Rabe and Staats, arXiv 2112.05682, 2021; Dao et al., FlashAttention, 2022.
 //
-//   y_i = sum over j <= i of p_ij v_j,  p_i = softmax over j <= i of (q_i . k_j / sqrt(size)), size
-//   = width / heads
+//   y_i = sum over j <= i of p_ij v_j,  p_i = softmax over j <= i of (q_i . k_j / sqrt(size)),
+//   size = width / heads
 // qkv, dqkv [n, t, 3 * width]: queries, keys and values side by side, each of them heads * size; y,
-// dy [n, t, width]; lse [n, heads, t], f32 on a CUDA device, where heads have a size of at most
-// 128. Numbers are those of PyTorch's scaled_dot_product_attention(is_causal=True).
+// dy [n, t, width]; lse [n, heads, t], f32 on a CUDA device, where the head size is at most 128.
+// The results equal those of PyTorch's scaled_dot_product_attention(is_causal=True).
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@
 
 namespace engine::ops {
 
-// Dropout of the probabilities, inverted. p_ij of sample s and head h is kept when the Philox word
-// j % 4 of (key, high = epoch, low = ((s * heads + h) * t + i) * ceil(t / 4) + j / 4) is at least
-// rate: independent of batch, rank, threads.
+// Inverted dropout of the probabilities. p_ij of sample s and head h is kept if the Philox word j %
+// 4 of (key, high = epoch, low = ((s * heads + h) * t + i) * ceil(t / 4) + j / 4) is at least rate:
+// this does not depend on the batch, the rank or the threads.
 struct AttentionDropout {
-  double rate = 0;  // 0: none, and the rest is not read
+  double rate = 0;  // 0: no dropout, and the other members are ignored
   std::uint64_t key = 0, epoch = 0;
   std::span<const std::int64_t> sample_ids{};  // [n]; in the memory of the context's device
 };
@@ -49,7 +49,7 @@ void causal_attention_forward(KernelContext& context, const CausalAttentionForwa
 struct CausalAttentionBackward {
   TensorView qkv;
   std::int64_t heads;
-  AttentionDropout dropout{};  // as y and lse those of forward
+  AttentionDropout dropout{};  // must equal the dropout of forward, as must y and lse
   TensorView y, lse, dy, dqkv;
   Write write = Write::kOverwrite;
 };

@@ -1,16 +1,16 @@
 // Causal self-attention in float32: one head of one sample at a time, on the tiles of gemm_tiles.h.
 //
-// Blocks of kQueries rows go over the keys that they see in chunks of kKeys. Scores, probabilities
-// and their gradients are tiles of kKeys x kQueries that stay in L1, transposed: a vector holds one
-// key's scores for neighboring queries, so that the softmax has no sums across lanes, and only
-// tiles at the diagonal need masks. Queries are packed as the panels that the tiles read; keys and
-// values are read where they lie, but for products that sum over them. Forward keeps a running
-// largest score and sum a query, and scales what it has by exp(old largest - new) when a chunk
-// brings a larger one. Backward (Dao, FlashAttention-2, 2023) makes a tile of probabilities again,
-// P = exp(S - lse), and adds its shares:
+// Blocks of kQueries rows process the visible keys in chunks of kKeys. Scores, probabilities and
+// their gradients are tiles of kKeys x kQueries that stay in L1, transposed: a vector holds one
+// key's scores for adjacent queries, so that the softmax needs no sums across lanes, and only tiles
+// at the diagonal need masks. Queries are packed as the panels that the tiles read; keys and values
+// are read in place, except for products that sum over them. Forward keeps a running maximum and
+// sum per query, and scales its partial results by exp(old maximum - new) if a chunk raises the
+// maximum. Backward (Dao, FlashAttention-2, 2023) recomputes a tile of probabilities, P = exp(S -
+// lse), and adds its contributions:
 //   dV += P^T dY;  dS = P (dY V^T - row sums of dY Y) / sqrt(size);  dQ += dS K;  dK += dS^T Q
-// Exponents are in units of log(2), which saves half of exp. Of a tile's rows and columns only
-// those up to the diagonal are computed. Threads share out heads; within one the order is fixed.
+// Exponents are in units of log(2), which saves half of exp. Only the rows and columns of a tile up
+// to the diagonal are computed. Threads divide the heads; the order within a head is fixed.
 #include "engine/ops/attention/attention_cpu.h"
 
 #include "engine/ops/attention/attention_products.h"
@@ -28,14 +28,14 @@ constexpr float kLog2E = 0x1.715476p+0f, kLog2 = 0x1.62e43p-1f;
 
 ENGINE_INLINE std::int64_t padded(std::int64_t columns) { return panel_count(columns) * kPanel; }
 
-// Packed panels and tiles of one thread; panels have steps_of() what they sum over.
+// The packed panels and tiles of one thread; panels have steps_of() the terms that they sum over.
 struct Buffers {
   float *scores, *gradients;    // [kKeys][kQueries]
-  float* kept;                  // the same: factors of dropout
+  float* kept;                  // same shape: dropout factors
   float *across, *dy_across;    // queries, dy: [panels of kQueries][size][panel]
   float *down, *dy_down;        // queries, dy: [panels of size][kQueries][panel]
   float* all_down;              // values (forward) or keys (backward): [panels of size][t][panel]
-  float *keys, *values, *tile;  // where what tiles read in place is rounded, in bf16
+  float *keys, *values, *tile;  // operands that tiles read in place, rounded for bf16
 };
 
 ENGINE_INLINE std::int64_t rounded_floats(std::int64_t t, std::int64_t size) {
@@ -72,7 +72,7 @@ ENGINE_INLINE Buffers buffers_of(float* scratch, std::int64_t t, std::int64_t si
 }
 
 // Calls body(key, lanes that see it) for keys [first, last) of the chunk and the vector of queries
-// from r on.
+// starting at r.
 template <class Body>
 ENGINE_INLINE void for_masked_keys(const Chunk& chunk, std::int64_t r, std::int64_t first,
                                    std::int64_t last, Body body) {
@@ -82,13 +82,14 @@ ENGINE_INLINE void for_masked_keys(const Chunk& chunk, std::int64_t r, std::int6
     body(j, query >= Ints{} + static_cast<std::int32_t>(chunk.first + j - chunk.query - r));
 }
 
-// Zeros, where some but not all vectors of the block have computed a key.
+// Writes zeros for keys that another vector of the block has computed but this one does not see.
 ENGINE_INLINE void clear_unseen(const Chunk& chunk, std::int64_t r, float* column) {
   for (std::int64_t j = chunk.some_see(r); j < chunk.count; ++j)
     store(column + j * kQueries, zero());
 }
 
-// Factors 0 or 1 / (1 - rate) of the probabilities of a chunk, for whole vectors of queries.
+// Draws the dropout factors of a chunk's probabilities, 0 or 1 / (1 - rate), for whole vectors of
+// queries.
 void draw_factors(const AttentionSizes& s, const Head& head, const Chunk& chunk, float* factors) {
   const std::int64_t h = head.index % s.heads, sample = s.sample_ids[head.index / s.heads];
   const auto row_blocks = static_cast<std::uint64_t>((s.t + 3) / 4);
@@ -107,13 +108,13 @@ void draw_factors(const AttentionSizes& s, const Head& head, const Chunk& chunk,
   }
 }
 
-// Of the queries of a vector: the largest score, and the sum of 2^(factor * (score - largest)).
+// For each query of a vector: the largest score, and the sum of 2^(factor * (score - largest)).
 struct RunningSoftmax {
   Floats largest, sum;
 };
 
-// Scores of a vector of queries become 2^(factor * (score - new largest)), 0 where a query does not
-// see the key. Returns what earlier results shrink by.
+// Replaces the scores of a vector of queries by 2^(factor * (score - new largest)), or 0 if the
+// query does not see the key. Returns the factor that scales earlier results.
 ENGINE_INLINE Floats softmax_column(const Chunk& chunk, std::int64_t r, float factor, float* column,
                                     RunningSoftmax& running) {
   const std::int64_t all = chunk.all_see(r), some = chunk.some_see(r);
@@ -161,7 +162,7 @@ ENGINE_INLINE float score_scale(const Head& head) {
   return 1.f / __builtin_sqrtf(static_cast<float>(head.size));
 }
 
-// A block of queries over all the keys that it sees.
+// Computes a block of queries over all the keys that it sees.
 void forward_block(const AttentionSizes& s, const Head& head, const Buffers& b, Source keys,
                    std::int64_t block, Target y, float* lse) {
   const float factor = score_scale(head) * kLog2E;
@@ -213,15 +214,15 @@ void forward(const CausalAttentionForward& o, const AttentionSizes& s, ThreadPoo
   });
 }
 
-// What one block's part of backward reads: all keys and values; `lse` and y's rows begin with the
-// block's.
+// The inputs of one block in backward: all keys and values; the rows of `lse` and y start at the
+// block.
 struct BlockInputs {
   Source keys, values, y, dy;
   const float* lse;
 };
 
-// Numbers of a block's queries: lse in units of log(2), and the sum over the keys of a probability
-// times its gradient.
+// Two values per query of a block: lse in units of log(2), and the sum over the keys of a
+// probability times its gradient.
 struct RowNumbers {
   float lse[kQueries], weight[kQueries];
 };
@@ -245,8 +246,8 @@ ENGINE_INLINE void row_numbers(const Head& head, const BlockInputs& in, std::int
           load_partial(in.lse + r, smaller(larger(rows - r, 0), kWidth)) * broadcast(kLog2E));
 }
 
-// Of a vector of queries. scores -> probabilities, dropped; gradients of what was dropped ->
-// gradients of scaled scores.
+// For a vector of queries, replaces scores by probabilities after dropout, and the gradients of
+// these by gradients of the scaled scores.
 ENGINE_INLINE void backward_column(const Chunk& chunk, std::int64_t r, const Buffers& b,
                                    const RowNumbers& numbers, bool dropout, float scale) {
   const Floats lse = load(numbers.lse + r), weight = load(numbers.weight + r),

@@ -1,5 +1,6 @@
-// Which attention kernels run, and the sums of dy * y over each row of a head, which backward needs
-// first: a warp a row. Scheme and sources: attention_simt_cuda.cu, attention_mma_forward_cuda.cu.
+// Selects the attention kernels, and computes the sums of dy * y over each row of a head, which
+// backward needs first: one warp per row. Method and sources: attention_simt_cuda.cu,
+// attention_mma_forward_cuda.cu.
 #include "engine/ops/attention/attention_cuda.h"
 
 #include <cmath>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 
-// One warp for row i of a head, in the order of y's memory.
+// One warp computes row i of a head, in the order of y's memory.
 template <class T>
 __global__ void __launch_bounds__(kThreads) sum_weights(AttentionOperands<T> o) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + warp_index();  // (sample, i, head)
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(kThreads) sum_weights(AttentionOperands<T> o) 
   if (lane_index() == 0) o.weights[(sample * o.heads + head) * o.t + i] = sum;
 }
 
-// What forward and backward have in common.
+// Returns the operands that forward and backward share.
 template <class T, class Operands>
 AttentionOperands<T> operands_of(const KernelContext& context, const Operands& from) {
   AttentionOperands<T> o{};

@@ -1,5 +1,5 @@
-// Causal self-attention on a CUDA device; operands as in attention.h, checked there. Bound: flops
-// for long contexts.
+// Causal self-attention on a CUDA device. attention.h describes and attention.cc checks the
+// operands. Bound by flops for long contexts.
 #pragma once
 
 #include "engine/ops/attention/attention.h"
@@ -10,8 +10,7 @@ inline constexpr std::int64_t kMaxHeadSize = 128;
 
 std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t heads);
 
-// `dropout.sample_ids` lies in device memory; context.epoch stands for dropout.epoch where it is
-// there.
+// `dropout.sample_ids` is in device memory; context.epoch, if present, replaces dropout.epoch.
 void causal_attention_forward(KernelContext& context, const CausalAttentionForward& o);
 void causal_attention_backward(KernelContext& context, const CausalAttentionBackward& o);
 

@@ -1,5 +1,5 @@
-// Dropout of attention's probabilities on a CUDA device: the words that attention.h names, and who
-// draws them. For .cu files only.
+// Dropout of attention's probabilities on a CUDA device: the words that attention.h defines, and
+// which lanes draw them. For .cu files only.
 #pragma once
 
 #include "engine/ops/attention/attention_operands.h"
@@ -7,7 +7,7 @@
 
 namespace engine::ops::cuda {
 
-// The dropout of one problem.
+// The dropout of one problem (a head of a sample).
 struct ProblemDropout {
   std::uint64_t key, epoch, first, row_blocks;
   std::uint32_t threshold;
@@ -28,7 +28,7 @@ struct ProblemDropout {
                   ((o.sample_ids[problem / o.heads] * o.heads + problem % o.heads) * o.t)) *
               row_blocks;
   }
-  // Words of query i and keys 4 * (j / 4) to 4 * (j / 4) + 3.
+  // Returns the words of query i and keys 4 * (j / 4) to 4 * (j / 4) + 3.
   __device__ PhiloxWords words(std::int64_t i, std::int64_t j) const {
     return philox_words(
         key, epoch,
@@ -39,8 +39,8 @@ struct ProblemDropout {
   }
 };
 
-// The factors of dropout for a result tile of queries i to i + 15 (rows) and keys j to j + 7. The
-// two lanes that share Philox words of both their rows draw those of one row each.
+// Draws the dropout factors of a result tile with queries i to i + 15 (rows) and keys j to j + 7.
+// Two lanes share the Philox words of both their rows; each draws those of one row.
 __device__ __forceinline__ void draw_by_queries(const ProblemDropout& dropout, std::int64_t i,
                                                 std::int64_t j, float (&factors)[4]) {
   const int lane = lane_index(), t = lane % 4;
@@ -54,8 +54,8 @@ __device__ __forceinline__ void draw_by_queries(const ProblemDropout& dropout, s
   factors[3] = dropout.kept(even ? second : own.at[3]);
 }
 
-// The same for keys j to j + 15 (rows) and queries i to i + 7. Four lanes with neighboring keys
-// need a word each of the same four blocks of words; each draws one block, and they exchange.
+// The same for keys j to j + 15 (rows) and queries i to i + 7. Four lanes with adjacent keys need
+// one word each of the same four blocks of words; each draws one block, and they exchange.
 __device__ __forceinline__ void draw_by_keys(const ProblemDropout& dropout, std::int64_t j,
                                              std::int64_t i, float (&factors)[4]) {
   const int lane = lane_index(), g = lane / 4, t = lane % 4;
@@ -64,7 +64,7 @@ __device__ __forceinline__ void draw_by_keys(const ProblemDropout& dropout, std:
   std::uint32_t w[4];
 #pragma unroll
   for (int k = 0; k < 2;
-       ++k) {  // the upper half of lower lanes against the lower half of upper lanes
+       ++k) {  // exchanges the upper half of lower lanes with the lower half of upper lanes
     const std::uint32_t other = shuffle_xor(upper ? own.at[k] : own.at[k + 2], 8);
     w[k] = upper ? other : own.at[k];
     w[k + 2] = upper ? own.at[k + 2] : other;

@@ -1,8 +1,8 @@
-// Backward of attention by FlashAttention-2 (Dao, 2023) on tensor cores: probabilities are made
-// again from the scores and the log-sum-exp. A block keeps 64 queries for dQ, and in a second
-// kernel 64 keys for dK and dV, so that every sum has one owner and one order, at the price of
-// making the probabilities twice. Chunks of the other side arrive while the one before is worked
-// on. Bound: flops of the tensor cores, and the exponentials beside them.
+// Backward of attention by FlashAttention-2 (Dao, 2023) on tensor cores. It recomputes the
+// probabilities from the scores and the log-sum-exp. A block keeps 64 queries for dQ, and in a
+// second kernel 64 keys for dK and dV, so that every sum has one owner and one order; the
+// probabilities are therefore computed twice. The next chunk of the other operand is loaded while
+// the current one is processed. Bound by flops of the tensor cores and by the exponentials.
 #include "engine/ops/attention/attention_dropout.h"
 #include "engine/ops/attention/attention_tiles.h"
 
@@ -13,11 +13,11 @@ template <class M, int kSize>
 struct Shared {
   using Tile = MmaTile<M, kSize>;
   alignas(16) M own[2][Tile::kOwnElements],
-      other[2][2][Tile::kOtherElements];  // of stage, then of kind
+      other[2][2][Tile::kOtherElements];  // indexed by stage, then by kind
 };
 
-// `score`, a product of a query and a key, and `slope`, one of the gradient of y and a value,
-// become the kept probability and the gradient of the scaled score.
+// Turns `score`, a product of a query and a key, into the kept probability, and `slope`, a product
+// of the gradient of y and a value, into the gradient of the scaled score.
 __device__ __forceinline__ void pull_back(bool seen, float scale, float lse, float weight,
                                           float factor, float& score, float& slope) {
   const float p = seen ? __expf(fmaf(score, scale, -lse)) : 0.0f;
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   for (std::int64_t first = 0; first < end; first += Tile::kOther, stage ^= 1) {
     if (first + Tile::kOther < end) fetch(first + Tile::kOther, stage ^ 1);
     commit_copies();
-    wait_copies<1>();  // all but those of the next chunk, which the last one does not have
+    wait_copies<1>();  // all except those of the next chunk, which does not exist for the last one
     __syncthreads();
     if (first <= mine + 15) {
       float scores[Tile::kOther / 8][4], slopes[Tile::kOther / 8][4];
@@ -113,9 +113,9 @@ template <class T, class M, int kSize>
 __global__ void __launch_bounds__(kMmaThreads)
     mma_backward_keys(AttentionOperands<T> o, int blocks) {
   using Tile = MmaTile<M, kSize>;
-  constexpr int kStep = kSize == 128 || Tile::kOther < 32
-                            ? 16
-                            : 32;  // queries at a time: what registers take beside dK and dV
+  constexpr int kStep =
+      kSize == 128 || Tile::kOther < 32 ? 16 : 32;  // queries at a time: limited by the registers
+                                                    // that dK and dV leave
   auto& shared = block_shared<Shared<M, kSize>>();
   const std::int64_t problem = blockIdx.x / blocks,
                      key = std::int64_t{static_cast<int>(blockIdx.x % blocks)} * kOwn;
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   for (std::int64_t first = key; first < o.t; first += Tile::kOther, stage ^= 1) {
     if (first + Tile::kOther < o.t) fetch(first + Tile::kOther, stage ^ 1);
     commit_copies();
-    wait_copies<1>();  // all but those of the next chunk, which the last one does not have
+    wait_copies<1>();  // all except those of the next chunk, which does not exist for the last one
     __syncthreads();
 #pragma unroll 1
     for (int step = 0; step < Tile::kOther; step += kStep) {

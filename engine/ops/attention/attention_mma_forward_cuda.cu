@@ -1,7 +1,7 @@
-// Forward of attention by FlashAttention-2 (Dao, 2023) on tensor cores. A block keeps 64 queries, a
-// warp 16 of them, and meets the keys and values in chunks that arrive, while the chunk before is
-// worked on, by asynchronous copies (16-bit storage). Scores and probabilities stay in registers.
-// Bound: flops of the tensor cores, and the exponentials beside them.
+// Forward of attention by FlashAttention-2 (Dao, 2023) on tensor cores. A block keeps 64 queries,
+// 16 per warp, and processes the keys and values in chunks; asynchronous copies (16-bit storage)
+// load the next chunk while the current one is processed. Scores and probabilities stay in
+// registers. Bound by flops of the tensor cores and by the exponentials.
 #include "engine/ops/attention/attention_dropout.h"
 #include "engine/ops/attention/attention_tiles.h"
 
@@ -14,14 +14,14 @@ struct Shared {
   alignas(16) M q[Tile::kOwnElements], k[2][Tile::kOtherElements], v[2][Tile::kOtherElements];
 };
 
-// What a lane keeps of its two rows.
+// The running maximum and sum of a lane's two rows.
 struct RunningRows {
-  float top[2], sum[2];  // sum: the lane's own share
+  float top[2], sum[2];  // sum: only over this lane's columns
 };
 
-// One step of the online softmax: a block of scores becomes exp(score - largest so far), and the
-// running maximum and sum of each row are updated. A larger maximum makes all that was summed
-// before too large by the same factor: `shrink` is what the caller multiplies its output sums by.
+// One step of the online softmax: a block of scores becomes exp(score - running maximum), and the
+// running maximum and sum of each row are updated. A larger maximum makes all previous sums too
+// large by the same factor: the caller multiplies its output sums by `shrink`.
 template <int kTiles>
 __device__ __forceinline__ void online_softmax_step(float (&scores)[kTiles][4], std::int64_t i,
                                                     std::int64_t j, std::int64_t t, float scale,
@@ -102,9 +102,9 @@ __global__ void __launch_bounds__(kMmaThreads) mma_forward(AttentionOperands<T> 
   for (std::int64_t first = 0; first < end; first += Tile::kOther, stage ^= 1) {
     if (first + Tile::kOther < end) fetch(first + Tile::kOther, stage ^ 1);
     commit_copies();
-    wait_copies<1>();  // all but those of the next chunk, which the last one does not have
+    wait_copies<1>();  // all except those of the next chunk, which does not exist for the last one
     __syncthreads();
-    if (first <= mine + 15) {  // else no row of the warp sees the chunk
+    if (first <= mine + 15) {  // otherwise no row of the warp sees the chunk
       float scores[Tile::kOther / 8][4], shrink[2];
       multiply_tiles<M, kSize>(shared.q + warp_index() * 16 * Tile::kStride, shared.k[stage],
                                scores);

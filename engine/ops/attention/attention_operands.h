@@ -1,5 +1,5 @@
-// What the attention kernels of a CUDA device share: their operands, and where they start. For .cu
-// files only.
+// The operands of the attention kernels on a CUDA device, and the functions that start them. For
+// .cu files only.
 #pragma once
 
 #include "engine/ops/attention/attention.h"
@@ -7,7 +7,7 @@
 
 namespace engine::ops::cuda {
 
-// Every head of every sample is one problem, numbered sample * heads + head.
+// Every head of every sample is one problem with number sample * heads + head.
 template <class T>
 struct AttentionOperands {
   std::int64_t n, t;
@@ -16,24 +16,25 @@ struct AttentionOperands {
   const T* qkv;
   T* y;            // forward
   float* lse;      // [problems, t]; forward: may be nullptr
-  const T* dy;     // backward, and all below
+  const T* dy;     // this and the members below: backward only
   float* weights;  // [problems, t]: sum over the keys of a probability times its gradient
   T* dqkv;
   bool add;
 
-  // Dropout: a probability is kept when its word's upper 24 bits reach `threshold`, and multiplied
+  // Dropout: a probability is kept if its word's upper 24 bits reach `threshold`, and is multiplied
   // by `factor`.
-  const std::int64_t* sample_ids;  // nullptr: none
+  const std::int64_t* sample_ids;  // nullptr: no dropout
   std::uint64_t key, fixed_epoch;
-  const std::uint64_t* epoch;  // nullptr: fixed_epoch
+  const std::uint64_t* epoch;  // nullptr: use fixed_epoch
   std::uint32_t threshold;
   float factor;
 
   __host__ __device__ std::int64_t width() const { return std::int64_t{heads} * size; }
   __host__ __device__ std::int64_t stride() const {
     return 3 * width();
-  }  // between rows of q, k or v
-  // Where the problem's q begins in qkv and dqkv; its k and v come `width()` and twice that later.
+  }  // distance between rows of q, k or v
+  // Returns the offset of the problem's q in qkv and dqkv; its k and v follow at `width()` and
+  // twice that.
   __device__ std::int64_t qkv_offset(std::int64_t problem) const {
     return problem / heads * t * stride() + problem % heads * size;
   }
@@ -42,15 +43,15 @@ struct AttentionOperands {
   }
 };
 
-// Kernels in plain float32 arithmetic, for every head size up to 128; attention_simt_cuda.cu.
+// Kernels in plain float32 arithmetic for every head size up to 128; see attention_simt_cuda.cu.
 template <class T>
 void start_simt_forward(const AttentionOperands<T>& operands, void* stream);
 template <class T>
 void start_simt_backward(const AttentionOperands<T>& operands, void* stream);
 
-// Kernels on tensor cores, for heads of 32, 64 and 128 and rows aligned to 16 bytes;
-// attention_mma_*_cuda.cu. f32 operands are rounded as `products` says, which is not kF32; operands
-// of 16 bits are multiplied as they are.
+// Kernels on tensor cores, for head sizes of 32, 64 and 128 and rows aligned to 16 bytes; see
+// attention_mma_*_cuda.cu. f32 operands are rounded according to `products`, which must not be
+// kF32; 16-bit operands are multiplied without rounding.
 template <class T>
 void start_mma_forward(const AttentionOperands<T>& operands, Products products, void* stream);
 template <class T>

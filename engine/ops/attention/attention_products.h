@@ -1,6 +1,6 @@
-// What attention_cpu.cc multiplies: a head's rows, the blocks of queries and chunks of keys that
-// they are cut into, and the products of these tiles, of which only what lies up to the diagonal is
-// computed. Where products are in bf16, operands are rounded and paired on the way into them
+// The tile products of attention_cpu.cc: a head's rows, the blocks of queries and chunks of keys
+// that they are divided into, and the products of these tiles, of which only the part up to the
+// diagonal is computed. For products in bf16, packing rounds the operands and stores them as pairs
 // (gemm_tiles.h). Only for sources compiled once per instruction set.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
 inline constexpr std::int64_t kQueries = 32, kKeys = 128;  // multiples of every kPanel
 
-// Rows that start `stride` apart.
+// Rows with distance `stride`.
 template <class T>
 struct Strided {
   T* start;
@@ -21,10 +21,11 @@ struct Strided {
 using Source = Strided<const float>;
 using Target = Strided<float>;
 
-// Where a head of a sample lies.
+// The location of one head of a sample.
 struct Head {
   std::int64_t t, size, index;
-  std::int64_t y_offset, qkv_offset, width;  // of the first row; k and v come `width` later each
+  std::int64_t y_offset, qkv_offset, width;  // offsets of the first row; k follows q at `width`,
+                                             // and v follows k at `width`
   Source q, k, v;
 
   ENGINE_INLINE Head(const AttentionSizes& s, const float* qkv, std::int64_t i)
@@ -38,8 +39,8 @@ struct Head {
   }
 };
 
-// `count` rows of which tiles sum over the neighbors in place: in bf16 rounded, into `room`,
-// steps_of(size) each.
+// Returns `count` rows for tiles that sum along the row, without packing; for bf16, rounds them
+// into `room`, steps_of(size) per row.
 ENGINE_INLINE Source read_across(Source rows, std::int64_t count, std::int64_t size, float* room) {
   if constexpr (!kPairs) return rows;
   for (std::int64_t row = 0; row < count; ++row)
@@ -47,8 +48,8 @@ ENGINE_INLINE Source read_across(Source rows, std::int64_t count, std::int64_t s
   return {room, steps_of(size)};
 }
 
-// `count` rows that tiles sum over in place, kQueries columns each: in bf16 pairs of them, in
-// `room`.
+// Returns `count` rows of kQueries columns for tiles that sum over the rows, without packing; for
+// bf16, pairs them into `room`.
 ENGINE_INLINE const float* read_down(const float* tile, [[maybe_unused]] std::int64_t count,
                                      [[maybe_unused]] float* room) {
 #if defined(ENGINE_BF16_PAIRS)
@@ -61,7 +62,7 @@ ENGINE_INLINE const float* read_down(const float* tile, [[maybe_unused]] std::in
 #endif
 }
 
-// `count` rows as columns: panel p holds rows [p * kPanel, ..) at every step of size.
+// Packs `count` rows as columns: panel p holds rows [p * kPanel, ..) at every step of size.
 inline void pack_across(Source rows, std::int64_t count, std::int64_t size, float* to) {
   for (std::int64_t p = 0; p < panel_count(count); ++p)
     pack_columns(rows.from(p * kPanel).start, rows.stride, size,
@@ -69,32 +70,33 @@ inline void pack_across(Source rows, std::int64_t count, std::int64_t size, floa
                  to + p * kPanel * steps_of(size));
 }
 
-// `count` rows as terms of a sum: panel p holds columns [p * kPanel, ..) of each.
+// Packs `count` rows as terms of a sum: panel p holds columns [p * kPanel, ..) of each row.
 inline void pack_down(Source rows, std::int64_t count, std::int64_t size, float* to) {
   for (std::int64_t p = 0; p < panel_count(size); ++p)
     pack_rows(rows.start + p * kPanel, rows.stride, count, smaller(size - p * kPanel, kPanel),
               to + p * kPanel * steps_of(count));
 }
 
-// The block of queries [query, query + rows) and the chunk of keys [first, first + count) of which
-// its last query sees the last.
+// The block of queries [query, query + rows) and the chunk of keys [first, first + count); the
+// block's last query sees the last of these keys.
 struct Chunk {
   std::int64_t query, rows, first, count;
   ENGINE_INLINE Chunk(const Head& head, std::int64_t block, std::int64_t start)
       : query(block), rows(smaller(head.t - block, kQueries)), first(start) {
     count = smaller(query + rows - first, kKeys);
   }
-  // Keys of the chunk up to that of the block's query r.
+  // The number of keys of the chunk up to the key of the block's query r.
   ENGINE_INLINE std::int64_t up_to(std::int64_t r) const {
     return smaller(query + r + 1 - first, count);
   }
-  // Of the vector of queries r to r + kWidth - 1: keys that all of them see, and that one does.
+  // For the vector of queries r to r + kWidth - 1: the number of keys that all of them see, and
+  // that at least one of them sees.
   ENGINE_INLINE std::int64_t all_see(std::int64_t r) const { return up_to(r); }
   ENGINE_INLINE std::int64_t some_see(std::int64_t r) const { return up_to(r + kWidth - 1); }
 };
 
 // to [key][query] = row of the key . column of the query, for every vector that sees the key.
-// `keys` are those of read_across(), `packed` those of pack_across(); both have `steps`.
+// `keys` comes from read_across(), `packed` from pack_across(); both have `steps`.
 inline void multiply_across(std::int64_t steps, Source keys, const Chunk& chunk,
                             const float* packed, float* to) {
   std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
@@ -115,19 +117,20 @@ inline void multiply_across(std::int64_t steps, Source keys, const Chunk& chunk,
     run(
         0, seen, [=](std::int64_t rows) { return pointer_tile_for<false>(rows, width); }, panel,
         to + r, width);
-    if (width == kPanel)  // keys that come too late for the first vector
+    if (width == kPanel)  // keys that only the second vector sees
       run(
           seen, chunk.some_see(r + kWidth), [](std::int64_t rows) { return half_tile_for(rows); },
           panel + kWidth, to + r + kWidth, kWidth);
   }
 }
 
-// to [queries, size] = (or +=) tile [key][query], transposed, * keys (or values) packed down. Zeros
-// stand in the tile where a query does not see a key. `room` for a pair's tile.
+// to [queries, size] = (or +=) tile [key][query], transposed, * keys (or values) packed down. The
+// tile must be zero if a query does not see a key. `room` is memory for a tile of pairs.
 inline void multiply_down(const Head& head, const float* tile, const Chunk& chunk,
                           const float* packed, Target to, bool add, float* room) {
   const float* read = read_down(tile, chunk.count, room);
-  const EvenCut tiles(chunk.rows, kMaxPointerRows);  // more rows would see less of the diagonal
+  const EvenCut tiles(chunk.rows, kMaxPointerRows);  // more rows per tile would exploit less of the
+                                                     // diagonal
   for (std::int64_t p = 0; p < panel_count(head.size); ++p) {
     const std::int64_t columns = smaller(head.size - p * kPanel, kPanel);
     const float* panel =
@@ -142,8 +145,8 @@ inline void multiply_down(const Head& head, const float* tile, const Chunk& chun
 }
 
 // to [keys, size] += tile [key][query] * queries (or dy) packed down. The first block that sees a
-// key, which has it as a query, overwrites unless `add`. The tile and `room` as multiply_down()
-// has them.
+// key, which contains the key's own position, overwrites unless `add`. The tile and `room` are as
+// in multiply_down().
 inline void multiply_keys(const Head& head, const float* tile, const Chunk& chunk,
                           const float* packed, Target to, bool add, float* room) {
   const Source read = read_across({tile, kQueries}, chunk.count, kQueries, room);
@@ -159,7 +162,8 @@ inline void multiply_keys(const Head& head, const float* tile, const Chunk& chun
       for (std::int64_t i = 0; i < tiles.pieces; ++i) {
         const std::int64_t key = first + tiles.start(i);
         const std::int64_t seen = diagonal ? chunk.first + key - chunk.query : 0,
-                           r = kPairs ? seen / 2 : seen;  // the step of the first to see it
+                           r = kPairs ? seen / 2 : seen;  // the step of the first query that sees
+                                                          // it
         pointer_tile_for<false>(tiles.size(i), columns)(
             {read.from(key).start + r, a_row, nullptr, steps - r, c_row},
             packed + p * kPanel * steps + r * width,

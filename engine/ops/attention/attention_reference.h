@@ -1,4 +1,5 @@
-// What causal self-attention means: plain loops over one head of one sample. Contract: attention.h.
+// Implements causal self-attention in plain loops over one head of one sample, as the reference for
+// tests. Contract: attention.h.
 #pragma once
 
 #include <cmath>
@@ -9,16 +10,16 @@
 
 namespace engine::ops::reference {
 
-// One head of one sample. q, k, v and their gradients: rows of `size`, 3 * width apart; y, dy: rows
-// of `size`, width apart.
+// One head of one sample. Rows of q, k, v and their gradients have `size` elements at a distance of
+// 3 * width; rows of y and dy have `size` elements at a distance of width.
 template <class T>
 struct AttentionHead {
   std::int64_t t, size, width;
   const T *q, *k, *v;
-  T* lse;  // [t]; nullptr: not kept
+  T* lse;  // [t]; nullptr: not stored
   double rate;
   std::uint64_t key, epoch,
-      first_block;  // of the dropout of row 0; each row has ceil(t / 4) blocks
+      first_block;  // first Philox block of row 0; each row has ceil(t / 4) blocks
 
   T score(std::int64_t i, std::int64_t j) const {
     T sum = 0;
@@ -33,7 +34,8 @@ struct AttentionHead {
   }
 };
 
-// Two passes over the keys, the largest score first: no row of scores is stored.
+// Makes two passes over the keys, the first for the largest score, so that no row of scores is
+// stored.
 template <class T>
 void causal_attention_forward(const AttentionHead<T>& head, T* y) {
   for (std::int64_t i = 0; i < head.t; ++i, y += head.width) {

@@ -1,34 +1,34 @@
 // Attention by FlashAttention-2 (Dao, 2023) in float32 arithmetic, for head sizes up to 128, which
-// are filled up with zeros to 32, 64 or 128. A warp keeps 8 rows of queries (for dK and dV: of
-// keys) and meets 32 rows of the other side at a time, one a lane; the 8 x 32 weights then pass
-// through shared memory and multiply those rows, now a column a lane. dQ, and dK with dV, are two
-// kernels, so that every sum has one owner and one order. Bound: flops of the float32 units and the
-// reads of shared memory beside them.
+// are padded with zeros to 32, 64 or 128. A warp keeps 8 rows of queries (for dK and dV: of keys)
+// and processes 32 rows of the other operand at a time, one per lane; the 8 x 32 weights then pass
+// through shared memory and multiply those rows, now one column per lane. dQ, and dK with dV, are
+// two kernels, so that every sum has one owner and one order. Bound by flops of the float32 units
+// and by reads of shared memory.
 //
-// The idea of FlashAttention: softmax(Q K^T) V needs a row's maximum and sum before it can
-// normalize, but they need not be known in advance. Keys are taken in chunks; when a chunk raises
-// the maximum from m to m', everything summed so far is multiplied by exp(m - m'). So the t x t
-// matrix of scores is never stored, and memory grows with t instead of t squared. Backward computes
-// the probabilities again from q, k and the stored log-sum-exp of each row, which is cheaper than
-// reading them.
+// The idea of FlashAttention: softmax(Q K^T) V needs a row's maximum and sum for the normalization,
+// but they need not be known in advance. Keys are processed in chunks; when a chunk raises the
+// maximum from m to m', all sums so far are multiplied by exp(m - m'). So the t x t matrix of
+// scores is never stored, and memory grows with t instead of t squared. Backward recomputes the
+// probabilities from q, k and the stored log-sum-exp of each row, which is cheaper than reading
+// them.
 #include "engine/ops/attention/attention_dropout.h"
 #include "engine/ops/device/float_access.h"
 
 namespace engine::ops::cuda {
 namespace {
 
-constexpr int kRows = 8;    // of a warp
-constexpr int kOther = 32;  // rows of the other side at a time, one a lane
+constexpr int kRows = 8;    // rows of a warp
+constexpr int kOther = 32;  // rows of the other operand at a time, one per lane
 constexpr int kForwardWarps = 8, kBackwardWarps = 4;
 
 template <int kSize>
 struct Tile {
   static constexpr int kStride =
-      kSize + 4;  // 16-byte reads of one column by 8 lanes meet no bank twice
+      kSize + 4;  // no bank conflicts if 8 lanes read 16 bytes of one column
   static constexpr int kColumns = kSize / kWarp;
 };
 
-// Rows [0, rows) of `size` elements as floats; zeros beyond `valid` rows and `size` columns.
+// Loads rows [0, rows) of `size` elements as floats; zeros beyond `valid` rows and `size` columns.
 template <int kSize, bool kVector, class T>
 __device__ __forceinline__ void load_tile(const T* from, std::int64_t stride, int rows,
                                           std::int64_t valid, int size, float* to) {
@@ -80,7 +80,7 @@ __device__ __forceinline__ void add_rows(const float* weights, const float* othe
   }
 }
 
-// Row r of sums, times `factor`, to `to`.
+// Stores row r of the sums, times `factor`, at `to`.
 template <int kSize, class T>
 __device__ __forceinline__ void store_row(const float (&sums)[Tile<kSize>::kColumns], float factor,
                                           int size, bool add, T* to) {
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kForwardWarps* kWarp)
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const std::int64_t i =
-          query + w * kRows + r;  // rows from t on see keys too, and are not stored
+          query + w * kRows + r;  // rows from t on see keys as well, but are not stored
       const bool seen = j <= i && j < o.t;
       const float s = seen ? score[r] * o.scale : -INFINITY, chunk_top = warp_max(s);
       const float new_top = chunk_top > top[r] ? chunk_top : top[r],
@@ -165,12 +165,12 @@ struct BackwardShared {
   alignas(16) float weights[kBackwardWarps][2][kRows * kOther];
 };
 
-// A probability and the gradient of its score (before the scaling by 1 / sqrt(size), which is in
-// it).
+// A probability after dropout, and the gradient of its score; the gradient includes the factor
+// 1 / sqrt(size).
 struct Slope {
   float kept_probability, score;
 };
-// What it is made of: q k and dy v, and their query's numbers.
+// The inputs of a Slope: the products q k and dy v, and the two values of the query.
 struct Score {
   float product, slope, lse, weight;
 };

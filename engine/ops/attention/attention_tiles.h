@@ -1,9 +1,9 @@
-// Products of tiles in shared memory with tensor cores, as attention needs them: rows of queries,
-// keys, values or gradients, a head's `kSize` elements each, of type M: bf16, f16, or float for
-// TF32. For .cu files only.
+// Products of tiles in shared memory on tensor cores for attention: rows of queries, keys, values
+// or gradients, with a head's `kSize` elements each, of type M: bf16, f16, or float for TF32. For
+// .cu files only.
 //
-// A warp owns 16 rows of one side. With g = lane / 4 and t = lane % 4 it holds 16 x 8 results in
-// four registers a lane: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+// A warp owns 16 rows of one operand. With g = lane / 4 and t = lane % 4 it holds 16 x 8 results in
+// four registers per lane: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 #pragma once
 
 #include <type_traits>
@@ -18,11 +18,11 @@ inline constexpr int kMmaWarps = 4, kMmaThreads = kMmaWarps * kWarp, kOwn = 16 *
 
 template <class M, int kSize>
 struct MmaTile {
-  static constexpr int kPart = 16 / static_cast<int>(sizeof(M));  // elements of 16 bytes
-  static constexpr int kDepth = 2 * kPart;  // elements of a row that one instruction takes
+  static constexpr int kPart = 16 / static_cast<int>(sizeof(M));  // elements in 16 bytes
+  static constexpr int kDepth = 2 * kPart;  // elements of a row that one instruction processes
   static constexpr int kStride =
-      kSize + kPart;  // eight rows' parts at one column meet no bank twice
-  // Rows of the other side at a time: what leaves room for two stages of two tiles beside two of
+      kSize + kPart;  // no bank conflicts between eight rows' parts of one column
+  // Rows of the other operand at a time: two stages of two such tiles must fit beside two tiles of
   // kOwn rows in 99 KiB.
   static constexpr int kRowBytes = kSize * static_cast<int>(sizeof(M));
   static constexpr int kOther = kRowBytes <= 128 ? 64 : kRowBytes <= 256 ? 32 : 16;
@@ -40,9 +40,9 @@ __device__ __forceinline__ void mma(float (&c)[4], const std::uint32_t (&a)[4],
     mma_m16n8k16_f16(c, a, b);
 }
 
-// Starts to bring `rows` rows to shared memory, of which `valid` exist; the others become zeros.
-// They are there after commit_copies(), wait_copies() and a barrier. Rows of another type than M
-// are rounded on the way, and waited for.
+// Starts to copy `rows` rows to shared memory, of which `valid` exist; the others become zeros.
+// They are available after commit_copies(), wait_copies() and a barrier. Rows of a type other than
+// M are rounded and copied synchronously.
 template <class M, int kSize, class T>
 __device__ __forceinline__ void fetch_rows(const T* from, std::int64_t stride, int rows,
                                            std::int64_t valid, M* to) {
@@ -62,7 +62,8 @@ __device__ __forceinline__ void fetch_rows(const T* from, std::int64_t stride, i
   }
 }
 
-// products[n] = own . other's rows 8n to 8n + 7, over the whole of both. `own`: the warp's 16 rows.
+// products[n] = own . other's rows 8n to 8n + 7, over their whole length. `own` is the warp's 16
+// rows.
 template <class M, int kSize, int kTiles>
 __device__ __forceinline__ void multiply_tiles(const M* own, const M* other,
                                                float (&products)[kTiles][4]) {
@@ -90,8 +91,8 @@ __device__ __forceinline__ void multiply_tiles(const M* own, const M* other,
 }
 
 // sums[n] += weights . columns 8n to 8n + 7 of other's rows. The weights are results of
-// multiply_tiles(), rounded to M here. For TF32 the instruction's steps t and t + 4 stand for the
-// rows 2t and 2t + 1, so that results serve as operands where they are.
+// multiply_tiles(), rounded to M here. For TF32 the instruction's steps t and t + 4 represent the
+// rows 2t and 2t + 1, so that results serve as operands without moving between lanes.
 template <class M, int kSize, int kTiles>
 __device__ __forceinline__ void add_tiles(const float (&weights)[kTiles][4], const M* other,
                                           float (&sums)[kSize / 8][4]) {
@@ -130,8 +131,8 @@ __device__ __forceinline__ void add_tiles(const float (&weights)[kTiles][4], con
   }
 }
 
-// Rows g and g + 8 of the sums, times `factor`, to rows `first` + g and `first` + g + 8 of `to`, as
-// far as below `end`.
+// Stores rows g and g + 8 of the sums, times `factor`, in rows `first` + g and `first` + g + 8 of
+// `to`, if these are below `end`.
 template <int kSize, class T>
 __device__ __forceinline__ void store_tiles(const float (&sums)[kSize / 8][4],
                                             const float (&factor)[2], std::int64_t first,
@@ -155,8 +156,8 @@ __device__ __forceinline__ void store_tiles(const float (&sums)[kSize / 8][4],
   }
 }
 
-// Calls start(M{}, std::integral_constant<int, size>) for the head sizes that tensor cores take; T:
-// the operands' storage.
+// Calls start(M{}, std::integral_constant<int, size>) for the head sizes that tensor cores support.
+// T is the storage type of the operands.
 template <class T, class Start>
 void with_mma_tile(Products products, int size, Start start) {
   const auto sized = [&](auto multiplied) {

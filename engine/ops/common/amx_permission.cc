@@ -1,4 +1,4 @@
-// Asks the CPU and the system for AMX.
+// Queries the CPU for AMX and requests it from the operating system.
 #include "engine/ops/common/amx_permission.h"
 
 #include "engine/ops/common/cpu_dispatch.h"

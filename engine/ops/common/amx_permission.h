@@ -1,11 +1,11 @@
-// Whether this process may use AMX's tiles.
+// Determines if this process may use AMX tiles.
 #pragma once
 
 namespace engine::ops {
 
-// Whether the CPU multiplies tiles of bf16, the system saves them, and has granted them to this
-// process and its threads, which the first call asks for: Linux lets nobody use them before
-// (Documentation/arch/x86/xstate.rst).
+// Returns true if the CPU multiplies bf16 tiles, and the operating system saves them and has
+// granted them to this process and its threads. The first call requests the permission: Linux does
+// not allow their use before that (Documentation/arch/x86/xstate.rst).
 bool amx_granted();
 
 }  // namespace engine::ops

@@ -1,4 +1,4 @@
-// Asks the CPU for AVX512_BF16.
+// Queries the CPU for AVX512_BF16.
 #include "engine/ops/common/bf16_dispatch.h"
 
 #include "engine/core/error.h"

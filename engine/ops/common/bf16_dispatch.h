@@ -1,13 +1,13 @@
-// bf16 on the CPU: whether it can be computed with, and the tables of its kernels, which exist for
-// AVX512_BF16 and for AMX alone.
+// bf16 on the CPU: determines if it is available, and selects the kernel tables, which exist only
+// for AVX512_BF16 and AMX.
 //
-// The sources that multiply are compiled once more for each, as cpu_dispatch.h says, with
-// ENGINE_BF16_PAIRS=1: their packing then rounds operands and puts neighboring terms of a sum
-// together, and a step of their tiles adds the products of two (gemm_tiles.h, amx_tiles.h).
+// The sources that multiply are compiled once more for each, as cpu_dispatch.h describes, with
+// ENGINE_BF16_PAIRS=1: their packing then rounds operands and combines adjacent terms of a sum into
+// pairs, and a step of their tiles adds two products (gemm_tiles.h, amx_tiles.h).
 //
-// These and the sources of most else that image models need are compiled once more with
-// ENGINE_BF16_STORED=1, for activations and gradients of them that are stored in bf16 (stored.h).
-// Parameters, their gradients, statistics and losses are f32 there too.
+// These sources and most others for image models are compiled once more with ENGINE_BF16_STORED=1,
+// for activations and their gradients stored in bf16 (stored.h). Parameters, their gradients,
+// statistics and losses remain f32.
 #pragma once
 
 #include <string>
@@ -18,22 +18,22 @@
 
 namespace engine::ops {
 
-// Why this process cannot multiply in bf16 on the CPU, "this CPU has no AVX512_BF16"; "" where it
-// can.
+// Returns why this process cannot multiply in bf16 on the CPU, e.g. "this CPU has no AVX512_BF16";
+// "" if it can.
 std::string missing_bf16_products();
 
-// Whether products on the CPU are to be in bf16. Throws ModelError where that cannot be.
+// Returns true if products on the CPU use bf16. Throws ModelError if bf16 is not available.
 bool in_bf16(Products products);
 
-// What kernels with these products run with: cpu_isa(), but not AMX unless they are in bf16.
+// Returns the instruction set for kernels with these products: cpu_isa(), but AMX only for bf16.
 CpuIsa isa_of(Products products);
 
 }  // namespace engine::ops
 
-// ENGINE_BF16_TABLE(Type, name), inside namespace engine::ops: declares the table of products of
-// rounded floats, and bf16_table_of_name(), which returns it. ENGINE_STORED_TABLE: the table for
-// what is stored in bf16, and stored_table_of_name(). ENGINE_STORED_PRODUCTS: the same where AMX
-// has one of its own. REQUIRES: missing_bf16_products() is "".
+// ENGINE_BF16_TABLE(Type, name), used inside namespace engine::ops, declares the kernel table with
+// products of rounded floats, and bf16_table_of_name(), which returns it. ENGINE_STORED_TABLE
+// declares the table for bf16 storage, and stored_table_of_name(). ENGINE_STORED_PRODUCTS does the
+// same if AMX has its own table. REQUIRES: missing_bf16_products() is "".
 #if defined(ENGINE_ISA_NAMESPACE)
 #define ENGINE_STORED_TABLE(Type, name)
 #define ENGINE_STORED_PRODUCTS(Type, name)
@@ -78,8 +78,8 @@ namespace engine::ops {
 #define ENGINE_STORED_PRODUCTS(Type, name) ENGINE_STORED_TABLE(Type, name)
 #endif
 
-// The table for activations of this type. REQUIRES: it is kF32 or, where missing_bf16_products() is
-// "", kBF16.
+// Selects the table for activations of this dtype. REQUIRES: it is kF32 or, if
+// missing_bf16_products() is "", kBF16.
 #define ENGINE_TABLE_FOR(dtype, name)                                \
   ((dtype) == DType::kBF16 ? ::engine::ops::stored_table_of_##name() \
                            : ::engine::ops::isa_table_of_##name())

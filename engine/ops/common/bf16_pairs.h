@@ -1,19 +1,19 @@
-// Floats rounded to bf16, to the nearest and ties to even, and put together as pairs: what a
-// product in bf16 sums over two at a time. A pair takes the place of a float; the first of the two
-// is in its lower half. Where a count is odd, 0 stands for what is missing. Numbers below 2^-126
-// become 0, as in the products. Only for sources compiled for AVX512_BF16.
+// Floats rounded to bf16, to nearest with ties to even, and combined into pairs: a product in bf16
+// sums over two terms at a time. A pair occupies the space of a float; the first of the two is in
+// its lower half. If a count is odd, the missing element is 0. Numbers below 2^-126 become 0, as in
+// the products. Only for sources compiled for AVX512_BF16.
 #pragma once
 
 #include "engine/ops/common/stored.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-// The lanes of `low`, then those of `high`.
+// Returns the lanes of `low`, then those of `high`.
 ENGINE_INLINE __m512i rounded(Floats low, Floats high) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
 }
 
-// Pair i is lane i of both.
+// Pair i consists of lane i of both.
 ENGINE_INLINE Floats paired(Floats first, Floats second) {
   alignas(64) static constexpr std::uint16_t kOrder[32] = {
       0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
@@ -22,7 +22,7 @@ ENGINE_INLINE Floats paired(Floats first, Floats second) {
       _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), rounded(first, second)));
 }
 
-// Neighbors of one row: pair i is from[2 i], from[2 i + 1].
+// Pairs adjacent elements of one row: pair i is from[2 i], from[2 i + 1].
 ENGINE_INLINE void pair_neighbours(const float* from, std::int64_t count, float* to) {
   std::int64_t i = 0;
   for (; i + 2 * kWidth <= count; i += 2 * kWidth)
@@ -34,7 +34,7 @@ ENGINE_INLINE void pair_neighbours(const float* from, std::int64_t count, float*
   store_partial(to + i / 2, reinterpret_cast<Floats>(rounded(low, high)), (left + 1) / 2);
 }
 
-// Two rows: pair i is first[i], second[i]; nullptr: zeros.
+// Pairs two rows: pair i is first[i], second[i]; nullptr stands for zeros.
 ENGINE_INLINE void pair_rows(const float* first, const float* second, std::int64_t count,
                              float* to) {
   std::int64_t i = 0;
@@ -48,14 +48,14 @@ ENGINE_INLINE void pair_rows(const float* first, const float* second, std::int64
                 left);
 }
 
-// One vector of it, of `count` <= kWidth pairs.
+// The same for one vector, of `count` <= kWidth pairs.
 ENGINE_INLINE Floats paired_rows(const float* first, const float* second, std::int64_t count) {
   return paired(load_partial(first, count),
                 second == nullptr ? zero() : load_partial(second, count));
 }
 
 #if defined(ENGINE_BF16_STORED)
-// The same of what is rounded already.
+// The same for elements that are already rounded.
 ENGINE_INLINE Floats paired_rows(const Stored* first, const Stored* second, std::int64_t count) {
   const auto words = [=](const Stored* p) {
     return _mm512_maskz_cvtepu16_epi32(0xFFFF, _mm256_maskz_loadu_epi16(first_halves(count), p));

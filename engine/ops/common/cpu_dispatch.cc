@@ -43,7 +43,7 @@ std::string_view to_string(CpuIsa isa) {
 
 CpuIsa best_cpu_isa() {
 #if ENGINE_X86_ISAS
-  // __builtin_cpu_supports also asks the operating system whether it saves the wide registers.
+  // __builtin_cpu_supports also checks that the operating system saves the wide registers.
   static const CpuIsa best = [] {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuIsa::kBaseline;

@@ -1,16 +1,17 @@
-// Which instruction set the fast CPU kernels run with, chosen once at run time.
+// Selects the instruction set of the fast CPU kernels, once at run time.
 //
-// How a fast kernel is built. `x_cpu.cc` is one source, compiled once per instruction set
+// How a fast kernel is built: `x_cpu.cc` is one source, compiled once per instruction set
 // (CMakeLists.txt, kernel_isa_sources) inside `namespace engine::ops::ENGINE_ISA_NAMESPACE`, and
 // ends in one constant table of function pointers. `x_cpu.h` declares the table for every
 // instruction set with ENGINE_ISA_TABLE; x.cc calls isa_table_of_x().function(...).
 //
-// The one-definition rule. Code compiled for AVX-512 must never be merged by the linker with the
-// same inline function compiled for plain x86-64. So these sources take and pass pointers, numbers
-// and plain structs only; use no std:: function, no inline function of other headers (TensorView,
+// The one-definition rule: the linker must never merge code compiled for AVX-512 with the same
+// inline function compiled for plain x86-64. So these sources take and pass only pointers, numbers
+// and plain structs; they use no std:: function, no inline function of other headers (TensorView,
 // Shape, align_up ...) and no template outside their own namespace. ThreadPool::run with a lambda
-// is safe: the lambda's type belongs to the namespace. Eigen is safe too: its namespace is renamed
-// per instruction set. tests/engine/ops checks the object files for weak symbols that break this.
+// is safe: the lambda's type belongs to the namespace. Eigen is safe as well: its namespace is
+// renamed per instruction set. tests/engine/ops checks the object files for weak symbols that
+// violate this rule.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +25,12 @@
 
 namespace engine::ops {
 
-// Ordered: each includes the ones before it.
+// Ordered: each one includes the ones before it.
 enum class CpuIsa : std::uint8_t {
-  kBaseline,  // what every CPU of the architecture has: SSE2 on x86-64, NEON on aarch64
+  kBaseline,  // common to all CPUs of the architecture: SSE2 on x86-64, NEON on aarch64
   kAvx2,      // AVX2 and FMA
   kAvx512,    // AVX-512 F, VL, BW, DQ
-  kAmx,       // AMX's tiles of bf16, beside AVX512_BF16: for products in bf16; else as AVX-512
+  kAmx,       // AMX's bf16 tiles and AVX512_BF16 for products in bf16; otherwise as AVX-512
 };
 
 std::string_view to_string(CpuIsa isa);  // "baseline", "avx2", "avx512", "amx"
@@ -37,23 +38,24 @@ std::string_view to_string(CpuIsa isa);  // "baseline", "avx2", "avx512", "amx"
 // The best that this CPU, its operating system and this build support.
 CpuIsa best_cpu_isa();
 
-// What kernels run with: best_cpu_isa(), or what the environment variable ENGINE_ISA names. Read
-// once, at the first call. Throws ModelError when ENGINE_ISA is unknown or more than the CPU has.
+// The instruction set of the kernels: best_cpu_isa(), or the one in the environment variable
+// ENGINE_ISA. It is read once, at the first call. Throws ModelError if ENGINE_ISA is unknown or not
+// supported by this CPU.
 CpuIsa cpu_isa();
 
-// Replaces the choice, for tests and benchmarks. Throws ModelError when the CPU lacks it. Not while
-// kernels run.
+// Replaces the choice, for tests and benchmarks. Throws ModelError if this CPU does not support it.
+// Must not be called while kernels run.
 void set_cpu_isa(CpuIsa isa);
 
-// The instruction set named `text`. Throws ModelError with the known names, or when this CPU lacks
-// it.
+// Returns the instruction set named `text`. Throws ModelError with the known names, or if this CPU
+// does not support it.
 CpuIsa parse_cpu_isa(std::string_view text);
 
 }  // namespace engine::ops
 
-// ENGINE_ISA_TABLE(Type, name), inside namespace engine::ops: declares `extern const Type name` in
-// the namespace of each instruction set, and isa_table_of_name(), which returns the one to use.
-// Within a source that is compiled per instruction set it declares that one's table alone.
+// ENGINE_ISA_TABLE(Type, name), used inside namespace engine::ops, declares `extern const Type
+// name` in the namespace of each instruction set, and isa_table_of_name(), which returns the one to
+// use. In a source that is compiled per instruction set it declares only that set's table.
 #if defined(ENGINE_ISA_NAMESPACE)
 #define ENGINE_ISA_TABLE(Type, name) \
   namespace ENGINE_ISA_NAMESPACE {   \

@@ -1,6 +1,6 @@
-// Operands of the fast CPU kernels as pointers and counts. TensorView's own functions are inline
-// and so not for sources that are compiled once per instruction set (cpu_dispatch.h): these read
-// its members, and call Shape::count(), which is compiled once.
+// Converts operands of the fast CPU kernels to pointers and counts. TensorView's own functions are
+// inline and therefore not allowed in sources that are compiled once per instruction set
+// (cpu_dispatch.h): these read its members, and call Shape::count(), which is compiled once.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -8,8 +8,8 @@
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-// nullptr where the operand is absent. REQUIRES: the operand has this dtype, which x.cc has
-// checked.
+// Returns nullptr if the operand is absent. REQUIRES: the operand has this dtype; x.cc has checked
+// it.
 ENGINE_INLINE float* floats(const TensorView& operand) { return static_cast<float*>(operand.data); }
 ENGINE_INLINE Stored* stored(const TensorView& operand) {
   return static_cast<Stored*>(operand.data);

@@ -1,5 +1,5 @@
-// Memory seen as Eigen's arrays and matrices. Only for sources compiled once per instruction set
-// (simd.h): Eigen's namespace is another one in each.
+// Views of memory as Eigen arrays and matrices. Only for sources compiled once per instruction set
+// (simd.h), because each of them has its own Eigen namespace.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-// `count` floats from `p` on, at any address.
+// Views `count` floats from `p` on; the address may be unaligned.
 ENGINE_INLINE Eigen::Map<Eigen::ArrayXf> array_at(float* p, std::int64_t count) {
   return {p, count};
 }
@@ -16,7 +16,7 @@ ENGINE_INLINE Eigen::Map<const Eigen::ArrayXf> array_at(const float* p, std::int
   return {p, count};
 }
 
-// Rows of doubles side by side, `stride` apart.
+// Rows of doubles at a distance of `stride`.
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Rows = Eigen::Map<Matrix, Eigen::Unaligned, Eigen::OuterStride<>>;
 using ConstRows = Eigen::Map<const Matrix, Eigen::Unaligned, Eigen::OuterStride<>>;

@@ -1,5 +1,5 @@
 // Loops that the memory-bound kernels share: over ranges, for Eigen's expressions, and over whole
-// vectors, then what is left. Only for sources compiled once per instruction set (simd.h,
+// vectors followed by the remainder. Only for sources compiled once per instruction set (simd.h,
 // cpu_dispatch.h).
 #pragma once
 
@@ -10,15 +10,15 @@
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-// -1 in the first `count` lanes.
+// Returns -1 in the first `count` lanes and 0 in the others.
 ENGINE_INLINE Ints first_lanes(std::int64_t count) {
   Ints lane{};
   for (int i = 0; i < kWidth; ++i) lane[i] = i;
   return lane < Ints{} + static_cast<std::int32_t>(count);
 }
 
-// How many elements of a vector are real: all, or the first `count`. choose: `v` in these lanes,
-// `other` behind.
+// The valid elements of a vector: all, or the first `count`. choose() returns `v` in valid lanes
+// and `other` in the rest.
 struct AllLanes {
   template <class T>
   ENGINE_INLINE Floats load_from(const T* p) const {
@@ -53,11 +53,12 @@ ENGINE_INLINE void for_each_vector(std::int64_t first, std::int64_t last, Body b
   if (i < last) body(SomeLanes{last - i}, i);
 }
 
-// Calls body(first, last) for ranges that make up [0, count), on all threads; small arrays stay on
-// the caller's.
+// Calls body(first, last) for ranges that cover [0, count), on all threads; small arrays are
+// processed by the calling thread.
 template <class Body>
 ENGINE_INLINE void run_ranges(ThreadPool& threads, std::int64_t count, Body body) {
-  constexpr std::int64_t kUnit = 4096;  // 16 KiB: below it waking a thread costs more than it saves
+  constexpr std::int64_t kUnit = 4096;  // 16 KiB: below this, waking a thread costs more than it
+                                        // saves
   threads.run((count + kUnit - 1) / kUnit, [=](std::int64_t first, std::int64_t last, int) {
     body(first * kUnit, smaller(last * kUnit, count));
   });
@@ -70,7 +71,7 @@ ENGINE_INLINE void run_flat(ThreadPool& threads, std::int64_t count, Body body) 
              [=](std::int64_t first, std::int64_t last) { for_each_vector(first, last, body); });
 }
 
-// Writes `v`, or adds it to what is there.
+// Writes `v`, or adds it to the memory.
 template <bool kAdd, class Lanes, class T>
 ENGINE_INLINE void put(Lanes lanes, T* p, Floats v) {
   lanes.store_to(p, kAdd ? lanes.load_from(p) + v : v);

@@ -1,4 +1,4 @@
-// Texts of the operand checks.
+// Formats the errors of the operand checks.
 #include "engine/ops/common/operand_checks.h"
 
 #include <string>

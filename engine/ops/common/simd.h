@@ -1,16 +1,16 @@
-// Vectors of floats as wide as the instruction set that the including source is compiled for:
-// Eigen's packets (SSE, AVX, AVX-512, NEON), behind names of our own. The one place that names what
-// Eigen calls internal. Only for sources compiled once per instruction set: everything lies in
+// Vectors of floats of the width of the instruction set that the including source is compiled for:
+// Eigen's packets (SSE, AVX, AVX-512, NEON) under our own names. No other file uses Eigen's
+// internal names. Only for sources compiled once per instruction set: everything is in
 // ENGINE_ISA_NAMESPACE, and Eigen's namespace is renamed (see cpu_dispatch.h).
 //
 // Packets are the compiler's vector types, so sums, products, quotients and comparisons are written
-// with operators. a * b + c becomes one fused multiply-add where the CPU has it and the source
-// allows it (-ffp-contract), which pmadd would decide for every source alike.
+// with operators. a * b + c becomes one fused multiply-add if the CPU has it and the source allows
+// it (-ffp-contract); pmadd would decide this for all sources alike.
 #pragma once
 
 #include <cstdint>
 
-// Else Eigen 3.4 takes square roots from an approximation on x86.
+// Otherwise Eigen 3.4 computes square roots from an approximation on x86.
 #define EIGEN_FAST_MATH 0
 #include <Eigen/Core>
 
@@ -26,14 +26,14 @@ namespace packets = Eigen::internal;
 
 using Floats = packets::packet_traits<float>::type;
 inline constexpr int kVectorBytes = sizeof(Floats);
-inline constexpr int kWidth = kVectorBytes / 4;  // floats in a vector; a multiple of 4
+inline constexpr int kWidth = kVectorBytes / 4;  // floats per vector; a multiple of 4
 static_assert(kWidth == packets::packet_traits<float>::size && kWidth % 4 == 0);
 
-// Bits of Floats, and what comparing them gives: -1 or 0. The compiler's type: Eigen's packets of
-// integers on x86 are classes without operators, and cannot be compared with AVX-512.
+// The bits of Floats, and the result of comparisons: -1 or 0. This is the compiler's type: Eigen's
+// packets of integers on x86 are classes without operators, and cannot be compared with AVX-512.
 typedef std::int32_t Ints __attribute__((vector_size(kVectorBytes)));
 
-// No std::min / std::max here: templates of std could be merged across instruction sets.
+// std::min and std::max are not used: the linker could merge std templates across instruction sets.
 ENGINE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 ENGINE_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
@@ -42,8 +42,8 @@ ENGINE_INLINE void store(float* p, Floats v) { packets::pstoreu(p, v); }
 ENGINE_INLINE Floats broadcast(float x) { return packets::pset1<Floats>(x); }
 ENGINE_INLINE Floats zero() { return Floats{}; }
 
-// The first `count` lanes of `Packet`, 0 <= count <= its width: by Eigen's masks where the
-// instruction set has them, else one by one.
+// Loads the first `count` lanes of `Packet`, 0 <= count <= its width: with Eigen's masks if the
+// instruction set has them, otherwise one by one.
 template <class Packet, class Traits = packets::unpacket_traits<Packet>>
 ENGINE_INLINE Packet load_first(const float* p, std::int64_t count) {
   if constexpr (Traits::masked_load_available) {
@@ -65,8 +65,8 @@ ENGINE_INLINE void store_first(float* p, Packet v, std::int64_t count) {
   }
 }
 
-// The first `count` of kWidth elements, 0 <= count <= kWidth; memory behind them is not touched,
-// lanes behind them are 0.
+// Loads the first `count` of kWidth elements, 0 <= count <= kWidth; memory beyond them is not
+// accessed, and the other lanes are 0.
 ENGINE_INLINE Floats load_partial(const float* p, std::int64_t count) {
   return load_first<Floats>(p, count);
 }
@@ -74,24 +74,24 @@ ENGINE_INLINE void store_partial(float* p, Floats v, std::int64_t count) {
   store_first<Floats>(p, v, count);
 }
 
-// Lanes of `a` where the lane of `mask` is -1, of `b` where it is 0.
+// Returns lanes of `a` if the lane of `mask` is -1, and lanes of `b` if it is 0.
 ENGINE_INLINE Floats select(Ints mask, Floats a, Floats b) { return mask ? a : b; }
 
-// Lane by lane `a > b ? a : b` and `a < b ? a : b`. Where b is NaN, b; where a alone is, b on x86
-// and NaN on ARM. (Eigen's order of operands is that of std::max.)
+// Lane by lane `a > b ? a : b` and `a < b ? a : b`. If b is NaN, the result is b; if only a is NaN,
+// it is b on x86 and NaN on ARM. (Eigen's order of operands is that of std::max.)
 ENGINE_INLINE Floats max(Floats a, Floats b) { return packets::pmax(b, a); }
 ENGINE_INLINE Floats min(Floats a, Floats b) { return packets::pmin(b, a); }
 
 // max(0, v) that keeps NaN.
 ENGINE_INLINE Floats relu(Floats v) { return max(zero(), v); }
 
-ENGINE_INLINE Floats square_root(Floats v) { return packets::psqrt(v); }  // rounded correctly
+ENGINE_INLINE Floats square_root(Floats v) { return packets::psqrt(v); }  // correctly rounded
 
-// Sum and largest of the lanes, by halving.
+// The sum and the largest of the lanes, by halving.
 ENGINE_INLINE float horizontal_sum(Floats v) { return packets::predux(v); }
 ENGINE_INLINE float horizontal_max(Floats v) { return packets::predux_max(v); }
 
-// Four floats and squares of them, on every instruction set.
+// Four floats, and 4 x 4 squares, on every instruction set.
 using Quad = packets::Packet4f;
 using QuadSquare = packets::PacketBlock<Quad, 4>;
 
@@ -99,12 +99,12 @@ ENGINE_INLINE Quad load_quad(const float* p) { return packets::ploadu<Quad>(p); 
 ENGINE_INLINE void store_quad(float* p, Quad v) { packets::pstoreu(p, v); }
 ENGINE_INLINE void transpose(QuadSquare& square) { packets::ptranspose(square); }
 
-// As many vectors as a vector has lanes.
+// A square of kWidth vectors.
 using Square = packets::PacketBlock<Floats, kWidth>;
 ENGINE_INLINE void transpose_square(Square& square) { packets::ptranspose(square); }
 
-// Four floats from each of kWidth / 4 rows, `stride` apart: lane group g of the result is
-// p[g * stride .. + 3]. x86 intrinsics: Eigen has no load that puts quads together.
+// Loads four floats from each of kWidth / 4 rows at a distance of `stride`: lane group g of the
+// result is p[g * stride .. + 3]. It uses x86 intrinsics: Eigen has no load that combines quads.
 ENGINE_INLINE Floats load_quads(const float* p, [[maybe_unused]] std::int64_t stride) {
 #if defined(__AVX512F__)
   Floats v = _mm512_castps128_ps512(_mm_loadu_ps(p));
@@ -118,8 +118,8 @@ ENGINE_INLINE Floats load_quads(const float* p, [[maybe_unused]] std::int64_t st
 #endif
 }
 
-// Transposes the 4 x 4 matrix in each group of four lanes: what ptranspose does for vectors of
-// four. Wider ones it transposes whole, which takes twice as many shuffles for the same floats.
+// Transposes the 4 x 4 matrix in each group of four lanes, as ptranspose does for vectors of four.
+// ptranspose transposes wider vectors as a whole, with twice as many shuffles for the same floats.
 ENGINE_INLINE void transpose_quads(Floats& a, Floats& b, Floats& c, Floats& d) {
 #if defined(__AVX512F__)
 #define ENGINE_QUADS(x, y, i, j, k, l)                                                       \
@@ -145,7 +145,7 @@ ENGINE_INLINE void transpose_quads(Floats& a, Floats& b, Floats& c, Floats& d) {
 #undef ENGINE_QUADS
 }
 
-// The sums of the lanes of four vectors, side by side.
+// Returns the sums of the lanes of four vectors, side by side.
 template <class Packet>
 ENGINE_INLINE Quad folded_to_quad(Packet v) {
   if constexpr (packets::unpacket_traits<Packet>::size == 4) {
@@ -159,7 +159,7 @@ ENGINE_INLINE Quad horizontal_sums(Floats a, Floats b, Floats c, Floats d) {
   return folded_to_quad((a + b) + (c + d));
 }
 
-using Doubles = packets::packet_traits<double>::type;  // kWidth / 2 of them
+using Doubles = packets::packet_traits<double>::type;  // kWidth / 2 lanes
 
 ENGINE_INLINE Doubles load(const double* p) { return packets::ploadu<Doubles>(p); }
 ENGINE_INLINE void store(double* p, Doubles v) { packets::pstoreu(p, v); }

@@ -1,23 +1,23 @@
-// exp and what is made of it, for vectors of floats. Only for sources compiled once per instruction
-// set (simd.h). Coefficients: weighted least squares iterated to the minimax of the relative error
-// (Lawson, 1961), rounded to float.
+// exp and functions based on it, for vectors of floats. Only for sources compiled once per
+// instruction set (simd.h). Coefficients: weighted least squares iterated to the minimax of the
+// relative error (Lawson, 1961), rounded to float.
 #pragma once
 
 #include "engine/ops/common/simd.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-// 2^n for whole n in [-126, 127].
+// Returns 2^n for integers n in [-126, 127].
 ENGINE_INLINE Floats power_of_two(Ints n) { return reinterpret_cast<Floats>((n + 127) << 23); }
 
-// e^(x + low) within 2e-7, relative, down to the smallest normal number; the bound is absolute
-// (2^-149) below it. Above 88.72 infinite, NaN for NaN. |low| <= 0.06 is what x has lost by
-// rounding. Method: x = n log(2) + r with |r| <= log(2) / 2, e^r by a polynomial (Cody and Waite,
-// 1980).
+// e^(x + low) with a relative error of at most 2e-7 down to the smallest normal number, and an
+// absolute error of at most 2^-149 below it. Infinite above 88.72, NaN for NaN. `low`, |low| <=
+// 0.06, is the rounding error of x. Method: x = n log(2) + r with |r| <= log(2) / 2, e^r by a
+// polynomial (Cody and Waite, 1980).
 ENGINE_INLINE Floats exp(Floats x, Floats low = zero()) {
   x = min(broadcast(89.f), max(broadcast(-104.f), x));
-  const Floats shifter = broadcast(
-      0x1.8p23f);  // sums with it are rounded to whole numbers, which its low bits then hold
+  const Floats shifter =
+      broadcast(0x1.8p23f);  // sums with it are rounded to integers, which its low bits then hold
   const Floats shifted = x * broadcast(0x1.715476p+0f) + shifter;
   const Floats whole = shifted - shifter;
   const Ints n = reinterpret_cast<Ints>(shifted) - reinterpret_cast<Ints>(shifter);
@@ -28,20 +28,22 @@ ENGINE_INLINE Floats exp(Floats x, Floats low = zero()) {
   sum = sum * r + broadcast(0x1.fffffap-2f);
   sum = sum * r + broadcast(1.f);
   sum = sum * r + broadcast(1.f);
-  const Ints half = n >> 1;  // two steps: 2^n alone may be beyond the range of floats
+  const Ints half = n >> 1;  // two steps: 2^n alone may exceed the range of floats
   return sum * power_of_two(half) * power_of_two(n - half);
 }
 
-// 2^x within 2e-7, relative, for -126 <= x <= 127; below, within 2^-126, and 0 from -150 down. NaN
-// for NaN. Half the work of exp, since x needs no reduction by log(2): for exponents in units of it
-// that are rounded anyway, as those of a softmax are. REQUIRES: x < 127.5. x86 intrinsics: AVX-512
-// has both halves of the reduction as instructions, which takes a fifth off.
+// 2^x with a relative error of at most 2e-7 for -126 <= x <= 127; below that, with an absolute
+// error of at most 2^-126, and 0 from -150 down. NaN for NaN. It costs half as much as exp, since x
+// needs no reduction by log(2): for exponents in units of log(2) that are rounded anyway, as in a
+// softmax. REQUIRES: x < 127.5. It uses x86 intrinsics: AVX-512 has instructions for both parts of
+// the reduction, which saves a fifth of the time.
 ENGINE_INLINE Floats exp2(Floats x) {
 #if defined(__AVX512DQ__)
-  const Floats r = _mm512_reduce_ps(x, 8);  // 8: to the nearest whole number; 0 for infinities
+  const Floats r = _mm512_reduce_ps(x, 8);  // 8: round to the nearest integer; 0 for infinities
 #else
   x = max(broadcast(-127.f), x);
-  const Floats shifter = broadcast(0x1.8p23f + 127);  // as in exp; low bits: whole number + 127
+  const Floats shifter = broadcast(0x1.8p23f + 127);  // as in exp; the low bits hold the integer +
+                                                      // 127
   const Floats shifted = x + shifter;
   const Floats r = x - (shifted - shifter);
 #endif
@@ -57,9 +59,9 @@ ENGINE_INLINE Floats exp2(Floats x) {
 #endif
 }
 
-// log(x) within 2e-7, relative to the larger of 1 and its size, for positive normal numbers; NaN
-// for NaN and infinity. Method: x = 2^n m with m near 1, and log(m) = 2 artanh((m - 1) / (m + 1))
-// by its series.
+// log(x) within 2e-7, relative to the larger of 1 and its magnitude, for positive normal numbers;
+// NaN for NaN and infinity. Method: x = 2^n m with m near 1, and log(m) = 2 artanh((m - 1) / (m +
+// 1)) by its series.
 ENGINE_INLINE Floats log(Floats x) {
   const Ints bits = reinterpret_cast<Ints>(x);
   const Ints n = (bits - 0x3F3504F3) >> 23;  // sqrt(1 / 2) <= m < sqrt(2)
@@ -76,9 +78,10 @@ struct NormalDistribution {
   Floats density, below;  // e^(-x^2 / 2) / sqrt(2 pi), and its integral up to x
 };
 
-// Both within 6e-7, relative, for |x| <= 12; beyond 14 they are 0, or 0 and 1.
-// below = erfc(-x / sqrt(2)) / 2, where erfc(a) e^(a^2) is a polynomial in 1 / (1 + 0.4 a) for a >=
-// 0.
+// Both with a relative error of at most 6e-7 for |x| <= 12; beyond 14, density is 0, and below is 0
+// or 1.
+// below = erfc(-x / sqrt(2)) / 2, where erfc(a) e^(a^2) is a polynomial in 1 / (1 + 0.4 a) for
+// a >= 0.
 ENGINE_INLINE NormalDistribution normal_distribution(Floats x) {
   const Floats size = min(broadcast(15.f), max(x, -x));
   const Floats high = reinterpret_cast<Floats>(reinterpret_cast<Ints>(size) &

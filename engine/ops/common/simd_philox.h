@@ -1,5 +1,5 @@
-// Random words of many counters side by side. Only for sources compiled once per instruction set
-// (simd.h).
+// Draws Philox words of many counters side by side. Only for sources compiled once per instruction
+// set (simd.h).
 #pragma once
 
 #include "engine/ops/common/simd.h"
@@ -8,11 +8,11 @@ namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
 typedef std::uint32_t Words __attribute__((vector_size(kVectorBytes)));
 typedef std::uint64_t LongWords __attribute__((vector_size(kVectorBytes)));
-inline constexpr int kDraws = kWidth;  // blocks of four words drawn at a time
+inline constexpr int kDraws = kWidth;  // blocks of four words that are drawn at a time
 
-// Lower halves of the 64-bit lanes, multiplied in full. By hand: Eigen 3.4 has no packets of
-// unsigned words on x86 and no widening product anywhere; compilers make two or three products of
-// 32 bits out of one of 64.
+// Multiplies the lower halves of 64-bit lanes to full products. It is written by hand: Eigen 3.4
+// has no packets of unsigned words on x86 and no widening product; compilers turn one 64-bit
+// product into two or three 32-bit products.
 ENGINE_INLINE LongWords multiply_halves(LongWords a, LongWords b) {
 #if defined(__AVX512F__)
   return reinterpret_cast<LongWords>(
@@ -46,7 +46,8 @@ struct WordBlocks {
   Words at[4];
 };
 
-// Blocks low, low + step, ... of (key, high): engine/core/random.h's philox, side by side.
+// Computes blocks low, low + step, ... of (key, high) side by side: philox() of
+// engine/core/random.h.
 ENGINE_INLINE WordBlocks philox_blocks(std::uint64_t key, std::uint64_t high, std::uint64_t low,
                                        std::uint64_t step) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
@@ -69,7 +70,7 @@ ENGINE_INLINE WordBlocks philox_blocks(std::uint64_t key, std::uint64_t high, st
   return {{c0, c1, c2, c3}};
 }
 
-// The words of blocks [low, low + kDraws), block by block.
+// Writes the words of blocks [low, low + kDraws), block by block.
 inline void philox_words(std::uint64_t key, std::uint64_t high, std::uint64_t low,
                          std::uint32_t (&words)[4 * kDraws]) {
   const WordBlocks blocks = philox_blocks(key, high, low, 1);

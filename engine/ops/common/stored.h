@@ -1,7 +1,7 @@
-// What activations and their gradients are kept in: floats, or halves in the sources that are
-// compiled for it with ENGINE_BF16_STORED=1 (bf16_dispatch.h). Loads widen and stores round, to the
-// nearest and ties to even, so that everything between computes in floats and is written once.
-// Numbers below 2^-126 become 0. Only for sources compiled once per instruction set.
+// The storage type of activations and their gradients: floats, or bf16 in the sources that are
+// compiled with ENGINE_BF16_STORED=1 (bf16_dispatch.h). Loads widen and stores round, to nearest
+// with ties to even, so that all intermediate results are floats and are rounded once. Numbers
+// below 2^-126 become 0. Only for sources compiled once per instruction set.
 #pragma once
 
 #include "engine/ops/common/simd.h"

@@ -1,4 +1,4 @@
-// Convolution: checks and dispatch.
+// Checks and dispatches convolution.
 #include "engine/ops/conv2d/conv2d.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct Named {
   const TensorView& view;
 };
 
-// Checks the operands that every call has; returns n.
+// Checks the operands that all calls share; returns n.
 std::int64_t check_operands(const char* kernel, const Conv2dGeometry& g, const Named& input,
                             const Named& output, const Named& weight, DType weight_dtype) {
   check_geometry(kernel, g);
@@ -99,7 +99,7 @@ bool use_winograd_for_weights(const KernelContext& context, const Conv2dGeometry
          weights_suit_winograd(g, n, multiplies_in_bf16(dtype, context.products));
 }
 
-// The direct kernels.
+// Returns the table of the direct kernels.
 const Conv2dTable& table_for(DType dtype, Products products) {
   if (dtype == DType::kBF16) return stored_table_of_conv2d_table();
   return in_bf16(products) ? bf16_table_of_conv2d_table() : isa_table_of_conv2d_table();
@@ -122,7 +122,7 @@ double* scratch_doubles(const KernelContext& context) {
 }
 const Conv2dF64Table& f64() { return isa_table_of_conv2d_f64_table(); }
 
-// What runs in f32 for strides that have no fast kernel.
+// Computes f32 convolutions whose stride has no fast kernel.
 void forward_reference(KernelContext& context, const Conv2dForward& o) {
   context.threads->run(o.x.shape[0], [&](std::int64_t first, std::int64_t last, int) {
     reference::conv2d_forward<float>(o, first, last);

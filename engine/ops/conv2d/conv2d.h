@@ -16,7 +16,7 @@ struct Conv2dGeometry {
   std::int64_t out_w() const { return (in_w + 2 * padding - kernel_w) / stride + 1; }
 };
 
-// `products`: on the CPU, those of the context.
+// On the CPU, `products` is that of the context.
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype,
                                  int threads, Device::Kind device = Device::Kind::kCpu,
                                  Products products = Products::kF32);
@@ -40,7 +40,7 @@ void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o);
 struct Conv2dBackwardWeights {
   Conv2dGeometry geometry;
   TensorView x, dy, dweight;
-  TensorView dbias{};  // absent when there is no bias
+  TensorView dbias{};  // absent if there is no bias
   Write write = Write::kOverwrite;
 };
 void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o);

@@ -1,17 +1,17 @@
 // Convolution forward and backward to its input: matrix products whose rows are the pixels of the
 // result.
 //
-// In NHWC the kernel_w * in values that one kernel row reads for one pixel lie side by side, and so
-// do the weights for them (HWIO). So a pixel's row of the product is kernel_h runs of kernel_w * in
-// floats, a map row apart, read in place through a table of offsets: no im2col. A tile is 6
-// (AVX-512: 8) pixels x 2 vectors of output channels; the pixels may lie on any rows, of any
-// images. Backward to the input is the same product over dy: for stride s, the pixels of dx fall
-// into s * s classes of equal (pixel + padding) mod s, and for each class the taps that reach it
-// form a kernel of its own, rotated and transposed. First layers (1 or 3 input channels) of one
-// vector of output channels have tiles of their own, in row_tiles.h. While tiles compute, what the
-// next ones read is fetched into L2. The bound is the FMA rate. In bf16 (gemm_tiles.h) a step is of
-// two neighboring channels; where they are odd, of the last one and 0. What is stored in bf16 is
-// that already, and read in place where it has no rim.
+// In NHWC the kernel_w * in values that one kernel row reads for one pixel are contiguous, and so
+// are the weights for them (HWIO). So a pixel's row of the product is kernel_h runs of kernel_w *
+// in floats, one map row apart, read in place through a table of offsets, without im2col. A tile is
+// 6 (AVX-512: 8) pixels x 2 vectors of output channels; the pixels may be on any rows of any
+// images. Backward to the input is the same product over dy: for stride s, the pixels of dx form s
+// * s classes of equal (pixel + padding) mod s, and for each class the taps that reach it form a
+// separate kernel, rotated and transposed. First layers (1 or 3 input channels) with one vector of
+// output channels have special tiles in row_tiles.h. While tiles compute, the inputs of the next
+// ones are prefetched into L2. Bound by the FMA rate. In bf16 (gemm_tiles.h) a step has two
+// adjacent channels; if their number is odd, the last step has the last channel and 0. Maps stored
+// in bf16 already have this form, and are read in place if they have no border.
 #include "engine/ops/conv2d/conv2d_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -22,18 +22,18 @@ namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
 // One product: for each place p of each image, result[c_row[p]][column] = sum over steps k of
-// maps[a_row[p] + step[k]] * packed[k][column]. a_row and c_row hold a whole group of images.
+// maps[a_row[p] + step[k]] * packed[k][column]. a_row and c_row cover a whole group of images.
 struct Product {
-  std::int64_t places;  // of one image
+  std::int64_t places;  // per image
   std::int64_t steps, columns;
   std::int64_t *a_row, *c_row, *step;
   float* packed;
-  bool neighbors = false;  // all steps of a place lie side by side, in maps read in place
-  RowTiles rows{};         // where they have a loop, run_rows() does it
+  bool neighbors = false;  // all steps of a place are contiguous, in maps read in place
+  RowTiles rows{};         // if they have a loop, run_rows() runs it
 };
 
-// The part of a panel that tile `i` of `tiles` brings nearer while it computes: all of them, the
-// whole panel.
+// Prefetches the part of a panel that belongs to tile `i` of `tiles`; all tiles together prefetch
+// the whole panel.
 ENGINE_INLINE void prefetch_share(const float* panel, std::int64_t floats, std::int64_t i,
                                   std::int64_t tiles) {
   const std::int64_t share = (floats + 16 * tiles - 1) / (16 * tiles) * 16;
@@ -47,8 +47,8 @@ struct Block {
   std::int64_t first, count;
 };
 
-// Steps in chunks that keep one panel in L1, panels, tiles. `next`: what the block behind reads
-// first.
+// Loops over chunks of steps that keep one panel in L1, then panels, then tiles. `next` is the data
+// that the following block reads first.
 void run_block(const Product& p, const Block& block, const Ahead& next, Stored* result,
                const float* bias, bool add, float* between) {
   const EvenCut tiles(block.count, kMaxPointerRows), chunks(p.steps, kStepsInCache);
@@ -77,7 +77,7 @@ void run_block(const Product& p, const Block& block, const Ahead& next, Stored* 
         if (panel + 1 < panels)
           prefetch_share(b + p.steps * kPanel, tile.steps * width, i, tiles.pieces);
         ahead.fetch(panel * tiles.pieces + i, panels * tiles.pieces);
-#if defined(ENGINE_AMX_TILES)  // its tiles without a table want rows that are equally far apart
+#if defined(ENGINE_AMX_TILES)  // without a table, AMX tiles need rows at a constant distance
         const auto run = pointer_tile_for<true, Stored>(tiles.size(i), out.columns);
 #else
         const auto run = p.neighbors ? pointer_tile_for<false, Stored>(tiles.size(i), out.columns)
@@ -89,14 +89,14 @@ void run_block(const Product& p, const Block& block, const Ahead& next, Stored* 
   }
 }
 
-// Of one thread: the sums of a block between chunks, where the result is halves.
+// Per thread: the sums of a block between chunks, needed if the result is stored in bf16.
 std::int64_t between_floats(std::int64_t steps, std::int64_t columns) {
   if (!kHalves || steps <= kStepsInCache) return 0;
   return kPlaceBlock * panel_count(columns) * kPanel;
 }
 
-// All places of `images` images. The last tile of a row may begin within the one before, and does
-// some places again.
+// Computes all places of `images` images. The last tile of a row may overlap the one before and
+// recompute some places.
 void run_rows(const Product& p, const float* maps, std::int64_t images, Stored* result,
               const float* bias) {
   const RowTiles& tiles = p.rows;
@@ -117,16 +117,16 @@ struct Work {
   Maps maps;
   std::int64_t group;
   Stored* result;
-  std::int64_t result_elements;  // of an image
+  std::int64_t result_elements;  // per image
   const float* bias;
   bool add;
-  std::int64_t between;  // floats of each thread, behind its maps
+  std::int64_t between;  // floats per thread, after its maps
 
   std::int64_t buffer_floats() const { return maps.buffer_floats(group) + between; }
 };
 
-// What is read behind block `b` of `images` images from `image` on, of which the share ends at
-// `last`.
+// Returns the data that is read after block `b` of `images` images starting at `image`; the
+// thread's range ends at `last`.
 Ahead behind_block(const Work& w, const Product& p, const EvenCut& blocks, std::int64_t b,
                    std::int64_t image, std::int64_t images, std::int64_t last) {
   const std::int64_t next = image + images, count = smaller(w.group, last - next);
@@ -140,7 +140,7 @@ Ahead behind_block(const Work& w, const Product& p, const EvenCut& blocks, std::
           EvenCut(count * p.places, kPlaceBlock).size(0), channels};
 }
 
-// Images [first, last).
+// Computes images [first, last).
 void run_images(const Work& w, std::int64_t first, std::int64_t last, float* buffer) {
   if (first == last) return;
   const TileScope scope;
@@ -166,7 +166,7 @@ void run_images(const Work& w, std::int64_t first, std::int64_t last, float* buf
   }
 }
 
-// Takes `floats` from the scratch.
+// Takes `floats` floats from the scratch.
 float* take(float*& scratch, std::int64_t floats) {
   float* taken = scratch;
   scratch += floats;
@@ -178,13 +178,13 @@ std::int64_t packed_floats(std::int64_t steps, std::int64_t columns) {
 }
 std::int64_t table_floats(std::int64_t entries) {
   return round_up_16(2 * entries);
-}  // of int64, in floats
+}  // int64 elements, in floats
 
 std::int64_t* take_table(float*& scratch, std::int64_t entries) {
   return reinterpret_cast<std::int64_t*>(take(scratch, table_floats(entries)));
 }
 
-// Steps: `rows` runs of `run` neighbors, `pitch` apart.
+// Fills the steps: `rows` runs of `run` adjacent elements, `pitch` apart.
 void fill_steps(std::int64_t rows, std::int64_t run, std::int64_t pitch, std::int64_t* step) {
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t t = 0; t < run; ++t) *step++ = row * pitch + t;
@@ -245,12 +245,13 @@ void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, fl
 
 // ---- backward to the input
 
-constexpr std::int64_t kMaxClasses = 16;  // stride 4; beyond it conv2d.cc takes the reference
+constexpr std::int64_t kMaxClasses = 16;  // stride 4; for larger strides conv2d.cc uses the
+                                          // reference
 
 // Along one axis, the pixels of dx with (pixel + padding) mod stride == phase: first, first +
-// stride, ... `count` of them. They are reached by the taps phase, phase + stride, ..., `taps` of
-// them. The first pixel's taps, taken backwards, read dy at `origin`, origin + 1, ...; the next
-// pixel's one further.
+// stride, ..., `count` of them. The taps phase, phase + stride, ..., `taps` of them, reach these
+// pixels. In reverse order, the taps of the first pixel read dy at `origin`, origin + 1, ...; those
+// of the next pixel read one position further.
 struct Phase {
   std::int64_t phase, first, count, taps, origin;
 };
@@ -283,7 +284,7 @@ Maps backward_maps(const ConvSizes& s, const Stored* dy) {
   return maps;
 }
 
-// Images to a group: by the places of the largest class.
+// The number of images per group, from the places of the largest class.
 std::int64_t backward_group(const ConvSizes& s) {
   return group_images(((s.in_h + s.stride - 1) / s.stride) * ((s.in_w + s.stride - 1) / s.stride),
                       s.n);
@@ -311,7 +312,7 @@ void fill_tables(const ConvSizes& s, const Maps& maps, std::int64_t group, const
   }
 }
 
-// One panel of a class's weights: [taps backwards][out] x input channels.
+// Packs one panel of a class's weights: [reversed taps][out] x input channels.
 void pack_class(const ConvSizes& s, const Phase& y, const Phase& x, const float* weight,
                 std::int64_t panel, const Product& product) {
   const std::int64_t column = panel * kPanel, width = panel_width(s.in, panel);

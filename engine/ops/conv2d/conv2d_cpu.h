@@ -1,4 +1,5 @@
-// Convolution of float32 on the CPU: what conv2d.cc calls for the chosen instruction set.
+// The kernel tables of float32 convolution on the CPU; conv2d.cc calls the one of the chosen
+// instruction set.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ struct ConvSizes {
   std::int64_t n, in_h, in_w, in, out_h, out_w, out, kernel_h, kernel_w, stride, padding;
 };
 
-// `scratch`: 64-byte aligned, as many floats as x_scratch says for this or a larger n. The bits of
-// forward and backward_data do not depend on the number of threads.
+// `scratch` is 64-byte aligned and has the number of floats that x_scratch returns for this or a
+// larger n. The bits of forward and backward_data do not depend on the number of threads.
 struct Conv2dTable {
   std::int64_t (*forward_scratch)(const ConvSizes& sizes, int threads);
   void (*forward)(const Conv2dForward& o, const ConvSizes& sizes, ThreadPool& threads,
@@ -34,7 +35,7 @@ struct Conv2dWeightsTable {
 ENGINE_ISA_TABLE(Conv2dTable, conv2d_table)
 ENGINE_ISA_TABLE(Conv2dWeightsTable, conv2d_weights_table)
 
-// Operands of products are rounded to bf16; sums, bias and its gradient are not.
+// The operands of products are rounded to bf16; sums, the bias and its gradient are not.
 ENGINE_BF16_TABLE(Conv2dTable, conv2d_table)
 ENGINE_STORED_PRODUCTS(Conv2dTable, conv2d_table)
 ENGINE_BF16_TABLE(Conv2dWeightsTable, conv2d_weights_table)

@@ -1,7 +1,7 @@
 // Convolution forward in NHWC as a matrix product [n oh ow, kh kw in] x [kh kw in, out] whose left
-// operand is never written down: each chunk of a tile is fetched from where its tap lies in x
-// ("implicit GEMM": Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014). Bound:
-// flops, but bytes with few channels and with 1 x 1 kernels.
+// operand is never stored: each chunk of a tile is read from the position of its tap in x
+// ("implicit GEMM": Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014). Bound
+// by flops, but by bytes for few channels and for 1 x 1 kernels.
 #include "engine/ops/conv2d/conv2d_cuda.h"
 
 #include "engine/ops/conv2d/conv2d_loaders.h"

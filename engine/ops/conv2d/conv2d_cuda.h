@@ -1,5 +1,5 @@
-// Convolution on a CUDA device; operands as in conv2d.h, checked there. Storage of x, y, weight and
-// their copies in dy and dx: f32, bf16 or f16; bias, dweight and dbias: f32.
+// Convolution on a CUDA device. conv2d.h describes and conv2d.cc checks the operands. x, y, weight,
+// dy and dx are stored as f32, bf16 or f16; bias, dweight and dbias as f32.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -8,11 +8,11 @@
 
 namespace engine::ops::cuda {
 
-// Never less for a larger n.
+// Never decreases with n.
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype);
 
-// Without a plan (tile 0) each is cut by plan_on_device(), forward and data into no parts of k;
-// with one, scratch is what that plan needs.
+// Without a plan (tile 0) plan_on_device() makes one, which does not split k for forward and data;
+// with a plan, scratch must have the size that it needs.
 void conv2d_forward(KernelContext& context, const Conv2dForward& o, GemmPlan plan = {});
 void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o, GemmPlan plan = {});
 void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o,

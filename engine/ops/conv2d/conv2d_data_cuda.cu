@@ -1,10 +1,10 @@
 // Gradient of convolution's input, as a matrix product whose left operand is gathered from dy. With
-// stride s the pixels of dx fall into s * s classes, by their coordinates' remainders; all pixels
-// of one see the same taps of the kernel, and the class alone is a convolution with stride 1. So no
-// product with a zero that the stride would have put between dy's pixels is ever made
+// stride s the pixels of dx form s * s classes by the remainders of their coordinates; all pixels
+// of a class see the same taps of the kernel, and each class is a convolution with stride 1. So the
+// zeros that the stride would insert between the pixels of dy are never multiplied
 // ("implicit GEMM": Chetlur et al., "cuDNN", 2014; the classes: as in transposed convolution as
 // several small ones, Shi et al., "Is the deconvolution layer the same as a convolutional layer?",
-// 2016). Bound: flops.
+// 2016). Bound by flops.
 #include <algorithm>
 
 #include "engine/ops/conv2d/conv2d_cuda.h"
@@ -15,15 +15,15 @@
 namespace engine::ops::cuda {
 namespace {
 
-// The pixels of dx whose coordinates leave these remainders, and the taps that they see.
+// The pixels of dx whose coordinates have these remainders, and the taps that they see.
 struct DataClass {
   Window window;
   TapGrid taps;
   int first_y = 0, first_x = 0;
 };
-constexpr int kClasses = 4;  // of one launch: all of stride 2
+constexpr int kClasses = 4;  // per launch: all classes of stride 2
 
-// Epilogue: the places of a class to their pixels of dx.
+// An epilogue that stores the places of a class in their pixels of dx.
 template <class S>
 struct PixelStore {
   MatrixStore<S> dx;  // rows are pixels
@@ -38,7 +38,7 @@ struct PixelStore {
   }
 };
 
-// One axis of a class: tap number first + i * stride reads place + start - i of dy.
+// One axis of a class: tap number first + i * stride reads index place + start - i of dy.
 struct Axis {
   std::int64_t places, first_tap, taps, start;
 };
@@ -68,11 +68,12 @@ DataClass class_of(const Conv2dGeometry& g, std::int64_t n, const Remainders& at
   return c;
 }
 
-// Up to kClasses of them; those with most taps first, so that the last blocks to start are short.
+// Up to kClasses classes; those with most taps come first, so that the last blocks to start are
+// short.
 struct ClassGroup {
   DataClass classes[kClasses];
   int count = 0;
-  std::int64_t places = 0, depth = 0;  // of all
+  std::int64_t places = 0, depth = 0;  // sums over all classes
 };
 ClassGroup group_of(const Conv2dGeometry& g, std::int64_t n, std::int64_t first, int step) {
   ClassGroup group;

@@ -1,10 +1,10 @@
-// Convolution in float64: what gradient checks and comparisons with PyTorch's float64 run on,
-// several times faster than the plain loops, and simple rather than fastest.
+// Convolution in float64, for gradient checks and comparisons with PyTorch's float64: several times
+// faster than the plain loops, and simple rather than optimal.
 //
-// All three are Eigen's matrix products of one tap of the kernel at a time. The pixels that a block
-// of pixels reads through the tap are gathered side by side, zeros where it reaches none, and
-// multiplied by the tap's weights or, for the gradient of these, by dy. Blocks are cut by the shape
-// alone, so that no result depends on the number of threads.
+// All three functions are Eigen's matrix products of one tap of the kernel at a time. The pixels
+// that a block of pixels reads through the tap are gathered contiguously, with zeros for pixels
+// that the tap does not reach, and multiplied by the tap's weights or, for the gradient of these,
+// by dy. The blocks depend only on the shape, so no result depends on the number of threads.
 #include "engine/ops/conv2d/conv2d_f64_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -13,9 +13,10 @@
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::int64_t kBlockPixels = 128;  // of a result, gathered at once
-constexpr std::int64_t kSumPixels = 512;    // gathered at once for the weights
-constexpr std::int64_t kSumChannels = 64;   // of x: so many at most are one thread's piece
+constexpr std::int64_t kBlockPixels = 128;  // pixels of a result, gathered at once
+constexpr std::int64_t kSumPixels = 512;    // pixels gathered at once for the gradient of the
+                                            // weights
+constexpr std::int64_t kSumChannels = 64;   // maximum number of channels of x in one thread's piece
 
 std::int64_t pieces(std::int64_t count, std::int64_t largest) {
   return (count + largest - 1) / largest;
@@ -26,8 +27,8 @@ struct Block {
   std::int64_t height, width, first, count;
 };
 
-// Copies the `channels` doubles that source(image, y, x) points to for each pixel of the block,
-// zeros for nullptr, to to[pixel][..]. Says whether any pixel has a source.
+// For each pixel of the block, copies the `channels` doubles that source(image, y, x) points to, or
+// zeros for nullptr, to to[pixel][..]. Returns true if any pixel has a source.
 template <class Source>
 bool gather(const Block& block, std::int64_t channels, double* to, Source source) {
   const std::size_t bytes = static_cast<std::size_t>(channels) * sizeof(double);
@@ -53,7 +54,7 @@ std::int64_t scratch_doubles(const ConvSizes& s, int threads) {
   return threads * thread_doubles(s);
 }
 
-// The pixel of x that output pixel (image, y, x) reads through a tap.
+// Finds the pixel of x that output pixel (image, y, x) reads through a tap.
 struct Reads {
   const ConvSizes* s;
   const double* x;
@@ -66,8 +67,8 @@ struct Reads {
 };
 
 // Along one axis, the pixels of dx with (pixel + padding) mod stride == phase: first,
-// first + stride, ... `count` of them. The taps phase, phase + stride, ... reach these and no
-// other.
+// first + stride, ..., `count` of them. Only the taps phase, phase + stride, ... reach these
+// pixels.
 struct Phase {
   std::int64_t phase, first, count;
 };
@@ -75,7 +76,7 @@ Phase phase_from(std::int64_t first, std::int64_t in, const ConvSizes& s) {
   return {(first + s.padding) % s.stride, first, (in - 1 - first) / s.stride + 1};
 }
 
-// The pixel of dy that has read pixel (i, j) of two phases of an image through a tap.
+// Finds the pixel of dy that reads pixel (i, j) of two phases of an image through a tap.
 struct ReadBy {
   const ConvSizes* s;
   const double* dy;
@@ -114,7 +115,7 @@ void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, do
   });
 }
 
-// A block of the pixels of two phases: the sum over the taps that reach them, to `sums`.
+// Writes to `sums`, for a block of the pixels of two phases, the sum over the taps that reach them.
 void sum_taps(const ConvSizes& s, const Block& block, ReadBy source, const double* weight,
               double* gathered, double* sums) {
   Rows result = rows_at(sums, block.count, s.in, s.in);
@@ -129,13 +130,13 @@ void sum_taps(const ConvSizes& s, const Block& block, ReadBy source, const doubl
   }
 }
 
-// Phase by phase, since a tap reaches one alone.
+// Works phase by phase, since each tap reaches only one.
 void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& threads,
                    double* scratch) {
   const double *dy = doubles(o.dy), *weight = doubles(o.weight);
   double* dx = doubles(o.dx);
   const bool add = o.write == Write::kAdd;
-  // A stride may be far longer than the image, which has no pixels of most phases then.
+  // A stride may be much larger than the image, which then has no pixels in most phases.
   const std::int64_t phases_y = smaller(s.stride, s.in_h), phases_x = smaller(s.stride, s.in_w);
   for (std::int64_t c = 0; c < phases_y * phases_x; ++c) {
     const Phase y = phase_from(c / phases_x, s.in_h, s), x = phase_from(c % phases_x, s.in_w, s);
@@ -161,7 +162,7 @@ void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& 
   }
 }
 
-// Piece by piece of dweight: some input channels of one tap, and all output channels.
+// Computes dweight piece by piece: some input channels of one tap, and all output channels.
 void backward_weights(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& threads,
                       double* scratch) {
   const double *x = doubles(o.x), *dy = doubles(o.dy);

@@ -1,7 +1,7 @@
-// What brings convolution's operands to the main loop of matrix products (gemm_main_loop.h), which
-// documents the members. Where channels come in whole chunks of 16 bytes and are aligned (`vector`)
-// a chunk is one asynchronous copy, else it is put together element by element. What lies outside
-// is zero. The third operand, weights in forward and dy in the gradient of the weights, is a plain
+// The loaders of convolution's operands for the main loop of matrix products (gemm_main_loop.h),
+// which documents their members. If channels are a multiple of 16 bytes and aligned (`vector`), a
+// chunk is one asynchronous copy, otherwise it is assembled element by element. Elements outside
+// are zero. The third operand, weights in forward and dy in the gradient of the weights, is a plain
 // matrix (gemm_matrix.h).
 #pragma once
 
@@ -10,21 +10,21 @@
 
 namespace engine::ops::cuda {
 
-// Whether lines of `channels` elements may be read in chunks.
+// Returns true if lines of `channels` elements may be read in chunks.
 template <class S>
 bool in_chunks(const S* data, std::int64_t channels) {
   return alignment_of(data, channels) == 16;
 }
 
-// Lines are places, k runs along (tap, channel): the gathered operand of forward (kDirection 1) and
-// of backward to the input (-1: taps go the other way).
+// Lines are places, and k iterates over (tap, channel): the gathered operand of forward (kDirection
+// 1) and of backward to the input (-1: reversed taps).
 template <class S, int kDirection>
 struct PlaceLoader {
   using Storage = S;
   static constexpr bool kByDepth = true;
   struct Line {
-    int pixel;   // where tap (0, 0) reads, in the map or not
-    short y, x;  // two to a register
+    int pixel;   // the pixel that tap (0, 0) reads, inside the map or not
+    short y, x;  // two per register
   };
   using Depth = Digits;
 
@@ -74,15 +74,15 @@ struct PlaceLoader {
   }
 };
 
-// Lines are pairs (tap, channel), k runs along places: the gathered operand of the gradient of the
-// weights.
+// Lines are pairs (tap, channel), and k iterates over places: the gathered operand of the gradient
+// of the weights.
 template <class S>
 struct TapLoader {
   using Storage = S;
   static constexpr bool kByDepth = false;
   struct Line {
     Digits tap;
-    int left;  // pairs from this one on
+    int left;  // number of pairs from this one on
   };
   using Depth = Digits;
 
@@ -130,14 +130,14 @@ struct TapLoader {
   }
 };
 
-// Which taps of a kernel [kernel_h, kernel_w] a class of input pixels sees: first_y + ty * step,
+// The taps of a kernel [kernel_h, kernel_w] that a class of input pixels sees: first_y + ty * step,
 // first_x + tx * step.
 struct TapGrid {
   int kernel_w = 0, first_y = 0, first_x = 0, step = 1;
 };
 
-// Lines are input channels, k runs along (tap, output channel): the weights [kh, kw, in, out] in
-// backward to the input.
+// Lines are input channels, and k iterates over (tap, output channel): the weights [kh, kw, in,
+// out] in backward to the input.
 template <class S>
 struct WeightLoader {
   using Storage = S;

@@ -1,21 +1,21 @@
-// How the convolution kernels see images: maps with a rim of zeros, so that the loops over taps
-// know no edges, worked off in groups of whole images. In bf16 (gemm_tiles.h) maps are rounded and
-// paired on the way into a buffer, rim or not; those stored in bf16 are only copied. Only for
-// sources compiled once per instruction set.
+// The images as convolution kernels read them: maps with a border of zeros, so that the loops over
+// taps need no bounds checks, processed in groups of whole images. In bf16 (gemm_tiles.h) maps are
+// rounded and paired when they are copied to a buffer, with or without a border; maps stored in
+// bf16 are only copied. Only for sources compiled once per instruction set.
 #pragma once
 
 #include "engine/ops/gemm/gemm_tiles.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-// Places (pixels of a result) that are worked on together: enough that a panel of weights pays for
-// being loaded into L1, few enough that their inputs stay in L2. Small maps are grouped to reach
-// it, large ones are cut into blocks of it.
+// The number of places (pixels of a result) that are processed together: enough to amortize loading
+// a panel of weights into L1, few enough that their inputs stay in L2. Small maps are grouped to
+// this size, large ones are divided into blocks of it.
 inline constexpr std::int64_t kPlaceBlock = 256;
 
 ENGINE_INLINE std::int64_t round_up_16(std::int64_t floats) { return (floats + 15) / 16 * 16; }
 
-// `pixels` pixels side by side, as steps of their channels.
+// Copies `pixels` adjacent pixels as steps of their channels.
 ENGINE_INLINE void copy_pixels(const Stored* from, std::int64_t pixels, std::int64_t channels,
                                float* to) {
 #if defined(ENGINE_BF16_PAIRS)
@@ -28,14 +28,14 @@ ENGINE_INLINE void copy_pixels(const Stored* from, std::int64_t pixels, std::int
 #endif
 }
 
-// Floats that will be read soon, fetched into L2 a share at a time while tiles compute: the
-// hardware does not guess across pages and from row to row.
+// Floats that will be read soon. Tiles prefetch them into L2 part by part while they compute: the
+// hardware prefetcher does not cross pages or jump between rows.
 struct Ahead {
   const float* data = nullptr;
-  const std::int64_t* row = nullptr;  // where the rows begin; nullptr: one, at `data`
-  std::int64_t rows = 0, floats = 0;  // of a row
+  const std::int64_t* row = nullptr;  // the start of each row; nullptr: one row, at `data`
+  std::int64_t rows = 0, floats = 0;  // floats per row
 
-  // Part `i` of `pieces`.
+  // Prefetches part `i` of `pieces`.
   ENGINE_INLINE void fetch(std::int64_t i, std::int64_t pieces) const {
     const std::int64_t lines = (floats + 15) / 16, all = rows * lines;
     std::int64_t at = all * i / pieces;
@@ -48,8 +48,8 @@ struct Ahead {
   }
 };
 
-// Images [h, w, terms], of which pixels have `channels` steps or, in pairs of images, floats; read
-// through a rim of zeros. Without a rim they are read where they lie.
+// Images [h, w, terms] whose pixels have `channels` steps or, for pairs of images, floats; they are
+// read with a border of zeros. Without a border they are read in place.
 struct Maps {
   const Stored* data;
   std::int64_t h, w, channels, terms;
@@ -61,22 +61,23 @@ struct Maps {
   }
   ENGINE_INLINE std::int64_t pitch() const { return (left + w + right) * channels; }
   ENGINE_INLINE std::int64_t padded_floats() const { return (top + h + bottom) * pitch(); }
-  // Floats of a buffer for `images` of them.
+  // The size of a buffer for `images` images, in floats.
   ENGINE_INLINE std::int64_t buffer_floats(std::int64_t images) const {
     return in_place() ? 0 : round_up_16(images * padded_floats());
   }
 
-  // To be called once per buffer: the rims stay zero ever after.
+  // Called once per buffer: the borders stay zero.
   ENGINE_INLINE void clear(float* buffer, std::int64_t images) const {
     __builtin_memset(buffer, 0, static_cast<unsigned long>(buffer_floats(images)) * sizeof(float));
   }
 
-  // The first pixel of image `image` of the buffer.
+  // Returns the first pixel of image `image` of the buffer.
   ENGINE_INLINE float* start(float* buffer, std::int64_t image) const {
     return buffer + image * padded_floats() + top * pitch() + left * channels;
   }
 
-  // Images [first, first + count), padded_floats() apart; in `buffer` unless they are in place.
+  // Returns images [first, first + count), padded_floats() apart; in `buffer` unless they are in
+  // place.
   const float* padded(std::int64_t first, std::int64_t count, float* buffer) const {
     const Stored* from = data + first * h * w * terms;
     if (in_place()) return reinterpret_cast<const float*>(from);
@@ -88,8 +89,8 @@ struct Maps {
     return buffer;
   }
 
-  // Part `i` of `pieces` of what padded() will read for images [first, first + count) where they
-  // are not in place.
+  // Returns part `i` of `pieces` of the data that padded() will read for images [first, first +
+  // count) if they are not in place.
   ENGINE_INLINE Ahead unpadded(std::int64_t first, std::int64_t count, std::int64_t i,
                                std::int64_t pieces) const {
     constexpr std::int64_t kOfFloat = sizeof(float) / sizeof(Stored);
@@ -98,8 +99,8 @@ struct Maps {
     return {from + start, nullptr, 1, floats * (i + 1) / pieces - start};
   }
 
-  // Steps of neighboring images, [first, first + count) of them, of `images` images; where those
-  // are odd, the last one is alone.
+  // Returns steps of pairs of adjacent images: pairs [first, first + count) of `images` images; if
+  // the number of images is odd, the last one is alone.
   const float* padded_images(std::int64_t first, std::int64_t count,
                              [[maybe_unused]] std::int64_t images, float* buffer) const {
 #if defined(ENGINE_BF16_PAIRS)
@@ -119,7 +120,7 @@ struct Maps {
   }
 };
 
-// How many images of `places` places each make a group, at most n.
+// Returns the number of images of `places` places each that form a group, at most n.
 ENGINE_INLINE std::int64_t group_images(std::int64_t places, std::int64_t n) {
   return places == 0 ? 1 : larger(1, smaller(kPlaceBlock / places, n));
 }

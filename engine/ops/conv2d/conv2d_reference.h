@@ -1,5 +1,4 @@
-// What the convolution means, in any scalar type: plain loops. What the fast kernels are tested
-// against.
+// Implements convolution in plain loops for any scalar type, as the reference for tests.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace engine::ops::reference {
 
-// Calls body(oy, ox, iy, ix) for every output place and the input place that tap (ky, kx) reads
-// there, padding left out.
+// Calls body(oy, ox, iy, ix) for every output place and the input place that tap (ky, kx) reads for
+// it, except in the padding.
 template <class Body>
 void for_each_place(const Conv2dGeometry& g, std::int64_t ky, std::int64_t kx, Body body) {
   for (std::int64_t oy = 0; oy < g.out_h(); ++oy) {
@@ -23,8 +22,8 @@ void for_each_place(const Conv2dGeometry& g, std::int64_t ky, std::int64_t kx, B
   }
 }
 
-// Images [first, last): y[o] = bias[o] + sum over taps and channels of x[iy, ix, i] * weight[ky,
-// kx, i, o].
+// For images [first, last): y[o] = bias[o] + sum over taps and channels of x[iy, ix, i] *
+// weight[ky, kx, i, o].
 template <class T>
 void conv2d_forward(const Conv2dForward& o, std::int64_t first, std::int64_t last) {
   const Conv2dGeometry& g = o.geometry;
@@ -52,7 +51,7 @@ void conv2d_forward(const Conv2dForward& o, std::int64_t first, std::int64_t las
   }
 }
 
-// Images [first, last): dx[iy, ix, i] = sum over the outputs that read it of dy[oy, ox, o] *
+// For images [first, last): dx[iy, ix, i] = sum over the outputs that read it of dy[oy, ox, o] *
 // weight[ky, kx, i, o].
 template <class T>
 void conv2d_backward_data(const Conv2dBackwardData& o, std::int64_t first, std::int64_t last) {
@@ -79,8 +78,8 @@ void conv2d_backward_data(const Conv2dBackwardData& o, std::int64_t first, std::
   }
 }
 
-// Rows [first, last) of dweight seen as [kh * kw * in, out]: the sum over images and places of x *
-// dy.
+// For rows [first, last) of dweight, viewed as [kh * kw * in, out]: the sum over images and places
+// of x * dy.
 template <class T>
 void conv2d_backward_weights(const Conv2dBackwardWeights& o, std::int64_t first,
                              std::int64_t last) {
@@ -107,7 +106,7 @@ void conv2d_backward_weights(const Conv2dBackwardWeights& o, std::int64_t first,
   }
 }
 
-// dbias, where it is wanted: the sum of dy over images and places.
+// dbias, if present, becomes the sum of dy over images and places.
 template <class T>
 void conv2d_backward_bias(const Conv2dBackwardWeights& o) {
   if (!o.dbias) return;

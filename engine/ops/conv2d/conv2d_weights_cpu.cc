@@ -1,16 +1,17 @@
 // Convolution backward to its weights: dweight [kernel_h * kernel_w * in, out] is a sum of outer
 // products over the pixels.
 //
-// A tile of dweight is 6 (AVX-512: 14) neighbors of one kernel row's run of kernel_w * in values,
-// x 2 vectors of output channels, summed over a block of pixels and then added to dweight. For each
-// pixel the neighbors lie side by side in the padded image (table: where), and dy comes packed in
-// panels, a group of them at a time. While tiles compute, what the next block of pixels reads is
-// fetched. With many panels it pays to pack the neighbors too, a group of tiles at a time: they
-// lie a pixel apart, which for many channels means that few of them fit into L1 together. Threads:
-// small dweight: each thread takes images and sums into a dweight of its own, added in thread order
-// at the end. Large dweight: each thread takes some panels of it and all images, nothing to add up.
-// The bound is the FMA rate. In bf16 (gemm_tiles.h) a step is of the same pixel in two neighboring
-// images, and what is called an image below is two of them.
+// A tile of dweight is 6 (AVX-512: 14) adjacent elements of one kernel row's run of kernel_w * in
+// values, x 2 vectors of output channels, summed over a block of pixels and then added to dweight.
+// For each pixel the adjacent elements are contiguous in the padded image (at the offset in a
+// table), and dy is packed in panels, a group of them at a time. While tiles compute, the inputs of
+// the next block of pixels are prefetched. With many panels it pays to pack the adjacent elements
+// as well, a group of tiles at a time: they are one pixel apart, so for many channels only few of
+// them fit into L1 together. Threads: for a small dweight, each thread processes some images and
+// sums into its own copy of dweight; the copies are added in thread order at the end. For a large
+// dweight, each thread computes some panels of it over all images, and nothing has to be added.
+// Bound by the FMA rate. In bf16 (gemm_tiles.h) a step has the same pixel of two adjacent images,
+// and "image" below means two images.
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/conv2d/conv2d_cpu.h"
 #include "engine/ops/conv2d/conv2d_maps.h"
@@ -19,22 +20,25 @@ namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
 constexpr std::int64_t kLargestPrivate =
-    256 * 1024;  // floats of dweight that are worth a copy per thread
+    256 * 1024;  // largest dweight in floats that is worth a copy per thread
 
-constexpr std::int64_t kPanelsWorthPacking = 8;  // for the neighbors
+constexpr std::int64_t kPanelsWorthPacking = 8;  // number of panels from which packing the adjacent
+                                                 // elements pays
 constexpr std::int64_t kGroupTiles = 16;         // packed together: 16 x 6 x 256 floats are 96 KB
-constexpr std::int64_t kGroupPanels = 8;         // of dy, packed together: 256 KB stay in L2
+constexpr std::int64_t kGroupPanels = 8;         // panels of dy that are packed together: 256 KB
+                                                 // stay in L2
 constexpr std::int64_t kTileFloats =
-    kPlaceBlock * kMaxStridedRows + 16;  // of one packed tile, with room to write behind
+    kPlaceBlock * kMaxStridedRows + 16;  // floats of one packed tile, with room for writes past its
+                                         // end
 
 struct Plan {
   Maps maps;
   std::int64_t images;
-  std::int64_t places, group, block;  // of one image; images and places worked on together
+  std::int64_t places, group, block;  // places per image; images and places processed together
   std::int64_t weight_floats,
-      private_floats;  // dweight; dweight and dbias of one thread, rounded up
+      private_floats;  // size of dweight; size of dweight and dbias of one thread, rounded up
   std::int64_t packed_floats,
-      buffer_floats;  // of one thread: packed dy; that, the padded group and packed neighbors
+      buffer_floats;  // per thread: packed dy; that, the padded group and packed elements
   bool by_images, pack_neighbours;
 };
 
@@ -56,25 +60,25 @@ Plan make_plan(const ConvSizes& s, const Stored* x, int threads) {
   return p;
 }
 
-// Where one thread adds its sums. `add`: to what is there.
+// The memory to which one thread writes its sums. `add`: add to the existing values.
 struct Target {
   float *dweight, *dbias;
   bool add;
 };
 
-// A block of places: their images, padded; dy; and where in the images the places lie.
+// A block of places: its padded images; dy; and the offsets of the places in the images.
 struct Block {
   const float* padded;
   const Stored* dy;
   const std::int64_t* table;
   std::int64_t places;
   float* buffer;
-  std::int64_t first;  // place, counted over all images; dy is that of image 0
+  std::int64_t first;  // the first place, counted over all images; dy is that of image 0
 };
 
 #if defined(ENGINE_BF16_PAIRS)
-// Panels of dy, rounded, for the block's places of two images each; and the sums of what is not
-// rounded.
+// Packs rounded panels of dy for the block's places of two images each, and sums the unrounded
+// values.
 const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first, std::int64_t last,
                      const Target& target) {
   const std::int64_t places = s.out_h * s.out_w, whole = places * s.out;
@@ -82,7 +86,7 @@ const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first,
     const std::int64_t column = panel * kPanel, columns = smaller(s.out - column, kPanel),
                        width = panel_width(s.out, panel);
     float* packed = block.buffer + (panel - first) * kPanel * block.places;
-    Floats sums[4] = {zero(), zero(), zero(), zero()};  // of both vectors of both images
+    Floats sums[4] = {zero(), zero(), zero(), zero()};  // for both vectors of both images
     std::int64_t image = 2 * (block.first / places), place = block.first % places;
     for (std::int64_t i = 0; i < block.places; ++i, packed += width) {
       const Stored* row = block.dy + image * whole + place * s.out + column;
@@ -106,7 +110,7 @@ const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first,
   return block.buffer;
 }
 #else
-// Sums of a panel over the places of a block, into dbias.
+// Adds the sums of a panel over the places of a block to dbias.
 void sum_panel(const float* panel, std::int64_t width, std::int64_t places, std::int64_t columns,
                float* dbias, bool add) {
   for (std::int64_t i = 0; i < columns; i += kWidth) {
@@ -123,8 +127,8 @@ void sum_panel(const float* panel, std::int64_t width, std::int64_t places, std:
   }
 }
 
-// Packs panels [first, last) of dy and adds their sums to dbias. A single whole panel is used where
-// it lies.
+// Packs panels [first, last) of dy and adds their sums to dbias. A single whole panel is used in
+// place.
 const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first, std::int64_t last,
                      const Target& target) {
   const bool in_place = s.out == panel_width(s.out, 0);
@@ -142,8 +146,7 @@ const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first,
 }
 #endif
 
-// Tiles [first, last) of kernel row `row`: their neighbors at every place, each tile's side by
-// side.
+// Packs tiles [first, last) of kernel row `row`: each tile's adjacent elements at every place.
 void pack_tiles(const Plan& p, const Block& block, const EvenCut& tiles, std::int64_t row,
                 std::int64_t first, std::int64_t last, float* packed) {
   for (std::int64_t place = 0; place < block.places; ++place) {
@@ -155,12 +158,12 @@ void pack_tiles(const Plan& p, const Block& block, const EvenCut& tiles, std::in
   }
 }
 
-// What the next block reads. `maps` may have rows.
+// The data that the next block reads. `maps` may have rows.
 struct NextBlock {
   Ahead maps, dy;
 
-  // Has a tile fetch part `i` of `pieces` while its steps go by: as many lines as there are, asked
-  // for at once, would make it wait.
+  // Lets a tile prefetch part `i` of `pieces` during its steps: requesting all lines at once would
+  // stall it.
   ENGINE_INLINE void spread(std::int64_t i, std::int64_t pieces, AdjacentRows& tile) const {
     if (maps.row != nullptr) maps.fetch(i, pieces);
     const std::int64_t of_maps = maps.row != nullptr ? 0 : maps.floats, all = dy.floats + of_maps;
@@ -214,8 +217,8 @@ void run_block(const ConvSizes& s, const Plan& p, const Block& block, const Next
   }
 }
 
-// All taps of a small kernel over one input channel, kSide runs of kSide neighbors, x one vector
-// of output channels. A tile of one run alone would be so few sums that each waits for itself.
+// Computes all taps of a small kernel over one input channel, kSide runs of kSide elements, x one
+// vector of output channels. A tile of one run would have too few independent sums to hide latency.
 template <int kSide>
 void kernel_tile(const Maps& maps, const Block& block, const float* dy, const TileOutput& out,
                  std::int64_t c_stride) {
@@ -238,7 +241,7 @@ void kernel_tile(const Maps& maps, const Block& block, const float* dy, const Ti
   finish_tile(sum, out, [=](int i) { return out.c + i * c_stride; });
 }
 
-// Whether the sums of kernel_tile() fit into registers: 25 of AVX-512's 32.
+// Returns true if the sums of kernel_tile() fit into registers: 25 of AVX-512's 32.
 bool fits_kernel_tile(const ConvSizes& s) {
   return kVectorBytes == 64 && s.in == 1 && s.out <= kWidth && s.kernel_h == s.kernel_w &&
          (s.kernel_h == 3 || s.kernel_h == 5);
@@ -250,20 +253,21 @@ void run_small_block(const ConvSizes& s, const Plan& p, const Block& block, cons
   (s.kernel_h == 3 ? kernel_tile<3> : kernel_tile<5>)(p.maps, block, dy, out, s.out);
 }
 
-// What of the work one thread does.
+// One thread's part of the work.
 struct Share {
   std::int64_t first_image, last_image, first_panel, last_panel;
   float* buffer;
   Target target;
 };
 
-// Images of a share that are worked on together, and how their places are cut.
+// The images of a share that are processed together, and the blocks of their places.
 struct Group {
   std::int64_t first, count, last_of_share;
   EvenCut blocks;
 };
 
-// What is read behind block `b` of a group: by the next one, or of the next group.
+// Returns the data that is read after block `b` of a group: by the next block, or by the next
+// group.
 NextBlock next_block([[maybe_unused]] const ConvSizes& s, [[maybe_unused]] const Plan& p,
                      [[maybe_unused]] const Stored* dy, [[maybe_unused]] const std::int64_t* table,
                      [[maybe_unused]] const Group& g, [[maybe_unused]] std::int64_t b) {
@@ -325,15 +329,16 @@ std::int64_t scratch_floats(const ConvSizes& s, int threads) {
          (p.by_images ? (threads - 1) * p.private_floats : 0);
 }
 
-// The sums of the threads, but of the first one that had images: that one's are the result.
+// The sums of all threads except the first one that had images, whose sums are in the result.
 struct Privates {
   const float* sums;
-  std::int64_t floats;  // of a thread
+  std::int64_t floats;  // per thread
   std::int64_t images;
   int threads;
 };
 
-// Elements [first, last) of to, += those from `offset` on of the private sums, in thread order.
+// Adds to elements [first, last) of `to` the elements from `offset` on of the private sums, in
+// thread order.
 void add_private(const Privates& p, std::int64_t offset, float* to, std::int64_t first,
                  std::int64_t last) {
   bool seen = false;

@@ -1,7 +1,7 @@
-// Gradients of convolution's weights and bias. dweight, seen as [kh kw in, out], is a matrix
-// product over all output pixels, of gathered x and dy. It is small and the sum long, so the pixels
-// are split: parts are added in their order by a second pass ("split K": CUTLASS documentation,
-// "Efficient GEMM in CUDA", 2017). Bound: flops; the second pass and the bias: bytes.
+// Gradients of convolution's weights and bias. dweight, viewed as [kh kw in, out], is a matrix
+// product of gathered x and dy over all output pixels. It is small and the sum is long, so the
+// pixels are split: a second pass adds the parts in order ("split K": CUTLASS documentation,
+// "Efficient GEMM in CUDA", 2017). Bound by flops; the second pass and the bias by bytes.
 #include <algorithm>
 
 #include "engine/ops/conv2d/conv2d_cuda.h"

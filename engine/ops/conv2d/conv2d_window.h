@@ -1,14 +1,14 @@
-// What convolution's three products on a CUDA device have in common: which element of a map [n, h,
-// w, channels] a tap reads at a place, for forward (a place is an output pixel, the map is x) and
-// for backward to the input (a place is a pixel of one class of dx, the map is dy). Filled on the
-// host, passed to kernels by value.
+// The index computation that convolution's three products on a CUDA device share: the element of a
+// map [n, h, w, channels] that a tap reads at a place, for forward (a place is an output pixel, the
+// map is x) and for backward to the input (a place is a pixel of one class of dx, the map is dy).
+// The host fills it, and kernels receive it by value.
 //
 // A convolution is a matrix product whose left operand has one row per place and one column per
 // pair (tap, channel). im2col writes this matrix to memory, where each element of x appears once
 // per tap, nine times for a 3 x 3 kernel. Here it exists only as an index computation: a kernel
 // that needs the element at (row, column) splits both numbers into coordinates and reads the map
-// directly ("implicit GEMM"). Splitting takes divisions, which FastDivide turns into
-// multiplications; where a kernel goes on in equal steps, it carries digits instead.
+// directly ("implicit GEMM"). The split needs divisions, which FastDivide turns into
+// multiplications; a kernel that advances in equal steps carries digits instead.
 #pragma once
 
 #include <algorithm>
@@ -27,11 +27,11 @@ struct Digits {
   int high, middle, low;
 };
 
-// Numbers whose lower two digits have these bases, and what moves them on.
+// Numbers whose lower two digits have these bases, and the step that advances them.
 struct Numbering {
   int middles = 1, lows = 1;
   FastDivide by_middles, by_lows;
-  Digits step{};  // what advance() adds
+  Digits step{};  // the increment of advance()
 
   Numbering() = default;
   Numbering(std::int64_t count_middle, std::int64_t count_low, int by)
@@ -59,7 +59,7 @@ struct Numbering {
   }
 };
 
-// At place (image, y, x) tap (ty, tx) reads map element [image, y * stride + first_y +- ty, x *
+// At place (image, y, x), tap (ty, tx) reads map element [image, y * stride + first_y +- ty, x *
 // stride + first_x +- tx, channel]; outside the map it reads 0.
 struct Window {
   int map_h = 0, map_w = 0, channels = 0;
@@ -67,7 +67,7 @@ struct Window {
   int places = 0, depth = 0;  // depth: taps * channels
   Numbering by_place, by_tap;
 
-  // Step: k of a stage of the product that runs along places or taps.
+  // `step` is the k of a stage of the product that iterates over places or taps.
   void set_places(std::int64_t n, std::int64_t h, std::int64_t w, int step) {
     places = static_cast<int>(n * h * w);
     by_place = Numbering(h, w, step);
@@ -78,20 +78,20 @@ struct Window {
     by_tap = Numbering(std::max<std::int64_t>(count_x, 1), map_channels, step);
   }
 
-  // Of a place's tap (0, 0), which may lie outside.
+  // The position of a place's tap (0, 0), which may be outside.
   BASE_HOST_DEVICE int map_y(const Digits& place) const { return place.middle * stride + first_y; }
   BASE_HOST_DEVICE int map_x(const Digits& place) const { return place.low * stride + first_x; }
   BASE_HOST_DEVICE bool inside(int y, int x) const {
     return (static_cast<unsigned>(y) < static_cast<unsigned>(map_h)) &
            (static_cast<unsigned>(x) < static_cast<unsigned>(map_w));
   }
-  // Of a map's pixel, which may lie outside.
+  // The index of a map's pixel, which may be outside.
   BASE_HOST_DEVICE int pixel(int image, int y, int x) const {
     return (image * map_h + y) * map_w + x;
   }
 };
 
-// Throws Error for pixels that 31 bits cannot number, and for coordinates beyond 15 bits.
+// Throws Error if pixel indices exceed 31 bits or coordinates exceed 15 bits.
 inline void require_countable(const Conv2dGeometry& g, std::int64_t n) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max(), kMaxAcross = 32000;
   require(n * (g.in_h + 1) * (g.in_w + 1) <= kMost && n * g.out_h() * g.out_w() <= kMost,

@@ -1,5 +1,5 @@
-// Tiles of first layers, of 1 or 3 input channels and one vector of output channels: places side by
-// side on a row of the map. Only for sources compiled once per instruction set.
+// Tiles for first layers, with 1 or 3 input channels and one vector of output channels: adjacent
+// places on a row of the map. Only for sources compiled once per instruction set.
 #pragma once
 
 #include "engine/ops/conv2d/conv2d_cpu.h"
@@ -7,22 +7,22 @@
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-// What is multiplied, as conv2d_cpu.cc has it: steps are kernel rows of taps of channels.
+// The operands, as in conv2d_cpu.cc: steps are kernel rows of taps of channels.
 struct RowProduct {
   const float* packed;
   const std::int64_t* step;
   std::int64_t steps, columns;
 };
 
-// How many places lie on a row of the result and on a tile; the tile's loop, or nullptr.
+// The number of places on a row of the result and in a tile; the tile's loop, or nullptr.
 struct RowTiles {
   std::int64_t in_row, width;
   void (*run)(const RowProduct& p, const float* a, const TileOutputOf<Stored>& out);
 };
 
-// A tile: kPixels places side by side x one vector of columns. The weights of a kernel row and
-// channel are kept in registers, and each element of the maps is loaded once for all the places
-// that read it: a load for each multiply-add would be the bound.
+// A tile: kPixels adjacent places x one vector of columns. The weights of a kernel row and channel
+// stay in registers, and each element of the maps is loaded once for all the places that read it:
+// one load per multiply-add would be the bottleneck.
 template <int kPixels, int kTaps, int kChannels>
 void row_tile(const RowProduct& p, const float* a, const TileOutputOf<Stored>& out) {
   constexpr int kRun = kTaps * kChannels;
@@ -49,7 +49,7 @@ void row_tile(const RowProduct& p, const float* a, const TileOutputOf<Stored>& o
   finish_tile(sum, out, [c = out.c, stride = p.columns](int i) { return c + i * stride; });
 }
 
-// Two widths of tiles: the longer one where rows are whole tiles of it.
+// Two widths of tiles: the longer one if rows consist of whole tiles of it.
 inline constexpr int kLongTile = kVectorBytes == 64 ? 14 : 6,
                      kShortTile = kVectorBytes == 64 ? 8 : 6;
 
@@ -67,7 +67,8 @@ RowTiles row_tiles_of(std::int64_t taps, std::int64_t in_row) {
   return {};
 }
 
-// First layers of one vector of columns; all others, and rows shorter than a tile, have none.
+// Returns the tiles of first layers with one vector of columns; all other layers, and rows shorter
+// than a tile, have none.
 inline RowTiles row_tiles_for(const ConvSizes& s, std::int64_t channels) {
   if (s.stride != 1 || s.out > kWidth || s.out_w < kShortTile) return {};
   if (channels == 1) return row_tiles_of<1>(s.kernel_w, s.out_w);

@@ -1,14 +1,14 @@
 // Winograd's convolutions F(4x4, 3x3) and F(2x2, 5x5), forward and backward to the input, which is
-// a forward pass over dy with the weights packed around and transposed. winograd_tiles.h has the
+// a forward pass over dy with the weights rotated and transposed. winograd_tiles.h describes the
 // method.
 //
 // Tiles of the input are transformed to V [36][tiles][in], the weights to U [36][in][out], and M =
-// V U, 36 matrix products, is transformed to tiles of the output. Nothing of this leaves the
-// caches: tiles are worked off in blocks, output channels in panels, and the weights of a panel are
-// transformed a chunk of input channels at a time, right before they are used; a block has tiles
-// enough to pay for that again and again, and where all weights are one chunk of one panel, they
-// are transformed once. Threads take blocks of tiles each; where there are too few for that, they
-// share the tiles' V and take panels each. The bound is the FMA rate.
+// V U, 36 matrix products, is transformed to tiles of the output. All intermediate results stay in
+// the caches: tiles are processed in blocks, output channels in panels, and the weights of a panel
+// are transformed a chunk of input channels at a time, right before their use; a block has enough
+// tiles to amortize repeating that, and if all weights are one chunk of one panel, they are
+// transformed once. Each thread processes blocks of tiles; if there are too few blocks, all threads
+// share the tiles' V and process panels. Bound by the FMA rate.
 #include "engine/ops/conv2d/winograd_cpu.h"
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/conv2d/conv2d_maps.h"
@@ -17,15 +17,17 @@
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::int64_t kBlockTiles = 96;     // worked on together
-constexpr std::int64_t kChunkChannels = 64;  // of input, whose weights are transformed together
-constexpr std::int64_t kFewTiles = 48;       // of a thread: below it, panels are shared out instead
+constexpr std::int64_t kBlockTiles = 96;     // processed together
+constexpr std::int64_t kChunkChannels = 64;  // input channels whose weights are transformed
+                                             // together
+constexpr std::int64_t kFewTiles = 48;       // per thread: below this, the threads divide panels
+                                             // instead
 
-// One convolution of stride 1, in whichever direction: `in` and `out` are its own.
+// A convolution of stride 1 in either direction: `in` and `out` refer to this direction.
 struct Convolution {
   std::int64_t taps = 0;   // along a side
-  TileMap tiles;           // of the output
-  std::int64_t count = 0;  // of tiles
+  TileMap tiles;           // tiles of the output
+  std::int64_t count = 0;  // number of tiles
   std::int64_t h = 0, w = 0, in = 0, out = 0, padding = 0;
   bool backward = false;
   const Stored* from = nullptr;
@@ -36,8 +38,8 @@ struct Convolution {
 
 // ---- the weights of a panel
 
-// Input channels [first, first + count) to u [36][count][width]. They pass through `packed`, tap by
-// tap: where all taps are read at once, they push each other out of the cache.
+// Transforms input channels [first, first + count) to u [36][count][width]. They pass through
+// `packed`, tap by tap: reading all taps at once would thrash the cache.
 template <int kTaps>
 void transform_weights(const Convolution& c, std::int64_t first, std::int64_t count,
                        std::int64_t panel, float* packed, float* u) {
@@ -62,7 +64,8 @@ void transform_weights(const Convolution& c, std::int64_t first, std::int64_t co
 
 // ---- tiles
 
-// Tiles [first, last) to v [36][..][tile_floats(in)]; `stride` leads from point to point.
+// Transforms tiles [first, last) to v [36][..][tile_floats(in)]; `stride` is the distance between
+// points.
 void transform_input(const Convolution& c, std::int64_t first, std::int64_t last,
                      const Stored* zeros, float* v, std::int64_t stride) {
   if (first == last) return;
@@ -96,7 +99,7 @@ void transform_output(const Convolution& c, std::int64_t first, std::int64_t las
 
 // ---- products
 
-// Buffers of one thread.
+// The buffers of one thread.
 struct Buffers {
   float *packed, *u, *m;
   Stored* sink;
@@ -165,7 +168,7 @@ void run_panel(const Convolution& c, const TileBlock& block, std::int64_t panel,
 
 // ---- the whole
 
-// Of one thread, in floats. V lies apart.
+// Per thread, in floats, without V.
 constexpr std::int64_t kWeightFloats = kTilePoints * point_stride(kChunkChannels * kPanel),
                        kProductFloats = kTilePoints * point_stride(kBlockTiles * kPanel);
 std::int64_t packed_floats(const Convolution& c) {
@@ -181,13 +184,13 @@ std::int64_t v_stride(const Convolution& c, std::int64_t tiles) {
 
 bool by_blocks(const Convolution& c, int threads) { return c.count >= kFewTiles * threads; }
 
-// Tiles whose V each thread holds, or all together.
+// The number of tiles whose V each thread holds, or all threads together.
 std::int64_t held_tiles(const Convolution& c, int threads) {
   return smaller(by_blocks(c, threads) ? (c.count + threads - 1) / threads : c.count, kBlockTiles);
 }
 
 std::int64_t scratch_floats(const Convolution& c, int threads) {
-  // Fewer images may be few tiles, and then hold more of them together.
+  // Fewer images may have few tiles, of which more are then held together.
   const std::int64_t together = v_stride(c, smaller(c.count, kBlockTiles));
   const std::int64_t apart =
       by_blocks(c, threads) ? threads * v_stride(c, held_tiles(c, threads)) : 0;
@@ -250,7 +253,7 @@ void run(const Convolution& c, ThreadPool& pool, float* scratch) {
   }
 }
 
-// Forward; the operands are still to be filled in.
+// Returns the forward convolution without its operands.
 Convolution forward_convolution(const ConvSizes& s) {
   Convolution c{s.kernel_h, TileMap(s.out_h, s.out_w, tile_out(s.kernel_h))};
   c.count = s.n * c.tiles.of_image();

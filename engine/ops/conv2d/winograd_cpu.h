@@ -1,6 +1,6 @@
-// Winograd's convolution in float32 on the CPU: what conv2d.cc calls for the chosen instruction
-// set where winograd_rule.h says so. REQUIRES: a kernel of 3 x 3 or 5 x 5,
-// stride 1, padding of less than a kernel's side.
+// The kernel tables of Winograd's convolution in float32 on the CPU; conv2d.cc calls the one of the
+// chosen instruction set if winograd_rule.h selects it. REQUIRES: a kernel of 3 x 3 or 5 x 5,
+// stride 1, padding smaller than the kernel's side.
 #pragma once
 
 #include "engine/ops/conv2d/conv2d_cpu.h"

@@ -1,18 +1,18 @@
 // Winograd's transforms of tiles of 6 x 6, vectorized over channels: F(4x4, 3x3) and F(2x2, 5x5).
 // Only for sources compiled once per instruction set.
 //
-// A convolution of 3 taps along one axis is a product of polynomials: evaluated at 6 points, the
-// tile of 6 inputs and the 3 taps are multiplied point by point, and 4 outputs are interpolated
-// from the 6 products, where the plain sum takes 12 (Winograd 1980; Lavin and Gray, CVPR 2016). In
-// two dimensions the same along rows and columns: 36 products a tile instead of 144, and the
-// products of all channels are 36 matrix products. The gradient of the weights is such a
-// convolution too, of 4 taps (a tile of dy) and 3 outputs. With 5 taps a tile of 6 inputs gives 2
-// outputs, 36 products instead of 100; inputs are evaluated alike.
+// A convolution with 3 taps along one axis is a product of polynomials: the tile of 6 inputs and
+// the 3 taps are evaluated at 6 points and multiplied point by point, and 4 outputs are
+// interpolated from the 6 products, where the plain sum needs 12 (Winograd 1980; Lavin and Gray,
+// CVPR 2016). Two dimensions do the same along rows and columns: 36 products per tile instead of
+// 144, and the products of all channels are 36 matrix products. The gradient of the weights is also
+// such a convolution, with 4 taps (a tile of dy) and 3 outputs. With 5 taps a tile of 6 inputs
+// gives 2 outputs, 36 products instead of 100; the evaluation of the inputs is the same.
 //
-// Exactness depends on the points. The usual 0, +-1, +-2, infinity lose 7 times as much as plain
+// Accuracy depends on the points. The usual 0, +-1, +-2, infinity lose 7 times as much as plain
 // sums or more, these 2 to 4 times: 0, +-a, +-b, infinity with a * b near 1 keep the matrices'
-// entries near each other in size (Barabasz et al., ACM TOMS 46(4), 2020; Alam et al., ACM TECS
-// 21(6), 2022). All entries but those of 1 / N are exact in binary.
+// entries close to each other in magnitude (Barabasz et al., ACM TOMS 46(4), 2020; Alam et al., ACM
+// TECS 21(6), 2022). All entries except those of 1 / N are exact in binary.
 #pragma once
 
 #include "engine/ops/common/flat_loops.h"
@@ -22,13 +22,13 @@ namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
 inline constexpr int kTileSide = 6, kTilePoints = 36;  // inputs along a side; products
 
-// Outputs of a tile along a side.
+// The number of outputs of a tile along a side.
 ENGINE_INLINE constexpr int tile_out(std::int64_t taps) {
   return kTileSide + 1 - static_cast<int>(taps);
 }
 
-// Products are summed over channels (backward to the weights: tiles) so many at a time, then the
-// sums: longer sums lose more than the transforms do.
+// Products are summed over this many channels (backward to the weights: tiles) at a time, then the
+// sums are added: longer sums lose more accuracy than the transforms do.
 inline constexpr std::int64_t kExactSteps = 32;
 
 namespace winograd {
@@ -39,7 +39,7 @@ inline constexpr float kA2 = kA * kA, kB2 = kB * kB;
 inline constexpr double kN0 = 1.0 / (double(kA2) * kB2), kNa = 0.5 / (double(kA2) * (kA2 - kB2)),
                         kNb = 0.5 / (double(kB2) * (kB2 - kA2));
 
-// 6 inputs, evaluated.
+// Evaluates 6 inputs.
 struct Input {
   static constexpr int kIn = 6, kOut = 6;
   ENGINE_INLINE static void run(const Floats (&d)[6], Floats (&v)[6]) {
@@ -52,7 +52,7 @@ struct Input {
   }
 };
 
-// x, x^2 .. of a point x, the odd ones times `odd`.
+// x, x^2, ... of a point x; odd powers are multiplied by `odd`.
 struct Powers {
   float of[6];
 };
@@ -73,7 +73,7 @@ ENGINE_INLINE Floats in_squares(const Floats (&g)[kTerms], float x2) {
   return sum;
 }
 
-// A polynomial of kTerms coefficients, evaluated; kDivide: and divided by N.
+// Evaluates a polynomial of kTerms coefficients; kDivide: and divides by N.
 template <int kTerms, bool kDivide>
 struct Evaluate {
   static constexpr int kIn = kTerms, kOut = 6;
@@ -88,7 +88,7 @@ struct Evaluate {
   }
 };
 
-// 6 products to kTerms results; kDivide: divided by N.
+// Interpolates kTerms results from 6 products; kDivide: and divides by N.
 template <int kTerms, bool kDivide>
 struct Interpolate {
   static constexpr int kIn = 6, kOut = kTerms;
@@ -107,7 +107,8 @@ struct Interpolate {
   }
 };
 
-// Along columns, then along rows. get(i) is element i of the tile, row-major; put(i, value).
+// Transforms along columns, then along rows. get(i) is element i of the tile, row-major; put(i,
+// value) stores the result.
 template <class Transform, class Get, class Put>
 ENGINE_INLINE void transform(Get get, Put put) {
   constexpr int kIn = Transform::kIn, kOut = Transform::kOut;
@@ -132,18 +133,18 @@ ENGINE_INLINE void transform(Get get, Put put) {
 
 }  // namespace winograd
 
-// Floats of a tile's `channels` in V: whole vectors.
+// The floats of a tile's `channels` in V: whole vectors.
 ENGINE_INLINE std::int64_t tile_floats(std::int64_t channels) {
   return (channels + kWidth - 1) / kWidth * kWidth;
 }
 
-// Floats from one of the 36 points to the next: at least `floats`, and an odd number of cache
-// lines, so that the 36 values of a tile lie in different sets of the cache.
+// The distance in floats between two of the 36 points: at least `floats`, and an odd number of
+// cache lines, so that the 36 values of a tile are in different cache sets.
 ENGINE_INLINE constexpr std::int64_t point_stride(std::int64_t floats) {
   return ((floats + 15) / 16 | 1) * 16;
 }
 
-// How an output map [h, w] of a batch is cut into tiles: numbered along rows, maps, images.
+// The tiles of an output map [h, w] of a batch, numbered along rows, maps and images.
 struct TileMap {
   std::int64_t h, w, side, down, across;  // side: of a tile
   ENGINE_INLINE TileMap(std::int64_t map_h, std::int64_t map_w, std::int64_t tile_side)
@@ -155,8 +156,8 @@ struct TileMap {
   ENGINE_INLINE std::int64_t of_image() const { return down * across; }
 };
 
-// Maps [h, w, channels] of a batch; `outside` is as good as any pixel outside of them: zeros where
-// it is read, a place to write to.
+// Maps [h, w, channels] of a batch; `outside` stands for any pixel outside of them: zeros if it is
+// read, a dummy target if it is written.
 template <class Float>
 struct PixelMaps {
   Float* data;
@@ -164,8 +165,8 @@ struct PixelMaps {
   Float* outside;
 };
 
-// The pixels of a square of side kSide at a tile; it begins `padding` above and left of the tile's
-// first output.
+// Finds the pixels of a square of side kSide at a tile; the square starts `padding` above and left
+// of the tile's first output.
 template <int kSide, class Float>
 ENGINE_INLINE void find_pixels(const TileMap& tiles, std::int64_t tile, std::int64_t padding,
                                const PixelMaps<Float>& maps, Float* (&pixel)[kSide * kSide]) {
@@ -182,18 +183,18 @@ ENGINE_INLINE void find_pixels(const TileMap& tiles, std::int64_t tile, std::int
   }
 }
 
-// The pixels that are read at one tile after another, and those of the next tile, which are fetched
-// into L2 meanwhile: no hardware sees a tile's few pixels of a few channels coming.
+// Iterates over the pixels that one tile after another reads, and prefetches those of the next tile
+// into L2: hardware prefetchers do not predict the few pixels of a tile with few channels.
 template <int kSide>
 class TilePixels {
  public:
-  // `count` tiles in all.
+  // `count` is the total number of tiles.
   ENGINE_INLINE TilePixels(const TileMap& tiles, std::int64_t count, std::int64_t padding,
                            const PixelMaps<const Stored>& maps, std::int64_t first)
       : tiles_(tiles), count_(count), padding_(padding), maps_(maps) {
     find(first);
   }
-  // Goes on to `tile`: the first one, or the one behind the last.
+  // Advances to `tile`: the first one, or the one after the last.
   ENGINE_INLINE void go_to(std::int64_t tile) {
     now_ ^= 1;
     find(smaller(tile + 1, count_ - 1));
@@ -212,7 +213,7 @@ class TilePixels {
   const TileMap& tiles_;
   std::int64_t count_, padding_;
   PixelMaps<const Stored> maps_;
-  int now_ = 0;  // the other one is of the next tile
+  int now_ = 0;  // the other index is that of the next tile
   const Stored* pixel_[2][kSide * kSide];
 };
 

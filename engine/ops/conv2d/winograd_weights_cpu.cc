@@ -1,12 +1,12 @@
 // Winograd's convolutions backward to their weights, F(3x3, 4x4) and F(5x5, 2x2): the gradient of
 // the 3 x 3 taps is a convolution of each tile of 6 x 6 inputs with the 4 x 4 gradients of its
-// outputs, summed over all tiles. winograd_tiles.h has the method.
+// outputs, summed over all tiles. winograd_tiles.h describes the method.
 //
-// Tiles of x are transformed to V [36][tiles][in], those of dy to D [36][tiles][out], the latter in
-// panels; M = the transpose of V times D, 36 matrix products summed over tiles, is transformed to
-// dweight. Tiles are worked off in groups whose V and D stay in the last cache, M in blocks of a
-// panel x some input channels, which stay in L2. Threads share a group: each transforms some of its
-// tiles, then takes some of the blocks. No sum depends on their number. The bound is the FMA rate.
+// Tiles of x are transformed to V [36][tiles][in], those of dy to D [36][tiles][out] in panels; M =
+// V^T D, 36 matrix products summed over tiles, is transformed to dweight. Tiles are processed in
+// groups whose V and D stay in the last-level cache, M in blocks of a panel x some input channels,
+// which stay in L2. Threads share a group: each transforms some of its tiles, then computes some of
+// the blocks. No sum depends on the number of threads. Bound by the FMA rate.
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/conv2d/conv2d_maps.h"
 #include "engine/ops/conv2d/winograd_cpu.h"
@@ -15,23 +15,23 @@
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::int64_t kGroupFloats = 2 * 1024 * 1024;  // of V and D: 8 MB
-// 5 x 5: tiles hold fewer outputs each, so that there are more of them to sum up; as sums of 25
-// gradients, not of 36 products of larger entries, they lose less. Without fused multiply-adds
-// every product is rounded too, and sums have to be shorter.
+constexpr std::int64_t kGroupFloats = 2 * 1024 * 1024;  // V and D together: 8 MB
+// 5 x 5: tiles hold fewer outputs, so more of them have to be summed; as sums of 25 gradients, not
+// of 36 products of larger entries, they lose less accuracy. Without fused multiply-adds every
+// product is rounded as well, and sums have to be shorter.
 #if (defined(__FMA__) || defined(__ARM_FEATURE_FMA)) && !defined(ENGINE_UNFUSED)
 constexpr std::int64_t kExactSteps5 = kExactSteps, kGroupTiles5 = 4 * kExactSteps5;
 #else
 constexpr std::int64_t kExactSteps5 = 8, kGroupTiles5 = 8 * kExactSteps5;
 #endif
-constexpr std::int64_t kRows = 70;  // of M, worked on together
-constexpr std::int64_t kProductFloats = kTilePoints * point_stride(kRows * kPanel);  // of a thread
-constexpr std::int64_t kSumRows = 256;  // of dy, summed before they are added up
+constexpr std::int64_t kRows = 70;  // rows of M processed together
+constexpr std::int64_t kProductFloats = kTilePoints * point_stride(kRows * kPanel);  // per thread
+constexpr std::int64_t kSumRows = 256;  // rows of dy that are summed at a time
 
 struct Plan {
   TileMap tiles;
-  std::int64_t count, group;  // tiles in all, and worked on together at most
-  std::int64_t pitch;         // of a tile in V: floats
+  std::int64_t count, group;  // total number of tiles; maximum processed together
+  std::int64_t pitch;         // floats of a tile in V
   std::int64_t panels;
   std::int64_t v_floats, d_floats, zeros;
 };
@@ -62,7 +62,7 @@ struct Work {
   float *dweight, *v, *d, *m;
 };
 
-// Tiles [first, last) of the group of `size` that begins at tile `start`.
+// Transforms tiles [first, last) of the group of `size` tiles that starts at tile `start`.
 template <int kTaps>
 void transform_tiles(const Work& w, std::int64_t start, std::int64_t size, std::int64_t first,
                      std::int64_t last) {
@@ -94,7 +94,7 @@ void transform_tiles(const Work& w, std::int64_t start, std::int64_t size, std::
   }
 }
 
-// Input channels `rows` of one panel: m [36][rows][width].
+// Multiplies `rows` input channels of one panel: m [36][rows][width].
 void multiply(const Work& w, std::int64_t size, std::int64_t panel, std::int64_t first_row,
               std::int64_t rows, float* m) {
   const EvenCut tiles(rows, kMaxStridedRows),
@@ -116,7 +116,7 @@ void multiply(const Work& w, std::int64_t size, std::int64_t panel, std::int64_t
   }
 }
 
-// m to dweight.
+// Transforms m to dweight.
 template <int kTaps, bool kAdd>
 void transform_products(const Work& w, std::int64_t panel, std::int64_t first_row,
                         std::int64_t rows, const float* m) {
@@ -132,7 +132,7 @@ void transform_products(const Work& w, std::int64_t panel, std::int64_t first_ro
   }
 }
 
-// Sums of columns [first, last) of dy [rows, out].
+// Sums columns [first, last) of dy [rows, out].
 void sum_columns(const Stored* dy, std::int64_t rows, std::int64_t out, std::int64_t first,
                  std::int64_t last, bool add, float* dbias) {
   for_each_vector(first, last, [=](auto lanes, std::int64_t i) {

@@ -26,7 +26,7 @@ struct Named {
   const TensorView& view;
 };
 
-// Checks the operands that every call has: `input` [n, in], `output` [n, out], weight [out, in] of
+// Checks the operands that all calls share: `input` [n, in], `output` [n, out], weight [out, in] of
 // `weight_dtype`.
 Sizes check_operands(const char* kernel, const Named& input, const Named& output,
                      const Named& weight, DType weight_dtype) {
@@ -79,7 +79,7 @@ void forward_f64(KernelContext& context, const Sizes& s, const DenseForward& o) 
   });
 }
 
-// dbias (or +=) the column sums of dy [n, out].
+// dbias = (or +=) the column sums of dy [n, out].
 void add_columns_f64(KernelContext& context, const Sizes& s, const DenseBackwardWeights& o) {
   context.threads->run(s.out, [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t c = first; c < last; ++c) {

@@ -7,8 +7,8 @@
 
 namespace engine::ops {
 
-// Scratch for any of the calls below with up to `n` rows. `products`: on the CPU, those of the
-// context.
+// Returns the scratch size of each call below with up to `n` rows. On the CPU, `products` is that
+// of the context.
 std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype,
                                 int threads, Device::Kind device = Device::Kind::kCpu,
                                 Products products = Products::kF32);
@@ -28,7 +28,7 @@ struct DenseBackwardData {
 };
 void dense_backward_data(KernelContext& context, const DenseBackwardData& o);
 
-// dweight = dy^T x; dbias = column sums of dy (absent when there is no bias)
+// dweight = dy^T x; dbias = column sums of dy (absent if there is no bias)
 struct DenseBackwardWeights {
   TensorView x, dy, dweight;
   TensorView dbias{};

@@ -1,5 +1,5 @@
-// y [n, out] = x W^T + b as a matrix product whose operands both lie with k contiguous; bias and
-// ReLU in its epilogue.
+// y [n, out] = x W^T + b as a matrix product with k contiguous in both operands; its epilogue
+// applies bias and ReLU.
 #include <algorithm>
 
 #include "engine/ops/dense/dense_cuda.h"

@@ -1,5 +1,4 @@
-// What the dense layer means, in any scalar type: plain loops. What the fast kernels are tested
-// against.
+// Implements the dense layer in plain loops for any scalar type, as the reference for tests.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,8 @@
 
 namespace engine::ops {
 
-// Sum of a[i] * b[i]. Eight interleaved sums: as exact as one, and several times faster.
+// Returns the sum of a[i] * b[i], with eight interleaved sums: as exact as one, and several times
+// faster.
 template <class T>
 T dot_reference(const T* a, const T* b, std::int64_t count) {
   T sums[8] = {};

@@ -9,16 +9,16 @@
 
 namespace engine::ops::cuda {
 
-// As launch_gemm() with a plan of tile 128 whose split_depth is a multiple of 64. Defined for bf16
-// and f16 and the three pairs of layouts of the dense layer.
+// Like launch_gemm() with a plan of tile 128 whose split_depth is a multiple of 64. Defined for
+// bf16 and f16 and the three pairs of layouts of the dense layer.
 template <class S, bool kByDepthA, bool kByDepthB, class T, bool kAligned>
 void launch_wgmma(KernelContext& context, const GemmPlan& plan,
                   const MatrixProduct<S, kByDepthA, kByDepthB, T, kAligned>& product);
 
-// A product of plain matrices, as the dense layer has them: m, n, k, and the operands' pitches.
+// A product of plain matrices for the dense layer: m, n, k, and the operands' pitches.
 template <class S, class T>
 struct MatrixOperands {
-  const char* name;  // of the kernel, in errors
+  const char* name;  // name of the kernel for error texts
   std::int64_t m, n, k;
   const S* a;
   std::int64_t a_pitch;
@@ -27,9 +27,10 @@ struct MatrixOperands {
   MatrixStore<T> store;
 };
 
-// By whichever instructions the plan says, with one kernel for operands that are both aligned to 16
-// bytes, and another for all else. Without a plan (tile 0) by plan_matrix_product(), for the first
-// of the two: their blocks are of one size, and where operands lie shall not decide on bits.
+// Runs the product with the instructions of the plan, with one kernel for operands that are both
+// aligned to 16 bytes, and another for all others. Without a plan (tile 0) plan_matrix_product()
+// makes one for the former: both have the same block sizes, and the operands' addresses must not
+// affect the bits.
 template <Products kProducts, bool kByDepthA, bool kByDepthB, class S, class T>
 void launch_matrix_product(KernelContext& context, const GemmPlan& given,
                            const MatrixOperands<S, T>& x) {

@@ -51,7 +51,8 @@ __device__ __forceinline__ void multiply_block(const Product& product, const Blo
   for (int s = 0; s < count; ++s) {
     wait_copies<0>();
     publish_to_wgmma();
-    __syncthreads();  // stage s is there for all, and none reads stage s - 2 any more
+    __syncthreads();  // stage s is complete for all threads, and no thread reads stage s - 2 any
+                      // more
     const Stage& ready = stages[s % kStages];
     const unsigned address_a = shared_address(ready.a), address_b = shared_address(ready.b);
     sums.begin();
@@ -66,7 +67,7 @@ __device__ __forceinline__ void multiply_block(const Product& product, const Blo
     sums.template wait<1>();
   }
   sums.template wait<0>();
-  __syncthreads();  // all have left the last stage, behind which no copy has been started
+  __syncthreads();  // all have finished the last stage, after which no copy was started
   sums.put(result + warpgroup * 64 * kPitch, kPitch);
   __syncthreads();
   hand_over<Tile, kPitch>(result, product, at, store);
@@ -79,8 +80,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   const BlockPlace at = place_of_block<Tile>(product, cut.split_depth);
   multiply_block(product, at, SplitStore<typename Product::Epilogue>(product, cut, at.split));
 #else
-  __trap();  // compiled without sm_90a, which the host cannot see: an error, not a result that was
-             // never written
+  __trap();  // compiled without sm_90a, which the host cannot detect: fail rather than leave the
+             // result unwritten
 #endif
 }
 

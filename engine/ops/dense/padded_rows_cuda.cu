@@ -16,7 +16,7 @@ std::int64_t padded_columns(std::int64_t columns, DType dtype) {
   return divide_up(columns * each, kRowBytes) * kRowBytes / each;
 }
 
-// `chunks` of 16 bytes a row of `to`.
+// `chunks` is the number of 16-byte chunks per row of `to`.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     pad_rows(const T* from, std::int64_t columns, std::int64_t chunks, std::int64_t count, T* to) {

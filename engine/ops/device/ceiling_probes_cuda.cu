@@ -1,5 +1,6 @@
-// Probes: chains of multiply-adds in registers, enough of them to hide each one's latency, on every
-// processor; and a plain copy. Bound: arithmetic, and bytes. No published method.
+// Probes of the peak rates: chains of multiply-adds in registers on every multiprocessor, enough of
+// them to hide the latency of each; and a plain copy. Bound by arithmetic, and by bytes. No
+// published method.
 #include "engine/ops/device/ceiling_probes_cuda.h"
 #include "engine/ops/device/device_code.h"
 #include "engine/ops/device/tensor_core.h"
@@ -23,10 +24,10 @@ __global__ void fma_chains(int steps, float* sink) {
   float total = 0;
 #pragma unroll
   for (int i = 0; i < kChains; ++i) total += sums[i];
-  if (total == -1) *sink = total;  // never, but the compiler cannot know
+  if (total == -1) *sink = total;  // never happens, but the compiler cannot know
 }
 
-// Mode: 0 TF32, 1 bf16, 2 f16.
+// Mode is 0 for TF32, 1 for bf16, 2 for f16.
 template <int Mode>
 __global__ void matrix_chains(int steps, float* sink) {
   float sums[kChains][4] = {};
@@ -46,8 +47,8 @@ __global__ void matrix_chains(int steps, float* sink) {
   if (total == -1) *sink = total;
 }
 
-// Two warpgroups a block, each with a chain of products of zeros in shared memory, as deep in
-// flight as the main loop's (gemm_wgmma_cuda.cu).
+// Two warpgroups per block, each with a chain of products of zeros in shared memory, with as many
+// in flight as in the main loop (gemm_wgmma_cuda.cu).
 struct WgmmaShared {
   unsigned char bytes[2 * 128 * 64 * 2 + 1024];
 };
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(kThreads, 2) wgmma_chains(int steps, float* si
     sums.template wait<1>();
   }
   sums.template wait<0>();
-  // Never, but ptxas drops products whose sums are not used.
+  // Never happens, but ptxas removes products whose sums are not used.
   if (const float total = sums.total(); total == -1) *sink = total;
 #else
   __trap();  // never launched: see has_wgmma()
@@ -89,8 +90,8 @@ engine::cuda::KernelUse wgmma_use() {
           sizeof(WgmmaShared)};
 }
 
-// The driver may also run code for 8.0 here, as PTX: with CUDA_FORCE_PTX_JIT=1, or where the
-// program was compiled without 9.0a.
+// The driver may also run code for 8.0 here, as PTX: with CUDA_FORCE_PTX_JIT=1, or if the program
+// was compiled without 9.0a.
 template <class S>
 bool has_wgmma() {
   return engine::cuda::device_info(engine::cuda::current_device()).major == 9 &&

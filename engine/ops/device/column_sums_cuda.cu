@@ -1,6 +1,6 @@
-// A block sums 64 columns of its part of the rows: 32 threads down, each with 8 neighboring
-// columns (one or two 16-byte reads a row), joined in shared memory in a fixed order; a second pass
-// adds the parts in their order. Bound: bytes.
+// Each block sums 64 columns of its part of the rows: 32 threads along the rows, each with 8
+// adjacent columns (one or two 16-byte reads per row), combined in shared memory in a fixed order;
+// a second pass adds the parts in order. Bound by bytes.
 #include "engine/ops/device/column_sums_cuda.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr int kRun = 8, kAcross = 8, kDown = 32, kThreads = kAcross * kDown,
               kColumns = kRun * kAcross;
 
 struct Parts {
-  std::int64_t count, rows;  // rows: of each
+  std::int64_t count, rows;  // rows per part
 };
 
 Parts parts_of(std::int64_t rows, std::int64_t columns) {
@@ -29,7 +29,7 @@ struct Joined {
   float sums[kDown][kColumns + 4];
 };
 
-// The sums of part blockIdx.y at to[part * columns], or added to `to`.
+// Writes the sums of part blockIdx.y to to[part * columns], or adds them to `to`.
 template <class T>
 __global__ void sum_rows(const T* from, std::int64_t rows, int columns, std::int64_t part_rows,
                          bool packed, bool add, float* to) {

@@ -1,4 +1,4 @@
-// Sums over the rows of a matrix in device memory: gradients of biases.
+// Sums over the rows of a matrix in device memory, for gradients of biases.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -6,7 +6,7 @@
 
 namespace engine::ops::cuda {
 
-// Scratch for up to `rows` rows.
+// Returns the scratch size for up to `rows` rows.
 std::size_t column_sums_scratch_bytes(std::int64_t rows, std::int64_t columns);
 
 // to[c] = or += sum over r of from[r, c]. from: f32, bf16 or f16 [rows, columns], dense; to: f32.

@@ -1,19 +1,18 @@
-// What kernels in these folders are written in: CUDA C++ (io/gpu/kernel_language.h), and the few
-// things of it that need a name of our own so that the same source also runs on the CPU
+// The language of the kernels in these folders: CUDA C++ (io/gpu/kernel_language.h), and the few
+// features of it that need our own names so that the same source also runs on the CPU
 // (ENGINE_WITH_CUDA=EMULATED). Included by .cu files only.
 //
 // Rules of all .cu files
-//  - Kernels are started by launch(), never by <<<>>>. Blocks have whole warps: a multiple of 32
-//  threads.
-//  - Shared memory is dynamic: one struct or array a kernel, from block_shared<T>(); what it holds
-//  at the start is undefined.
+//  - Kernels are started by launch(), never by <<<>>>. The block size is a multiple of 32 threads.
+//  - Shared memory is dynamic: one struct or array per kernel, from block_shared<T>(); its initial
+//    contents are undefined.
 //  - No thread of a warp returns while others of it still shuffle, vote, multiply matrices or wait
-//  at a barrier.
-//  - No atomics on floating-point numbers, and sums in an order that depends on the shape (and on
-//  the device's model) alone: the same bits in every run.
-//  - Offsets that may pass 2^31 are std::int64_t. A grid's y and z end at 65535.
-//  - A kernel that fits into no resource limit of sm_80 (99 KiB of shared memory a block with
-//  opt-in) is not written.
+//    at a barrier.
+//  - No atomics on floating-point numbers. The order of sums depends only on the shape (and on the
+//    device's model), so that every run has the same bits.
+//  - Offsets that may exceed 2^31 are std::int64_t. A grid's y and z are at most 65535.
+//  - Every kernel must fit the resource limits of sm_80 (99 KiB of shared memory per block with
+//    opt-in).
 #pragma once
 
 #include <bit>
@@ -34,8 +33,8 @@ namespace engine::ops::cuda {
 
 inline constexpr int kWarp = 32;
 
-// kernel<<<grid, block, shared_bytes, stream>>>(arguments...). `name` stands in the error's text.
-// Throws CudaError.
+// kernel<<<grid, block, shared_bytes, stream>>>(arguments...). Error texts contain `name`. Throws
+// CudaError.
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), Grid grid, int threads,
             std::size_t shared_bytes, void* stream, Arguments... arguments) {
@@ -67,7 +66,7 @@ void launch(const char* name, void (*kernel)(Parameters...), Grid grid, int thre
   engine::cuda::check_launch(code, name, stream);
 }
 
-// The block's dynamic shared memory, as T.
+// Returns the block's dynamic shared memory as T.
 template <class T>
 __device__ __forceinline__ T& block_shared() {
 #if defined(__CUDACC__)
@@ -83,7 +82,7 @@ __device__ __forceinline__ T& block_shared() {
 __device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
 
-// All lanes of the warp call these together.
+// All lanes of the warp must call these together.
 template <class T>
 __device__ __forceinline__ T shuffle_xor(T value, int mask) {
 #if defined(__CUDACC__)
@@ -112,7 +111,7 @@ __device__ __forceinline__ T shuffle_from(T value, int source_lane) {
 #endif
 }
 
-// Sum and maximum over the warp, the same in every lane and always in the same order.
+// The sum and the maximum over the warp, the same in every lane and always in the same order.
 template <class T>
 __device__ __forceinline__ T warp_sum(T value) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
@@ -127,12 +126,12 @@ __device__ __forceinline__ T warp_max(T value) {
   return value;
 }
 
-// Sum over the block in a fixed order; `partial` is shared memory for one T a warp. The result is
-// valid in every thread.
+// The sum over the block in a fixed order; `partial` is shared memory for one T per warp. The
+// result is valid in every thread.
 template <class T>
 __device__ __forceinline__ T block_sum(T value, T* partial) {
   value = warp_sum(value);
-  __syncthreads();  // whoever used `partial` before is done
+  __syncthreads();  // earlier uses of `partial` are complete
   if (lane_index() == 0) partial[warp_index()] = value;
   __syncthreads();
   T total{};
@@ -140,9 +139,9 @@ __device__ __forceinline__ T block_sum(T value, T* partial) {
   return total;
 }
 
-// 16 bytes from global to shared memory, without passing through registers; `valid` of them (0 to
-// 16), then zeros. The copy is there for this thread after commit_copies() and wait_copies(), for
-// the block after a barrier besides.
+// Copies 16 bytes from global to shared memory without passing through registers: `valid` bytes (0
+// to 16), then zeros. The copy is visible to this thread after commit_copies() and wait_copies(),
+// and to the block after an additional barrier.
 __device__ __forceinline__ void copy_async_16(void* shared, const void* global, int valid = 16) {
 #if defined(__CUDACC__)
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -152,7 +151,7 @@ __device__ __forceinline__ void copy_async_16(void* shared, const void* global, 
   simt::copy_async(shared, global, 16, static_cast<std::size_t>(valid));
 #endif
 }
-// The same with all of them or, where it is not `valid`, 16 zeros: costs nothing beyond the copy.
+// Copies 16 bytes, or writes 16 zeros if not `valid`, at the cost of the copy alone.
 __device__ __forceinline__ void copy_or_zero_16(void* shared, const void* global, bool valid) {
 #if defined(__CUDACC__)
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -165,7 +164,7 @@ __device__ __forceinline__ void copy_or_zero_16(void* shared, const void* global
   simt::copy_async(shared, global, 16, valid ? 16 : 0);
 #endif
 }
-// copy_async_16() with 4 bytes, for rows that are not aligned to 16.
+// copy_async_16() with 4 bytes, for rows that are not aligned to 16 bytes.
 __device__ __forceinline__ void copy_async_4(void* shared, const void* global, int valid = 4) {
 #if defined(__CUDACC__)
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -182,7 +181,7 @@ __device__ __forceinline__ void commit_copies() {
   simt::commit_copies();
 #endif
 }
-// Until at most `Pending` of this thread's committed groups are still under way.
+// Waits until at most `Pending` of this thread's committed groups are in flight.
 template <int Pending>
 __device__ __forceinline__ void wait_copies() {
 #if defined(__CUDACC__)

@@ -1,7 +1,7 @@
-// Division by a number that only the host knows, as a multiplication: quotients of values in [0,
-// 2^31). The multiplier is 2^(31 + s) / d rounded up, s = ceil(log2 d); its error stays below what
-// a quotient of 31 bits can show (Granlund and Montgomery, "Division by invariant integers using
-// multiplication", 1994).
+// Division by a number that is known on the host, as a multiplication, for dividends in [0, 2^31).
+// The multiplier is 2^(31 + s) / d rounded up, s = ceil(log2 d); its error is too small to change a
+// 31-bit quotient (Granlund and Montgomery, "Division by invariant integers using multiplication",
+// 1994).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Loading and storing a few neighboring elements at once as floats, for kernels bound by bytes.
-// Included by .cu files only.
+// Loads and stores a few adjacent elements at once as floats, for kernels bound by bytes. Included
+// by .cu files only.
 #pragma once
 
 #include "engine/ops/device/device_code.h"
@@ -11,7 +11,8 @@ struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Neighbors {
   T at[kCount];
 };
 
-// `from` and `to` are aligned to the elements' size together, or to 16 bytes if that is less.
+// `from` and `to` must be aligned to the total size of the elements, or to 16 bytes if that is
+// less.
 template <int kCount, class T>
 __device__ __forceinline__ void load_floats(const T* from, float* to) {
   const auto values = *reinterpret_cast<const Neighbors<T, kCount>*>(from);
@@ -26,8 +27,8 @@ __device__ __forceinline__ void store_floats(T* to, const float* from) {
   *reinterpret_cast<Neighbors<T, kCount>*>(to) = values;
 }
 
-// Host code: whether rows of `width` elements that start at these addresses can be read 16 bytes at
-// a time, the widest dtype being f32 and the narrowest T.
+// Host code: returns true if rows of `width` elements at these addresses can be read 16 bytes at a
+// time; the widest dtype is f32 and the narrowest is T.
 template <class T, class... Addresses>
 bool rows_are_aligned(std::int64_t width, const Addresses*... address) {
   return width % Packed<T>::kCount == 0 &&

@@ -1,12 +1,12 @@
-// Several elements at once: the types for it, where memory allows it, and divisions that stay
-// short. Included by .cu files only.
+// Processes several elements at once: vector types for aligned memory, and cheap divisions.
+// Included by .cu files only.
 #pragma once
 
 #include <initializer_list>
 
 #include "engine/ops/device/device_code.h"
 
-// Before a loop of constant length over arrays that shall stay in registers.
+// For loops of constant length over arrays that must stay in registers.
 #if defined(__CUDACC__)
 #define ENGINE_UNROLL _Pragma("unroll")
 #else
@@ -15,7 +15,7 @@
 
 namespace engine::ops::cuda {
 
-// W elements that are loaded and stored by one instruction, up to 16 bytes.
+// W elements that one instruction loads or stores, up to 16 bytes.
 template <class T, int W>
 struct alignas(sizeof(T) * W) Pack {
   T at[W];
@@ -29,14 +29,14 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, W>& value) {
   *reinterpret_cast<Pack<T, W>*>(to) = value;
 }
 
-// Whether all of these (absent ones aside) begin at a multiple of 16 bytes.
+// Returns true if all of these (null ones aside) are aligned to 16 bytes.
 inline bool aligned_to_16(std::initializer_list<const void*> pointers) {
   for (const void* pointer : pointers)
     if (reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0) return false;
   return true;
 }
 
-// a / b. REQUIRES: a >= 0, b > 0. A division of 64 bits costs several times one of 32.
+// a / b. REQUIRES: a >= 0, b > 0. A 64-bit division costs several times as much as a 32-bit one.
 __device__ __forceinline__ std::int64_t quotient(std::int64_t a, std::int64_t b) {
   if (((a | b) >> 32) == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
   return a / b;

@@ -9,7 +9,7 @@ namespace engine::ops::cuda {
 struct PhiloxWords {
   std::uint32_t at[4];
 
-  // at[i % 4] without indexing registers.
+  // Returns at[i % 4] without indexed access to registers.
   __device__ __forceinline__ std::uint32_t chosen(std::int64_t i) const {
     const std::uint32_t low = i % 2 == 0 ? at[0] : at[1], high = i % 2 == 0 ? at[2] : at[3];
     return i % 4 < 2 ? low : high;

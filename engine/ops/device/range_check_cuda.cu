@@ -1,5 +1,5 @@
-// One block looks at all ids (a batch has some ten thousand of them), so that the lowest bad place
-// is found without atomics and is the same in every run. Bound: the launch itself.
+// One block checks all ids (a batch has some ten thousand), so that it finds the lowest bad index
+// without atomics and with the same result in every run. Bound by the launch itself.
 #include "engine/ops/device/range_check_cuda.h"
 
 #include "engine/ops/device/device_code.h"

@@ -1,4 +1,4 @@
-// Ids in device memory that must lie in a range, such as labels and tokens. Bound: bytes; one
+// Checks that ids in device memory, such as labels and tokens, are in a range. Bound by bytes; one
 // launch of one block.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace engine::ops::cuda {
 
-// Where one of ids[0, count) is outside [0, limit), context.fault is written with the lowest such
-// place, unless it holds an earlier fault. Nothing happens where the context has no fault.
+// If one of ids[0, count) is outside [0, limit), writes the lowest such index to context.fault,
+// unless that holds an earlier fault. Does nothing if the context has no fault.
 void check_range(KernelContext& context, const std::int32_t* ids, std::int64_t count,
                  std::int64_t limit);
 

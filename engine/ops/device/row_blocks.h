@@ -1,9 +1,9 @@
-// How kernels share out a matrix [rows, channels] in memory when they work channel by channel:
-// batch normalization, global pooling. Included by .cu files only.
+// Divides a matrix [rows, channels] in memory among threads for kernels that work channel by
+// channel: batch normalization, global pooling. Included by .cu files only.
 //
-// A thread keeps to one pack of channels and goes down its rows. The threads of a block lie side by
-// side along the channels, `columns` packs, then down `lanes` rows, so that what they read together
-// is contiguous. Which rows a thread adds up follows from the shape alone.
+// A thread processes one pack of channels and iterates over its rows. The threads of a block cover
+// `columns` adjacent packs of channels and `lanes` rows, so that their reads are contiguous. The
+// assignment of rows to threads depends only on the shape.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ constexpr int kRowThreads = 256;
 
 struct RowBlocks {
   std::int64_t rows = 0, rows_per_block = 1;  // the last block has fewer
-  int channels = 0, packs = 0;                // packs: of a row
-  int columns = 1, lanes = 1;                 // of a block
+  int channels = 0, packs = 0;                // packs per row
+  int columns = 1, lanes = 1;                 // per block
   int row_blocks = 1, column_blocks = 1;      // the grid's x and y
 
   Grid grid() const {
@@ -26,17 +26,17 @@ struct RowBlocks {
   }
 };
 
-// At most how many row blocks there are, by rows that each thread should have and blocks that the
-// grid should have: a number that grows with the rows, unlike the rounded one of make_row_blocks(),
-// so that scratch is sized by it.
+// An upper bound of the number of row blocks, from the rows per thread and the blocks per grid.
+// Unlike the rounded result of make_row_blocks(), it grows monotonically with the rows, so that it
+// can be used to size scratch.
 inline std::int64_t max_row_blocks(const RowBlocks& b, std::int64_t rows_each,
                                    std::int64_t max_blocks) {
   const std::int64_t wanted = divide_up(b.rows, b.lanes * rows_each),
                      most = std::max<std::int64_t>(max_blocks / b.column_blocks, 1);
   return std::clamp<std::int64_t>(wanted, 1, most);
 }
-// In packs of `width` channels. A thread has at least `rows_each` rows unless there are fewer, and
-// more where there would otherwise be more than `max_blocks` blocks.
+// Packs have `width` channels. A thread has at least `rows_each` rows unless there are fewer, and
+// more if there would otherwise be more than `max_blocks` blocks.
 inline RowBlocks make_row_blocks(std::int64_t rows, std::int64_t channels, int width,
                                  std::int64_t rows_each, std::int64_t max_blocks) {
   RowBlocks b;
@@ -52,7 +52,7 @@ inline RowBlocks make_row_blocks(std::int64_t rows, std::int64_t channels, int w
   return b;
 }
 
-// This thread's part of a block of rows. Threads outside have none, but wait at the block's
+// This thread's part of a block of rows. Threads outside have no part, but take part in the block's
 // barriers.
 struct RowPlace {
   bool inside;
@@ -69,15 +69,15 @@ __device__ __forceinline__ RowPlace row_place(const RowBlocks& b, unsigned row_b
           end < b.rows ? end : b.rows};
 }
 
-// Adds up `values` over the lanes of a block by halves; the result is in lane 0. `shared`: Count *
-// kRowThreads of V.
+// Sums `values` over the lanes of a block by halving; the result is in lane 0. `shared` has Count *
+// kRowThreads elements of V.
 template <int Count, class V>
 __device__ __forceinline__ void sum_over_lanes(const RowBlocks& b, int lane, V (&values)[Count],
                                                V* shared) {
   const int thread = static_cast<int>(threadIdx.x);
   int half = 1;
   while (2 * half < b.lanes) half *= 2;
-  __syncthreads();  // whoever used `shared` before is done
+  __syncthreads();  // earlier uses of `shared` are complete
   ENGINE_UNROLL
   for (int k = 0; k < Count; ++k) shared[k * kRowThreads + thread] = values[k];
   for (; half > 0; half /= 2) {
@@ -92,8 +92,8 @@ __device__ __forceinline__ void sum_over_lanes(const RowBlocks& b, int lane, V (
   }
 }
 
-// call(std::integral_constant<int, W>): W is a pack of 16 bytes where the rows are made of these
-// and all operands (absent ones aside) are aligned to it, else 1.
+// Calls call(std::integral_constant<int, W>): W is a pack of 16 bytes if the rows consist of these
+// and all operands (absent ones aside) are aligned to it, otherwise 1.
 template <class T, class Call>
 void with_width(std::int64_t channels, std::initializer_list<const void*> operands, Call call) {
   constexpr int kWidth = Packed<T>::kCount;

@@ -1,4 +1,4 @@
-// From the dtype of activations to a template argument: f(float{}), f(bf16{}) or f(f16{}).
+// Turns the dtype of activations into a template argument: f(float{}), f(bf16{}) or f(f16{}).
 #pragma once
 
 #include "engine/core/dtype.h"

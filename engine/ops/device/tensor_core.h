@@ -1,18 +1,19 @@
-// Tensor-core instructions of sm_80 and later as device functions: mma.sync, ldmatrix, and how
-// operands are rounded and packed. On the CPU the same functions are computed from all lanes'
-// registers. Source of the layouts: PTX ISA, "Matrix Fragments for mma.m16n8k8 / m16n8k16" and
+// Tensor-core instructions of sm_80 and later as device functions: mma.sync, ldmatrix, and the
+// rounding and packing of operands. On the CPU the same functions are computed from the registers
+// of all lanes. Source of the layouts: PTX ISA, "Matrix Fragments for mma.m16n8k8 / m16n8k16" and
 // "ldmatrix".
 //
-// All lanes of a warp call each of these together. With g = lane / 4 and t = lane % 4 the registers
-// of a lane hold
-//  D, C [16 x 8] f32:  c[0] (g, 2t)      c[1] (g, 2t + 1)      c[2] (g + 8, 2t)      c[3] (g + 8,
-//  2t + 1)       (row, column) k8, TF32:           a[0] (g, t)       a[1] (g + 8, t)       a[2] (g,
-//  t + 4)       a[3] (g + 8, t + 4)        (row, k)
-//                      b[0] (t, g)       b[1] (t + 4, g) (k, column)
-//  k16, BF16 and F16:  a[0] (g, 2t)      a[1] (g + 8, 2t)      a[2] (g, 2t + 8)      a[3] (g + 8,
-//  2t + 8)       (row, k)
-//                      b[0] (2t, g)      b[1] (2t + 8, g) (k, column) each register is two
-//                      elements: the one named in its lower half, k + 1 in its upper half.
+// All lanes of a warp must call each of these together. With g = lane / 4 and t = lane % 4 the
+// registers of a lane hold
+//   D, C [16 x 8] of f32, as (row, column):
+//     c[0] (g, 2t)   c[1] (g, 2t + 1)   c[2] (g + 8, 2t)   c[3] (g + 8, 2t + 1)
+//   k8, TF32, as (row, k) and (k, column):
+//     a[0] (g, t)    a[1] (g + 8, t)    a[2] (g, t + 4)    a[3] (g + 8, t + 4)
+//     b[0] (t, g)    b[1] (t + 4, g)
+//   k16, BF16 and F16, as (row, k) and (k, column):
+//     a[0] (g, 2t)   a[1] (g + 8, 2t)   a[2] (g, 2t + 8)   a[3] (g + 8, 2t + 8)
+//     b[0] (2t, g)   b[1] (2t + 8, g)
+//     Each register has two elements: the given one in its lower half, k + 1 in its upper half.
 #pragma once
 
 #include <type_traits>
@@ -21,8 +22,8 @@
 
 namespace engine::ops::cuda {
 
-// The float nearest to `value` with 10 bits of fraction, ties away from zero: what TF32 operands
-// should be. (Of operands that are not rounded the instruction reads the upper 19 bits.)
+// Returns the float nearest to `value` with 10 bits of fraction, ties away from zero, as required
+// of TF32 operands. (The instruction truncates unrounded operands to their upper 19 bits.)
 __device__ __forceinline__ float round_to_tf32(float value) {
 #if defined(__CUDACC__)
   std::uint32_t bits;
@@ -35,13 +36,13 @@ __device__ __forceinline__ float round_to_tf32(float value) {
 #endif
 }
 
-// Two 16-bit numbers as a register: `low` in the lower half.
+// Packs two 16-bit numbers into a register: `low` in the lower half.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack(T low, T high) {
   static_assert(sizeof(T) == 2);
   return std::uint32_t{low.bits} | (std::uint32_t{high.bits} << 16);
 }
-// The same of floats, rounded to T (bf16 or f16).
+// The same for floats, rounded to T (bf16 or f16).
 template <class T>
 __device__ __forceinline__ std::uint32_t pack_rounded(float low, float high) {
 #if defined(__CUDACC__)
@@ -69,8 +70,8 @@ namespace emulated {
 struct Fragments {
   std::uint32_t a[4], b[2];
 };
-// c += A B. `value(register, half)` is the number in a register's half; K numbers of each row and
-// column are multiplied.
+// c += A B. `value(register, half)` is the number in a register's half; K is the number of terms of
+// each sum.
 template <int K, class Value>
 void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
               Value value) {
@@ -83,7 +84,7 @@ void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&
   };
   const unsigned g = simt::lane() / 4, t = simt::lane() % 4;
   constexpr unsigned kEach = K / 8,
-                     kSide = K / 2;  // elements a register holds; k from one register to the next
+                     kSide = K / 2;  // elements per register; distance in k between registers
   for (unsigned k = 0; k < K; ++k) {
     const unsigned side = k / kSide, lane = k % kSide / kEach, half = k % kEach;
     for (unsigned i = 0; i < 4; ++i) {
@@ -93,8 +94,7 @@ void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&
     }
   }
 }
-// The register that a lane gets of the 8 x 8 matrix whose rows are given by lanes [first, first +
-// 8).
+// Returns a lane's register of the 8 x 8 matrix whose rows are given by lanes [first, first + 8).
 inline std::uint32_t matrix_part(const std::byte* lanes, unsigned first, bool transposed) {
   const auto element = [&](unsigned row, unsigned column) {
     const void* address;
@@ -162,10 +162,10 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&c)[4], const std::uint3
 #endif
 }
 
-// Count 8 x 8 matrices of 16-bit elements from shared memory. Lane 8 i + r gives the address
-// (16-byte aligned) of row r of matrix i; for x2 the lanes from 16 on give any valid address. to[i]
-// of a lane: (g, 2t) and (g, 2t + 1) of matrix i; with _trans (2t, g) and (2t + 1, g). A row may as
-// well be four 32-bit elements: without _trans to[i] is then element (g, t).
+// Loads Count 8 x 8 matrices of 16-bit elements from shared memory. Lane 8 i + r gives the 16-byte
+// aligned address of row r of matrix i; for x2 the lanes from 16 on give any valid address. to[i]
+// of a lane has (g, 2t) and (g, 2t + 1) of matrix i; with _trans (2t, g) and (2t + 1, g). A row may
+// also be four 32-bit elements: without _trans to[i] is then element (g, t).
 __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&to)[4], const void* row) {
 #if defined(__CUDACC__)
   const auto from = static_cast<unsigned>(__cvta_generic_to_shared(row));

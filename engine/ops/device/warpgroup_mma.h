@@ -1,22 +1,23 @@
 // Warpgroup matrix instructions of sm_90a (wgmma) on 16-bit operands in shared memory, for 64 x 128
-// of C a warpgroup, and the layout of such operands. On the CPU descriptors are decoded as the
-// device does, and a product is computed when it is issued and again when it is waited for: an
-// operand that changes in between is an error. Source: PTX ISA, "Asynchronous Warpgroup Level
-// Matrix Instructions". HAS NOT RUN ON A DEVICE YET.
+// of C per warpgroup, and the layout of such operands. On the CPU descriptors are decoded as on the
+// device, and a product is computed when it is issued and again when it is waited for: an operand
+// that changes in between is an error. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix
+// Instructions". HAS NOT RUN ON A DEVICE YET.
 //
-// Layout of an operand's tile, 128-byte swizzle, with lines = rows of A or columns of B: rows of
-// 128 bytes (64 elements), of one line along k (by depth) or of one k along lines; the 16-byte
-// chunk c of row r lies at place c xor (r mod 8). 8 rows are an atom of 1024 bytes, aligned to
-// that.
-//   by depth:   rows are lines. Stride byte offset: from 8 lines to the next 8. Leading byte
-//   offset: not used (1). else:       rows are k, in blocks of 64 lines. Stride byte offset: from 8
-//   k to the next 8. Leading: from 64 lines to the next.
+// The layout of an operand's tile uses the 128-byte swizzle. With lines = rows of A or columns of
+// B, a row has 128 bytes (64 elements), either of one line along k (by depth) or of one k along
+// lines; the 16-byte chunk c of row r is at position c xor (r mod 8). 8 rows form an atom of 1024
+// bytes, which is aligned to its size.
+//   by depth:   rows are lines. Stride byte offset: from 8 lines to the next 8.
+//               Leading byte offset: not used (1).
+//   otherwise:  rows are k, in blocks of 64 lines. Stride byte offset: from 8 k to the next 8.
+//               Leading byte offset: from 64 lines to the next.
 // Descriptor: bits 0-13 address / 16, 16-29 leading byte offset / 16, 32-45 stride byte offset /
-// 16, 62-63 swizzle (1: 128 bytes). A product's k = 16 begins at 32 bytes more a step by depth,
-// else at two atoms more.
+// 16, 62-63 swizzle (1: 128 bytes). The next k = 16 of a product starts 32 bytes later by depth,
+// otherwise two atoms later.
 //
-// Sums of thread 32 w + 4 g + t: sums[4 j + i] is row 16 w + g + i / 2 * 8, column 8 j + 2 t + i
-// % 2.
+// Sums of thread 32 w + 4 g + t: sums[4 j + i] is row 16 w + g + i / 2 * 8, column 8 j + 2 t + i %
+// 2.
 #pragma once
 
 #include <vector>
@@ -25,7 +26,7 @@
 
 namespace engine::ops::cuda {
 
-// Bytes from the start of the block's shared memory, as descriptors count them.
+// Bytes from the start of the block's shared memory, as used in descriptors.
 __device__ __forceinline__ unsigned shared_address(const void* shared) {
 #if defined(__CUDACC__)
   return static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -35,14 +36,15 @@ __device__ __forceinline__ unsigned shared_address(const void* shared) {
 #endif
 }
 
-// What this thread wrote to shared memory, for wgmma of all threads after the next barrier.
+// Makes this thread's writes to shared memory visible to wgmma of all threads after the next
+// barrier.
 __device__ __forceinline__ void publish_to_wgmma() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
-// kLines x 64 elements of k; SharedTile's interface (gemm_shared_tile.h).
+// A tile of kLines x 64 elements of k with the interface of SharedTile (gemm_shared_tile.h).
 template <class S, bool kByDepth_, int kLines_>
 struct SwizzledTile {
   static_assert(sizeof(S) == 2 && kLines_ % 64 == 0);
@@ -50,14 +52,14 @@ struct SwizzledTile {
   static constexpr int kLines = kLines_, kDepth = 64, kChunk = 8;
   static constexpr int kElements = kLines * kDepth;
   static constexpr int kRowChunks = (kByDepth ? kDepth : kLines) / kChunk;
-  static constexpr unsigned kBlockBytes = 64 * 128;  // of 64 lines
+  static constexpr unsigned kBlockBytes = 64 * 128;  // size of 64 lines
 
-  // Of the first element of a 16-byte chunk.
+  // The offset of the first element of a 16-byte chunk.
   static constexpr __device__ int at(int line, int depth) {
     return kByDepth ? line * 64 + ((depth / 8) ^ (line % 8)) * 8
                     : line / 64 * 64 * kDepth + depth * 64 + ((line % 64 / 8) ^ (depth % 8)) * 8;
   }
-  // Of the k step-th 16 of k and the lines from 64 * block on.
+  // The descriptor of the step-th 16 of k and the lines from 64 * block on.
   static __device__ __forceinline__ std::uint64_t descriptor(unsigned tile_address, unsigned block,
                                                              unsigned step) {
     const unsigned start = tile_address + block * kBlockBytes + step * (kByDepth ? 32 : 2 * 1024);
@@ -69,7 +71,7 @@ struct SwizzledTile {
 
 #if !defined(__CUDACC__)
 namespace emulated {
-// Element (line, k) of the operand that a descriptor describes; kAcross: rows of 128 bytes run
+// Element (line, k) of the operand that a descriptor describes. kAcross: rows of 128 bytes extend
 // along lines.
 template <class S, bool kAcross>
 float element(std::uint64_t descriptor, unsigned line, unsigned k) {
@@ -96,18 +98,18 @@ float element(std::uint64_t descriptor, unsigned line, unsigned k) {
       ENGINE_SUMS_4(s, (i) + 12)
 #endif
 
-// 64 x 128 sums of a warpgroup. kAcrossA, kAcrossB: the operand's rows in shared memory run along
-// lines, not along k.
+// The 64 x 128 sums of a warpgroup. kAcrossA, kAcrossB: the operand's rows in shared memory extend
+// along lines, not along k.
 template <class S, bool kAcrossA, bool kAcrossB>
 class WarpgroupSums {
  public:
-  // Before the first product, and after `sums` was touched otherwise.
+  // Called before the first product, and after any other access to `sums`.
   __device__ __forceinline__ void begin() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
   }
-  // Issues sums += A B, k = 16; done after commit() and wait().
+  // Issues sums += A B, k = 16; it is complete after commit() and wait().
   __device__ __forceinline__ void multiply(std::uint64_t a, std::uint64_t b) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     if constexpr (std::is_same_v<S, bf16>) {
@@ -147,7 +149,7 @@ class WarpgroupSums {
     open_.clear();
 #endif
   }
-  // Until at most kPending groups are under way.
+  // Waits until at most kPending groups are in flight.
   template <int kPending>
   __device__ __forceinline__ void wait() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -162,7 +164,7 @@ class WarpgroupSums {
       }
 #endif
   }
-  // The sums to `to`, row-major with an even `pitch`. REQUIRES: all are waited for.
+  // Stores the sums to `to`, row-major with an even `pitch`. REQUIRES: all products are complete.
   __device__ __forceinline__ void put(float* to, int pitch) const {
     const int w = warp_index() % 4, g = lane_index() / 4, t = lane_index() % 4;
 #pragma unroll
@@ -172,7 +174,7 @@ class WarpgroupSums {
         *reinterpret_cast<Pair*>(to + (16 * w + g + 8 * h) * pitch + 8 * j + 2 * t) = {
             sums_[4 * j + 2 * h], sums_[4 * j + 2 * h + 1]};
   }
-  // The sum of this thread's. REQUIRES: all are waited for.
+  // The total of this thread's sums. REQUIRES: all products are complete.
   __device__ __forceinline__ float total() const {
     float sum = 0;
 #pragma unroll

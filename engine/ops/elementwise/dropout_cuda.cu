@@ -1,7 +1,7 @@
-// Dropout: a thread draws for a pack of 16 bytes of one sample, one Philox block for every four
-// elements, so that the mask is bit for bit that of the CPU's kernels. Bound: bytes for f32; with
-// 16-bit storage the ten rounds of Philox come near it. Source of the generator: Salmon et al.,
-// "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Dropout: each thread draws for a pack of 16 bytes of one sample, one Philox block for every four
+// elements, so that the mask is bit for bit that of the CPU kernels. Bound by bytes for f32; with
+// 16-bit storage the ten rounds of Philox take almost as long. Source of the generator: Salmon et
+// al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #include "engine/core/error.h"
 #include "engine/ops/device/packs.h"
 #include "engine/ops/device/storage_dispatch.h"
@@ -35,9 +35,9 @@ __device__ __forceinline__ Words philox_words(std::uint64_t key, std::uint64_t h
 
 struct Samples {
   const std::int64_t* ids;
-  std::int64_t count;  // elements of a sample
-  std::int64_t units;  // packs of a sample, the last one may be short
-  std::int64_t total;  // of all samples
+  std::int64_t count;  // elements per sample
+  std::int64_t units;  // packs per sample; the last one may be short
+  std::int64_t total;  // packs of all samples
 };
 
 // `whole`: no pack is short, and all are aligned.

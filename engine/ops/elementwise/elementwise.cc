@@ -1,4 +1,4 @@
-// Checks and dispatch of the elementwise kernels.
+// Checks and dispatches the elementwise kernels.
 #include "engine/ops/elementwise/elementwise.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ const ElementwiseTable& fast_for(const TensorView& operand) {
   return ENGINE_TABLE_FOR(operand.dtype, elementwise_table);
 }
 
-// Dtype and number of elements of two flat operands agree.
+// Checks that two flat operands have the same dtype and number of elements.
 std::int64_t check_pair(std::string_view kernel, const KernelContext& context,
                         const TensorView& from, const TensorView& to) {
   check_stored(kernel, "the input", from);
@@ -30,7 +30,7 @@ std::int64_t check_pair(std::string_view kernel, const KernelContext& context,
   return from.count();
 }
 
-// Elements of a sample.
+// Returns the number of elements of a sample.
 std::int64_t check_dropout(std::string_view kernel, const KernelContext& context,
                            const Dropout& o) {
   check_pair(kernel, context, o.from, o.to);
@@ -109,7 +109,7 @@ void copy_or_add(KernelContext& context, TensorView from, TensorView to, Write w
 void dropout(KernelContext& context, const Dropout& o) {
   const std::int64_t count = check_dropout("dropout", context, o);
   const std::int64_t n = static_cast<std::int64_t>(o.sample_ids.size());
-  // uniform_float(word) >= rate, in whole numbers: both sides times 2^24, which is exact.
+  // The condition uniform_float(word) >= rate in integers: both sides times 2^24, which is exact.
   const std::uint32_t threshold = static_cast<std::uint32_t>(std::ceil(o.rate * 0x1p24));
   const float factor = o.rate < 1 ? static_cast<float>(1 / (1 - o.rate)) : 0.0f;
   dispatch(

@@ -1,5 +1,4 @@
-// Kernels that treat their operands as flat arrays of equal length, and the order change of
-// flatten.
+// Kernels that treat their operands as flat arrays of equal length, and the reordering of flatten.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -8,7 +7,7 @@
 namespace engine::ops {
 
 void relu_forward(KernelContext& context, TensorView x, TensorView y);  // y may be x
-// dx = dy where y > 0, else 0. y is the forward output. dx may be dy (with kOverwrite).
+// dx = dy if y > 0, otherwise 0. y is the forward output. dx may be dy (with kOverwrite).
 void relu_backward(KernelContext& context, TensorView y, TensorView dy, TensorView dx, Write write);
 
 void add_forward(KernelContext& context, TensorView a, TensorView b, bool relu,
@@ -16,10 +15,10 @@ void add_forward(KernelContext& context, TensorView a, TensorView b, bool relu,
 void copy_or_add(KernelContext& context, TensorView from, TensorView to, Write write);
 
 // Dropout (Srivastava et al., 2014), inverted: y = x * keep / (1 - rate). Element e of sample s is
-// kept when the Philox word e % 4 of (key, high = epoch, low = s * ceil(count / 4) + e / 4) is at
-// least rate: independent of batch, rank and threads. sample_ids [n]: the data set's ids; `x` [n,
-// ...]. On a CUDA device they are device memory, and so is the epoch: that of the context is read,
-// the argument is not.
+// kept if the Philox word e % 4 of (key, high = epoch, low = s * ceil(count / 4) + e / 4) is at
+// least rate: this does not depend on the batch, the rank or the threads. sample_ids [n] are the
+// data set's ids; `x` is [n, ...]. On a CUDA device the ids are in device memory, and the epoch is
+// read from the context; the member `epoch` is ignored.
 // Backward is the same with dy in place of x and dx in place of y.
 struct Dropout {
   TensorView from;
@@ -36,12 +35,12 @@ void nhwc_to_channel_first(KernelContext& context, TensorView x, TensorView y,
                            Write write);  // y = reordered x
 void channel_first_to_nhwc(KernelContext& context, TensorView x, TensorView y, Write write);
 
-// Element by element, f32 -> dtype of `to` (f32, f64 or bf16), and bf16 -> f32. On a CUDA device
-// f32 -> f32, bf16 or f16, and back.
+// Converts element by element: f32 -> dtype of `to` (f32, f64 or bf16), and bf16 -> f32. On a CUDA
+// device f32 -> f32, bf16 or f16, and back.
 void cast(KernelContext& context, TensorView from, TensorView to);
 
-void zero(KernelContext& context, TensorView view);                // of any dtype
-void fill(KernelContext& context, double value, TensorView view);  // of a floating dtype
+void zero(KernelContext& context, TensorView view);                // any dtype
+void fill(KernelContext& context, double value, TensorView view);  // any floating-point dtype
 void increment(KernelContext& context, TensorView counter);        // adds 1 to an i64
 
 }  // namespace engine::ops

@@ -1,5 +1,5 @@
-// Elementwise kernels of floats or halves. Bound: bytes; dropout: the ten rounds of Philox, drawn
-// for kDraws blocks at a time.
+// Elementwise kernels for floats or bf16. Bound by bytes; dropout by the ten rounds of Philox,
+// drawn for kDraws blocks at a time.
 #include "engine/ops/elementwise/elementwise_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -9,7 +9,7 @@
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
-// to[i] = value(lanes, i), or that in addition to what is there.
+// to[i] = value(lanes, i), or to[i] += value(lanes, i).
 template <bool kAdd, class Value>
 ENGINE_INLINE void put_flat(ThreadPool& threads, std::int64_t count, Stored* to, Value value) {
   run_flat(threads, count,
@@ -110,7 +110,7 @@ void dropout(const DropoutSizes& s, const std::int64_t* sample_ids, const Tensor
   });
 }
 
-// A square of 4x4 places: columns of `from` become rows of `to`.
+// Transposes a square of 4 x 4 elements: columns of `from` become rows of `to`.
 template <bool kAdd>
 ENGINE_INLINE void transpose_square(const Stored* from, std::int64_t from_stride, Stored* to,
                                     std::int64_t to_stride) {
@@ -123,7 +123,7 @@ ENGINE_INLINE void transpose_square(const Stored* from, std::int64_t from_stride
   }
 }
 
-// Four rows at a time; what does not fill a square goes one by one.
+// Transposes four rows at a time; the elements outside squares are copied one by one.
 template <bool kAdd>
 void transpose_samples(const Stored* from, std::int64_t rows, std::int64_t columns, Stored* to,
                        std::int64_t first, std::int64_t last) {

@@ -1,5 +1,5 @@
-// Elementwise kernels on the CPU: what elementwise.cc calls for the chosen instruction
-// set.
+// The kernel tables of the elementwise operators on the CPU; elementwise.cc calls the one of the
+// chosen instruction set.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace engine::ops {
 
-// n samples of `count` elements each; an element is kept when its word's upper 24 bits reach
+// n samples of `count` elements each; an element is kept if its word's upper 24 bits reach
 // `threshold`.
 struct DropoutSizes {
   std::int64_t n, count;
   std::uint64_t key, epoch;
   std::uint32_t threshold;
-  float factor;  // of what is kept
+  float factor;  // scales the kept elements
 };
 
-// Operands as in elementwise.h, `count` elements of each. Results do not depend on the number of
-// threads.
+// Operands are as in elementwise.h, with `count` elements each. Results do not depend on the number
+// of threads.
 struct ElementwiseTable {
   void (*relu_forward)(const TensorView& x, std::int64_t count, const TensorView& y,
                        ThreadPool& threads);
@@ -32,10 +32,10 @@ struct ElementwiseTable {
                       ThreadPool& threads);
   void (*dropout)(const DropoutSizes& sizes, const std::int64_t* sample_ids, const TensorView& from,
                   const TensorView& to, bool add, ThreadPool& threads);
-  // Each of n samples is a matrix [rows, columns]; its transpose is written.
+  // Writes the transpose of each of n samples, which are matrices [rows, columns].
   void (*transpose)(const TensorView& from, std::int64_t n, std::int64_t rows, std::int64_t columns,
                     const TensorView& to, bool add, ThreadPool& threads);
-  // From floats to what the table is for, and back.
+  // Convert floats to the table's storage type and back.
   void (*narrow)(const TensorView& from, std::int64_t count, const TensorView& to,
                  ThreadPool& threads);
   void (*widen)(const TensorView& from, std::int64_t count, const TensorView& to,

@@ -1,7 +1,6 @@
-// Flat loops: each thread takes every (grid * threads)-th pack of 16 bytes, then single elements
-// for what is left; single elements throughout where an operand does not begin at a multiple of 16
-// bytes. An element is read and written by one thread, in this order, so that an output may be an
-// input. Bound: bytes.
+// Flat loops: each thread processes every (grid * threads)-th pack of 16 bytes, then single
+// elements of the remainder; single elements only if an operand is not aligned to 16 bytes. One
+// thread reads and then writes each element, so that an output may be an input. Bound by bytes.
 #include "engine/ops/elementwise/elementwise_cuda.h"
 
 #include <algorithm>
@@ -14,8 +13,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// What is done with an element; kPair: with one of a second operand, too. A NaN passes ReLU, as in
-// PyTorch.
+// The operations on an element, or with kPair on an element of each of two operands. ReLU passes
+// NaN, as in PyTorch.
 struct Same {
   static constexpr bool kPair = false;
   __device__ __forceinline__ float operator()(float a, float) const { return a; }
@@ -37,7 +36,7 @@ struct GradientOfRelu {
   __device__ __forceinline__ float operator()(float y, float dy) const { return y > 0 ? dy : 0.0f; }
 };
 
-// W elements from place i on.
+// Processes W elements from index i on.
 template <int W, class T, class Op>
 __device__ __forceinline__ void map_pack(const T* a, const T* b, std::int64_t i, bool add, Op op,
                                          T* to) {
@@ -65,14 +64,14 @@ __global__ void map(const T* a, const T* b, std::int64_t packs, std::int64_t cou
     map_pack<1>(a, b, i, add, op, to);
 }
 
-// Threads that a loop over `packs` packs of `width` elements, and then what is left of `count`, can
-// use.
+// The number of threads that a loop over `packs` packs of `width` elements, and then over the rest
+// of `count`, can use.
 std::int64_t loop_length(std::int64_t packs, std::int64_t width, std::int64_t count) {
   return std::max(packs, count - packs * width);
 }
 
 struct MapOperands {
-  TensorView a, b;  // b: of pairs only
+  TensorView a, b;  // b: for pairs only
   std::int64_t count;
   TensorView to;
   Write write = Write::kOverwrite;
@@ -91,7 +90,7 @@ void launch_map(KernelContext& context, const char* name, Op op, const MapOperan
   });
 }
 
-// W elements: whole packs of the narrower type, so up to two of the wider.
+// Converts W elements: a whole pack of the narrower type, so up to two of the wider.
 template <int W, class From, class To>
 __device__ __forceinline__ void cast_pack(const From* from, To* to) {
   constexpr int kFrom = W < Packed<From>::kCount ? W : Packed<From>::kCount;

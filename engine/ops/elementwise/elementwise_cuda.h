@@ -1,5 +1,5 @@
-// Elementwise kernels on a CUDA device; operands as in elementwise.h, checked there, of `count`
-// elements.
+// Elementwise kernels on a CUDA device. elementwise.h describes and elementwise.cc checks the
+// operands, which have `count` elements.
 #pragma once
 
 #include "engine/ops/elementwise/elementwise.h"
@@ -14,14 +14,14 @@ void add_forward(KernelContext& context, TensorView a, TensorView b, bool relu, 
 void copy_or_add(KernelContext& context, TensorView from, std::int64_t count, TensorView to,
                  Write write);
 
-// One of the two is f32.
+// One of the two must be f32.
 void cast(KernelContext& context, TensorView from, std::int64_t count, TensorView to);
 
 void fill(KernelContext& context, double value, TensorView view);
 void increment(KernelContext& context, TensorView counter);
 
-// `n` samples of `count` elements; an element is kept, times `factor`, when the upper 24 bits of
-// its word reach `threshold`. The epoch is that of the context. `sample_ids`: device memory.
+// `n` samples of `count` elements; an element is kept, times `factor`, if the upper 24 bits of its
+// word reach `threshold`. The epoch is that of the context. `sample_ids` is in device memory.
 struct DropoutDraw {
   std::uint64_t key;
   std::uint32_t threshold;
@@ -30,7 +30,7 @@ struct DropoutDraw {
 };
 void dropout(KernelContext& context, const Dropout& o, const DropoutDraw& draw);
 
-// Each of n samples is a matrix [rows, columns]; its transpose is written.
+// Writes the transpose of each of n samples, which are matrices [rows, columns].
 void transpose_samples(KernelContext& context, TensorView from, std::int64_t n, std::int64_t rows,
                        std::int64_t columns, TensorView to, Write write);
 

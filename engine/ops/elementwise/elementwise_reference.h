@@ -1,4 +1,5 @@
-// What the elementwise kernels mean: plain loops, one thread. Contract: elementwise.h.
+// Implements the elementwise kernels in plain loops on one thread, as the reference for tests.
+// Contract: elementwise.h.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ void write_one(T& to, T value, Write write) {
   to = write == Write::kAdd ? to + value : value;
 }
 
-// A NaN passes, as in PyTorch.
+// NaN passes, as in PyTorch.
 template <class T>
 void relu_forward(const T* x, std::int64_t count, T* y) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] < 0 ? T{0} : x[i];
@@ -38,7 +39,7 @@ void copy_or_add(const T* from, std::int64_t count, T* to, Write write) {
   for (std::int64_t i = 0; i < count; ++i) write_one(to[i], from[i], write);
 }
 
-// to = from * keep / (1 - rate). `count` elements a sample.
+// to = from * keep / (1 - rate), with `count` elements per sample.
 template <class T>
 void dropout(const Dropout& o, std::int64_t count) {
   const T* from = o.from.as<T>();
@@ -57,7 +58,7 @@ void dropout(const Dropout& o, std::int64_t count) {
   }
 }
 
-// One sample is a matrix [rows, columns]; its transpose [columns, rows] is written.
+// Writes the transpose [columns, rows] of one sample, which is a matrix [rows, columns].
 template <class T>
 void transpose_samples(const T* from, std::int64_t n, std::int64_t rows, std::int64_t columns,
                        T* to, Write write) {

@@ -1,4 +1,4 @@
-// gelu: checks and dispatch.
+// Checks and dispatches GELU.
 #include "engine/ops/elementwise/gelu.h"
 
 #include "engine/ops/common/dispatch.h"

@@ -7,14 +7,14 @@
 
 namespace engine::ops {
 
-// PyTorch's gelu(approximate=...).
+// The kinds of PyTorch's gelu(approximate=...).
 enum class GeluKind {
   kExact,  // "none": y = x / 2 (1 + erf(x / sqrt(2)))
   kTanh,   // "tanh": y = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 };
 
-// x, y, dy, dx: any shape, the same for all. f32 is within 6e-7 of the definition, relative to the
-// larger of |y| and min(|x|, 1); slopes are within 1e-6.
+// x, y, dy, dx have any shape, the same for all. In f32, y is within 6e-7 of the definition,
+// relative to the larger of |y| and min(|x|, 1); slopes are within 1e-6.
 void gelu_forward(KernelContext& context, TensorView x, GeluKind kind, TensorView y);  // y may be x
 // dx = dy y'(x). dx may be dy (with kOverwrite).
 void gelu_backward(KernelContext& context, TensorView x, TensorView dy, GeluKind kind,

@@ -1,4 +1,4 @@
-// gelu in float32. Bound: arithmetic, about 20 instructions a vector, one of them a division.
+// GELU in float32. Bound by arithmetic, about 20 instructions per vector, one of them a division.
 #include "engine/ops/elementwise/gelu_cpu.h"
 
 #include "engine/ops/common/flat_loops.h"
@@ -8,15 +8,15 @@ namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
 // (1 + tanh(u)) / 2 is 1 / (1 + e^(-2 u)): e^(-2 u) = 2^(x (kLinear + kCubic x^2)).
-constexpr double kTwiceSlope = 1.5957691216057308;  // of u at 0, doubled: 2 sqrt(2 / pi)
+constexpr double kTwiceSlope = 1.5957691216057308;  // twice the slope of u at 0: 2 sqrt(2 / pi)
 constexpr double kLog2E = 1.4426950408889634;
 constexpr float kLinear = static_cast<float>(-kTwiceSlope * kLog2E),
                 kCubic = static_cast<float>(-0.044715 * kTwiceSlope * kLog2E),
                 kSlopeLinear = static_cast<float>(kTwiceSlope),
                 kSlopeCubic = static_cast<float>(3 * 0.044715 * kTwiceSlope);
 
-// Where beyond x and 0, or 0 and 1, are what f32 makes of value and slope, and exp2 is within its
-// range.
+// Limits x to a range within which exp2 is valid; beyond it, value and slope in f32 are x and 1, or
+// 0 and 0.
 ENGINE_INLINE Floats bounded(Floats x) { return min(broadcast(9.9f), max(broadcast(-9.9f), x)); }
 
 ENGINE_INLINE Floats tanh_exponential(Floats x) {
@@ -29,7 +29,7 @@ ENGINE_INLINE Floats value(Floats x) {
   return x * normal_distribution(x).below;
 }
 
-// With s = 1 / (1 + e): s + x s (1 - s) 2 u', where 1 - s = e s.
+// With s = 1 / (1 + e), the slope is s + x s (1 - s) 2 u', where 1 - s = e s.
 template <bool kTanh>
 ENGINE_INLINE Floats slope(Floats x) {
   if constexpr (kTanh) {

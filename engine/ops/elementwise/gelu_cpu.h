@@ -1,4 +1,5 @@
-// gelu in float32 on the CPU: what gelu.cc calls for the chosen instruction set.
+// The kernel tables of GELU in float32 on the CPU; gelu.cc calls the one of the chosen instruction
+// set.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace engine::ops {
 
-// Operands as in gelu.h. Results do not depend on the number of threads.
+// Operands are as in gelu.h. Results do not depend on the number of threads.
 struct GeluTable {
   void (*forward)(const float* x, std::int64_t count, bool tanh, float* y, ThreadPool& threads);
   void (*backward)(const float* x, const float* dy, std::int64_t count, bool tanh, float* dx,

@@ -1,5 +1,5 @@
-// A thread takes 16 bytes of each operand at a time, or one element where an address is not aligned
-// to 16. Bound: bytes; for 16-bit storage the error function comes close to the bus in time.
+// Each thread processes 16 bytes of each operand at a time, or one element if an address is not
+// aligned to 16 bytes. Bound by bytes; for 16-bit storage the error function takes almost as long.
 #include "engine/ops/elementwise/gelu_cuda.h"
 
 #include "engine/ops/device/device_code.h"
@@ -32,15 +32,15 @@ __device__ __forceinline__ float slope(float x) {
   return 0.5f * (1 + erff(x * kHalfRoot)) + x * kDensity * expf(-0.5f * x * x);
 }
 
-// Calls body(first element, std::integral_constant<int, how many>) for all elements, kVector at a
-// time.
+// Calls body(first element, std::integral_constant<int, element count>) for all elements, kVector
+// at a time.
 template <int kVector, class Body>
 __device__ __forceinline__ void for_each_group(std::int64_t count, Body body) {
   const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kVector;
   std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
   for (; i + kVector <= count; i += step) body(i, std::integral_constant<int, kVector>{});
   for (; i < count; ++i)
-    body(i, std::integral_constant<int, 1>{});  // at most one thread has a rest
+    body(i, std::integral_constant<int, 1>{});  // at most one thread has a remainder
 }
 
 template <class T, bool kTanh, int kVector>
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads)
                           });
 }
 
-// start(std::bool_constant<tanh>, std::integral_constant<int, kVector>)
+// Calls start(std::bool_constant<tanh>, std::integral_constant<int, kVector>).
 template <class T, class Start>
 void with_kind(GeluKind kind, bool aligned, Start start) {
   const auto by_kind = [&](auto vector) {

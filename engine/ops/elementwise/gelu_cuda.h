@@ -1,4 +1,4 @@
-// gelu on a CUDA device; operands as in gelu.h, checked there. Bound: bytes.
+// GELU on a CUDA device. gelu.h describes and gelu.cc checks the operands. Bound by bytes.
 #pragma once
 
 #include "engine/core/tensor_view.h"

@@ -1,4 +1,4 @@
-// What gelu means: plain loops. Contract: gelu.h.
+// Implements GELU in plain loops, as the reference for tests. Contract: gelu.h.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace engine::ops::reference {
 
-// y and its derivative at x.
+// The value y and its derivative at x.
 template <class T>
 struct GeluValue {
   T value, slope;

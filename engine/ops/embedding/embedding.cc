@@ -1,4 +1,4 @@
-// Embedding: checks and dispatch.
+// Checks and dispatches embeddings.
 #include "engine/ops/embedding/embedding.h"
 
 #include <string>
@@ -47,7 +47,7 @@ void check_tokens(const TensorView& tokens, std::int64_t vocabulary) {
   }
 }
 
-// Elements of a sample.
+// Returns the number of elements of a sample.
 std::int64_t check_positions(const char* kernel, const KernelContext& context, const TensorView& x,
                              const TensorView& positions, DType positions_dtype) {
   check_floating(kernel, "x", x);
@@ -74,7 +74,8 @@ std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary
 void embedding_forward(KernelContext& context, const EmbeddingForward& o) {
   const EmbeddingSizes s =
       check_embedding("embedding_forward", context, o.tokens, o.table, o.y, o.table.dtype);
-  if (!on_cuda(context)) check_tokens(o.tokens, s.vocabulary);  // there the kernel does
+  // on a CUDA device the kernel checks them
+  if (!on_cuda(context)) check_tokens(o.tokens, s.vocabulary);
   dispatch(
       context, o.table.dtype, [&] { reference::embedding_forward<double>(o); },
       [&] { fast().forward(o, s, *context.threads); },

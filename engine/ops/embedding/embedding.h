@@ -1,5 +1,5 @@
-// Embedding: rows of a table chosen by token ids, and learned positions added to them. Numbers as
-// PyTorch's Embedding.
+// Embedding: table rows selected by token ids, and learned positions added to them. The results
+// equal those of PyTorch's Embedding.
 //
 // tokens [n, t] of i32; table [vocabulary, width]; y, dy [n, t, width]; positions [context, width],
 // t <= context. On a CUDA device dtable and dpositions are f32.
@@ -10,21 +10,21 @@
 
 namespace engine::ops {
 
-// Scratch of embedding_backward() for n * t places at most.
+// Returns the scratch size of embedding_backward() for at most n * t places.
 std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary,
                                     Device::Kind device);
 
-// y[s, i] = table[tokens[s, i]]. Throws InputError, before anything is written, for an id outside
-// [0, vocabulary), naming its sample and place. On a CUDA device such an id goes to context.fault
-// instead, and counts as 0, here and in backward.
+// y[s, i] = table[tokens[s, i]]. For an id outside [0, vocabulary), throws InputError with its
+// sample and position before anything is written. On a CUDA device such an id is reported to
+// context.fault instead, and counts as 0, here and in backward.
 struct EmbeddingForward {
   TensorView tokens, table, y;
 };
 void embedding_forward(KernelContext& context, const EmbeddingForward& o);
 
-// dtable[v] = sum of dy over the places of token v, in their order: the bits do not depend on the
-// number of threads. Rows of tokens that do not occur are written as 0 (or left alone with
-// Write::kAdd). Ids are trusted: forward checked them.
+// dtable[v] = sum of dy over the places of token v, in order: the bits do not depend on the number
+// of threads. Rows of tokens that do not occur are written as 0 (or left unchanged with
+// Write::kAdd). Ids are not checked again: forward has checked them.
 struct EmbeddingBackward {
   TensorView tokens, dy, dtable;
   Write write = Write::kOverwrite;
@@ -35,12 +35,12 @@ void embedding_backward(KernelContext& context, const EmbeddingBackward& o);
 void add_positions_forward(KernelContext& context, TensorView x, TensorView positions,
                            TensorView y);
 
-// dpositions[i] = sum over the samples of dy[s, i], in their order; 0 for positions that are not
-// used. The gradient of x is dy.
+// dpositions[i] = sum over the samples of dy[s, i], in order; 0 for positions that are not used.
+// The gradient of x is dy.
 void add_positions_backward(KernelContext& context, TensorView dy, TensorView dpositions,
                             Write write);
 
-// Extents of the operands; `places` is n * t. REQUIRES: checked operands.
+// Extents of the operands; `places` is n * t. REQUIRES: the operands are checked.
 struct EmbeddingSizes {
   std::int64_t places, vocabulary, width;
 };

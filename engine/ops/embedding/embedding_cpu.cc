@@ -1,5 +1,5 @@
-// Embedding in float32. Bound: bytes. Backward gives each thread a range of tokens, so that a row
-// is summed by one thread in the order of its places whatever the number of threads.
+// Embedding in float32. Bound by bytes. Backward assigns each thread a range of tokens, so that one
+// thread sums a row in the order of its places for any number of threads.
 #include "engine/ops/embedding/embedding_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"

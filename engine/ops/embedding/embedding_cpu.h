@@ -1,4 +1,5 @@
-// Embedding in float32 on the CPU: what embedding.cc calls for the chosen instruction set.
+// The kernel tables of embeddings in float32 on the CPU; embedding.cc calls the one of the chosen
+// instruction set.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace engine::ops {
 
-// `item`: t * width. Results do not depend on the number of threads.
+// `item` is t * width. Results do not depend on the number of threads.
 struct EmbeddingTable {
   void (*forward)(const EmbeddingForward& o, const EmbeddingSizes& sizes, ThreadPool& threads);
   void (*backward)(const EmbeddingBackward& o, const EmbeddingSizes& sizes, ThreadPool& threads);

@@ -1,9 +1,9 @@
-// Forward: a warp copies a row. Backward: first the places of each token are listed, in their order
-// (a counting sort in which each block looks at all ids for the sake of 32 tokens, so that blocks
-// need not wait for each other); then the rows of dy at a token's places are summed, by a warp
-// where tokens have few places, by the warps of a block with every eighth place each where they
-// have many. Every sum has one order: no atomics. Bound: bytes; for a large vocabulary the ids come
-// from the L2 cache vocabulary / 32 times.
+// Forward: one warp copies a row. Backward first lists the places of each token in order (a
+// counting sort in which each block reads all ids for only 32 tokens, so that blocks need not wait
+// for each other); then it sums the rows of dy at a token's places: with one warp if tokens have
+// few places, or with the warps of a block, each at every eighth place, if they have many. Every
+// sum has one order: no atomics. Bound by bytes; for a large vocabulary the ids are read from the
+// L2 cache vocabulary / 32 times.
 #include "engine/ops/embedding/embedding_cuda.h"
 
 #include "engine/ops/device/device_code.h"
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kListThreads = 1024, kListWarps = kListThreads / kWarp;
-constexpr int kTile = 4 * kWarp;  // columns that a warp sums at a time, four a lane
-constexpr int kManyPlaces = 16;   // a token, on average
+constexpr int kTile = 4 * kWarp;  // columns that a warp sums at a time, four per lane
+constexpr int kManyPlaces = 16;   // per token, on average
 
 __device__ __forceinline__ std::int32_t safe_token(std::int32_t token, std::int64_t vocabulary) {
   return token >= 0 && token < vocabulary ? token : 0;
@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(kThreads)
         *reinterpret_cast<const Neighbors<T, kVector>*>(from + c);
 }
 
-// Lane l of each warp counts token 32 * block + l among the warp's share of the places, and then
-// writes them to where the tokens and shares before it end. starts [vocabulary + 1], listed
+// Lane l of each warp counts token 32 * block + l in the warp's part of the places, and then writes
+// these places after those of the preceding tokens and parts. starts [vocabulary + 1], listed
 // [places].
 __global__ void __launch_bounds__(kListThreads)
     list_places(const std::int32_t* tokens, int places, int vocabulary, std::int32_t* starts,
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kListThreads)
     if (safe_token(tokens[p], vocabulary) == mine) *to++ = p;
 }
 
-// Four columns of a lane: neighbors, or 32 apart where rows are not aligned.
+// The column of a lane's four: adjacent, or 32 apart if rows are not aligned.
 template <bool kNeighbours>
 __device__ __forceinline__ int tile_column(int tile, int j) {
   return tile * kTile + (kNeighbours ? lane_index() * 4 + j : j * kWarp + lane_index());
@@ -95,8 +95,8 @@ __device__ __forceinline__ void load_columns(const T* row, int tile, int width, 
   }
 }
 
-// kSplit warps sum a tile of a token's row, warp i the places i, i + kSplit, ...; grid (rows,
-// tiles).
+// kSplit warps sum a tile of a token's row; warp i adds the places i, i + kSplit, .... The grid is
+// (rows, tiles).
 template <class T, int kSplit, bool kNeighbours>
 __global__ void __launch_bounds__(kThreads)
     sum_places(const T* dy, const std::int32_t* starts, const std::int32_t* listed, int vocabulary,
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A thread keeps its piece of the positions for all samples that block row y takes.
+// Each thread adds its piece of the positions for all samples of block row y.
 template <class T, int kVector>
 __global__ void __launch_bounds__(kThreads)
     add_rows(const T* x, std::int64_t n, std::int64_t item, const T* positions, T* y) {
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// `all`: elements of dpositions, of which the first `item` are used.
+// `all` is the number of elements of dpositions, of which the first `item` are used.
 template <class T, int kVector>
 __global__ void __launch_bounds__(kThreads)
     sum_samples(const T* dy, std::int64_t n, std::int64_t item, std::int64_t all, bool add,

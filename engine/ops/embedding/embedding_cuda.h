@@ -1,12 +1,12 @@
-// Embedding and learned positions on a CUDA device; operands as in embedding.h, checked there.
-// Bound: bytes.
+// Embedding and learned positions on a CUDA device. embedding.h describes and embedding.cc checks
+// the operands. Bound by bytes.
 #pragma once
 
 #include "engine/ops/embedding/embedding.h"
 
 namespace engine::ops::cuda {
 
-// Of backward.
+// Returns the scratch size of backward.
 std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary);
 
 // Ids outside [0, vocabulary) are reported to context.fault and count as 0.

@@ -1,4 +1,4 @@
-// What an embedding means: plain loops. Contract: embedding.h.
+// Implements embeddings in plain loops, as the reference for tests. Contract: embedding.h.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ void embedding_backward(const EmbeddingBackward& o) {
       dtable[tokens[p] * s.width + c] += dy[p * s.width + c];
 }
 
-// `item`: t * width, elements of a sample.
+// `item` is t * width, the number of elements of a sample.
 template <class T>
 void add_positions_forward(const T* x, std::int64_t n, std::int64_t item, const T* positions,
                            T* y) {
@@ -38,7 +38,7 @@ void add_positions_forward(const T* x, std::int64_t n, std::int64_t item, const 
     for (std::int64_t i = 0; i < item; ++i) y[s * item + i] = x[s * item + i] + positions[i];
 }
 
-// `elements`: of the table of positions, of which the first `item` are used.
+// `elements` is the size of the table of positions, of which the first `item` are used.
 template <class T>
 void add_positions_backward(const T* dy, std::int64_t n, std::int64_t item, std::int64_t elements,
                             T* dpositions, Write write) {

@@ -1,14 +1,14 @@
-// AMX: eight registers, tmm0 to tmm7, each a tile of up to 16 rows of up to 64 bytes, and what
-// computes with them, in six functions. By inline assembly: GCC 12's intrinsics do not tell the
-// compiler that a load reads memory, so that it may drop what was stored there, nor that a
-// configuration is more than its first eight bytes (amxtileintrin.h). So the compiler itself is
-// given no AMX, and only what calls these functions has such instructions.
+// AMX: eight registers, tmm0 to tmm7, each a tile of up to 16 rows of up to 64 bytes, with six
+// functions that compute with them. The functions use inline assembly: GCC 12's intrinsics do not
+// tell the compiler that a load reads memory, so that it may drop earlier stores there, nor that a
+// configuration is more than its first eight bytes (amxtileintrin.h). So the compiler itself does
+// not get AMX enabled, and only callers of these functions contain such instructions.
 //
-// With ENGINE_AMX_MODEL they are calls of a model of the registers in C++, for tests on other CPUs
+// With ENGINE_AMX_MODEL they call a C++ model of the registers, for tests on other CPUs
 // (tests/engine/ops/gemm/amx_model.cc).
 //
-// REQUIRES, of every function: amx_granted() (common/amx_permission.h). Registers are a thread's
-// own. Only for sources compiled for AMX.
+// REQUIRES for every function: amx_granted() (common/amx_permission.h). The registers belong to a
+// thread. Only for sources compiled for AMX.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-// How LDTILECFG reads the registers' shapes. Those without rows cannot be used.
+// The format of the registers' shapes for LDTILECFG. Registers without rows cannot be used.
 struct alignas(64) TileShapes {
   std::uint8_t palette = 1, first_row = 0, reserved[14] = {};
   std::uint16_t row_bytes[16] = {};
@@ -42,7 +42,7 @@ ENGINE_INLINE void configure_tiles(const TileShapes& shapes) {
   ENGINE_AMX(("ldtilecfg %0" ::"m"(shapes)), model_configure(shapes));
 }
 
-// Afterwards the thread has no tiles that a switch to another one must save.
+// After this, the thread has no tiles that a context switch must save.
 ENGINE_INLINE void release_tiles() { ENGINE_AMX(("tilerelease"), model_release()); }
 
 template <int kTile>
@@ -50,7 +50,7 @@ ENGINE_INLINE void clear_tile() {
   ENGINE_AMX(("tilezero %%tmm%c0" ::"i"(kTile)), model_clear(kTile));
 }
 
-// Rows begin `stride` floats apart.
+// Rows are `stride` floats apart.
 template <int kTile>
 ENGINE_INLINE void load_tile(const float* from, std::int64_t stride) {
   ENGINE_AMX(("tileloadd (%0,%1,4), %%tmm%c2" ::"r"(from), "r"(stride), "i"(kTile)

@@ -1,21 +1,22 @@
-// The innermost loop of products in bf16 with AMX, in place of those of gemm_tiles.h, which pack
-// and cut as they do for AVX512_BF16: a panel of B, whose step holds a pair of terms for each
-// column, is what the instruction wants of its second operand.
+// The innermost loop of bf16 products with AMX. It replaces those of gemm_tiles.h, whose packing
+// and blocking for AVX512_BF16 stays the same: a panel of B, whose step holds a pair of terms for
+// each column, is the layout that the instruction needs for its second operand.
 //
-// A tile is 32 rows x 2 vectors of columns: of the eight registers four are sums of 16 x 16, two
-// rows of A and two columns of B, the only split with which every register that is loaded is used
-// twice. 16 steps take 4 products of 16 cycles each and 4 loads of 16 rows, at two rows a cycle 8
-// cycles each: the loads are half of the time of the products, beside which they run. Four sums
+// A tile is 32 rows x 2 vectors of columns: four of the eight registers are sums of 16 x 16, two
+// hold rows of A and two columns of B, the only split with which every loaded register is used
+// twice. 16 steps take 4 products of 16 cycles each and 4 loads of 16 rows, at two rows per cycle 8
+// cycles each: the loads take half the time of the products, with which they overlap. Four sums
 // also cover the latency of a product, 52 cycles (Intel 64 and IA-32 Architectures Optimization
 // Reference Manual, chapter on AMX).
 //
-// A configuration takes 204 cycles (same manual), so a thread keeps its own for as long as tiles
-// have as many rows, and releases it at the end of its share (TileScope). It is for the rows that
-// are there, since fewer take fewer cycles; the last steps are filled up to 16 with zeros. Rows of
-// A are read in place where they are a constant distance apart; others are copied, and neighbors
-// (AdjacentRows) transposed, since the instruction has no transposed operand.
+// A configuration takes 204 cycles (same manual), so a thread keeps its configuration as long as
+// the number of rows of its tiles does not change, and releases it at the end of its share
+// (TileScope). It covers only the rows that exist, since fewer take fewer cycles; the last steps
+// are padded to 16 with zeros. Rows of A are read in place if they are a constant distance apart;
+// others are copied, and adjacent rows (AdjacentRows) are transposed, since the instruction has no
+// transposed operand.
 //
-// Cycles are the manual's: this has not run on such a CPU.
+// The cycles are those of the manual: this code has not run on such a CPU.
 #pragma once
 
 #include "engine/ops/gemm/amx_registers.h"
@@ -41,7 +42,7 @@ struct TileScope {
 template <int kNumber>
 struct TileNumber {};
 
-// Of `rows` rows and so many vectors of columns, of `stored` that the panel has.
+// A tile of `rows` rows and kVectors vectors of columns, of the `stored` vectors of the panel.
 template <class Rows>
 struct AmxTile {
   std::int64_t rows, vectors, stored;
@@ -52,7 +53,7 @@ struct AmxTile {
   }
 
  private:
-  // 16 steps of all rows, `stride` floats from row to row.
+  // 16 steps of all rows, with `stride` floats between rows.
   struct Block {
     const float* start;
     std::int64_t stride;
@@ -74,13 +75,14 @@ struct AmxTile {
     return all;
   }
 
-  // Steps [first, first + depth) of the rows and zeros up to 16, in `room` unless they can be read
-  // in place.
+  // Returns steps [first, first + depth) of the rows and zeros up to 16, in `room` unless they can
+  // be read in place.
   Block fetch(const PointerRows& a, std::int64_t first, std::int64_t depth, float* room) const {
     const std::int64_t* place = a.table == nullptr ? &first : a.table + first;
     if (a.table == nullptr && depth == kTileSteps)
       return {a.a + a.row[0] + first, a.row[1] - a.row[0]};
-    const bool run = a.table == nullptr || place[depth - 1] - place[0] == depth - 1;  // they ascend
+    // places ascend
+    const bool run = a.table == nullptr || place[depth - 1] - place[0] == depth - 1;
     for (std::int64_t i = 0; i < rows; ++i) {
       const float* row = a.a + a.row[i];
       float* to = room + i * kTileSteps;
@@ -107,7 +109,7 @@ struct AmxTile {
     return {room, kTileSteps};
   }
 
-  // `depth` steps of B and zeros up to 16, in `room` unless there are 16.
+  // Returns `depth` steps of B and zeros up to 16, in `room` unless there are 16.
   template <int kVectors>
   const float* fetch(const float* b, std::int64_t depth, float* room) const {
     if (depth == kTileSteps) return b;
@@ -118,7 +120,7 @@ struct AmxTile {
     return room;
   }
 
-  // move(number of the register, where its sums go) of the sums in use.
+  // Calls move(register number, address of its sums) for the sums in use.
   template <int kVectors, class Move>
   ENGINE_INLINE void for_sums(float* sums, Move move) const {
     constexpr std::int64_t kHalf = kTileRows * kVectors * kWidth;
@@ -183,7 +185,7 @@ struct AmxTile {
 using PointerTile = AmxTile<PointerRows>;
 using AdjacentTile = AmxTile<AdjacentRows>;
 
-// As gemm_tiles.h has them; whether there is a table the rows say.
+// The same function as in gemm_tiles.h; the rows determine if there is a table.
 template <bool kTable, class C = float>
 PointerTile pointer_tile_for(std::int64_t rows, std::int64_t columns) {
   const std::int64_t vectors = columns > kWidth ? 2 : 1;

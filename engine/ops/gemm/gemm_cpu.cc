@@ -1,12 +1,13 @@
-// Matrix products: blocking, packing and the split over threads around the tiles of gemm_tiles.h.
+// Matrix products: blocking, packing and the division among threads around the tiles of
+// gemm_tiles.h.
 //
-// Summed dimension in chunks of at most kStepsInCache, so that one packed panel of B (kPanel
-// columns x chunk) stays in L1 while all row tiles of a block run over it; a block of 192 rows x
-// chunk of A stays in L2. A small m makes one block: then a panel is packed just before its only
-// use and never leaves L1. Otherwise all of B is packed first, once. The bound is the FMA rate:
-// packing moves m * k + k * n elements against 2 * m * n * k operations. In bf16 (gemm_tiles.h) the
-// rows of A, which tiles read in place, are rounded and paired first; where they are stored in bf16
-// with an even number of terms, they are that already.
+// The summed dimension is divided into chunks of at most kStepsInCache, so that one packed panel of
+// B (kPanel columns x chunk) stays in L1 while all row tiles of a block use it; a block of 192 rows
+// x chunk of A stays in L2. A small m has a single block: then a panel is packed just before its
+// only use and never leaves L1. Otherwise all of B is packed once in advance. Bound by the FMA
+// rate: packing moves m * k + k * n elements for 2 * m * n * k operations. In bf16 (gemm_tiles.h)
+// the rows of A, which tiles read in place, are first rounded and paired; rows stored in bf16 with
+// an even number of terms already have this form.
 #include "engine/ops/gemm/gemm_cpu.h"
 
 #include "engine/ops/gemm/gemm_tiles.h"
@@ -33,7 +34,7 @@ void pack_b(const GemmRows& g, std::int64_t panel, std::int64_t first_step, std:
   }
 }
 
-// What tiles read: A as steps, `stride` apart from row to row.
+// The input of tiles: A as steps, with distance `stride` between rows.
 struct Steps {
   const float* a;
   std::int64_t stride;
@@ -65,13 +66,13 @@ void run_panel(const GemmRows& g, const Steps& a, Range rows, const EvenCut& chu
   }
 }
 
-// Sums of a block of rows between chunks, of all panels.
+// The size of the sums of a block of rows between chunks, for all panels.
 std::int64_t between_floats(std::int64_t m, std::int64_t n, std::int64_t k) {
   if (!kHalves || steps_of(k) <= kStepsInCache) return 0;
   return smaller(m, kRowBlock) * panel_count(n) * kPanel;
 }
-// Rows and panels of one thread. `packed` holds all of B, or is nullptr: then panels are packed
-// into `buffer` as they come.
+// Computes the rows and panels of one thread. `packed` holds all of B, or is nullptr: then panels
+// are packed into `buffer` one at a time.
 void run_block(const GemmRows& g, const Steps& a, Range rows, Range panels, const float* packed,
                float* buffer, float* between) {
   if (rows.first == rows.last) return;
@@ -100,7 +101,7 @@ std::int64_t packed_a_floats(std::int64_t m, std::int64_t steps) {
   return (m * steps + 15) / 16 * 16;
 }
 
-// Whether rows of A are steps as they lie.
+// Returns true if rows of A are steps without packing.
 bool in_place(std::int64_t k) { return !kPairs || (kHalves && k % kTerms == 0); }
 
 std::int64_t rows_scratch(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
@@ -148,8 +149,8 @@ void rows(const GemmRows& g, ThreadPool& threads, float* scratch) {
   }
 }
 
-// Columns of one tile, as [steps][columns of the tile], and their sums, which cost nothing beside
-// that.
+// Packs the columns of one tile as [steps][columns of the tile] and sums them; the sums cost
+// nothing extra.
 template <int kVectors>
 void pack_tile(const GemmOuter& g, std::int64_t column, std::int64_t width, float* to) {
   const Stored* from = static_cast<const Stored*>(g.a) + column;
@@ -158,7 +159,8 @@ void pack_tile(const GemmOuter& g, std::int64_t column, std::int64_t width, floa
   for (int v = 0; v < kVectors; ++v)
     sums[v] = g.add && g.a_sums != nullptr ? load_partial(g.a_sums + column + v * kWidth, left(v))
                                            : zero();
-  // The last steps must not touch what is behind the tile, which may be another thread's.
+  // The last steps must not write beyond the tile, because that memory may belong to another
+  // thread.
   const std::int64_t steps = steps_of(g.k), free_steps = larger(0, steps - kWidth);
   for (std::int64_t step = 0; step < steps; ++step, from += kTerms * g.a_stride, to += width)
     for (int v = 0; v < kVectors; ++v) {
@@ -177,7 +179,7 @@ void pack_tile(const GemmOuter& g, std::int64_t column, std::int64_t width, floa
     store_partial(g.a_sums + column + v * kWidth, sums[v], left(v));
 }
 
-// Tiles [first, last) of a's columns.
+// Packs tiles [first, last) of a's columns.
 void pack_a(const GemmOuter& g, const EvenCut& tiles, std::int64_t first, std::int64_t last,
             float* packed) {
   static_assert(kMaxStridedRows <= 2 * kWidth);

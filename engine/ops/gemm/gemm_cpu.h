@@ -1,4 +1,4 @@
-// Matrix products on the CPU, row-major, for the dense layer: of floats, or of what is stored in
+// Matrix products on the CPU, row-major, for the dense layer: of floats, or of operands stored in
 // bf16.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace engine::ops {
 
 // c [m, n] = relu?(a [m, k] * B + bias), or c += a * B. B is b [k, n], or the transpose of b [n,
 // k]. Strides are in elements between rows. bias [n] or nullptr; REQUIRES: with `add` no bias and
-// no relu. a and c are what the table is for, b and bias floats.
+// no relu. a and c have the table's storage type, b and bias are floats.
 struct GemmRows {
   std::int64_t m, n, k;
   const void* a;
@@ -27,7 +27,7 @@ struct GemmRows {
 };
 
 // c [m, n] = (or +=) the transpose of a [k, m] * b [k, n]; a_sums [m] = (or +=) the column sums of
-// a, unless nullptr. a and b are what the table is for.
+// a, unless nullptr. a and b have the table's storage type.
 struct GemmOuter {
   std::int64_t m, n, k;
   const void* a;
@@ -40,9 +40,9 @@ struct GemmOuter {
   float* a_sums;
 };
 
-// `scratch`: 64-byte aligned, as many floats as x_scratch says for this or any larger problem. Each
-// element of c is summed in an order that depends on k alone: the bits do not depend on the number
-// of threads.
+// `scratch` is 64-byte aligned and has the number of floats that x_scratch returns for this or any
+// larger problem. Each element of c is summed in an order that depends only on k: the bits do not
+// depend on the number of threads.
 struct GemmTable {
   std::int64_t (*rows_scratch)(std::int64_t m, std::int64_t n, std::int64_t k, int threads);
   void (*rows)(const GemmRows& gemm, ThreadPool& threads, float* scratch);
@@ -52,7 +52,7 @@ struct GemmTable {
 
 ENGINE_ISA_TABLE(GemmTable, gemm_table)
 
-// Operands are rounded to bf16; c, bias and a_sums, which are those of the floats, are not.
+// Operands are rounded to bf16; c, bias and a_sums, which sums the unrounded floats, are not.
 ENGINE_BF16_TABLE(GemmTable, gemm_table)
 ENGINE_STORED_PRODUCTS(GemmTable, gemm_table)
 

@@ -1,5 +1,5 @@
-// Matrix products in float64: Eigen's, over blocks of rows of the result that the threads share.
-// Blocks are cut by the shape alone, so that no result depends on the number of threads.
+// Matrix products in float64: Eigen's products over blocks of rows of the result, divided among the
+// threads. The blocks depend only on the shape, so no result depends on the number of threads.
 #include "engine/ops/gemm/gemm_f64_cpu.h"
 
 #include "engine/ops/common/eigen_maps.h"

@@ -8,7 +8,7 @@
 
 namespace engine::ops {
 
-// Sizes of c [m, n] = (or, with `add`, +=) A * B, A of k columns. Rows lie side by side.
+// The sizes of c [m, n] = (or, with `add`, +=) A * B, where A has k columns. Rows are contiguous.
 struct GemmSizesF64 {
   std::int64_t m, n, k;
   bool add;

@@ -1,5 +1,5 @@
 // Starts matrix products of the main loop (gemm_main_loop.h): the kernel around it, the second pass
-// where k is split, and the choice of the tile. Included by .cu files only.
+// if k is split, and the choice of the tile. Included by .cu files only.
 #pragma once
 
 #include "engine/core/error.h"
@@ -7,7 +7,7 @@
 
 namespace engine::ops::cuda {
 
-// Up to kMost products of one launch, which share plan and grid.
+// Up to kMost products of one launch, which share the plan and the grid.
 template <class Product_, int kMost_ = 1>
 struct GemmGroup {
   using Product = Product_;
@@ -16,13 +16,13 @@ struct GemmGroup {
   int count = 1;
 };
 
-// How k is cut.
+// The division of k into parts.
 struct GemmCut {
-  int split_depth;  // beyond any k: not split
+  int split_depth;  // larger than any k: not split
   float* parts;     // [splits, m, n rounded up to 8], or null: not split
 };
 
-// Where a block's sums go: to the caller's epilogue, or to a part of the workspace.
+// The destination of a block's sums: the caller's epilogue, or a part of the workspace.
 template <class Epilogue>
 struct SplitStore {
   const Epilogue& epilogue;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
   using Product = typename Group::Product;
   const Product& product = group.products[Group::kMost > 1 ? blockIdx.y : 0];
   if constexpr (Group::kMost > 1) {
-    // The whole block: its product has fewer tiles than another of the group.
+    // The whole block returns: its product has fewer tiles than another one of the group.
     if (blockIdx.x >= divide_up(product.m, Tile::kRows) * divide_up(product.n, Tile::kColumns))
       return;
   }
@@ -78,8 +78,9 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
     Block::run(product, at, SplitStore<typename Product::Epilogue>(product, cut, at.split));
 }
 
-// Blocks of each tile's kernel that a processor of the calling thread's device holds at once, asked
-// of the runtime once per device and thread: a step that is captured has run before.
+// The number of blocks of each tile's kernel that a multiprocessor of the calling thread's device
+// holds at once. The runtime is queried once per device and thread: a step runs once before it is
+// captured.
 template <Products kProducts, class Group>
 const GemmResidents& residents_of() {
   thread_local int asked = -1;
@@ -99,7 +100,7 @@ const GemmResidents& residents_of() {
   return found;
 }
 
-// One thread a run of 8 columns: the parts in their order.
+// Each thread sums a run of 8 columns over the parts in order.
 template <class Epilogue>
 __global__ void gemm_sum_parts(const float* parts, int splits, int m, int n, Epilogue epilogue) {
   const int runs = (n + 7) / 8;
@@ -131,7 +132,7 @@ void launch_sum_parts(KernelContext& context, int splits, const Product& product
          static_cast<int>(product.m), static_cast<int>(product.n), product.store);
 }
 
-// Checks that the product fits the device and its workspace the scratch.
+// Checks that the device supports the product and that the workspace fits in the scratch.
 template <class Product>
 GemmCut gemm_cut(const KernelContext& context, const GemmPlan& plan, const Product& product) {
   constexpr std::int64_t kMost =
@@ -161,7 +162,8 @@ void launch_gemm_tiles(KernelContext& context, const GemmPlan& plan, const Group
   if constexpr (Group::kMost == 1) launch_sum_parts(context, plan.splits, group.products[0], cut);
 }
 
-// Runs them as planned. Scratch: gemm_workspace_bytes(plan, m, n). REQUIRES: several are not split.
+// Runs the products as planned. Scratch: gemm_workspace_bytes(plan, m, n). REQUIRES: a group of
+// several products is not split.
 template <Products kProducts, class Product, int kMost>
 void launch_gemm_group(KernelContext& context, const GemmPlan& plan,
                        const GemmGroup<Product, kMost>& group) {
@@ -182,7 +184,8 @@ void launch_gemm(KernelContext& context, const GemmPlan& plan, const Product& pr
   launch_gemm_group<kProducts>(context, plan, GemmGroup<Product>{{product}});
 }
 
-// call(std::integral_constant<Products, P>{}) with what operands of this storage are multiplied as.
+// Calls call(std::integral_constant<Products, P>{}) with the arithmetic for operands of this
+// storage.
 template <class Storage, class Call>
 void with_products(Products wanted, Call call) {
   if constexpr (std::is_same_v<Storage, bf16>) {

@@ -1,43 +1,45 @@
-// C [m, n] = sum over k of A(row, k) B(k, column), for operands that come from anywhere: what
-// loaders bring, and what becomes of the sums, is the caller's.
+// C [m, n] = sum over k of A(row, k) B(k, column), for operands from any source: the caller
+// provides the loaders of the operands and the epilogue that receives the sums.
 //
-// Scheme: a block computes a tile of C; each of its warps a part of it in registers. Tiles of A and
-// B of 128 bytes of k pass through a ring of stages in shared memory, filled by cp.async while
-// earlier stages are multiplied (float32 arithmetic, or mma.sync on tensor cores).
-// The finished tile goes through shared memory to the epilogue, in runs of 8 columns. Where the
-// tiles of C are too few for the device, k is split: parts are summed in order by a second kernel.
-// Blocks are numbered in groups of 8 rows of tiles, so that those that run together share operands
-// in L2. Bound: flops, for m, n, k beyond ~200. Sources: Volkov and Demmel 2008 (register tiles);
-// NVIDIA, CUDA C++ Programming Guide (asynchronous copies); split k: Osama et al. 2023, "Stream-K",
-// as the baseline.
+// Scheme: a block computes a tile of C; each of its warps keeps a part of it in registers. Tiles of
+// A and B with 128 bytes of k pass through a ring of stages in shared memory, filled by cp.async
+// while earlier stages are multiplied (float32 arithmetic, or mma.sync on tensor cores).
+// The finished tile goes through shared memory to the epilogue, in runs of 8 columns. If C has too
+// few tiles for the device, k is split: a second kernel sums the parts in order. Blocks are
+// numbered in groups of 8 rows of tiles, so that concurrent blocks share operands in L2. Bound by
+// flops, for m, n, k beyond ~200. Sources: Volkov and Demmel 2008 (register tiles); NVIDIA, CUDA
+// C++ Programming Guide (asynchronous copies); split k: Osama et al. 2023, "Stream-K", as the
+// baseline.
 //
 // Why tiles: a tile of s x s reads 2 s values per step of k for s^2 multiply-adds. Each level of
-// the hierarchy (L2, shared memory, registers) gets a tile large enough that its bandwidth suffices
+// the hierarchy (L2, shared memory, registers) has a tile large enough that its bandwidth suffices
 // for the arithmetic. Why a ring of stages: a copy from global memory takes hundreds of cycles; the
-// tile that is needed next has arrived by the time that this one is multiplied. A stage is long
-// enough for two to do; with stages of half the length, half of all instructions would compute
-// addresses.
+// next tile has arrived by the time the current one is multiplied. A stage is long enough that two
+// stages suffice; with stages of half the length, half of all instructions would compute addresses.
 //
 // A loader is a struct that is passed to the kernel by value and has
-//   using Storage             float, bf16 or f16: what it brings
-//   static kByDepth           whether 16 bytes that it copies run along k (else along lines)
-//   struct Line, struct Depth what a thread remembers of a chunk's first line and first depth
+//   using Storage             float, bf16 or f16: the type of its elements
+//   static kByDepth           whether the 16 bytes of a copy extend along k (otherwise along lines)
+//   struct Line, struct Depth a thread's state for a chunk's first line and first depth
 //   Line line(int line)       called once for each, before the loop, also for lines outside the
 //                             operand
-//   Depth depth(int depth)    likewise
-//   void advance<kBy>(Depth&) kBy further along k, after each stage: the place for what addresses
-//                             have in common, since chunks of one depth share it
+//   Depth depth(int depth)    the same for depths
+//   void advance<kBy>(Depth&) kBy further along k, after each stage: computes what addresses have
+//   in
+//                             common, since chunks of one depth share it
 //   void copy(Storage* to, const Line&, const Depth&, int depth, int depth_end)
-//                             puts 16 bytes to `to` (shared memory, aligned to 16): the chunk that
-//                             begins at the line and at `depth`; zeros for lines outside and from
-//                             depth_end on. By copy_or_zero_16, copy_async_4 or plain stores.
+//                             writes 16 bytes to `to` (shared memory, aligned to 16): the chunk
+//                             that
+//                             starts at the line and at `depth`; zeros for lines outside and from
+//                             depth_end on. Uses copy_or_zero_16, copy_async_4 or plain stores.
 // "Lines" are A's rows and B's columns. Without kByDepth a chunk is 16 / sizeof(Storage) lines of
 // one k.
 //
 // An epilogue is a struct that is passed by value and has
 //   void operator()(int row, int column, const float (&values)[8], int count) const
-//                             C's values at columns [column, column + count) of the row; column % 8
-//                             = 0; count is 8 but at the right edge; each place is given once.
+//                             receives C's values at columns [column, column + count) of the row;
+//                             column % 8 = 0; count is 8 except at the right edge; each place is
+//                             passed once.
 #pragma once
 
 #include "engine/ops/gemm/gemm_warp_ffma.h"
@@ -47,26 +49,26 @@ namespace engine::ops::cuda {
 
 inline constexpr int kGemmStages = 2;
 
-// C [m, n] = A [m, k] B [k, n], from loaders, to an epilogue. k may be 0: C is zeros then.
+// C [m, n] = A [m, k] B [k, n], from loaders to an epilogue. k may be 0: then C is zero.
 template <class LoaderA_, class LoaderB_, class Epilogue_>
 struct GemmProduct {
   using LoaderA = LoaderA_;
   using LoaderB = LoaderB_;
   using Epilogue = Epilogue_;
-  const char* name;      // of the kernel, in errors
+  const char* name;      // name of the kernel for error texts
   std::int64_t m, n, k;  // below 2^31
   LoaderA a;
   LoaderB b;
   Epilogue store;
 };
 
-// Which tile of C, and which part of k, a block computes.
+// The tile of C and the part of k that a block computes.
 struct BlockPlace {
   int row, column, split, depth, depth_end;
 };
 
-// A finished tile, row-major in shared memory, to the epilogue; a run of 8 columns a thread at a
-// time.
+// Passes a finished tile, row-major in shared memory, to the epilogue, one run of 8 columns per
+// thread at a time.
 template <class Tile, int kPitch, class Product, class Store>
 __device__ __forceinline__ void hand_over(const float* result, const Product& product,
                                           const BlockPlace& at, const Store& store) {
@@ -84,7 +86,7 @@ __device__ __forceinline__ void hand_over(const float* result, const Product& pr
   }
 }
 
-// A thread's chunks of one operand: those of the next stage, each time.
+// Copies a thread's chunks of one operand, one stage per call.
 template <class Tile, int kThreads, class Loader>
 class OperandCopies {
  public:
@@ -113,7 +115,7 @@ class OperandCopies {
   typename Loader::Depth depths_[Slots::kOwnDepths];
 };
 
-// The same of both operands.
+// The same for both operands.
 template <class TileA, class TileB, int kThreads, class Product>
 class StageCopies {
  public:
@@ -156,7 +158,7 @@ struct GemmBlock {
   };
   static_assert(sizeof(Shared) <= 99 * 1024);
 
-  // `store`: an epilogue.
+  // `store` is an epilogue.
   template <class Store>
   static __device__ __forceinline__ void run(const Product& product, const BlockPlace& at,
                                              const Store& store) {
@@ -171,11 +173,11 @@ struct GemmBlock {
       if (s < stages) copies.start(shared.stages[s].a, shared.stages[s].b);
       commit_copies();
     }
-    // Stage s is group s, and step s waits for it: after the last step no copy is under way, since
+    // Stage s is group s, and step s waits for it: after the last step no copy is in flight, since
     // groups of stages that do not exist are empty.
     for (int s = 0; s < stages; ++s) {
       wait_copies<kGemmStages - 2>();
-      __syncthreads();  // stage s is there for all, and all have left stage s - 1
+      __syncthreads();  // stage s is complete for all threads, and all have finished stage s - 1
       const int next = s + kGemmStages - 1;
       auto& filled = shared.stages[next % kGemmStages];
       if (next < stages) copies.start(filled.a, filled.b);
@@ -183,7 +185,7 @@ struct GemmBlock {
       const auto& ready = shared.stages[s % kGemmStages];
       warp.multiply(ready.a, ready.b, warp_row, warp_column);
     }
-    __syncthreads();  // all have left the last stage
+    __syncthreads();  // all have finished the last stage
     warp.put(shared.result + warp_row * kResultPitch + warp_column, kResultPitch);
     __syncthreads();
     hand_over<Tile, kResultPitch>(shared.result, product, at, store);

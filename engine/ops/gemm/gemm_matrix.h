@@ -8,7 +8,8 @@
 
 namespace engine::ops::cuda {
 
-// The largest of 16, 4 and sizeof(T) that `data` and every row of `pitch` elements are aligned to.
+// Returns the largest of 16, 4 and sizeof(T) to which `data` and every row of `pitch` elements are
+// aligned.
 template <class T>
 int alignment_of(const T* data, std::int64_t pitch) {
   const auto both =
@@ -16,9 +17,10 @@ int alignment_of(const T* data, std::int64_t pitch) {
   return both % 16 == 0 ? 16 : both % 4 == 0 ? 4 : static_cast<int>(sizeof(T));
 }
 
-// 16 bytes to shared memory, element by element: next() gives the address of each in turn, or null
-// for a zero. Floats as asynchronous copies of 4 bytes, smaller ones through registers, kTogether
-// of them at a time (more would cost the fast path registers). `any`: a valid address.
+// Copies 16 bytes to shared memory, element by element: next() returns the address of each in turn,
+// or null for a zero. Floats are asynchronous copies of 4 bytes, smaller types pass through
+// registers, kTogether of them at a time (more would cost the fast path registers). `any` is a
+// valid address.
 template <class S, class Next>
 __device__ __forceinline__ void copy_elements(S* to, const S* any, Next next) {
   constexpr int kChunk = Packed<S>::kCount, kTogether = 4;
@@ -40,15 +42,15 @@ __device__ __forceinline__ void copy_elements(S* to, const S* any, Next next) {
   }
 }
 
-// 16 bytes to shared memory: `valid` elements of `from`, which is aligned to `alignment` (16, 4 or
-// sizeof(T)), then zeros. With 16 all are valid or none.
+// Copies 16 bytes to shared memory: `valid` elements of `from`, which is aligned to `alignment`
+// (16, 4 or sizeof(T)), then zeros. With alignment 16 all or none are valid.
 template <class T>
 __device__ __forceinline__ void copy_chunk(T* to, const T* from, int valid, int alignment) {
   if (alignment == 16) return copy_or_zero_16(to, from, valid > 0);
   if (alignment == 4) {
     constexpr int kChunk = static_cast<int>(16 / sizeof(T)),
                   kPart = static_cast<int>(4 / sizeof(T));
-#pragma unroll 1  // as in copy_elements()
+#pragma unroll 1  // see copy_elements()
     for (int i = 0; i < kChunk; i += kPart, valid -= kPart) {
       const int left = valid < 0 ? 0 : valid < kPart ? valid : kPart;
       copy_async_4(to + i, from + i, left * static_cast<int>(sizeof(T)));
@@ -62,17 +64,17 @@ __device__ __forceinline__ void copy_chunk(T* to, const T* from, int valid, int 
   });
 }
 
-// `bytes` further on.
+// Returns the address `bytes` further on.
 template <class S>
 __device__ __forceinline__ const S* moved(const S* from, std::int64_t bytes) {
   return reinterpret_cast<const S*>(reinterpret_cast<const char*>(from) + bytes);
 }
 
-// A matrix whose element (line, depth) lies at line * pitch + depth (kByDepth) or at depth * pitch
-// + line. kAligned: its data and rows are aligned to 16 bytes, as is known where it is launched; a
-// main loop that had to ask would carry the code for all alignments. Chunks of an aligned matrix
-// are whole: where rows are longer than what is multiplied, numbers behind it must be finite, and
-// those along k must be zeros (padded_rows_cuda.h).
+// A matrix whose element (line, depth) is at line * pitch + depth (kByDepth) or at depth * pitch +
+// line. kAligned: its data and rows are aligned to 16 bytes. This is a template parameter because a
+// main loop that had to test it would contain the code for all alignments. Chunks of an aligned
+// matrix are whole: if rows are longer than the multiplied part, the numbers after it must be
+// finite, and along k they must be zeros (padded_rows_cuda.h).
 template <class S, bool kByDepth_, bool kAligned = false>
 struct MatrixLoader {
   using Storage = S;
@@ -133,7 +135,7 @@ __device__ __forceinline__ void store_run(T* to, const float (&values)[8], int c
     if (i < count) to[i] = from_float<T>(add ? to_float(to[i]) + values[i] : values[i]);
 }
 
-// Epilogue: C as a row-major matrix, with what a layer adds to it.
+// An epilogue that stores C as a row-major matrix, with the additions of a layer.
 template <class T>
 struct MatrixStore {
   T* to;
@@ -158,7 +160,7 @@ struct MatrixStore {
   }
 };
 
-// C of plain matrices.
+// A product of plain matrices.
 template <class S, bool kByDepthA, bool kByDepthB, class T, bool kAligned = false>
 using MatrixProduct = GemmProduct<MatrixLoader<S, kByDepthA, kAligned>,
                                   MatrixLoader<S, kByDepthB, kAligned>, MatrixStore<T>>;

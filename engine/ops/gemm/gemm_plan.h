@@ -1,16 +1,16 @@
-// How a matrix product is cut into blocks of threads: the tile of C that a block computes, and into
-// how many parts the sum over k is split, so that few tiles still fill a device: the cheapest by a
-// rough model of a device. Follows from the shape and the device alone (its number of processors,
-// and how many blocks one of them holds), so that sums always run in the same order there.
-// Reasoned, not measured.
+// Divides a matrix product into thread blocks: it chooses the tile of C that a block computes, and
+// the number of parts into which the sum over k is split, so that few tiles still fill a device. It
+// takes the cheapest plan by a rough model of a device. The plan depends only on the shape and the
+// device (its number of multiprocessors, and how many blocks one of them holds), so that sums on a
+// device always have the same order. The model is derived, not measured.
 //
-// A tile of 128 x 128 reads least from L2, and two blocks of 8 warps fit a processor of 9.0; 128 x
-// 64 has the same 32 x 64 a warp, 4 warps, three fit; 64 x 64 has 32 x 32 a warp, so more reads of
-// shared memory for the same flops, four fit; 32 x 32 has 16 x 32, and serves what is small. On
-// other devices fewer fit, which is asked of the runtime: one and one of the large ones on 8.6.
-// What decides is how many blocks the busiest processor gets: with many tiles the large one wins,
-// with 64 columns or fewer the one between, with few the small ones although they are slower.
-// Processors with fewer than 16 warps hide less latency.
+// A tile of 128 x 128 reads least from L2, and two blocks of 8 warps fit a multiprocessor of 9.0;
+// 128 x 64 has the same 32 x 64 per warp, 4 warps, and three fit; 64 x 64 has 32 x 32 per warp, so
+// it reads more shared memory for the same flops, and four fit; 32 x 32 has 16 x 32, for small
+// products. On other devices fewer fit, and the runtime is queried: on 8.6 one block of each large
+// tile. The number of blocks on the busiest multiprocessor decides: with many tiles the large one
+// is best, with 64 columns or fewer the middle one, with few tiles the small ones although they are
+// slower. Multiprocessors with fewer than 16 warps hide less latency.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@
 
 namespace engine::ops::cuda {
 
-// A tile, and the warps that share it as a grid. kResident: blocks of a processor for which
-// registers are bounded; a device may have shared memory for fewer (residents_of()).
+// A tile, and the grid of warps that share it. kResident is the number of blocks per multiprocessor
+// for which registers are bounded; a device may have shared memory for fewer (residents_of()).
 template <int kRows_, int kColumns_, int kDown, int kAcross_, int kResident_>
 struct GemmTile {
   static constexpr int kRows = kRows_, kColumns = kColumns_, kAcross = kAcross_,
@@ -39,23 +39,23 @@ using GemmTile32 = GemmTile<32, 32, 2, 1, 8>;
 
 struct GemmPlan {
   int tile = 0;                // rows of C that a block computes: 128, 64 or 32; 0: no plan
-  int columns = 0;             // as many, or 64 of 128 rows
-  int splits = 1;              // of k; each part's sums go to the workspace when there are several
-  std::int64_t split_depth{};  // k of a part: a multiple of a stage's depth
-  bool warpgroup = false;      // by the warpgroup instructions of sm_90a (gemm_wgmma.h)
+  int columns = 0;             // the same number, or 64 for 128 rows
+  int splits = 1;              // parts of k; if there are several, their sums go to the workspace
+  std::int64_t split_depth{};  // k per part: a multiple of a stage's depth
+  bool warpgroup = false;      // uses the warpgroup instructions of sm_90a (gemm_wgmma.h)
 };
 
 struct GemmShape {
   std::int64_t m, n, k;
 };
 
-// k that a stage of the pipeline holds: 128 bytes of a line.
+// The k of one pipeline stage: 128 bytes of a line.
 constexpr int gemm_stage_depth(std::size_t storage_bytes) {
   return static_cast<int>(128 / storage_bytes);
 }
 
-// How operands of a storage are multiplied, and the multiplications a microsecond of one processor
-// in its best case.
+// The arithmetic for operands of one storage type, and the multiplications per microsecond of one
+// multiprocessor in the best case.
 struct GemmKind {
   int stage_depth;
   bool tensor;
@@ -74,7 +74,7 @@ constexpr std::int64_t gemm_tiles(std::int64_t m, std::int64_t n, const GemmPlan
   return divide_up(m, plan.tile) * divide_up(n, plan.columns);
 }
 
-// `columns` 0: as many as rows.
+// `columns` 0: the same number as rows.
 constexpr GemmPlan gemm_plan_of(std::int64_t k, int stage_depth, int tile, std::int64_t splits,
                                 int columns = 0) {
   const std::int64_t stages = std::max<std::int64_t>(divide_up(k, stage_depth), 1);
@@ -91,7 +91,7 @@ constexpr GemmPlan warpgroup_plan_of(std::int64_t k, std::int64_t splits) {
 
 struct GemmTileFacts {
   int rows, columns, warps;
-  double rate;  // compared with the large tile's, on tensor cores
+  double rate;  // relative to the large tile's, on tensor cores
   double f32_rate;
 };
 template <class Tile>
@@ -102,14 +102,15 @@ inline constexpr GemmTileFacts kGemmTiles[] = {
     facts_of<GemmTile128>(1, 1), facts_of<GemmTile128x64>(0.95, 0.95),
     facts_of<GemmTile64>(0.75, 0.8), facts_of<GemmTile32>(0.45, 0.5)};
 
-// Blocks of each of kGemmTiles that a processor holds at once.
+// The number of blocks of each of kGemmTiles that a multiprocessor holds at once.
 using GemmResidents = std::array<int, std::size(kGemmTiles)>;
 inline constexpr GemmResidents kBoundedResidents = {GemmTile128::kResident,
                                                     GemmTile128x64::kResident,
                                                     GemmTile64::kResident, GemmTile32::kResident};
 
-// What a plan has to know of a device. Never more residents than registers are bounded for:
-// otherwise plans, and with them bits, would depend on the compiler's registers.
+// The properties of a device that a plan depends on. Residents never exceed the number for which
+// registers are bounded: otherwise plans, and with them bits, would depend on the compiler's
+// register allocation.
 struct GemmDevice {
   int processors;
   GemmResidents residents;
@@ -117,7 +118,8 @@ struct GemmDevice {
       : processors(processor_count), residents(held) {}
 };
 
-// Microseconds of a product, roughly. `resident`: blocks of the tile that a processor holds.
+// The approximate time of a product in microseconds. `resident` is the number of blocks of the tile
+// that a multiprocessor holds.
 inline double gemm_time(const GemmShape& shape, const GemmKind& kind, const GemmTileFacts& tile,
                         std::int64_t splits, int processors, int resident) {
   const std::int64_t blocks =
@@ -125,31 +127,33 @@ inline double gemm_time(const GemmShape& shape, const GemmKind& kind, const Gemm
   const std::int64_t each = divide_up(blocks, processors);
   const std::int64_t warps = std::min<std::int64_t>(each, resident) * tile.warps;
   const double busy = warps >= 16 ? 1.0 : warps >= 8 ? 0.85 : warps >= 4 ? 0.6 : 0.35;
-  constexpr double kStartAndEnd = 96;  // what filling the stages and writing C cost, as k
+  constexpr double kStartAndEnd = 96;  // cost of filling the stages and writing C, as k
   const double depth = static_cast<double>(divide_up(shape.k, splits)) + kStartAndEnd;
   const double rate = kind.rate * (kind.tensor ? tile.rate : tile.f32_rate) * busy;
   const double product = static_cast<double>(each * tile.rows * tile.columns) * depth / rate;
   if (splits == 1) return product;
-  // Parts are written and read again at about 2.5 TB/s, by one more launch.
+  // Parts are written and read again at about 2.5 TB/s, with one more launch.
   return product + 3 + static_cast<double>(shape.m * shape.n * splits) * 8 / 2.5e6;
 }
 
-// Parts into which k may be split: at least 8 stages each, for fewer do not fill the pipeline.
+// The maximum number of parts of k: each has at least 8 stages, since fewer do not fill the
+// pipeline.
 constexpr std::int64_t max_gemm_splits(std::int64_t k, int stage_depth) {
   return std::clamp<std::int64_t>(k / stage_depth / 8, 1, 512);
 }
-// Floats of all parts together: four times two of the large tile's blocks a processor.
+// The maximum number of floats of all parts: four times two of the large tile's blocks per
+// multiprocessor.
 constexpr std::int64_t max_part_floats(int processors) {
   return std::int64_t{8} * 128 * 128 * processors;
 }
 
-// A tile and a number of parts to be measured, instead of those that the model would choose.
+// A tile and a number of parts for a measurement, in place of those that the model would choose.
 struct GemmCutWish {
-  int rows = 0, columns = 0;  // of one of kGemmTiles; 0: no wish
-  std::int64_t splits = 0;    // as near to it as k and the workspace allow
+  int rows = 0, columns = 0;  // one of kGemmTiles; 0: no override
+  std::int64_t splits = 0;    // as close to it as k and the workspace allow
 };
 
-// `max_splits`: 1 where there is no workspace. REQUIRES: device.processors > 0.
+// `max_splits` is 1 if there is no workspace. REQUIRES: device.processors > 0.
 inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, const GemmDevice& device,
                           std::int64_t max_splits = 512, const GemmCutWish& wish = {}) {
   const std::int64_t part = std::max<std::int64_t>(shape.m * divide_up(shape.n, 8) * 8, 1);
@@ -177,20 +181,20 @@ inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, const Ge
   return best;
 }
 
-// plan_gemm() for the calling thread's device, by the calling thread's wish (`engine bench kernels
-// --cuts`). `residents`: of the kernels that the plan is for, on that device.
+// plan_gemm() for the calling thread's device with the calling thread's override (`engine bench
+// kernels --cuts`). `residents` are those of the planned kernels on that device.
 GemmPlan plan_on_device(const GemmShape& shape, const GemmKind& kind,
                         const GemmResidents& residents, std::int64_t max_splits = 512);
 void wish_for_cut(const GemmCutWish& wish);
-// What the calling thread's last product was cut into; tile 0 after wish_for_cut().
+// The plan of the calling thread's last product; tile 0 after wish_for_cut().
 GemmPlan last_cut();
 
-// Bytes of f32 workspace for the parts' sums.
+// The bytes of the f32 workspace for the parts' sums.
 constexpr std::int64_t gemm_workspace_bytes(const GemmPlan& plan, std::int64_t m, std::int64_t n) {
   return plan.splits > 1 ? plan.splits * m * divide_up(n, 8) * 8 * 4 : 0;
 }
-// The most that plan_gemm()'s plan for any product of up to this shape needs, on a device with up
-// to so many processors.
+// The maximum that plan_gemm()'s plan needs for any product of up to this shape, on a device with
+// up to `processors` multiprocessors.
 constexpr std::int64_t max_gemm_workspace_bytes(const GemmShape& shape, int stage_depth,
                                                 int processors) {
   const std::int64_t splits = max_gemm_splits(shape.k, stage_depth);

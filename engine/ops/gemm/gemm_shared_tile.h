@@ -1,6 +1,5 @@
 // An operand's tile in shared memory: `Lines` rows of A (or columns of B) by a stage's depth of k,
-// in the order in which it lies in global memory, and how a block's threads share the work of
-// bringing it there.
+// in the order of global memory, and the division of its copies among a block's threads.
 #pragma once
 
 #include "engine/ops/common/kernel_context.h"
@@ -9,18 +8,18 @@
 
 namespace engine::ops::cuda {
 
-// Element (line, depth) lies at line * kPitch + depth (kByDepth: k is contiguous), or at depth *
+// Element (line, depth) is at line * kPitch + depth (kByDepth: k is contiguous), or at depth *
 // kPitch + line.
 //
 // kPitch keeps the loads of the multiplication free of bank conflicts: 16 bytes more than a power
-// of two do it for ldmatrix, for reads of 16 bytes, and for pairs of floats one row apart; 32 bytes
-// more for 32 x 1 reads along lines and for float2.
+// of two suffice for ldmatrix, for reads of 16 bytes, and for pairs of floats one row apart; 32
+// bytes more for 32 x 1 reads along lines and for float2.
 template <class Storage, Products kProducts, bool kByDepth_, int kLines_>
 struct SharedTile {
   static constexpr bool kByDepth = kByDepth_;
   static constexpr int kLines = kLines_;
   static constexpr int kDepth = gemm_stage_depth(sizeof(Storage));
-  static constexpr int kChunk = static_cast<int>(16 / sizeof(Storage));  // elements of a copy
+  static constexpr int kChunk = static_cast<int>(16 / sizeof(Storage));  // elements per copy
   static constexpr bool kHalvedFloats =
       sizeof(Storage) == 4 && (kProducts == Products::kF16 || kProducts == Products::kBF16);
   static constexpr bool kWide =
@@ -34,8 +33,8 @@ struct SharedTile {
   }
 };
 
-// The part of a tile's copies that one thread of `kThreads` does: kCount chunks of 16 bytes, which
-// begin at the same depth (kByDepth) or at the same line.
+// The part of a tile's copies that one thread of `kThreads` makes: kCount chunks of 16 bytes, which
+// start at the same depth (kByDepth) or at the same line.
 template <class Tile, int kThreads>
 struct CopySlots {
   static constexpr int kCount = Tile::kLines * Tile::kDepth / Tile::kChunk / kThreads;
@@ -52,7 +51,7 @@ struct CopySlots {
   }
 
  private:
-  static constexpr int kStep = kThreads / Tile::kRowChunks;  // rows of the tile, to the next slot
+  static constexpr int kStep = kThreads / Tile::kRowChunks;  // rows of the tile between two slots
   static __device__ __forceinline__ int along() {
     return static_cast<int>(threadIdx.x) % Tile::kRowChunks * Tile::kChunk;
   }

@@ -1,17 +1,16 @@
-// The two innermost loops of all matrix products and convolutions: a tile of the result is kept in
-// registers while a loop runs over the summed dimension. Only for sources compiled once per
+// The two innermost loops of all matrix products and convolutions: a tile of the result stays in
+// registers while a loop iterates over the summed dimension. Only for sources compiled once per
 // instruction set.
 //
 // Tile: kMaxRows rows x 2 vectors of columns. AVX2 has 16 registers: 6 x 2 sums, 2 vectors of B, 1
-// broadcast element of A; per step 12 FMAs (6 cycles at two a cycle) against 8 loads (4 cycles),
+// broadcast element of A; each step has 12 FMAs (6 cycles at two per cycle) and 8 loads (4 cycles),
 // and 12 independent sums cover the latency of 4 cycles x 2. AVX-512 has 32 registers: up to 14 x 2
-// sums where rows are one base and a constant stride apart, and 8 x 2 where each row has its own
-// pointer, because x86-64 has only 16 of those. B comes packed in panels: column panel p holds, for
-// each step, its 2 * kWidth columns side by side (the last panel only kWidth when that is enough),
-// columns behind the matrix are 0. Method: Goto and van de Geijn, "Anatomy of high-performance
-// matrix multiplication", ACM TOMS 34(3), 2008; the row pointers are those of indirect convolution,
-// Dukhan, arXiv 1907.02129. In bf16 on CPUs with AMX these two loops are those of
-// amx_tiles.h.
+// sums if rows are one base and a constant stride apart, and 8 x 2 if each row has its own pointer,
+// because x86-64 has only 16 of those. B is packed in panels: column panel p holds, for each step,
+// its 2 * kWidth columns contiguously (the last panel only kWidth if that is enough); columns
+// beyond the matrix are 0. Method: Goto and van de Geijn, "Anatomy of high-performance matrix
+// multiplication", ACM TOMS 34(3), 2008; the row pointers are those of indirect convolution,
+// Dukhan, arXiv 1907.02129. In bf16 on CPUs with AMX, amx_tiles.h replaces these two loops.
 #pragma once
 
 #include "engine/ops/gemm/tile_operands.h"
@@ -22,12 +21,12 @@
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
 #if !defined(ENGINE_AMX_TILES)
-// Of a thread's share of a product: what its registers hold ends with it.
+// The scope of a thread's share of a product: its register state ends with it.
 struct TileScope {
   ENGINE_INLINE TileScope() {}
 };
 
-// `kStored`: vectors that the panel has at each step, of which the tile takes kVectors.
+// `kStored` is the number of vectors of the panel at each step, of which the tile uses kVectors.
 template <int kRows, int kVectors, bool kTable, int kStored = kVectors, class C = float>
 void pointer_tile(const PointerRows& rows, const float* b, const TileOutputOf<C>& out) {
   Floats sum[kRows][kVectors];
@@ -84,7 +83,8 @@ using TileOf = void (*)(const Rows&, const float*, const TileOutputOf<C>&);
 using PointerTile = TileOf<PointerRows, float>;
 using AdjacentTile = TileOf<AdjacentRows, float>;
 
-// The tile function for a number of rows and, by the panel's columns, of vectors.
+// Returns the tile function for a number of rows and for the number of vectors of the panel's
+// columns.
 template <bool kTable, class C = float, int kRows = kMaxPointerRows>
 TileOf<PointerRows, C> pointer_tile_for(std::int64_t rows, std::int64_t columns) {
   if constexpr (kRows > 1)
@@ -93,7 +93,7 @@ TileOf<PointerRows, C> pointer_tile_for(std::int64_t rows, std::int64_t columns)
                           : pointer_tile<kRows, 1, kTable, 1, C>;
 }
 
-// The same for one vector of a panel that is two wide.
+// The same for one vector of a panel with two vectors.
 template <int kRows = kMaxPointerRows>
 PointerTile half_tile_for(std::int64_t rows) {
   if constexpr (kRows > 1)
@@ -109,7 +109,7 @@ AdjacentTile adjacent_tile_for(std::int64_t rows, std::int64_t columns) {
 }
 #endif
 
-// Cuts `count` into the fewest pieces of at most `largest`, as even as can be: piece i is
+// Divides `count` into the fewest pieces of at most `largest`, as evenly as possible: piece i is
 // [start(i), start(i + 1)). A count of 0 makes one empty piece.
 struct EvenCut {
   std::int64_t pieces, least, longer;  // the first `longer` pieces have least + 1
@@ -124,12 +124,13 @@ struct EvenCut {
 ENGINE_INLINE std::int64_t panel_count(std::int64_t columns) {
   return (columns + kPanel - 1) / kPanel;
 }
-// Columns, padding included, that panel `panel` is stored with.
+// The stored number of columns of panel `panel`, including padding.
 ENGINE_INLINE std::int64_t panel_width(std::int64_t columns, std::int64_t panel) {
   return columns - panel * kPanel > kWidth ? kPanel : kWidth;
 }
 
-// Rows ahead that packing fetches: their stride is more than hardware guesses.
+// The number of rows ahead that packing prefetches: their stride is too large for hardware
+// prefetchers.
 inline constexpr std::int64_t kRowsAhead = 12;
 
 template <int kVectors, class T>
@@ -162,8 +163,8 @@ ENGINE_INLINE void pack_rows(const T* b, std::int64_t stride, std::int64_t terms
   }
 }
 
-// From columns of steps that lie contiguous: column j at step k is b[j * stride + k]. `width` is
-// the panel's.
+// Packs from contiguous columns of steps: column j at step k is b[j * stride + k]. `width` is the
+// panel's.
 inline void pack_steps(const float* b, std::int64_t stride, std::int64_t steps,
                        std::int64_t columns, std::int64_t width, float* panel) {
   for (std::int64_t j = 0; j < width; j += kWidth) {
@@ -183,7 +184,7 @@ inline void pack_steps(const float* b, std::int64_t stride, std::int64_t steps,
   }
 }
 
-// The same as pack_rows from columns that lie contiguous: term k of column j is b[j * stride + k].
+// The same as pack_rows for contiguous columns: term k of column j is b[j * stride + k].
 inline void pack_columns(const float* b, std::int64_t stride, std::int64_t terms,
                          std::int64_t columns, std::int64_t width, float* panel) {
   if constexpr (!kPairs) return pack_steps(b, stride, terms, columns, width, panel);
@@ -197,7 +198,7 @@ inline void pack_columns(const float* b, std::int64_t stride, std::int64_t terms
   }
 }
 
-// Copies `count` <= 2 * kWidth floats; may write up to kWidth - 1 floats behind them.
+// Copies `count` <= 2 * kWidth floats; may write up to kWidth - 1 floats beyond them.
 ENGINE_INLINE void copy_few(float* to, const float* from, std::int64_t count) {
   store(to, load_partial(from, smaller(count, kWidth)));
   if (count > kWidth) store(to + kWidth, load_partial(from + kWidth, count - kWidth));

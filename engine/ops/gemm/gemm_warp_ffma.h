@@ -1,14 +1,14 @@
-// What one warp multiplies of a stage, in float32 arithmetic: each thread a grid of sums in
-// registers (4 x 8 threads a warp).
+// The product of one warp for one stage, in float32 arithmetic: each thread has a grid of sums in
+// registers (4 x 8 threads per warp).
 #pragma once
 
 #include "engine/ops/gemm/gemm_shared_tile.h"
 
 namespace engine::ops::cuda {
 
-// Lines that one thread of kSpread (neighbors in the warp) has of an operand, and their values,
-// read 16 bytes at a time: neighbors read neighboring lines or neighboring quadruples of lines,
-// whatever is contiguous.
+// The lines of an operand that one of kSpread adjacent threads in the warp processes, and their
+// values, read 16 bytes at a time: adjacent threads read adjacent lines or adjacent groups of four
+// lines, depending on which dimension is contiguous.
 template <class Tile, int kCount, int kSpread>
 struct FfmaLines {
   static_assert(kCount % 4 == 0);
@@ -16,7 +16,7 @@ struct FfmaLines {
   static __device__ __forceinline__ int line(int i, int place) {
     return Tile::kByDepth ? i * kSpread + place : i / 4 * 4 * kSpread + place * 4 + i % 4;
   }
-  // to[d]: of this thread's line i, at depth + d.
+  // to[d] = the value of this thread's line i at depth + d.
   template <int kSteps>
   static __device__ __forceinline__ void load_line(float (&to)[kSteps], const float* tile,
                                                    int place, int i, int depth) {
@@ -27,7 +27,7 @@ struct FfmaLines {
 #pragma unroll
     for (int d = 0; d < kSteps; ++d) to[d] = steps.at[d];
   }
-  // to[i]: of all this thread's lines at one depth.
+  // to[i] = the values of all lines of this thread at one depth.
   static __device__ __forceinline__ void load_depth(float (&to)[kCount], const float* tile,
                                                     int place, int depth) {
 #pragma unroll
@@ -48,7 +48,7 @@ class FfmaWarp {
     const float *lines_a = a + TileA::at(row, 0), *lines_b = b + TileB::at(column, 0);
 #pragma unroll kUnroll
     for (int depth = 0; depth < TileA::kDepth; depth += kSteps) {
-      float part_a[kSteps][kHigh];  // of B only as much as is needed next
+      float part_a[kSteps][kHigh];  // of B, only as much as is needed next
 #pragma unroll
       for (int i = 0; i < kHigh && TileA::kByDepth; ++i) {
         float line[kSteps];
@@ -82,7 +82,7 @@ class FfmaWarp {
       }
     }
   }
-  // The sums to `to`, row-major with `pitch`.
+  // Stores the sums to `to`, row-major with `pitch`.
   __device__ __forceinline__ void put(float* to, int pitch) const {
     const int place_a = lane_index() / 8, place_b = lane_index() % 8;
 #pragma unroll
@@ -94,8 +94,8 @@ class FfmaWarp {
 
  private:
   static constexpr int kHigh = kRows / 4, kWide = kColumns / 8;
-  // k that is read at once, and how often the loop over it is unrolled: so that sums and operands
-  // fit into the registers that two blocks a processor leave.
+  // The k that is read at once, and the unrolling of the loop over it: sums and operands must fit
+  // into the registers that two blocks per multiprocessor leave.
   static constexpr bool kAlike = TileA::kByDepth == TileB::kByDepth;
   static constexpr int kSteps = kAlike ? 4 : 2,
                        kUnroll = TileA::kByDepth || TileB::kByDepth ? 1 : 4;

@@ -1,4 +1,4 @@
-// What one warp multiplies of a stage on tensor cores (mma.sync, sm_80 and later), with f32 sums.
+// The product of one warp for one stage on tensor cores (mma.sync, sm_80 and later), with f32 sums.
 #pragma once
 
 #include "engine/ops/device/tensor_core.h"
@@ -6,9 +6,9 @@
 
 namespace engine::ops::cuda {
 
-// Registers of 16 lines of an operand for one mma step, in the order in which the instruction wants
-// them, so that none is moved: to[i] has lines 8 * group(i) + g and the half half(i) of the step's
-// k (tensor_core.h). A's four are one operand, B's are two.
+// The registers of 16 lines of an operand for one mma step, in the order of the instruction, so
+// that none is moved: to[i] has lines 8 * group(i) + g and the half half(i) of the step's k
+// (tensor_core.h). The four registers of A are one operand, those of B are two.
 template <class Storage, Products kProducts, class Tile, bool kOfA>
 struct MmaLines {
   using Half = std::conditional_t<kProducts == Products::kBF16, bf16, f16>;
@@ -18,7 +18,7 @@ struct MmaLines {
                                               int first, int depth) {
     const int g = lane_index() / 4, t = lane_index() % 4;
     if constexpr (!Tile::kHalvedFloats && (sizeof(Storage) == 2 || Tile::kByDepth)) {
-      // Four matrices at once: lanes 8 q + r give row r of matrix q.
+      // Loads four matrices at once: lanes 8 q + r give row r of matrix q.
       const int q = lane_index() / 8, r = lane_index() % 8;
       const int line = first + group(q) * 8, from = depth + half(q) * kHalfDepth;
       if constexpr (Tile::kByDepth)
@@ -90,7 +90,7 @@ class MmaWarp {
         }
     }
   }
-  // The sums to `to`, row-major with an even `pitch`.
+  // Stores the sums to `to`, row-major with an even `pitch`.
   __device__ __forceinline__ void put(float* to, int pitch) const {
     const int g = lane_index() / 4, t = lane_index() % 4;
 #pragma unroll

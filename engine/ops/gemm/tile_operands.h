@@ -1,6 +1,6 @@
-// What a tile of a matrix product multiplies and what becomes of its sums, whichever instructions
-// do it (gemm_tiles.h): steps of the summed dimension, rows of A, outputs. Only for sources
-// compiled once per instruction set.
+// The operands and outputs of a tile of a matrix product, for any instructions that compute it
+// (gemm_tiles.h): steps of the summed dimension, rows of A, outputs. Only for sources compiled once
+// per instruction set.
 #pragma once
 
 #include "engine/ops/common/stored.h"
@@ -23,14 +23,14 @@ inline constexpr int kMaxPointerRows = 32, kMaxStridedRows = 32;  // amx_tiles.h
 inline constexpr int kMaxPointerRows = kVectorBytes == 64 ? 8 : 6;
 inline constexpr int kMaxStridedRows = kVectorBytes == 64 ? 14 : 6;
 #endif
-// Summed steps per pass: a panel of so many fills 24 KB (AVX-512: 32 KB, in L1 caches of 48 KB) of
-// L1.
+// Summed steps per pass: a panel of this length fills 24 KB (AVX-512: 32 KB, in L1 caches of 48 KB)
+// of L1.
 inline constexpr std::int64_t kStepsInCache = kVectorBytes == 64 ? 256 : 384;
 
-// What a step of a tile adds to its sums. Where ENGINE_BF16_PAIRS is set, a float of A or B is a
-// pair of bf16, two neighboring terms of the sum (common/bf16_dispatch.h), and both products are
-// added. What packs rounds and pairs its floats, and what a tile reads in place has been rounded
-// and paired before; everything between only moves these bits. Sums, c and bias are floats.
+// The terms that a step of a tile adds to its sums. With ENGINE_BF16_PAIRS, a float of A or B is a
+// pair of bf16, two adjacent terms of the sum (common/bf16_dispatch.h), and both products are
+// added. Packing rounds and pairs its floats; operands that tiles read in place must already be
+// rounded and paired; all other code only moves these bits. Sums, c and bias are floats.
 #if defined(ENGINE_BF16_PAIRS)
 inline constexpr bool kPairs = true;
 ENGINE_INLINE Floats add_products(Floats sum, Floats a, Floats b) {
@@ -41,12 +41,11 @@ inline constexpr bool kPairs = false;
 ENGINE_INLINE Floats add_products(Floats sum, Floats a, Floats b) { return sum + a * b; }
 #endif
 
-// Terms of a step, and the steps that `terms` take.
+// The number of terms per step, and the number of steps for `terms`.
 inline constexpr std::int64_t kTerms = kPairs ? 2 : 1;
 ENGINE_INLINE std::int64_t steps_of(std::int64_t terms) { return (terms + kTerms - 1) / kTerms; }
 
-// A step of neighboring rows, of `count` <= kWidth elements; of one row alone where the second is
-// nullptr.
+// A step of two adjacent rows, of `count` <= kWidth elements; of one row if the second is nullptr.
 template <class T>
 ENGINE_INLINE Floats step_of_rows(const T* first, [[maybe_unused]] const T* second,
                                   std::int64_t count) {
@@ -57,7 +56,7 @@ ENGINE_INLINE Floats step_of_rows(const T* first, [[maybe_unused]] const T* seco
 #endif
 }
 
-// Steps of `count` neighbors, as tiles read them in place.
+// Copies `count` adjacent elements as steps for tiles that read them in place.
 template <class T>
 ENGINE_INLINE void copy_steps(const T* from, std::int64_t count, float* to) {
 #if defined(ENGINE_BF16_PAIRS)
@@ -67,21 +66,22 @@ ENGINE_INLINE void copy_steps(const T* from, std::int64_t count, float* to) {
 #endif
 }
 
-// What happens to a tile's sums besides being stored: c or bias is added, and they pass through
-// relu. C: float or Stored.
+// The destination of a tile's sums and the operations on them: c or bias is added, and relu is
+// applied. C is float or Stored.
 template <class C>
 struct TileOutputOf {
   C* c;                  // first row and column of the matrix block
   std::int64_t columns;  // valid columns of this panel, 1..kPanel
-  bool add;              // to what is in c
-  const float* bias;     // of the panel's first column, or nullptr; REQUIRES: !add
+  bool add;              // add to the values in c
+  const float* bias;     // at the panel's first column, or nullptr; REQUIRES: !add
   bool relu;
-  // Where c is halves and steps come in several chunks: the sums of a tile between chunks, rows of
-  // kPanel floats, so that they are rounded once. nullptr: there is one chunk.
+  // If c is stored in bf16 and steps come in several chunks, holds the sums of a tile between
+  // chunks, rows of kPanel floats, so that they are rounded once. nullptr: there is one chunk.
   float* sums = nullptr;
   bool begins = true, ends = true;  // the first chunk, the last one
 
-  // REQUIRES: as given for the whole; `between` has room for the tile's rows, unless c is floats.
+  // REQUIRES: the members are those of the whole; `between` has room for the tile's rows, unless c
+  // is floats.
   ENGINE_INLINE void set_chunk(std::int64_t chunk, std::int64_t chunks, float* between) {
     begins = chunk == 0, ends = chunk + 1 == chunks;
     if constexpr (sizeof(C) == sizeof(float)) {
@@ -96,7 +96,7 @@ using TileOutput = TileOutputOf<float>;
 
 // Rows of A given by offsets: row i of the tile at step k is a[row[i] + place(k)], place(k) = table
 // ? table[k] : k. Row i of the result is c + c_row[i]. REQUIRES: in bf16 without a table, rows are
-// equally far apart, and row[1] says how far, also of a tile of one row.
+// a constant distance apart, and row[1] gives it, even for a tile of one row.
 struct PointerRows {
   const float* a;
   const std::int64_t* row;
@@ -105,19 +105,20 @@ struct PointerRows {
   const std::int64_t* c_row;
 };
 
-// Rows of A side by side: row i of the tile at step k is a[place(k) + i], place(k) = table ?
-// table[k] : k * stride. Row i of the result is c + i * c_stride.
+// Adjacent rows of A: row i of the tile at step k is a[place(k) + i], place(k) = table ? table[k] :
+// k * stride. Row i of the result is c + i * c_stride.
 struct AdjacentRows {
   const float* a;
   const std::int64_t* table;
   std::int64_t stride, steps;
   std::int64_t c_stride;
-  // Unless nullptr, each step fetches a line of what is read later into L2, from here on.
+  // Unless nullptr, each step prefetches one line of later data into L2, starting here.
   const float* ahead = nullptr;
   std::int64_t ahead_stride = 0;
 };
 
-// Sums start from zero and what they are added to is fetched meanwhile: nothing waits for it.
+// Sums start from zero while the memory that they are added to is prefetched, so that nothing
+// waits.
 template <int kRows, int kVectors>
 ENGINE_INLINE void start_row(Floats (&sum)[kRows][kVectors], int i, const void* c) {
   __builtin_prefetch(c);
@@ -161,8 +162,8 @@ ENGINE_INLINE void store_sums(const Floats (&sum)[kRows][kVectors], const TileOu
   }
 }
 
-// row(i): where row i of the result begins. `out` is a copy, because through a reference every
-// store could change it. Short sums feel it, and each branch.
+// row(i) is the start of row i of the result. `out` is a copy, because through a reference every
+// store could change it; this and each branch matter for short sums.
 template <int kRows, int kVectors, class C, class Row>
 ENGINE_INLINE void finish_tile(const Floats (&sum)[kRows][kVectors], TileOutputOf<C> out, Row row) {
   if (out.columns != kVectors * kWidth) return store_sums<false>(sum, out, row);

@@ -1,6 +1,6 @@
-// Transposes of samples through shared memory, by square tiles of 128 bytes a side, so that both
-// reads and writes are whole sectors. Rows of the tile are padded by a bank: neither side has
-// conflicts. Bound: bytes.
+// Transposes samples through shared memory, in square tiles with sides of 128 bytes, so that both
+// reads and writes are whole sectors. Rows of the tile are padded by one bank to avoid conflicts on
+// both sides. Bound by bytes.
 #include "engine/ops/device/packs.h"
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/elementwise/elementwise_cuda.h"
@@ -19,7 +19,7 @@ struct Tile {
 
 struct Matrices {
   std::int64_t rows, columns;
-  std::int64_t row_tiles, column_tiles, tiles;  // of a matrix, of a matrix, of all
+  std::int64_t row_tiles, column_tiles, tiles;  // per matrix, per matrix, total
 };
 
 template <class T>
@@ -32,7 +32,7 @@ __global__ void transpose(const T* from, Matrices m, bool add, T* to) {
                        column = (t - across * m.column_tiles) * kSide;
     const T* source = from + sample * m.rows * m.columns;
     T* target = to + sample * m.rows * m.columns;
-    __syncthreads();  // the tile before this one has been written
+    __syncthreads();  // the previous tile has been written
     for (int i = static_cast<int>(threadIdx.x); i < kSide * kSide; i += kThreads) {
       const int r = i / kSide, c = i % kSide;
       if (row + r < m.rows && column + c < m.columns)

@@ -1,4 +1,4 @@
-// Checks and dispatch of images from bytes.
+// Checks and dispatches the conversion of images from bytes.
 #include "engine/ops/images/prepare_images.h"
 
 #include "engine/ops/common/dispatch.h"

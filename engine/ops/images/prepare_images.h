@@ -1,8 +1,8 @@
-// Images as bytes become the numbers that a model reads: shifted, mirrored, normalized, with a
-// hole. On a CUDA device only; in host memory whoever loads the images does it.
+// Converts images from bytes to the values that a model reads: shifted, mirrored, normalized, with
+// a hole. For CUDA devices only; in host memory the loader of the images does this.
 //
-// Bound: bytes (one read, two or four written). Both ways give the same bits, since both look the
-// numbers up in one table.
+// Bound by bytes (one read, two or four written). Both give the same bits, since both look the
+// values up in one table.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace engine::ops {
 
-// What was drawn for one image of [h, w]. Where nothing was: all zeros.
+// The random draw for one image of [h, w]. All zeros if nothing was drawn.
 struct ImageDraw {
   std::int32_t shift_y = 0, shift_x = 0;  // output pixel (y, x) is input pixel (y + shift_y, x +
                                           // shift_x), before mirroring
   std::int32_t mirrored = 0;              // 1: left and right exchanged
   std::int32_t hole_top = 0, hole_left = 0, hole_bottom = 0,
-               hole_right = 0;  // of the output: [top, bottom) x [left, right)
+               hole_right = 0;  // in the output: [top, bottom) x [left, right)
   bool operator==(const ImageDraw&) const = default;
 };
 
-// Numbers of the table for each channel: the values of bytes 0 to 255, then the value inside a
+// The number of table entries per channel: the values of bytes 0 to 255, then the value inside a
 // hole.
 inline constexpr std::int64_t kImageTableRow = 257;
 
 // out [n, h, w, c] (f32, bf16 or f16, rounded to nearest) = table [c, 257] (f32) at the bytes of
-// images [n, h, w, c] (u8), at the places that draws[n] says. Outside of an image there are zero
-// bytes. All in device memory. Throws Error on the CPU.
+// images [n, h, w, c] (u8), at the positions given by draws[n]. Bytes outside of an image are zero.
+// All operands are in device memory. Throws Error on the CPU.
 struct PrepareImages {
   TensorView images;
   const ImageDraw* draws;  // [n]

@@ -1,8 +1,8 @@
-// A block makes a part of one image, so that the image's draw is the same for all its threads; a
-// thread makes 16 bytes of output at a time, its bytes come one by one (shifted and mirrored they
-// are aligned to nothing, but neighbors lie in the same lines). Bound: bytes. The table of values
-// stands in shared memory; rows of 257 put the channels' equal bytes into different banks. A table
-// instead of arithmetic, as in the CPU's loader: no division, and the same bits.
+// Each block makes a part of one image, so that all its threads share the image's draw; each thread
+// makes 16 bytes of output at a time and reads its bytes one by one (shifted and mirrored, they
+// have no alignment, but adjacent ones share cache lines). Bound by bytes. The table of values is
+// in shared memory; rows of 257 put equal bytes of different channels into different banks. As in
+// the CPU's loader, the table replaces arithmetic: no division, and the same bits.
 #include "engine/ops/device/device_code.h"
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/images/prepare_images_cuda.h"
@@ -11,10 +11,10 @@ namespace engine::ops::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kVectorsOfThread = 2;  // in one part of an image
+constexpr int kVectorsOfThread = 2;  // per part of an image
 constexpr unsigned kMaxBlocks =
-    132 * 8;  // then a block makes several parts, and copies the table once
-constexpr std::size_t kMaxTable = 48 * 1024;  // bytes; a larger one is read where it lies
+    132 * 8;  // for more images, each block makes several parts and copies the table once
+constexpr std::size_t kMaxTable = 48 * 1024;  // bytes; a larger table is read from global memory
 constexpr int kRow = static_cast<int>(kImageTableRow);
 
 struct Extents {
@@ -22,8 +22,8 @@ struct Extents {
   int height, width, channels;
 };
 
-// The place of an element of the output, which goes on from one to the next, and where its byte
-// comes from.
+// The position of an element of the output, which advances to the next one, and the source of its
+// byte.
 class Place {
  public:
   __device__ Place(const Extents& e, const ImageDraw& draw, const std::uint8_t* image, int element)
@@ -36,7 +36,7 @@ class Place {
     find_pixel();
   }
 
-  // Which number of the table.
+  // The index of the table entry.
   __device__ int entry() const {
     const int byte = from_ == nullptr ? 0 : static_cast<int>(from_[c_]);
     return c_ * kRow + (hole_ ? kRow - 1 : byte);
@@ -70,8 +70,9 @@ class Place {
   bool hole_ = false;
 };
 
-// `parts`: of one image, of kThreads * kVectorsOfThread packs of 16 bytes. Packs are counted from
-// the start of `out`: one that two images share is written by both, element by element.
+// `parts` is the number of parts per image, each of kThreads * kVectorsOfThread packs of 16 bytes.
+// Packs are counted from the start of `out`: a pack that two images share is written by both,
+// element by element.
 template <class T, bool kStaged>
 __global__ void prepare(Extents e, int parts, const std::uint8_t* images, const ImageDraw* draws,
                         const float* table, T* out) {
@@ -110,7 +111,7 @@ __global__ void prepare(Extents e, int parts, const std::uint8_t* images, const 
 
 }  // namespace
 
-// REQUIRES: `out` is aligned to 16 bytes, as all tensors of arenas are.
+// REQUIRES: `out` is aligned to 16 bytes, as all tensors in arenas are.
 void prepare_images(KernelContext& context, const PrepareImages& o) {
   if (o.out.count() == 0) return;
   const Extents e{o.out.shape[0], static_cast<int>(o.out.shape[1]),
@@ -119,7 +120,8 @@ void prepare_images(KernelContext& context, const PrepareImages& o) {
   with_storage(o.out.dtype, [&]<class T>(T) {
     constexpr int kPack = Packed<T>::kCount;
     const std::int64_t packs =
-        divide_up(o.out.count() / e.images, kPack) + 1;  // one more: an image may start within one
+        divide_up(o.out.count() / e.images, kPack) + 1;  // plus one: an image may start within a
+                                                         // pack
     const std::int64_t parts = divide_up(packs, kThreads * kVectorsOfThread);
     const std::int64_t items = parts * e.images;
     const unsigned blocks = items < kMaxBlocks ? static_cast<unsigned>(items) : kMaxBlocks;

@@ -1,4 +1,5 @@
-// Images from bytes on a CUDA device; operands as in prepare_images.h, checked there. Bound: bytes.
+// Conversion of images from bytes on a CUDA device. prepare_images.h describes and
+// prepare_images.cc checks the operands. Bound by bytes.
 #pragma once
 
 #include "engine/ops/images/prepare_images.h"

@@ -1,5 +1,5 @@
-// Checks, and plain loops over rows: a row is a number or a few, so that they are the fast kernel,
-// too.
+// Checks, and plain loops over rows. A row has one or a few numbers, so these loops are also the
+// fast kernel.
 #include "engine/ops/loss/regression_loss.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace engine::ops {
 namespace {
 
-// Rows [first, last).
+// Computes rows [first, last).
 template <class T>
 void loss_of_rows(const RegressionLossForward& o, std::int64_t first, std::int64_t last) {
   const std::int64_t targets = row_sizes(o.prediction).width;
@@ -26,7 +26,7 @@ void loss_of_rows(const RegressionLossForward& o, std::int64_t first, std::int64
       const T error = prediction[i] - target[i];
       sum += squared ? error * error : std::abs(error);
       if (gradient == nullptr) continue;
-      // Not 0 for a NaN: a loss that is no number must not look as if it had converged.
+      // The sign of NaN is NaN, not 0: a loss that is NaN must not look as if it had converged.
       const T sign = error > 0 ? T{1} : error < 0 ? T{-1} : error;
       gradient[i] = (squared ? 2 * error : sign) / count;
     }

@@ -1,6 +1,6 @@
-// What predictions of numbers cost, row by row: the mean over a row's targets of (prediction -
+// The loss of regression predictions, row by row: the mean over a row's targets of (prediction -
 // target)^2 or of |prediction - target|. The mean over rows is then PyTorch's MSELoss or L1Loss.
-// prediction [rows, targets], target likewise and of the same dtype, loss [rows]. On the CPU only.
+// prediction [rows, targets], target of the same shape and dtype, loss [rows]. On the CPU only.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -10,14 +10,15 @@ namespace engine::ops {
 
 enum class RegressionLoss { kSquared, kAbsolute };
 
-// Writes per-row losses and, when `gradient` is present, the derivative of each by its predictions
-// [rows, targets]: 2 (prediction - target) / targets, or sign(prediction - target) / targets with 0
-// where they are equal. A NaN makes its row's loss, and the gradient at its place, NaN. Each row is
-// summed in the order of its targets: results do not depend on the number of threads. The backward
-// pass, gradient * dloss, is softmax_cross_entropy_backward(). REQUIRES: host memory.
+// Writes per-row losses and, if `gradient` is present, the derivative of each with respect to its
+// predictions [rows, targets]: 2 (prediction - target) / targets, or sign(prediction - target) /
+// targets, which is 0 if they are equal. A NaN makes its row's loss and its element of the gradient
+// NaN. Each row is summed in the order of its targets: results do not depend on the number of
+// threads. The backward pass, gradient * dloss, is softmax_cross_entropy_backward(). REQUIRES: host
+// memory.
 struct RegressionLossForward {
   TensorView prediction, target, loss;
-  TensorView gradient{};  // kept for backward; absent in inference
+  TensorView gradient{};  // stored for backward; absent in inference
   RegressionLoss kind = RegressionLoss::kSquared;
 };
 void regression_loss_forward(KernelContext& context, const RegressionLossForward& o);

@@ -1,4 +1,4 @@
-// Checks and dispatch of softmax with cross entropy.
+// Checks and dispatches softmax with cross entropy.
 #include "engine/ops/loss/softmax_cross_entropy.h"
 
 #include <string>
@@ -53,7 +53,9 @@ void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEnt
     check_shape(kName, "ranks", o.ranks, {sizes.rows});
   }
   check_context(kName, context);
-  if (!on_cuda(context)) check_label_range(labels, sizes);  // there the kernel does
+  if (!on_cuda(context))
+    check_label_range(labels, sizes);  // on a CUDA device the kernel checks
+                                       // them
   dispatch(
       context, o.logits.dtype,
       [&] {

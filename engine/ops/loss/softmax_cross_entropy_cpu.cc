@@ -1,10 +1,11 @@
-// Softmax with cross entropy in float32. Rows that fit into L1 together go side by side through
-// three passes, the largest logit, the sum of exp, and the gradient from the exps: so one row's
-// sums across lanes hide behind the others' arithmetic, and one log serves all. Longer rows go
-// alone, by blocks of which each keeps the largest logit that was known when its exps were taken
-// (the online softmax of Milakov and Gimelshein, arXiv 1805.02867), so that logits come from memory
-// once. The gradient may be written over the logits: what else is made of them is taken before.
-// Bound: bytes for long rows, for short ones the exps, about ten cycles a vector.
+// Softmax with cross entropy in float32. Rows that fit into L1 together pass side by side through
+// three passes, the largest logit, the sum of exp, and the gradient from the exps: so the sums
+// across the lanes of one row overlap with the arithmetic of the others, and one log serves all.
+// Longer rows are processed one by one, in blocks; each block stores the largest logit known when
+// its exps were computed (the online softmax of Milakov and Gimelshein, arXiv 1805.02867), so that
+// logits are read from memory once. The gradient may overwrite the logits: everything else is
+// computed from them before. Bound by bytes for long rows, and by the exps, about ten cycles per
+// vector, for short ones.
 #include "engine/ops/loss/softmax_cross_entropy_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -16,15 +17,16 @@ namespace {
 
 constexpr std::int64_t kGroupFloats = 4096;  // exps of rows that are computed together: half of L1
 constexpr std::int64_t kBlock = 1024,
-                       kMaxBlocks = 64;  // of a longer row; a longer one's are longer
+                       kMaxBlocks = 64;  // per longer row; the blocks of even longer rows are
+                                         // longer
 constexpr float kLog2E = 0x1.715476p+0f;
-constexpr int kBehindAll = 8;  // what a NaN adds to a rank: more than any rank that counts
+constexpr int kBehindAll = 8;  // a NaN adds this to a rank: more than any rank that matters
 
 ENGINE_INLINE std::int64_t padded(std::int64_t count) {
   return (count + kWidth - 1) / kWidth * kWidth;
 }
 
-// A NaN may be passed over: it shows in the sum.
+// May ignore a NaN: it shows in the sum.
 float largest_of(const float* row, std::int64_t classes) {
   Floats tops[4] = {broadcast(row[0]), broadcast(row[0]), broadcast(row[0]), broadcast(row[0])};
   std::int64_t c = 0;
@@ -36,7 +38,8 @@ float largest_of(const float* row, std::int64_t classes) {
   return horizontal_max(max(max(tops[0], tops[1]), max(tops[2], tops[3])));
 }
 
-// exp(row - largest) into `to`, and the sum of it. kPadded: `to` is a whole number of vectors.
+// Writes exp(row - largest) to `to`, and returns its sum. kPadded: `to` is a whole number of
+// vectors.
 template <bool kPadded>
 float sum_of_exp(const float* row, std::int64_t classes, float largest, float* to) {
   const Floats top = broadcast(largest), unit = broadcast(kLog2E);
@@ -53,7 +56,7 @@ float sum_of_exp(const float* row, std::int64_t classes, float largest, float* t
   return horizontal_sum(sum);
 }
 
-// How many of classes [first, last) come before the label, whose logit is `own`.
+// Returns the number of classes in [first, last) that rank before the label, whose logit is `own`.
 ENGINE_INLINE std::int32_t rank_part(const float* row, std::int64_t first, std::int64_t last,
                                      std::int32_t label, float own) {
   const Floats of_label = broadcast(own), none = broadcast(-__builtin_inff()), one = broadcast(1.f),
@@ -72,7 +75,7 @@ ENGINE_INLINE std::int32_t rank_part(const float* row, std::int64_t first, std::
          (horizontal_sum(nans) > 0 ? kBehindAll : 0);
 }
 
-// Sum of row - largest, in float32 within short blocks.
+// Returns the sum of row - largest, in float32 within short blocks.
 double sum_below(const float* row, std::int64_t classes, float largest) {
   constexpr std::int64_t kPart = 32 * kWidth;
   double sum = 0;
@@ -93,17 +96,17 @@ struct Row {
   float smoothing;
 };
 
-// below: sum_below() of the row; only read where labels are smoothed.
+// `below` is sum_below() of the row; it is used only if labels are smoothed.
 ENGINE_INLINE float loss_of(const Row& row, float own, float largest, float log_sum, double below) {
   const float loss = log_sum - (own - largest);
   if (row.smoothing == 0) return loss;
-  // What the loss would be with each class as the label, added up.
+  // The sum of the losses with each class as the label.
   const double all = static_cast<double>(row.classes) * static_cast<double>(log_sum) - below;
   return (1 - row.smoothing) * loss +
          row.smoothing / static_cast<float>(row.classes) * static_cast<float>(all);
 }
 
-// Classes [first, last) of the gradient, but for the label's share: exps * factor - share.
+// Writes classes [first, last) of the gradient, without the label's term: exps * factor - share.
 ENGINE_INLINE void put_gradient(const Row& row, const float* exps, float factor, float* gradient,
                                 std::int64_t first, std::int64_t last) {
   const Floats scale = broadcast(factor),
@@ -113,7 +116,7 @@ ENGINE_INLINE void put_gradient(const Row& row, const float* exps, float factor,
   });
 }
 
-// `count` <= kWidth rows from that of `first` on, whose padded lengths add up to at most
+// Processes `count` <= kWidth rows starting at `first`, whose padded lengths add up to at most
 // kGroupFloats.
 void forward_group(const Row& first, const std::int32_t* labels, std::int64_t count, float* loss,
                    float* gradient, std::int32_t* ranks) {
@@ -144,7 +147,7 @@ void forward_long_row(const Row& row, float* loss, float* gradient, std::int32_t
   const std::int64_t block = larger(kBlock, padded((row.classes + kMaxBlocks - 1) / kMaxBlocks));
   const std::int64_t blocks = (row.classes + block - 1) / block;
   float tops[kMaxBlocks], sum = 0;
-  float top = -__FLT_MAX__;  // not infinity: the first blocks may be all -infinity
+  float top = -__FLT_MAX__;  // not -infinity: the first blocks may be all -infinity
   const float own = row.logits[row.label];
   double below[kMaxBlocks];
   std::int32_t before = 0;

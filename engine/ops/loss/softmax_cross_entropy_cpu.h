@@ -1,5 +1,5 @@
-// Softmax with cross entropy in float32 on the CPU: what softmax_cross_entropy.cc calls for the
-// chosen instruction set.
+// The kernel tables of softmax with cross entropy in float32 on the CPU; softmax_cross_entropy.cc
+// calls the one of the chosen instruction set.
 #pragma once
 
 #include "engine/core/thread_pool.h"
@@ -9,7 +9,7 @@
 
 namespace engine::ops {
 
-// `sizes`: of the logits. Results do not depend on the number of threads.
+// `sizes` are those of the logits. Results do not depend on the number of threads.
 struct SoftmaxCrossEntropyTable {
   void (*forward)(const SoftmaxCrossEntropyForward& o, const RowSizes& sizes, ThreadPool& threads);
 };

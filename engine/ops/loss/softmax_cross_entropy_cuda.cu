@@ -1,9 +1,9 @@
-// A warp a row where the row fits into its registers (up to 1024 classes: the logits are read
-// once), else a block a row, 16 bytes at a time wherever the row begins: one pass for the loss and
-// the rank of the label, and, for the gradient, one more over a row that is still in the cache.
-// Totals of a batch come from what rows left, not from the logits. Exponentials are relative to
-// finite numbers or to +inf, so that rows with infinite logits come out as in the reference. Bound:
-// bytes.
+// One warp per row if the row fits into its registers (up to 1024 classes: the logits are read
+// once), otherwise one block per row, 16 bytes at a time for any alignment of the row: one pass for
+// the loss and the rank of the label, and, for the gradient, one more over a row that is still in
+// the cache. Totals of a batch come from the per-row results, not from the logits. Exponentials are
+// relative to finite numbers or to +inf, so that rows with infinite logits give the results of the
+// reference. Bound by bytes.
 #include "engine/ops/loss/softmax_cross_entropy_cuda.h"
 
 #include "engine/ops/device/device_code.h"
@@ -16,12 +16,12 @@ namespace engine::ops::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-// Of a long row: so many that the rows that a device reads at a time stay in its L2 until they are
-// read again for the gradient.
+// Threads per long row: so many that the rows that a device reads at a time stay in its L2 until
+// they are read again for the gradient.
 constexpr int kLongRowThreads = 512;
 constexpr int kTotalsThreads = 1024;
 constexpr std::size_t kLongRow = 40 * 1024;
-// What a NaN adds to a rank: more than any rank that counts.
+// A NaN adds this to a rank: more than any rank that matters.
 constexpr int kBehindAll = 8;
 constexpr float kLowest = -3.402823466e38f;
 
@@ -33,8 +33,8 @@ struct Target {
   float smoothing, share;  // share: of every class
 };
 
-// `sum` of exp(logit - largest), `all` of logit - largest over the row; `own`: logit - largest at
-// the label.
+// `sum` is the sum of exp(logit - largest), `all` that of logit - largest over the row; `own` is
+// logit - largest at the label.
 __device__ __forceinline__ float row_loss(float sum, float all, float own, int classes,
                                           Target target) {
   const float log_sum = logf(sum), loss = log_sum - own;
@@ -43,7 +43,8 @@ __device__ __forceinline__ float row_loss(float sum, float all, float own, int c
          target.share * (static_cast<float>(classes) * log_sum - all);
 }
 
-// Whether the label's class comes after class c: of equal logits the first come first.
+// Returns 1 if class c ranks before the label's class: of equal logits the lower class ranks first.
+// kBehindAll for NaN.
 __device__ __forceinline__ int rank_part(float value, int c, float own, int label) {
   return value != value ? kBehindAll : value > own || (value == own && c < label) ? 1 : 0;
 }
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(ForwardOperands<T> 
   }
 }
 
-// The maximum over the block, as block_sum().
+// Returns the maximum over the block, like block_sum().
 __device__ __forceinline__ float block_max(float value, float* partial) {
   value = warp_max(value);
   __syncthreads();
@@ -124,10 +125,10 @@ __device__ __forceinline__ float block_max(float value, float* partial) {
 template <int kCount>
 using Count = std::integral_constant<int, kCount>;
 
-// part(c, n) for a thread's share of a row of `classes`: c is the first of n neighbors. Runs of
-// kVector elements begin at multiples of 16 bytes; what a row has before the first and after the
-// last, fewer than kVector each, goes one by one. Whatever else part() reads or writes by these
-// places is aligned as `row` is.
+// Calls part(c, n) for a thread's part of a row of `classes`: c is the first of n adjacent
+// elements. Runs of kVector elements start at multiples of 16 bytes; the elements before the first
+// and after the last run, fewer than kVector each, are passed one by one. Any other memory that
+// part() accesses at these offsets is aligned like `row`.
 template <int kVector, int kRowThreads, class T, class Part>
 __device__ __forceinline__ void for_runs(const T* row, int classes, int thread, Part part) {
   if constexpr (kVector == 1) {
@@ -198,7 +199,7 @@ __global__ void __launch_bounds__(kRowThreads) forward_by_blocks(ForwardOperands
   });
 }
 
-// kRowThreads threads a row.
+// kRowThreads threads per row.
 template <class T, int kRowThreads, int kVector>
 __global__ void __launch_bounds__(kThreads)
     scale_rows(const T* gradient, const float* dloss, std::int64_t rows, int classes, bool add,
@@ -221,7 +222,7 @@ __global__ void __launch_bounds__(kThreads)
                                  });
 }
 
-// One block: row i is thread i % kTotalsThreads's, so that every sum has one order.
+// A single block: thread i % kTotalsThreads adds row i, so that every sum has one order.
 __global__ void __launch_bounds__(kTotalsThreads)
     add_totals(const std::int32_t* ranks, const float* loss, std::int64_t rows, bool top5,
                BatchTotals* totals, BatchTotals* more) {

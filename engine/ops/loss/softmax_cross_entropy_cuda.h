@@ -1,5 +1,5 @@
-// Softmax with cross entropy on a CUDA device; operands as in softmax_cross_entropy.h, checked
-// there. Bound: bytes.
+// Softmax with cross entropy on a CUDA device. softmax_cross_entropy.h describes and
+// softmax_cross_entropy.cc checks the operands. Bound by bytes.
 #pragma once
 
 #include "engine/ops/loss/softmax_cross_entropy.h"

@@ -1,4 +1,5 @@
-// What softmax and cross entropy mean: plain loops over rows. Contract: softmax_cross_entropy.h.
+// Implements softmax and cross entropy in plain loops over rows, as the reference for tests.
+// Contract: softmax_cross_entropy.h.
 #pragma once
 
 #include <cmath>
@@ -9,7 +10,7 @@
 
 namespace engine::ops::reference {
 
-// How many logits come before the label's; 8 where one is NaN.
+// Returns the number of logits that rank before the label's; 8 if one is NaN.
 template <class T>
 std::int32_t label_rank(const T* row, std::int64_t classes, std::int32_t label) {
   std::int32_t before = 0, nans = 0;
@@ -20,7 +21,7 @@ std::int32_t label_rank(const T* row, std::int64_t classes, std::int32_t label) 
   return nans == 0 ? before : 8;
 }
 
-// Rows [first, last). A NaN among the logits makes loss and gradient of its row NaN.
+// Computes rows [first, last). A NaN among the logits makes loss and gradient of its row NaN.
 template <class T>
 void softmax_cross_entropy_forward(const SoftmaxCrossEntropyForward& o, std::int64_t first,
                                    std::int64_t last) {
@@ -39,7 +40,7 @@ void softmax_cross_entropy_forward(const SoftmaxCrossEntropyForward& o, std::int
     loss[r] = std::log(sum) - (row[labels[r]] - largest);
     const T share = smoothing / static_cast<T>(classes);
     if (smoothing > 0) {
-      T all = 0;  // what the loss would be with each class as the label, added up
+      T all = 0;  // the sum of the losses with each class as the label
       for (std::int64_t c = 0; c < classes; ++c) all += std::log(sum) - (row[c] - largest);
       loss[r] = (1 - smoothing) * loss[r] + share * all;
     }
@@ -51,7 +52,7 @@ void softmax_cross_entropy_forward(const SoftmaxCrossEntropyForward& o, std::int
   }
 }
 
-// Rows [first, last).
+// Computes rows [first, last).
 template <class T>
 void softmax_cross_entropy_backward(const SoftmaxCrossEntropyBackward& o, std::int64_t first,
                                     std::int64_t last) {

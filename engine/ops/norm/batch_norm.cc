@@ -1,4 +1,4 @@
-// Checks and dispatch of batch normalization.
+// Checks and dispatches batch normalization.
 #include "engine/ops/norm/batch_norm.h"
 
 #include <string>

@@ -1,12 +1,12 @@
-// Batch normalization over all but the last dimension, in the four phases that also synchronized
-// statistics need. Source: Ioffe and Szegedy, 2015; numbers as PyTorch's BatchNorm2d (biased
-// variance to normalize, unbiased to keep).
+// Batch normalization over all but the last dimension, in the four phases that synchronized
+// statistics need as well. Source: Ioffe and Szegedy, 2015; the results equal those of PyTorch's
+// BatchNorm2d (biased variance to normalize, unbiased for the running variance).
 //
 // Operands: x, y, dy, dx [rows..., channels]; gamma, beta, mean, inverse_std, dgamma, dbeta
-// [channels]. On a CUDA device x, y, dy, dx and residuals have the storage of activations, and all
-// that is [channels] is f32.
-//   y = relu?( (x - mean) * inverse_std * gamma + beta + residual )      residual: absent or shaped
-//   as y
+// [channels]. On a CUDA device x, y, dy, dx and residuals have the storage type of activations, and
+// all [channels] operands are f32.
+//   y = relu?( (x - mean) * inverse_std * gamma + beta + residual )
+//   where residual is absent or has the shape of y
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -21,10 +21,10 @@ std::size_t batch_norm_scratch_bytes(std::int64_t rows, std::int64_t channels, D
 // the rows of x (two passes or Welford: no cancellation). Zero rows give zeros.
 void batch_norm_statistics(KernelContext& context, TensorView x, TensorView sums);
 
-// From `sums` over `rows` rows: mean, inverse_std = 1 / sqrt(biased variance + eps); and, when
-// present, running = (1 - momentum) * running + momentum * new, with the unbiased variance. One row
-// leaves running_var alone: it says nothing about a variance. Zero rows leave the running
-// statistics alone and give mean 0, inverse_std 1 / sqrt(eps).
+// Computes from `sums` over `rows` rows: mean, inverse_std = 1 / sqrt(biased variance + eps); and,
+// if present, running = (1 - momentum) * running + momentum * new, with the unbiased variance. One
+// row leaves running_var unchanged, since it gives no estimate of a variance. Zero rows leave the
+// running statistics unchanged and give mean 0, inverse_std 1 / sqrt(eps).
 struct BatchNormFinishStatistics {
   TensorView sums;
   std::int64_t rows;
@@ -50,30 +50,30 @@ struct BatchNormNormalize {
 };
 void batch_norm_normalize(KernelContext& context, const BatchNormNormalize& o);
 
-// First backward pass. g = dy * (y > 0) behind a ReLU, else dy. sums [2, channels] of f64: sum(g)
-// and sum(g * xhat), over the rows. dresidual, when present, receives g.
+// First backward pass. g = dy * (y > 0) if there is a ReLU, otherwise dy. sums [2, channels] of
+// f64: sum(g) and sum(g * xhat), over the rows. dresidual, if present, receives g.
 struct BatchNormBackwardSums {
   TensorView x;
-  TensorView y{};  // of the ReLU; absent without one
+  TensorView y{};  // output of the ReLU; absent without one
   TensorView dy, mean, inverse_std, sums;
   TensorView dresidual{};
   Write write_residual = Write::kOverwrite;
 };
 void batch_norm_backward_sums(KernelContext& context, const BatchNormBackwardSums& o);
 
-// dgamma = sum(g xhat), dbeta = sum(g): casts from the sums.
+// dgamma = sum(g xhat), dbeta = sum(g): conversions of the sums.
 struct BatchNormBackwardParameters {
   TensorView sums, dgamma, dbeta;
   Write write = Write::kOverwrite;
 };
 void batch_norm_backward_parameters(KernelContext& context, const BatchNormBackwardParameters& o);
 
-// Second backward pass: dx = gamma * inverse_std * (g - sum(g)/rows - xhat * sum(g xhat)/rows),
-// where `sums` and `rows` are those of the whole normalized group (with synchronized statistics: of
-// all ranks).
+// Second backward pass: dx = gamma * inverse_std * (g - sum(g)/rows - xhat * sum(g xhat)/rows).
+// `sums` and `rows` are those of the whole normalized group (with synchronized statistics: of all
+// ranks).
 struct BatchNormBackwardData {
   TensorView x;
-  TensorView y{};  // of the ReLU; absent without one
+  TensorView y{};  // output of the ReLU; absent without one
   TensorView dy, mean, inverse_std, gamma, sums;
   std::int64_t rows;
   TensorView dx;

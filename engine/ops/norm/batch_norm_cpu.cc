@@ -1,14 +1,14 @@
-// Batch normalization in float32, of what is stored as floats or halves: each phase goes over
-// memory once, vectors along the channels, rows shared out to the threads.
+// Batch normalization in float32 of activations stored as floats or bf16: each phase makes one pass
+// over memory, with vectors along the channels and the rows divided among the threads.
 //
 // Sums are float32 within a block of rows and float64 across blocks, parts and threads. The
-// statistics of a block are taken relative to the mean of the rows before it: what cancels in
-// sum(d^2) - sum(d)^2 / n is then no more than that difference of means adds to the total. The
-// first, short block has its first row instead, a member of the set: at most kFirstRows times the
-// rounding error. Blocks and parts are merged by the pairwise formula of Chan, Golub and LeVeque,
-// "Updating formulae and a pairwise algorithm for computing sample variances", 1979. Bound of all
-// phases: bytes. The row loops take their structs by value: through a reference each store of
-// floats would make the compiler load the pointers again.
+// statistics of a block are computed relative to the mean of the rows before it: the cancellation
+// in sum(d^2) - sum(d)^2 / n is then no larger than the contribution of that difference of means to
+// the total. The first, short block is relative to its first row instead, a member of the set: its
+// rounding error is at most kFirstRows times as large. Blocks and parts are merged by the pairwise
+// formula of Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+// sample variances", 1979. All phases are bound by bytes. The row loops take their structs by
+// value: through a reference each store of floats would make the compiler reload the pointers.
 #include "engine/ops/norm/batch_norm_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -19,11 +19,12 @@ namespace {
 
 constexpr std::int64_t kBlockRows = 256;
 constexpr std::int64_t kFirstRows = 16;
-constexpr std::int64_t kPartElements = 8192;  // a part smaller than this is not worth a thread
+constexpr std::int64_t kPartElements = 8192;  // a smaller part is not worth a thread
 
 ENGINE_INLINE std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16; }
 
-// A thread's share: `double_sums` [2, padded] in f64, then `block_sums` [3, padded] in f32.
+// The scratch of one thread: `double_sums` [2, padded] in f64, then `block_sums` [3, padded] in
+// f32.
 constexpr std::int64_t kPartFloats = 2 * 2 + 3;  // times padded(channels)
 constexpr std::int64_t kCoefficients = 3;        // arrays of [padded] that one phase prepares
 
@@ -35,8 +36,8 @@ struct Part {
   double* first;    // [channels]: mean, or sum of g
   double* second;   // [channels]: sum of squared differences, or sum of g (x - mean)
   float* shift;     // [channels]
-  float* sums;      // [channels]: of the block
-  float* products;  // [channels]: of the block
+  float* sums;      // [channels]: for the block
+  float* products;  // [channels]: for the block
 };
 
 ENGINE_INLINE Part part_at(float* scratch, std::int64_t channels, std::int64_t index) {
@@ -51,7 +52,7 @@ ENGINE_INLINE std::int64_t part_count(std::int64_t rows, std::int64_t channels,
   return larger(1, smaller(smaller(rows, threads.threads()), rows * channels / kPartElements));
 }
 
-// Cuts the rows into parts, one a thread. Calls body(part index, first row, last row).
+// Divides the rows into parts, one per thread. Calls body(part index, first row, last row).
 template <class Body>
 ENGINE_INLINE void run_parts(ThreadPool& threads, std::int64_t parts, std::int64_t rows,
                              Body body) {
@@ -82,8 +83,8 @@ ENGINE_INLINE void for_each_step(std::int64_t first, std::int64_t last, std::int
   }
 }
 
-// Four rows at a time spare loads of the operands of [channels]; wide rows go one by one, so that
-// each array stays one stream.
+// Processing four rows at a time saves loads of the [channels] operands; wide rows are processed
+// one by one, so that each array is one stream.
 template <class Body>
 ENGINE_INLINE void for_each_row(std::int64_t first, std::int64_t last, std::int64_t channels,
                                 Body body) {
@@ -98,7 +99,7 @@ ENGINE_INLINE void clear(float* values, std::int64_t count) {
   __builtin_memset(values, 0, static_cast<std::size_t>(count) * 4);
 }
 
-// Adds n rows of mean m and squared differences q to those of `count` rows in (mean, squares).
+// Merges n rows of mean m and squared differences q into those of `count` rows in (mean, squares).
 ENGINE_INLINE void merge(double count, double n, double m, double q, double& mean,
                          double& squares) {
   const double difference = m - mean, weight = n / (count + n);
@@ -207,7 +208,7 @@ struct Backward {
   Stored* out;  // dresidual or dx
 };
 
-// The gradient behind a fused ReLU.
+// The gradient before a fused ReLU.
 template <bool kRelu, class Lanes>
 ENGINE_INLINE Floats gradient(const Backward& b, Lanes lanes, std::int64_t at) {
   const Floats dy = lanes.load_from(b.dy + at);

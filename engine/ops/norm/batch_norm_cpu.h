@@ -1,5 +1,5 @@
-// Batch normalization in float32 on the CPU: what batch_norm.cc calls for the chosen instruction
-// set.
+// The kernel tables of batch normalization in float32 on the CPU; batch_norm.cc calls the one of
+// the chosen instruction set.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace engine::ops {
 
-// `scratch`: 64-byte aligned, scratch_floats() floats.
+// `scratch` is 64-byte aligned and has scratch_floats() floats.
 struct BatchNormTable {
   std::int64_t (*scratch_floats)(std::int64_t channels, int threads);
   void (*statistics)(const TensorView& x, const TensorView& sums, ThreadPool& threads,

@@ -1,7 +1,7 @@
-// Batch normalization: the passes that write an activation (bound: bytes), and those over
-// [channels] alone (bound: the launch). A thread keeps what it needs of its pack of channels in
-// registers and has several rows under way at once. The last rows come first: these passes follow
-// others over the same operands, whose end is what a cache may still have.
+// Batch normalization: the passes that write an activation (bound by bytes), and those over
+// [channels] alone (bound by the launch). A thread keeps the values of its pack of channels in
+// registers and has several rows in flight at once. The last rows come first: these passes follow
+// others over the same operands, whose end may still be in a cache.
 #include "engine/ops/norm/batch_norm_cuda.h"
 
 #include "engine/ops/common/rows.h"
@@ -11,12 +11,12 @@
 namespace engine::ops::cuda {
 namespace {
 
-// Rows that a thread has under way at once: fewer where a pack takes more registers.
+// Rows that a thread has in flight at once: fewer if a pack takes more registers.
 template <int W>
 inline constexpr int kRows = W >= 8 ? 2 : 4;
-constexpr int kRowsEach = 8;      // spreads the loads of [channels] over that many rows
-constexpr int kMaxBlocks = 2112;  // sixteen for each processor of the largest devices
-constexpr int kThreads = 128;     // of the passes over [channels]
+constexpr int kRowsEach = 8;      // amortizes the loads of [channels] over that many rows
+constexpr int kMaxBlocks = 2112;  // sixteen for each multiprocessor of the largest devices
+constexpr int kThreads = 128;     // for the passes over [channels]
 
 RowBlocks blocks_of(std::int64_t rows, std::int64_t channels, int width) {
   return make_row_blocks(rows, channels, width, kRowsEach, kMaxBlocks);
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kRowThreads, 2) normalize(Normalize<T> o, RowB
 // dx = scale * ((g - sum(g) / rows) - (x - mean) * slope)
 template <class T>
 struct BackwardData {
-  const T *x, *y, *dy;  // y: of the ReLU, or nullptr
+  const T *x, *y, *dy;  // y: output of the ReLU, or nullptr
   const float *mean, *inverse_std, *gamma;
   const double* sums;
   double inverse_rows;
@@ -125,9 +125,9 @@ __device__ __forceinline__ int channel_of_thread() {
 struct Finish {
   const double* sums;
   int channels;
-  bool any;  // whether there are rows
+  bool any;  // true if there are rows
   double biased,
-      unbiased;  // what the squared differences are multiplied by; unbiased 0: of one row, or none
+      unbiased;  // factors of the squared differences; unbiased is 0 for one row or none
   double eps, momentum;
   float *mean, *inverse_std, *running_mean, *running_var;  // the running ones may be nullptr
 };

@@ -1,12 +1,13 @@
-// Batch normalization on a CUDA device; operands as in batch_norm.h, checked there: x and what has
-// its shape in the storage of activations, [channels] in f32, sums in f64.
+// Batch normalization on a CUDA device. batch_norm.h describes and batch_norm.cc checks the
+// operands: x and operands of its shape have the storage type of activations, [channels] operands
+// are f32, sums f64.
 #pragma once
 
 #include "engine/ops/norm/batch_norm.h"
 
 namespace engine::ops::cuda {
 
-// Grows with the rows.
+// Grows with the number of rows.
 std::size_t batch_norm_scratch_bytes(std::int64_t rows, std::int64_t channels, DType dtype);
 
 void batch_norm_statistics(KernelContext& context, const TensorView& x, const TensorView& sums);

@@ -1,5 +1,5 @@
-// What batch normalization means: plain loops over [rows, channels], sums in f64, one thread.
-// Contract: batch_norm.h.
+// Implements batch normalization in plain loops over [rows, channels] with sums in f64 on one
+// thread, as the reference for tests. Contract: batch_norm.h.
 #pragma once
 
 #include <cmath>
@@ -77,7 +77,7 @@ void batch_norm_normalize(const BatchNormNormalize& o) {
   }
 }
 
-// The gradient behind a fused ReLU; without one y is nullptr.
+// The gradient before a fused ReLU; without one y is nullptr.
 template <class T>
 T masked(const T* y, const T* dy, std::int64_t i) {
   return y == nullptr || y[i] > 0 ? dy[i] : T{0};

@@ -1,16 +1,16 @@
-// Batch normalization: sums over the rows. A first kernel leaves one partial result a block and
-// channel, a second merges these in float64 in a fixed order. Bound: bytes; each operand is read
+// Batch normalization: sums over the rows. A first kernel writes one partial result per block and
+// channel, a second merges these in float64 in a fixed order. Bound by bytes; each operand is read
 // once.
 //
-// Statistics: a thread takes kRows rows at a time into registers, finds their mean and then their
-// squared differences from it, and merges these into what it has by the pairwise formula of Chan,
-// Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
-// 1979. All of it is relative to the first row of the block, so that a large common value costs no
-// digits. Blocks are merged by two passes over their results: the mean, then the differences from
-// it.
+// Statistics: a thread loads kRows rows at a time into registers, computes their mean and then
+// their squared differences from it, and merges these into its previous result by the pairwise
+// formula of Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+// sample variances", 1979. All values are relative to the first row of the block, so that a large
+// common value costs no digits. Blocks are merged by two passes over their results: the mean, then
+// the differences from it.
 //
 // The textbook formula E[x^2] - E[x]^2 would need a single pass and no merging, but it subtracts
-// two large numbers that are nearly equal when the mean is large against the deviation, and in
+// two large numbers that are nearly equal if the mean is large compared with the deviation, and in
 // float32 can lose all digits and even become negative.
 #include "engine/ops/common/rows.h"
 #include "engine/ops/device/row_blocks.h"
@@ -20,14 +20,14 @@
 namespace engine::ops::cuda {
 namespace {
 
-// Rows that a thread has in registers at once in the statistics, fewer where a pack takes more
+// Rows that a thread has in registers at once for the statistics, fewer if a pack takes more
 // registers.
 template <int W>
 inline constexpr int kRows = W >= 8 ? 4 : 8;
-constexpr int kRowsEach = 8;      // spreads the merging of the lanes over that many rows
-constexpr int kMaxBlocks = 1056;  // eight for each processor of the largest devices
+constexpr int kRowsEach = 8;      // amortizes the merging of the lanes over that many rows
+constexpr int kMaxBlocks = 1056;  // eight for each multiprocessor of the largest devices
 
-// The same in the backward pass, which has up to four operands.
+// The same for the backward pass, which has up to four operands.
 template <int W>
 inline constexpr int kBackwardRows = W >= 8 ? 2 : 4;
 
@@ -35,14 +35,14 @@ RowBlocks blocks_of(std::int64_t rows, std::int64_t channels, int width) {
   return make_row_blocks(rows, channels, width, kRowsEach, kMaxBlocks);
 }
 
-// Mean and squared differences of `count` values of one channel, per channel of a pack.
+// The mean and squared differences of `count` values of one channel, for each channel of a pack.
 template <int W>
 struct Moments {
   float mean[W] = {}, squares[W] = {};
   float count = 0;
 };
 
-// Adds the rows from `row` on, at most kRows, all of them with kWhole.
+// Adds the rows from `row` on, at most kRows; exactly kRows with kWhole.
 template <bool kWhole, class T, int W>
 __device__ __forceinline__ void add_rows(const T* x, const RowBlocks& b, const RowPlace& p,
                                          std::int64_t row, const float (&shift)[W],
@@ -78,7 +78,7 @@ struct SharedMoments {
   float mean[W * kRowThreads], squares[W * kRowThreads], count[kRowThreads];
 };
 
-// Merges the lanes of the block by halves; the result is in lane 0.
+// Merges the lanes of the block by halving; the result is in lane 0.
 template <int W>
 __device__ __forceinline__ void merge_lanes(const RowBlocks& b, int lane, Moments<W>& mine,
                                             SharedMoments<W>& shared) {
@@ -99,7 +99,7 @@ __device__ __forceinline__ void merge_lanes(const RowBlocks& b, int lane, Moment
     if (lane >= half || lane + half >= b.lanes) continue;
     const int other = thread + half * b.columns;
     const float n = shared.count[other];
-    if (!(n > 0)) continue;  // lower lanes have rows before higher ones do
+    if (!(n > 0)) continue;  // lower lanes get rows before higher ones do
     const float weight = n / (mine.count + n);
     ENGINE_UNROLL
     for (int j = 0; j < W; ++j) {
@@ -113,7 +113,7 @@ __device__ __forceinline__ void merge_lanes(const RowBlocks& b, int lane, Moment
   }
 }
 
-// partial [row blocks, 2, channels]: mean and squared differences of each block of rows.
+// partial [row blocks, 2, channels]: the mean and squared differences of each block of rows.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads, 2)
     block_statistics(const T* x, RowBlocks b, double* partial) {
@@ -140,11 +140,11 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   }
 }
 
-// What a block of rows leaves for backward: sums of g and of g (x - mean). g replaces or joins what
-// is in `dresidual`.
+// Computes a block's contribution to backward: sums of g and of g (x - mean). g is written or added
+// to `dresidual`.
 template <class T>
 struct BackwardSums {
-  const T *x, *y, *dy;  // y: of the ReLU, or nullptr
+  const T *x, *y, *dy;  // y: output of the ReLU, or nullptr
   const float* mean;
   T* dresidual;  // or nullptr
   bool relu, residual, add;
@@ -212,8 +212,8 @@ __device__ __forceinline__ MergePlace merge_place(const RowBlocks& b) {
   return {channel < b.channels, channel, thread / kMergeChannels};
 }
 
-// The sum over the block's lanes of this thread's channel, in every thread. `shared`:
-// kMergeChannels for each warp.
+// The sum over the block's lanes of this thread's channel, in every thread. `shared` has
+// kMergeChannels elements for each warp.
 __device__ __forceinline__ double sum_of_channel(double value, double* shared) {
   for (int mask = kWarp / 2; mask >= kMergeChannels; mask /= 2) value += shuffle_xor(value, mask);
   __syncthreads();

@@ -1,4 +1,4 @@
-// Group normalization: checks and dispatch.
+// Checks and dispatches group normalization.
 #include "engine/ops/norm/group_norm.h"
 
 #include <string>

@@ -1,7 +1,8 @@
-// Group normalization in float32. A thread has a sample; vectors go along its channels, whatever
-// the groups are, and what a pass has summed per channel is then folded over the channels of each
-// group. Sums are float32 within a block of places and float64 across blocks. A sample mostly stays
-// in L2 between the passes: one each for mean, variance and result. Bound: bytes.
+// Group normalization in float32. Each thread processes whole samples; vectors extend along the
+// channels independently of the groups, and the sums per channel of a pass are then added over the
+// channels of each group. Sums are float32 within a block of positions and float64 across blocks. A
+// sample mostly stays in L2 between the passes: one each for mean, variance and result. Bound by
+// bytes.
 #include "engine/ops/norm/group_norm_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -14,7 +15,7 @@ constexpr std::int64_t kBlockPlaces = 64;
 
 ENGINE_INLINE std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16; }
 
-// A sample's share, arrays of [padded(channels)]: two of f64, four of f32.
+// The scratch of one sample, arrays of [padded(channels)]: two of f64, four of f32.
 constexpr std::int64_t kShareFloats = 2 * 2 + 4;
 
 std::int64_t scratch_floats(std::int64_t n, std::int64_t channels) {
@@ -23,7 +24,7 @@ std::int64_t scratch_floats(std::int64_t n, std::int64_t channels) {
 
 struct Share {
   double *first, *second;                  // sums per channel
-  float *center, *scale, *factor, *shift;  // what a result is made of, per channel
+  float *center, *scale, *factor, *shift;  // coefficients of a result, per channel
 };
 ENGINE_INLINE Share share_of(void* scratch, std::int64_t channels, std::int64_t sample) {
   const std::int64_t c = padded(channels);
@@ -32,7 +33,7 @@ ENGINE_INLINE Share share_of(void* scratch, std::int64_t channels, std::int64_t 
   return {doubles, doubles + c, base + 4 * c, base + 5 * c, base + 6 * c, base + 7 * c};
 }
 
-// sums[c] = sum over the places of body(lanes, element, channel).
+// sums[c] = sum over the positions of body(lanes, element, channel).
 template <class Body>
 ENGINE_INLINE void sum_places(const GroupNormSizes& s, double* sums, Body body) {
   for_each_vector(0, s.channels, [&](auto lanes, std::int64_t c) {
@@ -49,7 +50,7 @@ ENGINE_INLINE void sum_places(const GroupNormSizes& s, double* sums, Body body) 
   });
 }
 
-// The sum over a group's channels of sums[c] * weights[c]; without weights, of sums[c].
+// Returns the sum over a group's channels of sums[c] * weights[c]; without weights, of sums[c].
 ENGINE_INLINE double fold(const double* sums, const float* weights, std::int64_t first,
                           std::int64_t count) {
   double total = 0;
@@ -103,7 +104,7 @@ void forward(const GroupNormForward& o, const GroupNormSizes& s, ThreadPool& thr
   });
 }
 
-// dx = dy * scale - (x - center) * factor - shift, all but center per channel, in `share`.
+// dx = dy * scale - (x - center) * factor - shift, with per-channel coefficients from `share`.
 template <bool kAdd>
 void write_dx(const GroupNormBackward& o, const GroupNormSizes& s, const Share& share,
               std::int64_t sample) {
@@ -122,7 +123,7 @@ void write_dx(const GroupNormBackward& o, const GroupNormSizes& s, const Share& 
     });
 }
 
-// Leaves the sums of dy and of dy * xhat over the sample's places in `share`.
+// Writes the sums of dy and of dy * xhat over the sample's positions to `share`.
 void backward_sample(const GroupNormBackward& o, const GroupNormSizes& s, const Share& share,
                      std::int64_t sample) {
   const std::int64_t offset = sample * s.places * s.channels;

@@ -1,5 +1,5 @@
-// Group normalization in float32 on the CPU: what group_norm.cc calls for the chosen instruction
-// set.
+// The kernel tables of group normalization in float32 on the CPU; group_norm.cc calls the one of
+// the chosen instruction set.
 #pragma once
 
 #include "engine/core/thread_pool.h"
@@ -8,8 +8,8 @@
 
 namespace engine::ops {
 
-// `scratch`: 64-byte aligned, scratch_floats() floats. Results do not depend on the number of
-// threads.
+// `scratch` is 64-byte aligned and has scratch_floats() floats. Results do not depend on the number
+// of threads.
 struct GroupNormTable {
   std::int64_t (*scratch_floats)(std::int64_t n, std::int64_t channels);
   void (*forward)(const GroupNormForward& o, const GroupNormSizes& sizes, ThreadPool& threads,

@@ -1,8 +1,8 @@
-// Group normalization: a block for each group of each sample, which goes over the group's elements
-// three times forward and twice backward; neighboring blocks have neighboring groups, so that
-// what a line has of other groups, and the second and third time, come from the cache. The variance
-// is taken around the mean. Gradients of gamma and beta: sums of slices of all places, a lane a
-// channel, then the sum of the slices, each in one order. Bound: bytes.
+// Group normalization: one block for each group of each sample, which makes three passes over the
+// group's elements forward and two backward; adjacent blocks have adjacent groups, so that other
+// groups' parts of a cache line, and the later passes, come from the cache. The variance is
+// computed around the mean. Gradients of gamma and beta: sums over slices of all positions, one
+// channel per lane, then the sum of the slices, each in one order. Bound by bytes.
 #include "engine/ops/device/device_code.h"
 #include "engine/ops/device/fast_divide.h"
 #include "engine/ops/device/storage_dispatch.h"
@@ -12,14 +12,14 @@ namespace engine::ops::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr int kSlices = 256, kMinRows = 32;  // of the gradients of gamma and beta
+constexpr int kSlices = 256, kMinRows = 32;  // for the gradients of gamma and beta
 
 // One group of one sample for each block.
 struct Groups {
   std::int64_t n, places;
   int channels, groups, group_channels;
   FastDivide by_group_channels;
-  float per_value;  // 1 / elements of a group
+  float per_value;  // 1 / number of elements of a group
 
   explicit Groups(const GroupNormSizes& s)
       : n(s.n),
@@ -107,8 +107,8 @@ struct SliceSums {
   float products[kWarps][kWarp], sums[kWarps][kWarp];
 };
 
-// A block sums 32 channels over one slice of all rows (places of all samples), its warps taking
-// rows in turn. parts [slices, 2, channels].
+// Each block sums 32 channels over one slice of all rows (positions of all samples); its warps
+// process the rows round-robin. parts [slices, 2, channels].
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     sums_of_slices(Backward<T> o, Groups s, std::int64_t slice_rows, float* parts) {
@@ -187,7 +187,7 @@ void group_norm_forward(KernelContext& context, const GroupNormForward& o) {
   });
 }
 
-// The parameters first: dx may be dy.
+// The parameters' gradients are computed first, because dx may be dy.
 void group_norm_backward(KernelContext& context, const GroupNormBackward& o) {
   const Groups groups(group_norm_sizes(o.x, o.statistics.shape[2]));
   backward_parameters(context, o, groups);

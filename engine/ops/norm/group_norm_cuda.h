@@ -1,4 +1,5 @@
-// Group normalization on a CUDA device; operands as in group_norm.h, checked there.
+// Group normalization on a CUDA device. group_norm.h describes and group_norm.cc checks the
+// operands.
 #pragma once
 
 #include "engine/ops/norm/group_norm.h"

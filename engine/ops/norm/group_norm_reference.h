@@ -1,4 +1,5 @@
-// What group normalization means: plain loops. Contract: group_norm.h.
+// Implements group normalization in plain loops, as the reference for tests. Contract:
+// group_norm.h.
 #pragma once
 
 #include <cmath>
@@ -39,7 +40,7 @@ void group_norm_forward(const GroupNormForward& o) {
   }
 }
 
-// dgamma and dbeta are added to.
+// Adds to dgamma and dbeta.
 template <class T>
 void group_norm_backward_group(const GroupNormBackward& o, const GroupNormSizes& s,
                                std::int64_t i) {

@@ -1,4 +1,4 @@
-// Layer normalization: checks and dispatch.
+// Checks and dispatches layer normalization.
 #include "engine/ops/norm/layer_norm.h"
 
 #include <string>

@@ -1,8 +1,8 @@
-// Layer normalization over the last dimension (Ba, Kiros and Hinton, 2016); numbers as PyTorch's
-// LayerNorm (biased variance).
+// Layer normalization over the last dimension (Ba, Kiros and Hinton, 2016); the results equal those
+// of PyTorch's LayerNorm (biased variance).
 //
-//   y = (x - mean) * inverse_std * gamma + beta,  inverse_std = 1 / sqrt(variance + eps), mean and
-//   variance of each row
+//   y = (x - mean) * inverse_std * gamma + beta,  inverse_std = 1 / sqrt(variance + eps), with the
+//   mean and variance of each row
 // x, y, dy, dx [rows..., width]; gamma, beta, dgamma, dbeta [width]; statistics [2, rows]: means,
 // then inverse_stds. On a CUDA device gamma, beta, their gradients and statistics are f32.
 #pragma once
@@ -12,14 +12,14 @@
 
 namespace engine::ops {
 
-// Scratch of the calls below.
+// Returns the scratch size of the calls below.
 std::size_t layer_norm_scratch_bytes(std::int64_t width, Device::Kind device);
 
 struct LayerNormForward {
   TensorView x, gamma, beta;
   double eps;
   TensorView y;             // may be x in inference
-  TensorView statistics{};  // kept for backward; absent in inference
+  TensorView statistics{};  // stored for backward; absent in inference
 };
 void layer_norm_forward(KernelContext& context, const LayerNormForward& o);
 
@@ -40,7 +40,7 @@ struct LayerNormBackwardParameters {
 };
 void layer_norm_backward_parameters(KernelContext& context, const LayerNormBackwardParameters& o);
 
-// Both of the above, with fewer passes over memory where the device allows it.
+// Computes both, with fewer passes over memory if the device allows it.
 struct LayerNormBackward {
   TensorView x, gamma, statistics, dy, dgamma, dbeta;
   Write parameter_write = Write::kOverwrite;

@@ -1,6 +1,6 @@
-// As forward: a warp (or a block) a row. Gradients of gamma and beta: sums of slices of rows in
-// scratch, then the sum of the slices, each in one order. Where rows fit into a warp's registers,
-// one kernel makes dx and those sums: x and dy are read once instead of twice. Bound: bytes.
+// As in forward, one warp (or block) per row. Gradients of gamma and beta: sums over slices of rows
+// in scratch, then the sum of the slices, each in one order. If rows fit into a warp's registers,
+// one kernel computes dx and those sums: x and dy are read once instead of twice. Bound by bytes.
 #include "engine/ops/common/rows.h"
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/norm/layer_norm_cuda.h"
@@ -11,7 +11,7 @@ namespace {
 
 using namespace layer_norm_rows;
 
-constexpr int kSlices = 256, kMinRows = 32;  // of the gradients of gamma and beta
+constexpr int kSlices = 256, kMinRows = 32;  // for the gradients of gamma and beta
 
 template <class T>
 struct BackwardRows {
@@ -24,7 +24,7 @@ struct BackwardRows {
   T* dx;
 };
 
-// kVector elements of dx, from the two means over the row.
+// Stores kVector elements of dx, computed from the two means over the row.
 template <int kVector, class T>
 __device__ __forceinline__ void store_dx(const BackwardRows<T>& o, std::int64_t at, const float* g,
                                          const float* xhat, float mean_of_g, float mean_of_products,
@@ -41,7 +41,7 @@ __device__ __forceinline__ void store_dx(const BackwardRows<T>& o, std::int64_t 
   store_floats<kVector>(o.dx + at, d);
 }
 
-// dy * gamma and xhat at column c of row r.
+// Loads dy * gamma and xhat at column c of row r.
 template <int kVector, class T>
 __device__ __forceinline__ void load_row(const BackwardRows<T>& o, std::int64_t r, int c,
                                          float mean, float inverse, float* g, float* xhat) {
@@ -105,8 +105,8 @@ __global__ void __launch_bounds__(kThreads) backward_by_blocks(BackwardRows<T> o
   }
 }
 
-// A block sums 32 columns over one slice of the rows, its warps taking rows in turn. parts [slices,
-// 2, width].
+// Each block sums 32 columns over one slice of the rows; its warps process the rows round-robin.
+// parts [slices, 2, width].
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     sums_of_slices(const T* x, std::int64_t rows, int width, const float* statistics, const T* dy,
@@ -164,8 +164,8 @@ BackwardRows<T> backward_rows(const LayerNormBackwardData& o) {
           o.dx.as<T>()};
 }
 
-// Everything in one pass: dx, and the sums over the rows that the block's warps take in turn, kept
-// in registers meanwhile.
+// Computes everything in one pass: dx, and the sums over the rows that each of the block's warps
+// processes, which stay in registers.
 template <class T, int kElements, int kVector>
 __global__ void __launch_bounds__(kThreads) backward_at_once(BackwardRows<T> o, float* parts) {
   float* sums = &block_shared<float>();  // [2, width]
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kThreads) backward_at_once(BackwardRows<T> o, 
         store_dx<kVector>(o, r * o.width + c, g + k, xhat + k, sum, products, inverse);
     }
   }
-  for (int w = 0; w < kWarps; ++w) {  // one after the other: one order
+  for (int w = 0; w < kWarps; ++w) {  // one warp after the other, for a fixed order
     if (warp_index() == w) {
 #pragma unroll
       for (int k = 0; k < kElements; k += kVector) {
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(kThreads) backward_at_once(BackwardRows<T> o, 
     parts[std::int64_t{2} * blockIdx.x * o.width + i] = sums[i];
 }
 
-// The end of the gradients of gamma and beta: adds up the slices that are in scratch.
+// The last step of the gradients of gamma and beta: adds the slices in scratch.
 void add_slices(KernelContext& context, std::int64_t slices, const LayerNormBackwardParameters& o) {
   const int width = static_cast<int>(o.dgamma.count());
   launch("layer_norm_sum", sum_of_slices, {static_cast<unsigned>(divide_up(2 * width, kThreads))},

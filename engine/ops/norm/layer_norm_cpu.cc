@@ -1,7 +1,7 @@
 // Layer normalization in float32. A row is small and stays in L1: two passes for its statistics,
-// one to write. Gradients of the parameters: a thread has a range of columns and goes over all
-// rows, so that the order of a sum is the same for any number of threads; float32 within a block of
-// rows, and blocks added up, which keeps rounding errors small. Bound: bytes.
+// one to write. Gradients of the parameters: each thread has a range of columns and processes all
+// rows, so that the order of a sum is the same for any number of threads; sums are float32 within a
+// block of rows, then the blocks are added, which keeps rounding errors small. Bound by bytes.
 #include "engine/ops/norm/layer_norm_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kBlockRows = 64;
 
-// Sum over the row, two vectors at a time. Lanes behind the end must come out of body as 0.
+// Returns the sum over the row, two vectors at a time. body must return 0 for lanes beyond the end.
 template <class Body>
 ENGINE_INLINE float sum_row(std::int64_t width, Body body) {
   Floats even = zero(), odd = zero();
@@ -62,7 +62,7 @@ void backward_row(const float* x, std::int64_t width, const float* gamma, float 
                   float inverse_std, const float* dy, float* dx) {
   const Floats center = broadcast(mean), scale = broadcast(inverse_std);
   Floats sums = zero(), products = zero();
-  for_each_vector(0, width, [&](auto lanes, std::int64_t c) {  // g is 0 behind the row's end
+  for_each_vector(0, width, [&](auto lanes, std::int64_t c) {  // g is 0 beyond the row's end
     const Floats g = lanes.load_from(dy + c) * lanes.load_from(gamma + c);
     sums += g;
     products += g * (lanes.load_from(x + c) - center);
@@ -88,12 +88,12 @@ void backward_data(const LayerNormBackwardData& o, ThreadPool& threads) {
   });
 }
 
-// Gradients of the parameters for kVectors vectors of columns from `c` on, side by side: the rows'
-// numbers are loaded once for all of them, and memory is read in longer stretches.
+// Computes the gradients of the parameters for kVectors adjacent vectors of columns from `c` on:
+// the values of a row are loaded once for all of them, and memory is read in longer runs.
 template <int kVectors, class Lanes>
 ENGINE_INLINE void backward_columns(const LayerNormBackwardParameters& o, std::int64_t rows,
                                     std::int64_t width, std::int64_t c, Lanes lanes) {
-  const float *x = floats(o.x), *dy = floats(o.dy);  // null where there are no rows
+  const float *x = floats(o.x), *dy = floats(o.dy);  // null if there are no rows
   const float *mean = floats(o.statistics), *inverse_std = mean + rows;
   float *dgamma = floats(o.dgamma) + c, *dbeta = floats(o.dbeta) + c;
   const bool add = o.write == Write::kAdd;

@@ -1,5 +1,5 @@
-// Layer normalization in float32 on the CPU: what layer_norm.cc calls for the chosen instruction
-// set.
+// The kernel tables of layer normalization in float32 on the CPU; layer_norm.cc calls the one of
+// the chosen instruction set.
 #pragma once
 
 #include "engine/core/thread_pool.h"

@@ -1,7 +1,7 @@
-// A warp a row, which it keeps in registers (up to 1024 elements; beyond, and from 256 where rows
-// are not aligned, a block a row, which reads it again from the cache): each operand crosses the
-// bus once, 16 bytes at a time where rows allow it. The variance is taken around the mean, not as a
-// difference of moments. Bound: bytes.
+// One warp per row, which it keeps in registers (up to 1024 elements; beyond that, and from 256 if
+// rows are not aligned, one block per row, which reads it again from the cache): each operand is
+// read from memory once, 16 bytes at a time if rows are aligned. The variance is computed around
+// the mean, not as a difference of moments. Bound by bytes.
 #include "engine/ops/common/rows.h"
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/norm/layer_norm_cuda.h"

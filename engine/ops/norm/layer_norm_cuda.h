@@ -1,4 +1,5 @@
-// Layer normalization on a CUDA device; operands as in layer_norm.h, checked there. Bound: bytes.
+// Layer normalization on a CUDA device. layer_norm.h describes and layer_norm.cc checks the
+// operands. Bound by bytes.
 #pragma once
 
 #include "engine/ops/norm/layer_norm.h"

@@ -1,4 +1,5 @@
-// What layer normalization means: plain loops. Contract: layer_norm.h.
+// Implements layer normalization in plain loops, as the reference for tests. Contract:
+// layer_norm.h.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// How rows are dealt to threads in layer normalization. For .cu files only.
+// Assigns the rows of layer normalization to threads. For .cu files only.
 #pragma once
 
 #include <type_traits>
@@ -10,15 +10,15 @@ namespace engine::ops::cuda::layer_norm_rows {
 
 inline constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 
-// The elements of a row that a thread of the row's kRowThreads keeps: groups of kVector neighbors,
-// kRowThreads * kVector apart.
+// The elements of a row that one of the row's kRowThreads threads holds: groups of kVector adjacent
+// elements, kRowThreads * kVector apart.
 template <int kRowThreads, int kVector>
 __device__ __forceinline__ int column(int group) {
   return (group * kRowThreads + static_cast<int>(threadIdx.x) % kRowThreads) * kVector;
 }
 
-// Calls start(elements, vector), std::integral_constants: how many elements a lane keeps (0: a row
-// takes a block), and kVector.
+// Calls start(elements, vector) with std::integral_constants: the number of elements per lane (0:
+// one block per row), and kVector.
 template <class T, class Start>
 void with_row_kind(int width, bool aligned, Start start) {
   const auto by_width = [&]<int kVector>(std::integral_constant<int, kVector> vector) {

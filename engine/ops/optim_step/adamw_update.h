@@ -1,4 +1,4 @@
-// AdamW (Loshchilov and Hutter, 2019) as PyTorch computes it, of one element.
+// AdamW (Loshchilov and Hutter, 2019) as in PyTorch, for one element.
 #pragma once
 
 #include "engine/ops/optim_step/update_math.h"
@@ -45,7 +45,7 @@ struct AdamwStep {
                                       typename M::Value& value) {
     using Scalar = typename M::Scalar;
     const typename M::Value g = gradient * k.gradient_scale, away = g - state[0];
-    // PyTorch's lerp: from the nearer end.
+    // PyTorch's lerp: computed from the nearer end.
     if (k.rest1 < Scalar(0.5))
       state[0] = state[0] + k.rest1 * away;
     else

@@ -1,13 +1,13 @@
-// An average of values over time, of one element: torch.lerp(average, value, weight), as
-// torch.optim.swa_utils computes its averages.
+// An average of values over time, for one element: torch.lerp(average, value, weight), as in
+// torch.optim.swa_utils.
 #pragma once
 
 #include "engine/ops/optim_step/update_math.h"
 
 namespace engine::ops {
 
-// average += weight * (gradient - average), from the nearer end; first ? the gradient. What stands
-// in the gradient's place is the value to average, and the average in the value's.
+// average += weight * (gradient - average), from the nearer end; if `first`, average = gradient.
+// The value to average is passed as the gradient, and the average as the value.
 struct AverageStep {
   double weight = 0;   // from 0 to 1
   bool first = false;  // there is no average yet

@@ -1,4 +1,4 @@
-// Checks and dispatch of a step's end on a CUDA device.
+// Checks and dispatches the end of a step on a CUDA device.
 #include "engine/ops/optim_step/device_step.h"
 
 #include <string>

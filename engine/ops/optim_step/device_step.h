@@ -1,8 +1,8 @@
-// The end of a training step on a CUDA device: loss scaling, clipping, the update, all from numbers
-// in device memory.
+// The end of a training step on a CUDA device: loss scaling, clipping and the update, all
+// controlled by numbers in device memory.
 //
-// Pointers to StepNumbers and StepControl are device memory. Calls throw Error on a context of the
-// CPU; they only put work on the context's stream. Gradients, values and optimizer state are f32,
+// StepNumbers and StepControl are in device memory. Calls throw Error for a context of the CPU;
+// they only enqueue work on the context's stream. Gradients, values and optimizer state are f32
 // spans of equal length; gaps of zeros stay zero.
 #pragma once
 
@@ -13,30 +13,30 @@
 
 namespace engine::ops {
 
-// dloss_rows (f32) = loss_gradient * loss_scale, the gradient that backward starts from.
+// dloss_rows (f32) = loss_gradient * loss_scale, the initial gradient of backward.
 void fill_loss_gradient(KernelContext& context, const StepNumbers* numbers,
                         const StepControl* control, TensorView dloss_rows);
 
-// What becomes of the step's gradients, in two parts between which ranks may take the greatest of
-// their `skip`. find_overflow: squared_norm (in f64, in sum_of_squares()'s order and with its
-// bits), and with loss scaling on
-//   skip = 1 where it is not finite. Without scaling and clipping it does not read the gradients.
-// settle_step: gradient_scale = clip factor / loss_scale, where the clip factor is clip_factor()'s
-// of the unscaled gradients;
-//   then the counters and the scale of the next step, by the rule. Without loss scaling no step is
-//   ever skipped: gradients that are not finite are not hidden.
+// Process the step's gradients in two parts, between which ranks may take the maximum of their
+// `skip`. find_overflow computes squared_norm (in f64, in the order and with the bits of
+// sum_of_squares()), and with loss scaling sets skip = 1 if it is not finite. Without scaling and
+// clipping it does not read the gradients.
+// settle_step computes gradient_scale = clip factor / loss_scale, where clip_factor() is applied to
+// the unscaled gradients; then the counters and the scale of the next step, by the rule. Without
+// loss scaling no step is ever skipped: non-finite gradients are not hidden.
 std::size_t find_overflow_scratch_bytes(std::int64_t count);
 void find_overflow(KernelContext& context, const LossScaleRule& rule, TensorView gradients,
                    const StepNumbers* numbers, StepControl* control);
 void settle_step(KernelContext& context, const LossScaleRule& rule, const StepNumbers* numbers,
                  StepControl* control);
-// Both, where no rank has to be asked.
+// Calls both, for runs in which no other rank takes part in the decision.
 void finish_gradients(KernelContext& context, const LossScaleRule& rule, TensorView gradients,
                       const StepNumbers* numbers, StepControl* control);
 
-// update() (optimizer_step.h) with the same roundings, after settle_step(). What set(UpdateTime)
-// replaces in `step` plays no part: rate, scale and count are the numbers' and the control's; its
-// other options must not change while a graph lives. A skipped step changes nothing.
+// update() (optimizer_step.h) with the same roundings, after settle_step(). The values in `step`
+// that set(UpdateTime) replaces are ignored: rate, scale and count come from the numbers and the
+// control; its other options must not change during the lifetime of a graph. A skipped step changes
+// nothing.
 struct DeviceUpdate {
   UpdateStep step;
   const StepNumbers* numbers;
@@ -44,13 +44,13 @@ struct DeviceUpdate {
   TensorView gradient;
   std::span<const TensorView> states;
   TensorView value;
-  TensorView half_copy{};  // bf16 or f16: becomes the rounded value in the same pass
-  double rate = 1;         // times the numbers' learning rate
+  TensorView half_copy{};  // bf16 or f16: receives the rounded value in the same pass
+  double rate = 1;         // factor of the numbers' learning rate
 };
 void update_on_device(KernelContext& context, const DeviceUpdate& o);
 
-// half_copy (bf16 or f16) = values (f32), rounded to nearest: after weights came from elsewhere
-// than an update.
+// half_copy (bf16 or f16) = values (f32), rounded to nearest; used after weights have changed other
+// than by an update.
 void copy_to_half(KernelContext& context, TensorView values, TensorView half_copy);
 
 }  // namespace engine::ops

@@ -1,10 +1,10 @@
-// Loss gradients, the norm of gradients, and what becomes of a step.
+// Loss gradients, the norm of gradients, and the decision on a step.
 //
-// The norm: each block of 4096 gradients is summed by 16 threads, one for each of
-// sum_of_squares()'s sixteen interleaved sums, 64 bytes in a row at a time; then one thread adds
-// the blocks' sums in order, from shared memory. That is the CPU's order, so that both devices clip
-// by the same bits (products of two f32 are exact in f64: a fused multiply-add changes nothing).
-// Bound: bytes, 4 a parameter. The last pass costs a dependent f64 addition for 4096 parameters.
+// The norm: 16 threads sum each block of 4096 gradients, one for each of sum_of_squares()'s sixteen
+// interleaved sums, reading 64 contiguous bytes at a time; then one thread adds the blocks' sums in
+// order, from shared memory. That is the CPU's order, so that both devices clip with the same bits
+// (products of two f32 are exact in f64: a fused multiply-add changes nothing). Bound by bytes, 4
+// per parameter. The last pass costs one dependent f64 addition per 4096 parameters.
 #include <cmath>
 
 #include "engine/ops/device/device_code.h"
@@ -14,9 +14,9 @@ namespace engine::ops::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kSumBlock = 4096, kSumLanes = 16;  // optimizer_step_reference.h
+constexpr int kSumBlock = 4096, kSumLanes = 16;  // as in optimizer_step_reference.h
 constexpr int kBlocksAtOnce = kThreads / kSumLanes;
-constexpr int kStretch = 2048;  // sums of blocks that shared memory holds
+constexpr int kStretch = 2048;  // sums of blocks that fit in shared memory
 
 __global__ void fill_rows(const StepNumbers* numbers, const StepControl* control,
                           std::int64_t count, float* dloss) {
@@ -28,7 +28,7 @@ __global__ void fill_rows(const StepNumbers* numbers, const StepControl* control
 
 __global__ void sum_blocks(const float* gradients, std::int64_t count, const StepNumbers* numbers,
                            bool scaling, double* sums) {
-  if (!scaling && !(numbers->max_norm > 0)) return;  // all threads alike
+  if (!scaling && !(numbers->max_norm > 0)) return;  // the same for all threads
   const int lane = static_cast<int>(threadIdx.x) % kSumLanes;
   const std::int64_t block = std::int64_t{blockIdx.x} * kBlocksAtOnce + threadIdx.x / kSumLanes;
   const std::int64_t first = block * kSumBlock;
@@ -75,7 +75,7 @@ __global__ void add_blocks(const double* sums, std::int64_t blocks, const StepNu
   }
   if (threadIdx.x != 0) return;
   control->squared_norm = total;
-  // A sum of squares of finite f32 is finite in f64, and one of anything else is not.
+  // A sum of squares of finite f32 is finite in f64, and any other sum is not.
   control->skip = scaling && !(total - total == 0) ? 1 : 0;
 }
 
@@ -85,7 +85,7 @@ __device__ __forceinline__ double clip_factor(double max_norm, double norm) {
   return factor >= 1 ? 1 : factor;
 }
 
-// GradScaler's rule; settle_on_host() of engine/optim/loss_scale.h is its reference.
+// Implements GradScaler's rule; settle_on_host() of engine/optim/loss_scale.h is its reference.
 __global__ void settle(LossScaleRule rule, const StepNumbers* numbers, StepControl* control) {
   if (threadIdx.x != 0) return;
   StepControl c = *control;

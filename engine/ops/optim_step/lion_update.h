@@ -1,4 +1,4 @@
-// Lion (Chen et al., 2023, algorithm 2), of one element.
+// Lion (Chen et al., 2023, algorithm 2), for one element.
 #pragma once
 
 #include "engine/ops/optim_step/update_math.h"

@@ -1,4 +1,4 @@
-// The elementwise parts of Muon (Jordan et al., 2024), before and after the orthogonalisation
+// The elementwise parts of Muon (Jordan et al., 2024), before and after the orthogonalization
 // (orthogonalize.h).
 #pragma once
 
@@ -39,7 +39,7 @@ struct MuonMomentumStep {
   }
 };
 
-// w -= lr * weight_decay * w; w -= lr * factor * u, the gradient being the orthogonal u.
+// w -= lr * weight_decay * w; w -= lr * factor * u, where the gradient is the orthogonal u.
 struct MuonApplyStep {
   double lr = 0, weight_decay = 0, factor = 1;
 

@@ -1,4 +1,4 @@
-// Checks and dispatch of the optimizer steps.
+// Checks and dispatches the optimizer steps.
 #include "engine/ops/optim_step/optimizer_step.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void check_on_cpu(std::string_view kernel, const KernelContext& context) {
           "optimizer_step.h computes on the CPU; device_step.h has what CUDA devices need");
 }
 
-// `step`: what o.step holds.
+// `step` is the alternative that o.step holds.
 template <class Step>
 void update_f32(KernelContext& context, const Step& step, const Update& o) {
   float* state[Step::kStates + 1] = {};
@@ -34,7 +34,7 @@ void update_f32(KernelContext& context, const Step& step, const Update& o) {
              o.value.as<float>(), *context.threads);
 }
 
-// Plain loops over the same element functions.
+// Runs plain loops over the same element functions.
 template <class Step>
 void update_f64(KernelContext& context, const Step& step, const Update& o) {
   const auto k = step.template numbers<double>();
@@ -89,7 +89,7 @@ void adamw_step(KernelContext& context, const AdamwStep& step, TensorView gradie
 
 namespace {
 
-// Of the blocks from `start` on.
+// Sums the blocks from `start` on.
 void sum_blocks(KernelContext& context, const TensorView& values, std::int64_t start,
                 std::span<double> sums) {
   const auto call = [&]<class T>(T) {
@@ -115,7 +115,7 @@ std::int64_t block_count(const TensorView& values) {
 double sum_of_squares(KernelContext& context, TensorView values) {
   check_floating("sum_of_squares", "values", values);
   check_on_cpu("sum_of_squares", context);
-  // Block sums of a stretch wait here until they are added in order.
+  // The block sums of a stretch are stored here until they are added in order.
   constexpr std::int64_t kStretch = 512;
   double sums[kStretch];
   const std::int64_t blocks = block_count(values);

@@ -1,6 +1,6 @@
-// Optimizer steps in float32: one pass over flat memory. Bound: bytes (SGD with momentum 20, AdamW
-// 28 a parameter). Compiled without contraction to fused multiply-add, so that every instruction
-// set rounds alike (see CMakeLists.txt).
+// Optimizer steps in float32: one pass over flat memory. Bound by bytes (SGD with momentum 20,
+// AdamW 28 per parameter). Compiled without contraction to fused multiply-add, so that every
+// instruction set rounds alike (see CMakeLists.txt).
 #include "engine/ops/optim_step/optimizer_step_cpu.h"
 
 #include "engine/ops/common/flat_loops.h"
@@ -18,7 +18,7 @@ struct VectorMath {
   }
 };
 
-// An array that may have no elements, which C++ does not know.
+// An array that may have no elements, which C++ does not allow.
 template <class T, int kCount>
 struct Several {
   T at[kCount > 0 ? kCount : 1];

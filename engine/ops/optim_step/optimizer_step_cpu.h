@@ -1,5 +1,5 @@
-// Optimizer steps in float32 on the CPU: what optimizer_step.cc calls for the chosen instruction
-// set.
+// The kernel tables of optimizer steps in float32 on the CPU; optimizer_step.cc calls the one of
+// the chosen instruction set.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace engine::ops {
 
-// `states`: kStates pointers. The same bits for every number of threads and every instruction set:
-// replicas on unlike machines stay equal.
+// `states` has kStates pointers. The bits are the same for every number of threads and every
+// instruction set: replicas on different machines stay equal.
 template <class Step>
 struct UpdateKernel {
   void (*run)(const typename Step::template Numbers<float>& numbers, const float* gradient,

@@ -1,6 +1,6 @@
-// Optimizer steps: one pass, 16 bytes at a time. Bound: bytes (SGD with momentum 20, AdamW 28 a
-// parameter, and 2 for the half). The element functions are the CPU's (update_list.h); compiled
-// without contraction to fused multiply-adds, as there, so that the bits are the CPU's too.
+// Optimizer steps: one pass, 16 bytes at a time. Bound by bytes (SGD with momentum 20, AdamW 28 per
+// parameter, and 2 for the half copy). The element functions are the CPU's (update_list.h), also
+// compiled without contraction to fused multiply-adds, so that the bits equal the CPU's.
 #include <type_traits>
 #include <variant>
 
@@ -19,7 +19,7 @@ struct alignas(sizeof(H) * kWide) Halves {
 };
 struct NoHalf {};  // no copy is kept
 
-// An array that may have no elements, which C++ does not know.
+// An array that may have no elements, which C++ does not allow.
 template <class T, int kCount>
 struct Several {
   T at[kCount > 0 ? kCount : 1];
@@ -30,7 +30,7 @@ __device__ __forceinline__ void keep_half(H* half, std::int64_t i, float value) 
   if constexpr (!std::is_same_v<H, NoHalf>) half[i] = from_float<H>(value);
 }
 
-// The operands of a step with that many states.
+// The operands of a step with kStates states.
 template <int kStates, class H>
 struct Flat {
   std::int64_t count;
@@ -41,7 +41,7 @@ struct Flat {
   H* half;
 };
 
-// Elements i to i + kWide, 16 bytes of each operand.
+// Updates elements i to i + kWide, 16 bytes of each operand.
 template <class Step, class H>
 __device__ __forceinline__ void update_wide(const typename Step::template Numbers<float>& k,
                                             const Flat<Step::kStates, H>& o, std::int64_t i) {
@@ -76,7 +76,7 @@ __global__ void update_all(Step step, const StepNumbers* numbers, const StepCont
   if (control->skip != 0) return;
   using Numbers = typename Step::template Numbers<float>;
   Numbers& shared = block_shared<Numbers>();
-  if (threadIdx.x == 0) {  // AdamW's powers in float64 are too dear for every thread
+  if (threadIdx.x == 0) {  // AdamW's powers in float64 are too expensive for every thread
     step.set({numbers->lr * rate, control->gradient_scale, control->applied_steps});
     shared = step.template numbers<float>();
   }
@@ -115,7 +115,7 @@ bool aligned(const TensorView& view) {
   return reinterpret_cast<std::uintptr_t>(view.data) % (size_of(view.dtype) * kWide) == 0;
 }
 
-// call(H*) with the copy's type; NoHalf* where there is none.
+// Calls call(H*) with the copy's type; NoHalf* if there is none.
 template <class Call>
 void with_half(const TensorView& half_copy, Call call) {
   if (!half_copy) return call(static_cast<NoHalf*>(nullptr));

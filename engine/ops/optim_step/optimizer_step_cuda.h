@@ -1,4 +1,4 @@
-// Optimizer steps on a CUDA device; operands as in device_step.h, checked there.
+// Optimizer steps on a CUDA device. device_step.h describes and device_step.cc checks the operands.
 #pragma once
 
 #include "engine/ops/optim_step/device_step.h"

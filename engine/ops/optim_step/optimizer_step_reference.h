@@ -1,13 +1,13 @@
-// The order in which squares of gradients are summed. Contract: optimizer_step.h.
+// Defines the order in which squares of gradients are summed. Contract: optimizer_step.h.
 #pragma once
 
 #include <cstdint>
 
 namespace engine::ops::reference {
 
-// Squares of block after block of `kSumBlock`; each block has sixteen interleaved sums, added
-// pairwise at its end. The order is thus the same for every vector width; products of two f32 are
-// exact in f64, so that f32 gives the same bits everywhere.
+// Sums squares in blocks of `kSumBlock`; each block has sixteen interleaved sums, added pairwise at
+// its end. The order is thus the same for every vector width; products of two f32 are exact in f64,
+// so that f32 gives the same bits everywhere.
 inline constexpr std::int64_t kSumBlock = 4096;
 inline constexpr int kSumLanes = 16;
 

@@ -1,4 +1,4 @@
-// Newton-Schulz by ordered products.
+// Newton-Schulz iterations with ordered products.
 #include "engine/ops/optim_step/orthogonalize.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct NewtonSchulz {
   T *x, *xt, *y, *a, *b;
 };
 
-// Returns where the result is.
+// Returns the address of the result.
 template <class T>
 T* iterate(int steps, NewtonSchulz<T> m, ThreadPool& threads) {
   for (int step = 0; step < steps; ++step) {
@@ -58,7 +58,7 @@ T* iterate(int steps, NewtonSchulz<T> m, ThreadPool& threads) {
   return m.x;
 }
 
-// Parts of the scratch that begin at multiples of 64 bytes.
+// The size of a part of the scratch, rounded up to a multiple of 64 bytes.
 std::size_t padded(std::int64_t count, DType dtype) {
   return (static_cast<std::size_t>(count) * size_of(dtype) + 63) / 64 * 64;
 }

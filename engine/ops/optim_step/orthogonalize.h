@@ -1,4 +1,4 @@
-// The nearest semi-orthogonal matrix, nearly: what Muon makes of its momentum.
+// Computes an approximation of the nearest semi-orthogonal matrix, for the momentum of Muon.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@ namespace engine::ops {
 std::size_t orthogonalize_scratch_bytes(std::int64_t rows, std::int64_t columns, DType dtype);
 
 // `matrix` [rows, columns], f32 or f64, becomes U S V^T, where U and V are those of its singular
-// value decomposition and S is diagonal, near 1: `steps` times
+// value decomposition and S is diagonal and near 1: `steps` iterations of
 //   A = X X^T;  X = 3.4445 X + (-4.7750 A + 2.0315 A A) X,
-// from X = matrix / (Euclidean norm + 1e-7), with the transpose where rows > columns
-// (Newton-Schulz, with the coefficients of Jordan et al., 2024, who compute in bf16). A matrix of
-// zeros stays one. The CPU only: on every instruction set and with every number of threads the same
-// bits, since every element is one sum in order, each operation rounded by itself.
+// from X = matrix / (Euclidean norm + 1e-7), transposed if rows > columns (Newton-Schulz, with the
+// coefficients of Jordan et al., 2024, who compute in bf16). A matrix of zeros stays zero. On the
+// CPU only; the bits are the same for every instruction set and number of threads, since every
+// element is one sum in order, with each operation rounded separately.
 void orthogonalize(KernelContext& context, int steps, TensorView matrix);
 
 }  // namespace engine::ops

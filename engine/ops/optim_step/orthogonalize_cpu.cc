@@ -1,5 +1,5 @@
-// Ordered products in float32: tiles of 4 rows and two vectors, whose sums stay in registers.
-// Bound: multiplications and additions, which are not fused (CMakeLists.txt).
+// Ordered products in float32: tiles of 4 rows and two vectors, whose sums stay in registers. Bound
+// by multiplications and additions, which are not fused (CMakeLists.txt).
 #include "engine/ops/optim_step/orthogonalize_cpu.h"
 
 #include "engine/ops/common/flat_loops.h"
@@ -8,7 +8,7 @@ namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
 constexpr std::int64_t kRows = 4, kColumns = 2 * kWidth;
-constexpr std::int64_t kRowBlock = 32;  // rows that a thread takes at once
+constexpr std::int64_t kRowBlock = 32;  // rows that a thread processes at once
 
 template <class Left, class Right>
 ENGINE_INLINE void store_row(const OrderedProduct<float>& p, std::int64_t at, Floats left,
@@ -23,8 +23,8 @@ ENGINE_INLINE void store_row(const OrderedProduct<float>& p, std::int64_t at, Fl
   high.store_to(p.c + at + kWidth, right);
 }
 
-// Rows [i, i + rows) of columns [j, j + kColumns), of which `low` and `high` say which there are.
-// Rows that are missing are computed as the last one is, and not stored.
+// Computes rows [i, i + rows) of columns [j, j + kColumns); `low` and `high` select the existing
+// columns. Missing rows are computed like the last one, and not stored.
 template <class Left, class Right>
 ENGINE_INLINE void tile(const OrderedProduct<float>& p, std::int64_t i, std::int64_t rows,
                         std::int64_t j, Left low, Right high) {

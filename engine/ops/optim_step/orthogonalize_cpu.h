@@ -9,8 +9,8 @@
 namespace engine::ops {
 
 // c [m, n] = product * (a [m, k] b [k, n]) + own * d [m, n], row-major without gaps. c is neither a
-// nor b; `d` may be c. Each element of a b is one sum in the order of k, from 0, each operation
-// rounded by itself.
+// nor b; `d` may be c. Each element of a b is one sum in the order of k, starting from 0, with each
+// operation rounded separately.
 template <class T>
 struct OrderedProduct {
   std::int64_t m, n, k;

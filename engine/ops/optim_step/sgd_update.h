@@ -1,4 +1,4 @@
-// PyTorch's SGD, of one element. The shape of such a struct: update_list.h.
+// PyTorch's SGD, for one element. update_list.h describes the members of such a struct.
 #pragma once
 
 #include "engine/ops/optim_step/update_math.h"
@@ -12,7 +12,7 @@ struct SgdStep {
   bool nesterov = false, first = false;
 };
 
-// kVelocity: with momentum, whose velocity is the only state.
+// kVelocity: with momentum; its velocity is the only state.
 template <bool kVelocity>
 struct SgdUpdate : SgdStep {
   static constexpr const char* kName = "sgd_step";

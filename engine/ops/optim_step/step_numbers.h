@@ -1,30 +1,30 @@
-// What changes from step to step of a training on a CUDA device: plain numbers in device memory, so
-// that a step captured as a graph can be started again and again.
+// The values that change from step to step of training on a CUDA device: plain numbers in device
+// memory, so that a step captured as a graph can be launched repeatedly.
 #pragma once
 
 #include <cstdint>
 
 namespace engine {
 
-// Written by the host before each step.
+// The host writes these before each step.
 struct StepNumbers {
   std::uint64_t epoch = 0;  // KernelContext::epoch points here
   float loss_gradient =
-      1;  // derivative of the step's objective by each row's loss, before loss scaling
+      1;  // derivative of the step's objective with respect to each row's loss, before loss scaling
   double max_norm = 0;  // gradients are scaled down to this Euclidean norm; 0: no clipping
   double lr = 0;        // f64 as on the CPU, so that both round alike
 };
 
-// How gradients are kept inside binary16's range: losses are multiplied by a scale, updates divided
-// by it.
+// The rule that keeps gradients inside binary16's range: losses are multiplied by a scale, updates
+// are divided by it.
 struct LossScaleRule {
   enum class Kind : std::uint8_t { kOff, kFixed, kDynamic };
   Kind kind = Kind::kOff;
-  float initial = 1;  // kFixed: the scale; kDynamic: the first one, a power of two, so that scaling
-                      // rounds nothing
-  // kDynamic (Micikevicius et al., 2018; the numbers are PyTorch's GradScaler's): `backoff` times
-  // the scale after a step with gradients that are not finite, `growth` times after `interval`
-  // steps in a row without; always within the limits.
+  float initial = 1;  // kFixed: the scale; kDynamic: the first scale, a power of two, so that
+                      // scaling does not round
+  // kDynamic (Micikevicius et al., 2018; the numbers are PyTorch's GradScaler's): the scale is
+  // multiplied by `backoff` after a step with non-finite gradients, and by `growth` after
+  // `interval` consecutive steps without; always within the limits.
   float growth = 2, backoff = 0.5f, lowest = 1, highest = 16777216;
   std::int32_t interval = 2000;
 
@@ -32,20 +32,19 @@ struct LossScaleRule {
   bool operator==(const LossScaleRule&) const = default;
 };
 
-// Written by kernels, in device memory; the same on every replica whose gradients are.
+// Kernels write these in device memory; they are the same on every replica with the same gradients.
 struct StepControl {
-  // Go from step to step, and belong in a checkpoint (engine/optim/loss_scale.h).
+  // These carry over from step to step, and belong in a checkpoint (engine/optim/loss_scale.h).
   float loss_scale = 1;
-  std::int32_t good_steps = 0;  // since the scale changed last
+  std::int32_t good_steps = 0;  // since the last change of the scale
   std::int64_t applied_steps = 0, skipped_steps = 0;
   std::int32_t skipped_in_a_row = 0;
-  // Of the step under way.
+  // These belong to the current step.
   std::int32_t skip =
-      0;  // 1: gradients are not finite, nothing may be updated; ranks agree on the greatest
+      0;  // 1: gradients are not finite, and nothing may be updated; ranks take the maximum
   float gradient_scale =
-      1;  // what the optimizer multiplies gradients by: clipping, and the loss scale taken out
-  double squared_norm = 0;  // of the gradients as they lie there, scaled losses'; 0 where neither
-                            // clipping nor scaling asks
+      1;  // the optimizer's factor of gradients: clipping, and division by the loss scale
+  double squared_norm = 0;  // of the scaled gradients; 0 if neither clipping nor scaling needs it
 };
 
 }  // namespace engine

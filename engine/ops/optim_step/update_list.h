@@ -1,15 +1,15 @@
-// Every elementwise optimizer step there is: this list makes the kernels of each for the CPU, for
+// The list of all elementwise optimizer steps: it instantiates the kernels of each for the CPU, for
 // float64 and for CUDA devices.
 //
-// What a step is: a plain struct with
-//  - kName, for errors, and kStates, how many states an element has beside its value;
-//  - its options in float64, and set(UpdateTime): which update this is;
-//  - Numbers<T>, plain, with all that is the same for every element, and numbers<T>(), which works
-//    it out in float64 and rounds it once;
-//  - update<M>(numbers, gradient, state, value): one element, or a vector of them, with the types
-//    and functions of M (update_math.h); replaces state[0 .. kStates) and value. From zeros it
-//    makes zeros: gaps between tensors stay zero.
-// It may branch on numbers only, never on elements.
+// A step is a plain struct with
+//  - kName, for errors, and kStates, the number of states of an element besides its value;
+//  - its options in float64, and set(UpdateTime), which selects the update;
+//  - Numbers<T>, a plain struct of all values that are the same for every element, and
+//    numbers<T>(), which computes them in float64 and rounds them once;
+//  - update<M>(numbers, gradient, state, value): updates one element, or a vector of them, with the
+//    types and functions of M (update_math.h); replaces state[0 .. kStates) and value. It maps
+//    zeros to zeros, so that gaps between tensors stay zero.
+// A step may branch only on numbers, never on elements.
 #pragma once
 
 #include "engine/ops/optim_step/adamw_update.h"

@@ -1,9 +1,9 @@
-// What the element functions of the optimizers are written with (sgd_update.h and its siblings):
-// the operators of C++, and the few functions here, which also exist for vectors of a CPU
+// The operations of the optimizers' element functions (sgd_update.h and its siblings): the
+// operators of C++, and the few functions here, which also exist for vectors of a CPU
 // (optimizer_step_cpu.cc). One source is thus compiled for the CPU, for float64 and by nvcc.
 //
 // All of them are compiled without contraction to fused multiply-adds (engine/ops/CMakeLists.txt):
-// every operation rounds by itself, so that CPUs of every instruction set and CUDA devices get the
+// every operation rounds separately, so that CPUs of every instruction set and CUDA devices get the
 // same bits.
 #pragma once
 
@@ -14,14 +14,15 @@
 
 namespace engine::ops {
 
-// Which update it is: the same for all elements. `gradient_scale` multiplies the gradients first
-// (clipping, and on CUDA devices the loss scale taken out); `count` is the update's number, from 1.
+// Identifies an update, the same for all elements. `gradient_scale` multiplies the gradients first
+// (clipping, and on CUDA devices the division by the loss scale); `count` is the update's number,
+// starting at 1.
 struct UpdateTime {
   double lr = 0, gradient_scale = 1;
   std::int64_t count = 1;
 };
 
-// One number at a time.
+// Operations on one number at a time.
 template <class T>
 struct PlainMath {
   using Scalar = T;
@@ -30,7 +31,7 @@ struct PlainMath {
     using std::sqrt;
     return sqrt(x);
   }
-  // -1, 0 or 1; a zero keeps its sign, and NaN stays NaN: it is not hidden.
+  // Returns -1, 0 or 1; a zero keeps its sign, and NaN stays NaN, so that it is not hidden.
   BASE_HOST_DEVICE static T sign(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x; }
 };
 

@@ -1,4 +1,4 @@
-// Checks and dispatch of channel padding.
+// Checks and dispatches channel padding.
 #include "engine/ops/pool/pad_channels.h"
 
 #include <string>

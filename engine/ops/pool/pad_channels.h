@@ -1,6 +1,6 @@
-// Zeros around the channels: y[.., before + i] = x[.., i], 0 elsewhere. x [rows.., c], y [rows..,
-// before + c + after]. Bound: bytes. Rows are copied whole, so that one source serves every
-// instruction set.
+// Pads the channels with zeros: y[.., before + i] = x[.., i], 0 elsewhere. x [rows.., c], y
+// [rows.., before + c + after]. Bound by bytes. Rows are copied whole, so that one source serves
+// every instruction set.
 #pragma once
 
 #include "engine/core/tensor_view.h"

@@ -1,4 +1,4 @@
-// One thread an element of the wide tensor in forward, of the narrow one in backward.
+// One thread per element of the wide tensor in forward, of the narrow one in backward.
 #include "engine/ops/pool/pad_channels_cuda.h"
 
 #include "engine/ops/common/rows.h"

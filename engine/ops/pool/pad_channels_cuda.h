@@ -1,4 +1,5 @@
-// Channel padding on a CUDA device; operands as in pad_channels.h, checked there. Bound: bytes.
+// Channel padding on a CUDA device. pad_channels.h describes and pad_channels.cc checks the
+// operands. Bound by bytes.
 #pragma once
 
 #include "engine/ops/pool/pad_channels.h"

@@ -1,4 +1,5 @@
-// What padding of channels means: plain loops over rows. Contract: pad_channels.h.
+// Implements channel padding in plain loops over rows, as the reference for tests. Contract:
+// pad_channels.h.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 
 namespace engine::ops::reference {
 
-// Rows [first, last).
+// Computes rows [first, last).
 template <class T>
 void pad_channels_forward(const PadChannelsForward& o, std::int64_t first, std::int64_t last) {
   const std::int64_t channels = row_sizes(o.x).width, padded = row_sizes(o.y).width;

@@ -1,4 +1,4 @@
-// Checks and dispatch of pooling.
+// Checks and dispatches pooling.
 #include "engine/ops/pool/pool2d.h"
 
 #include <string>

@@ -1,7 +1,7 @@
-// Pooling of floats or halves, vectors along the channels, threads over samples or rows of output.
-// Bound: bytes. The common window of 2x2 with stride 2 and no padding has loops of its own: each
-// input pixel belongs to at most one window, so that backward writes each place of dx once, without
-// clearing it first.
+// Pooling of floats or bf16, with vectors along the channels and threads over samples or rows of
+// output. Bound by bytes. The common window of 2x2 with stride 2 and no padding has its own loops:
+// each input pixel belongs to at most one window, so that backward writes each place of dx once,
+// without clearing it first.
 #include "engine/ops/pool/pool2d_cpu.h"
 
 #include "engine/ops/common/cpu_operands.h"
@@ -10,9 +10,10 @@
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
-// Winners of one vector of outputs as bytes. By hand on x86: Eigen 3.4 has no cast between words
-// and bytes there, and compilers take __builtin_convertvector apart lane by lane. (The maskz forms
-// are the plain instructions; GCC 12 warns of an uninitialised operand inside its plain forms.)
+// Stores the positions of one vector of maxima as bytes. Written by hand for x86: Eigen 3.4 has no
+// cast between words and bytes there, and compilers split __builtin_convertvector into lanes. (The
+// maskz forms are the plain instructions; GCC 12 warns of an uninitialized operand inside its plain
+// forms.)
 ENGINE_INLINE void store_winners(AllLanes, std::uint8_t* p, Ints winners) {
 #if defined(__AVX512F__)
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
@@ -57,7 +58,7 @@ ENGINE_INLINE Ints load_winners(SomeLanes lanes, const std::uint8_t* p) {
   return winners;
 }
 
-// The first of equals stays; a NaN wins over everything, as in PyTorch.
+// The first of equal values stays; NaN is greater than everything, as in PyTorch.
 struct Best {
   Floats value;
   Ints winner;
@@ -73,7 +74,7 @@ bool is_quartering(const PoolSizes& s) {
          2 * s.out_w <= s.in_w;
 }
 
-// Rows of output [first, last) of the batch taken as one tall image.
+// Computes rows of output [first, last) of the batch, viewed as one tall image.
 template <bool kWinners>
 void quarter_max_forward(PoolSizes s, const Stored* x, Stored* y, std::uint8_t* argmax,
                          std::int64_t first, std::int64_t last) {
@@ -118,7 +119,7 @@ void quarter_max_backward(PoolSizes s, const Stored* dy, const std::uint8_t* arg
       });
     }
     if constexpr (kAdd) continue;
-    // A last column or row that no window reaches.
+    // Clears a last column or row that no window covers.
     clear(top + used, row_floats - used);
     clear(top + row_floats + used, row_floats - used);
     if (row % s.out_h == s.out_h - 1)
@@ -126,8 +127,8 @@ void quarter_max_backward(PoolSizes s, const Stored* dy, const std::uint8_t* arg
   }
 }
 
-// One window, cut to the image: its places, the input pixel of place (0, 0), and how many places
-// lie in the padded image.
+// One window, clipped to the image: its places, the input pixel of place (0, 0), and the number of
+// places in the padded image.
 struct Window {
   std::int64_t first_row, last_row, first_column, last_column, origin, area;
 };

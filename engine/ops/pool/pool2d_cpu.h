@@ -1,4 +1,4 @@
-// Pooling on the CPU: what pool2d.cc calls for the chosen instruction set.
+// The kernel tables of pooling on the CPU; pool2d.cc calls the one of the chosen instruction set.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct PoolSizes {
   std::int64_t n, in_h, in_w, channels, out_h, out_w, window, stride, padding;
 };
 
-// Of global pooling.
+// The sizes of global pooling.
 struct GlobalSizes {
   std::int64_t n, pixels, channels;
 };

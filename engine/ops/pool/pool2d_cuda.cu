@@ -1,7 +1,7 @@
-// Pooling: one thread a pixel and pack of channels of the output in forward. In backward one a
-// pixel and pack of the input, which asks the windows that cover it, in order: no atomics, the same
-// bits in every run. Global pooling: a block has one sample's pixels of up to 32 packs of channels.
-// Bound: bytes; where windows overlap, what is read again comes from caches.
+// Pooling: in forward, one thread per pixel and pack of channels of the output; in backward, one
+// per pixel and pack of the input, which adds up the windows that cover it in order: no atomics,
+// the same bits in every run. Global pooling: a block has one sample's pixels of up to 32 packs of
+// channels. Bound by bytes; if windows overlap, repeated reads come from caches.
 #include "engine/ops/pool/pool2d_cuda.h"
 
 #include "engine/ops/device/row_blocks.h"
@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 256;
 
 struct Planes {
-  std::int64_t count;  // threads' places: pixels of the tensor that is written, times packs
+  std::int64_t count;  // number of work items: pixels of the tensor that is written, times packs
   int packs, channels;
   int in_h, in_w, out_h, out_w;
   int window, stride, padding;
@@ -29,7 +29,7 @@ Planes planes_of(const Pool2dGeometry& g, std::int64_t pixels, int width) {
           number(g.stride),   number(g.padding)};
 }
 
-// Where a place lies among planes of [height, width] pixels.
+// The position of a work item among planes of [height, width] pixels.
 struct Pixel {
   std::int64_t sample, index;  // index: of the pixel in the batch
   int row, column, pack;
@@ -44,7 +44,7 @@ __device__ __forceinline__ Pixel pixel_at(std::int64_t i, int packs, int height,
 __device__ __forceinline__ int smaller(int a, int b) { return a < b ? a : b; }
 __device__ __forceinline__ int larger(int a, int b) { return a > b ? a : b; }
 
-// Along one axis: the windows [first, last) that cover a pixel, of `windows`.
+// Along one axis: the windows [first, last) of `windows` that cover a pixel.
 struct Range {
   int first, last;
 };
@@ -53,12 +53,12 @@ __device__ __forceinline__ Range covering(const Planes& g, int pixel, int window
   return {place < g.window ? 0 : (place - g.window) / g.stride + 1,
           smaller(windows, place / g.stride + 1)};
 }
-// The part of a window that lies inside the image, as pixels.
+// Returns the part of a window that is inside the image, as pixels.
 __device__ __forceinline__ Range inside(const Planes& g, int window, int extent) {
   const int start = window * g.stride - g.padding;
   return {larger(start, 0), smaller(start + g.window, extent)};
 }
-// The places of a window along one axis that lie in the padded image.
+// Returns the number of a window's places along one axis that are in the padded image.
 __device__ __forceinline__ int places(const Planes& g, int window, int extent) {
   return smaller(g.window, extent + 2 * g.padding - window * g.stride);
 }
@@ -66,13 +66,13 @@ __device__ __forceinline__ float inverse_area(const Planes& g, int out_row, int 
   return 1.0f / static_cast<float>(places(g, out_row, g.in_h) * places(g, out_column, g.in_w));
 }
 
-// The kernels' loop: every (grid * threads)-th place.
+// The kernels' loop processes every (grid * threads)-th item, starting at this one.
 __device__ __forceinline__ std::int64_t first_place() {
   return std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
 }
 __device__ __forceinline__ std::int64_t place_step() { return std::int64_t{gridDim.x} * kThreads; }
 
-// Writes sums, or adds them to what is there.
+// Writes sums, or adds them to the memory.
 template <class T, int W>
 __device__ __forceinline__ void put(const float (&sums)[W], bool add, T* to) {
   Pack<T, W> out{};
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads, 4)
         for (int j = 0; j < W; ++j) {
           const float value = to_float(in.at[j]);
           if (any && !(value > to_float(best.at[j])) && value == value)
-            continue;  // a NaN wins, a later one over an earlier
+            continue;  // NaN is greater than everything; the last NaN wins
           best.at[j] = in.at[j];
           winner.at[j] = place;
         }
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One row block a sample. Sums are float32 over kRows pixels and float64 beyond.
+// One row block per sample. Sums are float32 over kRows pixels and float64 beyond.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads)
     global_forward(const T* x, RowBlocks b, double inverse_pixels, T* y) {

@@ -1,4 +1,4 @@
-// Pooling on a CUDA device; operands as in pool2d.h, checked there. Bound: bytes.
+// Pooling on a CUDA device. pool2d.h describes and pool2d.cc checks the operands. Bound by bytes.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -12,7 +12,7 @@ void max_pool2d_backward(KernelContext& context, const MaxPool2dBackward& o);
 void average_pool2d_forward(KernelContext& context, const AveragePool2dForward& o);
 void average_pool2d_backward(KernelContext& context, const AveragePool2dBackward& o);
 
-// Of n images of `pixels` places.
+// For n images of `pixels` pixels.
 void global_average_pool_forward(KernelContext& context, std::int64_t n, std::int64_t pixels,
                                  std::int64_t channels, TensorView x, TensorView y);
 void global_average_pool_backward(KernelContext& context, std::int64_t n, std::int64_t pixels,

@@ -1,4 +1,4 @@
-// What pooling means: plain loops, one thread. Contract: pool2d.h.
+// Implements pooling in plain loops on one thread, as the reference for tests. Contract: pool2d.h.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace engine::ops::reference {
 
-// The part of a window that lies inside the image, along one axis: places [first, last) of the
+// The part of a window that is inside the image, along one axis: places [first, last) of the
 // window.
 struct WindowRange {
   std::int64_t first, last;
@@ -27,7 +27,8 @@ void for_each_output(const Pool2dGeometry& g, std::int64_t n, Visit visit) {
     visit(i, i / (out_h * out_w), i / out_w % out_h, i % out_w);
 }
 
-// Calls visit(place in the window, input pixel) for the inside places of one window, row by row.
+// Calls visit(place in the window, input pixel) for the places of one window inside the image, row
+// by row.
 template <class Visit>
 void for_each_place(const Pool2dGeometry& g, std::int64_t sample, std::int64_t out_row,
                     std::int64_t out_column, Visit visit) {
@@ -41,7 +42,7 @@ void for_each_place(const Pool2dGeometry& g, std::int64_t sample, std::int64_t o
   }
 }
 
-// What the sum over a window is divided by: its places inside the padded image.
+// Returns the divisor of a window's sum: the number of its places inside the padded image.
 inline std::int64_t window_area(const Pool2dGeometry& g, std::int64_t out_row,
                                 std::int64_t out_column) {
   const auto places = [&g](std::int64_t out, std::int64_t extent) {
@@ -50,7 +51,7 @@ inline std::int64_t window_area(const Pool2dGeometry& g, std::int64_t out_row,
   return places(out_row, g.in_h) * places(out_column, g.in_w);
 }
 
-// A NaN wins over everything, a later one over an earlier one, as in PyTorch.
+// NaN is greater than everything, and the last NaN wins, as in PyTorch.
 template <class T>
 void max_pool2d_forward(const MaxPool2dForward& o) {
   const Pool2dGeometry& g = o.geometry;
