@@ -1,4 +1,5 @@
-// The agent: a thread that runs the MembershipMachine on sockets and the host's register.
+// Implements the agent: a thread that runs the MembershipMachine on sockets and the host's
+// register.
 #include "backends/membership/membership.h"
 
 #include <fcntl.h>
@@ -80,7 +81,7 @@ class Membership::Agent {
   void no_agent(const Endpoint& at, bool answers);
   void turned_away(RefusalKind kind, const std::string& text);
   void run();
-  bool take_commands();  // false: stop
+  bool take_commands();  // returns false to stop
   void run_door();
   void carry_out();
   void tell_problems();
@@ -96,11 +97,12 @@ class Membership::Agent {
   Endpoint agent_;
   Socket listener_;
 
-  // The agent's thread, once it runs.
+  // The following belong to the agent's thread once it runs.
   std::optional<AgentSockets> sockets_;
   std::optional<MembershipMachine> machine_;
   Deadline next_door_{}, next_problem_{};
-  std::uint64_t shown_ = 0;  // the generation for which the door's file names this process
+  std::uint64_t shown_ = 0;  // the generation for which the file of the join endpoint names this
+                             // process
   bool is_leaving_ = false, has_news_ = false;
 
   std::atomic<bool> join_wanted_ = false, stopping_ = false;
@@ -109,8 +111,8 @@ class Membership::Agent {
   std::condition_variable changed_;
   bool wants_view_ = false, wants_to_leave_ = false, wants_to_part_ = false, has_left_ = false;
   RosterPtr view_;   // for the thread that waits
-  RosterPtr taken_;  // the view that it was given last
-  MemberId own_id_;  // in view_
+  RosterPtr taken_;  // the view that this thread received last
+  MemberId own_id_;  // this process in view_
   std::exception_ptr failure_;
   std::optional<std::string> broken_;
 
@@ -179,7 +181,7 @@ Hello Membership::Agent::hello() const {
   h.build = group.build_id.substr(0, kIdentityTextBytes);
   h.host = self_.host;
   h.host_id = self_.host_id;
-  // MIN and MAX have to be the same as well: they decide who is taken.
+  // MIN and MAX must also be equal: they decide which processes become members.
   h.settings = group.settings;
   h.settings.emplace_back("--elastic",
                           std::to_string(options_.least) + ":" + std::to_string(options_.most));
@@ -214,7 +216,7 @@ void Membership::Agent::notice(const std::string& text) const {
   if (options_.group.notice) options_.group.notice(text);
 }
 
-// On the job's own host a free port is taken by serve() instead.
+// On the job's own host, serve() takes a free port instead.
 void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
   if (!answers && door_.is_on_this_host()) return;
   const std::optional<Endpoint> door = door_.find();
@@ -226,7 +228,8 @@ void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
          "the job a name (--job-id), with which it takes the first free one of several");
 }
 
-// Fails a process that is in no view yet: it does not fit this job. Others have let a member in.
+// Fails a process that has had no view yet and does not fit this job. A member was already accepted
+// by others.
 void Membership::Agent::turned_away(RefusalKind kind, const std::string& text) {
   const std::lock_guard lock(mutex_);
   if (taken_ || failure_) return;
@@ -238,7 +241,7 @@ void Membership::Agent::turned_away(RefusalKind kind, const std::string& text) {
   changed_.notify_all();
 }
 
-// ---- The thread.
+// ---- The agent's thread.
 
 void Membership::Agent::wake() {
   const std::uint64_t one = 1;
@@ -254,13 +257,13 @@ void Membership::Agent::run() {
       carry_out();
       tell_problems();
       publish();
-      // Look at what sending has shown before waiting for anything.
+      // Process the results of sending before waiting.
       const Deadline until = std::min(machine_->next_tick(), next_door_);
       sockets_->turn(wake_.fd(), std::exchange(has_news_, false) ? now() : until);
     }
     if (is_leaving_) sockets_->flush(base::deadline_in(kLastWords));
   } catch (const Error&) {
-    failure = std::current_exception();  // of the door's file
+    failure = std::current_exception();  // thrown by the file of the join endpoint
   }
   const std::lock_guard lock(mutex_);
   has_left_ = true;
@@ -331,7 +334,7 @@ void Membership::Agent::tell_problems() {
   notice(register_.problem());
 }
 
-// For the other threads.
+// Publishes the state for the other threads.
 void Membership::Agent::publish() {
   join_wanted_ = machine_->join_wanted();
   const std::lock_guard lock(mutex_);
@@ -413,7 +416,8 @@ GroupOptions Membership::Agent::group_options(const View& view) const {
       "/" + std::to_string(view.generation) + "/" + to_hex(taken_->nonce).substr(0, 16);
   group.job_id = options_.group.job_id.substr(0, kIdentityTextBytes - suffix.size()) + suffix;
   group.listen_fd = view.rank == 0 ? fcntl(store_listener_.fd(), F_DUPFD_CLOEXEC, 0) : -1;
-  // Another generation's server may still, or already, listen there: it is tried again.
+  // Another generation's server may still, or already, listen there; then the connection is
+  // retried.
   group.restarted = true;
   group.cancelled = [this, cancelled = options_.group.cancelled] {
     return (cancelled && cancelled()) || broken();
@@ -430,7 +434,8 @@ void Membership::Agent::leave() {
   register_.remove_if_last();
 }
 
-// Keeps what others may still need: the door's file, and the decisions of this host.
+// Keeps what other processes may still need: the file of the join endpoint, and the decisions of
+// this host.
 void Membership::Agent::part() {
   std::unique_lock lock(mutex_);
   wants_to_part_ = true;

@@ -16,8 +16,8 @@ namespace {
 
 using State = SessionMachine::State;
 
-// Sends the machine's output and gives it what arrives, once. False when the connection is over or
-// the deadline passed.
+// Sends the machine's output and passes it the bytes that arrive, once. Returns false if the
+// connection is over or the deadline passed.
 bool turn(int fd, SessionMachine& machine, Deadline deadline) {
   if (!write_by(fd, machine.take_output(), deadline)) return false;
   pollfd p{fd, POLLIN, 0};
@@ -67,7 +67,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       return StoreSession{std::move(socket), std::move(machine.parser()),
                           std::move(machine.seals())};
     case State::kRunning:
-      // The kernel accepts connections also for a process that is stopped.
+      // The kernel also accepts connections for a process that is stopped.
       reason = machine.is_proved() ? "rank 0 closed the connection"
                : base::has_passed(until)
                    ? "the process listening there accepts connections but does not answer: it may "
@@ -78,7 +78,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       reason = "the process listening there does not speak this program's protocol";
       return std::nullopt;
     case State::kOtherSecret: {
-      (void)turn(socket.fd(), machine, until);  // lets rank 0 read the proof, and report us
+      (void)turn(socket.fd(), machine, until);  // lets rank 0 read the proof, and report this rank
       reason = "rank 0 at " + to_string(server) + " does not have the secret of this rank (from " +
                secret.origin + "); give all ranks the same ENGINE_SECRET or ENGINE_SECRET_FILE";
       if (others == OtherServers::kNone) throw AuthenticationError(reason);
@@ -89,7 +89,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       break;
   }
   const auto& [refusal, text] = machine.refusal();
-  // Errors of a server that has not authenticated are not this job's.
+  // Errors of an unauthenticated server do not concern this job.
   const bool may_retry =
       machine.is_proved()
           ? (refusal == RefusalKind::kOtherJob && others != OtherServers::kNone) ||

@@ -1,5 +1,5 @@
-// A rank's side of its connection to the store, from the welcome on, as a state machine: requests,
-// heartbeats, the start, failures of members, leaving. No clock, socket or thread, like
+// A rank's side of its connection to the store, after the welcome, as a state machine: requests,
+// heartbeats, the start, failures of members, leaving. It has no clock, socket or thread, like
 // server_machine.h; store_client.h runs it on a socket.
 #pragma once
 
@@ -25,15 +25,15 @@ class MemberMachine {
  public:
   using Time = base::Deadline;
 
-  // `parser` may hold frames that came behind the welcome: received("") reads them.
+  // `parser` may hold frames that came after the welcome: received("") reads them.
   MemberMachine(FrameParser parser, Seals seals, int heartbeat_ms, Time now);
 
   // Inputs.
   void received(std::string_view bytes, Time now);
   void closed(const std::string& cause);  // "its connection closed"
   void sent();                            // the network has taken all output so far
-  // Notices the silence of rank 0. A long time since the last tick means that this process itself
-  // was paused: silence then proves nothing. At least every `tick_interval()`.
+  // Detects the silence of rank 0. A long time since the last call means that this process itself
+  // was paused; silence then proves nothing. Call it at least every `tick_interval()`.
   void tick(Time now);
   std::chrono::milliseconds tick_interval() const;
 
@@ -41,13 +41,13 @@ class MemberMachine {
   bool heartbeat_due(Time now) const;
   void heartbeat(const RankProgress& progress, Time now);
   void set_activity(std::string_view activity);
-  // The number of the request, of which replies() tells. nullopt: too large to be sent.
+  // Returns the number of the request, for replies(). nullopt: the request is too large to be sent.
   std::optional<std::uint32_t> request(FrameType type, std::string_view key,
                                        const std::function<void(FrameWriter&)>& rest);
-  void leave();  // in order, when the others do, too; answered by has_left()
-  // Early: all are told why, this rank with failure(), too.
+  void leave();  // in order, when the others also leave; answered by has_left()
+  // Ends early: all ranks receive the reason, this rank in failure().
   void abandon(const GroupFailure& why);
-  void end();  // early without a reason, or for good
+  void end();  // ends early without a reason, or for good
 
   std::string take_output() { return std::exchange(output_, {}); }
 
@@ -57,13 +57,13 @@ class MemberMachine {
     GroupFailure what;
   };
   struct Absent {
-    std::vector<int> missing;  // not here yet, or their connection broke
-    std::vector<int> left;     // were here and gave up
+    std::vector<int> missing;  // not here yet, or with a broken connection
+    std::vector<int> left;     // joined and left again
   };
   std::map<std::uint32_t, std::optional<std::string>>& replies() { return replies_; }
-  const Absent& absent() const { return absent_; }  // before the start, as last told by rank 0
+  const Absent& absent() const { return absent_; }  // before the start, as last reported by rank 0
   const std::vector<PeerInfo>& peers() const { return peers_; }    // after the start
-  const std::string& group_nonce() const { return group_nonce_; }  // likewise
+  const std::string& group_nonce() const { return group_nonce_; }  // after the start
   bool has_started() const { return started_; }
   bool is_leaving() const { return leaving_; }
   bool has_left() const { return left_; }
