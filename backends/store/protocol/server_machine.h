@@ -106,7 +106,7 @@ class ServerMachine {
   void decide(Link& l);  // on membership, once all relevant fields are known
   void add_observer(Link& l);
   void refuse(Link& l, RefusalKind kind, const std::string& text);
-  // Compares job, world and build; `kind` is kMismatch if they agree.
+  // Compares job, world and build; "" if they agree, with `kind` kMismatch.
   std::string disagreement(const Hello& hello, RefusalKind& kind) const;
   // Returns "" if the rank is free, or held by the same process, which may reconnect until it has
   // acknowledged the start of the group.
