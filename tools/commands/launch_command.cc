@@ -1,4 +1,4 @@
-// `engine launch`.
+// Implements `engine launch`.
 #include <unistd.h>
 
 #include <cerrno>
@@ -35,7 +35,7 @@ int launch_command(const Arguments& arguments) {
     print_output(plan_table(plan, *options));
     return kExitOk;
   }
-  if (options->hosts.empty() && plan.own_command) {  // those on other hosts see to it themselves
+  if (options->hosts.empty() && plan.own_command) {  // launchers on other hosts do it themselves
     const RestartResume resume = resume_after_restart(*options);
     options->command.insert(options->command.end(), resume.more.begin(), resume.more.end());
     if (!resume.notice.empty() && plan.node_rank == 0) print_notice(resume.notice);

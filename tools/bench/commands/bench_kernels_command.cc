@@ -1,4 +1,4 @@
-// `engine bench kernels`: every operator at the shapes of the models, alone.
+// Implements `engine bench kernels`: measures every operator alone, at the shapes of the models.
 #include <algorithm>
 #include <cstdio>
 
@@ -77,7 +77,7 @@ std::vector<KernelCase> cases_of(const KernelFlags& flags, std::int64_t images) 
   return flags.set == "conv" ? resnet_convolution_cases(sizes) : kernel_cases(sizes);
 }
 
-// Each product's lines as soon as they are measured: a run that is cut off has those before.
+// Prints each product's lines as soon as they are measured, so that an aborted run keeps them.
 void print_cuts(KernelBench& bench, const std::vector<KernelCase>& cases,
                 const std::vector<std::size_t>& chosen, const std::string& type) {
   std::fputs(cuts_text(nullptr, type, {}).c_str(), stdout);
@@ -164,8 +164,8 @@ int bench_kernels_command(const Arguments& arguments) {
   const bool cuda = options.device.kind == engine::Device::Kind::kCuda;
   const std::int64_t images = flags.batch > 0 ? flags.batch : cuda ? 256 : 32;
   const std::vector<KernelCase> cases = cases_of(flags, images);
-  // Errors are measured with a small batch, because the float64 reference takes its time, but with
-  // one that chooses the same kernels of convolutions.
+  // Errors are measured with a small batch, because the float64 reference is slow, but one that
+  // selects the same convolution kernels.
   const std::vector<KernelCase> small = cases_of(flags, std::min<std::int64_t>(images, 8));
   std::vector<std::size_t> chosen;
   for (std::size_t i = 0; i < cases.size(); ++i)

@@ -1,4 +1,4 @@
-// Picks the group options out of the option table.
+// Selects the group options from the option table.
 #include "tools/launch/group/group_flags.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ tools::RunConfig resolve_group_flags(tools::ConfigValues values,
     if (std::find(names.begin(), names.end(), name) != names.end()) values.emplace(name, value);
   for (const auto& [name, value] : defaults)
     values.emplace(name, tools::ConfigValue{value, "default"});
-  // A run needs a model and data; no group does.
+  // A run needs a model and data, but a group does not.
   values.emplace("model", tools::ConfigValue{"mlp", "default"});
   values.emplace("dataset", tools::ConfigValue{"synthetic", "default"});
   tools::apply_defaults(values);
