@@ -1,4 +1,4 @@
-// Supervision of a group of workers, and the decision which one failed first.
+// Supervises a group of workers, and decides which one failed first.
 #include "tools/launch/workers/worker_group.h"
 
 #include <signal.h>
@@ -88,11 +88,11 @@ pid_t WorkerGroup::fork_worker(const std::function<int()>& child) {
   if (pid < 0)
     throw std::system_error(errno, std::generic_category(),
                             "cannot fork worker " + std::to_string(outcome_.ends.size()));
-  setpgid(pid, pid);  // as the child does: whichever comes first
+  setpgid(pid, pid);  // the child does the same; either may be first
   return pid;
 }
 
-// Not while all are asked to stop, or when the job is done.
+// Plans a restart, except while all are asked to stop, or after the job is done.
 void WorkerGroup::plan_again(int index) {
   if (!rules_.again || outcome_.stop_signal != 0 || outcome_.killed || orderly_end_) return;
   Again& again = again_[static_cast<std::size_t>(index)];
@@ -165,8 +165,8 @@ bool WorkerGroup::asks_to_stop(int signal) const {
   return signal == SIGINT || signal == SIGTERM || (signal == SIGHUP && rules_.ranks_of_one_run);
 }
 
-// The first is passed on and all may end in order; the second ends all at once. A session that is
-// closed says so more than once, and perhaps with a SIGTERM.
+// The first signal is forwarded, and all may end in order; the second ends all at once. A session
+// that closes sends SIGHUP more than once, and perhaps a SIGTERM.
 void WorkerGroup::on_signal(int signal) {
   constexpr std::chrono::seconds kOneHangUp{2};
   const bool stop = asks_to_stop(signal);
@@ -188,7 +188,8 @@ void WorkerGroup::on_signal(int signal) {
   deliver_all(signal);
 }
 
-// Only the kernel's sleep without interruption (a dead network disk) outlives SIGKILL.
+// Returns true if workers are in an uninterruptible sleep (a dead network disk), which alone
+// outlives SIGKILL.
 bool WorkerGroup::stuck() const {
   if (!killed_at_ || Clock::now() - *killed_at_ < kKillTimeout) return false;
   print_notice(std::to_string(alive()) + " killed workers have not exited; not waiting any longer");
@@ -207,8 +208,8 @@ void WorkerGroup::look_for_guard() {
       " was killed: if this process is killed too, processes started by the workers may survive");
 }
 
-// An ended worker stays a zombie until finish(): so its number cannot become another's while its
-// group may be signalled.
+// An ended worker stays a zombie until finish(), so that its pid is not reused while its group may
+// be signaled.
 void WorkerGroup::look_for_ends() {
   std::vector<int> found;
   for (std::size_t i = 0; i < outcome_.ends.size(); ++i) {
@@ -222,11 +223,11 @@ void WorkerGroup::look_for_ends() {
     end.by_us = decided_.has_value() || outcome_.killed || stragglers_killed_;
     end.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
     end.code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
-    // Training without a folder ends so where it is told to save.
+    // Training without a folder ends with this code if it is told to save.
     if (rules_.ranks_of_one_run && outcome_.stop_signal == 0 && end.signal == 0)
       for (const int signal : kSaveSignals)
         if (end.code == 128 + signal) outcome_.stop_signal = signal;
-    // One rank that is asked to stop stops all of them, in order, and none is started again then.
+    // If one rank is asked to stop, all stop in order, and none is restarted.
     if (rules_.least > 0 && outcome_.stop_signal == 0 && end.signal == 0 && !end.by_us)
       for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU})
         if (end.code == 128 + signal) outcome_.stop_signal = signal;
@@ -234,8 +235,8 @@ void WorkerGroup::look_for_ends() {
     if (!end.by_us && is_failure(end)) found.push_back(static_cast<int>(i));
   }
   if (found.empty()) return;
-  // Seen in one look: one that was killed is the likelier cause than one that ended, and 69 says
-  // that another is missing.
+  // Among workers found in the same pass, a killed one is more likely the cause than one that
+  // exited, and 69 means that another one is missing.
   const auto weight = [this](int i) {
     const WorkerEnd& e = outcome_.ends[static_cast<std::size_t>(i)];
     return e.signal != 0 ? 0 : e.code != kExitUnavailable ? 1 : 2;
@@ -262,14 +263,15 @@ bool WorkerGroup::is_orderly(const WorkerEnd& end) const {
          (outcome_.stop_signal != 0 && end.code == 0) || stopped_as_asked(end);
 }
 
-// One that was stopped (SIGSTOP) does not save.
+// A stopped process (SIGSTOP) does not save.
 bool WorkerGroup::is_saving() const {
   if (rules_.saver < 0) return false;
   const WorkerEnd& saver = outcome_.ends[static_cast<std::size_t>(rules_.saver)];
   return !saver.ended && !is_stopped(saver.pid);
 }
 
-// Workers that may come and go: whether those that are left can do without those that failed.
+// For workers that may join and leave: returns true if the remaining ones can continue without the
+// failed ones.
 bool WorkerGroup::may_go_on() const {
   if (rules_.least == 0) return false;
   const auto well =
@@ -290,7 +292,7 @@ void WorkerGroup::find_culprit() {
     return outcome_.ends[static_cast<std::size_t>(i)].code != kExitUnavailable;
   });
   if (cause == failures_.end() && rules_.ranks_of_one_run && orderly_end_) {
-    failures_.clear();  // they missed one that had stopped
+    failures_.clear();  // they failed because another one had stopped
     return;
   }
   const bool waited = alive() == 0 || (!(stop_asked_ && is_saving()) &&
@@ -318,7 +320,7 @@ void WorkerGroup::end_survivors() {
   end_stragglers();
   const auto now = Clock::now();
   if (stop_asked_) {
-    // They were told already, and a second signal would cut off what they save.
+    // They have already been asked to stop, and a second signal would abort their save.
     const auto since = now - *stop_asked_;
     if (since >= rules_.stop_grace || (decided_ && now - *decided_ >= 2 * rules_.grace))
       deliver_all(SIGKILL);
@@ -359,7 +361,7 @@ void WorkerGroup::finish() {
   finished_ = true;
   if (rules_.kill_orphans)
     for (const WorkerEnd& end : outcome_.ends) kill(-end.pid, SIGKILL);
-  guard_.forget_workers();  // before their numbers can be used again
+  guard_.forget_workers();  // before their pids can be reused
   for (WorkerEnd& end : outcome_.ends) {
     const auto deadline = base::deadline_in(kKillTimeout);
     pid_t reaped = 0;

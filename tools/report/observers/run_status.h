@@ -1,5 +1,5 @@
-// status.json of a run's folder: how far the training is and what each rank is doing, for `engine
-// top`. Rank 0 writes it about once a second (status_observer.h).
+// Defines status.json of a run's folder: the progress of the training and the activity of each
+// rank, for `engine top`. Rank 0 writes it about once a second (status_observer.h).
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace tools {
 
 struct RunStatus {
   std::string run, model, dataset;  // the run's id
-  std::string host;                 // of rank 0
+  std::string host;                 // host of rank 0
   int pid = 0;
-  // Of that process: with its id they show whether it is gone (host_identity.h).
+  // For that process: together with its id they show if it is gone (host_identity.h).
   std::string process_space;
   std::int64_t start_time = 0;
   std::int64_t written_us = 0;  // Unix time
   // "training", or how it ended: "completed", "stopped by signal 15", "failed", or "ended without
-  // saying so", which a reader finds.
+  // saying so", which a reader sets.
   std::string state = "training";
-  std::string cause;  // why it failed; where it did not say so, what is known
+  std::string cause;  // the reason of a failure, as far as it is known
   std::int64_t step = 0, steps = 0, epoch = 0, epochs = 0;  // epoch: the current one, from 1
   std::optional<double> loss, accuracy;                     // as last reported
-  std::string rate;                                         // "5,120 images/s"; "": not known yet
+  std::string rate;  // e.g. "5,120 images/s"; "": not known yet
   std::optional<double> seconds_left;
-  std::int64_t bytes_sent = 0;  // by each rank, in averagings
-  std::string evaluation;       // "after step 938: loss 0.03, accuracy 99.10 % (991/1000)"
+  std::int64_t bytes_sent = 0;  // by each rank, for averaging
+  std::string evaluation;       // e.g. "after step 938: loss 0.03, accuracy 99.10 % (991/1000)"
   std::string newest_snapshot;
 
   struct Rank {
@@ -44,8 +44,8 @@ std::string run_status_path(const std::string& folder);  // FOLDER/status.json
 std::string run_status_json(const RunStatus& status);
 // `source`: the file or address, for messages. Throws io::DataError (names source and member).
 RunStatus parse_run_status(std::string_view text, const std::string& source);
-// Also throws io::MissingFileError. A run whose process is gone, as far as this host can tell, has
-// "ended without saying so".
+// Also throws io::MissingFileError. A run whose process is gone, as far as this host can determine,
+// has "ended without saying so".
 RunStatus read_run_status(const std::string& folder);
 
 }  // namespace tools
