@@ -15,16 +15,16 @@
 
 namespace backends {
 
-// Failure detection, as a communicator sees it. Thread-safe.
+// Failure detection, as a communicator uses it. Thread-safe.
 class FailureDetector {
  public:
   virtual ~FailureDetector() = default;
-  // The first failure of a member; waits for one at most `wait`.
+  // Returns the first failure of a member; waits at most `wait` for one.
   virtual std::optional<GroupFailure> known_failure(std::chrono::milliseconds wait) = 0;
-  // This rank has seen that calls differ: where the others could not see it by themselves, they are
-  // told what `text` says.
+  // Reports that this rank has seen different calls. Ranks that could not detect the mismatch
+  // themselves receive `text`.
   virtual void report_mismatch(const std::string& /*text*/) {}
-  // Whether this rank was asked to wait no longer; known_failure() says why.
+  // Returns true if this rank was asked to stop waiting; known_failure() has the reason.
   virtual bool interrupted() const { return false; }
   // From now until forget(), aborts the communicator as soon as a member fails.
   virtual void abort_on_failure(Communicator& communicator) = 0;
@@ -34,7 +34,7 @@ class FailureDetector {
   virtual void retain_until_group_ends(std::shared_ptr<void> resource) noexcept = 0;
 };
 
-// abort_on_failure() for a scope.
+// Calls abort_on_failure() and forget() for a scope.
 class AbortOnFailure {
  public:
   AbortOnFailure(FailureDetector& watch, Communicator& communicator)
@@ -50,17 +50,18 @@ class AbortOnFailure {
   Communicator& communicator_;
 };
 
-// The arguments for making one communicator between processes: all ranks of the group, or some.
+// The arguments for making one communicator between processes, either all ranks of the group or
+// some.
 struct BackendContext {
   int rank = 0, world_size = 1;  // within this communicator
-  std::vector<int> members;      // [rank here] rank in the group; for messages
+  std::vector<int> members;      // indexed by rank here: the rank in the group, for messages
   Store& store;
   FailureDetector& watch;  // outlives the communicator
-  std::string
-      prefix;  // of this communicator's keys in the store; equal on all its ranks, and unique
-  std::string address;  // to listen on; all ranks can reach it
-  Secret secret;        // the group's; connections between ranks authenticate with it
-  int streams = 1;      // connections per peer, where a backend stripes
+  // The prefix of this communicator's keys in the store: unique, and equal on all its ranks.
+  std::string prefix;
+  std::string address;  // to listen on; reachable from all ranks
+  Secret secret;        // the group's secret; it authenticates connections between ranks
+  int streams = 1;      // connections per peer, if the backend stripes
   std::chrono::milliseconds timeout{};
   std::function<void(const std::string&)> notice = {};  // lines for the user; may be empty
 
@@ -77,17 +78,17 @@ struct Backend {
   const char* name;
   Reach reach;
   bool usable;       // built in
-  const char* note;  // why not, and what to install; or what it is
+  const char* note;  // why it is not usable and what to install, or else what it is
   // Collective over the context's ranks. May throw any std::exception: the group adds rank and
   // operation to the message. Every payload is preceded by the call's ControlWord; if a peer's word
   // differs, the call throws MismatchError before it uses the payload.
   std::unique_ptr<Communicator> (*create)(const BackendContext& context);
-  // Why a backend that is built in cannot run on this machine; "" if it can. nullptr: it always
+  // Returns why a built-in backend cannot run on this machine; "" if it can. nullptr: it always
   // can. Any thread.
   const std::string& (*missing)() = nullptr;
   std::string (*describe)() = nullptr;  // what was found, e.g. a library version
-  bool device_memory = false;  // its calls take GPU memory only, so `auto` and host stages do not
-                               // use it
+  // True if its calls take GPU memory only, so that `auto` and host stages do not use it.
+  bool device_memory = false;
 };
 
 }  // namespace backends

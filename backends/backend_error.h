@@ -1,4 +1,4 @@
-// Errors of the communication layer. Caught in tools/engine_main.cc, which turns them into exit
+// The errors of the communication layer. tools/engine_main.cc catches them and turns them into exit
 // codes.
 #pragma once
 
@@ -49,12 +49,13 @@ class ConfigurationError : public Error {
   using Error::Error;
 };
 
-// "rank 1 (host n7, pid 42) died: its connection closed; last activity: step 120"
+// Returns e.g. "rank 1 (host n7, pid 42) died: its connection closed; last activity: step 120".
 inline std::string member_failure_text(const std::string& who, const std::string& cause,
                                        const std::string& activity) {
   return who + " " + cause + "; last activity: " + (activity.empty() ? "unknown" : activity);
 }
-// The cause where a rank has left without waiting for the others. `why`: as it says, or "".
+// Returns the cause for a rank that has left without waiting for the others. `why` is its reason,
+// or "".
 inline std::string early_end_text(const std::string& why) {
   return "ended before the others" + (why.empty() ? "" : ": " + why);
 }

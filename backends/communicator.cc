@@ -1,4 +1,4 @@
-// Names of the operations of reductions.
+// Implements the names of reduction operations.
 #include "backends/communicator.h"
 
 namespace backends {

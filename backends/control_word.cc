@@ -1,4 +1,4 @@
-// Construction, comparison and text of control words.
+// Implements construction, comparison and text of control words.
 #include "backends/control_word.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Moves a thread by changing its affinity mask for a moment; counts turns.
+// Moves a thread by changing its affinity mask for a moment; counts yields.
 #include "backends/core_sharing.h"
 
 #include <sched.h>
@@ -11,8 +11,8 @@
 namespace backends {
 namespace {
 
-// More than a rank needs until it waits itself; a turn lasts until all that share the core have had
-// theirs.
+// Longer than a rank usually runs before it waits itself; a yield lasts until all threads that
+// share the core have had their turn.
 constexpr auto kTurnOfOne = std::chrono::microseconds(200);
 
 }  // namespace

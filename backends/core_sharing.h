@@ -1,6 +1,6 @@
-// For ranks that wait for each other on one core. Where each could have its own, one of the two
+// Helps ranks that wait for each other on one core. If each could have its own core, one of the two
 // moves away: schedulers tend to keep them together, because each wakes the other and only one runs
-// at a time. Where there are more ranks than cores, they take turns.
+// at a time. If there are more ranks than cores, they yield to each other.
 #pragma once
 
 #include <sched.h>
@@ -9,22 +9,22 @@
 
 namespace backends {
 
-// The core that the calling thread runs on; -1 if unknown. Takes some nanoseconds.
+// Returns the core that the calling thread runs on; -1 if unknown. Takes some nanoseconds.
 int current_core() noexcept;
 
 // Moves the calling thread from `core` to another core that it may use, without pinning it there.
-// It costs about 10 us, so at most once in 10 ms per thread; returns false if it did nothing or the
-// thread may use no other core, as where `--bind core` has given it one.
+// Costs about 10 us, so each thread does it at most once in 10 ms. Returns false if it did nothing
+// or the thread may use no other core, e.g. with `--bind core`.
 bool leave_core(int core) noexcept;
 
-// A wait where ranks share cores: the one that is waited for may need this one. Each turn lets it
-// run, for less than a sleep and a wake-up cost. But where other programs compete, a turn may last
-// until they are done with theirs. A turn as long as that is followed by waits without any, twice
-// as many each time, until many waits have gone well.
+// Waits on a shared core by yielding it: the awaited rank may need this core. A yield lets that
+// rank run for less than the cost of a sleep and a wake-up. But if other programs compete, a yield
+// may last until they are done with their time slices. After such a long yield, waits do not yield
+// for a while, twice as many each time, until many yields have been short.
 class YieldingWait {
  public:
-  explicit YieldingWait(int ranks);  // of this host
-  // Gives up the core until done(), at most some times; returns what done() said last.
+  explicit YieldingWait(int ranks);  // `ranks`: the number of ranks on this host
+  // Yields the core until done(), a limited number of times; returns the last result of done().
   template <typename Done>
   bool take(const Done& done);
 

@@ -1,4 +1,5 @@
-// Shared by communicators on device memory: errors of CUDA, and the check for device memory.
+// Helpers that communicators on device memory share: errors of CUDA, and the check for device
+// memory.
 #pragma once
 
 #include <string>
@@ -18,7 +19,7 @@ decltype(auto) with_peer_errors(const Call& call) {
   }
 }
 
-// Throws ConfigurationError, in the name of `backend`, unless `data` is device memory.
+// Throws ConfigurationError, which names `backend`, unless `data` is device memory.
 inline void require_device_memory(const void* data, int device, const std::string& backend) {
   if (base::cuda::is_device_memory(data)) return;
   throw ConfigurationError(

@@ -1,4 +1,4 @@
-// The ring of the last collectives, and its JSON form.
+// Implements the ring of the last collectives, and its JSON form.
 #include "backends/flight_recorder.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ bool cycles_are_even() {
 }
 const bool kCyclesAreEven = cycles_are_even();
 
-// Cycles of a constant rate, or nanoseconds.
+// Returns cycles of a constant rate, or nanoseconds.
 std::uint64_t ticks() noexcept {
 #if defined(__x86_64__)
   if (kCyclesAreEven) return __rdtsc();
@@ -41,8 +41,8 @@ std::uint64_t ticks() noexcept {
                                         .count());
 }
 
-// An outcome is one word, so that end() can write it in one step and only where its call is still
-// in the ring: bit 0 ended, bit 1 failed, then 16 bits of the ring's lap and 46 of the duration in
+// An outcome is one word, so that end() can write it in one step, and only if its call is still in
+// the ring: bit 0 ended, bit 1 failed, then 16 bits of the ring's lap and 46 of the duration in
 // units of 64 ticks (16 days and more, at 3 GHz).
 constexpr std::uint64_t kEnded = 1, kFailed = 2, kMaxUnits = (std::uint64_t{1} << 46u) - 1;
 constexpr std::uint64_t not_ended(std::uint64_t ticket) {
@@ -76,7 +76,7 @@ std::int64_t FlightRecorder::system_time_us() {
       .count();
 }
 
-// Turns ticks into times, by what a steady clock has counted since the start.
+// Converts ticks to times, based on a steady clock's count since the start.
 class FlightRecorder::Times {
  public:
   explicit Times(const FlightRecorder& of)
@@ -85,14 +85,14 @@ class FlightRecorder::Times {
         us_(steady_us() - of.start_us_),
         ticks_(ticks() - start_ticks_) {}
 
-  // How long ago that was.
+  // Returns the age of `at` in microseconds.
   std::int64_t age_us(std::uint64_t at) const {
     if (at <= start_ticks_ || ticks_ == 0) return us_;  // counters of cores differ a little
     const double part =
         std::min(1.0, static_cast<double>(at - start_ticks_) / static_cast<double>(ticks_));
     return us_ - static_cast<std::int64_t>(part * static_cast<double>(us_));
   }
-  // Since the epoch.
+  // Returns the time in microseconds since the epoch.
   std::int64_t us(std::uint64_t at) const { return time_of_day_ - age_us(at); }
 
  private:
@@ -113,11 +113,12 @@ FlightRecorder::Ticket FlightRecorder::begin(int communicator, const ControlWord
   const Ticket ticket = next_.fetch_add(1, std::memory_order_relaxed);
   Entry& e = entries_[ticket % kCapacity];
   std::uint64_t before = e.stamp.load(std::memory_order_relaxed);
-  // A thread that was stopped within begin() for a whole lap, or is a lap ahead, keeps the entry.
+  // The entry belongs to a thread that was paused within begin() for a whole lap, or to one that is
+  // a lap ahead.
   if (before % 2 != 0 || before > 2 * ticket ||
       !e.stamp.compare_exchange_strong(before, 2 * ticket + 1, std::memory_order_acq_rel))
     return ticket;
-  // Whoever sees one of these sees the odd stamp too.
+  // A reader that sees one of these values also sees the odd stamp.
   const auto words = std::bit_cast<std::array<std::uint64_t, 2>>(call);
   e.outcome.store(not_ended(ticket), std::memory_order_release);
   e.begin.store(now, std::memory_order_release);
@@ -130,7 +131,7 @@ FlightRecorder::Ticket FlightRecorder::begin(int communicator, const ControlWord
 
 void FlightRecorder::end(Ticket ticket, bool failed) noexcept {
   Entry& e = entries_[ticket % kCapacity];
-  // Otherwise overwritten by the calls of other communicators; also where that happens from here
+  // Otherwise the calls of other communicators have overwritten it; that may also happen from here
   // on.
   if (e.stamp.load(std::memory_order_relaxed) != 2 * ticket + 2) return;
   const std::uint64_t begun = e.begin.load(std::memory_order_relaxed), now = ticks();
@@ -139,7 +140,7 @@ void FlightRecorder::end(Ticket ticket, bool failed) noexcept {
   e.outcome.compare_exchange_strong(running,
                                     units << 18u | running | (failed ? kFailed : 0) | kEnded,
                                     std::memory_order_release, std::memory_order_relaxed);
-  // Older entries have left the first-level cache.
+  // Older entries have been evicted from the first-level cache.
   __builtin_prefetch(&entries_[(ticket + 1) % kCapacity], 1);
 }
 

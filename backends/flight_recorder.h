@@ -1,5 +1,5 @@
-// Keeps the last collectives of a rank in memory, to be written out on a failure: they show what
-// the rank was waiting for.
+// Keeps the last collectives of a rank in memory, to be written on a failure: they show what the
+// rank was waiting for.
 #pragma once
 
 #include <array>
@@ -14,21 +14,21 @@
 
 namespace backends {
 
-// Thread-safe; allocates only when made. One for all communicators of a group. begin() and end()
-// lie in the path of every call, so they take no lock and read the processor's counter of cycles
-// instead of the clock, where that counter runs evenly; it becomes the time of day when the record
-// is read.
+// Thread-safe; allocates only when constructed. All communicators of a group share one. begin() and
+// end() run in every call, so they take no lock and read the processor's cycle counter instead of
+// the clock if that counter runs at a constant rate; to_json() converts it to the time of day.
 class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 4096;
 
-  // `time_of_day`: microseconds since the epoch. It may be set while the recorder is in use: times
-  // are what it says when they are read, less what has passed since then.
+  // `time_of_day` returns microseconds since the epoch. That clock may be set while the recorder is
+  // in use: each recorded time is the clock's value when the record is read, minus the time that
+  // has passed since the event.
   explicit FlightRecorder(std::int64_t (*time_of_day)() = &system_time_us);
   static std::int64_t system_time_us();
 
   using Ticket = std::uint64_t;
-  // `communicator`: its index in the order in which the group made them.
+  // `communicator` is its index in the order in which the group made communicators.
   Ticket begin(int communicator, const ControlWord& call) noexcept;
   void end(Ticket ticket, bool failed) noexcept;
 
@@ -37,23 +37,24 @@ class FlightRecorder {
     ControlWord call;
     std::int64_t waited_us;  // since it began
   };
-  // The call that has been running longest.
+  // Returns the call that has been running longest.
   std::optional<Running> running() const noexcept;
 
   struct Header {
     int rank = 0, world_size = 1, pid = 0;
     std::string host, backend, reason, activity;
-    std::vector<std::string> membership = {};  // how the ranks of an elastic job changed; in words
+    std::vector<std::string> membership = {};  // changes of an elastic job's members, as text
   };
-  // {"schema":1,"rank":0,...,"collectives":[...]}, oldest first, times since the epoch; a
-  // collective is
+  // Returns {"schema":1,"rank":0,...,"collectives":[...]}, oldest first, with times since the
+  // epoch; a collective is
   // {"communicator":0,"sequence":1,"operation":"all_reduce","count":7,"type":"f32","op":"sum",
   // "begin_us":5,"end_us":9|null,"state":"done|running|failed"}.
   std::string to_json(const Header& header) const;
 
  private:
-  // One cache line of the ring: ticket t is at t % kCapacity. Its writer is whoever made `stamp`
-  // odd; readers take an entry whose stamp was the same before and after they read the rest.
+  // One cache line of the ring: ticket t is at t % kCapacity. The writer of an entry is the thread
+  // that made `stamp` odd; readers accept an entry whose stamp was the same before and after they
+  // read the rest.
   struct alignas(64) Entry {
     std::atomic<std::uint64_t> stamp{0};               // 2 t + 1 while begin() writes, then 2 t + 2
     std::atomic<std::uint64_t> outcome{0};             // how the call ended (flight_recorder.cc)
@@ -69,15 +70,15 @@ class FlightRecorder {
     bool failed = false;
   };
   class Times;
-  // Nothing: it is just being written or belongs to a later call.
+  // Returns nothing if the entry is being written or belongs to a later call.
   std::optional<Call> read(Ticket ticket, const Times& times) const noexcept;
-  // The first of the tickets whose entries may still be there, and the one after the last.
+  // Returns the first of the tickets whose entries may still be there, and the one after the last.
   std::pair<Ticket, Ticket> kept() const noexcept;
 
   std::vector<Entry> entries_;
   std::atomic<Ticket> next_{0};
   std::int64_t (*const time_of_day_)();
-  const std::int64_t start_us_;  // by a clock that nobody sets
+  const std::int64_t start_us_;  // from a clock that is never set
   const std::uint64_t start_ticks_;
 };
 

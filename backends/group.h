@@ -1,4 +1,4 @@
-// Joining a group: from a resolved identity (rank, world size, rendezvous address) to
+// Joins a group: goes from a resolved identity (rank, world size, rendezvous address) to
 // communicators, with failure detection.
 #pragma once
 
@@ -55,7 +55,7 @@ struct GroupOptions {
   ListenOptions listen = {};
   JobOptions job = {};
   int rendezvous_timeout_ms = 300'000;
-  int timeout_ms = 600'000;  // of every collective
+  int timeout_ms = 600'000;  // deadline of every collective
   int heartbeat_ms = 1000;
   StallOptions stall = {};
   std::string host_id = {};  // equal for ranks of one host; "": as in host_identity.h
@@ -64,8 +64,8 @@ struct GroupOptions {
   // Asked while the group forms and its ranks connect, one call at a time, maybe from another
   // thread; true ends that with CancelledError.
   std::function<bool()> cancelled = {};
-  std::function<void(const std::string&)>
-      notice;  // progress lines for the user, from any thread; may be empty
+  // Progress lines for the user, from any thread; may be empty.
+  std::function<void(const std::string&)> notice;
 };
 
 struct PeerInfo {
@@ -77,13 +77,13 @@ struct PeerInfo {
 
 // A communicator that differs from the group's own choice.
 struct CommunicatorRequest {
-  std::string backend = {}, local_stage = {};  // "": the group's
+  std::string backend = {}, local_stage = {};  // "": the group's choice
   std::vector<int> members = {};               // ranks of the group, ascending; empty: all
 };
 
-// Sent with a rank's heartbeats: the collective in which it has been longest.
+// Sent with a rank's heartbeats: the collective that it has been in for the longest time.
 struct RankProgress {
-  std::int64_t waiting_ms = 0;  // since it began; 0: in none
+  std::int64_t waiting_ms = 0;  // since the call began; 0: in no call
   std::string call;             // "all_reduce sum of 7 f32 (collective 3)"; "" if just begun
   std::string links;            // "nothing received from rank 1 for 12.0 s"; "": unknown
 };
@@ -91,9 +91,9 @@ struct RankProgress {
 // The activity of a rank, as rank 0 knows it.
 struct RankStatus {
   int rank = 0;
-  std::string activity;  // as its set_activity(); "": unknown
+  std::string activity;  // the text of its set_activity(); "": unknown
   RankProgress progress;
-  bool connected = true;  // to rank 0
+  bool connected = true;  // true if connected to rank 0
 };
 
 // One job's membership. Destroy communicators before the group.
@@ -106,16 +106,17 @@ class Group {
   virtual const std::vector<PeerInfo>& peers() const = 0;
   virtual std::string backend() const = 0;         // the chosen one: "gloo", "shm", "shm+gloo"
   virtual std::string backend_reason() const = 0;  // "auto: all ranks are on one host"
-  // For reports: the address of the rendezvous ("10.0.0.1:29500") and the one at which others reach
-  // this rank. "" if nothing listens.
+  // For reports: the address of the rendezvous ("10.0.0.1:29500"), and the one at which others
+  // reach this rank. "" if nothing listens.
   virtual std::string rendezvous_address() const { return {}; }
   virtual std::string address() const { return {}; }
 
-  // A further communicator. Collective over its members: each of them calls it in the same order.
+  // Makes another communicator. Collective over its members: each of them calls it in the same
+  // order.
   virtual std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) = 0;
   std::unique_ptr<Communicator> make_communicator() { return make_communicator({}); }
-  // A communicator for the calling thread's CUDA device: nccl, staged, staged:NAME or auto (see
-  // device_factory.h). Collective as above. If the group's backend is nccl, host memory needs
+  // Makes a communicator for the calling thread's CUDA device: nccl, staged, staged:NAME or auto
+  // (see device_factory.h). Collective as above. If the group's backend is nccl, host memory needs
   // make_communicator({"auto"}).
   virtual std::unique_ptr<DeviceCommunicator> make_device_communicator(
       const CommunicatorRequest& request);
@@ -123,51 +124,52 @@ class Group {
     return make_device_communicator({});
   }
 
-  // The last collectives of this rank as JSON, for `engine inspect --flight` (flight_recorder.h).
-  // Any thread.
+  // Returns the last collectives of this rank as JSON, for `engine inspect --flight`
+  // (flight_recorder.h). Any thread.
   virtual std::string flight_record(const std::string& reason) const = 0;
 
-  // Sets this rank's activity ("step 120, all_reduce"), for the other ranks' messages if it dies.
-  // Cheap; any thread.
+  // Sets this rank's activity ("step 120, all_reduce"), which the other ranks' messages name if it
+  // dies. Cheap; any thread.
   virtual void set_activity(std::string_view activity) noexcept = 0;
-  // All ranks' on rank 0, empty on the others and where nothing is known. Any thread.
+  // Returns the status of all ranks on rank 0; empty on other ranks and if nothing is known. Any
+  // thread.
   virtual std::vector<RankStatus> statuses() const { return {}; }
-  // On rank 0: tells observers (store/status_feed.h) what the job is doing. Any thread.
+  // On rank 0: sends the job's status to observers (store/status_feed.h). Any thread.
   virtual void publish_status(const std::string& /*text*/) {}
-  // Throws the first known failure: MismatchError where calls differ, else PeerError ("rank 1 (host
+  // Throws the first known failure: MismatchError if calls differ, else PeerError ("rank 1 (host
   // n7, pid 42) died: connection closed; last: step 120").
   virtual void check() = 0;
   // Aborts this rank's communicators, with `why`, if one of its collectives has been running for
-  // `time`; returns whether it did. Any thread.
+  // `time`; returns true if it did. Any thread.
   virtual bool interrupt(std::chrono::milliseconds /*time*/, const std::string& /*why*/) {
     return false;
   }
-  // This rank is going to end before the others, which then end too and say why. Nothing happens
-  // after a failure that all know.
+  // Announces that this rank is going to end before the others, which then end too and report why.
+  // Does nothing after a failure that all ranks know.
   virtual void abandon(const std::string& /*why*/) noexcept {}
-  // Ends the membership in order, so that the end of this process is not taken for a failure.
-  // Waits for ranks that still work, so that their failures are still noticed: until all have left
-  // or one has failed, at most as long as a collective may take, and a few seconds where
-  // `in_a_hurry` (polled) says so.
+  // Ends the membership in order, so that the end of this process is not taken for a failure. Waits
+  // until all ranks have left or one has failed, so that failures of ranks that still work are
+  // detected: at most as long as a collective may take, and a few seconds if `in_a_hurry` (polled)
+  // returns true.
   virtual void leave(const std::function<bool()>& in_a_hurry) = 0;
   void leave() { leave({}); }
 };
 
 // Blocks until all ranks have joined; names the missing ranks through `notice` every 5 s. Throws
-// PeerError naming them at the rendezvous timeout.
+// PeerError that names them at the rendezvous timeout.
 std::unique_ptr<Group> join_group(const GroupOptions& options);
 
-// A group whose ranks are threads of this process (backend inproc). Element r is for rank r.
+// Makes a group whose ranks are threads of this process (backend inproc). Element r is for rank r.
 std::vector<std::unique_ptr<Group>> make_inproc_groups(
     int world_size, int timeout_ms, std::function<void(const std::string&)> notice = {});
 
-// Backends of this build: name, whether usable on this machine, and why not.
+// A backend of this build: its name, and why it is not usable on this machine if it is not.
 struct BackendInfo {
   std::string name;
   bool usable = false;
-  bool joins_hosts = false;  // else only ranks of one host, or threads
+  bool joins_hosts = false;  // false: joins only ranks of one host, or threads
   std::string note;
-  bool device_memory = false;  // its calls take memory of a GPU
+  bool device_memory = false;  // true if its calls take GPU memory
 };
 std::vector<BackendInfo> list_backends();
 

@@ -1,4 +1,4 @@
-// Aborting a wait.
+// Implements the abort of a wait.
 #include "backends/interruptible_wait.h"
 
 namespace backends {

@@ -1,4 +1,4 @@
-// Polling with a deadline, which another thread can abort: how communicators wait for events that
+// Polls with a deadline until another thread aborts the wait; communicators use it for events that
 // have no file descriptor.
 #pragma once
 

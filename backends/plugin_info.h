@@ -1,4 +1,4 @@
-// Backends outside this build, as far as can be said without loading them.
+// Describes backends outside this build without loading them.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace backends {
 
-// The plug-in that `--backend NAME` would load: usable if its file is there, which is not opened.
-// The note is the file, or the places where it was looked for.
+// Describes the plug-in that `--backend NAME` would load: usable if its file exists; the file is
+// not opened. The note is the file, or the paths that were searched.
 BackendInfo plugin_info(const std::string& name);
 
 }  // namespace backends

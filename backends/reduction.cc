@@ -1,4 +1,4 @@
-// Chooses the loops for this processor; more than two parts are folded in strips that fit the
+// Selects the loops for this processor; folds more than two parts in strips that fit the
 // first-level cache.
 #include "backends/reduction.h"
 

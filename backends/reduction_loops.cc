@@ -1,5 +1,5 @@
-// The loops of the reductions, compiled once for every x86-64, once for AVX2 and once for
-// AVX-512: ENGINE_REDUCTION_ISA names the namespace. Loads and stores go through memcpy into
+// Implements the loops of the reductions, compiled once for every x86-64, once for AVX2 and once
+// for AVX-512: ENGINE_REDUCTION_ISA names the namespace. Loads and stores go through memcpy into
 // registers, which allows any alignment and vectorizes.
 #include "backends/reduction_loops.h"
 
@@ -10,8 +10,8 @@
 namespace backends::ENGINE_REDUCTION_ISA {
 namespace {
 
-// In an unnamed namespace: the linker would merge other inline functions with those of the other
-// instruction set.
+// The functions are in an unnamed namespace, because the linker would merge other inline functions
+// with those of the other instruction set.
 template <typename T>
 T load(const char* from) {
   T value;
@@ -48,7 +48,7 @@ struct Sum {
 struct Max {
   template <typename T>
   T operator()(T a, T b) const {
-    const T larger = a >= b ? a : b;  // b when either is NaN
+    const T larger = a >= b ? a : b;  // b if either is NaN
     return a != a ? a : larger;
   }
 };
@@ -60,9 +60,9 @@ struct Min {
   }
 };
 
-// `out` may be `a`, `b` or neither: one loop for all, without run-time alias checks. Of two NaN the
-// processor keeps its first operand, and which that is the compiler chooses loop by loop, but ranks
-// that fold the same parts, each into its own, are to get the same bits.
+// `out` may be `a`, `b` or neither: one loop serves all cases, without run-time alias checks. If
+// both operands are NaN, the processor keeps the first one, and the compiler chooses the operand
+// order per loop, but ranks that fold the same parts into different outputs must get the same bits.
 template <typename T, typename Op>
 void loop(char* out, const char* a, const char* b, std::size_t count, Op op) {
   using A = Arithmetic<T>;
@@ -110,7 +110,7 @@ void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DTy
     case DType::kBF16:
       return by_op<base::bf16>(out, a, b, count, op);
     case DType::kI32:
-      break;  // refused by reduction.cc
+      break;  // reduction.cc rejects it
   }
 }
 

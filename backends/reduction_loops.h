@@ -1,4 +1,4 @@
-// The compilations of reduction_loops.cc. See reduce_pair() in reduction.h.
+// Declares the compilations of reduction_loops.cc. See reduce_pair() in reduction.h.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Secrets by libsodium.
+// Implements secrets with libsodium.
 #include "backends/secret.h"
 
 #include <sodium.h>

@@ -46,7 +46,7 @@ const Command& find_command(const std::string& name) {
                    " (engine help lists them)");
 }
 
-// A stack that is overrun ends the process without a word; threads' stacks are as large.
+// A stack overflow ends the process without a message; threads' stacks have the same size.
 void check_stack_limit() {
   constexpr rlim_t kMinKib = 256;
   rlimit limit{};
@@ -85,8 +85,9 @@ int run(Arguments arguments) {
 
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(true);
-  prctl(PR_SET_NAME, "engine");   // workers of `launch` are started as /proc/self/exe: "exe" for ps
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow (ulimit -f) is a write that fails
+  prctl(PR_SET_NAME, "engine");   // `launch` starts workers as /proc/self/exe, which ps would show
+                                  // as "exe"
+  std::signal(SIGXFSZ, SIG_IGN);  // if a file may not grow (ulimit -f), a write fails
   tools::report_uncaught_errors();
   try {
     tools::open_standard_streams();

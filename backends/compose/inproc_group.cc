@@ -1,4 +1,4 @@
-// A group whose ranks are threads of this process.
+// Implements the group whose ranks are threads of this process.
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class InprocJob final : public FailureDetector {
         left_(static_cast<std::size_t>(world_size), false),
         activities_(left_.size()) {}
 
-  // The exchange of the `index`-th communicator of these ranks.
+  // Returns the exchange of the `index`-th communicator of these ranks.
   std::shared_ptr<InprocExchange> exchange(const std::vector<int>& members, std::size_t index) {
     const std::lock_guard lock(mutex_);
     if (failure_) failure_->raise();
@@ -51,7 +51,7 @@ class InprocJob final : public FailureDetector {
     const std::lock_guard lock(mutex_);
     left_[static_cast<std::size_t>(rank)] = true;
   }
-  // Called when a rank ends: a failure for the others unless it has left before.
+  // Called when a rank ends; this is a failure for the others unless the rank has left before.
   void end(int rank, const std::string& why = "") noexcept {
     const std::lock_guard lock(mutex_);
     if (left_[static_cast<std::size_t>(rank)] || failure_) return;
@@ -61,7 +61,7 @@ class InprocJob final : public FailureDetector {
     for (Communicator* c : abort_on_failure_) c->abort(failure_->text);
     store_.fail(failure_->text);
   }
-  // end() aborts all exchanges at once: there is nothing to wait for.
+  // Does not wait, because end() aborts all exchanges at once.
   std::optional<GroupFailure> known_failure(std::chrono::milliseconds) override {
     const std::lock_guard lock(mutex_);
     return failure_;

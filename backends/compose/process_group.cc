@@ -1,5 +1,5 @@
-// The group of ranks that are processes: joins through rank 0's store, detects failures, and makes
-// communicators.
+// Implements the group of ranks that are processes: joins through rank 0's store, detects failures,
+// and makes communicators.
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,10 +30,11 @@ namespace backends {
 namespace {
 
 constexpr auto kHurriedLeave = std::chrono::seconds(5);
-constexpr auto kCancelInterval = std::chrono::milliseconds(100);  // of cancelled()
+// Interval between calls of cancelled().
+constexpr auto kCancelInterval = std::chrono::milliseconds(100);
 constexpr const char* kCancelled = "stopped while connecting the ranks";
 
-// Names the limit, which the standard library does not.
+// Names the limit that was hit, which the standard library's message lacks.
 std::string cause_text(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
     return "out of memory: an allocation failed";
@@ -85,7 +86,7 @@ class ProcessWatch final : public FailureDetector {
     try {
       kept_.push_back(std::move(resource));
     } catch (const std::bad_alloc&) {
-      // Out of memory: it is destroyed now.
+      // Out of memory: destroy it now.
     }
   }
   void release() noexcept {
@@ -93,7 +94,7 @@ class ProcessWatch final : public FailureDetector {
     const std::lock_guard lock(mutex_);
     kept.swap(kept_);
   }
-  // Describes the communicator that waits: the others are idle, and silent as well.
+  // Describes the communicator that waits; the others are idle and silent as well.
   std::string waiting_text() const {
     const std::lock_guard lock(mutex_);
     std::string text;
@@ -208,7 +209,7 @@ class ProcessGroup final : public Group {
     try {
       joined_.store->abandon({why});
     } catch (const std::exception&) {
-      // Out of memory: they learn that this rank has ended, and not why.
+      // Out of memory: the others learn that this rank has ended, but not why.
     }
   }
   using Group::leave;
@@ -220,13 +221,13 @@ class ProcessGroup final : public Group {
   }
 
  private:
-  // From the store's thread.
+  // Called on the store's thread.
   RankProgress progress() const {
     const std::optional<FlightRecorder::Running> running = recorder_->running();
     if (!running) return {};
     RankProgress progress;
     progress.waiting_ms = std::max<std::int64_t>(running->waited_us / 1000, 1);
-    // The words are only read where something has been waiting for a while.
+    // Build the texts only if a call has been waiting for a while.
     if (progress.waiting_ms < std::min(options_.heartbeat_ms, 1000)) return progress;
     progress.call = to_string(running->call) + " (collective " +
                     std::to_string(running->call.sequence) + " of communicator " +
@@ -272,7 +273,8 @@ class ProcessGroup final : public Group {
 
   Guard next_guard() { return {watch_, recorder_, communicators_++, rank(), world_size()}; }
 
-  // While ranks connect: says that they still do, and ends it if this process is asked to stop.
+  // While ranks connect, prints a notice about the wait, and cancels it if this process is asked to
+  // stop.
   void watch_connecting(const std::stop_token& stop, const std::string& backend,
                         std::atomic<bool>& cancelled) {
     const std::chrono::milliseconds pause(options_.stall.after_ms);
@@ -321,8 +323,8 @@ class ProcessGroup final : public Group {
   std::vector<PeerInfo> peers_;
   const BackendPlan plan_;
   int communicators_ = 0;
-  std::map<std::string, int>
-      made_of_members_;  // counts per member list: gives equal names on all its members
+  // Counts per member list, which gives equal names on all its members.
+  std::map<std::string, int> made_of_members_;
 };
 
 class SingleGroup final : public Group {

@@ -1,4 +1,4 @@
-// Host and process identity from /proc.
+// Reads host and process identity from /proc.
 #include "backends/identity/host_identity.h"
 
 #include <unistd.h>
@@ -38,7 +38,7 @@ std::uint64_t process_start_time(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
   if (!std::getline(file, line)) return 0;
-  const std::size_t after_name = line.rfind(')');  // the name may hold spaces and parentheses
+  const std::size_t after_name = line.rfind(')');  // the name may contain spaces and parentheses
   if (after_name == std::string::npos) return 0;
   std::istringstream fields(line.substr(after_name + 1));
   std::string state, skipped;

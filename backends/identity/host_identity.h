@@ -1,4 +1,4 @@
-// Identities of this host and of processes.
+// Identifies this host and its processes.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,16 @@
 namespace backends {
 
 std::string host_name();
-// Equal for two processes exactly when one kernel runs them, in whatever containers.
+// Returns an id that two processes share exactly if one kernel runs them, in whatever containers.
 std::string machine_id();
-// Equal for two processes exactly when loopback connects them: boot id and network namespace.
+// Returns an id that two processes share exactly if loopback connects them: boot id and network
+// namespace.
 std::string host_id();
-// Equal for two processes exactly when a process id means the same process to both: boot id and
-// namespace of process ids.
+// Returns an id that two processes share exactly if a process id means the same process to both:
+// boot id and namespace of process ids.
 std::string process_space();
-// Start time of a process of this host in clock ticks since boot; 0 if there is no such process.
-// Together with the pid it is unique, because pids are reused.
+// Returns the start time of a process of this host in clock ticks since boot; 0 if there is no such
+// process. Together with the pid it is unique, because pids are reused.
 std::uint64_t process_start_time(int pid);
 
 }  // namespace backends

@@ -1,5 +1,5 @@
-// A parser of SLURM's hostlists: a name is split into plain text and groups; the groups are
-// expanded like the wheels of an odometer.
+// Parses SLURM's hostlists: splits a name into plain text and groups, and expands the groups like
+// the digits of a counter.
 #include "backends/identity/hostlist.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr std::size_t kMaxDigits = 18;  // fits 64 bits
 
 struct Range {
   std::uint64_t first = 0, last = 0;
-  std::size_t width = 0;  // of the lower bound as written
+  std::size_t width = 0;  // width of the lower bound as written
   std::uint64_t count() const { return last - first + 1; }
 };
 
@@ -80,7 +80,7 @@ class HostlistParser {
     return parts;
   }
 
-  // At the opening bracket; ends at the closing one.
+  // Starts at the opening bracket and ends at the closing one.
   std::vector<Range> parse_group() {
     const std::size_t opened = at_++;
     std::vector<Range> ranges;
@@ -175,7 +175,7 @@ class HostlistParser {
         }
       }
       hosts_.push_back(std::move(name));
-      // SLURM's order: the last wheel turns fastest, then the first, the second and so on.
+      // SLURM's order: the last group varies fastest, then the first, the second and so on.
       for (std::size_t turned = 0; turned < wheel.size(); ++turned) {
         const std::size_t g = turned == 0 ? wheel.size() - 1 : turned - 1;
         if (++wheel[g] < groups[g].size()) break;

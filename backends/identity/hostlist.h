@@ -1,4 +1,4 @@
-// SLURM's compressed lists of hosts: "n[01-03,7]-ib[0-1],alpha".
+// Expands SLURM's compressed lists of hosts: "n[01-03,7]-ib[0-1],alpha".
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace backends {
 
-// The hosts of `list` in the order of `scontrol show hostnames`, duplicates kept. Names are
+// Returns the hosts of `list` in the order of `scontrol show hostnames`, with duplicates. Names are
 // separated by commas or blanks. A group in brackets holds numbers and ranges; a range is padded
-// with zeros to the width of its lower bound; a name may have several groups: the last one varies
+// with zeros to the width of its lower bound. A name may have several groups: the last one varies
 // fastest, then the first, the second and so on. Beyond scontrol, text may follow the last group
 // ("n[1-2].example.org"). Input that scontrol accepts by guessing (no closing bracket, blanks in
 // brackets, numbers out of range) is an error here. At most 65536 hosts, names of at most 253

@@ -24,8 +24,8 @@ int number_or(ResolvedValue& from, int fallback, int least, int most, const std:
 
 bool is_file(const std::string& init_method) { return init_method.rfind("file://", 0) == 0; }
 
-// The launchers' values, overridden by the command line. A launcher whose rank or world size
-// differs from the command line is ignored: its local ranks and job are not this run's.
+// Returns the launchers' values, overridden by the command line. A launcher whose rank or world
+// size differs from the command line is ignored: its local ranks and job are not this run's.
 Claim find_claim(const IdentityRequest& request, const Environment& environment) {
   const auto flag = [](const std::optional<int>& value, const char* name) {
     return value ? ResolvedValue{std::to_string(*value), name} : ResolvedValue{};
@@ -38,7 +38,7 @@ Claim find_claim(const IdentityRequest& request, const Environment& environment)
   std::vector<Claim> claims = read_claims(environment, is_file(request.init_method));
   std::erase_if(claims, [&](Claim& c) {
     if (!differs(rank, c.rank) && !differs(world_size, c.world_size)) return false;
-    // LOCAL_RANK and so on are set by the user, and valid together with any flag.
+    // The user sets LOCAL_RANK and so on, which are valid together with any flag.
     c.rank = c.world_size = {};
     return !c.set_by_user;
   });
@@ -75,7 +75,7 @@ void resolve_master(Identity& id, const Claim& claim, const Environment& environ
     id.master_addr_from =
         here ? ResolvedValue{"127.0.0.1", "all ranks are on this host"} : claim.master_host;
   }
-  // SLURM's local world size tells that the ranks are on several hosts.
+  // SLURM's local world size shows that the ranks are on several hosts.
   if (is_loopback_literal(id.master_addr_from.value) &&
       claim.local_world_size.source.rfind("SLURM_", 0) == 0 &&
       id.local_world_size < id.world_size) {
@@ -86,7 +86,7 @@ void resolve_master(Identity& id, const Claim& claim, const Environment& environ
   }
 }
 
-// tcp:// from the host of rank 0 and the port rule.
+// Makes a tcp:// address from the host of rank 0 and the port rule.
 std::string resolve_environment_place(Identity& id, const IdentityRequest& request,
                                       const Claim& claim, const Environment& environment) {
   resolve_master(id, claim, environment);

@@ -1,5 +1,5 @@
-// Rank, world size and rendezvous address from flags and launcher variables, each with the source
-// it came from.
+// Resolves rank, world size and rendezvous address from flags and launcher variables, each with its
+// source.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ struct IdentityRequest {
   std::string init_method = {};  // "" = env://
   std::optional<int> rank = {}, world_size = {}, local_rank = {};
   std::string port_rule = "auto";  // auto, idr, jobid, fixed: see port_rule.h
-  std::string job_id = {};         // "": the launcher's, where it has one
+  std::string job_id = {};         // "": the launcher's, if it has one
 };
 
 struct ResolvedValue {
@@ -24,16 +24,16 @@ struct ResolvedValue {
 
 struct Identity {
   int rank = 0, world_size = 1, local_rank = 0, local_world_size = 1, node_rank = 0;
-  std::string
-      init_method;  // fully resolved: tcp://HOST:PORT or file:///PATH; "" when the world is 1
-  int port_window =
-      1;  // rank 0 may use this many ports from init_method's on; more than 1 only with a job id
+  // Fully resolved: tcp://HOST:PORT or file:///PATH; "" if the world size is 1.
+  std::string init_method;
+  // Rank 0 may use this many ports from init_method's on; more than 1 only with a job id.
+  int port_window = 1;
   ResolvedValue rank_from, world_from, local_rank_from, local_world_from, node_rank_from,
       master_addr_from, master_port_from;
-  ResolvedValue job_from;             // identifies the job among those of the user; "" = unknown
+  ResolvedValue job_from;             // identifies the job among those of the user; "": unknown
   std::vector<std::string> warnings;  // one line each, for the user
 
-  // 0 if the number of ranks on this host is unknown.
+  // Returns 0 if the number of ranks on this host is unknown.
   int known_local_world_size() const {
     return local_world_from.source == "default" ? 0 : local_world_size;
   }
@@ -42,9 +42,9 @@ struct Identity {
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 Environment process_environment();
 
-// Order of precedence: the request, RANK and so on, SLURM step, SLURM array (file:// only), Open
-// MPI, PMI and, if these give no rank, PMIx, Kubernetes and torchrun's PET_*. Throws
-// ConfigurationError that names the variable, its value and what was expected; two sources that
+// The order of precedence is: the request, RANK and so on, SLURM step, SLURM array (file:// only),
+// Open MPI, PMI and, if these give no rank, PMIx, Kubernetes and torchrun's PET_*. Throws
+// ConfigurationError that names the variable, its value and the expected form. Two sources that
 // contradict each other are an error that names both, unless one launcher was started by the other.
 Identity resolve_identity(const IdentityRequest& request, const Environment& environment);
 

@@ -1,4 +1,4 @@
-// Rendezvous: rank 0 opens the store, every rank connects and waits for the others.
+// Implements the rendezvous: rank 0 opens the store, every rank connects and waits for the others.
 #include "backends/identity/join.h"
 
 #include <unistd.h>
@@ -137,7 +137,8 @@ class Joiner {
       rendezvous.host = hello_.host;
       rendezvous.host_id = hello_.host_id;
       const auto is_running = [&](const Rendezvous& old) {
-        if (!has_own_secret() && old.secret_hex.empty()) return false;  // it cannot be asked
+        // The secret is unknown, so that server cannot be queried.
+        if (!has_own_secret() && old.secret_hex.empty()) return false;
         Hello probe = hello_;
         probe.job = job + "/" + old.nonce;
         return server_answers(old.endpoint, load_secret(options_.job.secret, old.secret_hex), probe,
@@ -147,12 +148,13 @@ class Joiner {
           std::make_unique<RendezvousFile>(path_, rendezvous, is_running, options_.notice);
     }
     server.job = hello_;
-    // Both ends of its own connection, one of each other's, and what wakes its threads.
+    // Both ends of its own connection, one end of each other connection, and the server's wake-up
+    // descriptor.
     require_files(options_.world_size + 4, "the rendezvous on rank 0");
     joined_.server = std::make_unique<StoreServer>(std::move(server));
   }
 
-  // Given, and so the same for several jobs: the rendezvous file does not get it.
+  // A secret that was given may serve several jobs, so it is not written to the rendezvous file.
   bool has_own_secret() const {
     return !options_.job.secret.empty() || secret_comes_from_environment();
   }
@@ -206,7 +208,7 @@ class Joiner {
     }
   }
 
-  // Tries until rank 0 accepts this rank.
+  // Retries until rank 0 accepts this rank.
   void connect() {
     auto pause = kFirstPause;
     std::string reason;
@@ -275,7 +277,7 @@ class Joiner {
                         certain ? OtherServers::kNone : OtherServers::kAtAddress, reason);
   }
 
-  // True when the group has started, false if the connection broke before.
+  // Returns true if the group has started, false if the connection broke before.
   bool wait_for_all() {
     for (;;) {
       switch (joined_.store->wait_for_start(
@@ -320,12 +322,12 @@ class Joiner {
     const auto now = Clock::now();
     if (now < next_notice_) return;
     next_notice_ += kNoticeEvery;
-    if (options_.notice && options_.local_rank == 0)  // not each of a host's ranks
+    if (options_.notice && options_.local_rank == 0)  // one notice per host
       options_.notice(text + " (" + seconds_text(now - start_) + " s of " +
                       std::to_string(options_.rendezvous_timeout_ms / 1000) + " s)");
   }
 
-  // The address that this rank publishes.
+  // Returns the address that this rank publishes.
   std::string reachable_address() const {
     const bool one_host = is_one_host(joined_.store->state().peers);
     std::string address = !options_.listen.interface.empty()
@@ -345,9 +347,9 @@ class Joiner {
   Clock::time_point next_notice_;
   Hello hello_;
   Secret secret_;
-  std::string path_;              // of file://, else empty
-  Endpoint endpoint_;             // of rank 0's store
-  int window_ = 1;                // ports from endpoint_'s on
+  std::string path_;              // for file://, else empty
+  Endpoint endpoint_;             // address of rank 0's store
+  int window_ = 1;                // number of ports from endpoint_'s on
   std::optional<PortScan> scan_;  // empty for file:// on ranks other than 0
   JoinedStore joined_;
 };

@@ -1,4 +1,4 @@
-// Joining the store that all ranks of a job share.
+// Joins the store that all ranks of a job share.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,10 @@ struct JoinedStore {
   std::unique_ptr<RendezvousFile> file;
   std::unique_ptr<StoreServer> server;
   std::shared_ptr<TcpStore> store;
-  Secret secret;        // of this group, made of the job's: proofs of other groups do not fit
-  std::string address;  // of this rank, for others to reach it: loopback when all are on one host
+  // This group's secret, derived from the job's: proofs of other groups are invalid here.
+  Secret secret;
+  // Of this rank, reachable by others: loopback if all ranks are on one host.
+  std::string address;
   std::string rendezvous_address;  // where the store listens, as this rank reaches it
 };
 

@@ -1,4 +1,4 @@
-// The table of launchers, and the rules if several of them apply at once.
+// Implements the table of launchers, and the rules if several of them apply at once.
 #include "backends/identity/launchers.h"
 
 #include <charconv>
@@ -54,10 +54,10 @@ Claim read_row(const LauncherRow& row, const Environment& environment) {
   return claim;
 }
 
-// RANK and so on, and the variables that torchrun adds.
+// Reads RANK and so on, and the variables that torchrun adds.
 Claim environment_claim(const Environment& environment) {
   Claim claim = read_row(kEnvironmentRow, environment);
-  claim.master_host = {};  // given by MASTER_ADDR
+  claim.master_host = {};  // MASTER_ADDR gives it
   claim.set_by_user = true;
   const ResolvedValue group_rank = variable(environment, "GROUP_RANK");
   if (empty(claim.node_rank)) {
@@ -83,7 +83,7 @@ bool is_empty(const Claim& c) {
          empty(c.node_rank);
 }
 
-// The fields in which two claims contradict each other, as the pair of values; nullptrs when they
+// Returns the pair of values of a field in which two claims contradict each other; nullptrs if they
 // agree.
 std::pair<const ResolvedValue*, const ResolvedValue*> contradiction(const Claim& a,
                                                                     const Claim& b) {
@@ -94,8 +94,8 @@ std::pair<const ResolvedValue*, const ResolvedValue*> contradiction(const Claim&
   return {nullptr, nullptr};
 }
 
-// Whether `inner` was started by a task of `outer`: it numbers its ranks on the node, and outer has
-// one task there. A world of one task may contain any other world.
+// Returns true if `inner` was started by a task of `outer`: it numbers its ranks on the node, and
+// `outer` has one task there. A world of one task may contain any other world.
 bool is_within(const Claim& inner, const Claim& outer) {
   if (inner.depth <= outer.depth) return false;
   return outer.world_size.value == "1" || (!empty(inner.local_rank) && outer.one_per_node);
@@ -147,7 +147,7 @@ int whole_number(const ResolvedValue& from, int least, int most, const std::stri
 std::vector<Claim> read_claims(const Environment& environment, bool uses_file) {
   std::vector<Claim> claims = {environment_claim(environment)};
   std::optional<Claim> step = slurm_step_claim(environment);
-  // An array element of several tasks is a world of its own; one of a single task is a rank.
+  // An array element of several tasks is a separate world; one of a single task is a rank.
   const bool array_counts = uses_file && (!step || step->world_size.value == "1");
   if (step) claims.push_back(std::move(*step));
   if (array_counts) {
@@ -155,7 +155,7 @@ std::vector<Claim> read_claims(const Environment& environment, bool uses_file) {
       claims.push_back(std::move(*array));
   }
   for (const LauncherRow& row : kMpiRows) claims.push_back(read_row(row, environment));
-  // Open MPI 5 names its job as PMIx does.
+  // Open MPI 5 names its job by PMIx's variable.
   Claim& open_mpi = claims[claims.size() - std::size(kMpiRows)];
   const ResolvedValue space = variable(environment, "PMIX_NAMESPACE");
   if (empty(open_mpi.job) && !empty(open_mpi.rank) && !empty(space))
@@ -188,8 +188,8 @@ void complete_from_fallbacks(Claim& claim, const Environment& environment) {
   for (const char* name : kRankOnly) {
     const ResolvedValue rank = variable(environment, name);
     if (empty(rank) || !empty(claim.rank)) continue;
-    // JOB_COMPLETION_INDEX of independent runs is not a rank; PMIx always numbers the ranks of one
-    // world.
+    // JOB_COMPLETION_INDEX of independent runs is not a rank, but PMIx always numbers the ranks of
+    // one world.
     if (empty(claim.world_size) && std::string(name) == "PMIX_RANK")
       throw ConfigurationError(shown(rank) +
                                " without a world size: set WORLD_SIZE or --world-size");

@@ -1,4 +1,4 @@
-// getaddrinfo() in a thread, waited for until the deadline.
+// Runs getaddrinfo() in a thread and waits for it until the deadline.
 #include "backends/identity/name_lookup.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// Name resolution with a deadline, which the system's resolver does not support.
+// Resolves names with a deadline, which the system's resolver does not support.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace backends {
 
-// The addresses of `host` in the resolver's order, without port; empty when there is none yet, with
-// the reason, which names the host. Blocks at most until `deadline`: a longer look-up continues in
-// its own thread, and its result is discarded.
+// Returns the addresses of `host` in the resolver's order, without port; empty if there is none
+// yet, with a `reason` that names the host. Blocks at most until `deadline`: a longer look-up
+// continues in its own thread, and its result is discarded.
 [[nodiscard]] std::vector<std::string> look_up_host(const std::string& host, Deadline deadline,
                                                     std::string& reason);
 

@@ -1,4 +1,4 @@
-// The port rules.
+// Implements the port rules.
 #include "backends/identity/port_rule.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 constexpr int kIdrBase = 12345, kGpuIds = 16, kJobBase = 10001, kJobPorts = 10000,
               kFixedPort = 29500;
 
-// The number in the job's name, else a hash of the name (FNV-1a).
+// Returns the number in the job's name, else a hash of the name (FNV-1a).
 std::uint64_t job_number(const std::string& job) {
   std::size_t first = job.find_first_of("0123456789");
   std::uint64_t number = 0;

@@ -8,13 +8,13 @@
 
 namespace backends {
 
-// The number of ports that all ranks try. The job id in the handshake keeps jobs apart.
+// The number of ports that all ranks try. The job id in the handshake distinguishes jobs.
 inline constexpr int kPortWindow = 16;
 
 struct PortChoice {
-  int port = 0;         // first one that this rank tries
-  int window = 1;       // how many from there on
-  ResolvedValue from;   // the port as a text, and where it comes from
+  int port = 0;         // first port that this rank tries
+  int window = 1;       // number of ports from there on
+  ResolvedValue from;   // the port as text, and its source
   std::string warning;  // "" or a line for the user
 };
 
@@ -24,7 +24,7 @@ struct PortChoice {
 //   fixed  MASTER_PORT, or 29500
 // Rank 0 listens on the first free port of its window. Other nodes may have other GPUs, so with idr
 // the other ranks try the ports of all ids. Without a job id the window is one port, because the
-// handshake could not tell two jobs apart. Throws ConfigurationError naming what is missing.
+// handshake could not distinguish two jobs. Throws ConfigurationError that names what is missing.
 PortChoice choose_port(const std::string& rule, bool is_rank_0, const Claim& claim,
                        const Environment& environment);
 

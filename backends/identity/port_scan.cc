@@ -1,4 +1,4 @@
-// Listening in a window of ports, and searching it.
+// Implements listening in a window of ports, and the search for the listener.
 #include "backends/identity/port_scan.h"
 
 #include <algorithm>

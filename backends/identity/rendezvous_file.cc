@@ -1,4 +1,4 @@
-// Reading, publishing and removing the rendezvous file.
+// Reads, publishes and removes the rendezvous file.
 #include "backends/identity/rendezvous_file.h"
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ constexpr const char* kNoSecret = "-";
 std::string absent(const std::string& path) { return "no file " + path + " yet"; }
 
 // Removes the stale file of run `nonce`. Another process may do the same and have created its own
-// file since: such a file is put back.
+// file since; such a file is put back.
 void remove_stale(const std::string& path, const std::string& nonce) {
   const std::string aside = path + "." + to_hex(random_bytes(8)) + ".tmp";
   if (rename(path.c_str(), aside.c_str()) != 0) {
@@ -75,7 +75,7 @@ std::string absent_secret_text(const std::string& path) {
 }
 
 bool is_certainly_dead(const Rendezvous& rendezvous) {
-  // Another network namespace may be another container, with pids of its own.
+  // Another network namespace may be another container, with its own pids.
   return rendezvous.host_id == host_id() &&
          process_start_time(rendezvous.pid) != rendezvous.start_time;
 }
@@ -116,7 +116,7 @@ RendezvousFile::~RendezvousFile() {
     const std::optional<Rendezvous> now = read_rendezvous(path_, reason);
     if (now && now->nonce == nonce_) unlink(path_.c_str());
   } catch (const Error&) {
-    // The file is another run's now.
+    // The file now belongs to another run.
   }
 }
 

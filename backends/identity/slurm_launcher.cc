@@ -48,7 +48,8 @@ void read_layout(Claim& claim, const Environment& environment, int world_size) {
   if (layout.value.empty()) return;
   const std::vector<int> tasks = tasks_per_node(layout);
   if (std::accumulate(tasks.begin(), tasks.end(), std::int64_t{0}) != world_size) {
-    if (layout.source == std::string("SLURM_TASKS_PER_NODE")) return;  // the job's, not this step's
+    // The variable of the job, not of this step.
+    if (layout.source == std::string("SLURM_TASKS_PER_NODE")) return;
     throw ConfigurationError(layout.source + "=" + layout.value +
                              ": expected tasks that add up to " + claim.world_size.source + "=" +
                              claim.world_size.value);
@@ -128,7 +129,7 @@ std::string slurm_batch_notice(const Environment& environment) {
   const ResolvedValue job = first_of(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
   const ResolvedValue tasks = first_of(environment, {"SLURM_NTASKS", "SLURM_NPROCS"});
   if (tasks.value.empty() || tasks.value == "1" || slurm_step_claim(environment)) return "";
-  // A batch script is task 0 of its own, and knows its job.
+  // A batch script is task 0 of its own step, and its job is known.
   const ResolvedValue task = variable(environment, "SLURM_PROCID");
   const bool may_be_batch = task.value.empty() || (task.value == "0" && !job.value.empty());
   if (!may_be_batch && first_of(environment, {"SLURM_STEP_ID", "SLURM_STEPID"}).value.empty())

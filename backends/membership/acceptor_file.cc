@@ -1,4 +1,4 @@
-// Locks, copies and checksums of the register's file.
+// Implements the locks, copies and checksums of the register's file.
 #include "backends/membership/acceptor_file.h"
 
 #include <dirent.h>
@@ -30,12 +30,12 @@ namespace {
 
 constexpr std::string_view kMagic = "EGREG001";
 constexpr std::size_t kHeaderBytes = 24;              // magic, register id
-constexpr std::size_t kCopyHeaderBytes = 8 + 4 + 16;  // sequence, length, digest of all else
+constexpr std::size_t kCopyHeaderBytes = 8 + 4 + 16;  // sequence, length, digest of everything else
 constexpr std::size_t kMaxStateBytes = 16u << 20;
-constexpr off_t kCopyAt[] = {4096, 4096 + (32 << 20)};  // holes take no memory
+constexpr off_t kCopyAt[] = {4096, 4096 + (32 << 20)};  // holes use no memory
 constexpr auto kLockTime = std::chrono::milliseconds(200);
 
-// Bytes that are only locked.
+// Offsets of bytes that are only locked, never written.
 constexpr off_t kStateLock = 0;
 constexpr off_t kPresenceLock = off_t{1} << 40;
 constexpr off_t kMemberLocks = off_t{1} << 41;
@@ -62,8 +62,8 @@ bool others_lock(int fd, off_t at) {
   return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-// While it lives, no other process changes the state. A stopped process may have it for long, so it
-// is not waited for.
+// While a lock is held, no other process changes the state. A stopped process may hold it for long,
+// so the wait has a deadline.
 class StateLock {
  public:
   explicit StateLock(int fd) : fd_(fd) {
@@ -95,7 +95,7 @@ std::string digest_of_copy(std::string_view sequence_and_length, std::string_vie
   return bytes;
 }
 
-// Without a frame's length and type.
+// Returns the frame without its length and type.
 std::string payload_of(FrameWriter& out) { return out.finish().substr(5); }
 
 std::string state_bytes(const AcceptorState& state) {
@@ -142,7 +142,8 @@ std::string user_text(uid_t uid) {
   return "user " + base::escape_text(entry.pw_name) + " (" + std::to_string(uid) + ")";
 }
 
-// Whether `path` is a folder of this user; another user's is none. Throws where others may enter.
+// Returns true if `path` is a folder of this user, false if it is another user's. Throws if others
+// may enter it.
 bool is_own_folder(const std::string& path) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0 || status.st_uid != geteuid()) return false;
@@ -155,8 +156,8 @@ struct PrivateFolder {
   std::string path, notice;
 };
 
-// A folder in the user's home, for when others have taken all names in memory. Several hosts may
-// share the home, so it is named by the host.
+// Returns a folder in the user's home, for when other users have taken all names in memory. Several
+// hosts may share the home, so the name contains the host.
 PrivateFolder home_folder(const std::string& reason) {
   const std::string folder = user_config_folder() + "/registers-" + host_id();
   for (std::size_t slash = folder.find('/', 1); slash != std::string::npos;
@@ -168,8 +169,8 @@ PrivateFolder home_folder(const std::string& reason) {
   return {folder, reason + ": registers of elastic jobs are in " + folder};
 }
 
-// The user's own folder in memory, for nobody else. All processes of this user have to find the
-// same one, whatever others put into their way: the first that is the user's.
+// Returns the private folder of this user in memory. All processes of this user must find the same
+// one, whatever other users create there: it is the first that belongs to this user.
 PrivateFolder private_folder() {
   constexpr int kTries = 16;
   std::string root = "/dev/shm";
@@ -219,7 +220,7 @@ AcceptorFile::AcceptorFile(const std::string& job) {
 
 AcceptorFile::~AcceptorFile() = default;
 
-// Whoever opens one of them meanwhile finds it locked or removed, and tries again.
+// A process that opens one of these files meanwhile finds it locked or removed, and retries.
 void AcceptorFile::remove_dead_ones(const std::string& folder, const std::string& own) {
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), closedir);
   while (const dirent* entry = entries ? readdir(entries.get()) : nullptr) {
@@ -232,8 +233,8 @@ void AcceptorFile::remove_dead_ones(const std::string& folder, const std::string
   }
 }
 
-// Members on other hosts may live: they, and those that join them, may still need what is here.
-// REQUIRES: the state's lock.
+// If members on other hosts may be alive, they and the processes that join them may still need this
+// state. REQUIRES: the state's lock.
 bool AcceptorFile::is_of_dead_job() {
   struct stat status {};
   if (fstat(file_.fd(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink == 0 ||
@@ -253,7 +254,7 @@ bool AcceptorFile::read_id_of_file() {
   return true;
 }
 
-// False if the file was removed meanwhile, or is locked.
+// Returns false if the file was removed meanwhile, or is locked.
 bool AcceptorFile::open_once() {
   file_ = Socket(base::retry_on_eintr(
       [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); }));
@@ -271,7 +272,7 @@ bool AcceptorFile::open_once() {
   return true;
 }
 
-// The newest copy that is whole.
+// Reads the newest intact copy.
 bool AcceptorFile::read() {
   std::uint64_t newest = 0, torn = 0;
   std::string bytes;
@@ -282,7 +283,7 @@ bool AcceptorFile::read() {
     const auto sequence = static_cast<std::uint64_t>(in.i64());
     const std::uint32_t length = in.u32();
     if (sequence <= newest) continue;
-    if (sequence == sequence_) {  // as this process knows it
+    if (sequence == sequence_) {  // this process has read or written it
       newest = sequence;
       continue;
     }
@@ -295,8 +296,9 @@ bool AcceptorFile::read() {
     newest = sequence;
     bytes = std::move(copy);
   }
-  // A death in the first write leaves no copy that is whole, and nothing that anybody was told; in
-  // a later one it leaves the other copy. Without it this host would vote on what it has forgotten.
+  // A process that dies in the first write leaves no intact copy, but has sent no reply based on
+  // it; one that dies in a later write leaves the other copy. Without an intact copy this host
+  // would vote in ignorance of its earlier promises.
   if (newest == 0 && (torn > 1 || sequence_ > 0)) return false;
   if (newest == sequence_) return true;
   try {

@@ -1,4 +1,5 @@
-// The acceptor of a host as a small file in its memory, which the job's processes there share.
+// Stores the acceptor of a host in a small file in its memory, which the job's processes there
+// share.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +10,15 @@
 
 namespace backends {
 
-// Holds two copies of the state and writes the older one: a process that dies while it writes
-// leaves the other, as if it had died before. Changes are made under a lock on the open file, which
-// the kernel takes back from whoever dies.
+// The file holds two copies of the state, and a write goes to the older one: a process that dies
+// during the write leaves the other copy, as if it had died before. Changes are made under a lock
+// on the open file, which the kernel releases if its holder dies.
 class AcceptorFile final : public Register {
  public:
-  // Opens or creates /dev/shm/engine-UID/elastic-<digest of `job`>; $TMPDIR where there is no
-  // /dev/shm, engine-UID-1 and so on where another user has made the folder. Removes those that
-  // crashed jobs have left. Throws AuthenticationError where others than this user could write it,
-  // PeerError where it cannot be made.
+  // Opens or creates /dev/shm/engine-UID/elastic-<digest of `job`>: in $TMPDIR if there is no
+  // /dev/shm, in engine-UID-1 and so on if another user has made the folder. Removes files that
+  // crashed jobs have left. Throws AuthenticationError if other users could write it, PeerError if
+  // it cannot be made.
   explicit AcceptorFile(const std::string& job);
   ~AcceptorFile() override;
   AcceptorFile(const AcceptorFile&) = delete;
@@ -28,12 +29,12 @@ class AcceptorFile final : public Register {
   void use_as(const MemberId& id) override;
   bool is_used_by(const MemberId& id) override;
 
-  // At an orderly end: the last process that uses the file removes it.
+  // Called at an orderly end: the last process that uses the file removes it.
   void remove_if_last();
   const std::string& path() const { return path_; }
-  // A line for the user about the folder; "": none.
+  // Returns a line for the user about the folder; "": none.
   const std::string& notice() const { return notice_; }
-  // Why the last update() was not made; "": it was.
+  // Returns why the last update() failed; "": it succeeded.
   const std::string& problem() const { return problem_; }
 
  private:

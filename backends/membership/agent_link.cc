@@ -1,4 +1,4 @@
-// The stages of the accepting end.
+// Implements the stages of the accepting end.
 #include "backends/membership/agent_link.h"
 
 #include "io/base/text/escape_text.h"

@@ -1,6 +1,6 @@
-// The accepting end of a connection between agents: lets a process of the same job in, by the
-// store's handshake (store/protocol/handshake.h), and opens its sealed frames. The connecting end
-// is a SessionMachine. No clock and no socket.
+// The accepting end of a connection between agents: authenticates a process of the same job by the
+// store's handshake (store/protocol/handshake.h), and verifies its sealed frames. The connecting
+// end is a SessionMachine. Uses no clock and no socket.
 #pragma once
 
 #include <optional>
@@ -15,18 +15,18 @@ namespace backends {
 
 class AcceptedLink {
  public:
-  // `own`: what the other side must agree with in job, build and settings. `nonce`: random,
-  // kNonceBytes long. `peer`: its address, for messages.
+  // `own`: the job, build and settings that the other side must match. `nonce`: random, kNonceBytes
+  // long. `peer`: its address, for messages.
   AcceptedLink(const Secret& secret, const Hello& own, std::string nonce, std::string peer);
 
-  // Takes what has arrived. next() then gives the frames of a process that has been let in.
+  // Takes bytes that have arrived. next() then returns the frames of an accepted process.
   void received(std::string_view bytes) { parser_.append(bytes.data(), bytes.size()); }
   std::optional<Frame> next();
   std::string take_output() { return std::exchange(output_, {}); }
 
   bool is_open() const { return stage_ == Stage::kOpen; }
   bool has_ended() const { return stage_ == Stage::kEnded; }
-  // Why the process was turned away; "": it spoke something else.
+  // Returns why the process was rejected; "": it spoke another protocol.
   const std::string& refusal() const { return refusal_; }
 
  private:
@@ -50,7 +50,7 @@ class AcceptedLink {
   Seals seals_;
 };
 
-// "the process on host n7 with pid 42".
+// Returns e.g. "the process on host n7 with pid 42".
 std::string process_text(const Hello& hello);
 
 }  // namespace backends

@@ -1,4 +1,4 @@
-// Non-blocking connections, and the handshakes on them.
+// Implements non-blocking connections, and the handshakes on them.
 #include "backends/membership/agent_sockets.h"
 
 #include <fcntl.h>
@@ -17,16 +17,16 @@
 namespace backends {
 namespace {
 
-constexpr std::size_t kMaxWaiting = 64;  // messages for a connection that is being made
+constexpr std::size_t kMaxWaiting = 64;  // messages for a connection that is being established
 constexpr std::size_t kMaxIncoming = 4096;
-// Connections that have not proved themselves: all together, and from one address. Each takes a
+// The limits of unauthenticated connections: in total, and from one address. Each uses a
 // descriptor, of which a process may have few.
 constexpr std::size_t kMaxUnproved = 128, kMaxUnprovedPerAddress = 64;
 constexpr auto kRefusalInterval = std::chrono::seconds(10);
 constexpr int kMaxRetries = 20;
 constexpr auto kReopenInterval = std::chrono::milliseconds(20);
 
-// Reads a numeric address; false: it is none.
+// Reads a numeric address; returns false for other text.
 bool address_of(const Endpoint& to, sockaddr_storage& address, socklen_t& length) {
   addrinfo hints{}, *list = nullptr;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
@@ -40,14 +40,14 @@ bool address_of(const Endpoint& to, sockaddr_storage& address, socklen_t& length
   return true;
 }
 
-// The kernel repeats what was lost after ever longer pauses: when a link comes back after an hour,
-// minutes later. So such a connection fails, and the next one finds the way again.
+// The kernel retransmits lost data at growing intervals: if a link returns after an hour, the next
+// retransmission may be minutes away. So such a connection fails, and a new one succeeds at once.
 void fail_after(int fd, std::chrono::milliseconds patience) {
   const int ms = static_cast<int>(patience.count());
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 
-// Lets the kernel probe the peer: nothing is sent to it, so its host's silence would go unnoticed.
+// Lets the kernel probe the peer: this end sends nothing, so a silent host would go unnoticed.
 void ask_whether_it_lives(int fd) {
   constexpr int kOn = 1, kIdleSeconds = 30, kIntervalSeconds = 10, kAnswersMissed = 3;
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
@@ -65,9 +65,9 @@ AgentSockets::AgentSockets(Secret secret, Hello own, Events events,
       events_(std::move(events)),
       patience_(patience) {}
 
-// ---- Outgoing.
+// ---- Outgoing connections.
 
-// False if nothing listens there.
+// Returns false if nothing listens there.
 bool AgentSockets::open(const Endpoint& to, Outgoing& out) {
   sockaddr_storage address{};
   socklen_t length = 0;
@@ -77,7 +77,7 @@ bool AgentSockets::open(const Endpoint& to, Outgoing& out) {
   out.standing = false;
   out.retry_at.reset();
   out.handshake_until = base::deadline_in(kHandshakeTimeout);
-  if (!address_of(to, address, length)) return true;  // silence will tell
+  if (!address_of(to, address, length)) return true;  // its silence will be detected
   out.connection.socket =
       Socket(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!out.connection.socket) return true;
@@ -101,9 +101,11 @@ void AgentSockets::send(const Endpoint& to, const MembershipMessage& message) {
 }
 
 void AgentSockets::put(Outgoing& out, const MembershipMessage& message) {
-  if (out.connection.out.size() > 4 * kFrameBytes) return;  // it does not read: its silence counts
+  if (out.connection.out.size() > 4 * kFrameBytes)
+    return;  // the peer does not read: its silence
+             // counts
   out.connection.out += out.seals.to_server.close(membership_frame(message));
-  (void)out.connection.flush();  // that it is broken is seen when it is read
+  (void)out.connection.flush();  // a broken connection is detected when it is read
 }
 
 void AgentSockets::refuse(const Endpoint& to) {
@@ -117,16 +119,15 @@ void AgentSockets::refuse(const Endpoint& to) {
 
 void AgentSockets::drop(const Endpoint& to) { outgoing_.erase({to.host, to.port}); }
 
-// A connection has broken: whether its process is gone is seen at once by another one. A process
-// that is just ending may still accept it, and then break it, too: it is tried again a little
-// later.
+// A connection has broken: a new one shows at once if its process is gone. A process that is just
+// ending may still accept the new one and then break it, so the next attempt is a little later.
 void AgentSockets::ended(const Endpoint& to) {
   const auto place = outgoing_.find({to.host, to.port});
   if (place == outgoing_.end()) return;
   Outgoing& out = place->second;
   if (!out.connecting) out.retries = 0;
   if (++out.retries > kMaxRetries) {
-    outgoing_.erase(place);  // until there is something to be sent again
+    outgoing_.erase(place);  // until there is another message to send
     return;
   }
   if (out.connecting && !base::has_passed(out.reopened + kReopenInterval)) {
@@ -196,7 +197,7 @@ void AgentSockets::on_session(const Endpoint& to, Outgoing& out) {
       break;
     case State::kRefused: {
       const auto& [kind, text] = out.session->refusal();
-      // Ignore a peer that has not proved itself: it is not of this job.
+      // Ignore a peer that has not authenticated: it is not part of this job.
       if (out.session->is_proved()) events_.turned_away(to, kind, base::escape_text(text));
       break;
     }
@@ -204,10 +205,10 @@ void AgentSockets::on_session(const Endpoint& to, Outgoing& out) {
   outgoing_.erase({to.host, to.port});
 }
 
-// ---- Incoming.
+// ---- Incoming connections.
 
-// Closes the oldest connection that has not proved itself, if there are as many as may be: in all,
-// or from `address`. Those that prove themselves do so within moments.
+// Closes the oldest unauthenticated connection if their number has reached a limit: in total, or
+// from `address`. A member authenticates within moments.
 void AgentSockets::make_room(const std::string& address) {
   const auto drop_oldest = [this](std::size_t most, const auto& counts) {
     if (static_cast<std::size_t>(std::ranges::count_if(incoming_, counts)) < most) return;
@@ -219,7 +220,7 @@ void AgentSockets::make_room(const std::string& address) {
   drop_oldest(kMaxUnproved, is_unproved);
 }
 
-// One line per kRefusalInterval: whoever is refused may try thousands of times.
+// Prints one line per kRefusalInterval: a rejected process may retry thousands of times.
 void AgentSockets::notice_refusal(const std::string& why) {
   if (!events_.notice) return;
   if (!base::has_passed(next_refusal_notice_)) {
@@ -266,12 +267,12 @@ bool AgentSockets::serve(Incoming& in, short events) {
   if (end.empty()) end = in.connection.flush();
   if (!in.link.has_ended()) return end.empty();
   if (!in.link.refusal().empty() && !in.connection.close_after) notice_refusal(in.link.refusal());
-  // Until the other side has read why, and closes.
+  // Keep it open until the other side has read the reason, and closes.
   in.connection.close_after = true;
   return end.empty();
 }
 
-// ---- The turn.
+// ---- The loop.
 
 AgentSockets::Polled AgentSockets::sockets_to_poll(int wake) {
   Polled polled{.fds = {{wake, POLLIN, 0}}};

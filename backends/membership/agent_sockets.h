@@ -1,5 +1,5 @@
-// The connections of an agent: one outgoing to each process that it sends to, and those that others
-// have made to it. Carries messages or loses them; decides nothing.
+// The connections of an agent: one outgoing to each process that it sends to, and those that other
+// processes have opened. They carry messages or lose them, and decide nothing.
 #pragma once
 
 #include <poll.h>
@@ -28,44 +28,44 @@ class AgentSockets {
   struct Events {
     std::function<void(const MembershipMessage&)> received;
     std::function<void(const MemberId&)> refused;  // nothing listens there any more
-    // No agent is there: no process listens, or (`answers`) one that is silent or speaks another
+    // No agent is there: no process listens, or (`answers`) the process is silent or speaks another
     // protocol.
     std::function<void(const Endpoint&, bool answers)> no_agent;
-    // The process that listens there has another secret, or has turned this one away.
+    // The process that listens there has another secret, or has rejected this one.
     std::function<void(const Endpoint&, RefusalKind, const std::string&)> turned_away;
     std::function<void(const std::string&)> notice;
   };
-  // `own`: what a process of the job must agree with. A connection on which nothing gets through
-  // for `patience` is given up.
+  // `own`: the values that a process of the job must match. A connection on which no data is
+  // acknowledged for `patience` is closed.
   AgentSockets(Secret secret, Hello own, Events events, std::chrono::milliseconds patience);
 
   void listen(Socket listener) { listeners_.push_back(std::move(listener)); }
   void send(const Endpoint& to, const MembershipMessage& message);
-  void drop(const Endpoint& to);  // the connection; the next send() makes another one
-  // One turn: waits until something arrives on a socket or on `wake`, or `until`.
+  void drop(const Endpoint& to);  // closes the connection; the next send() opens another one
+  // Runs the loop once: waits until something arrives on a socket or on `wake`, or `until`.
   void turn(int wake, Deadline until);
-  void flush(Deadline until);  // tries to send what is left
+  void flush(Deadline until);  // tries to send the remaining data
 
  private:
   struct Outgoing {
     StoreConnection connection;
     bool standing = false;   // the kernel has connected it, or failed to
-    bool connecting = true;  // until the other side has let this process in
+    bool connecting = true;  // until the other side has accepted this process
     Deadline handshake_until{}, reopened{};
-    std::optional<Deadline> retry_at;       // where it broke while it was being made
-    int retries = 0;                        // since it stood
-    std::optional<SessionMachine> session;  // until it is welcome
+    std::optional<Deadline> retry_at;       // set if it broke while it was being established
+    int retries = 0;                        // since it was last established
+    std::optional<SessionMachine> session;  // until the other side has accepted it
     Seals seals;
-    std::deque<MembershipMessage> waiting;  // for the welcome
-    std::set<MemberId> ids;                 // that were addressed there
+    std::deque<MembershipMessage> waiting;  // sent after the acceptance
+    std::set<MemberId> ids;                 // ids of the processes that were addressed there
   };
   struct Incoming {
     StoreConnection connection;
     AcceptedLink link;
-    std::string address;  // of the peer, without its port
+    std::string address;  // the peer's, without its port
     Deadline handshake_until{};
-    MemberId from = {};       // of its last message
-    bool is_of_dead = false;  // what its process sent before it died is not heard any more
+    MemberId from = {};       // sender of its last message
+    bool is_of_dead = false;  // messages that its process sent before it died are ignored
   };
   // The sockets of one turn: `fds` has the wake-up, the listeners, and then these connections.
   struct Polled {
@@ -91,7 +91,7 @@ class AgentSockets {
   void accept_from(const Socket& listener);
   void make_room(const std::string& address);
   void notice_refusal(const std::string& why);
-  bool serve(Incoming& in, short events);  // false: it has ended
+  bool serve(Incoming& in, short events);  // returns false if it has ended
 
   const Secret secret_;
   const Hello own_;

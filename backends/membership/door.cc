@@ -1,4 +1,4 @@
-// Serving, finding and rewriting the door.
+// Serves, finds and rewrites the join endpoint.
 #include "backends/membership/door.h"
 
 #include <unistd.h>
@@ -33,7 +33,7 @@ JoinEndpoint::JoinEndpoint(const GroupOptions& options)
   if (!options.listen.interface.empty()) own_address_ = interface_address(options.listen.interface);
 }
 
-// Once, before this process has anything to do in time: name servers may take long.
+// Called once, before this process has deadlines to meet, because name servers may be slow.
 void JoinEndpoint::resolve_name(const GroupOptions& options) {
   const Deadline deadline =
       base::deadline_in(std::chrono::milliseconds(options.rendezvous_timeout_ms));
@@ -72,7 +72,8 @@ std::optional<Endpoint> JoinEndpoint::find() const {
 Secret JoinEndpoint::secret(const Endpoint& agent) {
   if (!is_file()) return load_secret(explicit_secret_, "");
   std::string reason;
-  for (int attempt = 0; attempt < 10; ++attempt) {  // others may create and remove it meanwhile
+  for (int attempt = 0; attempt < 10; ++attempt) {  // other processes may create and remove it
+                                                    // meanwhile
     if (const std::optional<Rendezvous> file = read_rendezvous(path_, reason)) {
       secret_hex_ = file->secret_hex;
       return load_secret(explicit_secret_, secret_hex_);
@@ -91,7 +92,7 @@ bool JoinEndpoint::pass_by(const Endpoint& at) {
 }
 
 Socket JoinEndpoint::listen_beside() const {
-  std::vector<Socket> tried;  // kept, so that the kernel chooses another
+  std::vector<Socket> tried;  // kept open, so that the kernel chooses another port
   int port = 0;
   do {
     tried.push_back(listen_on({own_address_, 0}));
@@ -107,7 +108,7 @@ Socket JoinEndpoint::serve() {
   } catch (const ConfigurationError&) {
     is_of_other_host_ = true;
   } catch (const PeerError&) {
-    // Another process has it.
+    // Another process listens there.
   }
   return {};
 }
@@ -117,8 +118,8 @@ bool JoinEndpoint::take(const Endpoint& agent) {
   const std::optional<Rendezvous> file = read_rendezvous(path_, reason);
   if (file && file->nonce == nonce_) return true;
   if (!file) return publish(agent, Publish::kCreate);
-  // Only this host's register tells whether that process has founded the job: of another host's it
-  // cannot be known.
+  // Only this host's register shows if that process has bootstrapped the job. For a process of
+  // another host this is unknown.
   return is_certainly_dead(*file) && publish(agent, Publish::kReplace);
 }
 

@@ -1,5 +1,5 @@
-// The place at which newcomers find an elastic job: an address that a process serves, or a file
-// that names a process.
+// The join endpoint of an elastic job, where joining ranks find it: an address that a process
+// serves, or a file that names a process.
 #pragma once
 
 #include <optional>
@@ -19,29 +19,29 @@ class JoinEndpoint {
   explicit JoinEndpoint(const GroupOptions& options);
 
   bool is_file() const { return !path_.empty(); }
-  // Listens where those that come through the door can reach this process; never on the door's own
-  // port, which the kernel may choose while nobody serves it.
+  // Listens at an address that joining processes can reach; never on a port of the join endpoint,
+  // which the kernel may choose while no process serves it.
   Socket listen_beside() const;
   // The endpoint that joining processes call now; none while there is no file. With tcp and a job
   // that has a name, the job uses the first of ListenOptions::port_window ports that nobody else
   // has taken.
   std::optional<Endpoint> find() const;
-  // The process there is not of this job, or nothing listens: find() and serve() use the next port.
-  // Returns false, and changes nothing, if `at` is not what find() returns or there is one port
-  // alone.
+  // Called if the process there is not of this job, or nothing listens: makes find() and serve()
+  // use the next port. Returns false, and changes nothing, if `at` is not what find() returns or
+  // the window has only one port.
   bool pass_by(const Endpoint& at);
   bool is_on_this_host() const { return !is_file() && !is_of_other_host_; }
-  // The job's secret; that of the file, which is made if there is none yet, where no other is
-  // given.
+  // Returns the job's secret: the given one, else that of the file, which is created if it does not
+  // exist.
   Secret secret(const Endpoint& agent);
 
-  // tcp: listens there. Empty if another process does, or it is no address of this host.
+  // tcp: listens there. Empty if another process does, or if the address is not of this host.
   Socket serve();
-  // file: makes it name this process, if it does not exist or certainly names a dead one of this
-  // host. Whether it does.
+  // file: makes it name this process, if it does not exist or certainly names a dead process of
+  // this host. Returns true if the file names this process.
   bool take(const Endpoint& agent);
   void show(const Endpoint& agent);  // file: makes it name this process
-  void remove();                     // file: if it names this process
+  void remove();                     // file: removes it if it names this process
 
  private:
   void resolve_name(const GroupOptions& options);

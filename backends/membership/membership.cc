@@ -1,4 +1,5 @@
-// The agent: a thread that runs the MembershipMachine on sockets and the host's register.
+// Implements the agent: a thread that runs the MembershipMachine on sockets and the host's
+// register.
 #include "backends/membership/membership.h"
 
 #include <fcntl.h>
@@ -80,7 +81,7 @@ class Membership::Agent {
   void no_agent(const Endpoint& at, bool answers);
   void turned_away(RefusalKind kind, const std::string& text);
   void run();
-  bool take_commands();  // false: stop
+  bool take_commands();  // returns false to stop
   void run_door();
   void carry_out();
   void tell_problems();
@@ -96,7 +97,7 @@ class Membership::Agent {
   Endpoint agent_;
   Socket listener_;
 
-  // The agent's thread, once it runs.
+  // The following belong to the agent's thread once it runs.
   std::optional<AgentSockets> sockets_;
   std::optional<MembershipMachine> machine_;
   struct NextTimes {
@@ -221,7 +222,7 @@ void Membership::Agent::notice(const std::string& text) const {
   if (options_.group.notice) options_.group.notice(text);
 }
 
-// On the job's own host a free port is taken by serve() instead.
+// On the job's own host, serve() takes a free port instead.
 void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
   if (!answers && door_.is_on_this_host()) return;
   const std::optional<Endpoint> door = door_.find();
@@ -233,7 +234,8 @@ void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
          "the job a name (--job-id), with which it takes the first free one of several");
 }
 
-// Fails a process that is in no view yet: it does not fit this job. Others have let a member in.
+// Fails a process that has had no view yet and does not fit this job. A member was already accepted
+// by others.
 void Membership::Agent::turned_away(RefusalKind kind, const std::string& text) {
   const std::lock_guard lock(mutex_);
   if (shared_.taken || shared_.failure) return;
@@ -245,7 +247,7 @@ void Membership::Agent::turned_away(RefusalKind kind, const std::string& text) {
   shared_.changed.notify_all();
 }
 
-// ---- The thread.
+// ---- The agent's thread.
 
 void Membership::Agent::wake() {
   const std::uint64_t one = 1;
@@ -267,7 +269,7 @@ void Membership::Agent::run() {
     }
     if (is_leaving_) sockets_->flush(base::deadline_in(kLastWords));
   } catch (const Error&) {
-    failure = std::current_exception();  // of the door's file
+    failure = std::current_exception();  // thrown by the file of the join endpoint
   }
   const std::lock_guard lock(mutex_);
   shared_.has_left = true;
@@ -338,7 +340,7 @@ void Membership::Agent::tell_problems() {
   notice(register_.problem());
 }
 
-// For the other threads.
+// Publishes the state for the other threads.
 void Membership::Agent::publish() {
   join_wanted_ = machine_->join_wanted();
   const std::lock_guard lock(mutex_);
@@ -439,7 +441,8 @@ void Membership::Agent::leave() {
   register_.remove_if_last();
 }
 
-// Keeps what others may still need: the door's file, and the decisions of this host.
+// Keeps what other processes may still need: the file of the join endpoint, and the decisions of
+// this host.
 void Membership::Agent::part() {
   std::unique_lock lock(mutex_);
   shared_.wants_to_part = true;

@@ -1,4 +1,4 @@
-// Elastic membership: a job goes on as long as enough ranks live, and takes in new ones while it
+// Elastic membership: a job continues while enough ranks are alive, and accepts new ranks while it
 // runs. It is a sequence of generations, each an ordinary group of the members of one view
 // (join_group() with group_options()); the processes agree on the views.
 #pragma once
@@ -19,59 +19,63 @@ struct MembershipOptions {
   // is a hint for the order, -1 is none; listen.fd is the door's socket, if it is handed over,
   // which several processes of a host may share.
   GroupOptions group;
-  int least = 1, most = 1;  // ranks
-  int last_call_ms = 3000;  // from the last arrival to a founding with fewer than `most`
+  int least = 1, most = 1;  // number of ranks
+  int last_call_ms = 3000;  // from the last arrival to the bootstrap with fewer than `most`
 };
 
-// The job of AcceptorFile in which a process with these options keeps what its host has agreed to.
+// Returns the job name of the AcceptorFile in which a process with these options stores its host's
+// votes.
 std::string register_job(const GroupOptions& group);
 
 struct View {
   std::uint64_t generation = 0;
   int rank = 0, world_size = 1;  // of this process
-  // This process was not a member of the generation before: its state does not count.
+  // This process was not a member of the previous generation: its state is not used.
   bool fresh = true;
   std::vector<PeerInfo> members;       // by rank
-  std::vector<PeerInfo> left, joined;  // since the generation before; if fresh: itself has joined
+  std::vector<PeerInfo> left, joined;  // since the previous generation; if fresh: this process has
+                                       // joined
 };
 
-// The job's training has finished on all ranks, and others have left.
+// The job's training has finished on all ranks, and the other ranks have left.
 class JobEnded : public PeerError {
  public:
   using PeerError::PeerError;
 };
 
-// Owns one thread, which talks to the other members' while this process computes.
+// Owns one thread, which communicates with the threads of other members while this process
+// computes.
 class Membership {
  public:
-  // Opens what others find this process by. Throws ConfigurationError, AuthenticationError,
-  // PeerError.
+  // Opens the endpoints at which others find this process. Throws ConfigurationError,
+  // AuthenticationError, PeerError.
   explicit Membership(MembershipOptions options);
-  // Without leave(), the others take this process for dead.
+  // Without leave(), the others consider this process dead.
   ~Membership();
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
   // Waits until this process is a member. Throws CancelledError, PeerError at the rendezvous
-  // timeout, MismatchError and AuthenticationError where it does not fit the job, JobEnded.
+  // timeout, MismatchError and AuthenticationError if it does not fit the job, JobEnded.
   View first_view();
-  // The same for the generation behind the last view, whose group this process has left.
+  // Does the same for the generation after the last view, whose group this process has left.
   View next_view();
 
-  // A step has been taken in the group of this view: from then on this process has the job's state,
-  // and counts as one that the others could go on from. Any thread, cheap.
+  // Reports a completed step in the group of this view: from then on this process has the job's
+  // state, and the others could continue from it. Any thread, cheap.
   void took_step(const View& view);
-  // Somebody waits to be taken in, and there is room. Any thread, cheap.
+  // Returns true if a process waits to join, and there is room. Any thread, cheap.
   bool join_wanted() const;
-  // Why the present view cannot go on: a member is gone, or has asked for the next one. Any thread,
-  // cheap.
+  // Returns why the present view cannot continue: a member is gone, or has asked for the next one.
+  // Any thread, cheap.
   std::optional<std::string> broken() const;
-  // For join_group(): the group of this view. It is cancelled when the view is broken, too.
+  // Returns options of join_group() for the group of this view, which is also cancelled if the view
+  // is broken.
   GroupOptions group_options(const View& view) const;
 
-  // Orderly end: training has finished on all ranks.
+  // Ends in order: training has finished on all ranks.
   void leave();
-  // This process leaves, and the others go on. Returns when they have agreed on that.
+  // Withdraws this process, while the others continue. Returns when they have agreed on that.
   void part();
 
  private:

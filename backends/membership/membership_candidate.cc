@@ -1,4 +1,4 @@
-// Bringing about the next roster: who proposes, whom, and when.
+// Proposes the next roster: decides which member proposes, which members, and when.
 #include <algorithm>
 #include <limits>
 #include <tuple>
@@ -11,7 +11,7 @@ namespace {
 constexpr int kMaxBackOff = 8;
 constexpr auto kCallInterval = std::chrono::milliseconds(200);
 
-// Launched processes first, in the launcher's order.
+// Launched processes come first, in the launcher's order.
 int order_of(const Member& member) {
   return member.hint >= 0 ? member.hint : std::numeric_limits<int>::max();
 }
@@ -24,7 +24,8 @@ void MembershipMachine::seek() {
   if (proposal_ && now_ >= proposal_->until) back_off();
   if (is_ready()) {
     seek_as_member();
-    // The others may have gone on without it, with newcomers that it does not know, and be gone.
+    // The others may have continued without this process, with new members that it does not know,
+    // and may be gone.
     if (is_ready() && !can_reach_quorum()) probe_endpoint();
   } else if (is_waiting()) {
     propose_bootstrap();
@@ -35,7 +36,7 @@ void MembershipMachine::seek() {
   }
 }
 
-// Whoever serves the door knows the job, or is going to found it.
+// The process that serves the join endpoint knows the job, or is going to bootstrap it.
 void MembershipMachine::probe_endpoint() {
   if (now_ >= next_.door) {
     const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
@@ -48,8 +49,8 @@ void MembershipMachine::probe_endpoint() {
 
 // ---- Members.
 
-// The first in order that can be reached proposes as soon as all members are ready or lost; those
-// behind it only if that brings nothing.
+// The first reachable member in order proposes as soon as all members are ready or lost; later
+// members propose only if that has no result.
 void MembershipMachine::seek_as_member() {
   std::vector<MemberId> settled;
   std::vector<Member> here;
@@ -87,16 +88,16 @@ void MembershipMachine::seek_as_member() {
     propose(std::move(members));
 }
 
-// Newcomers that have not taken a step yet have nothing to go on from. They may be more than half
-// of the votes, and would begin again while those that have the state are only cut off: so unless
-// these are surely dead, they are waited for.
+// New members that have not taken a step yet have no state to continue from. They may be more than
+// half of the votes, and would start over while the members that have the state are only
+// unreachable. So unless those are certainly dead, wait for them.
 bool MembershipMachine::leaves_the_state(const std::vector<Member>& chosen) const {
   const auto has_state = [&](const Member& m) {
     if (m.id == options_.self.id) return has_state_;
     const auto peer = peers_.find(m.id);
     return peer != peers_.end() && peer->second.has_state;
   };
-  // A member from the generation before that has not been heard in this one may have the state.
+  // A member of an earlier generation that has not been heard in this one may have the state.
   const auto may_have_state = [&](const Member& m) {
     const auto peer = peers_.find(m.id);
     const bool has_spoken = peer != peers_.end() && peer->second.generation >= roster_->generation;
@@ -132,7 +133,8 @@ std::vector<Member> MembershipMachine::waiting_members(bool by_arrival) const {
   return members;
 }
 
-// `chosen`, and of `more`, in order, those that hear and are heard by all that are chosen.
+// Returns `chosen` and those of `more`, in order, that are mutually reachable with all chosen
+// members.
 std::vector<Member> MembershipMachine::clique(std::vector<Member> chosen,
                                               const std::vector<Member>& more) const {
   for (const Member& m : more) {
@@ -143,7 +145,7 @@ std::vector<Member> MembershipMachine::clique(std::vector<Member> chosen,
   return chosen;
 }
 
-// ---- Founders.
+// ---- Bootstrap.
 
 void MembershipMachine::propose_bootstrap() {
   if (!has_door_ || !options_.may_bootstrap || proposal_ || others_should_found()) return;
@@ -163,7 +165,7 @@ void MembershipMachine::propose_bootstrap() {
     propose(std::move(members));
 }
 
-// Several processes of a host may hold the door, where they share its socket.
+// Several processes of a host may serve the join endpoint if they share its socket.
 bool MembershipMachine::others_should_found() const {
   const auto order = [](const Member& m) { return std::tuple(order_of(m), m.id); };
   return std::ranges::any_of(peers_, [&](const auto& entry) {
@@ -173,15 +175,15 @@ bool MembershipMachine::others_should_found() const {
   });
 }
 
-// A job of this host alone of which no process lives can be founded anew: its register decides, and
-// so nobody else can go on with it.
+// A job of this host alone without any live process can be bootstrapped again: this host's register
+// decides, so no other process can continue the job.
 bool MembershipMachine::the_old_job_is_dead() const {
   return std::ranges::none_of(roster_->members, [&](const Member& m) {
     return m.reg != options_.reg->id() || options_.reg->is_used_by(m.id);
   });
 }
 
-// ---- Proposing.
+// ---- Proposals.
 
 bool MembershipMachine::can_reach_quorum() const {
   std::set<RegisterId> registers{options_.reg->id()};
@@ -205,7 +207,7 @@ void MembershipMachine::propose(std::vector<Member> members) {
   const RandomId nonce = options_.random();
   FrameWriter text{FrameType{}};
   write_id(text, nonce);
-  next->nonce = text.finish().substr(5);  // behind the length and the type
+  next->nonce = text.finish().substr(5);  // after the length and the type
   for (Member& m : members) {
     const int place = base ? base->place_of(m.id) : -1;
     m.since = place < 0 ? next->generation : base->members[static_cast<std::size_t>(place)].since;
@@ -220,8 +222,8 @@ void MembershipMachine::propose(std::vector<Member> members) {
   send_proposal();
 }
 
-// To the registers that have not granted it yet: of other hosts through any of their processes,
-// this host's at once.
+// Sends to the registers that have not granted the proposal yet: on other hosts through any of
+// their processes, on this host at once.
 void MembershipMachine::send_proposal() {
   const Proposal p = *proposal_;
   MembershipMessage m =
@@ -246,14 +248,14 @@ void MembershipMachine::send_proposal() {
 }
 
 void MembershipMachine::on_proposal(const MembershipMessage& m) {
-  // Its answer goes to a member of the base, or nowhere: nobody else asks other hosts.
+  // Reply only to a member of the base: no other process sends proposals to other hosts.
   const int place = m.base ? m.base->place_of(m.from) : -1;
   if (place < 0) return;
   if (std::optional<MembershipMessage> reply = answer(m))
     send(m.base->members[static_cast<std::size_t>(place)], std::move(*reply));
 }
 
-// This host's register on a proposal; none if the register cannot be had.
+// Returns this host's vote on a proposal; none if the register is not available.
 std::optional<MembershipMessage> MembershipMachine::answer(const MembershipMessage& m) {
   const bool accepts = m.kind == MembershipMessage::Kind::kAccept;
   AcceptorState::Verdict verdict{};
@@ -290,7 +292,7 @@ void MembershipMachine::count_vote(const MembershipMessage& m) {
       m.instance != generation_of(proposal_->base) + 1)
     return;
   Proposal& p = *proposal_;
-  // Propose a value again that may have been chosen already: the newest one.
+  // Propose again the newest value that may have been chosen already.
   if (!accepted && m.value && m.other > p.highest) {
     p.highest = m.other;
     p.value = m.value;
@@ -310,8 +312,8 @@ void MembershipMachine::on_outbid(const MembershipMessage& m) {
   if (proposal_ && m.ballot == proposal_->ballot) back_off();
 }
 
-// Gives the attempt up. Each further one has more time, and those behind in the order wait longer,
-// so that one of them gets through.
+// Abandons the attempt. Each further one has more time, and later members in the order wait longer,
+// so that one of them succeeds.
 void MembershipMachine::back_off() {
   proposal_.reset();
   attempts_.count = std::min(attempts_.count + 1, kMaxBackOff);

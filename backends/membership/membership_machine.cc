@@ -1,4 +1,4 @@
-// Keeps a member's view of the others, and sends them its own state.
+// Maintains a member's view of the others, and sends them its own state.
 #include "backends/membership/membership_machine.h"
 
 #include <algorithm>
@@ -22,13 +22,13 @@ MembershipMachine::MembershipMachine(Options options, Time now)
   read_register();
 }
 
-// ---- What happens.
+// ---- Events.
 
 void MembershipMachine::received(const MembershipMessage& m, Time now) {
   now_ = now;
   if (m.from == options_.self.id) return;
   if (m.to.is_set() && m.to != options_.self.id) {
-    // For who it once was. The sender's host may have missed what has been decided since.
+    // For a former id of this process. The sender's host may have missed later decisions.
     if (m.kind == MembershipMessage::Kind::kReport) catch_up(m);
     return;
   }
@@ -84,7 +84,7 @@ void MembershipMachine::want_view(Time now) {
 void MembershipMachine::took_step(std::uint64_t generation, Time now) {
   now_ = now;
   const int place = roster_ ? roster_->place_of(options_.self.id) : -1;
-  // Ignore a member that was left out in the meantime, and has another identity.
+  // Ignore a member that was removed in the meantime, and has another identity.
   if (has_state_ || generation != taken_ || place < 0 ||
       roster_->members[static_cast<std::size_t>(place)].since > generation)
     return;
@@ -100,7 +100,7 @@ void MembershipMachine::leave(Time now) {
   reports_.due = true;
 }
 
-// It stays until the others have agreed: they may need the votes of its host for that.
+// The process stays until the others have agreed: they may need the votes of its host.
 void MembershipMachine::part(Time now) {
   leave(now);
   intent_.parts = true;
@@ -120,7 +120,8 @@ void MembershipMachine::tick(Time now) {
     forget_strangers();
     if (!is_member() || is_ready()) read_register();
     if (proposal_) send_proposal();
-    // A newcomer that has found the door free learns of the job before it founds another.
+    // A new process that has found the join endpoint free learns of the job before it bootstraps
+    // another.
     if (should_publish_endpoint() && !has_door_)
       output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
   }
@@ -173,7 +174,7 @@ MembershipMessage MembershipMachine::report() {
   for (const MemberId& id : reports_.heard) {
     if (!roster_ || !roster_->has(id)) m.hears_others.push_back(id);
   }
-  m.members.push_back(options_.self);  // so that who has forgotten it can answer
+  m.members.push_back(options_.self);  // so that a member that has forgotten this one can answer
   return m;
 }
 
@@ -225,7 +226,7 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
   peer.generation = m.generation;
   peer.hears = m.hears;
   peer.hears_others = m.hears_others;
-  // Tell a waiting process of the others that wait: they may be members next.
+  // Tell a waiting process about the other waiting ones: they may be members next.
   const bool misses_others =
       m.stage == Stage::kWaiting && std::ranges::any_of(peers_, [&](auto& p) {
         return p.first != m.from && waits(p.second) && p.second.heard &&
@@ -235,7 +236,7 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
   catch_up(m);
 }
 
-// One of the two does not know the newest roster.
+// Called for a message of another generation: one of the two does not know the newest roster.
 void MembershipMachine::catch_up(const MembershipMessage& m) {
   if (m.members.empty()) return;
   if (m.generation < generation_of(roster_)) {
@@ -285,10 +286,10 @@ void MembershipMachine::learn(const RosterPtr& roster) {
   for (const Member& m : roster->members) {
     if (m.id == options_.self.id) continue;
     Peer& peer = meet(m);
-    // A newcomer's first word as a member may take its time.
+    // The first message of a new member may be late.
     if (m.since == roster->generation) peer.last_heard = now_;
   }
-  // Kept where a new process of this host finds it. Not needed for safety: it is decided.
+  // Store it for new processes of this host. Safety does not need this: the roster is decided.
   (void)options_.reg->update([&](AcceptorState& state) { state.learn(roster); });
   reports_.due = true;
 }
@@ -349,10 +350,11 @@ void MembershipMachine::forget_strangers() {
   });
 }
 
-// Others decide by whom this process hears: they are told at once when it changes.
+// Other members base decisions on the members that this process hears: changes are reported at
+// once.
 void MembershipMachine::note_changes() {
   const auto is_heard = [&](const Peer& peer) { return peer.heard && is_reachable(peer); };
-  std::size_t heard = 0;  // most often they are the same, and nothing has to be allocated
+  std::size_t heard = 0;  // usually the lists are equal, and nothing has to be allocated
   bool same = true;
   for (const auto& [id, peer] : peers_) {
     if (!is_heard(peer)) continue;
@@ -401,7 +403,7 @@ std::optional<std::string> MembershipMachine::broken() const {
   return std::nullopt;
 }
 
-// A waiting process that may not found a job would only keep those out that may.
+// A waiting process that may not bootstrap a job would only block those that may.
 bool MembershipMachine::should_claim_endpoint() const {
   return !has_door_ && !intent_.leaves && (is_member() || (is_waiting() && options_.may_bootstrap));
 }
@@ -423,7 +425,7 @@ bool MembershipMachine::may_end() const {
   });
 }
 
-// ---- While a view is awaited.
+// ---- Waiting for a view.
 
 std::string MembershipMachine::lost_text() const {
   std::string text;
@@ -488,7 +490,8 @@ std::string MembershipMachine::waiting_for() const {
   return "waiting to be taken into the job";
 }
 
-// Members leave when all have finished; who has not noticed it, or wants to join, comes too late.
+// Members leave when all have finished; a process that has not noticed it, or wants to join, is too
+// late.
 bool MembershipMachine::job_has_ended() const {
   return roster_ && std::ranges::any_of(roster_->members, [&](const Member& m) {
            const auto peer = peers_.find(m.id);

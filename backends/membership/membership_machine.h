@@ -1,9 +1,9 @@
-// The membership of one process of an elastic job, as a state machine: finds the job or founds it,
-// watches the other members, and agrees with them on the next roster.
+// The membership of one process of an elastic job, as a state machine: finds the job or bootstraps
+// it, monitors the other members, and agrees with them on the next roster.
 //
-// No clock, socket, thread or randomness of its own, like server_machine.h: membership.h runs it on
-// sockets, tests/simulation on a network that exists only in memory. It names other processes, not
-// connections: messages may be lost or late, and are sent again at heartbeats.
+// It has no clock, socket, thread or randomness of its own, like server_machine.h: membership.h
+// runs it on sockets, tests/simulation on a network that exists only in memory. It addresses
+// processes, not connections: messages may be lost or late, and are repeated at heartbeats.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace backends {
 // One attempt at a decision.
 struct Proposal {
   RosterPtr base, value;
-  Ballot ballot, highest;  // highest: of accepted values met while preparing
+  Ballot ballot, highest;  // highest: ballot of the accepted values received while preparing
   bool accepting = false;
   std::set<RegisterId> granted;  // in this phase
   base::Deadline until{};
@@ -40,60 +40,61 @@ class MembershipMachine {
     Member self;
     int least = 1, most = 1;
     int heartbeat_ms = 1000;
-    int last_call_ms = 3000;   // from the last arrival to the founding with fewer than `most`
-    int give_up_ms = 300'000;  // of waiting for a view
+    int last_call_ms = 3000;   // from the last arrival to the bootstrap with fewer than `most`
+    int give_up_ms = 300'000;  // limit of the wait for a view
     bool may_bootstrap = true;
-    // Heartbeats for which a process waits for each one before it in the order to propose. With 0
-    // all propose at once: as safe, but slower.
+    // The number of heartbeats for which a process waits for each one before it in the order to
+    // propose. With 0 all propose at once, which is as safe, but slower.
     int patience = 2;
-    Register* reg = nullptr;  // of this host
+    Register* reg = nullptr;  // this host's register
     std::function<RandomId()> random;
   };
   MembershipMachine(Options options, Time now);
 
-  // Inputs. Each turn: any number of these, then tick().
+  // Inputs. Call any number of these, then tick().
   void received(const MembershipMessage& message, Time now);
-  // The connection to this process broke, and its address refuses another one: it is gone.
+  // The connection to this process broke, and its address refuses another one: the process is gone.
   void refused(const MemberId& id, Time now);
-  void set_door(bool held, Time now);  // this process serves the door, or no longer
-  // Its own call came out at its own end of the door, which several processes serve.
+  void set_door(bool held, Time now);  // this process serves the join endpoint, or no longer does
+  // This process connected to itself through the join endpoint, which several processes serve.
   void on_self_connection(Time now);
   // The main thread has left the group of its view, if it had one, and wants the next.
   void want_view(Time now);
-  // A step has been taken in this generation, so this process has the job's state.
+  // This process has taken a step in this generation, so it has the job's state.
   void took_step(std::uint64_t generation, Time now);
-  void leave(Time now);  // in order: training has finished
-  void part(Time now);   // the others go on without this process
-  // A long time since the last one means that this process itself was paused: the silence of others
-  // then proves nothing.
+  void leave(Time now);  // ends in order: training has finished
+  void part(Time now);   // withdraws: the others continue without this process
+  // A long time since the last call means that this process itself was paused; the silence of
+  // others then proves nothing.
   void tick(Time now);
   Time next_tick() const;
 
   // Outputs, to be carried out in this order.
   struct Output {
     enum class Kind { kSend, kSendToDoor, kNotice } kind;
-    Member to;  // of kSend
+    Member to;  // for kSend
     MembershipMessage message;
-    std::string text;  // of kNotice
+    std::string text;  // for kNotice
   };
   std::vector<Output> take_output() { return std::exchange(output_, {}); }
 
   // State.
   const Member& self() const { return options_.self; }
   const RosterPtr& roster() const { return roster_; }  // the newest
-  // The view that want_view() asked for, once.
+  // Returns the view that want_view() asked for, once.
   RosterPtr take_view();
-  const std::optional<std::string>& failure() const { return failure_; }  // no view will come
+  const std::optional<std::string>& failure() const { return failure_; }  // why no view will come
   bool job_has_ended() const;  // in order, and without this process
-  // Somebody waits whom all members hear, and there is room.
+  // Returns true if a process waits that all members hear, and there is room.
   bool join_wanted() const;
-  // Why the generation whose view was taken last cannot go on.
+  // Returns why the generation whose view was taken last cannot continue.
   std::optional<std::string> broken() const;
-  bool should_claim_endpoint() const;  // it should be taken if it is free
+  bool should_claim_endpoint() const;  // true if this process should serve it when it is free
   bool is_door_held() const;           // by this process, or by one that it hears
-  bool should_publish_endpoint()
-      const;             // others should find this process there: the first of the roster
-  bool may_end() const;  // after leave() or part(): nobody needs this process any more
+  // Returns true if joining processes should find this one at the endpoint: it is the first of the
+  // roster.
+  bool should_publish_endpoint() const;
+  bool may_end() const;  // after leave() or part(): true if no process needs this one any more
   std::string waiting_for() const;  // while a view is awaited, for messages
 
  private:
@@ -101,11 +102,11 @@ class MembershipMachine {
     Member member;
     int arrival = 0;
     bool heard = false, refused = false, has_door = false, has_state = false;
-    Time last_heard{};  // or when it became known
+    Time last_heard{};  // or the time when it became known
     Stage stage = Stage::kWaiting;
-    std::uint64_t reports = 0;  // the number of the newest one
+    std::uint64_t reports = 0;  // the number of the newest report
     std::uint64_t generation = 0;
-    std::vector<bool> hears;  // of the roster of that generation, by place
+    std::vector<bool> hears;  // by place in the roster of that generation
     std::vector<MemberId> hears_others;
   };
 
@@ -132,8 +133,8 @@ class MembershipMachine {
   bool is_waiting() const { return intent_.wants_view && !is_member(); }
   bool is_reachable(const Peer& peer) const;
   bool is_reachable(const MemberId& id) const;
-  bool hears(const MemberId& id) const;                 // this process
-  bool hears(const Peer& peer, const Member& m) const;  // another one, as it has reported
+  bool hears(const MemberId& id) const;                 // for this process
+  bool hears(const Peer& peer, const Member& m) const;  // for another one, from its reports
   bool mutually_reachable(const Member& a, const Member& b) const;
   bool waits(const Peer& peer) const;
   Stage stage() const;
@@ -145,7 +146,7 @@ class MembershipMachine {
   void probe_endpoint();
   void seek_as_member();
   void propose_bootstrap();
-  bool is_time(Time at);  // for the next attempt; else seek() is called then
+  bool is_time(Time at);  // for the next attempt; if not, schedules seek() for then
   bool the_old_job_is_dead() const;
   bool others_should_found() const;
   std::vector<Member> waiting_members(bool by_arrival) const;
@@ -161,7 +162,7 @@ class MembershipMachine {
   void back_off();
   void decided();
 
-  // While a view is awaited.
+  // Waiting for a view.
   void give_up_when_due();
   std::string lost_text() const;
   std::string slow_text() const;

@@ -1,4 +1,4 @@
-// Encoding of the agents' messages.
+// Implements the encoding of the agents' messages.
 #include "backends/membership/membership_message.h"
 
 namespace backends {
@@ -135,7 +135,7 @@ MembershipMessage read_membership_frame(const Frame& frame) {
       m.base = read_roster(in);
       m.ballot = read_ballot(in);
       if (m.kind == Kind::kAccept) m.value = read_roster(in);
-      // A proposal is for the generation behind its base.
+      // A proposal is for the generation after its base.
       if (m.kind == Kind::kAccept && generation_of(m.value) != generation_of(m.base) + 1)
         throw MalformedFrame();
       break;

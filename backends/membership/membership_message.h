@@ -1,4 +1,4 @@
-// The messages between the agents of an elastic job, as frames.
+// Defines the messages between the agents of an elastic job, as frames.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,21 @@
 
 namespace backends {
 
-// How far a process is.
+// The stage of a process.
 enum class Stage : std::uint8_t {
-  kWaiting = 0,  // to be taken in
+  kWaiting = 0,  // to join
   kTraining,
   kReady,       // has left its generation's group, and wants the next one
-  kLeft,        // has ended in order, as all do
-  kWithdrawing  // leaves the others, who go on; its host votes until they have agreed without it
+  kLeft,        // has ended in order, as all ranks do
+  kWithdrawing  // leaves while the others continue; its host votes until they have agreed without
+                // it
 };
 
 struct MembershipMessage {
-  // Outside the store's frame types: neither protocol takes the other's frames for its own.
+  // The values lie outside the store's frame types: neither protocol accepts the other's frames.
   enum class Kind : std::uint8_t {
-    kReport = 64,   // at every heartbeat, and when it changes: where the sender stands
-    kRosterUpdate,  // the newest roster, and who waits
+    kReport = 64,   // the sender's state, at every heartbeat and on changes
+    kRosterUpdate,  // the newest roster, and the waiting processes
     kPrepare,
     kPromise,
     kAccept,
@@ -32,26 +33,27 @@ struct MembershipMessage {
     kRejected
   };
   Kind kind = Kind::kReport;
-  MemberId from, to;             // `to` is not set where it is for whoever has the door
+  MemberId from, to;  // `to` is not set if the receiver is the process at the join endpoint
   std::uint64_t generation = 0;  // the newest that the sender knows
 
-  // kReport. Whom the sender hears: of its generation's members by place, and of others.
-  std::uint64_t number = 0;  // grows, so that a late one is known as such
+  // kReport: the processes that the sender hears: members of its generation by place, and others.
+  std::uint64_t number = 0;  // grows, so that a late report is recognized
   Stage stage = Stage::kWaiting;
   bool has_door = false;
-  bool has_state = false;  // it has taken a step as a member
+  bool has_state = false;  // the sender has taken a step as a member
   std::vector<bool> hears;
   std::vector<MemberId> hears_others;
 
-  std::vector<Member> members;  // kReport: the sender, or none; kRosterUpdate: all that wait
+  std::vector<Member> members;  // kReport: the sender, or none; kRosterUpdate: all waiting
+                                // processes
 
-  // The instance: `base` is the roster of the generation before.
+  // The instance: `base` is the roster of the previous generation.
   RosterPtr base;
   Ballot ballot;               // the proposal's
   Ballot other;                // kPromise: accepted; kRejected: promised
   RosterPtr value;             // kPromise: accepted; kAccept: proposed; kRosterUpdate: decided
-  RegisterId reg;              // of answers
-  std::uint64_t instance = 0;  // likewise
+  RegisterId reg;              // for replies
+  std::uint64_t instance = 0;  // for replies
 };
 
 std::string membership_frame(const MembershipMessage& message);

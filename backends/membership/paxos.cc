@@ -1,4 +1,4 @@
-// The acceptor's rules, and what a quorum is.
+// Implements the acceptor's rules and the definition of a quorum.
 #include "backends/membership/paxos.h"
 
 namespace backends {

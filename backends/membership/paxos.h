@@ -1,5 +1,5 @@
-// Agreement on the next roster: single-decree Paxos (Lamport, "Paxos Made Simple", 2001), one
-// instance a generation, whose acceptors are registers of hosts, as in Disk Paxos (Gafni and
+// Agreement on the next roster: single-decree Paxos (Lamport, "Paxos Made Simple", 2001), with one
+// instance per generation, whose acceptors are registers of hosts, as in Disk Paxos (Gafni and
 // Lamport, 2003).
 #pragma once
 
@@ -14,26 +14,26 @@ namespace backends {
 
 struct Ballot {
   std::uint64_t round = 0;  // 0: none
-  MemberId proposer;        // so that no two proposers have the same ballot
+  MemberId proposer;        // prevents two proposers from having the same ballot
 
   auto operator<=>(const Ballot&) const = default;
 };
 
 // The state of a host's register. It always takes part in the instance after the newest decision
-// that it knows: a proposal shows on which decision it is based, so a register that has missed
+// that it knows. A proposal names the decision that it is based on, so a register that has missed
 // decisions catches up, and needs no state of earlier instances.
 struct AcceptorState {
-  RosterPtr decided;  // the newest; none: the job has not been founded
-  Ballot promised;    // proposals below are turned away
+  RosterPtr decided;  // the newest; none: the job has not been bootstrapped
+  Ballot promised;    // lower proposals are rejected
   Ballot accepted;
-  RosterPtr value;  // accepted with it
+  RosterPtr value;  // accepted with that ballot
 
   bool operator==(const AcceptorState&) const = default;  // by identity of rosters
   void learn(const RosterPtr& roster);                    // if it is newer
 
   enum class Verdict {
     kYes,
-    kRejected,  // by `promised`
+    kRejected,  // because of `promised`
     kDecided,   // the instance is over: see `decided`
   };
   // `base`: the roster of the generation before the one to be decided.
@@ -46,17 +46,18 @@ class Register {
  public:
   virtual ~Register() = default;
   virtual RegisterId id() const = 0;
-  // Changes the state while no other process can, and keeps it before it returns. False if the
-  // register cannot be had now (a stopped process holds it): nothing has changed then.
+  // Changes the state while no other process can, and stores it before it returns. Returns false if
+  // the register is not available now (a stopped process holds it); then nothing has changed.
   [[nodiscard]] virtual bool update(const std::function<void(AcceptorState&)>& change) = 0;
-  // This process lives under this id, as is_used_by() tells the host's other processes.
+  // Publishes that this process lives under this id; is_used_by() shows it to the host's other
+  // processes.
   virtual void use_as(const MemberId& id) = 0;
   virtual bool is_used_by(const MemberId& id) = 0;
 };
 
-// Whether these registers decide for the members of `base`: more than half of the votes, of which a
-// register has one for each member of its host, or half of them with the first member's. Any two
-// such sets have a register in common.
+// Returns true if these registers decide for the members of `base`: more than half of the votes,
+// where a register has one for each member of its host, or half of them including the first
+// member's. Any two such sets have a register in common.
 bool is_quorum(const Roster& base, const std::set<RegisterId>& registers);
 
 }  // namespace backends

@@ -1,4 +1,4 @@
-// Looking up members, and the encoding of rosters.
+// Implements member look-up and the encoding of rosters.
 #include "backends/membership/roster.h"
 
 #include <algorithm>

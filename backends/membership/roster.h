@@ -1,4 +1,4 @@
-// The members of a generation of an elastic job, in the order that they have agreed on.
+// Defines the members of a generation of an elastic job, in the order that they have agreed on.
 #pragma once
 
 #include <compare>
@@ -11,7 +11,7 @@
 
 namespace backends {
 
-// 16 random bytes. Nothing but identity: whoever draws it again is somebody else.
+// 16 random bytes that serve as identity: a new draw is a new identity.
 struct RandomId {
   std::uint64_t high = 0, low = 0;
 
@@ -25,11 +25,11 @@ struct Member {
   MemberId id;
   std::string host, host_id, address;
   int pid = 0;
-  int port = 0;             // of its agent
-  int store_port = 0;       // of its listener for the store of a generation's group
-  RegisterId reg;           // of its host
+  int port = 0;             // its agent's port
+  int store_port = 0;       // port of its listener for the store of a generation's group
+  RegisterId reg;           // its host's register
   int hint = -1;            // the launcher's rank; -1: none
-  std::uint64_t since = 0;  // the generation in which it came in
+  std::uint64_t since = 0;  // the generation in which it joined
 };
 
 inline constexpr std::size_t kMaxMembers = 65'536;
@@ -39,25 +39,25 @@ struct Roster {
   std::string nonce;  // random; part of the identity of the generation's group
   std::vector<Member> members;
 
-  // The place of the member; -1: it is none.
+  // Returns the place of the member; -1: not a member.
   int place_of(const MemberId& id) const;
   bool has(const MemberId& id) const { return place_of(id) >= 0; }
 };
 using RosterPtr = std::shared_ptr<const Roster>;  // rosters never change
 
-// Returns the generation of the newest roster that is known; 0: none is.
+// Returns the generation of this roster; 0: no roster.
 inline std::uint64_t generation_of(const RosterPtr& roster) {
   return roster ? roster->generation : 0;
 }
 
-// "rank 1 (host n7, pid 42)".
+// Returns e.g. "rank 1 (host n7, pid 42)".
 std::string rank_text(const Roster& roster, std::size_t place);
 
 void write_id(FrameWriter& out, const RandomId& id);
 RandomId read_id(FrameReader& in);
 void write_member(FrameWriter& out, const Member& member);
 Member read_member(FrameReader& in);
-void write_roster(FrameWriter& out, const RosterPtr& roster);  // may be none
-RosterPtr read_roster(FrameReader& in);                        // all throw MalformedFrame
+void write_roster(FrameWriter& out, const RosterPtr& roster);  // null is allowed
+RosterPtr read_roster(FrameReader& in);                        // all readers throw MalformedFrame
 
 }  // namespace backends

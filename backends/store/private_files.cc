@@ -33,7 +33,7 @@ Secret made_user_secret() {
   if (error)
     throw AuthenticationError("cannot make the folder of " + path + ": " + error.message() +
                               "; set ENGINE_SECRET_FILE");
-  // If another rank was first, all read its file.
+  // If another rank was first, all ranks read its file.
   if (!publish_private_file(path, to_hex(random_bytes(32)) + "\n", Publish::kCreate) &&
       errno != EEXIST) {
     throw AuthenticationError("cannot write " + path + ": " + std::strerror(errno) +
@@ -54,7 +54,7 @@ bool write_all(int fd, std::string_view text) {
   return base::retry_on_eintr([&] { return fsync(fd); }) == 0;
 }
 
-// nullopt: none was given.
+// Returns nullopt if none was given.
 std::optional<Secret> given_secret(const std::string& explicit_hex,
                                    const std::string& from_rendezvous_file) {
   if (!explicit_hex.empty()) return secret_from_hex(explicit_hex, "this process");

@@ -7,21 +7,21 @@
 
 namespace backends {
 
-// ENGINE_SECRET_FILE, else ENGINE_SECRET, else `from_rendezvous_file` (hex, may be empty), else
-// ~/.config/engine/secret, which is created on first use. All are hexadecimal, 32 digits or more.
-// Files must be owned by this user and not accessible to others. `explicit_hex` takes precedence.
-// Throws AuthenticationError.
+// Takes the secret from ENGINE_SECRET_FILE, else ENGINE_SECRET, else `from_rendezvous_file` (hex,
+// may be empty), else ~/.config/engine/secret, which is created on first use. All are hexadecimal,
+// 32 digits or more. Files must be owned by this user and not accessible to others. `explicit_hex`
+// takes precedence. Throws AuthenticationError.
 Secret load_secret(const std::string& explicit_hex, const std::string& from_rendezvous_file);
-// The same for who only follows a job: nothing is created, for a new secret could not be the job's.
+// Does the same for an observer of a job, but creates nothing: a new secret could not be the job's.
 Secret find_secret(const std::string& from_rendezvous_file);
 bool secret_comes_from_environment();
 
-// $XDG_CONFIG_HOME/engine, or .config/engine in the home folder. Throws AuthenticationError without
-// a home.
+// Returns $XDG_CONFIG_HOME/engine, or .config/engine in the home folder. Throws AuthenticationError
+// without a home.
 std::string user_config_folder();
 
 // Reads a small file that only this user may read. Throws AuthenticationError on a wrong owner or
-// mode; returns false when it does not exist.
+// mode; returns false if it does not exist.
 [[nodiscard]] bool read_private_file(const std::string& path, std::string& text);
 // Writes the file atomically, mode 0600. kCreate fails (returns false) if `path` exists.
 enum class Publish { kCreate, kReplace };

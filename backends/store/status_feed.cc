@@ -1,4 +1,4 @@
-// StatusFeed.
+// Implements the status feed.
 #include "backends/store/status_feed.h"
 
 #include <poll.h>
@@ -42,7 +42,7 @@ void StatusFeed::take_frames(std::optional<std::string>& newest) {
 
 std::optional<std::string> StatusFeed::next(Deadline deadline) {
   std::optional<std::string> newest;
-  take_frames(newest);  // what came behind the welcome
+  take_frames(newest);  // frames that came after the welcome
   while (!ended_ && lost_.empty()) {
     pollfd p{connection_.socket.fd(), POLLIN, 0};
     const bool ready = poll(&p, 1, newest ? 0 : milliseconds_left(deadline)) > 0;

@@ -1,4 +1,4 @@
-// Follows a job from outside, by the address of its rendezvous: `engine top HOST:PORT`.
+// Follows a job from outside through the address of its rendezvous: `engine top HOST:PORT`.
 #pragma once
 
 #include <optional>
@@ -16,12 +16,13 @@ class StatusFeed {
   // another secret, MismatchError if it speaks another version of the protocol.
   StatusFeed(const Endpoint& server, const Secret& secret, Deadline deadline);
 
-  // The newest text that rank 0 has published (Group::publish_status()) and that has not been
-  // returned yet; waits for one until `deadline`. nullopt: none came, or the job has ended. Throws
-  // PeerError where the connection ended in another way: nobody knows then what became of the job.
+  // Returns the newest text that rank 0 has published (Group::publish_status()) and that has not
+  // been returned yet; waits for one until `deadline`. nullopt: none came, or the job has ended.
+  // Throws PeerError if the connection ended in another way, because the job's state is then
+  // unknown.
   std::optional<std::string> next(Deadline deadline);
-  bool has_ended() const { return ended_; }  // in order, as rank 0 has said
-  // The ranks that have not joined yet; nullopt until rank 0 has said it.
+  bool has_ended() const { return ended_; }  // in order, as rank 0 has reported
+  // The ranks that have not joined yet; nullopt until rank 0 has reported them.
   const std::optional<std::vector<int>>& missing() const { return missing_; }
 
  private:
@@ -33,7 +34,7 @@ class StatusFeed {
   Seals seals_;
   std::optional<std::vector<int>> missing_;
   bool ended_ = false;
-  std::string lost_;  // why nothing comes any more, where it did not end; else ""
+  std::string lost_;  // why the feed ended, if the job did not end; else ""
 };
 
 }  // namespace backends

@@ -1,4 +1,5 @@
-// The store's client: requests of threads that wait, and the thread that sends and receives.
+// Implements the store's client: requests of waiting threads, and the thread that sends and
+// receives.
 #include "backends/store/store_client.h"
 
 #include <poll.h>
@@ -20,8 +21,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kRequestTime = std::chrono::seconds(30);  // of requests that rank 0 answers at once
-constexpr auto kCancelInterval = std::chrono::milliseconds(100);  // of cancelled()
+constexpr auto kRequestTime = std::chrono::seconds(30);  // limit for requests that rank 0 answers
+                                                         // at once
+// Interval between calls of cancelled().
+constexpr auto kCancelInterval = std::chrono::milliseconds(100);
 constexpr auto kLastWords = std::chrono::seconds(5);
 
 }  // namespace
@@ -54,7 +57,7 @@ void TcpStore::wake() {
 void TcpStore::run() {
   {
     Lock lock(mutex_);
-    machine_.received({}, Clock::now());  // what came behind the welcome
+    machine_.received({}, Clock::now());  // frames that came after the welcome
     react(std::move(lock));
   }
   for (;;) {
@@ -140,7 +143,7 @@ void TcpStore::finish() {
     lost = machine_.state().lost.has_value();
   }
   (void)write_by(connection_.socket.fd(), rest, base::deadline_in(kLastWords));
-  if (lost) shutdown(connection_.socket.fd(), SHUT_RDWR);  // without a goodbye: rank 0 learns of it
+  if (lost) shutdown(connection_.socket.fd(), SHUT_RDWR);  // without leaving: rank 0 detects it
 }
 
 std::string TcpStore::request(FrameType type, std::string_view key,

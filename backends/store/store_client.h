@@ -1,5 +1,5 @@
 // A rank's connection to the store on rank 0, kept for the life of the group; it also reports
-// failures of other ranks. A MemberMachine on a socket, with one thread.
+// failures of other ranks. Runs a MemberMachine on a socket, with one thread.
 #pragma once
 
 #include <condition_variable>
@@ -23,8 +23,8 @@ struct StoreClientOptions {
   int rank = 0;
   int heartbeat_ms = 1000;
   std::string server;  // address of rank 0, for messages
-  std::function<void(const std::string&)> notice =
-      {};  // stalls; called from the store's thread; may be empty
+  // Reports of stalls; called from the store's thread; may be empty.
+  std::function<void(const std::string&)> notice = {};
 };
 
 // Thread-safe. Its own thread sends heartbeats, receives, and records the first failure of a
@@ -32,7 +32,7 @@ struct StoreClientOptions {
 class TcpStore : public Store {
  public:
   TcpStore(StoreSession session, StoreClientOptions options);
-  // If the group has neither failed nor left, the others are told that this rank ends early.
+  // If the group has neither failed nor left, the others learn that this rank ends early.
   ~TcpStore() override;
   TcpStore(const TcpStore&) = delete;
   TcpStore& operator=(const TcpStore&) = delete;
@@ -43,8 +43,8 @@ class TcpStore : public Store {
   void remove(std::string_view key) override;
 
   enum class StartState { kStarted, kWaiting, kDisconnected };
-  // Waits until the group starts, the connection is lost or `until`. Throws the
-  // error with which rank 0 gave up.
+  // Waits until the group starts, the connection is lost or `until`. Throws the error with which
+  // rank 0 ended the attempt.
   [[nodiscard]] StartState wait_for_start(Deadline until);
   MemberMachine::State state() const;
   // The address of the interface that routes to rank 0.
@@ -53,15 +53,16 @@ class TcpStore : public Store {
   void set_activity(std::string_view activity) noexcept;
   // Asked for what goes with each heartbeat, from the store's thread, until set to {}.
   void set_progress_source(std::function<RankProgress()> source);
-  // The first failure of a member that this rank knows of.
+  // Returns the first failure of a member that this rank knows of.
   std::optional<GroupFailure> failure() const;
   std::optional<GroupFailure> wait_for_failure(std::chrono::milliseconds timeout) const;
-  // Called once: from the store's thread, or at once if a failure is known.
+  // Calls `callback` once: from the store's thread, or at once if a failure is known.
   void on_failure(const std::function<void(const std::string&)>& callback);
 
-  // This rank will end early: tells all why, unless the group has failed already.
+  // Announces that this rank ends early: sends the reason to all, unless the group has failed
+  // already.
   void abandon(const GroupFailure& why);
-  // Waits until all ranks leave, at most `timeout`. Returns early when a member has failed, or when
+  // Waits until all ranks leave, at most `timeout`. Returns early if a member has failed, or if
   // `cancelled`, polled, returns true.
   void leave(std::chrono::milliseconds timeout, const std::function<bool()>& cancelled = {});
 
@@ -75,10 +76,10 @@ class TcpStore : public Store {
   void send_heartbeat();
   void receive();
   void flush(const Lock& lock);
-  void finish();  // sends what is left, at the end of the thread
+  void finish();  // sends the remaining data at the end of the thread
   void wake();
-  // To be called after the machine has been given something: sends, wakes waiting threads. Notices
-  // and the callback are called without the lock.
+  // Called after each input of the machine: sends, and wakes waiting threads. Calls notices and the
+  // callback without the lock.
   void react(Lock lock);
 
   const StoreClientOptions options_;
@@ -87,10 +88,10 @@ class TcpStore : public Store {
   std::mutex progress_mutex_;
   std::function<RankProgress()> progress_source_;  // guarded by it
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the following
   mutable std::condition_variable changed_;
   MemberMachine machine_;
-  StoreConnection connection_;  // received from by the thread alone, without the lock
+  StoreConnection connection_;  // only the thread receives from it, without the lock
   bool stopping_ = false;
   std::function<void(const std::string&)> callback_;
 

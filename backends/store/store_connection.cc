@@ -1,4 +1,4 @@
-// Non-blocking reads and writes of one server connection.
+// Implements non-blocking reads and writes of one server connection.
 #include "backends/store/store_connection.h"
 
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// One end of a store connection: a non-blocking socket with the bytes that it has not taken yet.
+// One end of a store connection: a non-blocking socket with the bytes that it has not accepted yet.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ namespace backends {
 struct StoreConnection {
   Socket socket;
   std::string out;           // bytes not sent yet
-  bool close_after = false;  // closed when they have been, or at `deadline`
+  bool close_after = false;  // closed when they have been sent, or at `deadline`
   Deadline deadline{};
 
-  // Sends as much as the kernel accepts. "", or why the connection ended.
+  // Sends as much as the kernel accepts. Returns "", or why the connection ended.
   std::string flush();
-  // Appends available bytes, at most 64 KiB. "", or why the connection ended.
+  // Appends available bytes, at most 64 KiB. Returns "", or why the connection ended.
   std::string receive(std::string& bytes);
 };
 

@@ -1,4 +1,4 @@
-// The server's loop: what the sockets bring goes into the machine, what it wants done is done.
+// Implements the server's loop: passes socket events to the machine, and carries out its actions.
 #include "backends/store/store_server.h"
 
 #include <fcntl.h>
@@ -87,7 +87,7 @@ std::vector<RankStatus> StoreServer::statuses() {
 void StoreServer::wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n =
-      write(wake_.fd(), &one, sizeof one);  // a full counter wakes it too
+      write(wake_.fd(), &one, sizeof one);  // a full counter wakes it as well
 }
 
 void StoreServer::run() {
@@ -142,12 +142,13 @@ void StoreServer::wait_and_read() {
     StoreConnection& c = connections_.at(links[i]);
     std::string bytes, end;
     if ((polled[i + 2].revents & POLLOUT) != 0) end = c.flush();
-    if (c.close_after && (polled[i + 2].revents & ~POLLOUT) != 0) c.out.clear();  // nobody reads it
+    // The peer does not read it.
+    if (c.close_after && (polled[i + 2].revents & ~POLLOUT) != 0) c.out.clear();
     if (!c.close_after && end.empty() && (polled[i + 2].revents & ~POLLOUT) != 0)
       end = c.receive(bytes);
     if (!bytes.empty()) machine_.received(links[i], bytes, Clock::now());
     if (!end.empty()) machine_.closed(links[i], end);
-    // Before the next one is read: answers go out in the order of what they answer.
+    // Carry out the actions before the next read, so that replies are in the order of the requests.
     carry_out();
   }
   if (polled[1].revents != 0) accept_all();

@@ -19,13 +19,14 @@ namespace backends {
 struct StoreServerOptions {
   Socket listener;
   Secret secret;
-  Hello job;  // what a member must agree with: world_size, job, build, settings; host and pid are
-              // rank 0's
+  // The values that a member must match: world_size, job, build, settings; host and pid are rank
+  // 0's.
+  Hello job;
   int heartbeat_ms = 1000;
-  int stall_after_ms = 10'000;  // 0: stalls are not looked for
-  bool stall_abort = false;     // a stall is a failure of the rank for which the others wait
-  std::function<void(const std::string&)>
-      notice;  // refused connections, stalls; called from the server's thread; may be empty
+  int stall_after_ms = 10'000;  // 0: no stall detection
+  bool stall_abort = false;     // a stall is a failure of the rank that the others wait for
+  // Reports of refused connections and stalls; called from the server's thread; may be empty.
+  std::function<void(const std::string&)> notice;
 };
 
 class StoreServer {
@@ -38,21 +39,22 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   Endpoint endpoint() const { return endpoint_; }
-  // Gives up a group that has not started: every member's join throws this error.
+  // Ends a group that has not started: every member's join throws this error.
   void give_up(RefusalKind kind, const std::string& text);
   void set_status(const std::string& text);  // for observers (status_feed.h)
-  // The activities of the ranks; waits for the server's thread, a second at most ({} then).
+  // Returns the activities of the ranks; waits at most one second for the server's thread ({}
+  // then).
   std::vector<RankStatus> statuses();
-  // The last refused connection, for the message of a timeout; "" when there was none.
+  // Returns the last refused connection, for the message of a timeout; "" if there was none.
   std::string last_refusal() const;
 
  private:
   void run();
   void wake();
-  bool take_commands();  // false: stop
+  bool take_commands();  // returns false to stop
   void wait_and_read();
   void accept_all();
-  void carry_out();  // what the machine wants done
+  void carry_out();  // carries out the machine's actions
   void drop_closed();
 
   Socket listener_;
@@ -64,7 +66,7 @@ class StoreServer {
   std::map<LinkId, StoreConnection> connections_;
   LinkId next_link_ = 1;
   Deadline accept_again_{};
-  bool reported_shortage_ = false;  // of open files or memory
+  bool reported_shortage_ = false;  // a shortage of open files or memory
 
   mutable std::mutex mutex_;  // guards the following
   std::condition_variable answered_;

@@ -16,8 +16,8 @@ namespace {
 
 using State = SessionMachine::State;
 
-// Sends the machine's output and gives it what arrives, once. False when the connection is over or
-// the deadline passed.
+// Sends the machine's output and passes it the bytes that arrive, once. Returns false if the
+// connection is over or the deadline passed.
 bool turn(int fd, SessionMachine& machine, Deadline deadline) {
   if (!write_by(fd, machine.take_output(), deadline)) return false;
   pollfd p{fd, POLLIN, 0};
@@ -96,7 +96,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       reason = "the process listening there does not speak this program's protocol";
       return std::nullopt;
     case State::kOtherSecret: {
-      (void)turn(socket.fd(), machine, until);  // lets rank 0 read the proof, and report us
+      (void)turn(socket.fd(), machine, until);  // lets rank 0 read the proof, and report this rank
       reason = "rank 0 at " + to_string(server) + " does not have the secret of this rank (from " +
                secret.origin + "); give all ranks the same ENGINE_SECRET or ENGINE_SECRET_FILE";
       if (others == OtherServers::kNone) throw AuthenticationError(reason);

@@ -1,4 +1,4 @@
-// Connecting to the store's server: one attempt, with the handshake.
+// Connects to the store's server: one attempt, with the handshake.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct StoreSession {
   Seals seals;
 };
 
-// Which servers other than this job's rank 0 may listen at an address.
+// The servers other than this job's rank 0 that may listen at an address.
 enum class OtherServers {
   kNone,       // none: any refusal is an error of this run
   kOnPort,     // another service or another job may use the port
@@ -24,20 +24,21 @@ enum class OtherServers {
 };
 enum class SessionFault { kNotReached, kUnknownServer, kOtherSecret, kOtherJob };
 
-// One attempt. Empty if the caller may try again (nothing listens yet, another service answers):
-// `reason` and `fault` say why. Throws AuthenticationError when the secrets differ and
-// MismatchError when server and client disagree; if `others` may listen there, another secret or
+// Makes one attempt. Empty if the caller may retry (nothing listens yet, another service answers):
+// `reason` and `fault` contain the cause. Throws AuthenticationError if the secrets differ and
+// MismatchError if server and client disagree; if `others` may listen there, another secret or
 // another job counts as a failed attempt instead.
 [[nodiscard]] std::optional<StoreSession> open_session(const Endpoint& server, const Secret& secret,
                                                        Hello hello, Deadline deadline,
                                                        OtherServers others, std::string& reason,
                                                        SessionFault* fault = nullptr);
 
-// Whether a server with this secret and job listens there.
+// Returns true if a server with this secret and job listens there.
 [[nodiscard]] bool server_answers(const Endpoint& server, const Secret& secret, Hello hello,
                                   Deadline deadline);
 
-// Writes all of `bytes` to a non-blocking socket; false when it breaks or the deadline passes.
+// Writes all of `bytes` to a non-blocking socket; returns false if it breaks or the deadline
+// passes.
 [[nodiscard]] bool write_by(int fd, std::string_view bytes, Deadline deadline);
 
 }  // namespace backends

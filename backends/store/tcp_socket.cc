@@ -1,4 +1,4 @@
-// TCP by getaddrinfo, poll and non-blocking sockets.
+// Implements TCP with getaddrinfo, poll and non-blocking sockets.
 #include "backends/store/tcp_socket.h"
 
 #include <arpa/inet.h>
@@ -36,7 +36,8 @@ AddressList look_up(const Endpoint& endpoint, int flags) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  // One address on every host, so that a process on [::1] cannot stand between two ranks.
+  // Use one address on every host, so that a process on [::1] cannot intercept the connection of
+  // two ranks.
   const std::string host = endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host;
   const int rc = getaddrinfo(host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
   if (rc != 0)
@@ -70,7 +71,7 @@ Socket try_listen(const addrinfo& at) {
   return socket;
 }
 
-bool is_own_host(const addrinfo& to) {  // of IPv4, which no host lacks
+bool is_own_host(const addrinfo& to) {  // only IPv4, which every host has
   if (to.ai_family != AF_INET) return false;
   sockaddr_in address{};
   std::memcpy(&address, to.ai_addr, sizeof address);
@@ -79,7 +80,7 @@ bool is_own_host(const addrinfo& to) {  // of IPv4, which no host lacks
 
 Socket try_connect(const addrinfo& to, Deadline deadline, std::string& reason) {
   Socket socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // Waiting frees none: only this process could close some.
+  // Waiting does not help: only this process could close descriptors.
   if (!socket && errno == EMFILE)
     throw Error("connecting to " + endpoint_text(to) + ": " + base::system_error_text(EMFILE));
   if (!socket) {
@@ -96,7 +97,7 @@ Socket try_connect(const addrinfo& to, Deadline deadline, std::string& reason) {
       getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
     }
   }
-  if (error == ENETUNREACH && is_own_host(to))  // nor will it be, in time
+  if (error == ENETUNREACH && is_own_host(to))  // retries would not change it
     throw ConfigurationError(no_loopback_text(endpoint_text(to)));
   if (error != 0) {
     reason = std::strerror(error);
@@ -262,8 +263,8 @@ std::string no_loopback_text(const std::string& to) {
 }
 
 std::string address_towards(const std::string& address) {
-  // Connecting a datagram socket sends nothing; it only asks the routing table which source address
-  // would be used.
+  // Connecting a datagram socket sends nothing; it only asks the routing table for the source
+  // address.
   const AddressList list = look_up({address, 9}, AI_NUMERICHOST);
   const Socket probe(::socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!probe || ::connect(probe.fd(), list->ai_addr, list->ai_addrlen) != 0) return "";

@@ -1,5 +1,5 @@
-// Owned file descriptors, and TCP for the rendezvous: resolve, listen on one address, connect by a
-// deadline.
+// Owned file descriptors, and TCP for the rendezvous: resolves names, listens on one address,
+// connects by a deadline.
 #pragma once
 
 #include <sys/socket.h>
@@ -30,7 +30,7 @@ class Socket {
   int fd() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
   void close();
-  int release() { return std::exchange(fd_, -1); }  // to another owner
+  int release() { return std::exchange(fd_, -1); }  // passes it to another owner
 
  private:
   int fd_ = -1;
@@ -40,12 +40,12 @@ struct Endpoint {
   std::string host;  // name or address, IPv6 without brackets
   int port = 0;
 };
-// "HOST:PORT", "1.2.3.4:5", "[::1]:5". A ConfigurationError names `what`. Port 1..65535.
+// Parses "HOST:PORT", "1.2.3.4:5", "[::1]:5". A ConfigurationError names `what`. Port 1..65535.
 Endpoint parse_endpoint(std::string_view text, std::string_view what);
-std::string to_string(const Endpoint& endpoint);  // with brackets where needed
+std::string to_string(const Endpoint& endpoint);  // with brackets if needed
 
-// Addresses of one host, in the resolver's order. Throws PeerError when the name cannot be resolved
-// (yet).
+// Returns the addresses of one host, in the resolver's order. Throws PeerError if the name cannot
+// be resolved (yet).
 std::vector<Endpoint> resolve(const Endpoint& endpoint);
 
 class PortTaken : public PeerError {
@@ -53,40 +53,41 @@ class PortTaken : public PeerError {
   using PeerError::PeerError;
 };
 
-// A listening socket on exactly this address (never a wildcard), close-on-exec, non-blocking. Waits
-// up to `timeout` for a port that a finished process still holds. Throws PortTaken when the port
-// is taken, ConfigurationError when the address is not of this host. Port 0: the kernel chooses.
+// Returns a listening socket on exactly this address (never a wildcard), close-on-exec,
+// non-blocking. Waits up to `timeout` for a port that a finished process still holds. Throws
+// PortTaken if the port is taken, ConfigurationError if the address is not of this host. Port 0:
+// the kernel chooses.
 Socket listen_on(const Endpoint& endpoint,
                  std::chrono::milliseconds timeout = std::chrono::milliseconds(2000));
 
-// Tries the addresses of `endpoint` in turn; on failure returns an empty socket and says why in
-// `reason`.
+// Tries the addresses of `endpoint` one after the other; on failure returns an empty socket and
+// sets `reason`.
 [[nodiscard]] Socket connect_to(const Endpoint& endpoint, Deadline deadline, std::string& reason);
 
 Endpoint endpoint_of(const sockaddr* address, socklen_t length);
 Endpoint local_endpoint(int fd);
-std::string peer_text(int fd);  // "10.0.0.7:4711", for messages
+std::string peer_text(int fd);  // e.g. "10.0.0.7:4711", for messages
 
-// The address of a network interface ("eth0") or a literal address of this host. Throws
+// Returns the address of a network interface ("eth0") or a literal address of this host. Throws
 // ConfigurationError that lists the interfaces.
 std::string interface_address(const std::string& name_or_address);
-// The address from which this host reaches a numeric one; "" if it cannot.
+// Returns the address from which this host reaches a numeric one; "" if it cannot.
 std::string address_towards(const std::string& address);
-// The message if an address of this host itself cannot be reached.
+// Returns the message for an address of this host that this host cannot reach.
 std::string no_loopback_text(const std::string& to);
-// The address from which this host reaches others by default; without a default route the first
-// that is not loopback, else loopback.
+// Returns the address from which this host reaches others by default; without a default route the
+// first that is not loopback, else loopback.
 std::string default_address();
 
 // Describes an idle connection that a call waits for: "nothing received from rank 1 for 12.0 s,
 // 4096 bytes to it not acknowledged"; "" if data came within the last second and all was
-// acknowledged. `in` and `out` are its two directions, where those are connections of their own.
+// acknowledged. `in` and `out` are its two directions, which may be separate connections.
 std::string silent_link_text(int in, int out, const std::string& peer);
 
-void prepare_stream(int fd);  // non-blocking, TCP_NODELAY
-// For connections that do not leave the machine: Reno where the kernel would take BBR, which sends
-// at the rate of a path that it measures, by a timer for each segment. Before connect() and
-// listen() no such timer is ever set.
+void prepare_stream(int fd);  // sets non-blocking mode and TCP_NODELAY
+// For connections that do not leave the machine: selects Reno if the kernel would use BBR, which
+// paces the data at the rate of a path that it measures, with a timer for each segment. If called
+// before connect() and listen(), no such timer is ever set.
 void do_not_pace(int fd);
 
 }  // namespace backends

@@ -1,4 +1,4 @@
-// Groups and communicators: those of backends/, with checks of what a program may get wrong.
+// Implements groups and communicators on top of backends/, with checks for mistakes of the program.
 #include "engine/collectives.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ backends::GroupOptions join_options(const GroupOptions& given) {
 }  // namespace
 
 struct Communicator::Impl {
-  std::shared_ptr<Group::Impl> group;  // outlives what follows
+  std::shared_ptr<Group::Impl> group;  // outlives the following members
   std::unique_ptr<backends::Communicator> communicator;
 };
 
@@ -193,8 +193,8 @@ void Group::abandon(const std::string& why) noexcept {
 
 namespace {
 
-// Leaves, or says why not. What a failure of another rank makes of this one must look like that to
-// run_worker_threads(), which looks for the first cause.
+// Leaves the group, or abandons it with the reason. An error that another rank's failure has caused
+// must look like one to run_worker_threads(), which searches for the first cause.
 void run_body(Group& group, const std::function<void(Group&)>& body) {
   try {
     body(group);

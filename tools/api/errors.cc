@@ -1,4 +1,4 @@
-// Exceptions by exit code, which every error of the library has already.
+// Maps exit codes, which every error of the library has, to exceptions.
 #include "engine/errors.h"
 
 #include <new>
@@ -13,7 +13,7 @@ namespace engine::api {
 
 Error::Error(int exit_code, const std::string& what)
     : std::runtime_error(what), exit_code_(exit_code) {}
-// Here, so that there is one type of each in a program and its libraries.
+// Defined here, so that a program and its libraries share one type of each.
 Error::~Error() = default;
 ConfigurationError::~ConfigurationError() = default;
 DataError::~DataError() = default;
@@ -27,14 +27,14 @@ NonFiniteError::~NonFiniteError() = default;
 InternalError::~InternalError() = default;
 
 CallbackFailure::CallbackFailure(std::exception_ptr thrown)
-    : cause(std::move(thrown)),  // NOLINT(bugprone-throw-keyword-missing): kept, for later
+    : cause(std::move(thrown)),  // NOLINT(bugprone-throw-keyword-missing): stored for later
       text("a callback has failed") {
   try {
     std::rethrow_exception(cause);
   } catch (const std::exception& error) {
     text = error.what();
   } catch (...) {
-    return;  // nothing that has a text
+    return;  // no error with a text
   }
 }
 

@@ -1,4 +1,4 @@
-// What a public Group holds.
+// Defines the implementation of a public Group.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@ namespace engine::api {
 
 struct Group::Impl {
   std::unique_ptr<backends::Group> group;
-  std::function<bool()> cancelled = {};  // asked while it leaves; may be empty
-  bool ended = false;                    // left or abandoned
+  std::function<bool()> cancelled = {};  // called while it leaves; may be empty
+  bool ended = false;                    // it has left or was abandoned
 };
 
 }  // namespace engine::api

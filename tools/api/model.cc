@@ -1,4 +1,4 @@
-// Models of the catalog with weights and an inference plan.
+// Implements models of the catalog with weights and an inference plan.
 #include "engine/model.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace engine::api {
 namespace {
 
-constexpr std::size_t kBatch = 64;  // samples a forward pass
+constexpr std::size_t kBatch = 64;  // samples per forward pass
 
 std::string text_of(const std::vector<std::int64_t>& extents) {
   std::string text;
@@ -53,7 +53,7 @@ int threads_of(int wanted) {
 }
 
 bool is_number_of_model(const io::NamedArray& array) {
-  return array.type == base::DType::kF32;  // all but the counters of BatchNorm
+  return array.type == base::DType::kF32;  // all arrays except the counters of BatchNorm
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ std::vector<float> Model::Impl::predict(std::size_t items, std::size_t given, co
         graph, state, pool, engine::InferenceOptions{.batch = static_cast<std::int64_t>(kBatch)});
   inference->load();
   const std::size_t samples = given / items;
-  const std::size_t rows = shape.sample.size() == 1 ? items : 1;  // predictions of a sample
+  const std::size_t rows = shape.sample.size() == 1 ? items : 1;  // predictions per sample
   std::vector<float> logits;
   logits.reserve(samples * rows * static_cast<std::size_t>(inference->classes()));
   for (std::size_t first = 0; first < samples; first += kBatch) {

@@ -1,4 +1,4 @@
-// What a public Model holds.
+// Defines the implementation of a public Model.
 #pragma once
 
 #include <memory>
@@ -22,12 +22,12 @@ struct Model::Impl {
   Impl(std::string model_name, std::string definition, const ModelShape& model_shape,
        std::uint64_t seed, int threads);
 
-  // Replaces the weights. `source` stands for them in messages. Throws io::DataError.
+  // Replaces the weights. `source` names them in messages. Throws io::DataError.
   void take(const std::vector<io::NamedArray>& arrays, const std::string& source,
             const std::vector<io::UnreadArray>& unread = {});
-  // How the images were prepared that the model was trained on.
+  // Sets the preparation of the images that the model was trained on.
   void prepare_as(const io::ImageFormat& images, io::Normalization normalization);
-  // `items`: of a sample. `batch_of(first, count)` has these samples.
+  // `items`: number of items per sample. `batch_of(first, count)` returns these samples.
   template <class BatchOf>
   std::vector<float> predict(std::size_t items, std::size_t given, const char* what,
                              const BatchOf& batch_of);
@@ -37,8 +37,8 @@ struct Model::Impl {
   const engine::Graph graph;
   engine::ModelState state;
   engine::ThreadPool pool;
-  std::unique_ptr<engine::Inference> inference;  // null: nothing has been predicted yet
-  std::optional<io::ImagePreparer> preparer;     // of the images that it was trained on
+  std::unique_ptr<engine::Inference> inference;  // null: no prediction has been made yet
+  std::optional<io::ImagePreparer> preparer;     // for images like those that it was trained on
 };
 
 }  // namespace engine::api

@@ -1,4 +1,5 @@
-// A training of `engine train` without its command line: the same options, session and folder.
+// Implements a training of `engine train` without its command line: the same options, session and
+// folder.
 #include "engine/training.h"
 
 #include <algorithm>
@@ -35,10 +36,10 @@
 namespace engine::api {
 namespace {
 
-constexpr const char* kArrays = "arrays";          // the data set of use()
-constexpr const char* kDefinition = "model.toml";  // the model of define_model()
+constexpr const char* kArrays = "arrays";          // the name of use()'s data set
+constexpr const char* kDefinition = "model.toml";  // the name of define_model()'s model
 
-// Why an option of `engine train` has no use here; "": it has.
+// Returns why an option of `engine train` has no use here; "": it has one.
 std::string why_useless(const tools::OptionSpec& option) {
   const std::string_view name = option.name;
   if (std::string_view(option.group) == "group")
@@ -111,7 +112,7 @@ struct Callbacks {
   std::function<void(const Progress&, const std::string&)> save;
 };
 
-// Tells the program, and remembers the last evaluation.
+// Calls the program's callbacks, and stores the last evaluation.
 class CallbackObserver : public engine::TrainObserver {
  public:
   CallbackObserver(const Callbacks& callbacks, std::optional<Evaluation>& last)
@@ -141,12 +142,12 @@ class CallbackObserver : public engine::TrainObserver {
   std::optional<Evaluation>& last_;
 };
 
-// What a model needs to be built again as it was trained.
+// The information that is needed to rebuild a model as it was trained.
 struct TrainedState {
   std::string name, definition;
   ModelShape shape;
   std::vector<io::NamedArray> arrays;
-  std::optional<io::ImageFormat> images;  // what they look like, if it was trained on images
+  std::optional<io::ImageFormat> images;  // the format of the images, if it was trained on images
   io::Normalization normalization = io::Normalization::kUnit;
   int threads = 0;
 };
@@ -159,9 +160,9 @@ struct Training::Impl {
   void keep_model(const tools::RunConfig& config, tools::TrainSession& session);
 
   tools::ConfigValues values;
-  std::vector<std::string> files;  // of options
+  std::vector<std::string> files;  // option files
   std::string definition;
-  std::shared_ptr<tools::LoadedData> data;  // null: the data set of the options
+  std::shared_ptr<tools::LoadedData> data;  // null: the data set from the options
   Callbacks callbacks;
   std::atomic<int> stop_signal{0};
   std::optional<TrainedState> trained;
@@ -170,10 +171,12 @@ struct Training::Impl {
 tools::RunConfig Training::Impl::resolve() const {
   tools::ConfigValues all = values;
   if (!definition.empty()) all["model"] = {kDefinition, "--model"};
-  if (data) all["dataset"] = {"synthetic", "--dataset"};  // until it has passed the checks
+  if (data)
+    all["dataset"] = {"synthetic", "--dataset"};  // a placeholder until it has passed the
+                                                  // checks
   for (const std::string& file : files) tools::apply_config_file(file, all);
   std::string model_definition = tools::take_resumed_run(all);
-  // What files and runs say of a group is for others.
+  // Ignore group options from files and runs, which are set elsewhere.
   std::erase_if(all, [](const auto& entry) {
     const tools::OptionSpec* option = tools::find_option(entry.first);
     return option != nullptr && !why_useless(*option).empty();
@@ -217,7 +220,7 @@ void Training::Impl::keep_model(const tools::RunConfig& config, tools::TrainSess
 
 namespace {
 
-// All ranks agree on the options before any of them takes a folder or loads data.
+// All ranks agree on the options before any of them creates a folder or loads data.
 void require_equal_options(const tools::RunConfig& config, backends::Group& group,
                            backends::Communicator& control) {
   backends::Settings settings = tools::agreed_settings(config.origin);
@@ -304,7 +307,7 @@ Training& Training::set_number(const std::string& option, double value) {
 Training& Training::read_options(const std::string& path) {
   return translated([&]() -> Training& {
     tools::ConfigValues values;
-    tools::apply_config_file(path, values);  // says now what is wrong with it
+    tools::apply_config_file(path, values);  // reports an error in the file now
     impl_->files.push_back(path);
     return *this;
   });

@@ -1,4 +1,4 @@
-// The border between the interface's exceptions and the library's own.
+// Translates between the interface's exceptions and the library's own.
 #pragma once
 
 #include <exception>
@@ -7,7 +7,7 @@
 
 namespace engine::api {
 
-// What a callback has thrown, on its way through the library.
+// Carries an exception of a callback through the library.
 struct CallbackFailure : std::exception {
   explicit CallbackFailure(std::exception_ptr thrown);
   const char* what() const noexcept override { return text.c_str(); }
@@ -15,10 +15,10 @@ struct CallbackFailure : std::exception {
   std::string text;  // its what()
 };
 
-// For a handler: throws the exception being handled as the interface has it.
+// Called in a handler: throws the interface's form of the exception being handled.
 [[noreturn]] void rethrow_translated();
 
-// Runs what a public function does.
+// Runs the body of a public function.
 template <class Work>
 decltype(auto) translated(Work&& work) {
   try {

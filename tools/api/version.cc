@@ -1,4 +1,4 @@
-// The version that was compiled in.
+// Returns the compiled-in version.
 #include "engine/version.h"
 
 #include <string_view>

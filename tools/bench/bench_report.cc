@@ -1,4 +1,4 @@
-// Headings, tables and CSV of benchmarks.
+// Formats headings, tables and CSV of benchmarks.
 #include "tools/bench/bench_report.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::string csv_text(const std::vector<Cells>& lines) {
 
 std::vector<std::string> split_list(const std::string& list, const char* option) {
   std::vector<std::string> parts{""};
-  bool checked = false;  // checked:A,B is one backend
+  bool checked = false;  // checked:A,B counts as one backend
   for (const char c : list) {
     if (c == ',' && !(checked && parts.back().find(',') == std::string::npos)) {
       parts.emplace_back();

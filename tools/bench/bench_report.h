@@ -1,5 +1,5 @@
-// Shared by the reports of `engine bench`: heading, tables, CSV, and the transfer of numbers from
-// forked ranks to the parent.
+// Helpers that the reports of `engine bench` share: heading, tables, CSV, and the transfer of
+// numbers from forked ranks to the parent.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,19 +19,19 @@ struct BenchHeading {
   MachineInfo machine;
   std::string build, when;
 };
-BenchHeading bench_heading();                           // of this moment
+BenchHeading bench_heading();                           // as of now
 std::string heading_text(const BenchHeading& heading);  // two lines
 void add_heading(base::JsonWriter& json,
                  const BenchHeading& heading);  // members from "build" to "load"
 
 std::string csv_text(const std::vector<Cells>& lines);
 
-// The parts of "gloo,checked:shm,gloo" (checked:A,B is one), and of "1,2,4". `option` is named in
-// the UsageError.
+// Return the parts of "gloo,checked:shm,gloo" (checked:A,B is one), and of "1,2,4". The UsageError
+// names `option`.
 std::vector<std::string> split_list(const std::string& list, const char* option);
 std::vector<int> rank_counts(const std::string& list);
 
-// A value that forked ranks and their parent share. One writer.
+// A value that forked ranks and their parent share. It has one writer.
 template <class T>
 class SharedValue {
   static_assert(std::is_trivially_copyable_v<T>);

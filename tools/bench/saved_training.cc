@@ -1,4 +1,4 @@
-// Files of benchmarks.
+// Implements the files of benchmarks.
 #include "tools/bench/saved_training.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Shared by the benchmarks of files: a model that is saved again and again, the same bytes written
-// plainly, a folder for them, and times.
+// Helpers that the file benchmarks share: a model that is saved repeatedly, a plain write of the
+// same bytes, a folder for the files, and times.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace tools {
 
-// A folder in `directory`, removed with everything in it at the end. From now on a first signal to
-// stop is one that Measured::time() looks at, so that the folder is removed then, too.
+// A folder in `directory`, removed with its contents at the end. From its construction on,
+// Measured::time() handles a first stop signal, so that the folder is also removed then.
 class BenchFolder {
  public:
   explicit BenchFolder(const std::string& directory);  // throws io::CannotCreateError
@@ -30,10 +30,10 @@ class BenchFolder {
   std::string path_;
 };
 
-// As dd conv=fsync: a new file, blocks of 1 MiB, fsync. Throws io::CannotCreateError.
+// Writes like dd conv=fsync: a new file, blocks of 1 MiB, fsync. Throws io::CannotCreateError.
 void write_plainly(const std::string& path, const std::vector<std::byte>& bytes);
 
-// A model with SGD's momentum, as it is saved by a training on one rank.
+// A model with SGD's momentum, saved as by a training on one rank.
 class SavedTraining {
  public:
   explicit SavedTraining(const std::string& model);
@@ -53,7 +53,7 @@ class SavedTraining {
 void end_if_asked_to();  // throws StoppedError
 
 struct Measured {
-  // Of rounds, in milliseconds.
+  // The times of the rounds, in milliseconds.
   const char* what;
   std::vector<double> ms;
 
@@ -64,7 +64,7 @@ struct Measured {
     ms.push_back(1e3 * (base::steady_seconds() - start));
     end_if_asked_to();
   }
-  double median();  // sorts them
+  double median();  // sorts the times
 };
 
 }  // namespace tools

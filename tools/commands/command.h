@@ -1,4 +1,4 @@
-// The commands of the program.
+// Declares the commands of the program.
 #pragma once
 
 #include <vector>
@@ -40,10 +40,10 @@ struct Command {
     const char* name;
     const char* summary;
   };
-  std::vector<Kind> kinds = {};  // first arguments that have options of their own
-  bool hidden = false;           // no user needs it
+  std::vector<Kind> kinds = {};  // first arguments that have their own options
+  bool hidden = false;           // not for users
 };
-// In the order of the manual page.
+// Returns the commands in the order of the manual page.
 const std::vector<Command>& commands();
 
 }  // namespace tools

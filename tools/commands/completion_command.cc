@@ -1,4 +1,4 @@
-// `engine completion`: a script for the shell that the user has.
+// Implements `engine completion`: prints a script for the user's shell.
 #include <cstdio>
 
 #include "tools/commands/command.h"

@@ -1,5 +1,5 @@
-// `engine doctor`: forms the group as training would, checks every host and every link, and reports
-// problems.
+// Implements `engine doctor`: forms the group as training would, checks every host and every link,
+// and reports problems.
 #include <cstdio>
 
 #include "io/base/time/utc_time.h"
@@ -39,7 +39,7 @@ int examine(const tools::RunConfig& config, const std::string& format, backends:
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
-  control->barrier();  // rank 0 has told before anybody's exit code can end the others
+  control->barrier();  // rank 0 has reported before any rank's exit code can end the others
   return report.healthy() ? kExitOk : kExitDifferent;
 }
 

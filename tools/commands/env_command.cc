@@ -1,5 +1,5 @@
-// `engine env`: the resolved identity of this process, with the source of each value; and the
-// backends of this build.
+// Implements `engine env`: prints the resolved identity of this process, with the source of each
+// value, and the backends of this build.
 #include <cstdio>
 
 #include "backends/group.h"
@@ -36,7 +36,7 @@ std::optional<int> whole_number(const tools::ConfigValues& values, const char* n
     std::size_t used = 0;
     const int value = std::stoi(found->second.value, &used);
     if (used == found->second.value.size()) return value;
-  } catch (const std::exception&) {  // told below, with the source
+  } catch (const std::exception&) {  // reported below, with the source
   }
   throw io::ConfigError(std::string(name) + " '" + found->second.value + "' (" +
                         found->second.source + "): expected a whole number");
@@ -47,7 +47,8 @@ std::string text_of(const tools::ConfigValues& values, const char* name, const c
   return found == values.end() ? fallback : found->second.value;
 }
 
-// resolve_identity() knows values of options by the flag; here they may come from ENGINE_*.
+// resolve_identity() names the flag as the source of an option, but here the value may come from
+// ENGINE_*.
 backends::ResolvedValue with_source(backends::ResolvedValue value,
                                     const tools::ConfigValues& values) {
   const auto found =

@@ -1,5 +1,5 @@
-// `engine eval`: loss, accuracy and what each class has of it, of a checkpoint's model; or the
-// errors of the numbers that it predicts.
+// Implements `engine eval`: prints loss, accuracy and per-class results of a checkpoint's model, or
+// the errors of its predicted numbers.
 #include <cstdio>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// `engine export`: the model of a checkpoint for other programs: its arrays as .safetensors,
-// .npz or .pth, or all of it as ONNX.
+// Implements `engine export`: writes the model of a checkpoint for other programs, its arrays as
+// .safetensors, .npz or .pth, or the whole model as ONNX.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -35,10 +35,10 @@ constexpr const char* kFormats[] = {"safetensors", "npz", "pth", "onnx"};
 struct ExportOptions {
   std::string path, out, format, weights = "model", input = "prepared";
   bool half = false, brain = false;
-  ConfigValues values;  // --model, --dataset and what belongs to them: ONNX only
+  ConfigValues values;  // --model, --dataset and related options: only for ONNX
 };
 
-// What no other samples follow from.
+// Returns true for options that do not change the samples.
 bool leaves_data_alone(const std::string& name) {
   return name == "model" || name == "dtype" || name == "seed" || name == "data-dir" ||
          name == "annotations" || name == "image-cache-mb";
@@ -95,9 +95,10 @@ void export_arrays(const ExportOptions& o) {
               base::escape_text(o.out).c_str());
 }
 
-// What a model is made of and where it comes from.
+// A model's definition and its source.
 struct SavedModel {
-  std::optional<io::Checkpoint> snapshot;  // its description; none: a file of arrays alone
+  std::optional<io::Checkpoint> snapshot;  // the checkpoint's description; none: a file that has
+                                           // only arrays
   std::string name, definition;
   SavedInput input;
 };

@@ -1,5 +1,5 @@
-// `engine import`: weights of other programs as a checkpoint, with the names and the run's data
-// that a checkpoint has.
+// Implements `engine import`: converts weights of other programs to a checkpoint with the names and
+// the data description of a run.
 #include <cstdio>
 #include <ctime>
 
@@ -21,7 +21,8 @@
 namespace tools {
 namespace {
 
-// Takes prefixes off the names: those asked for, and what PyTorch's wrappers put there. Says so.
+// Removes prefixes from the names: the requested ones, and those of PyTorch's wrappers. Prints a
+// notice.
 void strip(std::vector<io::NamedArray>& arrays, const std::vector<std::string>& prefixes) {
   std::size_t asked = 0, wrapped = 0;
   for (io::NamedArray& array : arrays) {
@@ -48,7 +49,7 @@ struct Target {  // what the arrays must fit
 };
 
 Target target_of(const std::string& model, tools::ConfigValues& values) {
-  if (!values.contains("dataset"))  // the sizes that the model was made for
+  if (!values.contains("dataset"))  // use the sizes that the model was made for
     return {models::build_model(model, models::default_options(model)),
             "[run]\nmodel = \"" + model + "\"\n", "",
             "with its default input size (--dataset selects another)", engine::DType::kF32};

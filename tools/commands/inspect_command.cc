@@ -1,4 +1,5 @@
-// `engine inspect`: the contents of a checkpoint, or what the ranks of a failed run were doing.
+// Implements `engine inspect`: prints the contents of a checkpoint, or the last calls of a failed
+// run's ranks.
 #include <bit>
 #include <cstdio>
 #include <filesystem>
@@ -35,13 +36,13 @@ std::int64_t elements(const io::NamedArray& array) {
   return static_cast<std::int64_t>(array.data.size() / base::size_of(array.type));
 }
 
-// Of the best evaluations the bits of a double are counted.
+// The values of the best evaluations are stored as the bits of a double.
 std::string counter_text(const std::string& name, std::int64_t value) {
   const bool number = name.starts_with("best.") && name.ends_with("value");
   return number ? io::shortest_text(std::bit_cast<double>(value)) : std::to_string(value);
 }
 
-// `with_model`: nobody has printed the run's yet.
+// `with_model`: true if the run's model has not been printed.
 void print_summary(const io::Checkpoint& c, bool with_model) {
   if (with_model)
     std::printf("model    %s\ndata     %s\n", escape_text(c.model).c_str(),
@@ -72,7 +73,7 @@ void print_summary(const io::Checkpoint& c, bool with_model) {
   }
 }
 
-// As a file for --config: there $ begins a variable of the environment.
+// Escapes text for a --config file, in which $ begins an environment variable.
 std::string for_a_file(const std::string& config) {
   std::string text;
   for (const char c : config) text += c == '$' ? std::string("$$") : std::string(1, c);
@@ -102,7 +103,7 @@ void print_tensors(const io::Checkpoint& c) {
                 shape_text(a).c_str(), escape_text(a.device).c_str());
 }
 
-// The order in which an epoch takes the samples, as the run that wrote this checkpoint sees it.
+// Prints the order of an epoch's samples, as in the run that wrote this checkpoint.
 void print_order(const io::Checkpoint& c, std::int64_t epoch) {
   tools::ConfigValues config;
   tools::apply_config_text(c.config, "the checkpoint's configuration", config);

@@ -1,4 +1,4 @@
-// `engine launch`.
+// Implements `engine launch`.
 #include <unistd.h>
 
 #include <cerrno>

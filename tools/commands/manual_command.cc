@@ -1,4 +1,4 @@
-// `engine manual`, for the build: manual pages, one a command, into a folder.
+// Implements `engine manual`, for the build: writes manual pages, one per command, to a folder.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-// `engine predict`: what a trained model says of images, rows of tables, and text.
+// Implements `engine predict`: runs a trained model on images, rows of tables, and text.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -37,7 +37,7 @@ struct PredictOptions {
   std::string layer, layer_file = "embeddings.npy";
 };
 
-// Each rank reads all inputs: they must be the same, and such as can be read more than once.
+// Each rank reads all inputs, so they must be the same on all ranks, and readable more than once.
 void check_inputs(const PredictOptions& o, TrainedModel& model, const backends::Group& group) {
   namespace fs = std::filesystem;
   if (group.world_size() == 1) return;

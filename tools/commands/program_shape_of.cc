@@ -10,7 +10,7 @@
 namespace tools {
 namespace {
 
-// Names that are known to this build only; the table describes them otherwise.
+// Adds names that only this build knows; the table describes them in general.
 void add_names(CommandShape& shape) {
   for (OptionShape& option : shape.options) {
     if (option.names.front() == "--model") {

@@ -1,11 +1,11 @@
-// The whole program as data, for manual pages and completion.
+// Describes the whole program as data, for manual pages and completion.
 #pragma once
 
 #include "tools/options/manual/program_shape.h"
 
 namespace tools {
 
-// All commands that users need. No command does anything.
+// Returns all commands that users need. Does not run any command.
 ProgramShape shape_of_program();
 
 }  // namespace tools

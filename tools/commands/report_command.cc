@@ -1,4 +1,5 @@
-// `engine report`: a page about runs, as a file or served while they go on.
+// Implements `engine report`: writes a page about runs to a file, or serves it while the runs
+// continue.
 #include <poll.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ namespace tools {
 namespace {
 
 constexpr int kRefreshSeconds = 5;
-constexpr std::int64_t kBatch = 64;  // as an evaluation
+constexpr std::int64_t kBatch = 64;  // same as an evaluation
 
 struct ReportOptions {
   std::vector<std::string> folders;
@@ -46,7 +47,7 @@ std::vector<RunHistory> read_runs(const std::vector<std::string>& folders) {
   return runs;
 }
 
-// Every test sample once; those that go worst are kept.
+// Predicts every test sample once, and keeps the worst ones.
 void judge_test_samples(TrainedModel& model, const io::ClassLabels& classes_of_samples,
                         std::int64_t most, RunPredictions& judged) {
   const io::Dataset& set = model.data().test;
@@ -93,7 +94,7 @@ void judge_test_samples(TrainedModel& model, const io::ClassLabels& classes_of_s
   judged.worst = std::move(samples);
 }
 
-// The same of a model that predicts a number.
+// Does the same for a model that predicts a number.
 void judge_test_samples(TrainedModel& model, const io::TargetValues& targets, std::int64_t most,
                         RunPredictions& judged) {
   const io::Dataset& set = model.data().test;
@@ -138,8 +139,8 @@ void judge_test_samples(TrainedModel& model, const Labels& labels, std::int64_t,
                       ", which the page does not show");
 }
 
-// By the run's best snapshot, else its newest. Without one, or without the data, the page says why
-// there are no predictions. None for a model of text.
+// Uses the run's best checkpoint, else its newest. Without one, or without the data, the page shows
+// why there are no predictions. Returns none for a model of text.
 std::optional<RunPredictions> judged_run(const ReportOptions& o) {
   RunPredictions judged;
   bool is_text = false;
@@ -167,7 +168,7 @@ std::optional<RunPredictions> judged_run(const ReportOptions& o) {
   return judged;
 }
 
-// 128 random bits: other users of the host can reach the port, and may not read the folder.
+// Returns 128 random bits: other users of the host can reach the port, but may not read the folder.
 std::string new_token() {
   std::random_device random;
   std::string token;
@@ -179,10 +180,10 @@ std::string new_token() {
   return token;
 }
 
-// Until a signal asks for the end.
+// Serves until a signal asks to stop.
 void serve(const ReportOptions& o) {
-  SignalInbox signals;                      // before there is another thread
-  static_cast<void>(read_runs(o.folders));  // what cannot be read is said now
+  SignalInbox signals;                      // created before any other thread
+  static_cast<void>(read_runs(o.folders));  // reports unreadable runs now
   const io::HttpResponder server(
       {.port = o.port,
        .path = "/" + new_token() + "/",
@@ -201,7 +202,7 @@ void serve(const ReportOptions& o) {
   std::fflush(stdout);
   for (;;) {
     pollfd ready{signals.fd(), POLLIN, 0};
-    static_cast<void>(::poll(&ready, 1, -1));  // for as long as it is wanted
+    static_cast<void>(::poll(&ready, 1, -1));  // wait until it is needed
     while (const std::optional<int> signal = signals.take())
       if (*signal == SIGINT || *signal == SIGTERM || *signal == SIGHUP) return;
   }

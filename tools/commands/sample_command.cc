@@ -1,4 +1,4 @@
-// `engine sample`: generates text with a trained text model.
+// Implements `engine sample`: generates text with a trained text model.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -29,8 +29,8 @@ struct SampleOptions {
   SamplingOptions sampling;
 };
 
-// A prompt is text: it may begin with a dash and have typographic marks, which elsewhere are slips.
-// It is kept from the parser.
+// A prompt is free text: it may begin with a dash and contain typographic marks, which are rejected
+// elsewhere as mistakes. So the parser does not see it.
 std::string take_prompt(Arguments& arguments) {
   std::string prompt;
   for (std::size_t i = 0; i < arguments.size(); ++i) {

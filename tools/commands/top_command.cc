@@ -1,4 +1,4 @@
-// `engine top`: what a running training is doing, live.
+// Implements `engine top`: shows the status of a running training, live.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,11 +18,11 @@
 namespace tools {
 namespace {
 
-constexpr int kOtherLines = 9;     // beside the ranks, at most
-constexpr int kUncut = 1'000'000;  // rows and columns where there is no terminal
+constexpr int kOtherLines = 9;     // at most, beside the ranks
+constexpr int kUncut = 1'000'000;  // rows and columns without a terminal
 
-// Clocks of hosts differ: how old a status is, is known from when it was seen to change. Only the
-// first look must believe the time that is in it.
+// Clocks of hosts differ, so the age of a status is measured from when its change was observed.
+// Only the first look must trust the time in the status.
 class Age {
  public:
   double of(const RunStatus& status) {
@@ -70,7 +70,7 @@ int top_command(const Arguments& arguments) {
     const int rows = live ? std::max(terminal_rows(STDOUT_FILENO) - kOtherLines, 1) : kUncut,
               columns = live ? terminal_columns(STDOUT_FILENO) : kUncut;
     const std::string text = top_text(status, age.of(status), rows, columns);
-    // From the top left, and the rest of the screen is cleared.
+    // Print from the top left, and clear the rest of the screen.
     std::printf("%s%s", live ? "\033[H\033[J" : "", text.c_str());
     std::fflush(stdout);
     if (!live || status.end) return kExitOk;

@@ -1,4 +1,4 @@
-// `engine train`.
+// Implements `engine train`.
 #include <algorithm>
 #include <csignal>
 
@@ -27,21 +27,21 @@
 namespace tools {
 namespace {
 
-// "engine train --lr 0.1 --save-dir 'my run'", for people to repeat in a shell.
+// Returns e.g. "engine train --lr 0.1 --save-dir 'my run'", which users can repeat in a shell.
 std::string command_text(const Arguments& arguments) {
   std::string text = "engine train";
   for (const std::string& argument : arguments) text += " " + shell_word(argument);
   return text;
 }
 
-// Whether a rank was lost, and not the run's own end.
+// Returns true if a rank was lost, false for the run's own end.
 bool is_loss(int code) {
   constexpr int kFatal[] = {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE};
   return code == kExitUnavailable ||
          std::ranges::any_of(kFatal, [&](int signal) { return code == 128 + signal; });
 }
 
-// A launcher restarts the ranks itself.
+// Prints nothing under a launcher, which restarts the ranks itself.
 void print_way_to_continue(const RunConfig& config) {
   if (config.keeping.directory.empty() || config.keeping.directory == "auto" || is_one_of_many())
     return;
@@ -66,13 +66,13 @@ int train_ranks(const RunConfig& config, const std::string& command,
 
 int train_elastic(const RunConfig& config, const std::string& command,
                   const std::atomic<int>& stop_signal) {
-  RetainedRun retained;  // made before the ranks of --spawn are forked, so each has its own
-  // Before others wait for this process; those of --spawn share the memory.
-  // What --init-from states of the coding is known later.
+  RetainedRun retained;  // made before --spawn forks the ranks, so each rank has its own
+  // Load before other processes wait for this one; ranks of --spawn share the memory. The coding
+  // that --init-from requires is known only later.
   if (config.keeping.init_from.empty()) retained.state.data = load_alone(config.data);
   return run_elastic(config, [&](backends::Group& group, const backends::View& view,
                                  const std::function<bool()>& pause) {
-    if (view.fresh) {  // others have gone on without this rank
+    if (view.fresh) {  // the others have continued without this rank
       retained.state.image = {};
       retained.state.writer.reset();
       retained.run = {};
@@ -142,7 +142,7 @@ const std::atomic<int>& install_signals(const RunConfig& config) {
       config.is_elastic() && std::ranges::find(signals, kLeaveSignal) == signals.end();
   for (const int signal : kSaveSignals)
     if (!leaves || signal != kLeaveSignal) signals.push_back(signal);
-  std::signal(SIGPIPE, SIG_IGN);  // a reader of the output that leaves is a write that fails
+  std::signal(SIGPIPE, SIG_IGN);  // if a reader of the output leaves, a write fails
   const std::atomic<int>& stop_signal = install_stop_signals(signals);
   if (leaves) install_leave_signal();
   return stop_signal;

@@ -1,4 +1,4 @@
-// A dry run, and the range test of learning rates.
+// Implements the dry run and the learning rate range test.
 #include "tools/commands/train_instead.h"
 
 #include <algorithm>
@@ -28,8 +28,8 @@
 namespace tools {
 namespace {
 
-// Everything up to the first step, and nothing of it kept: neither the run's folder nor staged
-// copies are made. On rank 0 what came of it is printed.
+// Runs everything up to the first step, and keeps nothing: it creates neither the run's folder nor
+// staged copies. Rank 0 prints the result.
 int dry_run(const RunConfig& config, backends::Group& group) {
   SessionOptions options = config;
   options.data.stage.clear();
@@ -56,7 +56,7 @@ int dry_run(const RunConfig& config, backends::Group& group) {
   return kExitOk;
 }
 
-// What the session multiplies --lr by.
+// Returns the factor by which the session multiplies --lr.
 double rate_scale(const RunConfig& config, int world_size) {
   using Scale = UpdateOptions::RateScale;
   if (config.update.scale == Scale::kNone) return 1;
@@ -76,7 +76,7 @@ std::string finding_text(const RateFinding& found, const LrRangeTest& test, cons
          rate(*found.lowest) + end + "\nSuggestion: --lr " + rate(*found.steepest / scale) + "\n";
 }
 
-// A range test. Weights, statistics and optimizer state are gone afterwards.
+// Runs a range test. Weights, statistics and optimizer state are discarded afterwards.
 int find_lr(const RunConfig& config, const RateRange& range, backends::Group& group,
             const std::atomic<int>& stop_signal) {
   const bool root = group.rank() == 0;

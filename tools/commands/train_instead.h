@@ -1,4 +1,4 @@
-// What `engine train` does instead of training: --print-config, --dry-run, --lr-find.
+// Runs what `engine train` does instead of training: --print-config, --dry-run, --lr-find.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@ namespace tools {
 
 struct Instead {
   bool print_config = false, dry_run = false, lr_find = false;
-  std::string rates = {};  // of --lr-find
+  std::string rates = {};  // for --lr-find
 };
 
 void add_instead(CLI::App& app, Instead& instead);
 
-// The exit code; nothing: a training is asked for. Throws as a training does.
+// Returns the exit code; nothing if a training is requested. Throws as a training does.
 std::optional<int> run_instead(const Instead& instead, const RunConfig& config);
 
 }  // namespace tools

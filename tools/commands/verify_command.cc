@@ -1,4 +1,5 @@
-// `engine verify`: compares models. Names of differing tensors on stdout, a summary on stderr.
+// Implements `engine verify`: compares models. Prints names of differing tensors on stdout, a
+// summary on stderr.
 #include <glob.h>
 
 #include <cmath>
@@ -97,7 +98,7 @@ std::vector<std::pair<std::string, std::string>> renames(const std::vector<std::
   return pairs;
 }
 
-// A path that is there is taken as it is; otherwise a pattern stands for all that match it.
+// An existing path is used unchanged; otherwise a pattern is expanded to all matching files.
 std::vector<std::string> expanded(const std::vector<std::string>& paths) {
   std::vector<std::string> files;
   for (const std::string& path : paths) {
@@ -119,7 +120,7 @@ std::vector<std::string> expanded(const std::vector<std::string>& paths) {
   return files;
 }
 
-// Of a run the newest, which is said; `path` becomes that.
+// For a run, opens the newest checkpoint and prints a notice; `path` becomes that file.
 std::unique_ptr<io::ArraySource> open_to_compare(std::string& path, bool quiet) {
   std::string file;
   auto arrays = read_snapshot(path, Snapshot::kNewest, [&](const std::string& chosen) {
@@ -165,7 +166,7 @@ int verify_command(const Arguments& arguments) {
     if (comparison.compared == 0)
       throw io::DataError("nothing to compare: no tensor in " + o.paths.front() + " or the others" +
                           (o.only == "model" ? "" : " (--only " + o.only + ")"));
-  } catch (const std::exception& error) {  // whatever it is: no verdict
+  } catch (const std::exception& error) {  // any error: no verdict
     if (!o.quiet) std::fprintf(stderr, "engine: error: %s\n", text_of(error).c_str());
     return kExitUsage;
   }

@@ -1,4 +1,4 @@
-// `engine version`.
+// Implements `engine version`.
 #include <cstdio>
 
 #include "backends/group.h"

@@ -1,4 +1,4 @@
-// The comparing communicator.
+// Implements the communicator that compares two backends.
 #include "backends/compose/checked/checked_communicator.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The guard's calls, for Communicator and for DeviceCommunicator.
+// The guarded calls that Communicator and DeviceCommunicator share.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace backends {
 
-// Interface: Communicator or a class derived from it.
+// `Interface` is Communicator or a class derived from it.
 template <typename Interface>
 class GuardedCalls : public Interface {
  public:
@@ -53,7 +53,7 @@ class GuardedCalls : public Interface {
       const std::lock_guard lock(mutex_);
       if (abort_reason_.empty()) abort_reason_.assign("aborted: ").append(reason);
     } catch (const std::exception&) {
-      // Out of memory: the error has the backend's reason.
+      // Out of memory: the error contains the backend's reason.
     }
     inner_->abort(reason);
   }
@@ -62,12 +62,12 @@ class GuardedCalls : public Interface {
   Interface& inner() const { return *inner_; }
   std::uint32_t next_sequence() { return ++sequence_; }
 
-  // The text is formatted only on failure.
+  // Formats the text only on failure.
   template <typename Call>
   void run(const ControlWord& word, const Call& call) {
     const auto text = [&] { return to_string(word); };
     if (broken_) throw PeerError(context(text()) + "this communicator has failed before");
-    const base::TraceSpan span(to_string(word.operation).data(),  // a literal
+    const base::TraceSpan span(to_string(word.operation).data(),  // a string literal
                                {"count", static_cast<std::int64_t>(word.count)}, trace_call(word));
     const FlightRecorder::Ticket ticket = by_.recorder->begin(by_.communicator, word);
     try {
@@ -79,7 +79,8 @@ class GuardedCalls : public Interface {
     by_.recorder->end(ticket, false);
   }
 
-  // Runs `call` and adds rank and operation to its errors. text() describes the call.
+  // Runs `call` and adds rank and operation to its errors. text() returns the description of the
+  // call.
   template <typename Text, typename Call>
   void explain(const Text& text, const Call& call) {
     try {
@@ -102,8 +103,9 @@ class GuardedCalls : public Interface {
   }
 
  private:
-  // Ranks make communicators of all of them in the same order. Those of some ranks have one number
-  // on several such sets of ranks.
+  // All ranks make the communicators of the whole group in the same order, so that their calls have
+  // unique numbers. Communicators of different subsets of ranks can share a number, so they get
+  // none.
   std::uint64_t trace_call(const ControlWord& word) const {
     if (by_.world_size == 1 || inner_->world_size() != by_.world_size) return 0;
     return static_cast<std::uint64_t>(by_.communicator + 1) << 32 | word.sequence;
@@ -120,7 +122,7 @@ class GuardedCalls : public Interface {
 
   const Guard by_;  // its watch outlives inner_
   std::unique_ptr<Interface> inner_;
-  std::uint32_t sequence_ = 0;  // this and the next: caller's thread
+  std::uint32_t sequence_ = 0;  // this and the next are used by the caller's thread
   bool broken_ = false;
   mutable std::mutex mutex_;
   std::string abort_reason_;

@@ -1,4 +1,4 @@
-// The guard around a backend's communicator.
+// Implements the guard around a backend's communicator.
 #include "backends/compose/guard/guarded_communicator.h"
 
 #include "backends/backend_error.h"

@@ -14,21 +14,21 @@ namespace backends {
 struct Guard {
   std::shared_ptr<FailureDetector> watch;
   std::shared_ptr<FlightRecorder> recorder;
-  int communicator = 0;          // for the record
+  int communicator = 0;          // its number in the flight record
   int rank = 0, world_size = 1;  // of the group, for messages
 };
 
 std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, Guard by);
-// In a build with CUDA.
+// Only in a build with CUDA.
 std::unique_ptr<DeviceCommunicator> guard_device(std::unique_ptr<DeviceCommunicator> inner,
                                                  Guard by);
 
-// "backend gloo, rank 0 of 3, all_reduce sum of 7 f32: "
+// Returns e.g. "backend gloo, rank 0 of 3, all_reduce sum of 7 f32: ".
 std::string failure_context(std::string_view backend, int rank, int world_size,
                             const std::string& operation);
 
-// Throws `context` and the failure that the watch reports within 2 s, with `error` where that says
-// more; without one `error` alone.
+// Throws `context` and the failure that the watch reports within 2 s, with `error` if that says
+// more. If the watch reports none, throws `context` and `error`.
 [[noreturn]] void raise_explained(FailureDetector& watch, const std::string& context,
                                   const std::string& error);
 

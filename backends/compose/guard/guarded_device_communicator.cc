@@ -1,4 +1,4 @@
-// The guard around a communicator for device memory.
+// Implements the guard around a communicator for device memory.
 #include "backends/compose/guard/guarded_calls.h"
 
 namespace backends {

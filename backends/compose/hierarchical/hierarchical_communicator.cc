@@ -1,12 +1,12 @@
-// The two-stage communicator.
+// Implements the two-stage communicator.
 //
-// Ranks of one host share memory; between hosts the network is much slower. So a large reduction is
-// first a reduce-scatter within each host, which leaves every rank one slice of the host's sum.
-// Rank i of each host then reduces its slice with rank i of the other hosts, all at the same time,
-// and an all-gather within the host completes the result. Each byte leaves a host about once
-// however many ranks it has, and all of its ranks share the work of sending. Small calls, where
-// latency counts and not bytes, and hosts with unequal numbers of ranks go through one rank per
-// host.
+// Ranks of one host share memory; the network between hosts is much slower. So a large reduction
+// starts with a reduce-scatter within each host, which leaves every rank one slice of the host's
+// sum. Rank i of each host then reduces its slice with rank i of the other hosts, all at the same
+// time, and an all-gather within the host completes the result. Each byte leaves a host about once,
+// regardless of the number of its ranks, and all of its ranks share the work of sending. One rank
+// per host handles small calls, which depend on latency and not on bandwidth, and hosts with
+// unequal numbers of ranks.
 #include "backends/compose/hierarchical/hierarchical_communicator.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 namespace backends {
 namespace {
 
-constexpr std::size_t kRailBytes =
-    64 << 10;  // from this size on, every rank sends its slice to other hosts
+// From this size on, every rank sends its slice to other hosts.
+constexpr std::size_t kRailBytes = 64 << 10;
 
 class HierarchicalCommunicator final : public Communicator {
  public:
@@ -63,7 +63,7 @@ class HierarchicalCommunicator final : public Communicator {
     if (layout_.host != root_host) within_->broadcast(data, bytes, 0);
   }
 
-  // Every host's part has the size of the largest host's.
+  // Every host's part is padded to the size of the largest host's part.
   void all_gather(const void* input, std::size_t bytes, void* output) override {
     if (bytes == 0) return barrier();
     host_part_.resize(max_local_ * bytes);
@@ -118,7 +118,7 @@ class HierarchicalCommunicator final : public Communicator {
   std::unique_ptr<Communicator> within_, across_;
   std::size_t max_local_ = 0;
   int world_size_ = 0;
-  std::vector<char> host_part_, all_parts_;  // of all_gather
+  std::vector<char> host_part_, all_parts_;  // buffers of all_gather
 };
 
 }  // namespace

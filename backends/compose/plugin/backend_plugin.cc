@@ -1,4 +1,4 @@
-// Loads plug-ins.
+// Loads backend plug-ins.
 #include "backends/compose/plugin/backend_plugin.h"
 
 #include <dlfcn.h>
@@ -34,8 +34,8 @@ const Backend& load_backend_plugin(const std::string& path) {
   const std::lock_guard lock(mutex);
   const auto known = loaded.find(path);
   if (known != loaded.end()) return *known->second;
-  // Never closed again: communicators, exceptions and threads of the library may outlive any owner
-  // here. Global, because libraries such as Open MPI load further parts that look for its symbols.
+  // Never closed: communicators, exceptions and threads of the library may outlive any owner here.
+  // Global, because libraries such as Open MPI load further parts that need its symbols.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr)
     throw ConfigurationError("backend plug-in " + path + " cannot be loaded: " + dlerror());

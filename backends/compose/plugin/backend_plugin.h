@@ -1,5 +1,5 @@
-// Backends in shared libraries outside this build, given by path, --backend ./libengine_x.so, or by
-// name, --backend x.
+// Loads backends from shared libraries outside this build, given by path, --backend
+// ./libengine_x.so, or by name, --backend x.
 //
 // Such a library is compiled against these headers by the same compiler and exports
 //   extern "C" const backends::Backend* engine_backend_plugin(const char* abi);
@@ -14,14 +14,14 @@
 
 namespace backends {
 
-// Changes with any header that a plug-in sees.
+// Change it with any header that a plug-in includes.
 inline constexpr const char* kBackendPluginAbi = "engine-backend-3";
 using BackendPluginEntry = const Backend* (*)(const char* abi);
 
-// Returns the places at which a plug-in of this name, libengine_NAME.so, is looked for: beside the
-// program, where a build puts it, and in ../lib/engine, where it is installed.
+// Returns the paths searched for a plug-in of this name, libengine_NAME.so: beside the program, the
+// place in a build folder, and ../lib/engine, the place after installation.
 std::vector<std::string> plugin_places(const std::string& name);
-std::string find_plugin(const std::string& name);  // the first of them that exists, else ""
+std::string find_plugin(const std::string& name);  // the first existing path, else ""
 
 // Loads the library on first use and keeps it. Thread-safe. Throws ConfigurationError with the
 // loader's reason.

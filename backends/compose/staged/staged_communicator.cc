@@ -1,8 +1,8 @@
-// The pipeline through pinned buffers.
+// Implements the pipeline through pinned buffers.
 //
-// Device memory is cut into pieces, with two buffers in turn: while the host backend reduces one
-// piece, the previous result is copied back and the next piece is copied from the device. Only
-// copies from and to pinned (page-locked) memory run asynchronously to the host.
+// Device memory is divided into pieces that use two buffers alternately: while the host backend
+// reduces one piece, the previous result is copied back and the next piece is copied from the
+// device. Only copies from and to pinned (page-locked) memory run asynchronously to the host.
 #include "backends/compose/staged/staged_communicator.h"
 
 #include <algorithm>
@@ -103,8 +103,8 @@ class StagedCommunicator final : public DeviceCommunicator {
     if (!begin(stream, word, output)) return;
     require_device_memory(input, device_, name_);
     const auto* from = static_cast<const std::byte*>(input);
-    const std::size_t most =
-        piece_ / size_;  // own part in the buffer's first half, all parts in the second
+    // The own part in the buffer's first half, all parts in the second.
+    const std::size_t most = piece_ / size_;
     const auto part = [&](std::size_t k) { return std::min(most, count - k * most); };
     pipeline(
         stream, (count + most - 1) / most,
@@ -121,8 +121,8 @@ class StagedCommunicator final : public DeviceCommunicator {
         });
   }
 
-  // A piece has one part of every rank's share, all of the length of the longest share, so that the
-  // host's reduce-scatter of the piece yields those parts.
+  // A piece has one part of every rank's share, each as long as the part of the longest share, so
+  // that the host's reduce-scatter of the piece yields those parts.
   void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
                          ReduceOp op) override {
     if (!begin(stream, reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op),
@@ -134,8 +134,8 @@ class StagedCommunicator final : public DeviceCommunicator {
     const auto share = [&](std::size_t r) { return r * count / size_; };
     const auto width = [&](std::size_t k) {
       return std::min(most, longest - k * most);
-    };  // of each rank's part in the piece
-    // Elements of rank r's share that lie in piece k.
+    };  // the length of each rank's part in the piece
+    // Returns the number of elements of rank r's share that lie in piece k.
     const auto part = [&](std::size_t k, std::size_t r) {
       const std::size_t length = share(r + 1) - share(r);
       return length > k * most ? std::min(width(k), length - k * most) : 0;
@@ -173,7 +173,7 @@ class StagedCommunicator final : public DeviceCommunicator {
       return std::span<const ControlWord>(all).subspan(r * longest,
                                                        static_cast<std::size_t>(lengths[r]));
     };
-    // Every rank compares all plans with the first, so that all report the same.
+    // Every rank compares all plans with the first, so that all ranks report the same difference.
     for (std::size_t r = 1; r < size_; ++r)
       expect_equal_plans(plan_of(0), members_[0], plan_of(r), members_[r]);
   }
@@ -225,8 +225,8 @@ class StagedCommunicator final : public DeviceCommunicator {
     cuda::Event filled, emptied;  // its piece was copied from the device; was copied back
   };
 
-  // Returns whether there is something to move. All ranks compare the call first: a comparison per
-  // piece would notice a difference late.
+  // Returns true if there is data to move. All ranks compare the call first: a comparison per piece
+  // would detect a difference late.
   bool begin(void* stream, const ControlWord& word, const void* data) {
     progress_.throw_if_aborted();
     if (size_ == 1) return false;

@@ -1,10 +1,10 @@
-// Device memory over a host communicator (shm, gloo, socket, ...): pieces go through pinned
-// buffers, two at a time, so that the copies of one piece overlap with the exchange of the other.
+// Collectives on device memory over a host communicator (shm, gloo, socket, ...): pieces go through
+// two pinned buffers, so that the copies of one piece overlap with the exchange of the other.
 //
-// For ranks on GPUs without NCCL, or that share a GPU. The calls ending in _on block until the last
-// piece has been exchanged and its copy back to the device is enqueued, so they cannot be captured.
-// The result is the host communicator's: for all_reduce the fold in rank order. Every call compares
-// control words, even after agree().
+// Used for ranks on GPUs without NCCL, or ranks that share a GPU. The calls ending in _on block
+// until the last piece has been exchanged and its copy back to the device is enqueued, so they
+// cannot be captured. The result is the host communicator's: for all_reduce the fold in rank order.
+// Every call compares control words, even after agree().
 #pragma once
 
 #include <chrono>
@@ -16,12 +16,13 @@
 namespace backends {
 
 struct StagedOptions {
-  std::size_t piece_bytes = std::size_t{2} << 20;  // of a pinned buffer; at least 16 for each rank
+  std::size_t piece_bytes = std::size_t{2} << 20;  // size of a pinned buffer; at least 16 for each
+                                                   // rank
   std::chrono::milliseconds timeout{600'000};
-  std::vector<int> members = {};  // the group's rank of each rank, for messages; empty: the same
+  std::vector<int> members = {};  // each rank's rank in the group, for messages; empty: the same
 };
 
-// For the calling thread's CUDA device. With one rank the calls move nothing and can be captured.
+// Uses the calling thread's CUDA device. With one rank the calls move nothing and can be captured.
 // Throws PeerError for errors of CUDA.
 std::unique_ptr<DeviceCommunicator> make_staged_communicator(std::unique_ptr<Communicator> host,
                                                              const StagedOptions& options);

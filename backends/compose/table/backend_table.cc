@@ -42,7 +42,7 @@ std::string usable_names() {
   return names + ", checked:A,B or the path of a plug-in (./libengine_x.so)";
 }
 
-// A backend between processes, by name or by the path of its plug-in.
+// Finds a backend between processes, by name or by the path of its plug-in.
 const Backend& find_backend(const std::string& name) {
   if (name.find('/') != std::string::npos) return load_backend_plugin(name);
   for (const Backend& b : kBackends) {

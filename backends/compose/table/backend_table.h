@@ -12,20 +12,20 @@ namespace backends {
 
 std::span<const Backend> all_backends();
 
-// The backends of which a communicator is made.
+// The backends that a communicator consists of.
 struct BackendPlan {
-  const Backend* across =
-      nullptr;  // connects the ranks, or with `within` one of each host; nullptr: not needed
+  // Connects all ranks or, with `within`, one of each host; nullptr: not needed.
+  const Backend* across = nullptr;
   const Backend* within = nullptr;    // connects the ranks of a host; nullptr: no such stage
-  const Backend* compared = nullptr;  // runs beside `across`, results are compared bit by bit
-  std::string name, reason;           // "shm+gloo"; name "single": one rank, nothing to exchange
+  const Backend* compared = nullptr;  // runs beside `across`; results are compared bit by bit
+  std::string name, reason;           // name is e.g. "shm+gloo"; "single": one rank, no exchange
 };
 
-// Throws ConfigurationError when `backend` or `local_stage` is unknown, missing in this build or
-// for threads only.
+// Throws ConfigurationError if `backend` or `local_stage` is unknown, missing in this build or for
+// threads only.
 void check_backend(const std::string& backend, const std::string& local_stage);
 
-// For a group of processes; peers[r] is rank r. The result is equal on all ranks. Throws
+// Plans for a group of processes; peers[r] is rank r. The result is equal on all ranks. Throws
 // ConfigurationError.
 BackendPlan plan_backend(const std::string& backend, const std::string& local_stage,
                          const std::vector<PeerInfo>& peers);

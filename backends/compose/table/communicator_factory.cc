@@ -10,7 +10,8 @@
 namespace backends {
 namespace {
 
-// The context of a part that consists of these ranks of the communicator, including this one.
+// Returns the context of a part that consists of these ranks of the communicator, including this
+// one.
 BackendContext part_of(const BackendContext& whole, const std::vector<int>& ranks,
                        const std::string& name) {
   BackendContext part = whole;
@@ -36,8 +37,8 @@ std::unique_ptr<Communicator> create_hierarchical(const BackendPlan& plan,
   HostLayout layout = host_layout(context.rank, members);
   auto within = create_part(*plan.within, context, layout.local_ranks(),
                             "host/" + std::to_string(layout.host));
-  // One rail through the hosts for each place on a host if all hosts have equally many ranks; else
-  // only that of the first place.
+  // If all hosts have equally many ranks, each place on a host has its own communicator across
+  // hosts; else only the first place has one.
   const int place = layout.even ? layout.place : 0;
   std::unique_ptr<Communicator> across;
   if (layout.place == place)

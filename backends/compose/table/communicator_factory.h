@@ -1,4 +1,4 @@
-// From a plan to a communicator: one backend, two compared, or two composed.
+// Makes the communicator of a plan: one backend, two compared, or two composed.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace backends {
 
-// Collective over the context's ranks, of which members[r] is rank r. May throw any std::exception.
+// Collective over the context's ranks; members[r] describes rank r. May throw any std::exception.
 std::unique_ptr<Communicator> create_communicator(const BackendPlan& plan,
                                                   const BackendContext& context,
                                                   const std::vector<PeerInfo>& members);

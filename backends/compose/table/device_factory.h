@@ -1,5 +1,5 @@
-// Makes communicators for device memory: NCCL's, or a host communicator behind pinned buffers.
-// Without CUDA all of them throw ConfigurationError (no_device_factory.cc).
+// Makes communicators for device memory: NCCL's, or a host communicator with pinned staging
+// buffers. Without CUDA all functions throw ConfigurationError (no_device_factory.cc).
 #pragma once
 
 #include <memory>
@@ -24,11 +24,11 @@ struct DeviceChoice {
 };
 DeviceChoice choose_for_device(const std::string& requested, const std::string& group_backend);
 
-// Collective over the context's ranks, of which members[r] is rank r. May throw any std::exception.
+// Collective over the context's ranks; members[r] describes rank r. May throw any std::exception.
 std::unique_ptr<DeviceCommunicator> create_device_communicator(
     const DeviceChoice& choice, const std::string& local_stage, BackendContext context,
     const std::vector<PeerInfo>& members);
-// For an existing host communicator.
+// Stages over an existing host communicator.
 std::unique_ptr<DeviceCommunicator> stage_for_device(std::unique_ptr<Communicator> host,
                                                      std::chrono::milliseconds timeout,
                                                      const std::vector<int>& members);

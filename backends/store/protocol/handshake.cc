@@ -1,4 +1,4 @@
-// Encoding of the handshake's messages.
+// Implements the encoding of the handshake's messages.
 #include "backends/store/protocol/handshake.h"
 
 #include "backends/backend_error.h"

@@ -1,4 +1,4 @@
-// Mutual authentication at the start of every connection to the store.
+// Authenticates both sides at the start of every connection to the store.
 //
 //   client -> server  Hello: magic, version, client nonce, rank, world size, job, build, host
 //
@@ -6,14 +6,14 @@
 //
 //   client -> server  Proof: MAC(secret, "engine store client", hello | server nonce)
 //
-//   server -> client  Welcome, or Refuse with the reason; where the settings differ first
-//                     AskSettings, which the client answers with Settings: the reason names them
+//   server -> client  Welcome, or Refuse with the reason; if the settings differ, AskSettings comes
+//                     first, which the client answers with Settings, so that the reason names them
 //
-// From the answer to a right proof on, all frames are sealed (seal.h).
+// All frames after the reply to a valid proof are sealed (seal.h).
 //
-// MAC is HMAC-SHA-256. The labels prevent reflection of a proof to its sender, the nonces replay of
-// old proofs. Fields are compared only after the proof, so an unauthenticated client learns nothing
-// about the job.
+// MAC is HMAC-SHA-256. The labels prevent reflection of a proof to its sender, the nonces prevent
+// replay of old proofs. Fields are compared only after the proof, so an unauthenticated client
+// learns nothing about the job.
 #pragma once
 
 #include <chrono>
@@ -26,35 +26,36 @@
 
 namespace backends {
 
-// From the connection to its Welcome, on both sides.
+// The limit from the connection to its Welcome, on both sides.
 inline constexpr auto kHandshakeTimeout = std::chrono::seconds(5);
 
 struct Hello {
   std::uint32_t magic = kProtocolMagic;
   std::uint32_t version = kProtocolVersion;
-  std::string nonce;  // of this connection
+  std::string nonce;  // for this connection
   int rank = 0, world_size = 1, pid = 0;
-  // To which the client connected, where it searches a window of ports: a server that listens on
-  // another one was reached through a relay, which took that port first. 0: any.
+  // The port that the client connected to, if it searches a window of ports. A server that listens
+  // on another port was reached through a relay, which took the client's port first. 0: any.
   int port = 0;
   // Identifies the joining process on all its connections, so that it may reconnect. Not secret:
-  // the sender still has to answer a new challenge. "": unknown; never equal to another's.
+  // the sender still has to answer a new challenge. "": unknown, and never equal to another
+  // process.
   std::string process;
   // Counts the connections of the process, which uses only the latest.
   std::uint32_t attempt = 0;
   std::string job, build, settings_digest, host, host_id;
-  Settings settings;  // not in the hello's frame: sent when asked for
+  Settings settings;  // not in the hello's frame: sent on request
 };
 
-// The rank in the Hello of an observer: no member, but told of what the job publishes about itself.
-// It needs the secret; its job id, world size, build and settings are not compared.
+// The rank in the Hello of an observer, which is not a member but receives the status that the job
+// publishes. It needs the secret; its job id, world size, build and settings are not compared.
 inline constexpr int kObserverRank = -1;
 
-inline constexpr std::size_t kIdentityTextBytes =
-    128;  // of each text in a Hello, so that it fits an unauthenticated frame
+// The limit of each text in a Hello, so that it fits an unauthenticated frame.
+inline constexpr std::size_t kIdentityTextBytes = 128;
 
 std::string hello_frame(const Hello& hello);
-// Fields after `version` are read only when magic and version are this program's.
+// Reads the fields after `version` only if magic and version are this program's.
 Hello read_hello(const std::string& payload);
 
 std::string server_proof(const Secret& secret, const std::string& hello_payload,

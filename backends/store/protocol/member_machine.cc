@@ -1,4 +1,4 @@
-// Sends a member's frames, and takes those of rank 0.
+// Sends a member's frames, and handles those of rank 0.
 #include "backends/store/protocol/member_machine.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ void MemberMachine::closed(const std::string& cause) {
   if (!state_.lost) connection_ended("died: " + cause);
 }
 
-// The start takes effect only now: until rank 0 has the acknowledgement, this process may
+// The start takes effect only now: before rank 0 has the acknowledgement, this process may
 // reconnect, and afterwards it may not.
 void MemberMachine::sent() {
   if (starting_ && output_.empty() && !state_.lost) state_.started = true;
@@ -69,8 +69,8 @@ void MemberMachine::tick(Time now) {
     last_received_ = now;
   last_turn_ = now;
   if (now - last_received_ <= std::chrono::milliseconds(3 * heartbeat_ms_)) return;
-  // Rank 0 may be frozen only: it reads this when it wakes up, and does not wait for those who have
-  // left.
+  // Rank 0 may only be paused: it reads this when it continues, and does not wait for ranks that
+  // have left.
   send(FrameWriter(FrameType::kRootSilent).finish());
   connection_ended("does not answer: no heartbeat for " + std::to_string(3 * heartbeat_ms_) +
                    " ms");

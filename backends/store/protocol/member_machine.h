@@ -1,5 +1,5 @@
-// A rank's side of its connection to the store, from the welcome on, as a state machine: requests,
-// heartbeats, the start, failures of members, leaving. No clock, socket or thread, like
+// A rank's side of its connection to the store, after the welcome, as a state machine: requests,
+// heartbeats, the start, failures of members, leaving. It has no clock, socket or thread, like
 // server_machine.h; store_client.h runs it on a socket.
 #pragma once
 
@@ -28,7 +28,7 @@ class MemberMachine {
  public:
   using Time = base::Deadline;
 
-  // `parser` may hold frames that came behind the welcome: received("") reads them.
+  // `parser` may hold frames that came after the welcome: received("") reads them.
   MemberMachine(FrameParser parser, Seals seals, int heartbeat_ms, Time now);
 
   // Inputs.
@@ -43,13 +43,13 @@ class MemberMachine {
   bool heartbeat_due(Time now) const;
   void heartbeat(const RankProgress& progress, Time now);
   void set_activity(std::string_view activity);
-  // The number of the request, of which replies() tells. nullopt: too large to be sent.
+  // Returns the number of the request, for replies(). nullopt: the request is too large to be sent.
   std::optional<std::uint32_t> request(FrameType type, std::string_view key,
                                        const std::function<void(FrameWriter&)>& rest);
   void leave();  // in order, when the others do, too; answered by state().left
   // Early: all are told why, this rank with state().failure, too.
   void abandon(const GroupFailure& why);
-  void end();  // early without a reason, or for good
+  void end();  // ends early without a reason, or for good
 
   std::string take_output() { return std::exchange(output_, {}); }
 
@@ -61,8 +61,8 @@ class MemberMachine {
     GroupFailure what;
   };
   struct Absent {
-    std::vector<int> missing;  // not here yet, or their connection broke
-    std::vector<int> left;     // were here and gave up
+    std::vector<int> missing;  // not here yet, or with a broken connection
+    std::vector<int> left;     // joined and left again
   };
   struct State {
     Absent absent;                // before the start, as last told by rank 0

@@ -1,4 +1,4 @@
-// Keys and MACs of the seals.
+// Computes the keys and MACs of the seals.
 #include "backends/store/protocol/seal.h"
 
 namespace backends {

@@ -1,10 +1,9 @@
-// Seals on the frames of a store connection after the handshake.
+// Seals the frames of a store connection after the handshake.
 //
 // A seal is a MAC, appended to the payload, of the frame's number on this connection, its type and
-// its payload. The key is made of the job's secret and the transcript of the handshake (the hello
-// and both nonces), one for each direction. So whoever carries the bytes can neither change nor
-// repeat, leave out, reorder or reflect a frame without its being noticed; frames of other
-// connections do not fit either.
+// its payload. The key is derived from the job's secret and the transcript of the handshake (the
+// hello and both nonces), one for each direction. So a relay that changes, repeats, omits, reorders
+// or reflects a frame is detected, and frames of other connections are invalid.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@ class Seal {
 
   // Seals the next frame, as FrameWriter::finish() returned it.
   std::string close(const std::string& frame);
-  // Checks the next frame and removes its seal. Throws MalformedFrame.
+  // Verifies the next frame and removes its seal. Throws MalformedFrame.
   void open(Frame& frame);
 
  private:

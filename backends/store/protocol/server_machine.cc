@@ -1,4 +1,4 @@
-// The server's turns, and the authentication of connections.
+// Implements the server's loop, and the authentication of connections.
 #include "backends/store/protocol/server_machine.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::size_t ServerMachine::Link::longest_frame() const {
 
 void ServerMachine::opened(LinkId link, const std::string& peer, Time now) {
   now_ = now;
-  // The oldest gives way: a rank authenticates within milliseconds.
+  // Close the oldest: a rank authenticates within milliseconds.
   if (Link* oldest = oldest_of(&Link::is_joining, kMaxUnauthenticated))
     oldest->end = "too many unauthenticated connections";
   Link& l = links_[link];
@@ -113,7 +113,7 @@ void ServerMachine::handle(Link& l, const Frame& frame) {
     case Link::Stage::kMember:
       return handle_member(l, frame);
     case Link::Stage::kObserver:
-      throw MalformedFrame();  // it has nothing to say
+      throw MalformedFrame();  // an observer sends nothing
   }
 }
 
@@ -231,7 +231,7 @@ std::string ServerMachine::disagreement(const Hello& h, RefusalKind& kind) const
 void ServerMachine::refuse(Link& l, RefusalKind kind, const std::string& text) {
   send(l, refusal_frame(FrameType::kRefuse, kind, text));
   l.end = "refused";
-  // Another job that searches for its own rank 0 connects repeatedly.
+  // A rank of another job that searches for its own rank 0 connects repeatedly.
   const bool repeated = kind == RefusalKind::kOtherJob && text == last_refusal_;
   last_refusal_ = text;
   if (!repeated && now_ >= next_.refusal_notice) {

@@ -1,9 +1,9 @@
 // The store's server as a state machine: authenticates ranks, starts the group when all have
-// joined, keeps the keys, and reports failures of members to the others.
+// joined, stores the keys, and reports failures of members to the others.
 //
-// It has no clock, socket, thread or randomness of its own: what happens is put into it together
-// with the time, and what is to be done is taken out. store_server.h runs it on sockets,
-// tests/simulation on a network and a clock that exist only in memory.
+// It has no clock, socket, thread or randomness of its own: events go in together with the time,
+// and actions are taken out. store_server.h runs it on sockets, tests/simulation on a network and a
+// clock that exist only in memory.
 #pragma once
 
 #include <cstdint>
@@ -25,48 +25,48 @@
 namespace backends {
 
 using Time = base::Deadline;   // only compared and added to
-using LinkId = std::uint64_t;  // a connection; grows, and is never used again
+using LinkId = std::uint64_t;  // a connection; grows, and is never reused
 
-// Connections; beyond that the oldest is closed.
+// The maximum numbers of connections; beyond them the oldest is closed.
 inline constexpr std::size_t kMaxUnauthenticated = 64, kMaxObservers = 16;
 
 class ServerMachine {
  public:
   struct Options {
     Secret secret;
-    Hello job;     // what a member must agree with; host and pid are rank 0's
-    int port = 0;  // on which it listens
+    Hello job;     // the values that a member must match; host and pid are rank 0's
+    int port = 0;  // the port that it listens on
     int heartbeat_ms = 1000;
     int stall_after_ms = 10'000;
     bool stall_abort = false;
-    std::function<std::string(std::size_t)> random;  // so many bytes
+    std::function<std::string(std::size_t)> random;  // returns the given number of bytes
   };
   ServerMachine(Options options, Time now);
 
-  // Inputs. Each turn: any number of these, then tick().
+  // Inputs. Call any number of these, then tick().
   void opened(LinkId link, const std::string& peer, Time now);  // peer: address, for messages
   void received(LinkId link, std::string_view bytes, Time now);
-  void closed(LinkId link, const std::string& cause);       // it ended at the other side, or broke
+  void closed(LinkId link, const std::string& cause);       // the other side ended it, or it broke
   void give_up(RefusalKind kind, const std::string& text);  // a group that has not started
   void set_status(const std::string& text);                 // for observers
-  // At the latest at next_tick(). A long time since the last one means that this process itself was
-  // paused: the silence of others then proves nothing.
+  // Call it at next_tick() at the latest. A long time since the last call means that this process
+  // itself was paused; the silence of others then proves nothing.
   void tick(Time now);
   Time next_tick() const;
-  // The end: when nobody is left to be told anything, or after a deadline.
+  // Returns true if no receiver is left, or after a deadline.
   bool may_end() const;
   void notify_end();  // to members that still run, and to observers
 
   // Outputs, to be carried out in this order.
   struct Output {
     enum class Kind { kSend, kClose, kNotice } kind;
-    LinkId link;       // of kSend, kClose
-    std::string text;  // the bytes; the notice
+    LinkId link;       // for kSend, kClose
+    std::string text;  // the bytes, or the notice
   };
   std::vector<Output> take_output() { return std::exchange(output_, {}); }
 
   bool has_started() const { return started_; }
-  std::vector<RankStatus> statuses() const;  // of all ranks, by rank
+  std::vector<RankStatus> statuses() const;  // for all ranks, by rank
   const std::string& last_refusal() const { return last_refusal_; }
 
  private:
@@ -77,15 +77,15 @@ class ServerMachine {
     LinkId id = 0;
     std::string peer;
     Stage stage = Stage::kHello;
-    Time hello_deadline{};  // while joining: closed when it passes
+    Time hello_deadline{};  // while joining: the connection is closed at this time
     Time last_received{};
     FrameParser parser;
-    Seals seals;  // from a right proof on
+    Seals seals;  // after a valid proof
     std::string hello_payload, server_nonce;
     Hello hello;
     std::string activity;             // last one reported
-    RankProgress progress;            // likewise
-    bool acknowledged_start = false;  // it has confirmed kStart, and may not reconnect any more
+    RankProgress progress;            // last one reported
+    bool acknowledged_start = false;  // it has confirmed kStart, and may no longer reconnect
     bool leaving = false;             // it is leaving in order: its end is not a failure
     std::string end;                  // why the connection ended; "": it is alive
 
@@ -96,19 +96,19 @@ class ServerMachine {
     std::size_t longest_frame() const;
   };
 
-  // The oldest such connection if there are `most`: it gives way to one more. Else null.
+  // Returns the oldest such connection if there are `most`, to be closed for a new one. Else null.
   Link* oldest_of(bool (Link::*is_such)() const, std::size_t most);
   void send(Link& l, const std::string& frame);
   void handle(Link& l, const Frame& frame);  // throws MalformedFrame
   void on_hello(Link& l, const Frame& frame);
   void on_proof(Link& l, const Frame& frame);
   void on_settings(Link& l, const Frame& frame);
-  void decide(Link& l);  // on membership, once all that matters is known
+  void decide(Link& l);  // on membership, once all relevant fields are known
   void add_observer(Link& l);
   void refuse(Link& l, RefusalKind kind, const std::string& text);
-  // On job, world and build; `kind` is kMismatch where there is none.
+  // Compares job, world and build; "" if they agree, with `kind` kMismatch.
   std::string disagreement(const Hello& hello, RefusalKind& kind) const;
-  // "" if the rank is free, or held by the same process, which may reconnect until it has
+  // Returns "" if the rank is free, or held by the same process, which may reconnect until it has
   // acknowledged the start of the group.
   std::string disagreement_on_rank(const Hello& hello, RefusalKind& kind) const;
   void add_member(Link& l);
@@ -130,8 +130,9 @@ class ServerMachine {
   void fail_group(RefusalKind kind, const std::string& text);
   void broadcast(const std::string& frame, const Link* except = nullptr);
   void tell_observers(const std::string& frame);
-  std::vector<int> missing() const;   // without those that have left again
-  std::string absence_frame() const;  // who is missing and who has left; nobody once started
+  std::vector<int> missing() const;   // excludes ranks that have left again
+  std::string absence_frame() const;  // the missing ranks and those that have left; empty after the
+                                      // start
   void send_progress();
   void send_heartbeat();
   void check_stall();
@@ -146,8 +147,8 @@ class ServerMachine {
   Time now_, last_turn_;
   std::map<LinkId, Link> links_;  // the oldest first
   std::vector<Link*> members_;    // by rank
-  // A rank of the started group whose connection broke before it acknowledged the start. It is told
-  // when it reconnects; if it does not, it is declared dead.
+  // A rank of the started group whose connection broke before it acknowledged the start. It
+  // receives the start when it reconnects; if it does not, it is declared dead.
   struct Disconnected {
     Hello hello;
     std::string activity, cause;

@@ -200,16 +200,17 @@ void ServerMachine::on_lost(Link& l) {
   }
   std::erase_if(keys_.waiters, [](const auto& entry) { return entry.second.empty(); });
   Link*& place = members_[static_cast<std::size_t>(l.hello.rank)];
-  if (place != &l) return;  // its process has connected again
+  if (place != &l) return;  // its process has reconnected
   place = nullptr;
   if (started_ && !l.leaving) {
     if (l.end == "silence") {
-      l.end.clear();  // if it wakes up again, it is told what the others were told
+      l.end.clear();  // if it resumes, it receives what the others received
       declare_failure(l, silence_text(options_.heartbeat_ms));
       tell_silent(l);
     } else if (!l.acknowledged_start) {
-      // No longer than if it were silent, for as soon as the connection broke it may be: the others
-      // wait for a verdict for a heartbeat more, and then end, and would be blamed themselves.
+      // The deadline counts from the last frame, as for a silent rank: the rank may have been
+      // silent since then. The other ranks wait for a verdict one heartbeat longer and then end;
+      // they would be reported as failed themselves.
       const auto limit = std::chrono::milliseconds(3 * options_.heartbeat_ms);
       disconnected_[l.hello.rank] = {l.hello, l.activity, "died: " + l.end,
                                      l.last_received + limit};
@@ -221,7 +222,7 @@ void ServerMachine::on_lost(Link& l) {
   progress_changed_ = true;
 }
 
-// Not at each change: in a world of 1,000 that would be half a million frames.
+// Limits the rate: one message per change would be half a million frames in a world of 1,000 ranks.
 void ServerMachine::send_progress() {
   if (!progress_changed_ || started_ || !frames_.fatal.empty() || now_ < next_.progress) return;
   progress_changed_ = false;
@@ -267,7 +268,8 @@ void ServerMachine::fail_members(int culprit, const GroupFailure& failure, const
   broadcast(frames_.failure, except);
 }
 
-// Told apart from what the others are told of it; after another failure it has no effect.
+// Sends the silent rank a text that differs from that of the others; it has no effect after another
+// failure.
 void ServerMachine::tell_silent(Link& l) {
   send(l, failure_frame(l.hello.rank,
                         {"this rank was silent for " + std::to_string(3 * options_.heartbeat_ms) +

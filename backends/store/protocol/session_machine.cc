@@ -1,4 +1,4 @@
-// The stages of the client's handshake.
+// Implements the stages of the client's handshake.
 #include "backends/store/protocol/session_machine.h"
 
 namespace backends {
@@ -12,7 +12,7 @@ SessionMachine::SessionMachine(const Secret& secret, Hello hello, const std::str
       }()),
       peer_(std::move(peer)),
       output_(hello_frame(hello_)) {
-  hello_payload_ = output_.substr(5);  // behind the length and the type
+  hello_payload_ = output_.substr(5);  // after the length and the type
 }
 
 void SessionMachine::received(std::string_view bytes) {
@@ -52,7 +52,8 @@ void SessionMachine::on_challenge(const Frame& frame) {
   const std::string nonce = frame.payload.substr(0, kNonceBytes);
   const bool proved = equal_in_constant_time(frame.payload.substr(kNonceBytes),
                                              server_proof(secret_, hello_payload_, nonce));
-  // Also sent to a server without the secret: it reveals nothing, and rank 0 can report who failed.
+  // The proof is also sent to a server without the secret: it reveals nothing, and rank 0 can
+  // report which rank failed.
   output_ +=
       FrameWriter(FrameType::kProof).bytes(client_proof(secret_, hello_payload_, nonce)).finish();
   if (!proved) {

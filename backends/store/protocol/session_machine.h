@@ -1,5 +1,5 @@
 // The client's half of the handshake as a state machine: from a new connection to the store's
-// server until it welcomes this rank or turns it away. No clock and no socket, like
+// server until it accepts or rejects this rank. It has no clock and no socket, like
 // server_machine.h.
 #pragma once
 
@@ -23,18 +23,18 @@ class SessionMachine {
 
   enum class State {
     kRunning,
-    kWelcome,      // a member: a MemberMachine goes on with parser() and seals()
-    kNoStore,      // what listens there is not a store
-    kOtherSecret,  // a store with another secret; it has been sent our proof, and may report us
+    kWelcome,      // a member: a MemberMachine continues with parser() and seals()
+    kNoStore,      // the process that listens there is not a store
+    kOtherSecret,  // a store with another secret; it has our proof, and may report us
     kRefused       // see refusal()
   };
   State state() const { return state_; }
-  // The server has proved that it has the secret.
+  // Returns true if the server has proved that it has the secret.
   bool is_proved() const { return stage_ == Stage::kAnswer; }
-  // In kRefused. Its text is foreign until is_proved().
+  // For kRefused. Its text is untrusted until is_proved().
   const std::pair<RefusalKind, std::string>& refusal() const { return *refusal_; }
 
-  FrameParser& parser() { return parser_; }  // may hold frames that came behind the welcome
+  FrameParser& parser() { return parser_; }  // may hold frames that came after the welcome
   Seals& seals() { return seals_; }
 
  private:

@@ -1,4 +1,4 @@
-// Settings as a frame, as a digest, and compared.
+// Implements the frame, digest and comparison of settings.
 #include "backends/store/protocol/settings.h"
 
 #include <algorithm>

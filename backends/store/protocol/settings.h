@@ -1,6 +1,6 @@
-// The settings on which all ranks of a job must agree beyond its shape: names with values, opaque
-// to backends. A digest of them is in the hello, under its proof; a rank with another digest sends
-// the list, so that the difference can be named.
+// The settings that must be equal on all ranks of a job: names with values, opaque to backends. A
+// digest of them is in the hello, covered by its proof; a rank with another digest sends the list,
+// so that the difference can be named.
 #pragma once
 
 #include <string>
@@ -11,15 +11,16 @@ namespace backends {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-inline constexpr std::size_t kSettingsBytes = 64u << 10;  // of the frame that carries them
+inline constexpr std::size_t kSettingsBytes = 64u << 10;  // limit of the frame that carries them
 
 std::string settings_digest(const Settings& settings);  // 32 hexadecimal digits
 
 std::string settings_frame(const Settings& settings);
 Settings read_settings(const std::string& payload);  // throws MalformedFrame
 
-// "--batch-size: rank 0 (host a, pid 1) has 128, rank 1 (host b, pid 2) has 64; --lr: 0.1 and 0.2;
-// and 3 more". `here` and `there` say who has which. One line; long values are cut short.
+// Returns e.g. "--batch-size: rank 0 (host a, pid 1) has 128, rank 1 (host b, pid 2) has 64; --lr:
+// 0.1 and 0.2; and 3 more". `here` and `there` name the owners. One line; long values are
+// truncated.
 std::string settings_difference(const Settings& ours, const std::string& here,
                                 const Settings& theirs, const std::string& there);
 

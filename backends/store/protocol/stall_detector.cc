@@ -1,4 +1,4 @@
-// Finds the ranks for which others wait.
+// Finds the ranks that others wait for.
 #include "backends/store/protocol/stall_detector.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::optional<StallDetector::Stall> StallDetector::check(const std::vector<Membe
   if (waited < next_ms_) return std::nullopt;
   next_ms_ = 2 * waited;
 
-  struct Place {  // ranks in the same call, or in none with the same activity
+  struct Place {  // ranks in the same call, or in no call with the same activity
     bool waits;
     std::string what;
     std::vector<int> ranks;
@@ -54,7 +54,7 @@ std::optional<StallDetector::Stall> StallDetector::check(const std::vector<Membe
     links += "; rank " + std::to_string(member.rank) + " has " + member.progress.links;
     silent.insert(member.rank);
   }
-  // The others wait for ranks that are in no collective, or else in another one than most.
+  // The others wait for ranks that are in no collective, or else in another one than most ranks.
   std::ranges::stable_sort(places, [](const Place& a, const Place& b) {
     return a.waits != b.waits ? a.waits : a.ranks.size() > b.ranks.size();
   });
@@ -67,7 +67,8 @@ std::optional<StallDetector::Stall> StallDetector::check(const std::vector<Membe
   }
   const int culprit = places.back().ranks.front();
   if (places.size() == 1 && members.size() > 1 && links.empty()) text += ", and no data arrives";
-  // If all are in the same call, the links are the cause; else they are silent because of it.
+  // If all ranks are in the same call, the links are the cause; otherwise the links are silent
+  // because of the wait.
   std::set<int> concerned = places.size() == 1 ? silent : std::set<int>{};
   concerned.insert({culprit, longest.rank});
   return Stall{text + links, culprit, concerned};

@@ -1,5 +1,5 @@
-// Notices that ranks wait in collectives and nothing moves, which heartbeats do not show: they
-// prove that a process lives, not that it gets on.
+// Detects that ranks wait in collectives without progress. Heartbeats do not show this: they prove
+// only that a process is alive.
 #pragma once
 
 #include <chrono>
@@ -13,15 +13,15 @@
 
 namespace backends {
 
-// Milliseconds as "12.3 s".
+// Returns milliseconds as e.g. "12.3 s".
 std::string stalled_time_text(std::int64_t ms);
-// {0, 2, 3} as "rank 0, 2, 3"; at most 8 of them.
+// Returns {0, 2, 3} as "rank 0, 2, 3"; lists at most 8 ranks.
 std::string short_ranks_text(const std::vector<int>& ranks);
 
-// Rank 0's view of all ranks; a state machine without a clock or a thread of its own.
+// Rank 0's view of all ranks: a state machine without a clock or a thread of its own.
 class StallDetector {
  public:
-  // 0: never stalled.
+  // `after` = 0 disables the detection.
   explicit StallDetector(std::chrono::milliseconds after) : after_ms_(after.count()) {}
 
   struct Member {
@@ -30,16 +30,17 @@ class StallDetector {
     const std::string& activity;
   };
   struct Stall {
-    std::string text;         // who waits in what, who does not, and which links move nothing
-    int culprit;              // the rank for which the others wait, as far as it can be told
-    std::set<int> concerned;  // it, the rank that has waited longest, those at silent links
+    std::string text;  // which ranks wait in which call, which do not, and which links are idle
+    int culprit;       // the rank that the others wait for, if it can be determined
+    std::set<int> concerned;  // the culprit, the rank that has waited longest, those at silent
+                              // links
   };
-  // A stall, when one begins, and again each time that its length has doubled.
+  // Returns a stall when one begins, and again each time that its length has doubled.
   [[nodiscard]] std::optional<Stall> check(const std::vector<Member>& members);
 
  private:
   const std::int64_t after_ms_;
-  std::int64_t next_ms_ = 0;  // length at which it is reported again; 0: there is none
+  std::int64_t next_ms_ = 0;  // length of the next report; 0: no stall
 };
 
 }  // namespace backends

@@ -1,4 +1,4 @@
-// Little-endian encoding of frames, written byte by byte so that hosts of any order agree.
+// Encodes frames as little-endian, byte by byte, so that hosts of any byte order agree.
 #include "backends/store/protocol/wire.h"
 
 namespace backends {
@@ -22,7 +22,7 @@ Number number_of(std::string_view bytes) {
 }  // namespace
 
 FrameWriter::FrameWriter(FrameType type) {
-  out_.reserve(256);  // as most frames are
+  out_.reserve(256);  // enough for most frames
   out_.append(4, '\0');
   out_.push_back(static_cast<char>(type));
 }

@@ -1,4 +1,5 @@
-// Frames of the store's protocol: u32 length (type and payload, little-endian), u8 type, payload.
+// Defines the frames of the store's protocol: u32 length (type and payload, little-endian), u8
+// type, payload.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +20,26 @@ enum class FrameType : std::uint8_t {
   kChallenge,
   kProof,
   kWelcome,
-  kRefuse,             // u8 RefusalKind, text; an observer also gets it later: it gives way
-  kProgress,           // ranks still missing, ranks that have joined and left
-  kStart,              // all have joined: nonce of the group, peers
-  kFatal,              // u8 RefusalKind, text: the group cannot form
-  kSet,                // u32 request, key, value
-  kGet,                // u32 request, key: answered when the key exists
-  kAdd,                // u32 request, key, i64
-  kRemove,             // u32 request, key
-  kReply,              // u32 request, value
-  kHeartbeat,          // activity of the sender's rank; of a member also its RankProgress
-  kFailure,            // i32 rank, u8 whether calls differ, text: a member failed
-  kLeave,              // the sender leaves in order; answered by kLeft
-  kLeft,               // all have left; to an observer: the job has ended in order
-  kAbandon,            // u8 whether calls differ, text: why the sender ends before the others
+  kRefuse,     // u8 RefusalKind, text; an observer also gets it later, when a newer one replaces it
+  kProgress,   // ranks still missing, ranks that have joined and left
+  kStart,      // all have joined: nonce of the group, peers
+  kFatal,      // u8 RefusalKind, text: the group cannot form
+  kSet,        // u32 request, key, value
+  kGet,        // u32 request, key: answered when the key exists
+  kAdd,        // u32 request, key, i64
+  kRemove,     // u32 request, key
+  kReply,      // u32 request, value
+  kHeartbeat,  // activity of the sender's rank; a member also sends its RankProgress
+  kFailure,    // i32 rank, u8 1 if calls differ, text: a member failed
+  kLeave,      // the sender leaves in order; answered by kLeft
+  kLeft,       // all have left; to an observer: the job has ended in order
+  kAbandon,    // u8 1 if calls differ, text: why the sender ends before the others
   kStartAcknowledged,  // acknowledges kStart; until then the sender may reconnect
-  kAskSettings,        // after a proof of settings that are not rank 0's
-  kSettings,           // answers it: u32 count, names and values
-  kRootSilent,         // the sender has taken rank 0 for dead, and ends
+  kAskSettings,        // after a proof with settings that are not rank 0's
+  kSettings,           // reply to kAskSettings: u32 count, names and values
+  kRootSilent,         // the sender considers rank 0 dead, and ends
   kNotice,             // text for the user of a rank that is part of a stall
-  kStatus,             // text for an observer: what the job is doing
+  kStatus,             // text for an observer: the job's status
 };
 
 enum class RefusalKind : std::uint8_t {
@@ -57,8 +58,8 @@ class FrameWriter {
   FrameWriter& i32(std::int32_t v) { return u32(static_cast<std::uint32_t>(v)); }
   FrameWriter& i64(std::int64_t v);
   FrameWriter& text(std::string_view v);   // u32 length, bytes
-  FrameWriter& bytes(std::string_view v);  // as they are
-  std::string finish();                    // the whole frame with its length
+  FrameWriter& bytes(std::string_view v);  // unchanged
+  std::string finish();                    // returns the whole frame with its length
 
  private:
   std::string out_;
@@ -75,7 +76,7 @@ class FrameReader {
   std::int64_t i64();
   std::string text();
   std::string bytes(std::size_t count);
-  std::size_t size() const { return rest_.size(); }  // what is left
+  std::size_t size() const { return rest_.size(); }  // bytes left
 
  private:
   std::string_view take(std::size_t count);
@@ -87,7 +88,7 @@ struct Frame {
   std::string payload;
 };
 
-// Cuts a byte stream into frames. next() throws MalformedFrame on a length outside 1..limit.
+// Splits a byte stream into frames. next() throws MalformedFrame on a length outside 1..limit.
 class FrameParser {
  public:
   void append(const char* data, std::size_t bytes) { buffer_.append(data, bytes); }

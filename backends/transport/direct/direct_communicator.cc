@@ -1,4 +1,4 @@
-// Collectives over links.
+// Implements collectives over links.
 #include "backends/transport/direct/direct_communicator.h"
 
 #include "backends/transport/direct/direct_exchange.h"

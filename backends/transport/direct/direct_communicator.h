@@ -1,4 +1,4 @@
-// The communicator of backends that consist of links for the direct exchange.
+// Makes the communicator of backends that provide links for the direct exchange.
 #pragma once
 
 #include <memory>

@@ -1,11 +1,11 @@
-// The direct exchange.
+// Implements the direct exchange.
 //
-// Flow control without acknowledgements: an inbox has two slots of each kind, used in turn, and the
-// schedule guarantees that a slot is free when the next message for it arrives. A rank sends
-// its head of call k+1 only after it has finished call k, for which it needed the peer's head of k;
-// so the slot of a head is free again two calls later. For blocks: a peer sends its shares of block
-// b+2 after it has received our results of block b, that is after we have read its shares of b. In
-// the same way the others have read our results of b before those of b+2 reach them.
+// Flow control needs no acknowledgements: an inbox has two slots of each kind, used alternately,
+// and the schedule guarantees that a slot is free when the next message for it arrives. A rank
+// sends its head of call k+1 only after it has finished call k, for which it needed the peer's head
+// of k; so the slot of a head is free again two calls later. For blocks, a peer sends its shares of
+// block b+2 after it has received our results of block b, that is, after we have read its shares of
+// b. In the same way the others have read our results of b before those of b+2 reach them.
 #include "backends/transport/direct/direct_exchange.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace backends {
 namespace {
 
 constexpr std::size_t kSingleMessageBytes = 16 << 10;
-constexpr char kAck = 0;  // sent to the root of a broadcast in place of a result
+constexpr char kAck = 0;  // sent to the root of a broadcast instead of a result
 
 }  // namespace
 
@@ -107,7 +107,7 @@ void DirectExchange::reduce_blocks(char* data, std::size_t count, DType type, Re
   links_.finish_sends();
 }
 
-// In the heads if they fit, which saves a message, else after them.
+// The shares are sent in the heads if they fit, which saves a message, else after them.
 void DirectExchange::send_first_shares(const char* block, std::size_t count, std::size_t width) {
   const auto bytes_of = [&](int p) { return slice(count, p).count() * width; };
   for (int step = 1; step < size_; ++step) {
@@ -152,7 +152,7 @@ void DirectExchange::receive_results(char* block, std::size_t count, std::size_t
     const int p = peer(size_ - step);
     const ElementRange theirs = slice(count, p);
     if (theirs.count() == 0) continue;
-    // The peer has used our share, since it sent a result: the memory may be overwritten.
+    // The peer has used our share, since it sent a result, so the memory may be overwritten.
     const char* result = links_.receive(p, Lane::kResult, blocks_ & 1u, theirs.count() * width);
     std::memcpy(block + theirs.begin * width, result, theirs.count() * width);
   }
@@ -215,10 +215,10 @@ void DirectExchange::all_gather(const char* input, std::size_t bytes, char* outp
   });
 }
 
-// Sends one block ahead, in four slots in turn: the two slots of both lanes. Block b+1 is sent when
-// all peers' b-1 have arrived, which they sent after they had used b-3 from the same slot. The
-// slots must be free at the start and may be in use at the end: so, unlike after the other calls,
-// the blocks of the next call wait for its heads.
+// Sends one block ahead, in four slots used in rotation: the two slots of both lanes. Block b+1 is
+// sent after all peers' b-1 have arrived, which they sent after they had used b-3 from the same
+// slot. The slots must be free at the start and may be in use at the end; so, unlike after the
+// other calls, the blocks of the next call wait for its heads.
 void DirectExchange::gather_blocks(std::size_t bytes, char* output) {
   send_heads(nullptr, 0);
   receive_heads(0);

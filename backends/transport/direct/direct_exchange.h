@@ -1,19 +1,19 @@
-// Collectives over point-to-point links with one schedule for all transports: checked, in rank
+// Collectives over point-to-point links with one schedule for all transports: verified, in rank
 // order, without stalls.
 //
 // Every call begins with a head from each rank to each other: the call's control word and some
-// payload. A rank compares a peer's word before it uses any other data of that peer, so
-// disagreeing ranks notice it whatever each of them called. Calls of up to 16 KiB end there, and
+// payload. A rank compares a peer's word before it uses any other data of that peer, so disagreeing
+// ranks detect the mismatch whatever each of them called. Calls of up to 16 KiB end there, and
 // reductions of up to Links::one_hop_bytes(): one hop.
 //  - Large reductions are a direct reduce-scatter followed by a direct all-gather, block by block:
 //    slice p of a block goes to rank p, which sums all ranks' slices in rank order (the same bits
-//    as every backend) and sends the result to all, while the next block is already under way. That
-//    is two hops, and 2 (n-1)/n bytes sent per byte, the least possible (Patarasuk and Yuan, 2009).
-//    A ring sends as little but takes 2 (n-1) hops and sums in a different order for each slice. No
-//    scratch is needed beyond the links' inboxes.
-//  - Large broadcasts: the same, but only the root sends slices, and nothing is summed. The other
-//    ranks forward their slices, so that the root need not send everything n-1 times.
-//  - Large gathers: every rank sends its block to all.
+//    as every backend) and sends the result to all, while the next block is already being sent.
+//    That is two hops, and 2 (n-1)/n bytes sent per byte, the minimum (Patarasuk and Yuan, 2009). A
+//    ring sends as little but takes 2 (n-1) hops and sums in a different order for each slice. No
+//    scratch memory is needed beyond the links' inboxes.
+//  - Large broadcasts work in the same way, but only the root sends slices, and nothing is summed.
+//    The other ranks forward their slices, so that the root need not send everything n-1 times.
+//  - In large gathers every rank sends its block to all.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ namespace backends {
 
 class DirectExchange {
  public:
-  // `members` are the names of the ranks, for messages. REQUIRES: links is connected and outlives
-  // this.
+  // `members` are the ranks' numbers in the group, for messages. REQUIRES: links is connected and
+  // outlives this.
   DirectExchange(Links& links, int rank, std::vector<int> members);
 
-  // As in communicator.h; they allocate nothing. After an exception the caller's memory is no
-  // longer read, and only destruction is allowed.
+  // The calls behave as in communicator.h and allocate nothing. After an exception the caller's
+  // memory is no longer read, and only destruction is allowed.
   void reduce(Operation operation, char* data, std::size_t count, DType type, ReduceOp op);
   void broadcast(char* data, std::size_t bytes, int root);
   void all_gather(const char* input, std::size_t bytes, char* output);
@@ -42,7 +42,7 @@ class DirectExchange {
   void run(const ControlWord& word, const Body& body);
   void compare(const ControlWord& theirs, int peer) const;
   void send_heads(const void* payload, std::size_t bytes);
-  // `bytes`: that every peer's head has beside the word; 0 of all but `root` if there is one.
+  // `bytes`: payload of every peer's head beside the word; 0 for all but `root` if there is one.
   static constexpr int kNoRoot = -1;
   void receive_heads(std::size_t bytes, int root = kNoRoot);
 
@@ -57,8 +57,9 @@ class DirectExchange {
 
   int peer(int step) const {
     return (rank_ + step) % size_;
-  }  // so that not all ranks start with rank 0
-  // Bytes of this rank's share of a block that a peer's head has: all of it or nothing.
+  }  // rotated, so that not all ranks start with rank 0
+  // Returns the bytes of this rank's share of a block that are in a peer's head: all of it or
+  // nothing.
   std::size_t head_bytes(std::size_t share) const { return share <= Links::kHeadBytes ? share : 0; }
   ElementRange slice(std::size_t count, int rank) const { return slice_of(count, rank, size_); }
 
@@ -66,9 +67,9 @@ class DirectExchange {
   const int rank_, size_;
   const std::vector<int> members_;
   const std::size_t piece_bytes_, block_bytes_, one_hop_bytes_;
-  std::vector<const void*> parts_;  // [rank] what is folded
-  ControlWord word_;                // of the current call
-  bool heads_received_ = false;     // and all peers' words equal word_
+  std::vector<const void*> parts_;  // [rank] operands of the fold
+  ControlWord word_;                // word of the current call
+  bool heads_received_ = false;     // true if all peers' words also equal word_
   std::uint32_t sequence_ = 0;
   unsigned blocks_ = 0;
   bool slots_free_ = true;  // shares may be sent before the peers' heads have arrived

@@ -19,55 +19,56 @@ enum class Lane { kShare, kResult };
 struct Head {
   ControlWord word;
   const char* payload;
-  std::size_t bytes;  // of it
+  std::size_t bytes;  // of the payload
 };
 
 // Not thread-safe except abort(). The schedule reuses a slot only after the receiver has requested
 // the message in the other slot or the next head, so a transport needs one inbox per slot. Every
-// wait has the context's deadline; failures throw a PeerError that names the peer.
+// wait has the context's deadline; a failure throws a PeerError that names the peer.
 class Links {
  public:
-  static constexpr std::size_t kHeadBytes = 128 << 10;  // most payload beside a word
-  // Most payload of a reduction that goes whole to every peer, in heads: one hop instead of two.
-  // Bounds the bytes that a rank sends in all: two hops send less from three ranks on.
+  static constexpr std::size_t kHeadBytes = 128 << 10;  // maximum payload beside a word
+  // Returns the maximum payload of a reduction that goes whole to every peer, in heads: one hop
+  // instead of two. The bound is on the total bytes that a rank sends: with three or more ranks,
+  // two hops send less.
   static constexpr std::size_t one_hop_bytes(int ranks) {
     const std::size_t share = (256 << 10) / static_cast<std::size_t>(std::max(ranks - 1, 1));
     return std::clamp<std::size_t>(share, 16 << 10, kHeadBytes);
   }
-  // Bytes of one rank in a block, so that two blocks fit the second-level cache. Messages on lanes
-  // may be sizeof(double) longer.
+  // Returns the bytes of one rank in a block, such that two blocks fit the second-level cache.
+  // Messages on lanes may be sizeof(double) longer.
   static constexpr std::size_t piece_bytes(int ranks) {
     return std::min<std::size_t>(256 << 10, (2048 << 10) / static_cast<std::size_t>(ranks));
   }
 
   virtual ~Links() = default;
 
-  // Sends a call's head to one peer; all peers get one, of the same word. `payload`, at most
+  // Sends a call's head to one peer; all peers get one, with the same word. `payload`, at most
   // kHeadBytes, is copied.
   virtual void send_head(int peer, const ControlWord& word, const void* payload,
                          std::size_t bytes) = 0;
-  // The peer's head of the call that send_head() was last used for, valid until the call after.
-  // The meaning of the payload depends on the word: read it only if the word is as expected.
+  // Returns the peer's head of the call that send_head() was last used for, valid until the call
+  // after. The meaning of the payload depends on the word: read it only if the word is as expected.
   virtual Head receive_head(int peer) = 0;
 
-  // The memory must not change until finish_sends(), or until an answer of the peer shows that the
-  // message has arrived.
+  // Sends `bytes` at `data`, which must not change until finish_sends(), or until a reply of the
+  // peer shows that the message has arrived.
   virtual void send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) = 0;
-  // Valid until the next message of this peer, lane and slot is received.
+  // Returns a message that is valid until the next one of this peer, lane and slot is received.
   virtual const char* receive(int peer, Lane lane, unsigned slot, std::size_t bytes) = 0;
   // Waits until the memory passed to send() is no longer read.
   virtual void finish_sends() = 0;
 
-  // After a failure: returns once the caller's memory is no longer read; only destruction is
-  // allowed then. `drain`: first deliver what was sent, because the peers must learn of a mismatch
-  // too.
+  // Called after a failure: returns when the caller's memory is no longer read; then only
+  // destruction is allowed. `drain`: deliver the sent messages first, because the peers must also
+  // learn of a mismatch.
   virtual void shut_down(bool drain) noexcept = 0;
-  // After shut_down(): the word of call `sequence`, if its head has arrived.
+  // After shut_down(): returns the word of call `sequence` if its head has arrived.
   virtual std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept = 0;
 
-  // As Communicator::waiting_text(). Any thread.
+  // Same as Communicator::waiting_text(). Any thread.
   virtual std::string waiting_text() const { return {}; }
-  // Any thread: makes waits throw soon.
+  // Makes waits throw soon. Any thread.
   virtual void abort(std::string_view reason) noexcept = 0;
 };
 

@@ -10,7 +10,7 @@ namespace backends {
 extern const bool kGlooIsBuilt;
 extern const char* const kGlooNote;
 
-// Collective over the ranks of the context. Throws as SocketMesh does.
+// Collective over the context's ranks. Throws as SocketMesh does.
 std::unique_ptr<Communicator> make_gloo_communicator(const BackendContext& context);
 
 }  // namespace backends

@@ -1,15 +1,16 @@
-// The gloo backend: the direct exchange over Gloo's connections.
+// Implements the gloo backend: the direct exchange over Gloo's connections.
 #include "backends/transport/direct/direct_communicator.h"
 #include "backends/transport/gloo/gloo_backend.h"
 #include "backends/transport/gloo/gloo_links.h"
 
 namespace backends {
 
-// Why Gloo's own algorithms are not used. Measured over Gloo's own TCP connections, in us: lower
-// quartile of 300 calls (100 from 1 MiB, 36 from 25 MB), the four in turn; f32 sum, processes on
-// loopback, 2 cores of a shared machine under other load, so read across a line, not down. "ring"
-// is the default of Gloo's options interface, hd halving-doubling, rc ring-chunked. Stalls seen
-// beside these: ring 44 ms at 256 KiB (2 ranks), hd 88 ms at 128 KiB (3 ranks).
+// These measurements show why Gloo's own algorithms are not used: time over Gloo's own TCP
+// connections in us, lower quartile of 300 calls (100 from 1 MiB, 36 from 25 MB), with the four
+// interleaved; f32 sum, processes on loopback, 2 cores of a shared machine under other load, so
+// compare within a line, not within a column. "ring" is the default of Gloo's options interface, hd
+// halving-doubling, rc ring-chunked. Observed stalls: ring 44 ms at 256 KiB (2 ranks), hd 88 ms at
+// 128 KiB (3 ranks).
 //       bytes  2 ranks: ring      hd      rc    this   3 ranks: ring      hd      rc    this
 //           8            169     201     275      88            341     314     951      96
 //        4096            408     191     262      76           1151     319     945     153

@@ -1,4 +1,4 @@
-// Making and checking headers.
+// Makes and checks frame headers.
 #include "backends/transport/gloo/gloo_frame.h"
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Links over Gloo: sending and receiving.
+// Implements sending and receiving over Gloo's pairs.
 #include "backends/transport/gloo/gloo_links.h"
 
 #include <chrono>
@@ -10,8 +10,8 @@
 namespace backends {
 namespace {
 
-// After a failure: for this rank's words to leave it, and for the peers' words to come. A peer that
-// has ended for another call has sent its word before.
+// After a failure, the time to send this rank's words and to receive the peers' words. A peer that
+// has left the call has sent its word before.
 constexpr auto kWordTime = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -37,7 +37,7 @@ GlooLinks::GlooLinks(const BackendContext& context)
 void GlooLinks::bind(Channel& w, GlooPair& pair, int number, std::size_t bytes) {
   w.inbox.resize(bytes);
   w.receive = pair.bind_receiver(number, w.inbox.data(), bytes);
-  // Bound to the whole address space: offsets are addresses, so that sending from any buffer needs
+  // Bind to the whole address space: offsets are addresses, so that sending from any buffer needs
   // no new object.
   w.send = pair.bind_sender(number, nullptr, std::numeric_limits<std::size_t>::max());
 }
@@ -52,7 +52,7 @@ void GlooLinks::send_head(int peer, const ControlWord& word, const void* payload
   send_from(channel(kHead, slot, peer), head, sizeof word + bytes);
 }
 
-// This rank's own head leaves it meanwhile: between calls nothing would send the rest. The peer
+// Also sends the rest of this rank's own head, which nothing would send between calls. The peer
 // reads it, because it makes the same call.
 Head GlooLinks::receive_head(int peer) {
   Channel& w = channel(kHead, sequence_ & 1u, peer);
@@ -109,7 +109,7 @@ void GlooLinks::shut_down(bool drain) noexcept {
       return true;
     });
   } catch (const std::exception&) {
-    // Out of memory: what has not been sent is given up.
+    // Out of memory: discard the unsent data.
   }
   transport_.drop_output();
   if (!drain) transport_.abort("a call failed");

@@ -1,4 +1,4 @@
-// Messages over Gloo's pairs: buffers bound to slots; Gloo's algorithms are not used.
+// Sends messages over Gloo's pairs with buffers bound to slots; Gloo's algorithms are not used.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace backends {
 
 class GlooLinks final : public Links {
  public:
-  // Collective: connects. Throws what GlooTransport throws.
+  // Collective: connects. Throws as GlooTransport does.
   explicit GlooLinks(const BackendContext& context);
 
   void send_head(int peer, const ControlWord& word, const void* payload,
@@ -51,7 +51,7 @@ class GlooLinks final : public Links {
   GlooTransport transport_;
   std::array<std::vector<std::vector<char>>, 2> heads_;               // [slot][peer] to send
   std::array<std::array<std::vector<Channel>, 2>, kKinds> channels_;  // [kind][slot][peer]
-  std::uint32_t sequence_ = 0;                                        // of the current call
+  std::uint32_t sequence_ = 0;  // sequence of the current call
 };
 
 }  // namespace backends

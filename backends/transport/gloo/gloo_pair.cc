@@ -1,4 +1,4 @@
-// Sending and receiving frames.
+// Implements sending and receiving frames.
 #include "backends/transport/gloo/gloo_pair.h"
 
 #include <gloo/common/error.h>
@@ -16,7 +16,7 @@
 namespace backends {
 namespace {
 
-// Bytes per system call, so that all pairs are served.
+// Limits the bytes per system call, so that all pairs are served.
 constexpr std::size_t kMaxPerCall = 1 << 20;
 
 bool is_transient(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -148,8 +148,8 @@ void GlooPair::count_sent(std::size_t bytes) {
   }
 }
 
-// One system call: the rest of the payload into its buffer, what follows it into the stage. So a
-// short message costs one call and a copy of at most the stage, and a long one no copy.
+// Makes one system call: the rest of the payload goes into its buffer, and later bytes into the
+// stage. So a short message costs one call and a copy of at most the stage, and a long one no copy.
 bool GlooPair::pump_in() {
   if (!trouble_.empty()) return false;
   std::array<iovec, 2> parts;
@@ -182,7 +182,7 @@ bool GlooPair::pump_in() {
   return true;
 }
 
-// Leaves at most a part of a header in the stage.
+// Leaves at most part of a header in the stage.
 void GlooPair::take_staged() {
   while (trouble_.empty()) {
     const std::size_t left = staged_end_ - staged_begin_;
@@ -192,7 +192,7 @@ void GlooPair::take_staged() {
                   staged_.data() + staged_begin_, count);
       staged_begin_ += count;
       add_arrived(count);
-      if (receiver_ != nullptr) break;  // the rest is not here yet
+      if (receiver_ != nullptr) break;  // the rest has not arrived yet
       continue;
     }
     if (left < sizeof(GlooFrame)) break;

@@ -1,7 +1,8 @@
 // One connection to a peer as a gloo::transport::Pair, and the buffers bound to it.
 //
 // Every message has a GlooFrame before its payload. The frame is checked before a byte of the
-// payload is stored: digest, number, and that the payload lies within the buffer bound to its slot.
+// payload is stored: its digest, its number, and that the payload fits the buffer bound to its
+// slot.
 #pragma once
 
 #include <gloo/transport/address.h>
@@ -22,7 +23,7 @@ namespace backends {
 class GlooPair;
 class GlooTransport;
 
-// As gloo::transport::Buffer: sends from its memory, or receives into it. REQUIRES: the pair
+// Same as gloo::transport::Buffer: sends from its memory, or receives into it. REQUIRES: the pair
 // outlives it.
 class GlooBuffer final : public gloo::transport::Buffer {
  public:
@@ -34,9 +35,9 @@ class GlooBuffer final : public gloo::transport::Buffer {
 
   void send(std::size_t offset, std::size_t length, std::size_t roffset) override;
   void waitRecv() override;
-  void waitSend() override;  // until the memory is no longer read
+  void waitSend() override;  // waits until the memory is no longer read
 
-  // Bytes of the newest message that have arrived: all of it after waitRecv().
+  // Returns the bytes of the newest message that have arrived: all of it after waitRecv().
   std::size_t arrived() const { return arrived_; }
 
  private:
@@ -59,14 +60,14 @@ class GlooPair final : public gloo::transport::Pair {
   int peer() const { return peer_; }
   int fd() const { return fd_; }
   bool has_output() const { return first_ != end_; }
-  // Return whether any byte moved. A failure is kept as trouble().
+  // Return true if any byte moved. A failure is stored in trouble().
   bool pump_out();
   bool pump_in();
-  // "" or why this connection can no longer be used.
+  // Returns "", or why this connection can no longer be used.
   const std::string& trouble() const { return trouble_; }
   void drop_output() noexcept;
 
-  // Gloo's interface. The connection exists already, and the mesh ends it.
+  // Gloo's interface. The connection exists already, and the mesh closes it.
   const gloo::transport::Address& address() const override { return address_; }
   void connect(const std::vector<char>& bytes) override;
   void close() override {}
@@ -113,13 +114,13 @@ class GlooPair final : public gloo::transport::Pair {
   std::string trouble_;
 
   std::array<Output, kMaxQueued> output_{};
-  std::uint32_t first_ = 0, end_ = 0;  // of the frames not sent; never reset
-  std::size_t sent_bytes_ = 0;         // of the first, with its header
+  std::uint32_t first_ = 0, end_ = 0;  // of the unsent frames; never reset
+  std::size_t sent_bytes_ = 0;         // of the first unsent frame, with its header
   std::uint32_t next_out_ = 0, next_in_ = 0;
 
   std::map<std::uint32_t, GlooBuffer*> receivers_;  // by slot
-  GlooFrame frame_;                                 // whose payload arrives
-  GlooBuffer* receiver_ = nullptr;                  // of it; null between frames
+  GlooFrame frame_;                                 // the frame whose payload arrives
+  GlooBuffer* receiver_ = nullptr;                  // its receiver; null between frames
   std::vector<char> staged_;
   std::size_t staged_begin_ = 0, staged_end_ = 0;
 };

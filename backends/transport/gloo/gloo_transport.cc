@@ -1,4 +1,4 @@
-// Connecting, and waiting for the pairs.
+// Implements connecting, and waiting for the pairs.
 #include "backends/transport/gloo/gloo_transport.h"
 
 #include <gloo/common/error.h>
@@ -10,11 +10,11 @@
 namespace backends {
 namespace {
 
-// If a rank dies, the ranks that wait for it end too. This rank names the first whose connection
-// ended, unless data still comes from the one that it waits for.
+// If a rank dies, the ranks that wait for it also end. This rank names the first whose connection
+// ended, unless data still arrives from the one that it waits for.
 constexpr auto kGlooGraceTime = std::chrono::milliseconds(100);
 
-// Gives the mesh a name of its own, so that no link of another transport fits.
+// Gives the mesh its own name, so that it cannot connect to another transport's links.
 BackendContext mesh_context(const BackendContext& context) {
   BackendContext own = context;
   own.prefix += "/gloo";
@@ -70,8 +70,8 @@ bool GlooTransport::move_all() {
   return moved;
 }
 
-// The other pairs are read only if poll() has found data there: a look at
-// each costs a system call, and what they bring is not needed yet.
+// The other pairs are read only if poll() has found data there: each read costs a system call, and
+// their data is not needed yet.
 bool GlooTransport::pump() {
   bool moved = false;
   for (GlooPair* pair : own_) {
@@ -89,7 +89,7 @@ bool GlooTransport::pump() {
   return false;
 }
 
-// Returns whether anything happened until then. `wake_fd` < 0: none.
+// Returns true if anything happened before `until`. `wake_fd` < 0: none.
 bool GlooTransport::poll_pairs(base::Deadline until, int wake_fd) {
   for (std::size_t i = 0; i < own_.size(); ++i) {
     const GlooPair* pair = own_[i];

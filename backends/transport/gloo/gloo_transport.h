@@ -18,13 +18,13 @@
 
 namespace backends {
 
-// One caller at a time, except abort(). What Gloo's interface offers beyond bound buffers throws
-// gloo::InvalidOperationException. A wait throws PeerError: at the timeout, after abort(), and when
-// a connection has ended or carried a message that is not valid; then only destruction,
-// exchange_until() and stop() are allowed.
+// One caller at a time, except abort(). Functions of Gloo's interface beyond bound buffers throw
+// gloo::InvalidOperationException. A wait throws PeerError at the timeout, after abort(), and if a
+// connection has ended or carried an invalid message; then only destruction, exchange_until() and
+// stop() are allowed.
 class GlooTransport final : public gloo::transport::Context {
  public:
-  // Collective: connects as SocketMesh, and throws as it does.
+  // Collective: connects like SocketMesh, and throws as it does.
   explicit GlooTransport(const BackendContext& context);
   GlooTransport(const GlooTransport&) = delete;
   GlooTransport& operator=(const GlooTransport&) = delete;
@@ -45,14 +45,15 @@ class GlooTransport final : public gloo::transport::Context {
     wait_.run(*this, done);
   }
 
-  // After a failure: sends and receives on what still works until done() or `until`.
+  // Called after a failure: sends and receives on the connections that still work until done() or
+  // `until`.
   template <typename Done>
   void exchange_until(base::Deadline until, const Done& done) {
     while (!done() && !base::has_passed(until)) {
       if (!move_all()) (void)poll_pairs(until, -1);
     }
   }
-  // Forgets what is not sent yet: the callers' memory is no longer read.
+  // Discards unsent data: the callers' memory is no longer read.
   void drop_output() noexcept;
 
   // Any thread.
@@ -74,7 +75,7 @@ class GlooTransport final : public gloo::transport::Context {
   const std::chrono::milliseconds timeout_;
   SocketMesh mesh_;
   std::vector<GlooPair*> own_;  // [peer]; null for this rank
-  std::vector<pollfd> polled_;  // [peer] and the mesh's wake_fd(), as poll() left them
+  std::vector<pollfd> polled_;  // [peer] and the mesh's wake_fd(), with the results of poll()
   LinkWait wait_;
   GlooPair* awaited_ = nullptr;
   base::Deadline deadline_{};

@@ -1,5 +1,5 @@
-// The barrier, and reduction of slices in rank order, which gives the same bits in any order of
-// arrival.
+// Implements the barrier, and the reduction of slices in rank order, which gives the same bits in
+// any order of arrival.
 #include "backends/transport/inproc/inproc_exchange.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace backends {
 namespace {
 
-constexpr int kExchangeSpins = 2000;           // some 10 us
+constexpr int kExchangeSpins = 2000;           // about 10 us
 constexpr std::size_t kSumStripBytes = 16384;  // the sum of a strip stays in the first-level cache
 
 std::string to_text(const InprocExchange::Call& o) {
@@ -58,7 +58,7 @@ void InprocExchange::run(int rank, const Call& call) {
     case Operation::kRegister:
       break;
   }
-  wait_at_barrier(rank);  // then all ranks are done with this call's memory
+  wait_at_barrier(rank);  // afterwards all ranks are done with this call's memory
 }
 
 void InprocExchange::wait_at_barrier(int rank) {
@@ -92,7 +92,7 @@ void InprocExchange::wait_for_generation(std::uint64_t generation) {
   if (!in_time) {
     reason_ =
         "timed out after " + std::to_string(timeout_ms_) + " ms, waiting for " + missing_ranks();
-    aborted_ = true;  // the others must not go on without this rank
+    aborted_ = true;  // the others must not continue without this rank
     all_arrived_.notify_all();
   }
   throw PeerError(reason_);
@@ -107,7 +107,7 @@ std::string InprocExchange::missing_ranks() const {
 }
 
 void InprocExchange::compare(const Call& call, int rank) const {
-  // All ranks compare the same calls, so either all throw or none, before any payload is used.
+  // All ranks compare the same calls, so either all throw or none does, before any payload is used.
   const Call& first = calls_[0];
   for (int r = 1; r < world_size_; ++r) {
     const Call& o = calls_[static_cast<std::size_t>(r)];
@@ -120,7 +120,7 @@ void InprocExchange::compare(const Call& call, int rank) const {
   }
 }
 
-// Rank r alone reads and writes slice r of every rank's buffer.
+// Only rank r reads and writes slice r of every rank's buffer.
 void InprocExchange::reduce(int rank, const Call& call, bool to_all) const {
   alignas(64) char sum[kSumStripBytes];
   const std::size_t width = size_of(call.type);

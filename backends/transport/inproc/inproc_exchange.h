@@ -1,5 +1,5 @@
-// Collectives between threads: each call publishes its operands, waits at a barrier, computes on
-// all ranks' memory, and waits again.
+// Implements collectives between threads: each call publishes its operands, waits at a barrier,
+// computes on all ranks' memory, and waits again.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class InprocExchange {
     Operation operation = Operation::kBarrier;
     void* data = nullptr;
     const void* input = nullptr;
-    std::size_t count = 0;  // elements, or bytes where there is no type
+    std::size_t count = 0;  // elements, or bytes if there is no type
     DType type = DType::kU8;
     ReduceOp op = ReduceOp::kSum;
     int root = 0;
@@ -31,8 +31,8 @@ class InprocExchange {
   InprocExchange(int world_size, int timeout_ms);
   int world_size() const { return world_size_; }
 
-  // Collective. Throws MismatchError on every rank when the calls differ, PeerError at the
-  // deadline or after abort().
+  // Collective. Throws MismatchError on every rank if the calls differ, PeerError at the deadline
+  // or after abort().
   void run(int rank, const Call& call);
   void abort(const std::string& reason) noexcept;
 

@@ -1,4 +1,4 @@
-// Keys and values of one process.
+// Implements the store of one process.
 #include "backends/transport/inproc/inproc_store.h"
 
 #include "backends/backend_error.h"

@@ -18,12 +18,12 @@
 namespace backends {
 namespace {
 
-// Sent to rank 0 as one line per field.
+// Sent to rank 0 with one field per line.
 struct Capabilities {
   std::string missing, version;
-  std::string gpu;   // host and UUID: slices of a card (MIG) have one each
+  std::string gpu;   // host and UUID; each slice of a card (MIG) has its own
   std::string card;  // host and bus address
-  std::string host;  // for people
+  std::string host;  // host name for messages
 };
 
 std::string to_text(const Capabilities& e) {
@@ -62,13 +62,13 @@ bool may_share() {
   return text != nullptr && std::string(text) == "1";
 }
 
-// NCCL itself asks for this variable, in the versions that know several ranks of a card.
+// NCCL versions that support several ranks per card read this variable.
 bool may_share_cards() {
   const char* text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return text != nullptr && std::string(text) == "1";
 }
 
-// Why the ranks cannot use NCCL; "" if they can.
+// Returns why the ranks cannot use NCCL; "" if they can.
 std::string refusal_of(const BackendContext& context, const std::vector<Capabilities>& all) {
   const auto name = [&](std::size_t r) { return "rank " + std::to_string(context.members[r]); };
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -154,7 +154,7 @@ void wait_until_all_read(Store& store, const std::string& key, int rank, int wor
     for (int r = 1; r < world_size; ++r) store.get(key + "/read/" + std::to_string(r), kTimeout);
     store.set(key + "/all read", "1");
   } catch (const std::exception&) {
-    // Another rank has ended already; this rank reports its error anyway.
+    // Another rank has ended already; this rank reports its own error anyway.
   }
 }
 

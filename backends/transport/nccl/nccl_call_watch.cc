@@ -1,4 +1,4 @@
-// The watch's thread sleeps while no call is under way.
+// Implements the watch's thread, which sleeps while no call is in progress.
 #include "backends/transport/nccl/nccl_call_watch.h"
 
 #include <utility>
@@ -6,7 +6,7 @@
 namespace backends {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(20);  // for is_aborted, during a call
+constexpr auto kLook = std::chrono::milliseconds(20);  // poll interval of is_aborted during a call
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// A deadline for calls of NCCL that block the thread which makes them (ENGINE_NCCL_BLOCKING=1): a
-// thread of its own ends such a call from outside.
+// Adds a deadline to calls of NCCL that block the calling thread (ENGINE_NCCL_BLOCKING=1): a
+// separate thread ends such a call.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ namespace backends {
 
 class NcclCallWatch {
  public:
-  // `end` makes the call under way return. It is called on the watch's thread, once at most, when
-  // the call has taken longer than its timeout or `is_aborted` turns true.
+  // `end` makes the current call return. The watch's thread calls it at most once, when the call
+  // has exceeded its timeout or `is_aborted` returns true.
   NcclCallWatch(std::function<bool()> is_aborted, std::function<void()> end);
   ~NcclCallWatch();
   NcclCallWatch(const NcclCallWatch&) = delete;
@@ -32,7 +32,7 @@ class NcclCallWatch {
   const std::function<void()> end_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool armed_ = false, fired_ = false, leaves_ = false;  // guarded by the mutex, as the next
+  bool armed_ = false, fired_ = false, leaves_ = false;  // guarded by the mutex, like the next
   base::Deadline deadline_{};
   std::thread thread_;
 };

@@ -1,8 +1,8 @@
-// The nccl backend: blocking calls first gather the control words, then move their payload, and
-// poll for completion.
+// Implements the nccl backend: blocking calls first gather the control words, then move their
+// payload, and poll for completion.
 //
-// NCCL's communicator is nonblocking, because a deadline could not end a wait inside the library:
-// each call is then launched by a thread of NCCL's, also into a stream that is being captured. With
+// NCCL's communicator is nonblocking, because a deadline could not end a wait inside the library. A
+// thread of NCCL then launches each call, also into a stream that is being captured. With
 // ENGINE_NCCL_BLOCKING=1 the caller's thread launches, and a watch ends a call that does not
 // return.
 #include <algorithm>
@@ -144,7 +144,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
                          ReduceOp op) override {
     const auto ranks = static_cast<std::size_t>(size_);
-    // NCCL scatters equal shares only.
+    // NCCL scatters only equal shares.
     if (count % ranks != 0) return all_reduce_on(stream, data, count, type, op);
     char* own = static_cast<char*>(data) +
                 static_cast<std::size_t>(rank_) * (count / ranks) * size_of(type);
@@ -198,7 +198,7 @@ class NcclCommunicator final : public DeviceCommunicator {
           progress_.until([&] { return call_waiting_text(last_call_); },
                           [&] {
                             const bool idle = cuda::is_idle(stream);
-                            check_state(last_call_);  // a call that failed ends, too
+                            check_state(last_call_);  // a failed call also ends
                             return idle;
                           });
         },
@@ -252,8 +252,8 @@ class NcclCommunicator final : public DeviceCommunicator {
   void abort(std::string_view reason) noexcept override { progress_.abort(reason); }
 
  private:
-  // Rank 0 judges the ranks' texts in turn and publishes the first verdict that is not empty, so
-  // that all ranks have the same. Returns the key that it stands under, and the verdict.
+  // Rank 0 evaluates the ranks' texts in rank order and publishes the first verdict that is not
+  // empty, so that all ranks have the same. Returns the key of the verdict, and the verdict.
   template <typename Judge>
   std::pair<std::string, std::string> decide(std::string own, const Judge& judge) {
     const std::string key = prefix_ + "/plan/" + std::to_string(counts_.plans++);
@@ -262,7 +262,8 @@ class NcclCommunicator final : public DeviceCommunicator {
       return {key, store_.get(key, timeout_).substr(1)};
     }
     std::string verdict = judge(0, own);
-    for (int r = 1; r < size_; ++r) {  // all of them, since nobody goes on before the last has come
+    for (int r = 1; r < size_; ++r) {  // read all texts, since no rank continues before the last
+                                       // has arrived
       const std::string their_key = key + "/" + std::to_string(r),
                         text = store_.get(their_key, timeout_);
       if (verdict.empty()) verdict = judge(r, text);
@@ -274,8 +275,8 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   int group_rank(int rank_here) const { return members_[static_cast<std::size_t>(rank_here)]; }
 
-  // All ranks gather the words first, for every operation, so that NCCL never sees a mismatch, on
-  // which it would hang.
+  // All ranks gather the words first, for every operation, so that NCCL never gets mismatched
+  // calls, which would make it hang.
   void exchange_words(const ControlWord& word) {
     cuda::use_device(device_);
     ControlWord* own = words_.device + words_.host.size();
@@ -317,8 +318,8 @@ class NcclCommunicator final : public DeviceCommunicator {
     return nullptr;
   }
 
-  // No deadline ends the call that connects: it has a thread, which is left behind if it does not
-  // return.
+  // The call that connects has no deadline, so it runs in a thread, which is abandoned if the call
+  // does not return.
   void connect_blocking(const ncclUniqueId& id) {
     struct Connecting {
       std::atomic<bool> done{false};
@@ -343,7 +344,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     watch_.emplace([this] { return progress_.is_aborted(); }, [this] { abort_communicator(); });
   }
 
-  // A call on this thread, as long as it takes but for the deadline.
+  // Makes a call on this thread without a time limit except the deadline.
   template <typename Call>
   ncclResult_t call_blocking(const char* name, const Call& call) {
     watch_->arm(timeout_);
@@ -402,8 +403,8 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   // Ends the kernels that wait for a peer. ncclCommAbort() signals them, then waits until every
   // graph with a call of this communicator is destroyed. The caller destroys its graphs after it
-  // has caught the error, so a thread does the waiting. Memory stays registered until then, because
-  // the kernels use it to their end.
+  // has caught the error, so a separate thread waits. Memory stays registered until then, because
+  // the kernels use it until they end.
   void abort_communicator() noexcept {
     if (comm_ == nullptr) return;
     registered_.clear();
@@ -427,7 +428,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 
-  // NCCL does not tell which rank is missing.
+  // NCCL does not report which rank is missing.
   std::string call_waiting_text(const char* call) const {
     std::string others;
     for (int r = 0; r < size_; ++r) {
@@ -441,7 +442,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       nccl_.ncclCommDeregister(comm_, registered_.back().second);
   }
 
-  // ncclCommFinalize() is collective: with a deadline.
+  // ncclCommFinalize() is collective, so it needs a deadline.
   bool finalize() noexcept {
     if (watch_) watch_->arm(kNcclLeaveTimeout);
     ncclResult_t state = nccl_.ncclCommFinalize(comm_);
@@ -489,10 +490,10 @@ class NcclCommunicator final : public DeviceCommunicator {
 
 std::unique_ptr<DeviceCommunicator> connect(const BackendContext& context, const ncclUniqueId& id) {
   auto communicator = std::make_unique<NcclCommunicator>(context);
-  const AbortOnFailure scope(context.watch, *communicator);  // if a peer dies while connecting
+  const AbortOnFailure scope(context.watch, *communicator);  // in case a peer dies while connecting
   communicator->connect(id);
   if (context.rank == 0 && context.notice) context.notice("nccl: " + describe_nccl());
-  communicator->barrier();  // connects before anything is captured
+  communicator->barrier();  // connects before any capture
   return communicator;
 }
 

@@ -74,8 +74,8 @@ NcclLibrary load() {
   return library;
 }
 
-// A process that forks ranks must not initialize CUDA, or its children cannot use it. So this only
-// checks for the driver.
+// A process that forks ranks must not initialize CUDA, or its children cannot use it. So this
+// checks only for the driver.
 std::string missing_driver() {
 #if defined(ENGINE_NCCL_EMULATED)
   return base::cuda::missing();

@@ -1,9 +1,9 @@
-// The functions of libnccl that the nccl backend calls, found at run time.
+// Loads the functions of libnccl that the nccl backend calls, at run time.
 //
 // ENGINE_NCCL_LIBRARY names the library; else the system's search path is searched for
-// libnccl.so.2. With ENGINE_NCCL_REGISTER=0 memory is not registered, as with a library that
-// cannot. With ENGINE_NCCL_BLOCKING=1 its calls return when they are handed over to the device, and
-// until then block the thread that makes them.
+// libnccl.so.2. With ENGINE_NCCL_REGISTER=0 memory is not registered, as with a library that cannot
+// do so. With ENGINE_NCCL_BLOCKING=1 calls return when they have been submitted to the device, and
+// block the calling thread until then.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@
 
 namespace backends {
 
-// One member per function, of the type that nccl.h declares.
+// Has one member per function, with the type that nccl.h declares.
 struct NcclLibrary {
   std::string path;
   int version = 0;        // 22809: 2.28.9
@@ -39,10 +39,10 @@ struct NcclLibrary {
   decltype(&::ncclMemFree) ncclMemFree = nullptr;
 };
 
-// Loads the library on first use and keeps it. Throws ConfigurationError that says what is missing
+// Loads the library on first use and keeps it. Throws ConfigurationError that names what is missing
 // and why.
 const NcclLibrary& nccl_library();
-std::string nccl_version_text(int version);  // "2.28.9"
+std::string nccl_version_text(int version);  // e.g. "2.28.9"
 
 // Throws PeerError "CALL: NCCL's message" unless the code is ncclSuccess.
 void check_nccl(ncclResult_t code, const char* call);

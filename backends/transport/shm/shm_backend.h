@@ -1,4 +1,4 @@
-// Shared memory between processes of one host.
+// The backend for shared memory between processes of one host.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace backends {
 
-// Collective over the ranks of the context, all of one host.
+// Collective over the context's ranks, which must all be on one host.
 std::unique_ptr<Communicator> make_shm_communicator(const BackendContext& context);
 
 }  // namespace backends

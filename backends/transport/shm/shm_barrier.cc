@@ -1,14 +1,14 @@
-// Spinning or giving up the core for a turn, then sleeping on a futex.
+// Implements the waits: spinning or yielding the core, then sleeping on a futex.
 //
-// The barrier is split into two halves: arrive() publishes what this rank wrote and returns
-// the number of its arrival (the phase); wait_for_all(phase) returns once all ranks have arrived
-// that often. Between the two a rank can do other work.
-// Phases are never reset; they are compared by signed difference and may wrap around.
+// The barrier has two halves: arrive() publishes what this rank wrote and returns the number of its
+// arrival (the phase); wait_for_all(phase) returns once all ranks have arrived that often. Between
+// the two a rank can do other work. Phases are never reset; they are compared by signed difference
+// and may wrap around.
 //
 // A waiter first spins, because between ranks at the same point of a step the wait is shorter than
 // falling asleep and waking up. It then sleeps on the other rank's phase word. The wake-up cannot
-// be lost: the sleeper announces itself in `sleepers` before it looks at the phase, the arriving
-// rank raises the phase before it looks at `sleepers`, and both are sequentially consistent, so at
+// be lost: the sleeper increments `sleepers` before it reads the phase, the arriving rank
+// increments the phase before it reads `sleepers`, and both are sequentially consistent, so at
 // least one of them sees the other. FUTEX_WAIT itself returns at once if the phase has changed.
 #include "backends/transport/shm/shm_barrier.h"
 
@@ -28,12 +28,12 @@
 namespace backends {
 namespace {
 
-// About 20 us: longer than the usual skew between ranks in a block, but short enough not to keep
+// About 20 us: longer than the usual skew between ranks in a block, but short enough not to block
 // other threads from the core.
 constexpr int kBarrierSpins = 1000;
-constexpr int kGlances = 20;  // before sleepers are woken
-constexpr long kSleepNs =
-    50'000'000;  // an abort between the last look and the sleep is noticed after this
+constexpr int kGlances = 20;  // polls before sleepers are woken
+// Limits the delay of an abort that comes between the last check and the sleep.
+constexpr long kSleepNs = 50'000'000;
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) {
   const timespec most{0, kSleepNs};
@@ -65,8 +65,8 @@ std::uint32_t ShmBarrier::arrive() noexcept {
 
 std::uint32_t ShmBarrier::meet() {
   publish();
-  // To look for sleepers, this rank has to wait until what it wrote is out. While it looks for the
-  // others' arrivals, that happens beside it.
+  // To check for sleepers, this rank has to wait until its writes have completed. That happens in
+  // the background while it polls for the others' arrivals.
   for (int left = spins_ > 0 ? kGlances : 0; left > 0 && !all_have_arrived(phase_); --left)
     base::spin_pause();
   wake_sleepers();
@@ -80,7 +80,7 @@ void ShmBarrier::publish() noexcept {
   own.phase.store(++phase_, std::memory_order_release);
 }
 
-// The fence orders the new phase before the look at `sleepers`: either we see the sleeper, or it
+// The fence orders the new phase before the check of `sleepers`: either we see the sleeper, or it
 // sees the new phase before it sleeps.
 void ShmBarrier::wake_sleepers() noexcept {
   ShmFlag& own = flag(rank_, phase_);
@@ -98,7 +98,7 @@ void ShmBarrier::wait_for(int rank, std::uint32_t phase) {
   if (spins_ > 0) {
     const int core = current_core();
     // On the same core spinning would only delay the other rank. One of the two moves to another
-    // core if it can, the other sleeps.
+    // core if it can; the other sleeps.
     const bool apart = flag(rank, phase - 1).core.load(std::memory_order_relaxed) != core ||
                        (rank_ > rank && leave_core(core));
     for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left)

@@ -1,5 +1,5 @@
-// Split barrier between the ranks of a shared segment: one counter per rank, incremented by its
-// owner, waited on by the others. A short note travels with each arrival, in the same cache line.
+// A split barrier between the ranks of a shared segment: one counter per rank, which its owner
+// increments and the others wait for. A short note goes with each arrival, in the same cache line.
 #pragma once
 
 #include <atomic>
@@ -13,43 +13,45 @@
 
 namespace backends {
 
-// A cache line in shared memory; each rank has one for its odd and one for its even arrivals, so
-// that a note can be written while others still read the one before. Zero at the start.
+// A cache line in shared memory. Each rank has one for its odd and one for its even arrivals, so
+// that it can write a note while others still read the previous one. Zero at the start.
 struct alignas(64) ShmFlag {
   static constexpr std::size_t kNoteBytes = 48;
 
   std::atomic<std::uint32_t> phase;     // number of its rank's latest arrival here; a futex
   std::atomic<std::uint32_t> sleepers;  // ranks that sleep on `phase`
-  std::atomic<std::int32_t> core;       // where its rank ran then
+  std::atomic<std::int32_t> core;       // core that its rank ran on then
   alignas(16) char note[kNoteBytes];
 };
 static_assert(sizeof(ShmFlag) == 64 && std::atomic<std::uint32_t>::is_always_lock_free);
 
-// This rank's view. One caller at a time; abort() from any thread.
+// One rank's view of the barrier. One caller at a time; abort() from any thread.
 class ShmBarrier {
  public:
-  static constexpr std::size_t kFlags = 2;  // of a rank
+  static constexpr std::size_t kFlags = 2;  // per rank
 
   // `flags`: kFlags for each rank, in shared memory, outlives this. `names`: the ranks' numbers for
   // messages.
   ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names, std::chrono::milliseconds timeout);
 
-  // This rank's note for its next arrival: kNoteBytes bytes. May be written once this rank has
-  // waited for the arrival before.
+  // This rank's note for its next arrival: kNoteBytes bytes. May be written after this rank has
+  // waited for the previous arrival.
   char* next_note() const { return flag(rank_, phase_ + 1).note; }
-  // The note of a rank's arrival that this rank has waited for; valid until this rank's next one.
+  // Returns the note of a rank's arrival that this rank has waited for; valid until this rank's
+  // next one.
   const char* note(int rank, std::uint32_t phase) const { return flag(rank, phase).note; }
 
-  // Earlier writes of this rank are visible to ranks that have waited for the returned phase.
+  // Arrives: earlier writes of this rank are visible to ranks that have waited for the returned
+  // phase.
   std::uint32_t arrive() noexcept;
   // Waits until all other ranks have arrived `phase` times. Spins for some microseconds if there is
-  // a core for every rank, then sleeps. Throws PeerError at the deadline (naming who is missing) or
-  // after abort().
+  // a core for every rank, then sleeps. Throws PeerError at the deadline (naming the missing ranks)
+  // or after abort().
   void wait_for_all(std::uint32_t phase);
-  // Both at once, for less than one after the other.
+  // Arrives and waits, which costs less than the two calls.
   std::uint32_t meet();
   void abort(std::string_view reason) noexcept;
-  // As Communicator::waiting_text(). Any thread.
+  // Same as Communicator::waiting_text(). Any thread.
   std::string waiting_text() const;
 
  private:
@@ -76,7 +78,7 @@ class ShmBarrier {
   const std::vector<int> names_;
   const std::chrono::milliseconds timeout_;
   const int spins_;
-  YieldingWait turns_;  // instead of spinning, on shared cores
+  YieldingWait turns_;  // replaces spinning on shared cores
   std::uint32_t phase_ = 0;
   std::atomic<bool> aborted_{false};
   mutable std::mutex mutex_;

@@ -1,15 +1,15 @@
-// Collectives through memory that all ranks map.
+// Implements collectives through memory that all ranks map.
 //
 // Every rank has an area in the segment that only it writes and all ranks read. A call starts with
 // the rank's control word as the note of an arrival (ShmBarrier) and a wait for all; then the words
 // are compared. So either all ranks perform the same operation, or all throw.
-//  - The smallest reductions (kNotedBytes) lie beside the word in the note: one cache line of each
-//    rank changes hands, and every rank sums all of them.
-//  - Small ones (kInlineBytes), and all-reduces of two ranks of any size: every rank copies all it
-//    has into its area, block by block, and sums all areas. With two ranks, as many bytes cross
-//    from core to core as by slices, in one hop, and less is copied within a core. The next block
+//  - The smallest reductions (kNotedBytes) are stored beside the word in the note: one cache line
+//    of each rank is transferred, and every rank sums all of them.
+//  - Small ones (kInlineBytes), and all-reduces of two ranks of any size: every rank copies all its
+//    data into its area, block by block, and sums all areas. With two ranks, as many bytes cross
+//    from core to core as with slices, in one hop, and less is copied within a core. The next block
 //    is copied before this one is summed, which hides the wait for it.
-//  - Others by slices, block by block, where a block is one piece of every rank's slice. Rank r is
+//  - Others use slices, block by block, where a block is one piece of every rank's slice. Rank r is
 //    responsible for slice r, so that each element is summed once and not on every rank:
 //      1. copy the pieces of the other ranks' slices into the own area; arrive, wait;
 //      2. sum the own piece over all areas into the result area and the own memory; arrive, wait;
@@ -20,13 +20,14 @@
 //    it.
 // Sums are in rank order: the same bits on all ranks, as with every backend.
 //
-// Areas are reused without further waits, with kSlots = 3 slots in turn. Block i may be written
-// once all ranks have read block i-3.
-//  - By slices a rank has read block j when it arrives for block j+1, and block i is written at the
-//    earliest after the wait for block i-2, so that i-3 has been read.
-//  - Otherwise it has when it arrives for block j+2, and block i is written after the wait for i-1.
-// Every call writes its first block after the wait for the last block of the call before, so they
-// may follow each other in any order.
+// Areas are reused without further waits, with kSlots = 3 slots in rotation. Block i may be written
+// after all ranks have read block i-3.
+//  - With slices a rank has read block j when it arrives for block j+1, and block i is written at
+//    the earliest after the wait for block i-2, so that i-3 has been read.
+//  - Otherwise it has read block j when it arrives for block j+2, and block i is written after the
+//    wait for i-1.
+// Every call writes its first block after the wait for the last block of the previous call, so
+// calls may follow each other in any order.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -43,14 +44,14 @@ namespace {
 constexpr std::size_t kSlots = 3;
 constexpr std::size_t kInlineBytes = 16 << 10;
 constexpr std::size_t kNotedBytes = ShmFlag::kNoteBytes - sizeof(ControlWord);
-constexpr std::size_t kShmPieceBytes =
-    128 << 10;  // of one rank in a block: block and result stay in the second-level cache
-// Beyond this, what ranks reduce does not stay in the third-level cache: half a block then leaves
-// more of the second for it.
+// Bytes of one rank in a block: block and result stay in the second-level cache.
+constexpr std::size_t kShmPieceBytes = 128 << 10;
+// Data of longer reductions does not stay in the third-level cache; half a block then leaves more
+// of the second-level cache for it.
 constexpr std::size_t kLongBytes = 8 << 20;
-constexpr std::size_t kMaxBlockBytes = 1 << 20;  // of all ranks
-constexpr std::size_t kCacheStripBytes =
-    8 << 10;  // folded, then copied while in the first-level cache
+constexpr std::size_t kMaxBlockBytes = 1 << 20;  // for all ranks
+// Bytes folded at a time, then copied while they are in the first-level cache.
+constexpr std::size_t kCacheStripBytes = 8 << 10;
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
@@ -131,7 +132,8 @@ class ShmCommunicator final : public Communicator {
 
   std::uint32_t next_sequence() { return ++sequence_; }
 
-  // Goes out with the next arrival; the next compare(), which is for that one, compares it.
+  // Sends the word with the next arrival; the next compare(), which is for that arrival, compares
+  // it.
   void post_word(const ControlWord& word) {
     word_ = word;
     compared_ = false;
@@ -241,14 +243,14 @@ class ShmCommunicator final : public Communicator {
       barrier_.wait_for_all(folded);
       if (operation == Operation::kReduceScatter) continue;
       for (int step = 1; step < size_; ++step) {
-        const int r = (rank_ + step) % size_;  // so that not all ranks start with rank 0
+        const int r = (rank_ + step) % size_;  // rotated, so that not all ranks start with rank 0
         const ElementRange bytes = piece(r, block);
         std::memcpy(data + bytes.begin, result_area(r), bytes.count());
       }
     }
   }
 
-  // Writes to this rank's memory and to its result area.
+  // Writes the sum to this rank's memory and to its result area.
   void fold_own(char* piece, std::size_t count, DType type, ReduceOp op) {
     const std::size_t width = size_of(type), most = kCacheStripBytes / width;
     for (std::size_t at = 0; at < count; at += most) {
@@ -260,7 +262,7 @@ class ShmCommunicator final : public Communicator {
     }
   }
 
-  // Sums this rank's `own` and what lies at theirs(r) of each other rank.
+  // Sums this rank's `own` and the data at theirs(r) of each other rank.
   template <typename Theirs>
   void fold(char* out, const char* own, std::size_t count, DType type, ReduceOp op,
             const Theirs& theirs) const {

@@ -9,7 +9,7 @@
 //   rank 0 -> rank   the descriptor
 //
 // The transcript is the communicator's name, the hello and rank 0's nonce. Processes of other users
-// are turned away before the first message, which the kernel lets us know; no connection waits for
+// are rejected before the first message, based on the kernel's credentials; no connection waits for
 // another.
 #include "backends/transport/shm/shm_segment.h"
 
@@ -38,7 +38,7 @@ namespace {
 
 constexpr int kOpenPollMs = 100;  // between checks for failures
 
-constexpr auto kProofTimeout = std::chrono::seconds(2);  // of a connection
+constexpr auto kProofTimeout = std::chrono::seconds(2);  // per connection
 constexpr auto kQueuePause = std::chrono::milliseconds(5);
 constexpr std::size_t kMaxUnprovenRanks = 64;  // beyond that the oldest is closed
 
@@ -73,7 +73,7 @@ bool is_own_user(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
-// Every message is one packet; the buffer of a new connection takes it.
+// Sends a message as one packet, which always fits the buffer of a new connection.
 bool send_packet(int to, std::string_view bytes) {
   return send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(bytes.size());
@@ -86,7 +86,7 @@ bool receive_packet(int from, T& value) {
   return receive_packet(from, reinterpret_cast<char*>(&value), sizeof value);
 }
 
-// Throws what ends the wait for `what`: the failure of a member or the deadline.
+// Throws if the wait for `what` must end: because of the failure of a member or the deadline.
 void check_wait(const BackendContext& context, Deadline deadline, const std::string& what) {
   if (const auto failure = context.watch.known_failure(std::chrono::milliseconds(0)))
     failure->raise();
@@ -163,7 +163,7 @@ Socket receive_descriptor(int from) {
 Socket create_memory(std::size_t bytes) {
   Socket memory(memfd_create("engine-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) throw_errno("shared memory");
-  // Reserve the memory now: if it were missing later, access would be a bus error.
+  // Reserve the memory now: if it were missing later, an access would be a bus error.
   if (ftruncate(memory.fd(), static_cast<off_t>(bytes)) != 0 ||
       fallocate(memory.fd(), 0, 0, static_cast<off_t>(bytes)) != 0)
     throw_errno("shared memory of " + std::to_string(bytes) + " bytes");
@@ -222,14 +222,15 @@ class ShmServer {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && errno == EMFILE) throw_errno("passing shared memory to a rank");
     if (!socket || !is_own_user(socket.fd())) return;
-    if (guests_.size() == kMaxUnprovenRanks) guests_.pop_front();  // a rank takes milliseconds
+    // A rank authenticates within milliseconds.
+    if (guests_.size() == kMaxUnprovenRanks) guests_.pop_front();
     ShmGuest& guest = guests_.emplace_back();
     guest.socket = std::move(socket);
     guest.until = base::deadline_in(kProofTimeout);
   }
 
   void serve(ShmGuest& guest) {
-    guest.done = true;  // unless all is as it should be
+    guest.done = true;  // unless everything is valid
     const int fd = guest.socket.fd();
     if (!guest.challenged) {
       if (!receive_packet(fd, guest.hello) || guest.hello.rank < 1 ||

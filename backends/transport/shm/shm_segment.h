@@ -1,5 +1,5 @@
-// Shared memory that all ranks of a communicator map: created by rank 0, passed to the others as a
-// file descriptor.
+// Shared memory that all ranks of a communicator map: created by rank 0, and passed to the others
+// as a file descriptor.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,13 @@
 
 namespace backends {
 
-// Unmapped when destroyed; the memory is freed with its last mapping, also when processes are
-// killed.
+// Unmapped on destruction; the memory is freed with its last mapping, even if processes are killed.
 class ShmSegment {
  public:
-  // Collective over the context's ranks. Zeroed memory. Rank 0 listens on an abstract unix socket
-  // (such sockets do not reach beyond the network namespace), both sides authenticate with
+  // Collective over the context's ranks. Provides zeroed memory. Rank 0 listens on an abstract unix
+  // socket (such sockets do not reach beyond the network namespace), both sides authenticate with
   // the group's secret, then the descriptor is passed. So only ranks on this host, of the same
-  // user, can map it. Throws PeerError at the context's deadline or when a member dies, Error if
+  // user, can map it. Throws PeerError at the context's deadline or if a member dies, Error if
   // there is not enough memory.
   ShmSegment(const BackendContext& context, std::size_t bytes);
   ~ShmSegment();

@@ -1,4 +1,4 @@
-// A world of one rank.
+// Implements the communicator of one rank.
 #include "backends/transport/single/single_communicator.h"
 
 #include <atomic>

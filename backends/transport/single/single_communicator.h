@@ -1,4 +1,4 @@
-// The communicator of a world of one rank: collectives have nothing to do.
+// Makes the communicator of a world of one rank, whose collectives do nothing.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Sending, receiving and waiting.
+// Implements sending, receiving and waiting.
 #include "backends/transport/socket/link_exchange.h"
 
 #include <sys/socket.h>
@@ -16,9 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kFailureTime = std::chrono::milliseconds(100);
-constexpr std::size_t kMaxAtOnce =
-    1 << 20;                  // bytes per system call, so that all connections are served in turn
-constexpr int kMaxParts = 4;  // of one system call
+// Bytes per system call, so that all connections are served alternately.
+constexpr std::size_t kMaxAtOnce = 1 << 20;
+constexpr int kMaxParts = 4;  // per system call
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
@@ -84,7 +84,7 @@ void LinkExchange::send(int peer, std::size_t piece, const char* data, std::size
   Link& l = links_[index(peer, piece)];
   if (l.out.room() < 2) wait_.run(*this, [&] { return l.out.room() >= 2; });
   open_out(l);
-  l.out.push({const_cast<char*>(data), bytes, false});  // only read
+  l.out.push({const_cast<char*>(data), bytes, false});  // it is only read
 }
 
 LinkExchange::Receipt LinkExchange::receive(int peer, std::size_t piece, char* data,
@@ -125,7 +125,7 @@ void LinkExchange::on_timeout() {
   fail("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for " + awaited_ranks());
 }
 
-// Returns whether any bytes were sent or received.
+// Returns true if any bytes were sent or received.
 bool LinkExchange::pump() {
   bool moved = false;
   for (Link& l : links_) {
@@ -182,7 +182,7 @@ bool LinkExchange::pump_in(Link& l) {
 void LinkExchange::check_word(const Link& l, const Part& part) {
   ControlWord theirs;
   std::memcpy(&theirs, part.data, sizeof theirs);
-  if (!(theirs == word_)) {  // the peer may be one that this call sends nothing to
+  if (!(theirs == word_)) {  // this call may send nothing to that peer
     for (Link& other : links_) {
       if (other.fd >= 0 && !other.out.opened) open_out(other);
     }
@@ -192,7 +192,7 @@ void LinkExchange::check_word(const Link& l, const Part& part) {
                members_[static_cast<std::size_t>(l.peer)]);
 }
 
-// Idle connections are watched for errors too: the ranks that wait for a dead peer will end, and
+// Idle connections are also watched for errors: the ranks that wait for a dead peer will end, and
 // this rank must not take that for the cause. But the peer may also have finished this call and
 // failed later, so data that still arrives takes precedence.
 void LinkExchange::sleep() {
@@ -215,7 +215,7 @@ void LinkExchange::sleep() {
     fail("the connection to " + name_of(*broken) + " broke");
 }
 
-// Ranks that find a mismatch end first. So that the others learn of the mismatch and not only of
+// Ranks that detect a mismatch end first. So that the others learn of the mismatch and not only of
 // closed connections, a failing rank sends its own word and waits for missing words for
 // kFailureTime.
 void LinkExchange::exchange_words_on_failure() {
@@ -237,7 +237,7 @@ void LinkExchange::send_waiting_words() {
   }
 }
 
-// Returns whether this link's word may still arrive.
+// Returns true if this link's word may still arrive.
 bool LinkExchange::receive_word_on_failure(Link& l) {
   if (l.in.empty() || !l.in.front().starts_with_word || l.in.done >= sizeof(ControlWord))
     return false;

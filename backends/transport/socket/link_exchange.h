@@ -1,4 +1,4 @@
-// Moves queued parts over the connections of a mesh. Both ends know beforehand what is sent and
+// Moves queued parts over the connections of a mesh. Both ends know in advance what is sent and
 // received, and in which order, so parts carry no headers and arrive directly in their destination.
 //
 // The first part of a call on every connection, in each direction, is the call's control word. A
@@ -6,8 +6,8 @@
 // the peer made a different call, those bytes have another meaning.
 //
 // The calling thread serves all connections: while it waits for one part, it sends and receives on
-// all others. Two ranks that both send before they receive
-// therefore never block each other, however small the kernel's buffers are.
+// all others. So two ranks that both send before they receive never block each other, however small
+// the kernel's buffers are.
 #pragma once
 
 #include <poll.h>
@@ -48,7 +48,7 @@ class LinkExchange {
   };
   void send(int peer, std::size_t piece, const char* data, std::size_t bytes);
   Receipt receive(int peer, std::size_t piece, char* data, std::size_t bytes);
-  // Sends and receives the word and one part; the peer's go to its inbox. REQUIRES: bytes <=
+  // Sends and receives the word and one part; the peer's part goes to its inbox. REQUIRES: bytes <=
   // kInboxBytes; nothing else in this call.
   void exchange_small(int peer, const char* data, std::size_t bytes);
   const char* inbox(int peer) const {
@@ -68,9 +68,9 @@ class LinkExchange {
   };
   struct Queue {
     std::array<Part, kMaxQueued> parts;
-    std::uint32_t first = 0, end = 0;  // of the parts not done; never reset
-    std::size_t done = 0;              // bytes of the first
-    bool opened = false;               // the word is queued
+    std::uint32_t first = 0, end = 0;  // of the unfinished parts; never reset
+    std::size_t done = 0;              // bytes done of the first part
+    bool opened = false;               // true if the word is queued
     bool empty() const { return first == end; }
     std::uint32_t room() const { return kMaxQueued - (end - first); }
     const Part& front() const { return parts[first % kMaxQueued]; }

@@ -1,4 +1,4 @@
-// When a wait spins, and when it moves to another core.
+// Decides when a wait spins, and when it moves to another core.
 #include "backends/transport/socket/link_wait.h"
 
 #include <sys/socket.h>
@@ -6,10 +6,11 @@
 namespace backends {
 namespace {
 
-// Spinning avoids a sleep and a wake-up, about 10 us, if the peer runs on another core. If it waits
-// for this core, spinning only delays it: after kSpinsLost spins in a row that ended in sleep, only
-// one wait in kProbeEvery spins, until one succeeds. (Yielding instead of spinning would give the
-// core to a computing thread for milliseconds. Only where ranks share cores do they take turns.)
+// Spinning avoids a sleep and a wake-up, about 10 us, if the peer runs on another core. If the peer
+// waits for this core, spinning only delays it: after kSpinsLost spins in a row that ended in
+// sleep, only one wait in kProbeEvery spins, until one succeeds. (Yielding instead of spinning
+// would give the core to a computing thread for milliseconds. Ranks yield only if they share
+// cores.)
 constexpr auto kSpinTime = std::chrono::microseconds(50);
 constexpr int kSpinsLost = 4, kProbeEvery = 16;
 
@@ -31,7 +32,7 @@ void LinkWait::count_spin(bool paid) noexcept {
   }
 }
 
-// Moves to another core if the last packet of a lower rank came from this core; returns whether it
+// Moves to another core if the last packet of a lower rank came from this core; returns true if it
 // moved.
 bool LinkWait::leave_shared_core() const noexcept {
   const int core = current_core();

@@ -1,5 +1,5 @@
-// How the calling thread waits for the connections of a mesh: it spins, takes turns with ranks that
-// share its core, and sleeps.
+// Waits for the connections of a mesh on the calling thread: it spins, yields to ranks that share
+// its core, and sleeps.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ class LinkWait {
   // `mesh` outlives this.
   LinkWait(const SocketMesh& mesh, int rank, int ranks) : mesh_(mesh), rank_(rank), turns_(ranks) {}
 
-  // Calls host.pump(), which sends and receives and returns whether any byte moved, until done().
+  // Calls host.pump(), which sends and receives and returns true if any byte moved, until done().
   // host.sleep() waits for the connections and for mesh.wake_fd(); host.on_abort() and
   // host.on_timeout() throw, the latter at host.deadline().
   template <typename Host, typename Done>

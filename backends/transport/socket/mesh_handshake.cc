@@ -1,4 +1,4 @@
-// The handshake of a connection of the mesh, message by message.
+// Implements the handshake of a connection of the mesh, message by message.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace backends {
 namespace {
 
-// Wrong answers in a row from one address after which it is no rank. A single one may be a byte
-// changed on its way.
+// The number of consecutive wrong answers from one address after which the process there is not a
+// rank. A single one may be a byte that was changed in transit.
 constexpr int kMaxWrongChallenges = 5;
 
 template <typename T>

@@ -1,4 +1,4 @@
-// The keyed hashes for authentication.
+// Computes the keyed hashes for authentication.
 #include "backends/transport/socket/mesh_proof.h"
 
 #include <algorithm>

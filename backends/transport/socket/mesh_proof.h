@@ -1,4 +1,4 @@
-// Mutual authentication at the start of every connection between two ranks.
+// Authenticates both sides at the start of every connection between two ranks.
 //
 //   connector -> acceptor   MeshHello: both ranks, the number of the connection, the port, the
 //                           machine, a nonce
@@ -11,8 +11,8 @@
 //
 //   connector -> acceptor   one byte of any value: the connection is established
 //
-// A changed byte costs the connection and never the set-up: the connector connects again, and the
-// acceptor waits for the byte until it counts the connection. The transcript is the communicator's
+// A changed byte costs the connection but never the set-up: the connector connects again, and the
+// acceptor waits for the byte before it counts the connection. The transcript is the communicator's
 // name, the hello and the acceptor's nonce. Each side proves that it knows the job's secret without
 // sending it. Both nonces are in the MACs, so a recorded proof cannot be replayed; the labels
 // differ, so a proof cannot be reflected to its sender (store/protocol/handshake.h does the same
@@ -31,10 +31,11 @@ inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 4;
 
 struct MeshHello {
   std::uint32_t magic = kMeshMagic, version = kMeshVersion;
-  std::int32_t from = 0, to = 0;  // ranks of the communicator
+  std::int32_t from = 0, to = 0;  // ranks in the communicator
   std::int32_t stream = 0, streams = 1;
-  std::int32_t port = 0;  // to which the connector connected: the acceptor's own, unless relayed
-  std::uint32_t machine = 0;  // of the connector: digest of machine_id()
+  std::int32_t port = 0;      // port that the connector connected to: the acceptor's own, unless
+                              // relayed
+  std::uint32_t machine = 0;  // the connector's: digest of machine_id()
   char nonce[kNonceBytes] = {};
 };
 static_assert(sizeof(MeshHello) == 32 + kNonceBytes);
@@ -44,7 +45,8 @@ struct MeshChallenge {
 };
 
 struct MeshWelcome {
-  std::int32_t streams = 0, crowded = 0;  // of the acceptor; whether it sees more ranks than cores
+  std::int32_t streams = 0, crowded = 0;  // the acceptor's; crowded: 1 if it found more ranks than
+                                          // cores
   std::uint32_t machine = 0;
   char mac[kMacBytes] = {};
 };
@@ -54,10 +56,10 @@ MeshHello make_hello(int from, int to, int stream, int streams, int port);
 MeshChallenge make_challenge(const Secret& secret, std::string_view name, const MeshHello& hello);
 [[nodiscard]] bool proves_acceptor(const Secret& secret, std::string_view name,
                                    const MeshHello& hello, const MeshChallenge& challenge);
-// kMacBytes.
+// Returns kMacBytes.
 std::string connector_proof(const Secret& secret, std::string_view name, const MeshHello& hello,
                             const MeshChallenge& challenge);
-// The MAC of `welcome`, whose own is ignored: kMacBytes.
+// Returns the MAC of `welcome`, whose own MAC is ignored: kMacBytes.
 std::string welcome_proof(const Secret& secret, std::string_view name, const MeshHello& hello,
                           const MeshChallenge& challenge, MeshWelcome welcome);
 

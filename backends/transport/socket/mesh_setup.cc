@@ -1,4 +1,4 @@
-// Connecting and authenticating the mesh.
+// Connects and authenticates the mesh.
 #include "backends/transport/socket/mesh_setup.h"
 
 #include <netdb.h>
@@ -20,15 +20,16 @@ namespace backends {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kLinkHandshakeTimeout = std::chrono::seconds(2);  // of an accepted connection
+constexpr auto kLinkHandshakeTimeout = std::chrono::seconds(2);  // per accepted connection
 constexpr auto kRetryTime = std::chrono::milliseconds(50);       // between attempts to connect
 constexpr std::size_t kMaxUnprovenLinks = 64;  // beyond that the oldest is closed; a peer retries
 constexpr int kMeshPollMs = 100;               // between checks for failures
 
-// Enough for what the schedules keep in flight, and small enough for the processor's cache.
+// Enough for the data that the schedules keep in flight, and small enough for the processor's
+// cache.
 constexpr int kBufferBytes = 1 << 20;
 
-// Setting a size disables the kernel's automatic growth, so it pays only if the kernel grants all
+// Setting a size disables the kernel's automatic growth, so it helps only if the kernel grants all
 // of it.
 bool set_buffers(int fd) {
   for (const int which : {SO_SNDBUF, SO_RCVBUF}) {
@@ -41,7 +42,7 @@ bool set_buffers(int fd) {
   return true;
 }
 
-// To be called before connect or listen, which fix the window scale.
+// Call this before connect or listen, which fix the window scale.
 void prepare_buffers(int fd) {
   static const bool kGranted =
       set_buffers(Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)).fd());
@@ -52,7 +53,7 @@ std::string key(const BackendContext& context, int rank) {
   return context.prefix + "/socket/" + std::to_string(rank);
 }
 
-// Starts a non-blocking connect; empty if it fails at once.
+// Starts a non-blocking connect; returns an empty socket if it fails at once.
 Socket begin_connect(const Endpoint& to) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -98,7 +99,7 @@ void MeshSetup::run() {
 }
 
 void MeshSetup::publish() {
-  if (context_.rank + 1 == context_.world_size) return;  // connects to all others
+  if (context_.rank + 1 == context_.world_size) return;  // the last rank connects to all others
   listener_ = listen_on({context_.address, 0});
   prepare_buffers(listener_.fd());  // before the port is published
   if (mesh_.on_loopback()) do_not_pace(listener_.fd());
@@ -174,7 +175,8 @@ void MeshSetup::keep(Attempt& attempt, int peer, std::uint32_t machine) {
   if (machine == machine_digest()) do_not_pace(attempt.socket.fd());
   Socket& place = mesh_.sockets_[mesh_.index(peer, attempt.hello.stream)];
   if (!place) --missing_;
-  place = std::move(attempt.socket);  // a second one of the same peer: it gave up the first
+  place = std::move(attempt.socket);  // on a second connection of the same peer: the peer has
+                                      // abandoned the first
   attempt.stage = Stage::kDone;
 }
 
@@ -185,7 +187,7 @@ MeshSetup::Target& MeshSetup::target_of(const Attempt& attempt) {
   });
 }
 
-// Forgets what is done, failed or too late.
+// Removes attempts that are done, failed or too late.
 void MeshSetup::sweep() {
   const auto now = Clock::now();
   std::size_t unproven = 0;

@@ -1,5 +1,5 @@
-// Building a SocketMesh: one loop that connects, accepts and authenticates until every connection
-// is established.
+// Builds a SocketMesh: one loop connects, accepts and authenticates until every connection is
+// established.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace backends {
 class MeshSetup {
  public:
   MeshSetup(const BackendContext& context, SocketMesh& mesh);
-  // Throws as SocketMesh's constructor.
+  // Throws as SocketMesh's constructor does.
   void run();
 
  private:

@@ -1,5 +1,5 @@
-// Our own TCP protocol: a mesh of connections, and schedules that both ends know, so that data
-// needs no requests or headers.
+// The backend for this project's TCP protocol: a mesh of connections, and schedules that both ends
+// know, so that data needs no requests or headers.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace backends {
 
-// Collective over the ranks of the context.
+// Collective over the context's ranks.
 std::unique_ptr<Communicator> make_socket_communicator(const BackendContext& context);
 
 }  // namespace backends

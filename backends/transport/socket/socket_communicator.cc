@@ -1,10 +1,10 @@
-// Collectives over LinkExchange.
+// Implements collectives over LinkExchange.
 //  - Small reductions: every rank sends its data to all and sums: one hop.
 //  - Large ones, block by block, where a block is one piece of every rank's slice: a rank sends the
 //    others' pieces, sums its own in rank order as soon as all of them have arrived, and sends the
 //    result to all.
-//  - Where ranks share cores, smaller ones have fewer slices than ranks, at least one.
-//  - broadcast: the root sends each other rank one slice, which that rank passes on to the others.
+//  - If ranks share cores, smaller reductions have fewer slices than ranks, at least one.
+//  - broadcast: the root sends each other rank one slice, which that rank forwards to the others.
 //  - all_gather: every rank sends to every rank.
 // Sums are in rank order: the same bits on all ranks, as with every backend.
 //
@@ -12,7 +12,7 @@
 // arguments of the call, so that the receiver knows the destination of every byte and the kernel
 // copies it there directly. For large reductions the order on each connection is: the shares of the
 // first kAhead blocks, then for every b the result of block b followed by the shares of block b +
-// kAhead. So kAhead blocks are always under way; with one at a time, a connection would be idle
+// kAhead. So kAhead blocks are always in flight; with one at a time, a connection would be idle
 // while its peers sum. Results come before newer shares because a peer waits for them.
 #include <algorithm>
 #include <cstring>
@@ -25,12 +25,13 @@ namespace backends {
 namespace {
 
 constexpr std::size_t kSmallBytes = LinkExchange::kInboxBytes;
-// Chosen by processor time and wall time of 4 and 25 MiB on loopback: pieces of 64 KiB stay in the
-// second-level cache between the kernel's copy and the fold; larger ones cost up to twice the time,
-// smaller ones more system calls.
-constexpr std::size_t kPieceBytes = 64 << 10;   // of one rank in a block
-constexpr std::size_t kAhead = 4;               // blocks on their way
-constexpr std::size_t kOwnerBytes = 128 << 10;  // least of one rank's slice where cores are shared
+// The sizes were chosen by processor time and wall time of 4 and 25 MiB on loopback: pieces of 64
+// KiB stay in the second-level cache between the kernel's copy and the fold; larger ones cost up to
+// twice the time, smaller ones more system calls.
+constexpr std::size_t kPieceBytes = 64 << 10;   // bytes of one rank in a block
+constexpr std::size_t kAhead = 4;               // blocks in flight
+constexpr std::size_t kOwnerBytes = 128 << 10;  // minimum bytes of one rank's slice if ranks share
+                                                // cores
 
 class SocketCommunicator final : public Communicator {
  public:
@@ -157,9 +158,9 @@ class SocketCommunicator final : public Communicator {
     }
   }
 
-  // How many ranks sum. Where ranks share cores, what counts is the work of all in all, and most of
-  // it is the kernel's for each message: 2 (n - 1) of them with one rank that sums, n (n - 1) if
-  // each sends to all.
+  // Returns the number of ranks that sum. If ranks share cores, the total work of all ranks counts,
+  // and most of it is the kernel's work per message: 2 (n - 1) messages if one rank sums, n (n - 1)
+  // if each sends to all.
   int owners_of(std::size_t bytes) const {
     if (!mesh_->crowded()) return size_;
     return static_cast<int>(
@@ -175,7 +176,7 @@ class SocketCommunicator final : public Communicator {
     reduce_parts(data, parts_.data(), size_, count, type, op);
   }
 
-  // The memory that keeps a peer's share of a block until it is folded.
+  // Returns the memory that stores a peer's share of a block until it is folded.
   char* share(int peer, std::size_t block) {
     return scratch_.data() +
            (block % kAhead * static_cast<std::size_t>(size_) + static_cast<std::size_t>(peer)) *
@@ -187,7 +188,7 @@ class SocketCommunicator final : public Communicator {
                      static_cast<std::size_t>(peer)];
   }
 
-  // The first `owners` ranks have a slice each to sum, the others none.
+  // Each of the first `owners` ranks has a slice to sum, the others none.
   void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op, Operation operation,
                      int owners) {
     const std::size_t width = size_of(type), most = kPieceBytes / width;
@@ -234,7 +235,7 @@ class SocketCommunicator final : public Communicator {
   const std::shared_ptr<SocketMesh> mesh_;
   LinkExchange exchange_;
   std::vector<char> scratch_;
-  std::vector<LinkExchange::Receipt> receipts_;  // of those shares
+  std::vector<LinkExchange::Receipt> receipts_;  // for those shares
   std::vector<const void*> parts_;
   std::uint32_t sequence_ = 0;
 };

@@ -1,4 +1,4 @@
-// Construction and abort of the mesh.
+// Implements construction and abort of the mesh.
 #include "backends/transport/socket/socket_mesh.h"
 
 #include <sys/eventfd.h>
@@ -33,8 +33,8 @@ void SocketMesh::abort(std::string_view reason) noexcept {
   aborted_.store(true, std::memory_order_release);
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
-  // Only the sending half: what the peers have sent stays readable, so that a mismatch is still
-  // found.
+  // Shut down only the sending half: data that the peers have sent stays readable, so that a
+  // mismatch is still found.
   for (const Socket& socket : sockets_) {
     if (socket) ::shutdown(socket.fd(), SHUT_WR);
   }
@@ -48,7 +48,7 @@ std::string SocketMesh::abort_reason() const {
 std::string SocketMesh::waiting_text(const std::vector<int>& members) const {
   std::string text;
   for (std::size_t i = 0; i < sockets_.size(); ++i) {
-    if (!sockets_[i]) continue;  // its own place
+    if (!sockets_[i]) continue;  // this rank's own place
     const std::size_t peer = i / static_cast<std::size_t>(streams_);
     const std::string of_link = silent_link_text(sockets_[i].fd(), sockets_[i].fd(),
                                                  "rank " + std::to_string(members[peer]));

@@ -16,10 +16,10 @@ namespace backends {
 class SocketMesh {
  public:
   // Collective: listens on context.address, publishes the port in the store, and connects. The rank
-  // with the higher number is the one that connects. Unauthenticated connections cost only a
-  // bounded time. Throws PeerError at the timeout, naming the missing ranks, and when the watch
-  // reports a failure; AuthenticationError if the process at a rank's address does not know the
-  // secret; MismatchError when ranks differ in the number of connections.
+  // with the higher number connects to the other. Unauthenticated connections cost only a bounded
+  // time. Throws PeerError at the timeout, naming the missing ranks, and if the watch reports a
+  // failure; AuthenticationError if the process at a rank's address does not know the secret;
+  // MismatchError if ranks differ in the number of connections.
   explicit SocketMesh(const BackendContext& context);
   SocketMesh(const SocketMesh&) = delete;
   SocketMesh& operator=(const SocketMesh&) = delete;
@@ -28,10 +28,10 @@ class SocketMesh {
   // Non-blocking. REQUIRES: peer is another rank.
   int fd(int peer, int stream) const { return sockets_[index(peer, stream)].fd(); }
 
-  // Whether the peers run on this host, so that packets show their cores.
+  // Returns true if the peers run on this host, so that packets show their cores.
   bool on_loopback() const noexcept { return on_loopback_; }
 
-  // Whether rank 0 found more ranks than cores on this host; the same on all.
+  // Returns true if rank 0 found more ranks than cores on this host; the same on all.
   bool crowded() const noexcept { return crowded_; }
 
   // Any thread; does not throw. Makes wake_fd() readable and shuts down sending: peers that wait
@@ -40,7 +40,7 @@ class SocketMesh {
   bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
   std::string abort_reason() const;
   int wake_fd() const { return wake_.fd(); }
-  // As Communicator::waiting_text(); members[r] is rank r's number for it. Any thread.
+  // Same as Communicator::waiting_text(); members[r] is rank r's number for it. Any thread.
   std::string waiting_text(const std::vector<int>& members) const;
 
  private:

@@ -1,4 +1,4 @@
-// The thread that answers ZAP requests.
+// Implements the thread that answers ZAP requests.
 #include "backends/transport/zmq/zap_handler.h"
 
 #include <csignal>
@@ -22,7 +22,7 @@ ZapHandler::~ZapHandler() {
 void ZapHandler::serve(std::map<std::string, Peer> peers) {
   peers_ = std::move(peers);
   thread_ = std::thread([this] {
-    // libzmq's calls fail when a signal arrives: signals are for the other threads.
+    // libzmq's calls fail if a signal arrives, so signals go to the other threads.
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -30,14 +30,14 @@ void ZapHandler::serve(std::map<std::string, Peer> peers) {
     try {
       answer_all();
     } catch (const std::exception&) {
-      // The context was shut down; or memory is short, and who is not answered is not let in.
+      // The context was shut down, or memory is short; a connection without an answer is rejected.
     }
     requests_.close();
   });
 }
 
 void ZapHandler::answer_all() {
-  // version, request, domain, address, identity, mechanism, credentials
+  // The fields are version, request, domain, address, identity, mechanism, credentials.
   enum Field { kVersion, kRequest, kDomain, kMechanism = 5, kFirstCredential };
   for (;;) {
     std::vector<zmq::message_t> request;
@@ -45,7 +45,7 @@ void ZapHandler::answer_all() {
     const auto text = [&](std::size_t field) {
       return field < request.size() ? request[field].to_string() : std::string();
     };
-    // The last credential: CURVE's only one is the key, PLAIN's second one the password.
+    // Check the last credential: CURVE's only one is the key, PLAIN's second one the password.
     const bool allowed = request.size() > kFirstCredential &&
                          is_allowed(text(kDomain), text(kMechanism), text(request.size() - 1));
     const std::string answer[] = {text(kVersion),

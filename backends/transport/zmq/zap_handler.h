@@ -1,7 +1,7 @@
-// Authentication of incoming ZeroMQ connections: libzmq sends a request (ZAP, RFC 27) to this
-// handler for each connection, and the handler allows or denies it.
+// Authenticates incoming ZeroMQ connections: libzmq sends a request (ZAP, RFC 27) to this handler
+// for each connection, and the handler allows or denies it.
 //
-// Two mechanisms, depending on the listening socket:
+// There are two mechanisms, depending on the listening socket:
 //  - CURVE: the connection's key must be the one that the expected rank has published. Encrypted.
 //  - PLAIN, on a loopback address only: the password must be the keyed hash that only members of
 //    the job can compute.
@@ -21,9 +21,9 @@ class ZapHandler {
     std::string password;  // PLAIN
   };
 
-  // From now on connections to sockets of `context` are held until serve().
+  // Holds connections to sockets of `context` from now on until serve().
   explicit ZapHandler(zmq::context_t& context);
-  // REQUIRES: the context was shut down; that ends the thread.
+  // REQUIRES: the context was shut down, which ends the thread.
   ~ZapHandler();
   ZapHandler(const ZapHandler&) = delete;
   ZapHandler& operator=(const ZapHandler&) = delete;
@@ -38,7 +38,7 @@ class ZapHandler {
 
   zmq::socket_t requests_;
   std::map<std::string, Peer> peers_;
-  std::thread thread_;  // last: uses the others
+  std::thread thread_;  // last member, because it uses the others
 };
 
 }  // namespace backends

@@ -1,4 +1,4 @@
-// Calls of libzmq that a signal may interrupt.
+// Wraps calls of libzmq that a signal may interrupt.
 #pragma once
 
 #include <cerrno>
@@ -8,9 +8,8 @@
 
 namespace backends {
 
-// Returns what the call returns, or {} if a signal interrupted it before it did anything: libzmq
-// reports that as an error, even where the handler is installed with SA_RESTART. The caller tries
-// again.
+// Returns the result of the call, or {} if a signal interrupted it before it did anything: libzmq
+// reports that as an error, even if the handler is installed with SA_RESTART. The caller retries.
 template <typename Call>
 auto attempt_zmq(const Call& call) -> decltype(call()) {
   const InsideZmq inside;

@@ -1,4 +1,4 @@
-// ZeroMQ over TCP, if libzmq and cppzmq were found; else the stub in no_zmq.cc.
+// The backend for ZeroMQ over TCP, if libzmq and cppzmq were found; else the stub in no_zmq.cc.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace backends {
 extern const bool kZmqIsBuilt;
 extern const char* const kZmqNote;
 
-// Collective over the ranks of the context. Throws PeerError, AuthenticationError.
+// Collective over the context's ranks. Throws PeerError, AuthenticationError.
 std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& context);
 
 }  // namespace backends

@@ -1,4 +1,4 @@
-// The backend zmq: what it needs, and its links by ZeroMQ.
+// Makes the zmq backend: checks its requirements, and connects its links.
 #include <malloc.h>
 
 #include "backends/backend_error.h"
@@ -13,9 +13,9 @@
 namespace backends {
 namespace {
 
-// libzmq allocates each large message that it receives. glibc gives such blocks back to the kernel
-// at once, so that the next one is cleared page by page, until a large block has been freed: where
-// 32 MiB have been, the bounds stand at these.
+// libzmq allocates each large message that it receives. glibc returns such blocks to the kernel at
+// once, so that the kernel clears the next one page by page, until a large block has been freed:
+// after 32 MiB the thresholds have these values.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
@@ -43,9 +43,9 @@ extern const char* const kZmqNote =
     "ZeroMQ over TCP, ranks are processes; encrypted unless all ranks are on loopback";
 
 std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& context) {
-  // The library's own, a queue and a connection for each peer; for each higher rank a listener, and
-  // two queues of ZmqGuard's; for each lower one a connection that is made again. It aborts the
-  // process where it is refused one.
+  // Counts the library's own files, a queue and a connection for each peer, a listener and two
+  // queues of ZmqGuard for each higher rank, and a repeated connection for each lower rank. libzmq
+  // aborts the process if it cannot open one.
   const int peers = context.world_size - 1, higher = peers - context.rank;
   require_files(8 + 2 * peers + 3 * higher + 2 * context.rank, "backend zmq");
   require_zmq_resources(context.world_size);
@@ -54,7 +54,7 @@ std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& contex
   keep_freed_memory();
   auto links = std::make_shared<ZmqLinks>(context);
   auto communicator = make_direct_communicator("zmq", context, links);
-  const AbortOnFailure scope(context.watch, *communicator);  // if a peer dies while connecting
+  const AbortOnFailure scope(context.watch, *communicator);  // in case a peer dies while connecting
   links->connect(context);
   return communicator;
 }

@@ -1,4 +1,4 @@
-// By the events of libzmq's monitors, which name descriptors.
+// Implements the guard with the events of libzmq's monitors, which name descriptors.
 #include "backends/transport/zmq/zmq_guard.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ ino_t inode_of(int fd) {
   return fstat(fd, &file) == 0 ? file.st_ino : 0;
 }
 
-// Returns "" if it is no socket.
+// Returns "" if it is not a socket.
 std::string own_endpoint(int fd) {
   try {
     return to_string(local_endpoint(fd));
@@ -33,8 +33,8 @@ std::string own_endpoint(int fd) {
   }
 }
 
-// Returns the descriptor of a connection that libzmq has taken, -1 for another event, or {} if no
-// event is left. The layout is that of version 1, which zmq_socket_monitor() asks for in every
+// Returns the descriptor of a connection that libzmq has accepted, -1 for another event, or {} if
+// no event is left. The layout is that of version 1, which zmq_socket_monitor() requests in every
 // release of libzmq since 4.0.
 std::optional<int> next_accepted(zmq::socket_t& events) {
   zmq::message_t message;
@@ -65,7 +65,7 @@ ZmqGuard::~ZmqGuard() {
     // The context has ended.
   }
   for (const Unproven& connection : unproven_) end(connection);
-  // Before the events are closed: libzmq would wait for somebody who takes them.
+  // Stop the monitors before the events are closed, or libzmq would wait for a reader.
   for (Watched& w : watched_) zmq_socket_monitor(w.listening.handle(), nullptr, 0);
 }
 
@@ -78,7 +78,7 @@ void ZmqGuard::watch(zmq::socket_t& listening, int fd) {
       {listening, zmq::socket_t(context_, zmq::socket_type::pair), own_endpoint(fd)});
   zmq::socket_t& events = watched_.back().events;
   events.set(zmq::sockopt::linger, 0);
-  events.set(zmq::sockopt::rcvhwm, 0);  // libzmq's thread waits for nobody
+  events.set(zmq::sockopt::rcvhwm, 0);  // libzmq's thread does not wait for a reader
   events.connect(place);
 }
 
@@ -102,7 +102,9 @@ void ZmqGuard::proven(int fd) {
 void ZmqGuard::accepted(int fd, const std::string& endpoint) {
   std::erase_if(unproven_, [&](const Unproven& u) { return u.fd == fd; });
   const ino_t inode = inode_of(fd);
-  if (own_endpoint(fd) != endpoint) return;  // libzmq has closed it: another file's number now
+  if (own_endpoint(fd) != endpoint)
+    return;  // libzmq has closed it, and another file has its
+             // number now
   if (std::ranges::find(proven_, inode) != proven_.end()) return;  // the event came late
   const std::string peer = peer_text(fd), address = peer.substr(0, peer.rfind(':'));
   std::erase_if(unproven_, [](const Unproven& u) { return inode_of(u.fd) != u.inode; });
@@ -117,8 +119,8 @@ void ZmqGuard::accepted(int fd, const std::string& endpoint) {
   unproven_.push_back({fd, inode, address});
 }
 
-// libzmq closes it when it reads the end. A copy of the descriptor stays that of one file, even if
-// libzmq closes its own meanwhile, and another file gets the number.
+// libzmq closes the connection when it reads the end. A copy of the descriptor refers to one file,
+// even if libzmq closes its own meanwhile, and another file gets the number.
 void ZmqGuard::end(const Unproven& connection) {
   const int copy = fcntl(connection.fd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return;

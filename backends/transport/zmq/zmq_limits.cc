@@ -1,4 +1,4 @@
-// Tries what libzmq will take, and answers its aborts.
+// Tries out the resources that libzmq will need, and reports its aborts.
 #include "backends/transport/zmq/zmq_limits.h"
 
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ namespace {
 
 thread_local int inside_zmq = 0;
 
-// Messages on their way to and from a peer, and what a context has by itself.
+// The messages in flight to and from a peer, and the memory of a context itself.
 constexpr std::size_t kMessagesPerPeer = 12, kContextBytes = 16 << 20;
 
 std::string limit_text(decltype(RLIMIT_AS) which, const char* flag, rlim_t unit, const char* name) {
@@ -46,7 +46,7 @@ void require_memory(std::size_t bytes) {
   munmap(memory, bytes);
 }
 
-// All at once, as libzmq has them, with the memory beside their stacks.
+// Starts all threads at once, as libzmq does, with the memory beside their stacks.
 void try_threads(int count, std::size_t bytes) {
   std::latch end(1);
   std::vector<std::jthread> threads;
@@ -67,7 +67,7 @@ void try_threads(int count, std::size_t bytes) {
   end.count_down();
 }
 
-// Only what a signal handler may call.
+// Uses only functions that a signal handler may call.
 extern "C" void answer_abort(int) {
   char name[16] = "";
   prctl(PR_GET_NAME, name);
@@ -86,7 +86,7 @@ extern "C" void answer_abort(int) {
 
 void require_zmq_resources(int ranks) {
   const auto peers = static_cast<std::size_t>(ranks - 1);
-  // libzmq's two kinds of threads, and the one that answers for it who may connect.
+  // libzmq's two kinds of threads, and the thread that authenticates connections.
   try_threads(zmq_io_threads(ranks) + 2,
               kContextBytes + peers * kMessagesPerPeer *
                                   std::max(Links::piece_bytes(ranks), Links::kHeadBytes));

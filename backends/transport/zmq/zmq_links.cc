@@ -1,4 +1,4 @@
-// Links over ZeroMQ: sending and receiving. zmq_set_up.cc connects them.
+// Implements sending and receiving over ZeroMQ. zmq_set_up.cc connects the links.
 #include "backends/transport/zmq/zmq_links.h"
 
 #include <sys/stat.h>
@@ -16,8 +16,8 @@ constexpr auto kZmqDrainTime = std::chrono::seconds(2);
 constexpr auto kDrainSlice = std::chrono::milliseconds(10);
 constexpr int kLingerMs = 500;
 constexpr auto kFillerTime = std::chrono::seconds(2);
-// If a rank dies, the ranks that wait for it end too. This rank names the first whose connection
-// ended, unless data still comes from the one that it waits for.
+// If a rank dies, the ranks that wait for it also end. This rank names the first whose connection
+// ended, unless data still arrives from the one that it waits for.
 constexpr auto kZmqGraceTime = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -34,7 +34,7 @@ bool ZmqLinks::Connection::has_ended() const {
   return fd_ >= 0 && (fstat(fd_, &file) != 0 || file.st_ino != inode_);
 }
 
-// `awaited`: the rank that this one waits for since then; -1: all.
+// `awaited`: the rank that this one has waited for since `since`; -1: all.
 void ZmqLinks::check_connections(int awaited, Clock::time_point since) const {
   for (int peer = 0; peer < size_; ++peer) {
     if (!links_[static_cast<std::size_t>(peer)].connection.has_ended()) continue;
@@ -58,7 +58,7 @@ void ZmqLinks::throw_timeout(int peer) const {
 void ZmqLinks::send_message(int peer, zmq::message_t message, zmq::send_flags flags) {
   Link& l = link(peer);
   const auto start = Clock::now();
-  // For one slice; empty: not yet.
+  // Waits for one slice; empty: not sent yet.
   while (!attempt_zmq([&] { return l.socket.send(message, flags); })) {
     check_abort();
     check_connections(peer, start);
@@ -80,7 +80,8 @@ void ZmqLinks::send_head(int peer, const ControlWord& word, const void* payload,
 
 Head ZmqLinks::receive_head(int peer) {
   const zmq::message_t& message = fetch(peer, static_cast<std::uint16_t>(kHeadKind + head_slot_));
-  constexpr std::size_t kBefore = sizeof(Tag) + sizeof(ControlWord);  // receive_one() has checked
+  // receive_one() has checked it.
+  constexpr std::size_t kBefore = sizeof(Tag) + sizeof(ControlWord);
   Head head{{}, message.data<char>() + kBefore, message.size() - kBefore};
   std::memcpy(&head.word, message.data<char>() + sizeof(Tag), sizeof head.word);
   return head;
@@ -99,7 +100,7 @@ void ZmqLinks::send(int peer, Lane lane, unsigned slot, const void* data, std::s
     const std::lock_guard lock(pending_.mutex);
     ++pending_.open;
   }
-  // libzmq reads from the caller's memory. It asks for a pointer to change, but does not write.
+  // libzmq reads from the caller's memory. It takes a non-const pointer, but does not write.
   send_message(peer, zmq::message_t(const_cast<void*>(data), bytes, &on_sent, &pending_),
                zmq::send_flags::none);
 }
@@ -141,9 +142,9 @@ void ZmqLinks::receive_one(int peer) {
   l.fresh[tag.kind] = true;
 }
 
-// Sends as much as the longest rest of a message. If a byte of a message's length is changed on its
-// way, libzmq waits for a rest that does not come, and its sender for an answer: now the receiver
-// gets a message that it finds to be wrong.
+// Sends as much as the longest rest of a message. If a byte of a message's length is changed in
+// transit, libzmq waits for a rest that does not come, and its sender for a reply: with the filler,
+// the receiver gets a message that it can reject.
 void ZmqLinks::send_filler(int peer) {
   zmq::message_t message(filler_bytes());
   const Tag tag{link(peer).sent++, kFiller, 0};
@@ -164,7 +165,7 @@ zmq::message_t ZmqLinks::wait_for_message(int peer, Filler filler) {
   };
   if (received(zmq::recv_flags::dontwait)) return message;
   const auto start = Clock::now();
-  while (!received(zmq::recv_flags::none)) {  // for one slice; empty: nothing came
+  while (!received(zmq::recv_flags::none)) {  // waits for one slice; empty: nothing came
     check_abort();
     if (link(peer).connection.has_ended() && received(zmq::recv_flags::dontwait)) break;
     check_connections(peer, start);
@@ -193,14 +194,15 @@ void ZmqLinks::finish_sends() {
 
 void ZmqLinks::shut_down(bool drain) noexcept {
   if (drain) {
-    // An abort means that the others have been told, or have gone: nothing more is sent for them.
+    // An abort means that the others have been told, or are gone, so nothing more is sent for them.
     const auto start = Clock::now();
     std::unique_lock lock(pending_.mutex);
     while (!aborted_ && Clock::now() - start < kZmqDrainTime) {
       if (pending_.changed.wait_for(lock, kDrainSlice, [&] { return pending_.open == 0; })) return;
     }
   }
-  // Reads what has arrived; then closing the context waits until libzmq no longer reads our memory.
+  // Read the messages that have arrived; closing the context then waits until libzmq no longer
+  // reads our memory.
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_ || !link(peer).socket) continue;
     try {

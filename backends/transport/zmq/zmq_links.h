@@ -1,10 +1,10 @@
-// Messages over ZeroMQ: a pair of sockets per peer, of which the lower rank's listens.
+// Sends messages over ZeroMQ through a pair of sockets per peer; the lower rank's socket listens.
 //
 // Each side publishes its key through the store, with a keyed hash, so that only keys of members
 // are accepted. A link that leaves the host is encrypted and authenticated by CURVE. One that
-// listens on a loopback address is authenticated only, by a password made of the job's secret:
-// CURVE makes a call of 1 MiB or more 5 to 7 times slower (ADR 8), and whoever can read loopback
-// traffic can read this process's memory too.
+// listens on a loopback address is only authenticated, by a password derived from the job's secret:
+// CURVE makes a call of 1 MiB or more 5 to 7 times slower (ADR 8), and a process that can read
+// loopback traffic can also read this process's memory.
 #pragma once
 
 #include <sys/types.h>
@@ -60,31 +60,31 @@ class ZmqLinks final : public Links {
   };
   static constexpr std::uint16_t kHeadKind = 0,
                                  kKinds = 6,  // two slots each of heads, shares, results
-      kFiller = kKinds;                       // of no meaning
+      kFiller = kKinds;                       // without content
   static std::uint16_t kind_of(Lane lane, unsigned slot) {
     return static_cast<std::uint16_t>((lane == Lane::kShare ? 2 : 4) + slot);
   }
 
-  // A connection by libzmq's descriptor, which libzmq closes when the peer has closed the
-  // connection or something came that it cannot read. Then it connects again, but messages are
-  // lost.
+  // A connection, by libzmq's descriptor, which libzmq closes when the peer has closed the
+  // connection or invalid data came. Then it reconnects, but messages are lost.
   class Connection {
    public:
     Connection() = default;
     explicit Connection(int fd);
     int fd() const { return fd_; }
-    bool has_ended() const;  // false if there is none yet
+    bool has_ended() const;  // false if there is no connection yet
 
    private:
     int fd_ = -1;
-    ino_t inode_ = 0;  // a later file may have the same descriptor
+    ino_t inode_ = 0;  // because a later file may have the same descriptor
   };
 
   struct Link {
     zmq::socket_t socket;
     int listener = -1;  // libzmq's descriptor; -1: none
     Connection connection;
-    std::deque<zmq::message_t> early;  // received before this end knew that the link stands
+    std::deque<zmq::message_t> early;  // received before this end knew that the link was
+                                       // established
     std::uint32_t sent = 0, received = 0;
     // Messages received ahead of the call that needs them, or in use by it.
     std::array<zmq::message_t, kKinds> slots;
@@ -114,7 +114,7 @@ class ZmqLinks final : public Links {
   void check_connections(int awaited, std::chrono::steady_clock::time_point since) const;
   [[noreturn]] void throw_timeout(int peer) const;
   std::size_t filler_bytes() const { return std::max(piece_bytes(size_), kHeadBytes); }
-  // With what precedes a payload here, and in CURVE's frames.
+  // Includes the data before a payload here, and CURVE's frames.
   std::size_t max_message_bytes() const { return filler_bytes() + 64; }
   void send_filler(int peer);
   void close_all() noexcept;

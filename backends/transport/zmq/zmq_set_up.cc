@@ -1,4 +1,4 @@
-// Records in the store, sockets, and rounds of greetings.
+// Implements the records in the store, the sockets, and the rounds of greetings.
 #include "backends/transport/zmq/zmq_set_up.h"
 
 #include <linux/filter.h>
@@ -19,9 +19,9 @@ namespace {
 using std::chrono::milliseconds;
 constexpr int kSliceMs = 20;  // between checks for abort and deadline
 constexpr int kReconnectMs = 100;
-// An attempt takes moments; ranks that share cores need longer.
+// An attempt usually takes moments, but longer if ranks share cores.
 constexpr milliseconds kFirstAttempt{500}, kLongestAttempt{16'000};
-constexpr std::size_t kKeyBytes = 32, kKeyText = 40;  // CURVE's, plain and in Z85
+constexpr std::size_t kKeyBytes = 32, kKeyText = 40;  // CURVE's keys, plain and in Z85
 
 std::string decoded(const std::string& key) {
   std::string bytes(kKeyBytes, '\0');
@@ -31,9 +31,9 @@ std::string decoded(const std::string& key) {
   return bytes;
 }
 
-// The kernel drops what comes to this listener, connections already made excepted: libzmq spends
-// its thread on those of unauthenticated peers, and offers no way to stop listening without ending
-// the connections that came there.
+// Makes the kernel drop packets to this listener, except those of established connections. libzmq
+// would spend its thread on unauthenticated peers, and cannot stop listening without closing the
+// accepted connections.
 void take_no_more_connections(int listener) {
   sock_filter drop_all[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
   const sock_fprog program{std::size(drop_all), drop_all};
@@ -99,7 +99,7 @@ ZmqLinks::SetUp::Record ZmqLinks::SetUp::read_record(int from, int to) const {
   return record;
 }
 
-// Sent by `from` to `to`: both keys were made for this communicator.
+// Sent by `from` to `to`: proves that both keys were made for this communicator.
 std::string ZmqLinks::SetUp::proof(const char* label, int from, int to,
                                    const std::string& more) const {
   return keyed_hash(context_.secret, label,
@@ -140,7 +140,7 @@ void ZmqLinks::SetUp::read_records() {
 zmq::socket_t ZmqLinks::SetUp::make_socket() const {
   zmq::socket_t socket(links_.context_, zmq::socket_type::pair);
   socket.set(zmq::sockopt::linger, 0);
-  socket.set(zmq::sockopt::sndhwm, 0);  // the schedule bounds what is under way
+  socket.set(zmq::sockopt::sndhwm, 0);  // the schedule bounds the messages in flight
   socket.set(zmq::sockopt::rcvhwm, 0);
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(links_.max_message_bytes()));
   socket.set(zmq::sockopt::sndtimeo, kSliceMs);
@@ -150,7 +150,7 @@ zmq::socket_t ZmqLinks::SetUp::make_socket() const {
   return socket;
 }
 
-// The kernel takes connections from now on, and libzmq after bind(): nobody counts them before.
+// The kernel accepts connections from here on, and libzmq after bind(): none is counted before.
 std::string ZmqLinks::SetUp::listen(int peer) {
   Socket listener = listen_on({context_.address, 0});
   const std::string place = "tcp://" + to_string(local_endpoint(listener.fd()));
@@ -174,10 +174,10 @@ void ZmqLinks::SetUp::bind(int peer) {
   l.socket.set(zmq::sockopt::use_fd, listener.fd());
   while (!attempt_zmq([&] { return l.socket.bind(place), true; })) {
   }
-  l.listener = listener.release();  // closed by libzmq
+  l.listener = listener.release();  // libzmq closes it
 }
 
-// With a new socket: libzmq does not connect one again whose handshake went wrong.
+// Uses a new socket: libzmq does not reconnect one whose handshake failed.
 void ZmqLinks::SetUp::try_again(int peer) {
   End& end = ends_[static_cast<std::size_t>(peer)];
   const milliseconds time =
@@ -228,7 +228,8 @@ void ZmqLinks::SetUp::exchange_hellos() {
   }
 }
 
-// Returns early if a rank whose link does not stand yet has sent something, or somebody connects.
+// Returns early if a rank whose link is not established yet has sent something, or a process
+// connects.
 void ZmqLinks::SetUp::wait(milliseconds time) {
   std::vector<zmq::pollitem_t> items = guard_.poll_items();
   for (int peer = 0; peer < size_; ++peer) {
@@ -268,13 +269,13 @@ void ZmqLinks::SetUp::serve_listener(int peer, zmq::message_t& message) {
     if (end.attempt > 0) links_.link(peer).early.push_back(std::move(message));
     return;
   }
-  links_.link(peer).early.clear();  // came with an earlier attempt
+  links_.link(peer).early.clear();  // it belongs to an earlier attempt
   end.attempt = attempt;
   const int fd = message.get(ZMQ_SRCFD);
   guard_.proven(fd);
   links_.link(peer).connection = Connection(fd);
   const std::string answer = hello(rank_, peer, attempt);
-  attempt_zmq([&] {  // a connection that has ended meanwhile takes none
+  attempt_zmq([&] {  // a connection that has ended meanwhile accepts none
     return links_.link(peer).socket.send(zmq::buffer(answer), zmq::send_flags::dontwait);
   });
 }

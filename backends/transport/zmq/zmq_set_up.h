@@ -6,12 +6,12 @@
 //
 //   listener -> connector   the same, made for the other direction
 //
-//   connector -> store      the link stands
+//   connector -> store      the link is established
 //
-// A changed byte costs an attempt and never the set-up: the connector tries again, with a new
-// connection, until it has the answer to its last greeting; the listener answers every greeting
-// until the store tells it that the link stands. By then the connector may have sent more, which
-// the listener keeps for the first call.
+// A changed byte costs an attempt but never the set-up: the connector retries, with a new
+// connection, until it has the reply to its last greeting; the listener answers every greeting
+// until the store reports that the link is established. By then the connector may have sent more,
+// which the listener keeps for the first call.
 #pragma once
 
 #include <chrono>
@@ -35,8 +35,8 @@ class ZmqLinks::SetUp {
   void run();
 
  private:
-  // Published by a rank for one peer: its key and, if it listens for this peer, mechanism and
-  // address.
+  // A record that a rank publishes for one peer: its key and, if it listens for this peer,
+  // mechanism and address.
   struct Record {
     std::string key, mechanism, endpoint;
   };
@@ -45,7 +45,7 @@ class ZmqLinks::SetUp {
     bool stands = false;
     std::uint32_t attempt = 0;  // connector: the current one; listener: the last that it answered
     base::Deadline until{};     // connector: of the attempt
-    Socket unbound;             // listener: its socket until it is libzmq's
+    Socket unbound;             // listener: its socket until libzmq owns it
   };
 
   std::string link_text(int from, int to) const;

@@ -1,9 +1,9 @@
 // Groups of ranks and their collectives, on host memory.
 //
-// A rank is a process, or a thread of one. All ranks of a group make the same calls in the same
-// order with the same counts; ranks that differ get a MismatchError that names both calls, before
-// any payload is used. Every call blocks until its result is there, and throws PeerError where
-// another rank fails or the deadline passes. All ranks get the same bits, in every run.
+// A rank is a process, or a thread of a process. All ranks of a group make the same calls in the
+// same order with the same counts; ranks that differ get a MismatchError that names both calls,
+// before any payload is used. Every call blocks until its result is available, and throws PeerError
+// if another rank fails or the deadline passes. All ranks get the same bits, in every run.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ namespace engine::api {
 
 enum class Reduction : std::uint8_t { kSum, kMax, kMin };
 
-// kF16 and kBF16: 16-bit numbers as they lie in memory; sums of them are rounded once.
+// kF16 and kBF16: 16-bit numbers as stored in memory; sums of them are rounded once.
 enum class ElementType : std::uint8_t { kF32, kF64, kI64, kF16, kBF16 };
 
 template <class T>
@@ -37,7 +37,7 @@ inline constexpr ElementType kElementTypeOf = std::same_as<T, float>    ? Elemen
                                               : std::same_as<T, double> ? ElementType::kF64
                                                                         : ElementType::kI64;
 
-// Vectors, arrays and spans of numbers; of anything that can be copied as bytes.
+// Vectors, arrays and spans of numbers, or of any values that can be copied as bytes.
 template <class Values>
 concept Numbers =
     std::ranges::contiguous_range<Values> && Number<std::ranges::range_value_t<Values>>;
@@ -45,19 +45,19 @@ template <class Values>
 concept PlainValues = std::ranges::contiguous_range<Values> &&
     std::is_trivially_copyable_v<std::ranges::range_value_t<Values>>;
 
-// Moves only. One caller at a time; threads of a rank that communicate at the same time need a
-// communicator each. After a failure only its end is allowed.
+// Move-only. One caller at a time; threads of a rank that communicate at the same time need a
+// communicator each. After a failure only destruction is allowed.
 class ENGINE_API Communicator {
  public:
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   ~Communicator();
 
-  int rank() const;  // among its members
+  int rank() const;  // among the communicator's members
   int world_size() const;
-  std::string backend() const;  // "shm", "gloo", "shm+gloo", "inproc"
+  std::string backend() const;  // e.g. "shm", "gloo", "shm+gloo", "inproc"
 
-  // Each value becomes the reduction of those at its place on all ranks. In place.
+  // Replaces each value by the reduction of the values at its position on all ranks. In place.
   template <Numbers Values>
   void all_reduce(Values&& values, Reduction reduction = Reduction::kSum) {
     const std::span own(values);
@@ -66,8 +66,8 @@ class ENGINE_API Communicator {
   }
   void all_reduce(void* data, std::size_t count, ElementType type, Reduction reduction);
 
-  // Rank r gets the values [r * count / world_size, (r + 1) * count / world_size) of the reduction,
-  // in place: the part that is returned. The rest is undefined.
+  // Gives rank r the values [r * count / world_size, (r + 1) * count / world_size) of the
+  // reduction, in place, and returns that part. The rest is undefined.
   template <Numbers Values>
   auto reduce_scatter(Values&& values, Reduction reduction = Reduction::kSum) {
     const std::span own(values);
@@ -75,18 +75,18 @@ class ENGINE_API Communicator {
         own.data(), own.size(), kElementTypeOf<typename decltype(own)::value_type>, reduction);
     return own.subspan(first, last - first);
   }
-  // Returns the first element of the part and the one after its last.
+  // Returns the index of the part's first element and of the one after its last.
   std::pair<std::size_t, std::size_t> reduce_scatter(void* data, std::size_t count,
                                                      ElementType type, Reduction reduction);
 
-  // All ranks get what `root` has.
+  // Sends the values of `root` to all ranks.
   template <PlainValues Values>
   void broadcast(Values&& values, int root) {
     broadcast_bytes(std::as_writable_bytes(std::span(values)), root);
   }
   void broadcast_bytes(std::span<std::byte> bytes, int root);
 
-  // The values of all ranks in the order of ranks; each brings as many.
+  // Returns the values of all ranks in rank order; every rank provides equally many.
   template <PlainValues Values>
   auto all_gather(const Values& values) {
     const std::span own(values);
@@ -95,74 +95,76 @@ class ENGINE_API Communicator {
     all_gather_bytes(std::as_bytes(own), std::as_writable_bytes(std::span(all)));
     return all;
   }
-  // `all`: world_size() times as many bytes as `own`, else ConfigurationError.
+  // `all` must have world_size() times as many bytes as `own`, else ConfigurationError is thrown.
   void all_gather_bytes(std::span<const std::byte> own, std::span<std::byte> all);
 
-  // Returns when all ranks have come to it.
+  // Returns when all ranks have called it.
   void barrier();
 
-  // This rank's call under way, and those to come, throw PeerError with `reason` soon. Any thread.
+  // Makes this rank's current and future calls throw PeerError with `reason` soon. Any thread.
   void abort(const std::string& reason) noexcept;
 
-  struct ENGINE_HIDDEN Impl;  // here and below: for the library itself
+  struct ENGINE_HIDDEN Impl;  // here and below: internal to the library
   explicit Communicator(std::unique_ptr<Impl> impl);
 
  private:
   std::unique_ptr<Impl> impl_;
 };
 
-// How this process finds the others. What is left out comes from the launcher's variables (RANK,
-// WORLD_SIZE, MASTER_ADDR, SLURM_PROCID, OMPI_COMM_WORLD_RANK ...), as docs/launching.md says.
+// How this process finds the other ranks. Fields that are not set come from the launcher's
+// variables (RANK, WORLD_SIZE, MASTER_ADDR, SLURM_PROCID, OMPI_COMM_WORLD_RANK ...), as described
+// in docs/launching.md.
 struct GroupOptions {
   std::string init_method = "env://";  // or tcp://HOST:PORT, file:///PATH
   std::optional<int> rank = {}, world_size = {}, local_rank = {};
-  std::string backend = "auto";      // or a name that `engine env` lists; plug-ins are no names
+  std::string backend = "auto";      // or a name that `engine env` lists; no plug-ins
   std::string local_stage = "auto";  // shared memory among the ranks of a host: auto, shm, off
-  std::string interface = {};        // of the network; "": the one that routes to rank 0
-  std::string job_id = {};           // keeps jobs that share a host apart
-  std::string secret = {};           // hexadecimal, 32 digits or more; "": as docs/SECURITY.md says
-  // Names and values that must be equal on all ranks, else MismatchError on all of them. At most
+  std::string interface = {};        // network interface; "": the one that routes to rank 0
+  std::string job_id = {};           // distinguishes jobs that share a host
+  std::string secret = {};           // hexadecimal, 32 digits or more; "": see docs/SECURITY.md
+  // Names and values that must be equal on all ranks, else all of them throw MismatchError. At most
   // 64 KiB.
   std::vector<std::pair<std::string, std::string>> settings = {};
-  std::chrono::milliseconds join_timeout{300'000};  // until all ranks have joined
-  std::chrono::milliseconds timeout{600'000};       // of a collective
-  std::chrono::milliseconds heartbeat{1'000};       // a rank that misses three is dead
-  std::chrono::milliseconds stall_after{10'000};    // notices say who waits for whom; 0: never
-  std::function<bool()> cancelled = {};             // asked while the group forms, from any
-                                                    // thread: true ends that
+  std::chrono::milliseconds join_timeout{300'000};  // limit until all ranks have joined
+  std::chrono::milliseconds timeout{600'000};       // limit of a collective
+  std::chrono::milliseconds heartbeat{1'000};       // a rank that misses three is considered dead
+  std::chrono::milliseconds stall_after{10'000};    // time before a notice names the waiting ranks;
+                                                    // 0: never
+  // Called while the group forms, from any thread; returning true cancels that.
+  std::function<bool()> cancelled = {};
 };
 
-// This rank's membership. Moves only. All members may be called from any thread.
+// One rank's membership in a group. Move-only. All members may be called from any thread.
 class ENGINE_API Group {
  public:
-  // Joins processes. Blocks until all ranks are there; throws PeerError naming those that are
-  // missing at the deadline. Sets CUDA_MODULE_LOADING=EAGER where there are several ranks and the
-  // variable is not set: call it before anything uses CUDA (docs/gpu.md).
+  // Joins the group of processes. Blocks until all ranks have joined; throws PeerError that names
+  // the missing ones at the deadline. Sets CUDA_MODULE_LOADING=EAGER if there are several ranks and
+  // the variable is not set, so call it before anything uses CUDA (docs/gpu.md).
   static Group join(const GroupOptions& options = {});
 
   Group(Group&&) noexcept;
   Group& operator=(Group&&) noexcept;
-  // Without leave() before it: a failure, for the other ranks.
+  // Destruction without leave() is a failure for the other ranks.
   ~Group();
 
   int rank() const;
   int world_size() const;
   std::string backend() const;         // the chosen one
-  std::string backend_reason() const;  // "auto: all ranks are on one host"
+  std::string backend_reason() const;  // e.g. "auto: all ranks are on one host"
 
-  // Collective over its members: ranks of this group, ascending; empty: all of them. May outlive
-  // the Group object, but not leave().
+  // Collective over `members`: ranks of this group, ascending; empty: all of them. The communicator
+  // may outlive the Group object, but not leave().
   Communicator make_communicator(const std::vector<int>& members = {});
 
-  // What this rank is doing, for the others' messages if it dies.
+  // Sets this rank's activity, which the other ranks' messages name if it dies.
   void set_activity(const std::string& text) noexcept;
-  // Throws the first failure that is known of another rank.
+  // Throws the first known failure of another rank.
   void check() const;
 
-  // Ends the membership in order. Waits for the other ranks, so that their failures are noticed, at
-  // most GroupOptions::timeout. Communicators must not be used any more.
+  // Ends the membership in order. Waits for the other ranks, so that their failures are detected,
+  // at most GroupOptions::timeout. Communicators must not be used any more.
   void leave();
-  // Ends it at once: the other ranks fail and say why.
+  // Ends the membership at once: the other ranks fail and report `why`.
   void abandon(const std::string& why) noexcept;
 
   struct ENGINE_HIDDEN Impl;
@@ -174,8 +176,8 @@ class ENGINE_API Group {
 };
 
 // Runs body(group) in `ranks` threads of this process, which are the ranks of a group, and waits
-// for all. Each leaves when its body returns. Where a body throws, the other ranks fail; the first
-// cause is rethrown, as it was thrown. `timeout` as in GroupOptions.
+// for all. Each leaves when its body returns. If a body throws, the other ranks fail, and the first
+// exception is rethrown unchanged. `timeout` as in GroupOptions.
 ENGINE_API void run_threads(int ranks, const std::function<void(Group&)>& body,
                             std::chrono::milliseconds timeout = std::chrono::minutes(10));
 

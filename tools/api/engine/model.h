@@ -1,4 +1,4 @@
-// Models: built by name or from a list of layers, their weights, and what they predict.
+// Models: built by name or from a list of layers, with their weights and predictions.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace engine::api {
 
-// Names that Model::build() takes: "mlp", "convnet", "resnet18" ...
+// Returns the names that Model::build() accepts: "mlp", "convnet", "resnet18" ...
 ENGINE_API std::vector<std::string> model_names();
 
-// What a model reads and how many classes it tells apart.
+// The shape of a model's input, and its number of classes.
 struct ModelShape {
-  // Of one sample: {height, width, channels}; {1, 1, columns} for rows of numbers; {context} for
-  // text.
+  // The shape of one sample: {height, width, channels}; {1, 1, columns} for rows of numbers;
+  // {context} for text.
   std::vector<std::int64_t> sample;
-  std::int64_t classes = 0;  // of text: tokens of the vocabulary
+  std::int64_t classes = 0;  // for text: tokens of the vocabulary
 };
 
 // A parameter or running statistic, with PyTorch's name and shape.
@@ -29,15 +29,15 @@ struct Tensor {
   std::vector<float> values;  // row-major
 };
 
-// Computes on the CPU, in f32. Moves only; one caller at a time.
+// Computes on the CPU, in f32. Move-only; one caller at a time.
 class ENGINE_API Model {
  public:
-  // `name`: one of model_names(), or the path of a list of layers that ends in .toml
-  // (docs/models.md). Initial weights depend on name, shape and seed alone. `threads`: to compute
-  // with, 0: all cores that the process may use. Throws ConfigurationError.
+  // Builds a model. `name`: one of model_names(), or the path of a list of layers that ends in
+  // .toml (docs/models.md). Initial weights depend only on name, shape and seed. `threads`: number
+  // of compute threads; 0: all cores that the process may use. Throws ConfigurationError.
   static Model build(const std::string& name, const ModelShape& shape, std::uint64_t seed = 0,
                      int threads = 0);
-  // From the text of a list of layers. `name` stands for it in messages and ends in .toml.
+  // Builds a model from the text of a list of layers. `name` is used in messages and ends in .toml.
   static Model parse(const std::string& toml, const ModelShape& shape, std::uint64_t seed = 0,
                      int threads = 0, const std::string& name = "model.toml");
 
@@ -49,29 +49,29 @@ class ENGINE_API Model {
   const ModelShape& shape() const;
   std::int64_t parameter_count() const;
 
-  // Parameters and running statistics, in the model's order.
+  // Returns parameters and running statistics, in the model's order.
   std::vector<Tensor> tensors() const;
-  // All parameters; running statistics may be left out. Throws DataError that names what does not
-  // fit.
+  // Sets all parameters; running statistics may be omitted. Throws DataError that names the tensors
+  // that do not fit.
   void set_tensors(const std::vector<Tensor>& tensors);
 
-  // Weights from a run's folder (its best snapshot, else the newest), or from a .ckpt,
+  // Loads weights from a run's folder (its best checkpoint, else the newest), or from a .ckpt,
   // .safetensors, .npz or .pth file. Throws DataError, also for weights that are not finite.
   void load(const std::string& path);
-  // As the ending says: .safetensors, .npz, .pth.
+  // Saves the weights in the format of the extension: .safetensors, .npz, .pth.
   void save(const std::string& path) const;
 
-  // Logits, [samples, classes]; of text [samples, context, classes]. `values`: samples one after
-  // the other, as the model reads them: images NHWC, prepared; rows of numbers. Throws DataError
-  // where they are not whole samples.
+  // Returns logits, [samples, classes]; for text [samples, context, classes]. `values`: consecutive
+  // samples, as the model reads them: prepared images in NHWC order, or rows of numbers. Throws
+  // DataError if the values are not a whole number of samples.
   std::vector<float> predict(std::span<const float> values);
-  // Images as bytes, NHWC, prepared as those that the model was trained on: only for a model that a
-  // Training has returned, else ConfigurationError.
+  // `pixels`: images as bytes, NHWC, which are prepared like the images of the training. Only for a
+  // model that a Training has returned, else ConfigurationError.
   std::vector<float> predict(std::span<const std::uint8_t> pixels);
-  // Token ids, for a model of text.
+  // `tokens`: token ids, for a model of text.
   std::vector<float> predict(std::span<const std::int32_t> tokens);
 
-  struct ENGINE_HIDDEN Impl;  // for the library itself
+  struct ENGINE_HIDDEN Impl;  // internal to the library
   explicit Model(std::unique_ptr<Impl> impl);
 
  private:

@@ -1,15 +1,15 @@
-// `engine bench comm`: options, measurement and results.
+// Options, measurement and results of `engine bench comm`.
 //
-// Definitions. Each rank times its own call, from the moment it leaves a barrier; the time of an
+// Definitions: each rank times its own call, from the moment it leaves a barrier; the time of an
 // iteration is the longest among the ranks. `bytes` and both bandwidths are those of nccl-tests
 // (https://github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md): algbw = bytes / time, busbw = algbw *
-// factor, which makes numbers of ranks comparable with a link's speed:
+// factor, which makes different numbers of ranks comparable with a link's speed:
 //   allreduce       bytes of the buffer of each rank          factor 2(n-1)/n
 //   broadcast       bytes of the buffer                       factor 1
 //   allgather       bytes of the gathered result              factor (n-1)/n
-//   reduce_scatter  bytes that each rank brings               factor (n-1)/n
+//   reduce_scatter  bytes of the input of each rank           factor (n-1)/n
 //   sendrecv        bytes that each rank sends; here ranks 0-1, 2-3, ... exchange buffers (a last
-//   odd rank rests)   factor 1
+//   odd rank is idle)   factor 1
 #pragma once
 
 #include <cstdint>
@@ -37,35 +37,37 @@ struct CommBench {
   std::vector<CommOp> ops;
   std::vector<std::int64_t> sizes;  // bytes, ascending
   base::DType type = base::DType::kF32;
-  std::vector<std::string>
-      backends;  // of CommunicatorRequest; measured in turn, in blocks of iterations
+  // As in CommunicatorRequest; the measurements of several backends are interleaved in blocks of
+  // iterations.
+  std::vector<std::string> backends;
   int iterations = 20, warmup = 5;
-  double seconds = 2;  // measuring time for one size on one backend; fewer iterations where they
-                       // would take longer
-  bool check_all = false;  // check every byte of every result, not samples of it
+  // Measuring time for one size on one backend; there are fewer iterations if they would take
+  // longer.
+  double seconds = 2;
+  bool check_all = false;  // check every byte of every result, not only samples
 };
 
 struct CommRow {
   std::string op, backend, dtype;
   int ranks = 1;
   std::int64_t bytes = 0, count = 0;
-  int iterations = 0, wrong = 0;  // `wrong`: results of any rank that were not what they should be
+  int iterations = 0, wrong = 0;  // `wrong`: the number of wrong results on any rank
   double min_us = 0, p50_us = 0, p99_us = 0;
-  double algbw = 0, busbw = 0;  // GB/s (1e9), of p50
+  double algbw = 0, busbw = 0;  // in GB/s (1e9), from p50
 
   bool operator==(const CommRow&) const = default;
 };
 
-// "8", "4K", "25M", "1G" (powers of 1024). "8:64M:8" or "8,4K,1M": sizes in ascending order. Throw
-// UsageError.
+// Parse "8", "4K", "25M", "1G" (powers of 1024), and "8:64M:8" or "8,4K,1M": sizes in ascending
+// order. Throw UsageError.
 std::int64_t parse_bytes(const std::string& text);
 std::vector<std::int64_t> parse_sizes(const std::string& text);
-// "8", "4 KiB", "100 MB": exact where a unit fits.
+// Returns e.g. "8", "4 KiB", "100 MB": exact if a unit fits.
 std::string bytes_text(std::int64_t bytes);
 
 // Collective over the group. Every rank gets the rows.
 std::vector<CommRow> measure_collectives(const CommBench& bench, backends::Group& group);
-// One row from the times of all ranks: times[r][i] is rank r's seconds in iteration i.
+// Makes one row from the times of all ranks: times[r][i] is rank r's seconds in iteration i.
 CommRow summarize(CommRow row, CommOp op, const std::vector<std::vector<double>>& times);
 
 struct CommReport {
@@ -77,21 +79,21 @@ struct CommReport {
 std::string to_table(const CommReport& report, bool markdown);
 std::string to_csv(const CommReport& report);
 std::string to_json(const CommReport& report);
-// The rows of a report written by to_json(). Throws io::DataError.
+// Reads the rows of a report written by to_json(). Throws io::DataError.
 std::vector<CommRow> read_comm_rows(const std::string& path);
-// A row for each JSON line that rank 0 of a spawned group has written.
+// Converts rows to JSON lines, which rank 0 of a spawned group writes, and back.
 std::string rows_to_json(const std::vector<CommRow>& rows);
 std::vector<CommRow> rows_from_json(const std::string& text, const std::string& where);
 
 struct Comparison {
-  std::string text;  // a line for each row that both have
+  std::string text;  // one line per row that both have
   int compared = 0, slower = 0;
 };
-// Slower: p50 more than `tolerance` times the old one.
+// A row counts as slower if p50 is more than `tolerance` times the old one.
 Comparison compare_rows(const std::vector<CommRow>& now, const std::vector<CommRow>& before,
                         double tolerance);
 
-// Median times over bytes, both axes logarithmic: a panel for each operation, a line for each
+// Plots median times over bytes, both axes logarithmic: one panel per operation, one line per
 // backend and number of ranks.
 std::string to_svg(const CommReport& report);
 

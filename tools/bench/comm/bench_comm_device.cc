@@ -1,4 +1,4 @@
-// Communicators and buffers of this rank's GPU.
+// Makes communicators and buffers of this rank's GPU.
 #include "tools/bench/comm/bench_comm_device.h"
 
 #include "backends/backend_error.h"
@@ -7,7 +7,7 @@
 namespace tools {
 namespace {
 
-// The place of this rank on its host, by which it takes its GPU.
+// Returns this rank's place on its host, which selects its GPU.
 int place_on_host(const backends::Group& group) {
   const auto& peers = group.peers();
   int place = 0;

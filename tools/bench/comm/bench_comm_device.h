@@ -1,5 +1,5 @@
-// The part of `engine bench comm` that measures on GPUs: which backends those are, this rank's
-// device, and its buffers.
+// The part of `engine bench comm` that measures on GPUs: its backends, this rank's device, and its
+// buffers.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,18 @@
 
 namespace tools {
 
-// nccl, staged, staged:NAME: their buffers lie in device memory.
+// True for nccl, staged and staged:NAME, whose buffers are in device memory.
 bool is_device_backend(const std::string& name);
 
-// Collective over the members (all, where empty): a communicator of this rank's GPU, the one at its
-// place on its host. Or on all ranks nullptr, and why there is none.
+// Collective over the members (empty: all): makes a communicator of this rank's GPU, the one at its
+// place on its host. If that fails, returns nullptr on all ranks, with the reason.
 std::unique_ptr<backends::DeviceCommunicator> make_device_lane(backends::Group& group,
                                                                backends::Communicator& control,
                                                                const std::string& backend,
                                                                const std::vector<int>& members,
                                                                std::string& why);
 
-// Device memory beside host memory of the same size.
+// Device memory that mirrors host memory of the same size.
 class DeviceMirror {
  public:
   explicit DeviceMirror(std::vector<std::byte>& host);
@@ -31,7 +31,7 @@ class DeviceMirror {
   DeviceMirror(const DeviceMirror&) = delete;
   DeviceMirror& operator=(const DeviceMirror&) = delete;
   void* get() const { return device_; }
-  // Both wait until the bytes are there.
+  // Both wait until the copy is complete.
   void upload(const engine::cuda::Stream& stream);
   void download(const engine::cuda::Stream& stream);
 

@@ -1,4 +1,4 @@
-// The measuring loop of `engine bench comm`.
+// Implements the measuring loop of `engine bench comm`.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -15,27 +15,28 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kBlocks = 5, kFewestInBlock = 4;  // of iterations
-// How long a lane runs uncounted after another one: until the scheduler has the ranks on cores of
-// their own again, on which waits are spun. Microseconds at 8 bytes, where 40 calls take 20.
+// The time that a lane runs unmeasured after another one: until the scheduler has moved the ranks
+// to separate cores, so that waits spin. A number of calls would be too short at 8 bytes, where 40
+// calls take 20 us.
 constexpr double kSettleSeconds = 5e-3;
-constexpr int kSettledFrom = 20;  // iterations; of fewer, only means over all are of use
+constexpr int kSettledFrom = 20;  // iterations; with fewer, only means over all are useful
 
-// The communicators of one backend. Where they take device memory, `device_all` and `device_pair`
-// are the same ones.
+// The communicators of one backend. If they take device memory, `device_all` and `device_pair`
+// refer to the same ones.
 struct Lane {
   std::unique_ptr<backends::Communicator> all;
-  std::unique_ptr<backends::Communicator>
-      pair;  // with the partner of sendrecv; empty for a rank that rests
+  // With the partner of sendrecv; empty for an idle rank.
+  std::unique_ptr<backends::Communicator> pair;
   backends::DeviceCommunicator *device_all = nullptr, *device_pair = nullptr;
-  std::unique_ptr<engine::cuda::Stream> stream;  // of a lane on a device
+  std::unique_ptr<engine::cuda::Stream> stream;  // for a lane on a device
   std::vector<double> times;
   double wrong = 0;
 };
 
-// One operation of one size: buffers, the call, and whether its result is right.
+// One operation of one size: its buffers, its call, and the check of its result.
 class Job {
  public:
-  // on_device: some lane has its buffers in device memory.
+  // on_device: true if some lane has its buffers in device memory.
   Job(CommOp op, std::int64_t bytes, const CommBench& bench, int rank, int ranks, bool on_device)
       : op_(op),
         type_(bench.type),
@@ -66,7 +67,7 @@ class Job {
     }
   }
 
-  // What a lane on a device has in its buffers, which are not timed.
+  // Copies the input to the buffers of a lane on a device; this is not timed.
   void upload(const Lane& lane) {
     if (!lane.stream) return;
     device_data_->upload(*lane.stream);
@@ -117,7 +118,7 @@ class Job {
   }
 
  private:
-  // Put on the stream and waited for, as nccl-tests does.
+  // Enqueues the call on the stream and waits for it, as nccl-tests does.
   void call_on_device(Lane& lane) {
     void *const stream = lane.stream->handle(), *const data = device_data_->get(),
                 *const input = device_input_->get();
@@ -175,7 +176,7 @@ void run_once(Job& job, Lane& lane, std::size_t round) {
   if (!job.right(round)) lane.wrong += 1;
 }
 
-// Uncounted calls, until rank 0's clock says that they have taken kSettleSeconds.
+// Makes unmeasured calls until rank 0's clock shows that they have taken kSettleSeconds.
 void settle(Job& job, Lane& lane, backends::Communicator& control, std::size_t& round) {
   const auto start = Clock::now();
   for (int calls = 1, done = 0; done == 0; calls *= 2) {
@@ -185,7 +186,7 @@ void settle(Job& job, Lane& lane, backends::Communicator& control, std::size_t& 
   }
 }
 
-// Rank 0's clock decides for all how many iterations fit.
+// Rank 0's clock decides for all ranks how many iterations fit.
 int agreed_iterations(backends::Communicator& control, const CommBench& bench, double round_seconds,
                       std::size_t lanes) {
   const double budget = bench.seconds * static_cast<double>(lanes);
@@ -194,8 +195,8 @@ int agreed_iterations(backends::Communicator& control, const CommBench& bench, d
   return static_cast<int>(std::min<double>(bench.iterations, fit));
 }
 
-// Backends take turns in blocks: a backend that follows another finds its threads on other cores,
-// so each block begins with iterations that are not counted.
+// Interleaves the backends in blocks: a backend that follows another finds its threads on other
+// cores, so each block begins with iterations that are not counted.
 void run_lanes(Job& job, std::vector<Lane>& lanes, int iterations, backends::Communicator& control,
                std::size_t& round) {
   const int blocks = std::clamp(iterations / kFewestInBlock, 1, kBlocks);
@@ -204,8 +205,8 @@ void run_lanes(Job& job, std::vector<Lane>& lanes, int iterations, backends::Com
     const bool switched = lanes.size() > 1;
     const int uncounted = switched && iterations > 1 ? std::max(2, counted / 4) : 0;
     for (std::size_t l = 0; l < lanes.size(); ++l) {
-      Lane& lane =
-          lanes[(l + static_cast<std::size_t>(b)) % lanes.size()];  // another one first each time
+      // A different one first each time.
+      Lane& lane = lanes[(l + static_cast<std::size_t>(b)) % lanes.size()];
       const std::size_t before = lane.times.size();
       if (switched && iterations >= kSettledFrom) settle(job, lane, control, round);
       for (int i = 0; i < uncounted; ++i) run_once(job, lane, round++);
@@ -232,7 +233,7 @@ CommRow finish(Lane& lane, CommOp op, CommRow row, backends::Communicator& contr
   return summarize(std::move(row), op, times);
 }
 
-// False: not on these machines; said.
+// Returns false, and prints why, if these machines cannot run the backend.
 bool fill_device_lane(Lane& lane, const std::string& backend, const std::vector<int>& pair,
                       backends::Group& group, backends::Communicator& control) {
   std::string why;
@@ -291,8 +292,8 @@ std::vector<CommRow> measure_collectives(const CommBench& bench, backends::Group
       group.set_activity("bench comm " + to_string(op) + " of " + bytes_text(bytes));
       Job job(op, bytes, bench, group.rank(), group.world_size(), on_device);
       std::size_t round = 0;
-      // The first iteration pays for buffers and connections, the second tells how long the others
-      // will take.
+      // The first iteration pays for buffers and connections; the second predicts the time of the
+      // others.
       run_lanes(job, lanes, 1, *control, round);
       const auto start = Clock::now();
       run_lanes(job, lanes, 1, *control, round);

@@ -1,4 +1,4 @@
-// Tables of one period's values, repeated so that copying and comparing run at the memory's speed.
+// Makes tables of one period's values, repeated so that copying and comparing run at memory speed.
 #include "tools/bench/comm/bench_comm_pattern.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 using base::DType;
 
-constexpr std::size_t kPeriods = 64;        // of a table
+constexpr std::size_t kPeriods = 64;        // per table
 constexpr std::size_t kSampleBytes = 4096;  // compared at each place
 constexpr std::size_t kSamples = 32;
 
@@ -41,7 +41,7 @@ void put_value(std::byte* at, DType type, int value) {
     case DType::kBF16:
       return put(at, base::from_float<base::bf16>(static_cast<float>(value)));
     case DType::kI32:
-      break;  // never asked for: no collective has it
+      break;  // unreachable: no collective uses it
   }
 }
 
@@ -54,8 +54,8 @@ std::vector<std::byte> make_table(DType type, ValueAt value_at) {
   return table;
 }
 
-// Where in the table a round's element lies: each round starts elsewhere, so that what an earlier
-// one left behind shows.
+// Returns the position of a round's element in the table: each round starts elsewhere, so that data
+// left by an earlier round are detected.
 std::size_t place(std::size_t index, std::size_t round) {
   return (index + round * 37) % CommPattern::kPeriod;
 }

@@ -1,5 +1,5 @@
-// Test data for collectives whose right result is known without computing it by the collective:
-// periodic in the element's index.
+// Test data for collectives whose correct result is known without a collective: periodic in the
+// element's index.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,23 @@
 
 namespace tools {
 
-// A rank's values are small whole numbers, so that sums of any order are exact in every type, half
+// A rank's values are small whole numbers, so that sums in any order are exact in every type, half
 // precision included.
 class CommPattern {
  public:
-  static constexpr std::size_t kPeriod =
-      1021;  // prime: no chunk of a power of two looks like its neighbor
-  static constexpr int kSummands =
-      25;  // further ranks bring zeros into reductions: bfloat16 counts exactly to 256 only
+  // Prime: no chunk with a power of two of elements looks like its neighbor.
+  static constexpr std::size_t kPeriod = 1021;
+  // Further ranks contribute zeros to reductions: bfloat16 counts exactly only to 256.
+  static constexpr int kSummands = 25;
 
   CommPattern(base::DType type, int ranks);
 
-  // `count` elements of rank `rank` in round `round`, from element `first` on. `reduced`: as
-  // brought into a reduction.
+  // Writes `count` elements of rank `rank` in round `round`, from element `first` on. `reduced`:
+  // true for the input of a reduction.
   void fill(void* data, std::size_t count, int rank, std::size_t round, bool reduced) const;
-  // Whether `data` is that rank's data (rank >= 0), or the sum over all ranks (kSum), of elements
-  // first to first + count. `all`: every byte; else the first and last kilobytes and samples
-  // between.
+  // Returns true if `data` is that rank's data (rank >= 0), or the sum over all ranks (kSum), of
+  // elements first to first + count. `all`: compares every byte; else the first and last kilobytes
+  // and samples between them.
   static constexpr int kSum = -1;
   bool matches(const void* data, std::size_t first, std::size_t count, int rank, std::size_t round,
                bool all) const;

@@ -1,4 +1,4 @@
-// The plot of `engine bench comm`: a chart for each operation.
+// Plots `engine bench comm`: one chart per operation.
 #include <cmath>
 #include <map>
 #include <vector>
@@ -20,7 +20,7 @@ std::string size_text(double bytes) {
   return bytes_text(static_cast<std::int64_t>(std::llround(bytes)));
 }
 
-// One operation: a curve for each backend and number of ranks.
+// Makes the chart of one operation: one curve per backend and number of ranks.
 Chart chart_of(const std::string& operation, const std::vector<CommRow>& rows) {
   std::map<std::pair<std::string, int>, ChartSeries> curves;
   for (const CommRow& row : rows)

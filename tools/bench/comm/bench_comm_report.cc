@@ -1,5 +1,5 @@
-// Numbers of `engine bench comm` as text: sizes, statistics, table, CSV, JSON, and a comparison
-// with a former run.
+// Formats the results of `engine bench comm`: sizes, statistics, table, CSV, JSON, and a comparison
+// with an earlier run.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

@@ -1,4 +1,4 @@
-// `engine bench comm`: the command line, the groups to measure in, and where the results go.
+// Implements `engine bench comm`: its command line, its groups, and the output of its results.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ CommBench to_bench(const CommFlags& flags) {
   return bench;
 }
 
-// What carries the collectives in this group: "all" are those of this build that can join these
+// Returns the backends to measure in this group: "all" are those of this build that can join these
 // ranks.
 std::vector<std::string> backends_for(const std::vector<std::string>& asked,
                                       const backends::Group& group) {
@@ -71,7 +71,7 @@ int wrong_results(const std::vector<CommRow>& rows) {
   return wrong;
 }
 
-// Memory that rank 0 of a forked group leaves its results in for the parent.
+// Memory in which rank 0 of a forked group stores its results for the parent.
 class ResultFile {
  public:
   ResultFile() : fd_(memfd_create("bench-comm", MFD_CLOEXEC)) {
@@ -102,8 +102,8 @@ class ResultFile {
   const int fd_;
 };
 
-// One group, all its backends. Rows come back where rank 0 is, or its parent. A failure of a rank
-// is its exit code.
+// Measures all backends of one group. Rows are returned in the process of rank 0, or its parent.
+// Returns the exit code of a failed rank.
 int measure_group(const tools::RunConfig& config, const CommBench& bench,
                   const std::vector<std::string>& asked, std::vector<CommRow>& rows) {
   const ResultFile results;
@@ -141,11 +141,11 @@ int measure_all(const CommFlags& flags, const tools::RunConfig& config,
     int code = kExitOk;
     if (!processes.empty()) {
       if (own.group.backend == "inproc" || is_device_backend(own.group.backend))
-        own.group.backend = "auto";  // what controls is on the host
+        own.group.backend = "auto";  // the control communicator is on the host
       code = measure_group(own, bench, processes, rows);
     }
     if (code == kExitOk &&
-        threads) {  // threads are a group of their own: not in turn with the processes
+        threads) {  // threads are a separate group: not interleaved with the processes
       own.group.backend = "inproc";
       code = measure_group(own, bench, {"inproc"}, rows);
     }
@@ -170,7 +170,7 @@ int report(const CommFlags& flags, const std::vector<CommRow>& baseline, const C
   if (comparison.compared == 0)
     throw io::DataError(flags.baseline + ": has none of the " + std::to_string(result.rows.size()) +
                         " rows measured here (same op, backend, ranks, bytes and dtype)");
-  // Beside a table for people; beside data for programs it would be in the way.
+  // With a table for people the summary is on stdout; with data for programs it goes to stderr.
   const bool people = flags.format == "table" || flags.format == "md";
   const std::string summary = "baseline " + flags.baseline + ": " +
                               std::to_string(comparison.slower) + " of " +
@@ -254,7 +254,7 @@ int bench_comm_command(const Arguments& arguments) {
   }
   std::vector<CommRow> baseline;
   if (!flags.baseline.empty())
-    baseline = read_comm_rows(flags.baseline);  // before minutes of measuring
+    baseline = read_comm_rows(flags.baseline);  // read it now, to fail before minutes of measuring
   CommReport result{.heading = bench_heading(),
                     .iterations_asked = flags.iterations,
                     .check_all = flags.check,

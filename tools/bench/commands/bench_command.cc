@@ -1,5 +1,5 @@
-// `engine bench`: selects the benchmark; and `engine bench step`: the time of a training step, by
-// phase.
+// Implements `engine bench`, which selects the benchmark, and `engine bench step`, which measures
+// the time of a training step by phase.
 #include <cstdio>
 
 #include "io/base/formats/json_writer.h"
@@ -22,7 +22,7 @@ struct StepFlags {
 std::string step_json(const StepFlags& flags, const tools::RunConfig& config,
                       const BenchHeading& heading, const StepTimes& times,
                       const std::vector<PhaseRow>& rows) {
-  const PhaseRow& step = rows[5];  // of rank 0
+  const PhaseRow& step = rows[5];  // rank 0's step
   const auto ranks = static_cast<std::int64_t>(times.ranks.size());
   base::JsonWriter json;
   json.begin_object().member("schema", 1).member("command", "bench step");

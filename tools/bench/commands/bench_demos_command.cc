@@ -1,5 +1,5 @@
-// `engine bench demos`: the same epoch in one process, on several devices of one process, in
-// several processes, and in several processes with several devices each.
+// Implements `engine bench demos`: runs the same epoch in one process, on several devices of one
+// process, in several processes, and in several processes with several devices each.
 #include <cstdio>
 #include <optional>
 
@@ -24,7 +24,7 @@ struct DemoMethod {
   int processes, devices;
 };
 constexpr DemoMethod kDemoMethods[] = {{"single", 1, 1}, {"v1", 1, 2}, {"v2", 2, 1}, {"v3", 3, 2}};
-constexpr std::int64_t kTrainingImages = 50'000;  // of CIFAR-10
+constexpr std::int64_t kTrainingImages = 50'000;  // in CIFAR-10
 
 struct DemoFlags {
   std::string format = "table";
@@ -33,10 +33,10 @@ struct DemoFlags {
 
 struct DemoOutcome {
   std::int64_t steps, samples, steps_per_epoch, train_size;
-  double seconds, median, after_first;  // of all steps; a step; of all but the first
+  double seconds, median, after_first;  // for all steps; one step; all steps except the first
 };
 
-// Notes when each step ended.
+// Records the end time of each step.
 class StepClock : public engine::TrainObserver {
  public:
   explicit StepClock(std::vector<double>& ends) : ends_(ends) {}
@@ -84,7 +84,7 @@ tools::RunConfig configure(const DemoFlags& flags, tools::ConfigValues values,
   if (flags.limit_steps > 0) {
     defaults.erase("epochs");
     values["steps"] = {std::to_string(flags.limit_steps + 1),
-                       "--limit-steps"};  // and the first, which is not counted
+                       "--limit-steps"};  // plus the first step, which is not counted
   }
   return resolve_bench(values, defaults, kTrainingImages);
 }
@@ -112,7 +112,8 @@ DemoRow to_row(const DemoFlags& flags, const DemoMethod& method, const DemoOutco
   return row;
 }
 
-// Without CIFAR-10, samples of its shape; said in the report. Returns what the data are.
+// Without CIFAR-10, chooses samples of its shape, which the report mentions. Returns a description
+// of the data.
 std::string choose_data(tools::ConfigValues& values) {
   const auto given = values.find("dataset");
   if (given != values.end() && given->second.value != "cifar10") return given->second.value;
@@ -161,7 +162,7 @@ int bench_demos_command(const Arguments& arguments) {
   if (!parse(app, arguments)) return kExitOk;
   tools::apply_environment(values);
   const std::string data = choose_data(values);
-  const BenchHeading heading = bench_heading();  // before this program is a load of its own
+  const BenchHeading heading = bench_heading();  // taken before this program adds to the load
   std::vector<DemoRow> rows;
   std::int64_t batch = 0;
   std::string model;

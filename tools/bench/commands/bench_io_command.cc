@@ -1,5 +1,5 @@
-// `engine bench io`: how fast data are read and prepared, and snapshots written and read, beside
-// the disk.
+// Implements `engine bench io`: the speed of reading and preparing data, and of writing and reading
+// checkpoints, compared with the disk.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -25,17 +25,17 @@ struct IoFlags {
 
 struct IoRow {
   std::string what, unit;
-  double median = 0, low = 0, high = 0;  // a second
+  double median = 0, low = 0, high = 0;  // per second
 };
 
-// `amount` is done in each of the times.
+// `amount` is processed in each measured time.
 IoRow row_of(Measured& measured, double amount, const std::string& unit) {
   const double median = measured.median();
   return {measured.what, unit, 1e3 * amount / median, 1e3 * amount / measured.ms.back(),
           1e3 * amount / measured.ms.front()};
 }
 
-// Batches as a training on one rank takes them, for so many seconds a round.
+// Measures batches as a training on one rank reads them, for the given seconds per round.
 IoRow batches(const char* what, const DataOptions& options, const io::Dataset& set,
               std::int64_t batch, const io::Augmentation& augmentation, const IoFlags& flags) {
   io::BatchLoader loader(set,
@@ -49,7 +49,7 @@ IoRow batches(const char* what, const DataOptions& options, const io::Dataset& s
                           .workers = options.workers,
                           .prefetch = options.prefetch,
                           .augmentation = augmentation});
-  static_cast<void>(loader.next());  // workers have begun
+  static_cast<void>(loader.next());  // the workers have started
   IoRow row{.what = what, .unit = "samples/s"};
   std::vector<double> rates;
   for (int round = 0; round < flags.rounds; ++round) {
@@ -90,7 +90,7 @@ void measure_data(const RunConfig& config, const IoFlags& flags, std::vector<IoR
                          options, set, config.data.sampling.global_batch, augmentation, flags));
 }
 
-// Returns the snapshot's bytes. Reads come from the system's cache of files.
+// Returns the checkpoint's size in bytes. Reads come from the system's file cache.
 std::uint64_t measure_snapshot(const std::string& model, const IoFlags& flags,
                                std::vector<IoRow>& rows) {
   const BenchFolder folder(flags.directory);

@@ -1,4 +1,4 @@
-// `engine bench kernels`: every operator at the shapes of the models, alone.
+// Implements `engine bench kernels`: measures every operator alone, at the shapes of the models.
 #include <algorithm>
 #include <cstdio>
 

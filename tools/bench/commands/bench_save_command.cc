@@ -1,4 +1,5 @@
-// `engine bench save`: how long saving a snapshot takes, beside writing as many bytes and no more.
+// Implements `engine bench save`: the time of saving a checkpoint, compared with a plain write of
+// equally many bytes.
 #include <cstdio>
 #include <filesystem>
 
@@ -49,7 +50,7 @@ std::string measure(const SaveFlags& flags, const std::string& directory) {
       all[2].time([&] { training.copy(); });
       path = training.write(directory);
     });
-    training.load(path);  // beside it a thread still frees the space of the snapshot before
+    training.load(path);  // meanwhile a thread still frees the space of the previous checkpoint
     all[3].time([&] { training.load(path); });
   }
   return report(all, bytes.size(), flags);

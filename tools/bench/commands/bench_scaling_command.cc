@@ -1,4 +1,4 @@
-// `engine bench scaling`: samples a second over backends and numbers of ranks.
+// Implements `engine bench scaling`: samples per second over backends and numbers of ranks.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -31,7 +31,7 @@ struct ScalingOutcome {
   double rate, communication;
 };
 
-// One group of ranks on this host; 0, or the code of the rank that failed.
+// Measures one group of ranks on this host; returns 0, or the code of the rank that failed.
 int measure(const ScalingFlags& flags, const tools::ConfigValues& given, const std::string& backend,
             int ranks, ScalingRow& row) {
   tools::ConfigValues values = given;
@@ -65,7 +65,7 @@ int measure(const ScalingFlags& flags, const tools::ConfigValues& given, const s
   return code;
 }
 
-// Whether all parts of it ("checked:A,B" has two) are backends that some build has.
+// Returns true if all parts of `backend` ("checked:A,B" has two) are backends that some build has.
 bool is_known(const std::string& backend) {
   constexpr std::string_view kChecked = "checked:";
   std::string names = backend.starts_with(kChecked) ? backend.substr(kChecked.size()) : backend;
@@ -75,8 +75,8 @@ bool is_known(const std::string& backend) {
   });
 }
 
-// Those that this build and this machine have; why they have not the others. Throws for a name that
-// no build has.
+// Returns the backends that this build and machine have, and why the others are missing. Throws for
+// a name that no build has.
 std::vector<std::string> usable_backends(const std::vector<std::string>& asked,
                                          std::vector<LeftOutBackend>& left_out) {
   std::vector<std::string> usable;
@@ -144,7 +144,7 @@ int bench_scaling_command(const Arguments& arguments) {
   if (flags.mode == "strong" && flags.batch < counts.back())
     throw UsageError("--batch " + std::to_string(flags.batch) + " is smaller than " +
                      std::to_string(counts.back()) + " ranks");
-  const BenchHeading heading = bench_heading();  // before this program is a load of its own
+  const BenchHeading heading = bench_heading();  // taken before this program adds to the load
   ScalingRow one;
   if (const int code = measure(flags, values, "auto", 1, one); code != kExitOk) return code;
   one.speedup = 1;

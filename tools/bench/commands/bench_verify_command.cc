@@ -1,4 +1,4 @@
-// `engine bench verify`: how fast files of each format are compared.
+// Implements `engine bench verify`: the speed of comparing files of each format.
 #include <cstdio>
 #include <cstring>
 
@@ -23,7 +23,8 @@ struct VerifyFlags {
 
 constexpr std::size_t kArrayBytes = std::size_t{1} << 22;
 
-// Numbers as weights are, in arrays of 4 MiB. `other`: one number of the last array differs.
+// Makes numbers that resemble weights, in arrays of 4 MiB. `other`: one number of the last array
+// differs.
 io::Checkpoint weights(int megabytes, bool other) {
   io::Checkpoint checkpoint;
   io::SplitMix random(1, 2, 3);
@@ -46,10 +47,10 @@ io::Checkpoint weights(int megabytes, bool other) {
 
 struct VerifyRow {
   std::string what;
-  double ms, low, high, rate;  // MB a second, of each of the two files
+  double ms, low, high, rate;  // MB per second, for each of the two files
 };
 
-// Compares the two as `engine verify` does. Throws where it does not find what is there.
+// Compares the two as `engine verify` does. Throws if it does not find the expected differences.
 void compare(const std::string& a, const std::string& b, std::size_t differences) {
   const std::unique_ptr<io::ArraySource> first = io::open_arrays(a), second = io::open_arrays(b);
   const io::Comparison found = io::compare_arrays({first.get(), second.get()}, {});
@@ -61,7 +62,7 @@ void compare(const std::string& a, const std::string& b, std::size_t differences
 VerifyRow measure(const std::string& what, const std::string& a, const std::string& b,
                   std::size_t differences, const VerifyFlags& flags) {
   Measured measured{what.c_str(), {}};
-  compare(a, b, differences);  // the files are in the system's cache afterwards
+  compare(a, b, differences);  // afterwards the files are in the system's cache
   for (int round = 0; round < flags.rounds; ++round)
     measured.time([&] { compare(a, b, differences); });
   const double median = measured.median();

@@ -1,4 +1,4 @@
-// What the lists of cases are written with.
+// Helpers for writing the lists of cases.
 #pragma once
 
 #include <utility>

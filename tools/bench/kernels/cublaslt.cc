@@ -1,5 +1,5 @@
-// The few functions of cuBLASLt that are called, declared by its documented C interface (cuBLAS
-// documentation, "Using the cuBLASLt API", 12.0 and newer).
+// Declares and calls the few functions of cuBLASLt that are needed, by its documented C interface
+// (cuBLAS documentation, "Using the cuBLASLt API", 12.0 and newer).
 #include "tools/bench/kernels/cublaslt.h"
 
 #include <dlfcn.h>
@@ -56,8 +56,8 @@ int data_type(DType type) {  // cudaDataType_t
   return type == DType::kF32 ? 0 : type == DType::kF16 ? 2 : 14;
 }
 
-// cublasComputeType_t: sums in f32, of halves as they are, of floats rounded to what `products`
-// says.
+// Returns a cublasComputeType_t: sums in f32; f16 and bf16 are used unchanged, f32 is rounded as
+// `products` requires.
 int compute_type(DType type, engine::Products products) {
   using engine::Products;
   if (type != DType::kF32 || products == Products::kF32) return 68;
@@ -112,7 +112,7 @@ struct CublasLt::Library {
 
 namespace {
 
-// A descriptor of the library, until its end.
+// Owns a descriptor of the library.
 class Descriptor {
  public:
   using Drop = Code (*)(Handle);
@@ -146,7 +146,7 @@ std::unique_ptr<CublasLt> CublasLt::load(std::string& missing) {
 #if defined(ENGINE_CUDA_EMULATED)
   if (named.empty()) {
     missing = "this build has no CUDA, only its emulator for tests";
-    return nullptr;  // NVIDIA's own would find no device
+    return nullptr;  // NVIDIA's library would find no device
   }
 #endif
   if (named.empty()) {
@@ -185,12 +185,12 @@ std::unique_ptr<CublasLt> CublasLt::load(std::string& missing) {
 }
 
 std::string CublasLt::description() const {
-  const std::size_t version = library_->version();  // 130002: 13.0.2
+  const std::size_t version = library_->version();  // e.g. 130002: 13.0.2
   return "cuBLASLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
          "." + std::to_string(version % 100) + " (" + library_->path + ")";
 }
 
-// cuBLASLt's matrices are column-major, so that what lies here as [rows, columns] is its [columns,
+// cuBLASLt's matrices are column-major, so a matrix that is [rows, columns] here is its [columns,
 // rows]: it computes c^T [n, m] = b^T a^T.
 std::function<void()> CublasLt::product(const PlainProduct& shape, const ProductOperands& operands,
                                         engine::Products products, void* stream) {

@@ -1,4 +1,4 @@
-// Multiply-adds on the widest registers of the processor.
+// Runs multiply-adds on the widest registers of the processor.
 #include <time.h>
 
 #include "engine/ops/common/bf16_dispatch.h"
@@ -26,7 +26,7 @@ double fma_rate([[maybe_unused]] bool cpu_time, [[maybe_unused]] engine::Product
           ENGINE_CHAIN(r, "7") ENGINE_CHAIN(r, "8") ENGINE_CHAIN(r, "9") ENGINE_CHAIN(r, "10") \
               ENGINE_CHAIN(r, "11") "dec %%rcx\njnz 1b\nvzeroupper\n"
 #define ENGINE_PAIR_CHAIN(i) "vdpbf16ps %%zmm14,%%zmm15,%%zmm" i "\n"
-  // Twelve independent chains.
+  // Run twelve independent chains.
   if (engine::ops::in_bf16(products)) {
     asm volatile("mov %0,%%rcx\n1: " ENGINE_PAIR_CHAIN("0") ENGINE_PAIR_CHAIN(
                      "1") ENGINE_PAIR_CHAIN("2") ENGINE_PAIR_CHAIN("3") ENGINE_PAIR_CHAIN("4")

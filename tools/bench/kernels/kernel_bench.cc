@@ -1,4 +1,4 @@
-// Operands, timing and errors.
+// Implements operands, timing and errors.
 #include "tools/bench/kernels/kernel_bench.h"
 #include "tools/run/choices/compute_choice.h"
 
@@ -40,7 +40,7 @@ DType dtype_of(const OperandSpec& spec, DType activations, DType vectors) {
   return DType::kF32;
 }
 
-// f(T{}) of the type that a DType stores.
+// Calls f(T{}) with the type that a DType stores.
 template <class Call>
 void with_type(DType dtype, Call call) {
   switch (dtype) {
@@ -65,7 +65,7 @@ T from_double(double value) {
   if constexpr (std::is_same_v<T, engine::bf16> || std::is_same_v<T, engine::f16>)
     return engine::from_float<T>(static_cast<float>(value));
   else
-    return static_cast<T>(value);  // indices: towards zero, so within [0, high)
+    return static_cast<T>(value);  // indices: rounds towards zero, so within [0, high)
 }
 template <class T>
 double to_double(T value) {
@@ -75,8 +75,8 @@ double to_double(T value) {
     return static_cast<double>(value);
 }
 
-// Numbers in [low, high), always the same for an operand: a table of 2^16, again and again from
-// another place.
+// Returns numbers in [low, high), always the same for an operand: a table of 2^16 numbers, repeated
+// from a different position.
 std::vector<std::byte> random_bytes(const OperandSpec& spec, DType dtype, std::size_t operand) {
   static const std::vector<double> table = [] {
     std::vector<double> made(1 << 16);
@@ -130,8 +130,8 @@ double relative_error(const std::vector<double>& found, const std::vector<double
 
 }  // namespace
 
-// The operands of a case on a device, filled with what `random_bytes` gives for the types of the
-// bench (the float64 reference gets the same numbers, rounded as they are stored).
+// The operands of a case on a device, filled by `random_bytes` for the types of the bench (the
+// float64 reference gets the same numbers, rounded as they are stored).
 class KernelBench::Operands {
  public:
   Operands(const KernelCase& test, Device device, DType activations, DType vectors,
@@ -170,7 +170,7 @@ class KernelBench::Operands {
     }
     return bytes;
   }
-  // Of the elements that the case samples.
+  // Returns the error of the elements that the case samples.
   double sampled_error() const {
     std::vector<std::vector<std::byte>> all;
     for (std::size_t i = 0; i < views_.size(); ++i) all.push_back(bytes(i));
@@ -182,7 +182,7 @@ class KernelBench::Operands {
     }
     return relative_error(found, expected);
   }
-  ProductOperands product() const {  // REQUIRES: the case is one
+  ProductOperands product() const {  // REQUIRES: the case is a product
     const CaseProduct& p = *test_.product;
     return {views_[p.a].data, views_[p.b].data, views_[p.c].data, views_[p.a].dtype,
             views_[p.c].dtype};
@@ -240,8 +240,8 @@ std::size_t KernelBench::scratch_bytes(const KernelCase& test) const {
              : 0;
 }
 
-// The median of rounds of several calls each. On a CUDA device a round is one captured graph, as a
-// training step is.
+// Returns the median of rounds of several calls each. On a CUDA device a round is one captured
+// graph, like a training step.
 double KernelBench::time(const std::function<void()>& call) {
   const bool cuda = is_cuda(options_.device);
   const auto finish = [&] {

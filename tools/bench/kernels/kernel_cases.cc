@@ -1,4 +1,4 @@
-// All cases, in one order.
+// Concatenates all cases in one order.
 #include <iterator>
 
 #include "tools/bench/kernels/kernel_case.h"

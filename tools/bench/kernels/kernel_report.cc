@@ -1,4 +1,4 @@
-// Rows and tables of `engine bench kernels`.
+// Formats rows and tables of `engine bench kernels`.
 #include <array>
 #include <cmath>
 #include <optional>
@@ -13,7 +13,7 @@ namespace {
 std::optional<double> some(int count) {
   return count > 0 ? std::optional<double>(count) : std::nullopt;
 }
-// cuBLASLt's time over ours: above 1 this program is faster.
+// Returns cuBLASLt's time divided by ours: above 1 this program is faster.
 std::optional<double> ratio_of(const KernelRow& row) {
   return row.cublaslt_seconds ? std::optional(*row.cublaslt_seconds / row.seconds) : std::nullopt;
 }
@@ -51,7 +51,7 @@ std::string to_json(const KernelHeading& heading, const std::vector<KernelRow>& 
   return json.end_array().end_object().text() + "\n";
 }
 
-// What is known of kernels on CUDA devices alone.
+// Adds the cells that exist only for kernels on CUDA devices.
 void add_device_cells(Cells& line, const KernelRow& row) {
   const auto number = [](const std::optional<double>& value, int digits) {
     return value ? fixed(*value, digits) : "";

@@ -1,4 +1,4 @@
-// The other operators of the models: normalization, pooling, activations, text.
+// Lists the other operators of the models: normalization, pooling, activations, text.
 #include <algorithm>
 
 #include "engine/ops/attention/attention.h"
@@ -141,7 +141,7 @@ void add_attention(std::vector<KernelCase>& cases, const char* model, std::int64
   const Shape qkv{n, t, 3 * width}, y{n, t, width}, lse{n, heads, t};
   const auto add = [&](KernelCase made, double products) {
     made.shape = extents_text(y) + " h" + std::to_string(heads);
-    // Half of each t x t product: what causal attention needs.
+    // Half of each t x t product, which is what causal attention needs.
     made.flops = products * static_cast<double>(n * t * t * width);
     made.scratch_bytes = [=](engine::DType dtype, int threads, engine::Device::Kind device,
                              engine::Products type) {
@@ -183,7 +183,7 @@ void add_text(std::vector<KernelCase>& cases, const char* model, std::int64_t n,
                             [](KernelContext& c, const Views& v) {
                               k::embedding_forward(c, {.tokens = v[0], .table = v[1], .y = v[2]});
                             }));
-  cases.back().moved = 2 * static_cast<double>(x.count());  // not all of the table
+  cases.back().moved = 2 * static_cast<double>(x.count());  // excludes most of the table
   cases.push_back(make_case(
       "embedding_backward", model, x, kTextOnCuda,
       {tokens, {x}, {table, Storage::kVector, Use::kOut}}, [](KernelContext& c, const Views& v) {
@@ -236,7 +236,7 @@ std::vector<KernelCase> image_cases(const BatchSizes& sizes) {
   for (const auto& [model, side, channels] :
        {std::tuple{"convnet", 28, 16}, {"resnet18-cifar", 32, 64}, {"resnet18-cifar", 4, 512}})
     add_batch_norm(cases, model, {n, side, side, channels});
-  // In the place of batch normalization, with the groups of its authors.
+  // Replaces batch normalization, with the groups of its authors.
   add_group_norm(cases, "convnet", {n, 28, 28, 16}, 8);
   add_group_norm(cases, "resnet18-cifar", {n, 32, 32, 64}, 32);
   add_max_pool(cases, "convnet", n, {.in_h = 28, .in_w = 28, .channels = 16});

@@ -1,4 +1,4 @@
-// Dense layers and convolutions of the models.
+// Lists dense layers and convolutions of the models.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -103,12 +103,13 @@ void add_convolution(std::vector<KernelCase>& cases, const Convolution& k, std::
                                          {.geometry = g, .x = v[0], .dy = v[1], .dweight = v[2]});
   };
   cases.push_back(std::move(forward));
-  if (k.in > 3) cases.push_back(std::move(data));  // the first layer's input has no gradient
+  if (k.in > 3) cases.push_back(std::move(data));  // the first layer's input needs no gradient
   cases.push_back(std::move(weights));
 }
 
-// Whole rows of c = a b^T, all [side, side]: the first, the last and others at changing places
-// within tiles. Whole, as a product may be wrong in single columns, or lack a part of its sum.
+// Samples whole rows of c = a b^T, all [side, side]: the first, the last and others at varying
+// positions within tiles. The rows are whole, because a product may be wrong in single columns, or
+// lack a part of its sum.
 std::vector<Sample> square_samples(std::int64_t side,
                                    const std::function<double(std::size_t, std::size_t)>& at) {
   constexpr std::int64_t kRows = 8;

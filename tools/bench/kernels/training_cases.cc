@@ -1,4 +1,4 @@
-// What is only in training: loss, optimizers.
+// Lists the operators that only training uses: losses, optimizers.
 #include <algorithm>
 
 #include "engine/ops/loss/softmax_cross_entropy.h"
@@ -52,7 +52,7 @@ void add_elementwise(std::vector<KernelCase>& cases, const char* model, std::int
                             [](KernelContext& c, const Views& v) {
                               k::adamw_step(c, {.lr = 0.001, .count = 10}, v[0], v[1], v[2], v[3]);
                             }));
-  // Away from 0, around which float32 and float64 may differ in the sign.
+  // The values avoid 0, around which float32 and float64 may differ in sign.
   cases.push_back(make_case("lion_step", model, {count}, kOptimizersOnCuda,
                             {vector(count, Use::kIn, 0.1), vector(count, Use::kInOut, 0.1), state},
                             [](KernelContext& c, const Views& v) {
@@ -63,13 +63,13 @@ void add_elementwise(std::vector<KernelCase>& cases, const char* model, std::int
                             }));
 }
 
-// Momentum, five iterations of Newton-Schulz, and the update of one matrix.
+// Adds momentum, five iterations of Newton-Schulz, and the update of one matrix.
 void add_muon(std::vector<KernelCase>& cases, const char* model, std::int64_t rows,
               std::int64_t columns) {
   constexpr int kSteps = 5;
   const Shape shape{rows, columns};
   const OperandSpec gradient{shape, Storage::kVector}, state{shape, Storage::kVector, Use::kInOut};
-  const auto direction_bytes = [=](engine::DType dtype) {  // in the scratch, before the rest
+  const auto direction_bytes = [=](engine::DType dtype) {  // at the start of the scratch memory
     return (static_cast<std::size_t>(rows * columns) * base::size_of(dtype) + 63) / 64 * 64;
   };
   KernelCase made =

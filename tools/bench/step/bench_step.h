@@ -1,5 +1,5 @@
-// `engine bench step`, `scaling` and `demos`: whole training steps, as `engine train` runs them,
-// and where their time goes.
+// Measures whole training steps as `engine train` runs them, and the time of their phases, for
+// `engine bench step`, `scaling` and `demos`.
 #pragma once
 
 #include <map>
@@ -14,21 +14,21 @@
 
 namespace tools {
 
-// Adds all options of `engine train` but those in `without`, and those that a benchmark refuses.
+// Adds all options of `engine train` except those in `without` and those that a benchmark rejects.
 void add_train_options(CLI::App& app, tools::ConfigValues& values,
                        const std::vector<std::string>& without = {});
 
-// What a benchmark is about, from what the user gave: the command line, then ENGINE_* variables,
-// then `defaults`, then data of the shape that the model was made for. A data set made for it holds
-// one global batch, or `synthetic_size` samples.
+// Resolves the configuration of a benchmark from the user's values: the command line, then ENGINE_*
+// variables, then `defaults`, then data with the shape that the model was made for. A data set made
+// for it has one global batch, or `synthetic_size` samples.
 tools::RunConfig resolve_bench(tools::ConfigValues values,
                                const std::map<std::string, std::string>& defaults,
                                std::int64_t synthetic_size = 0);
 
 struct StepBench {
-  int warmup = 3;          // steps before, not counted
-  double seconds = 5;      // how long to measure, by rank 0's clock
-  std::int64_t steps = 0;  // > 0: exactly so many, instead
+  int warmup = 3;          // steps before the measurement
+  double seconds = 5;      // measuring time, by rank 0's clock
+  std::int64_t steps = 0;  // > 0: run exactly this many steps instead
 };
 
 struct StepTimes {
@@ -36,7 +36,7 @@ struct StepTimes {
   std::int64_t global_batch = 0;
   std::vector<std::vector<engine::StepPhases>> ranks;  // by rank, by step
 
-  // Samples a second of the whole group, at the median of rank 0's steps.
+  // Samples per second of the whole group, at the median of rank 0's steps.
   double rate() const;
 };
 
@@ -48,12 +48,12 @@ struct PhaseRow {
   int rank = 0;
   std::string phase;  // data, forward, backward, communication, update; step: all of them
   double min_ms = 0, p50_ms = 0, p99_ms = 0;
-  double share = 0;  // of the median step
+  double share = 0;  // fraction of the median step
 };
-// Six rows for each rank. Each phase's statistics are its own: medians need not add up to the
+// Returns six rows per rank. Each phase has its own statistics: medians need not add up to the
 // median step.
 std::vector<PhaseRow> summarize(const StepTimes& times);
-// The q-th part (0 to 1) of values, by rank, not interpolated.
+// Returns the q-quantile (0 to 1) of values, by rank, not interpolated.
 double quantile(std::vector<double> values, double q);
 
 // One line of `engine bench scaling`.
@@ -62,8 +62,8 @@ struct ScalingRow {
   int ranks = 1;
   std::int64_t global_batch = 0;
   double rate = 0;           // samples/s
-  double speedup = 0;        // times the rate of one rank
-  double communication = 0;  // share of rank 0's time
+  double speedup = 0;        // multiple of the rate of one rank
+  double communication = 0;  // fraction of rank 0's time
 };
 struct LeftOutBackend {
   std::string name, reason;
@@ -76,11 +76,11 @@ std::string scaling_text(const BenchHeading& heading, const std::string& mode,
 struct DemoRow {
   std::string method;
   int processes = 1, devices = 1;
-  std::int64_t iterations = 0;  // of an epoch
-  std::int64_t measured = 0;    // of them; fewer than all: times are extrapolated
+  std::int64_t iterations = 0;  // per epoch
+  std::int64_t measured = 0;    // of those; fewer than all: times are extrapolated
   double epoch_s = 0, batch_s = 0, rate = 0;
 };
-// "2:34", and "~2:34" for an extrapolated time; "1.04s".
+// Returns "2:34", "~2:34" for an extrapolated time, or "1.04s".
 std::string epoch_text(const DemoRow& row);
 std::string batch_text(double seconds);
 std::string demos_text(const BenchHeading& heading, const std::string& about,

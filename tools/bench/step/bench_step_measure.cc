@@ -1,4 +1,4 @@
-// The configuration of a benchmark run and the measuring loop.
+// Resolves the configuration of a benchmark run and implements the measuring loop.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,11 +18,11 @@
 namespace tools {
 namespace {
 
-constexpr int kStepsADecision = 4;  // so that deciding costs nothing that shows
-constexpr int kStepsOnDevice = 20;  // likewise, for waiting until a device has done them
+constexpr int kStepsADecision = 4;  // so that the decisions cost negligible time
+constexpr int kStepsOnDevice = 20;  // same, for waiting until a device has completed them
 constexpr int kWarmupOnDevice = 6;  // a step is captured as a graph in the third and fourth
 
-// Ranks of the group that this configuration will run in.
+// Returns the number of ranks of the group that this configuration will run in.
 std::int64_t world_of(const tools::RunConfig& config) {
   const auto devices =
       static_cast<std::int64_t>(std::max<std::size_t>(1, config.compute.device.devices.size()));
@@ -45,7 +45,7 @@ void invent_data(tools::ConfigValues& values, const std::string& model,
   set("synthetic-classes", std::to_string(wanted.classes));
 }
 
-// Of engine train's options those that would change nothing here. They are told so with and without
+// The options of `engine train` that would have no effect here. They are rejected with and without
 // a value.
 constexpr const char* kNotMeasured[] = {"save-dir",    "resume",     "metrics",
                                         "tensorboard", "prometheus", "elastic"};
@@ -76,8 +76,7 @@ tools::RunConfig resolve_bench(tools::ConfigValues values,
                                const std::map<std::string, std::string>& defaults,
                                std::int64_t synthetic_size) {
   tools::apply_environment(values);
-  // A source that is stronger than the table's defaults and weaker than anything that the user
-  // said.
+  // This source takes precedence over the table's defaults, but not over any value of the user.
   for (const auto& [name, value] : defaults)
     if (name != "batch-size-per-device" || !values.contains("batch-size"))
       values.emplace(name, tools::ConfigValue{value, "bench:default"});
@@ -130,8 +129,7 @@ StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
       own.push_back(trainer.phases());
     }
     if (!device) continue;
-    // The host only issues steps: what each takes is known for all of them together, and stands
-    // under forward.
+    // The host only launches steps: only their total time is known, and it is reported as forward.
     trainer.wait_for_steps();
     const double each = std::chrono::duration<double>(Clock::now() - began).count() /
                         static_cast<double>(own.size() - first);

@@ -1,4 +1,4 @@
-// Reports of `engine bench scaling` and `engine bench demos`.
+// Formats reports of `engine bench scaling` and `engine bench demos`.
 #include <cmath>
 #include <cstdio>
 
@@ -12,7 +12,7 @@ std::string with_sign(double value, int digits, const char* unit) {
   return fixed(value, digits) + unit;
 }
 
-// On a busy machine more ranks get more of the cores, and look faster than they are.
+// On a busy machine more ranks get a larger part of the cores, and look faster than they are.
 std::string busy_note(const BenchHeading& heading) {
   const MachineInfo& m = heading.machine;
   if (m.load < 0.5 * m.allowed_cores) return "";

@@ -1,5 +1,5 @@
-// A rank's own host: read from the kernel's tables, nothing is started. And the check of a shared
-// folder.
+// Inspects a rank's own host through the kernel's tables, without starting anything, and checks a
+// shared folder.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -58,7 +58,7 @@ std::vector<NetworkInterface> interfaces() {
   return found;
 }
 
-// By the driver's own table, where CUDA cannot say: asking nvidia-smi could hang, and it is not
+// Reads the driver's own table if CUDA gives no answer: nvidia-smi could hang, and is not installed
 // everywhere.
 std::vector<std::string> gpus() {
   std::vector<std::string> names;
@@ -83,7 +83,7 @@ std::int64_t free_shared_memory() {
              : 0;
 }
 
-// Holds a lock file of rank 0; the others must not get it meanwhile.
+// Holds a lock file of rank 0; the others must not get the lock meanwhile.
 class LockedFile {
  public:
   explicit LockedFile(const std::string& path)
@@ -123,7 +123,7 @@ std::string check_folder(const std::string& folder, backends::Communicator& comm
     const LockedFile holder(rank == 0 && fault.empty() ? locked : "");
     if (rank == 0 && fault.empty() && !(holder.opened() && holder.lock()))
       fault = std::string("cannot lock a file: ") + std::strerror(errno);
-    communicator.barrier();  // now all files are there
+    communicator.barrier();  // now all files exist
     for (int r = 0; r < communicator.world_size() && fault.empty(); ++r)
       if (!fs::exists(start + std::to_string(r)))
         fault = "does not see the file of rank " + std::to_string(r) + ": not a shared folder";
@@ -134,7 +134,7 @@ std::string check_folder(const std::string& folder, backends::Communicator& comm
       if (mine.opened() && mine.lock())
         fault = "got the lock that rank 0 holds: file locks do not work here";
     }
-    communicator.barrier();  // now all have looked
+    communicator.barrier();  // now all ranks have looked
   }
   std::error_code ignored;
   fs::remove(own, ignored);

@@ -1,4 +1,4 @@
-// Measuring the links between all pairs of ranks, through communicators of two.
+// Measures the links between all pairs of ranks, through communicators of two.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -14,7 +14,8 @@ namespace tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr double kLatencySeconds = 0.3, kBandwidthSeconds = 0.6;  // measuring time of a pair, about
+// Approximate measuring time per pair.
+constexpr double kLatencySeconds = 0.3, kBandwidthSeconds = 0.6;
 constexpr int kFewestPings = 5, kMaxPings = 200, kMaxTransfers = 5;
 constexpr std::size_t kSmallTransfer = 1 << 20, kLargeTransfer = 8 << 20;
 
@@ -22,15 +23,15 @@ double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// One pair's talk. Both sides make the same calls; rank 0 of the pair measures and decides, the
-// other learns by broadcast.
+// The measurement of one pair. Both sides make the same calls; rank 0 of the pair measures and
+// decides, and broadcasts its decisions.
 class PairTalk {
  public:
   PairTalk(backends::Communicator& pair, Link& link) : pair_(pair), link_(link) {}
 
   void run() {
     link_.backend = pair_.name();
-    double trip = ping();  // the first warms up
+    double trip = ping();  // the first one warms up
     for (int i = 0; i < 2; ++i) trip = std::min(trip, ping());
     const int pings = agreed(kLatencySeconds / std::max(trip, 1e-9), kFewestPings, kMaxPings);
     std::vector<double> trips;
@@ -42,8 +43,8 @@ class PairTalk {
   }
 
  private:
-  // There and back. Seconds, on the first rank; the other's clock comes along, and the fastest trip
-  // tells best what it shows.
+  // Makes a round trip. Returns seconds on the first rank; the reply contains the other's clock,
+  // which the fastest trip shows best.
   double ping() {
     double question = 0, answer = 0;
     const double sent = wall_clock();
@@ -66,7 +67,8 @@ class PairTalk {
     return static_cast<int>(value);
   }
 
-  // One way, confirmed by 8 bytes back, whose latency is taken off. Seconds, on the first rank.
+  // Transfers in one direction, confirmed by 8 bytes back, whose latency is subtracted. Returns
+  // seconds on the first rank.
   double transfer(std::vector<char>& data, int from) {
     double mark = 0;
     const auto start = Clock::now();
@@ -83,7 +85,7 @@ class PairTalk {
 
   void measure_bandwidth() {
     std::vector<char> data(kSmallTransfer);
-    double once = transfer(data, 0) + transfer(data, 1);  // the first warms up
+    double once = transfer(data, 0) + transfer(data, 1);  // the first one warms up
     once = std::min(once, transfer(data, 0) + transfer(data, 1));
     const bool large = agreed(once < kBandwidthSeconds / 32 ? 1 : 0, 0, 1) == 1;
     if (large) data.resize(kLargeTransfer);
@@ -102,7 +104,7 @@ class PairTalk {
   double shortest_ = std::numeric_limits<double>::infinity();
 };
 
-// Empty for a rank that is not in the pair.
+// `pair` is empty for a rank that is in no pair.
 void measure_pair(backends::Group& group, const std::pair<int, int>& pair, Link& link) {
   group.set_activity("doctor: link between ranks " + std::to_string(pair.first) + " and " +
                      std::to_string(pair.second));
@@ -121,7 +123,7 @@ void measure_pair(backends::Group& group, const std::pair<int, int>& pair, Link&
   }
 }
 
-// What travels of a link, before its backend's name.
+// The fields of a link that are sent before its backend's name.
 double Link::*const kMeasured[] = {&Link::latency_us,   &Link::best_us, &Link::forward_gb_s,
                                    &Link::back_gb_s,    &Link::bytes,   &Link::clock_offset_s,
                                    &Link::clock_error_s};
@@ -144,7 +146,8 @@ Link unpacked(const std::string& text) {
   return link;
 }
 
-// One round: the pairs at the same time, the others wait. The first rank of each pair reports.
+// Runs one round: the pairs measure at the same time, the others wait. The first rank of each pair
+// reports.
 std::vector<Link> run_round(backends::Group& group, backends::Communicator& control,
                             const std::vector<std::pair<int, int>>& pairs) {
   std::string report;
@@ -179,8 +182,8 @@ std::vector<Link> measure_links(backends::Group& group, backends::Communicator& 
     for (Link& link : run_round(group, control, pairs)) links.push_back(std::move(link));
   std::sort(links.begin(), links.end(),
             [](const Link& x, const Link& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
-  // Pairs of one host compete for its cores and its cable, and others may use the machine: twice
-  // bad, and alone, is bad.
+  // Pairs of one host compete for its cores and its cable, and other users may load the machine. A
+  // link is bad only if it is bad twice, the second time alone.
   for (const std::size_t i : suspicious_links(links))
     for (const Link& again : run_round(group, control, {{links[i].a, links[i].b}}))
       keep_better(links[i], again);

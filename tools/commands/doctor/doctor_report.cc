@@ -13,7 +13,7 @@ namespace {
 
 using base::number_text;
 
-constexpr double kTimes = 3, kLatencyFloorUs = 100;  // below the floor nothing waits noticeably
+constexpr double kTimes = 3, kLatencyFloorUs = 100;  // a latency below the floor is never a problem
 constexpr double kMaxClockOffset = 1;                // seconds
 constexpr std::int64_t kMinSharedMemory = std::int64_t{64} << 20;
 
@@ -21,10 +21,11 @@ std::string pair_text(const Link& l) {
   return "ranks " + std::to_string(l.a) + " and " + std::to_string(l.b);
 }
 
-using Kind = std::pair<std::string, bool>;  // backend, within one host: links that compare
+using Kind = std::pair<std::string, bool>;  // backend, and true within one host: links of a kind
+                                            // are comparable
 Kind kind_of(const Link& l) { return {l.backend, l.one_host}; }
 
-// What the better quarter of the links of a kind reach.
+// The values that the better quarter of the links of a kind reach.
 struct Usual {
   double latency_us = 0, best_us = 0, gb_s = 0;
 };
@@ -33,7 +34,7 @@ std::map<Kind, Usual> usual_links(const std::vector<Link>& links) {
   for (const Link& l : links) {
     medians[kind_of(l)].push_back(l.latency_us);
     shortest[kind_of(l)].push_back(l.best_us);
-    rates[kind_of(l)].push_back(-l.slower_gb_s());  // the most first
+    rates[kind_of(l)].push_back(-l.slower_gb_s());  // sorted from the highest rate
   }
   const auto quarter = [](std::vector<double>& values) {
     std::sort(values.begin(), values.end());
@@ -54,7 +55,7 @@ bool unsteady(const Link& l, const Usual& u) {
 }
 bool thin(const Link& l, const Usual& u) { return l.slower_gb_s() < u.gb_s / kTimes; }
 
-// The rank that is in all bad links and in no good one: there is one culprit, not many.
+// Returns the rank that is in all bad links and in no good one: one cause, not many.
 std::vector<int> common_ranks(const std::vector<Link>& links, const std::vector<std::size_t>& bad,
                               int ranks) {
   std::vector<int> common;
@@ -169,7 +170,9 @@ std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts) {
       findings.push_back({who + ": --save-dir: " + f.folder_fault, {f.rank}});
     if (f.build != hosts.front().build)
       findings.push_back({who + ": runs " + f.build + ", rank 0 " + hosts.front().build, {f.rank}});
-    if (!told.insert(f.host_id).second) continue;  // the rest is the host's, not the rank's
+    if (!told.insert(f.host_id).second)
+      continue;  // further facts belong to the host, not to the
+                 // rank
     const int here = ranks_on[f.host_id];
     if (here > 1 && f.shared_memory_free < kMinSharedMemory)
       findings.push_back({who + ": " + gigabytes(f.shared_memory_free) + " free in /dev/shm for " +

@@ -1,5 +1,5 @@
-// Reading the ranks' flight records. They come from a run that failed, so anything may be wrong
-// with them.
+// Reads the ranks' flight records. They come from a run that failed, so they may be damaged in any
+// way.
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -19,7 +19,7 @@ constexpr std::int64_t kLargestFile = 16 << 20;  // 4096 calls are about 1 MB
 constexpr std::size_t kMaxCalls = 1 << 16;
 constexpr int kMaxRanks = 1 << 20;
 
-// The rank in "flight_rank_R.json"; -1: another file.
+// Returns the rank in "flight_rank_R.json"; -1: another file.
 int rank_in_name(const std::string& name) {
   constexpr std::string_view kStart = "flight_rank_", kEnd = ".json";
   if (!name.starts_with(kStart) || !name.ends_with(kEnd) ||

@@ -1,9 +1,9 @@
-// Merging flight records, and reporting the result.
+// Merges flight records, and reports the result.
 //
 // All ranks make the same collectives of a communicator in the same order, numbered by a sequence.
-// So the records can be compared without synchronized clocks: the last number that everybody
-// finished is the common point, and whoever did not begin the next one is what the others are
-// waiting for. Two ranks whose calls of the same number differ have run different programs.
+// So the records can be compared without synchronized clocks: the last number that all ranks
+// finished is the common point, and the others wait for the ranks that did not begin the next one.
+// Two ranks whose calls of the same number differ have run different programs.
 #include "tools/commands/flight/flight_report.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 namespace tools {
 namespace {
 
-constexpr std::int64_t kSameFailure =
-    std::int64_t{600} * 1'000'000;  // records of one failure are written within this time
+// Records of one failure are written within this time.
+constexpr std::int64_t kSameFailure = std::int64_t{600} * 1'000'000;
 
 std::string ranks_text(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
@@ -34,7 +34,7 @@ std::string seconds_text(std::int64_t us) {
   return base::number_text("%.1f s", static_cast<double>(us) / 1e6);
 }
 
-// A record's calls on each communicator; in order, for sequences count up.
+// A record's calls on each communicator, in order, because sequence numbers increase.
 using CallsOf = std::map<int, std::vector<const FlightCall*>>;
 
 CallsOf by_communicator(const FlightRecord& record) {
@@ -50,8 +50,8 @@ const FlightCall* find(const std::vector<const FlightCall*>& calls, std::int64_t
   return found != calls.end() && (*found)->sequence == sequence ? *found : nullptr;
 }
 
-using RankCalls =
-    std::vector<std::pair<int, std::vector<const FlightCall*>>>;  // of one communicator, by rank
+// Calls of one communicator, by rank.
+using RankCalls = std::vector<std::pair<int, std::vector<const FlightCall*>>>;
 
 std::int64_t last_done(const std::vector<const FlightCall*>& calls) {
   const auto found = std::find_if(calls.rbegin(), calls.rend(),
@@ -60,7 +60,8 @@ std::int64_t last_done(const std::vector<const FlightCall*>& calls) {
 }
 
 std::optional<FlightMismatch> first_mismatch(const RankCalls& ranks) {
-  // From the first call that all still remember: what one rank's ring has lost cannot be compared.
+  // Compare from the first call that all records still contain: calls that one rank's ring has lost
+  // cannot be compared.
   std::int64_t from = 1;
   std::set<std::int64_t> sequences;
   for (const auto& [rank, calls] : ranks) {

@@ -1,5 +1,5 @@
-// `engine inspect --flight`: the last collectives that each rank of a failed run left behind
-// (backends/flight_recorder.h), merged into who waits for whom.
+// The report of `engine inspect --flight`: merges the last collectives of each rank of a failed run
+// (backends/flight_recorder.h), and shows which ranks wait for which.
 #pragma once
 
 #include <cstdint>
@@ -13,41 +13,41 @@ struct FlightCall {
   int communicator = 0;  // in the order in which the group made them
   std::int64_t sequence = 0, count = 0, begin_us = 0,
                end_us = 0;                 // end 0: was running when the record was written
-  std::string operation, type, op, state;  // op: of reductions; state: done, running, failed
-  int root = -1;                           // of broadcast
+  std::string operation, type, op, state;  // op: for reductions; state: done, running, failed
+  int root = -1;                           // for broadcast
 
   bool same_call(const FlightCall& other) const {
     return operation == other.operation && type == other.type && op == other.op &&
            root == other.root && count == other.count;
   }
 };
-std::string to_string(
-    const FlightCall& call);  // "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"
+// Returns e.g. "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0".
+std::string to_string(const FlightCall& call);
 
 struct FlightRecord {
   std::string path, host, backend, reason, activity;
   int rank = 0, world_size = 1;
   std::int64_t pid = 0, written_us = 0;
-  std::vector<std::string> membership;  // of an elastic job: how its ranks changed
+  std::vector<std::string> membership;  // of an elastic job: changes of its ranks
   std::vector<FlightCall> calls;        // oldest first
 };
 
-// flight_rank_*.json of a folder, by rank. Throws io::DataError, naming the file: damaged, of
-// another run, of no rank.
+// Reads flight_rank_*.json of a folder, by rank. Throws io::DataError that names the file if one is
+// damaged, from another run, or has no rank.
 std::vector<FlightRecord> read_flight_records(const std::string& folder);
 
 struct FlightMismatch {
   std::int64_t sequence = 0;
-  std::vector<std::pair<int, FlightCall>> calls;  // of each rank that has it
+  std::vector<std::pair<int, FlightCall>> calls;  // for each rank that has it
 };
 
 struct FlightCommunicator {
   int id = 0;
-  std::optional<FlightCall> common;              // the last that all who used it have finished
+  std::optional<FlightCall> common;              // the last call that all its members have finished
   std::vector<std::pair<int, FlightCall>> last;  // each rank's last call
-  std::vector<int> behind;  // ranks that never came to the call in which the others are
-  std::vector<int>
-      absent;  // ranks with a record but without a call: no members, or they never came
+  std::vector<int> behind;  // ranks that never reached the call in which the others are
+  // Ranks with a record but without a call: not members, or not there yet.
+  std::vector<int> absent;
   std::optional<FlightMismatch> mismatch;  // the first
 };
 
@@ -56,7 +56,7 @@ struct FlightReport {
   std::vector<FlightRecord> records;
   std::vector<int> missing;  // ranks without a file
   std::vector<FlightCommunicator> communicators;
-  std::vector<std::string> verdict;  // what to look at first, one line each
+  std::vector<std::string> verdict;  // the most important findings, one line each
 };
 // REQUIRES: records of one world, by rank; at least one.
 FlightReport merge_flight_records(std::vector<FlightRecord> records);

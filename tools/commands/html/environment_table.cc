@@ -1,4 +1,4 @@
-// Equal environments are found and made one column.
+// Merges equal environments into one column.
 #include "tools/commands/html/environment_table.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::string text_of(const Facts& facts, std::string_view name) {
   return found == facts.end() ? "" : found->second;
 }
 
-// "0", "0\u20133, 6"
+// Returns e.g. "0", "0\u20133, 6".
 std::string ranges_text(const std::vector<int>& ranks) {
   std::vector<std::string> parts;
   for (std::size_t first = 0, end = 0; first < ranks.size(); first = end) {
@@ -34,7 +34,7 @@ std::string ranges_text(const std::vector<int>& ranks) {
   return base::join_text(parts);
 }
 
-// A column for each of its machines; a single one where they were not recorded.
+// Makes one column per machine of a start; a single one if the machines were not recorded.
 std::vector<Column> columns_of(const RunStart& start) {
   std::vector<Column> columns;
   for (const RunMachine& machine : start.machines)
@@ -46,7 +46,7 @@ std::vector<Column> columns_of(const RunStart& start) {
     column.facts[std::string(kRanksRow)] = std::to_string(start.hosts.size());
     column.facts["backend"] = start.backend;
     column.facts["program"] = "engine " + start.program;
-    if (columns.size() == 1) column.titles = {""};  // of all ranks
+    if (columns.size() == 1) column.titles = {""};  // for all ranks
   }
   return columns;
 }

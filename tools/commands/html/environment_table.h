@@ -1,4 +1,4 @@
-// What the starts of a run ran on, as the page of `engine report` shows it.
+// The table of the environments of a run's starts, for the page of `engine report`.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace tools {
 
 inline constexpr std::string_view kRanksRow = "ranks";
 
-// Names of facts, as run.json has them where it knows them, and their titles.
+// The names of facts, as in run.json if it has them, and their titles.
 inline constexpr auto kEnvironmentRows =
     std::to_array<std::pair<std::string_view, const char*>>({{kRanksRow, "ranks"},
                                                              {"backend", "backend"},
@@ -28,10 +28,10 @@ inline constexpr auto kEnvironmentRows =
                                                              {"compiler", "compiler"},
                                                              {"program", "program"}});
 
-// One of them, of all machines of the last start: "2", "1; 4". "" where it is not known.
+// Returns one fact, for all machines of the last start: "2", "1; 4". "" if it is not known.
 std::string environment_text(const RunRecord& record, std::string_view name);
 
-// A table with a column for each environment: starts and machines that share one share the column.
+// Returns a table with one column per environment: starts and machines with the same one share it.
 std::string environment_html(const RunRecord& record);
 
 }  // namespace tools

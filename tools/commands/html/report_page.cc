@@ -1,4 +1,4 @@
-// Which charts and tables a page has.
+// Chooses the charts and tables of a page.
 #include "tools/commands/html/report_page.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace tools {
 namespace {
 
-// The page can fetch nothing, whatever it may contain.
+// The policy forbids the page to fetch anything, whatever it contains.
 constexpr const char* kPolicy =
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
@@ -31,7 +31,7 @@ std::string name_of(const RunHistory& run) {
   return path.substr(path.find_last_of('/') + 1);
 }
 
-// A browser would end a line behind the hyphens of an option.
+// Keeps words together, because a browser would break a line after the hyphens of an option.
 std::string words_html(const std::string& command) {
   std::string out;
   for (const std::string& word : base::split_text(command, ' '))
@@ -39,7 +39,7 @@ std::string words_html(const std::string& command) {
   return out;
 }
 
-// "n1 (2 ranks), n2 (2 ranks)"
+// Returns e.g. "n1 (2 ranks), n2 (2 ranks)".
 std::string hosts_text(const std::vector<std::string>& hosts) {
   std::vector<std::string> parts;
   for (std::size_t first = 0, end = 0; first < hosts.size(); first = end) {
@@ -192,7 +192,7 @@ class Page {
            std::to_string(options_.refresh_seconds) + "\"></noscript>";
   }
 
-  // Not in <main>, which is what the script renews.
+  // Outside of <main>, which the script renews.
   std::string watch_controls() const {
     if (!follows()) return "";
     return "<div class=\"watch\" hidden data-seconds=\"" +
@@ -284,7 +284,7 @@ class Page {
     });
   }
 
-  // What the runs' last starts do not share.
+  // Shows the environment facts in which the runs' last starts differ.
   void other_environments() {
     for (const auto& [name, title] : kEnvironmentRows) {
       const auto text = [fact = name](const RunHistory& run) {
@@ -303,7 +303,7 @@ class Page {
   }
 
   void add(Chart chart) {
-    // Without a legend.
+    // A single series has no legend.
     if (!is_one_ && chart.series.size() == 1) chart.title += ": " + chart.series.front().name;
     out_ += chart_html(chart, "chart" + std::to_string(++charts_));
   }
@@ -311,7 +311,7 @@ class Page {
   std::string label(const RunHistory& run, const std::string& what) const {
     return is_one_ ? what : name_of(run) + ", " + what;
   }
-  // In a chart of this alone.
+  // Names a curve in a chart that shows only `what`.
   std::string only(const RunHistory& run, const std::string& what) const {
     return is_one_ ? what : name_of(run);
   }

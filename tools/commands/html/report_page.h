@@ -1,4 +1,4 @@
-// `engine report`: one page about one run or several, for a browser, without any other file.
+// The page of `engine report`: one self-contained HTML file about one or several runs.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 namespace tools {
 
 struct PageOptions {
-  std::optional<RunPredictions> judged = {};  // of a single run
-  int refresh_seconds = 0;                    // a browser asks for the page again; 0: it does not
+  std::optional<RunPredictions> judged = {};  // for a single run
+  int refresh_seconds = 0;  // interval at which a browser reloads the page; 0: never
 };
 
 std::string report_html(const std::vector<RunHistory>& runs, const PageOptions& options);

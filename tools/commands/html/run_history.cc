@@ -1,4 +1,4 @@
-// One event a line.
+// Parses one event per line.
 #include "tools/commands/html/run_history.h"
 
 #include <cmath>
@@ -135,7 +135,7 @@ RunHistory read_run_history(const std::string& folder) {
   history.folder = folder;
   history.record = read_run_record(folder);
   Reader reader(history);
-  // A line may be torn, where a writer was killed or a disk full.
+  // A line may be torn, if a writer was killed or a disk was full.
   const auto take = [&](const std::string& line) {
     const bool readable = line.size() < kMaxLineBytes && io::json_nests_within_limit(line);
     const Json event = readable ? Json::parse(line, nullptr, false) : Json();
@@ -147,7 +147,7 @@ RunHistory read_run_history(const std::string& folder) {
   try {
     io::for_each_run_line(folder + "/metrics.jsonl", kMaxLineBytes, kMaxMetricsBytes, take);
   } catch (const io::MissingFileError&) {
-    // The run has not begun to train.
+    // The run has not started to train.
   }
   return history;
 }

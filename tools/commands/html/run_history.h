@@ -1,4 +1,4 @@
-// What a run's folder tells of its training: run.json and metrics.jsonl.
+// Reads the history of a run from its folder: run.json and metrics.jsonl.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@ namespace tools {
 
 struct RunHistory {
   struct Step {
-    double step, time, loss, lr, samples_per_s, accuracy;  // NaN: not told
-    double phases[5];  // seconds of a step: data, forward, backward, communication, update
+    double step, time, loss, lr, samples_per_s, accuracy;  // NaN: not recorded
+    double phases[5];  // seconds per step: data, forward, backward, communication, update
     int slowest_rank;  // -1: a single rank
     double slowest_ratio;
   };
@@ -39,15 +39,15 @@ struct RunHistory {
   std::vector<Evaluation> evaluations;
   std::vector<Averaging> averagings;
   std::vector<Gpu> gpus;
-  std::vector<Event> events;  // members that came and went, replicas that differ, NaN
+  std::vector<Event> events;  // members that joined and left, replicas that differ, NaN
   double last_step = 0, seconds = 0;
   std::optional<int> exit;  // of the last start; none: it has not ended, or was killed
   std::size_t unreadable_lines = 0;
 };
 
-// Where a run was resumed from an earlier step, what had been told of the steps behind it is left
-// out. Throws io::MissingFileError and io::DataError as read_run_record(); a folder without metrics
-// has none.
+// If a run was resumed from an earlier step, the records of later steps before the resumption are
+// omitted. Throws io::MissingFileError and io::DataError like read_run_record(); a folder without
+// metrics has none.
 RunHistory read_run_history(const std::string& folder);
 
 }  // namespace tools

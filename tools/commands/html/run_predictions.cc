@@ -1,5 +1,5 @@
-// A matrix that can be read is a table; of more classes it is a picture, and the commonest mistakes
-// a list.
+// Shows a small confusion matrix as a table; for more classes, as a picture with a list of the most
+// common mistakes.
 #include "tools/commands/html/run_predictions.h"
 
 #include <algorithm>
@@ -111,7 +111,7 @@ class Section {
       out_ += "<tr><th scope=\"row\">" + html_text(name(label)) + "</th>";
       for (std::int64_t c = 0; c < classes; ++c) {
         const std::int64_t count = run_.counts->confusion(label, c);
-        // The root keeps rare mistakes visible beside what is right.
+        // The square root keeps rare mistakes visible beside the correct predictions.
         out_ += "<td class=\"" + std::string(c == label ? "hit" : "miss") +
                 "\" style=\"--s:" + base::number_text("%.3f", std::sqrt(share(label, c))) + "\">" +
                 (count == 0 ? "" : std::to_string(count)) + "</td>";
@@ -124,7 +124,7 @@ class Section {
     out_ += "<td></td></tr></tbody></table></div>\n";
   }
 
-  // One square a cell that is not empty; of very many classes those that matter.
+  // One square per nonempty cell; with very many classes, only the important ones.
   void matrix_picture() {
     const std::int64_t classes = run_.counts->classes();
     const std::string side = std::to_string(classes);
@@ -149,7 +149,7 @@ class Section {
     out_ += "</svg>\n";
   }
 
-  // "horse taken for deer: 7 of 100", under the pointer.
+  // Returns e.g. "horse taken for deer: 7 of 100", shown under the pointer.
   std::string cell_text(const Mistake& cell) const {
     const bool right = cell.label == cell.prediction;
     return name(cell.label) + (right ? " recognized" : " taken for " + name(cell.prediction)) +

@@ -16,14 +16,14 @@ namespace {
 
 using Point = std::pair<double, double>;
 
-// Narrow, so that letters can be read where a phone shows it smaller.
+// The chart is narrow, so that its letters stay readable if a phone scales it down.
 constexpr double kWidth = 480, kHeight = 220, kLeft = 72, kRight = 16, kTop = 14, kBottom = 44;
-constexpr std::size_t kMaxPoints = 500;  // of a series; the width in pixels has hardly more
-constexpr std::size_t kMaxRows = 24;     // of the table for those who cannot see the chart
+constexpr std::size_t kMaxPoints = 500;  // per series; the width has hardly more pixels
+constexpr std::size_t kMaxRows = 24;     // of the table for users who cannot see the chart
 
 std::string coordinate(double value) { return base::number_text("%.1f", value); }
 
-// The least and the greatest y of each stretch.
+// Keeps the minimum and the maximum y of each interval.
 std::vector<Point> thinned(const std::vector<Point>& points) {
   if (points.size() <= kMaxPoints) return points;
   std::vector<Point> kept;
@@ -64,7 +64,8 @@ double unscaled(Scale scale, double value) {
   return scale == Scale::kLog2 ? std::exp2(value) : std::pow(10, value);
 }
 
-// About `count` places: 1, 2 or 5 times a power of ten, or whole powers of a logarithmic scale.
+// Returns about `count` ticks: 1, 2 or 5 times a power of ten, or whole powers on a logarithmic
+// scale.
 std::vector<double> ticks(const Range& range, Scale scale, int count) {
   std::vector<double> all;
   if (scale != Scale::kLinear) {
@@ -78,7 +79,7 @@ std::vector<double> ticks(const Range& range, Scale scale, int count) {
   const double digit = rough / power;
   const double step = power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
   for (double k = std::ceil(range.low / step - 1e-9); k * step <= range.high + 1e-9 * step; ++k)
-    all.push_back(k * step + 0.0);  // no -0
+    all.push_back(k * step + 0.0);  // avoids -0
   return all;
 }
 
@@ -113,22 +114,23 @@ class Drawing {
   }
 
   bool has_points() const { return !y_.is_empty(); }
-  bool has_width() const { return has_width_; }  // more than one place on the x axis
+  bool has_width() const { return has_width_; }  // true if there are several places on the x axis
 
   std::string svg(const std::string& id) const {
-    std::string out =
-        "<svg class=\"chart\" viewBox=\"0 0 " + base::number_text("%.0f ", kWidth) +
-        base::number_text("%.0f", kHeight) +
-        // A slider along the x axis: screen readers pass its keys on, and read where it stands.
-        "\" role=\"slider\" tabindex=\"0\" aria-valuemin=\"" + base::number_text("%.15g", x_.low) +
-        "\" aria-valuemax=\"" + base::number_text("%.15g", x_.high) + "\" aria-labelledby=\"" + id +
-        "-title\" aria-describedby=\"" + id + "-summary\">";
+    std::string out = "<svg class=\"chart\" viewBox=\"0 0 " + base::number_text("%.0f ", kWidth) +
+                      base::number_text("%.0f", kHeight) +
+                      // The chart is a slider along the x axis: screen readers pass its keys on,
+                      // and read its value.
+                      "\" role=\"slider\" tabindex=\"0\" aria-valuemin=\"" +
+                      base::number_text("%.15g", x_.low) + "\" aria-valuemax=\"" +
+                      base::number_text("%.15g", x_.high) + "\" aria-labelledby=\"" + id +
+                      "-title\" aria-describedby=\"" + id + "-summary\">";
     out += "<desc id=\"" + id + "-summary\">" + html_text(summary()) + "</desc>";
     return out + contents() + "<line class=\"cursor\" y1=\"" + coordinate(kTop) + "\" y2=\"" +
            coordinate(kHeight - kBottom) + "\"/></svg>";
   }
 
-  // Axes, marks and curves.
+  // Draws axes, marks and curves.
   std::string contents() const {
     std::string out = axes();
     for (const auto& [x, what] : chart_.marks)
@@ -136,7 +138,7 @@ class Drawing {
         out += "<line class=\"mark\" x1=\"" + at_x(x) + "\" x2=\"" + at_x(x) + "\" y1=\"" +
                coordinate(kTop) + "\" y2=\"" + coordinate(kHeight - kBottom) + "\"><title>" +
                html_text(what) + "</title></line>";
-    for (std::size_t i = series_.size(); i-- > 0;)  // in a stack the lower ones lie above
+    for (std::size_t i = series_.size(); i-- > 0;)  // in a stack, the lower ones are drawn last
       out += shape(i);
     return out;
   }
@@ -149,7 +151,7 @@ class Drawing {
     return out + "</ul>";
   }
 
-  // What the script shows, in the numbers as they are.
+  // Returns the data that the script shows, with unrounded numbers.
   std::string data() const {
     base::JsonWriter json;
     json.begin_object();
@@ -162,7 +164,7 @@ class Drawing {
       json.end_array().end_object();
     }
     std::string text = json.end_array().end_object().text();
-    // In no string may be what ends the element.
+    // No string may contain the end of the element.
     for (std::size_t at = 0; (at = text.find('<', at)) != std::string::npos;)
       text.replace(at, 1, "\\u003c");
     return text;
@@ -202,7 +204,7 @@ class Drawing {
     range.high += by;
   }
 
-  // Each y becomes the sum with those below. All series have the points of the first.
+  // Replaces each y by its sum with those below. All series have the points of the first.
   void stack() {
     for (std::size_t i = 1; i < series_.size(); ++i) {
       series_[i].points = chart_.series[i].points;
@@ -299,7 +301,7 @@ class Drawing {
   bool has_width_ = false;
 };
 
-// The page's style with the values of its variables, which many programs that show SVG do not know.
+// Returns the page's style with the values of its variables, which many SVG viewers do not support.
 std::string plain_style() {
   std::string style = kPageStyle;
   style.erase(0, style.find(":root{"));

@@ -1,4 +1,4 @@
-// Unique names, and constants by their content.
+// Makes names unique, and merges equal constants.
 #include "tools/commands/onnx/onnx_builder.h"
 
 #include <algorithm>
@@ -81,7 +81,7 @@ std::string OnnxBuilder::constant(const std::string& text, io::DType type,
 }
 
 std::string OnnxBuilder::scalar(float value) {
-  // Not shortest_text(): minus infinity is among them.
+  // shortest_text() does not support minus infinity.
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   return constant(std::string(text, end), io::DType::kF32, {}, std::as_bytes(std::span(&value, 1)));

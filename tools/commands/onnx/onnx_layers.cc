@@ -1,4 +1,4 @@
-// One function a kind of layer.
+// Implements one function per kind of layer.
 #include "tools/commands/onnx/onnx_layers.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using Ints = std::vector<std::int64_t>;
 
 bool is_image(const OnnxLayer& layer) { return layer.input_shape().rank() == 3; }
 
-// [batch, in] by one Gemm; [batch, positions, in] by a product and an addition.
+// Uses one Gemm for [batch, in]; a product and an addition for [batch, positions, in].
 std::string add_dense(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   const bool bias = layer.parameters() > 1;
@@ -25,7 +25,7 @@ std::string add_dense(OnnxLayer& layer) {
     if (bias) inputs.push_back(out.weight(layer.parameter(1)));
     return out.add("Gemm", std::move(inputs), {{"transB", std::int64_t{1}}});
   }
-  // Tied matrices are stored once, as their owner has them.
+  // Tied matrices are stored once, in their owner's layout.
   const auto& nodes = layer.graph.nodes();
   const engine::NodeId owner = layer.graph.parameter_node(layer.id);
   const bool tied = owner != layer.id || std::ranges::any_of(nodes, [&](const auto& node) {
@@ -60,8 +60,8 @@ std::string add_batch_norm2d(OnnxLayer& layer) {
       {{"epsilon", static_cast<float>(layer.option("eps"))}});
 }
 
-// Operator set 17 has no group normalization: each group is a channel of an instance normalization,
-// as PyTorch exports it.
+// Operator set 17 has no group normalization: each group becomes a channel of an instance
+// normalization, as in PyTorch's export.
 std::string add_group_norm(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   const engine::Shape shape = layer.input_shape();
@@ -83,7 +83,7 @@ std::string add_group_norm(OnnxLayer& layer) {
   return out.add("Add", {scaled, by_channel(1)});
 }
 
-// Over the last dimension, which of images is the channels.
+// Normalizes over the last dimension, which is the channels for images.
 std::string add_layer_norm(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   std::string x = layer.inputs[0];
@@ -132,7 +132,7 @@ std::string add_embedding(OnnxLayer& layer) {
   return layer.out.add("Gather", {layer.out.weight(layer.parameter(0)), layer.inputs[0]});
 }
 
-// As a vector of one number: how many positions the tokens have when the model runs.
+// Returns the number of token positions at run time, as a vector of one number.
 std::string positions(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   return out.shared("positions", [&] {
@@ -147,7 +147,7 @@ std::string add_position_embedding(OnnxLayer& layer) {
   return out.add("Add", {layer.inputs[0], rows});
 }
 
-// [positions, positions]: whether a position (row) may look at another (column).
+// Returns [positions, positions]: true if a position (row) may attend to another (column).
 std::string causal_mask(OnnxLayer& layer) {
   OnnxBuilder& out = layer.out;
   const std::string all = positions(layer);

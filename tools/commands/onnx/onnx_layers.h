@@ -1,7 +1,7 @@
-// Each kind of layer in ONNX's operators, with the meaning that it has in inference.
+// Translates each kind of layer to ONNX's operators, with its meaning in inference.
 //
-// Values of images are [batch, channels, height, width] (in the engine: height, width, channels),
-// of sequences [batch, positions, width], of vectors [batch, width].
+// Values are [batch, channels, height, width] for images (in the engine: height, width, channels),
+// [batch, positions, width] for sequences, [batch, width] for vectors.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct OnnxLayer {
 
   const engine::Graph::Node& node() const { return graph.nodes()[static_cast<std::size_t>(id)]; }
   engine::Shape input_shape() const { return graph.input_shapes(id).at(0); }  // of one item
-  // Throws engine::Error for an option that the layer does not tell.
+  // Throws engine::Error if the layer does not have the option.
   double option(const std::string& name) const;
   std::int64_t whole(const std::string& name) const {
     return static_cast<std::int64_t>(option(name));
@@ -31,8 +31,8 @@ struct OnnxLayer {
   std::string buffer(const std::string& name) const { return node().name + "." + name; }
 };
 
-// Adds the layer's operators; returns the value that is its output. Throws engine::ModelError
-// "layer 'x' (kind): ONNX ..." for a kind that has none.
+// Adds the layer's operators; returns the value of its output. Throws engine::ModelError "layer 'x'
+// (kind): ONNX ..." for a kind without a translation.
 std::string add_onnx_layer(OnnxLayer& layer);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Walks the graph from its input to its logits.
+// Traverses the graph from its input to its logits.
 #include "tools/commands/onnx/onnx_model.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kInput = "input";
 constexpr const char* kLogits = "logits";
 
-// What the logits depend on; loss and labels are not among it.
+// Returns the nodes that the logits depend on; loss and labels are not among them.
 std::vector<bool> needed_nodes(const engine::Graph& graph) {
   std::vector<bool> needed(graph.nodes().size());
   needed.at(static_cast<std::size_t>(graph.logits())) = true;
@@ -29,7 +29,7 @@ bool is_feature_input(const engine::Graph::Node& input) {
   return input.shape.rank() == 3 && input.shape[0] == 1 && input.shape[1] == 1;
 }
 
-// Of an item; the batch comes before it. Images get PyTorch's order.
+// Returns the dimensions of an item after the batch. Images get PyTorch's order.
 std::vector<io::OnnxDimension> dimensions(const engine::Shape& item) {
   if (item.rank() == 3) return {"batch", item[2], item[0], item[1]};
   if (item.rank() == 2) return {"batch", "positions", item[1]};
@@ -51,7 +51,7 @@ std::string add_scaling(OnnxBuilder& out, std::string x, const PixelScaling& pix
   return out.add("Div", {x, out.floats(pixels.deviation, {1, channels, 1, 1})});
 }
 
-// The value that the first layers read.
+// Returns the value that the first layers read.
 std::string add_input(OnnxBuilder& out, const engine::Graph::Node& input,
                       const std::optional<PixelScaling>& pixels) {
   out.begin_layer(kInput);

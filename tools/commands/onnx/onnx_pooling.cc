@@ -1,5 +1,5 @@
-// Windows with padding at the end that says how many there are: what ONNX's ceil_mode means has
-// changed with the operator sets, and runtimes differ.
+// Uses windows with explicit padding at the end: the meaning of ONNX's ceil_mode has changed with
+// the operator sets, and runtimes differ.
 #include "tools/commands/onnx/onnx_pooling.h"
 
 #include <algorithm>
@@ -14,7 +14,8 @@ struct PoolWindows {
   std::int64_t window, stride, padding;
   engine::Shape in, out;  // [h, w, c]
 
-  // Pixels by which the last window sticks out of the padded image, along axis 0 or 1.
+  // Returns the number of pixels by which the last window exceeds the padded image, along axis 0 or
+  // 1.
   std::int64_t beyond(int axis) const {
     return std::max<std::int64_t>(0, (out[axis] - 1) * stride + window - (in[axis] + 2 * padding));
   }
@@ -24,7 +25,7 @@ struct PoolWindows {
             {"pads", std::vector<std::int64_t>{padding, padding, padding + beyond(0),
                                                padding + beyond(1)}}};
   }
-  // Places of window `index` that lie in the padded image.
+  // Returns the number of positions of window `index` within the padded image.
   std::int64_t places(int axis, std::int64_t index) const {
     return std::min(window, in[axis] + 2 * padding - index * stride);
   }
@@ -41,7 +42,7 @@ std::string add_max_pool2d(OnnxLayer& layer) {
   return layer.out.add("MaxPool", layer.inputs, windows_of(layer).attributes());
 }
 
-// AveragePool divides by the whole window, the engine by its places in the padded image.
+// AveragePool divides by the whole window, the engine by its positions in the padded image.
 std::string add_average_pool2d(OnnxLayer& layer) {
   const PoolWindows w = windows_of(layer);
   OnnxAttributes attributes = w.attributes();

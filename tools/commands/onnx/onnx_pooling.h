@@ -1,4 +1,4 @@
-// Pooling layers in ONNX's operators.
+// Translates pooling layers to ONNX's operators.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@ namespace tools {
 
 struct OnnxLayer;
 
-// Add the layer's operators; return the value that is its output.
+// Add the layer's operators; return the value of its output.
 std::string add_max_pool2d(OnnxLayer& layer);
 std::string add_average_pool2d(OnnxLayer& layer);
 std::string add_global_average_pool(OnnxLayer& layer);

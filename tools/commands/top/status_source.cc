@@ -1,4 +1,4 @@
-// A folder's status.json, or the feed of a job.
+// Reads a folder's status.json, or the feed of a job.
 #include "tools/commands/top/status_source.h"
 
 #include <chrono>
@@ -20,7 +20,7 @@
 namespace tools {
 namespace {
 
-constexpr auto kSilence = std::chrono::seconds(10);  // of a new connection
+constexpr auto kSilence = std::chrono::seconds(10);  // limit for a new connection
 constexpr const char* kOwnSecrets =
     "; a job of --spawn, or of engine launch without either, has a secret that nobody else knows: "
     "follow it by its folder, engine top DIR";
@@ -55,7 +55,7 @@ backends::StatusFeed follow(const backends::Endpoint& job, const backends::Secre
   }
 }
 
-// nullopt: it is a folder.
+// Returns nullopt for a folder.
 std::optional<backends::StatusFeed> feed_of(const std::string& place, base::Deadline deadline) {
   constexpr std::string_view kFile = "file://", kTcp = "tcp://";
   if (place.empty())
@@ -104,7 +104,7 @@ RunStatus StatusSource::status() {
   return *last_;
 }
 
-// A group may take minutes to form, and data minutes to load.
+// A group may take minutes to form, and data may take minutes to load.
 void StatusSource::await_first() {
   const base::Deadline silence = base::deadline_in(kSilence);
   std::string told;

@@ -1,4 +1,4 @@
-// Where `engine top` learns what a training is doing: the run's folder, or rank 0 itself.
+// The source of the status that `engine top` shows: the run's folder, or rank 0 itself.
 #pragma once
 
 #include <optional>
@@ -12,20 +12,21 @@ namespace tools {
 class StatusSource {
  public:
   // `place`: the run's folder, or the job's rendezvous, "HOST:PORT", "tcp://HOST:PORT" or
-  // "file://PATH", to which it connects. Throws what StatusFeed throws, and UsageError for a place
-  // that can be none of these.
+  // "file://PATH", to which it connects. Throws as StatusFeed does, and UsageError for any other
+  // place.
   explicit StatusSource(const std::string& place);
 
-  // The newest that is known, without waiting for news, but for the first of a job: while its ranks
-  // have not all joined or the training has not begun, a notice says so. Throws PeerError where it
-  // is no longer known what the job does, io::MissingFileError and io::DataError of a folder.
+  // Returns the newest known status, without waiting, except for the first status of a job: while
+  // its ranks have not all joined or the training has not started, a notice is printed. Throws
+  // PeerError if the job's state is no longer known, io::MissingFileError and io::DataError for a
+  // folder.
   RunStatus status();
 
  private:
   void await_first();
 
   const std::string place_;
-  std::optional<backends::StatusFeed> feed_;  // of a job; else it is a folder
+  std::optional<backends::StatusFeed> feed_;  // for a job; else the place is a folder
   std::optional<RunStatus> last_;
 };
 

@@ -1,4 +1,4 @@
-// Lines of progress, and a table of the ranks.
+// Formats lines of progress, and a table of the ranks.
 #include "tools/commands/top/top_view.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace tools {
 namespace {
 
-constexpr double kOld = 5;                // seconds without news that are worth a word
+constexpr double kOld = 5;                // age in seconds at which the view shows it
 constexpr std::int64_t kLongWait = 1000;  // milliseconds
 
 std::string four_places(double value) {
@@ -42,7 +42,7 @@ std::string doing(const backends::RankStatus& rank) {
   return text;
 }
 
-// Lines that are longer would wrap, and what is above them would scroll away.
+// Shortens a line, because longer ones would wrap, and the lines above would scroll away.
 std::string cut(const std::string& line, int columns) {
   const auto most = static_cast<std::size_t>(std::max(columns, 20));
   return line.size() <= most ? line : line.substr(0, most - 3) + "...";

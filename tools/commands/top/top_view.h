@@ -1,4 +1,4 @@
-// A run's status as text for a terminal.
+// Formats a run's status as text for a terminal.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace tools {
 
-// `age`: seconds since the status was written; `rows`, `columns` of the terminal: ranks that do not
-// fit are counted, those that wait longest come first.
+// `age`: seconds since the status was written; `rows`, `columns`: size of the terminal. Ranks that
+// do not fit are counted; those that wait longest come first.
 //
 //   run 20260102-030405-89abcdef: mlp on mnist, training
 //   step 120 of 938, epoch 1 of 2 | loss 0.1234, accuracy 0.9612 | 5,120 images/s | 0:12 left

@@ -1,4 +1,5 @@
-// Joins the group of each view of the members, and tells failures of ranks from those of the job.
+// Joins the group of each view of the members, and distinguishes failures of ranks from those of
+// the job.
 #include "tools/launch/group/elastic_rank.h"
 
 #include <atomic>
@@ -28,7 +29,7 @@
 namespace tools {
 namespace {
 
-// The groups that this process is in, one after the other.
+// Runs the groups that this process is in, one after the other.
 class ElasticRank {
  public:
   ElasticRank(const backends::GroupOptions& options, const RunConfig& config,
@@ -62,8 +63,8 @@ class ElasticRank {
   }
 
  private:
-  // Ranks that come later save into the same folder. And who has trained stops in order: with
-  // those that are left, which takes as long as it takes to miss the others.
+  // Ranks that join later save to the same folder. A rank that has trained and is asked to stop
+  // ends in order with the remaining ranks, after at most the time that detects a lost rank.
   backends::GroupOptions with_rules(backends::GroupOptions options, const RunConfig& config) {
     options.job.settings.emplace_back("--save-dir", config.keeping.directory);
     const auto patience = std::chrono::milliseconds(4 * options.heartbeat_ms + 2000);
@@ -76,7 +77,7 @@ class ElasticRank {
     return options;
   }
 
-  // Nothing: another group follows, because of why_.
+  // Returns nothing if another group follows, because of why_.
   std::optional<int> run_in(const backends::View& view) {
     std::unique_ptr<backends::Group> group;
     last_record_ = {};
@@ -86,7 +87,7 @@ class ElasticRank {
       group = backends::join_group(options);
       const StopWatchdog watchdog(*group);
       has_trained_ = true;
-      // Asked behind each step, or every few of them.
+      // Called after each step, or every few steps.
       const std::optional<int> code = body_(*group, view, [&] {
         in_vain_ = 0;
         membership_.took_step(view);
@@ -118,8 +119,8 @@ class ElasticRank {
     return std::nullopt;
   }
 
-  // A rank that was paused may find that another one goes on in its place, and has taken its
-  // folder, before it hears of the others.
+  // A rank that was paused may find that another one continues in its place, and has taken its
+  // folder, before it receives messages from the others.
   bool is_soon_broken() const {
     const base::Deadline until = base::deadline_in(heartbeats_);
     while (!membership_.broken() && !base::has_passed(until))
@@ -134,7 +135,8 @@ class ElasticRank {
     last_record_ = {group->rank(), group->peers(), group->flight_record(why_)};
   }
 
-  // The same ranks again and again without a step: what fails is not a rank, and comes back.
+  // Records the view; throws if the same ranks fail repeatedly without a step, because the cause is
+  // then not a rank, and would recur.
   void note(const backends::View& view) {
     constexpr std::size_t kMost = 64;
     constexpr int kMaxInVain = 5;
@@ -162,7 +164,8 @@ class ElasticRank {
 
   const ElasticBody& body_;
   const std::string flight_dir_;
-  const std::chrono::milliseconds heartbeats_;  // after which who is silent is taken for lost
+  const std::chrono::milliseconds heartbeats_;  // after this time without heartbeats a rank is
+                                                // considered lost
   std::atomic<bool> has_trained_ = false;
   std::mutex stop_mutex_;
   std::optional<base::Deadline> stop_until_;  // guarded by it
@@ -170,7 +173,7 @@ class ElasticRank {
   std::string why_;
   std::vector<std::string> history_;
   int in_vain_ = 0;
-  Record last_record_;  // of the group before
+  Record last_record_;  // of the previous group
 };
 
 }  // namespace
@@ -186,7 +189,7 @@ int run_elastic_member(const backends::GroupOptions& options, const RunConfig& c
     const int signal = stop_signal_flag().load();
     return signal == 0 ? kExitLeft : 128 + signal;
   } catch (const backends::JobEnded& error) {
-    print_notice(error.what());  // the others have done it all
+    print_notice(error.what());  // the others have completed everything
     return kExitOk;
   }
 }

@@ -1,4 +1,4 @@
-// A process in an elastic job: one group after the other.
+// Runs a process of an elastic job: one group after the other.
 #pragma once
 
 #include "backends/group.h"
@@ -7,7 +7,7 @@
 
 namespace tools {
 
-// Until a body returns an exit code, which it returns. Throws what ends the job.
+// Runs until a body returns an exit code, which it returns. Throws errors that end the job.
 int run_elastic_member(const backends::GroupOptions& options, const RunConfig& config,
                        const ElasticBody& body);
 

@@ -1,4 +1,4 @@
-// Folders below the temporary one, which is everybody's.
+// Creates folders below the temporary folder, which all users share.
 #include "tools/launch/group/flight_folder.h"
 
 #include <sys/stat.h>

@@ -1,13 +1,14 @@
-// Where flight records go that nobody has chosen a folder for.
+// Selects the folder of flight records if the user has not chosen one.
 #pragma once
 
 #include <string>
 
 namespace tools {
 
-// Makes the folder `job` below `base`, and `base` if it is not there, for this user only. Returns
-// its path. `base` lies where others can write, so it must be a folder of this user that nobody
-// else can change, not a link: throws io::CannotCreateError that says what it is instead.
+// Makes the folder `job` below `base`, and `base` if it does not exist, for this user only. Returns
+// its path. Others can write to the parent of `base`, so `base` must be a folder of this user that
+// only this user can change, not a link; otherwise throws io::CannotCreateError that names what it
+// is.
 std::string own_flight_folder(const std::string& base, const std::string& job);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Picks the group options out of the option table.
+// Selects the group options from the option table.
 #include "tools/launch/group/group_flags.h"
 
 #include <algorithm>

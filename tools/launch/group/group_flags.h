@@ -1,4 +1,4 @@
-// The group options of `engine train` for other commands that form a group.
+// Provides the group options of `engine train` for other commands that form a group.
 #pragma once
 
 #include "tools/options/input/command_line.h"
@@ -10,22 +10,22 @@ namespace tools {
 void add_group_flags(CLI::App& app, tools::ConfigValues& values,
                      const std::vector<std::string>& more = {});
 
-// Completes what the command line said from ENGINE_* and the defaults, looking at these options
-// only: ENGINE_LR in the environment is of no concern to a command that does not train. `defaults`
-// replaces defaults of the table.
+// Completes the command line from ENGINE_* and the defaults, for these options only: ENGINE_LR in
+// the environment does not concern a command that does not train. `defaults` replaces defaults of
+// the table.
 tools::RunConfig resolve_group_flags(tools::ConfigValues values,
                                      const std::vector<std::string>& more = {},
                                      const std::map<std::string, std::string>& defaults = {});
 
-// `--spawn` alone becomes a number: of the visible GPUs, or of cores. Returns what was chosen and
-// why; "" where nothing was. Of complete values (apply_defaults()).
+// Replaces `--spawn` without a number by the number of visible GPUs, or of cores. Returns the
+// choice and its reason; "" if there was no choice. Requires complete values (apply_defaults()).
 std::string settle_spawn(tools::ConfigValues& values);
 
-// Whether this process is one rank of a group that somebody else started (a launcher's variables,
-// or --rank).
+// Returns true if this process is one rank of a group that was started elsewhere (a launcher's
+// variables, or --rank).
 bool in_launched_group(const tools::RunConfig& config);
 
-// Whether rank 0 is in this process, or started by it.
+// Returns true if rank 0 is in this process, or started by it.
 bool has_rank_zero(const tools::RunConfig& config);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Flight records, the watchdog of a stop, and orderly ends.
+// Implements flight records, the watchdog of a stop, and orderly ends.
 #include "tools/launch/group/joined_rank.h"
 
 #include <unistd.h>
@@ -22,7 +22,7 @@
 namespace tools {
 namespace {
 
-// As chosen, else one below the temporary folder for each job of this user.
+// Returns the chosen folder, else one below the temporary folder for each job of this user.
 std::string flight_folder(const std::string& chosen, const std::vector<backends::PeerInfo>& peers) {
   if (!chosen.empty()) {
     std::filesystem::create_directories(chosen);
@@ -55,7 +55,7 @@ std::string write_flight_record(int rank, const std::vector<backends::PeerInfo>&
       return std::string(" (last collectives not written: ") + error.what() + ")";
     }
   } catch (const std::exception&) {
-    return "";  // out of memory: the error itself says what happened
+    return "";  // out of memory: the error itself describes what happened
   }
 }
 

@@ -1,4 +1,4 @@
-// A rank in a group: how it is stopped, what it leaves behind, and how it leaves.
+// Runs a rank in a group: stops it, writes its flight record, and makes it leave.
 #pragma once
 
 #include <atomic>
@@ -12,18 +12,18 @@
 
 namespace tools {
 
-// For flight records; "": none was chosen.
+// Returns the folder for flight records; "": none was chosen.
 std::string chosen_folder(const RunConfig& config);
 
-// What a rank was waiting for, for `engine inspect --flight`. Returns what to add to the error that
-// it is written for; must not hide that error.
+// Writes what a rank was waiting for, for `engine inspect --flight`. Returns text to add to the
+// error that it is written for; must not hide that error.
 std::string write_flight_record(int rank, const std::vector<backends::PeerInfo>& peers,
                                 const std::string& record,
                                 const std::string& chosen_folder) noexcept;
 
-// While it lives: 2 s after the signal to stop, rank 0 gives up a collective that hangs, saves what
-// it has (Trainer) and leaves, which ends the others. They do not give up by themselves: rank 0 may
-// be busy with the last save.
+// While it exists: 2 s after the signal to stop, rank 0 aborts a collective that hangs, saves what
+// it has (Trainer) and leaves, which ends the others. They do not abort by themselves, because rank
+// 0 may be busy with the last save.
 class StopWatchdog {
  public:
   explicit StopWatchdog(backends::Group& group);
@@ -33,15 +33,15 @@ class StopWatchdog {
   void watch(backends::Group& group, const std::stop_token& stop);
 
   std::atomic<bool> interrupted_{false};
-  std::jthread thread_;  // last: it uses the others
+  std::jthread thread_;  // last member, because it uses the others
 };
 
-// body(group), and then leaves the group in order, or says why not. Errors pass, with the place of
-// the flight record where another rank is their reason.
+// Runs body(group), and then leaves the group in order, or abandons it with the reason. Errors are
+// rethrown, with the path of the flight record if another rank is their cause.
 int run_joined(backends::Group& group, const std::string& flight_dir,
                const std::function<int(backends::Group&)>& body);
 
-// The same in a group that it joins first.
+// Does the same in a group that it joins first.
 int run_member(const backends::GroupOptions& options, const std::string& flight_dir,
                const std::function<int(backends::Group&)>& body);
 

@@ -1,4 +1,4 @@
-// The settings that ranks must agree on, and where they meet.
+// Collects the settings that ranks must agree on, and their rendezvous.
 #include "tools/launch/group/joining_options.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@
 namespace tools {
 namespace {
 
-// What a model's own file says is agreed on like an option, layer by layer, as far as that fits the
-// message in which ranks tell each other their settings.
+// The contents of a model's own file must agree like an option, layer by layer, if they fit the
+// message in which ranks exchange their settings.
 void add_model(const RunConfig& config, backends::Settings& settings) {
   if (config.model.definition.empty()) return;
   constexpr std::size_t kNamed = 128, kLongest = 160;
@@ -52,8 +52,8 @@ backends::GroupOptions group_options(const RunConfig& config) {
   return options;
 }
 
-// Under `engine launch` a rank is told whether it was started again, and rank 0 finds its meeting
-// socket open already. A rank that has no use for it lets it go.
+// `engine launch` tells a rank if it was restarted, and rank 0 inherits an open rendezvous socket.
+// A rank that does not need the socket closes it.
 void take_launchers_word(backends::GroupOptions& options) {
   options.restarted = was_restarted();
   const std::string method = options.init_method;
@@ -89,10 +89,10 @@ void take_identity(const backends::Identity& identity, backends::GroupOptions& o
 
 backends::GroupOptions options_of_process(const RunConfig& config) {
   backends::GroupOptions options = group_options(config);
-  if (config.spawn == 1) return options;  // one rank, whatever a launcher's variables say
+  if (config.spawn == 1) return options;  // one rank, whatever a launcher's variables contain
   const std::string& method = config.identity.init_method;
   if (config.is_elastic() && !config.identity.rank && !method.empty() && method != "env://") {
-    options.init_method = method;  // ranks of an elastic job are given out where they meet
+    options.init_method = method;  // an elastic job assigns ranks at the rendezvous
     options.rank = -1;
     options.restarted = was_restarted();
     return options;

@@ -1,4 +1,4 @@
-// How a process joins its group: from options, launchers' variables and what forked it.
+// Determines how a process joins its group: from options, launchers' variables and its parent.
 #pragma once
 
 #include "backends/group.h"
@@ -8,17 +8,18 @@
 
 namespace tools {
 
-// Whether `engine launch` has started this process again after a failure.
+// Returns true if `engine launch` has restarted this process after a failure.
 bool was_restarted();
 
-// What the options and the launchers' variables say of this process.
+// Returns the identity from the options and the launchers' variables.
 backends::Identity identity_of(const RunConfig& config);
-// Where such a process meets the others, and as which rank; warnings are printed.
+// Sets the rendezvous and the rank of such a process; prints warnings.
 void take_identity(const backends::Identity& identity, backends::GroupOptions& options);
 
-// As the launcher's variables and the options say, for a process that is one rank, or several.
+// Returns the options from launchers' variables and the command line, for a process that is one
+// rank, or several.
 backends::GroupOptions options_of_process(const RunConfig& config);
-// Of a rank that --spawn has forked.
+// Returns the options of a rank that --spawn has forked.
 backends::GroupOptions options_of_worker(const RunConfig& config, const WorkerPlace& place);
 
 }  // namespace tools

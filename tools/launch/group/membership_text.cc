@@ -1,4 +1,4 @@
-// Who left an elastic job and who came.
+// Formats which processes left and joined an elastic job.
 #include "tools/launch/group/membership_text.h"
 
 #include "io/base/text/escape_text.h"

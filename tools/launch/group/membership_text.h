@@ -1,4 +1,4 @@
-// Who left an elastic job and who came, in words.
+// Describes which processes left and joined an elastic job.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace tools {
 
-// "process 42 on n7" of each.
+// Returns "process 42 on n7" for each.
 std::vector<std::string> process_texts(const std::vector<backends::PeerInfo>& processes);
 
-// "3 ranks (process 42 on n7 left; process 43 on n8 joined)"
+// Returns e.g. "3 ranks (process 42 on n7 left; process 43 on n8 joined)".
 std::string membership_text(const backends::View& view);
 
 }  // namespace tools

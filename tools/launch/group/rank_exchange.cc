@@ -1,4 +1,4 @@
-// Gathering texts; tournament rounds.
+// Implements the gathering of texts, and tournament rounds.
 #include "tools/launch/group/rank_exchange.h"
 
 #include <algorithm>
@@ -24,11 +24,12 @@ std::vector<std::string> gather_texts(backends::Communicator& communicator,
 }
 
 std::vector<std::vector<std::pair<int, int>>> pair_rounds(int ranks) {
-  const int seats = ranks + ranks % 2;  // with an odd number, who meets the last seat rests
+  const int seats = ranks + ranks % 2;  // with an odd number, the rank paired with the last seat is
+                                        // idle
   std::vector<std::vector<std::pair<int, int>>> rounds;
   for (int round = 0; round + 1 < seats; ++round) {
     std::vector<std::pair<int, int>> pairs;
-    // The last seat stays; the others sit on a circle that turns by one each round.
+    // The last seat is fixed; the others are on a circle that rotates by one each round.
     const auto seat = [&](int i) { return i == seats - 1 ? seats - 1 : (round + i) % (seats - 1); };
     for (int i = 0; i < seats / 2; ++i) {
       const int a = i == 0 ? seats - 1 : seat(i), b = i == 0 ? seat(0) : seat(seats - 1 - i);

@@ -10,11 +10,11 @@
 
 namespace tools {
 
-// Everybody's text, by rank. Collective.
+// Returns the texts of all ranks, by rank. Collective.
 std::vector<std::string> gather_texts(backends::Communicator& communicator, const std::string& own);
 
-// Every pair (a < b) of `ranks` ranks once, in rounds of pairs that share no rank: the circle
-// method of tournaments.
+// Returns every pair (a < b) of `ranks` ranks once, in rounds of pairs that share no rank: the
+// circle method of tournaments.
 std::vector<std::vector<std::pair<int, int>>> pair_rounds(int ranks);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// scontrol as a child process.
+// Runs scontrol as a child process.
 #include "tools/launch/group/requeue.h"
 
 #include <signal.h>
@@ -21,8 +21,8 @@ namespace {
 
 constexpr int kTimeoutMs = 30'000, kPollMs = 20;
 
-// A task of an array goes back alone; its own number would do as well, but users know it as
-// ARRAY_TASK.
+// Returns the id of the job. A task of an array is requeued alone; its own job id would also work,
+// but users know it as ARRAY_TASK.
 std::string job() {
   const std::string array = base::environment("SLURM_ARRAY_JOB_ID"),
                     task = base::environment("SLURM_ARRAY_TASK_ID");
@@ -37,7 +37,7 @@ std::string find_scontrol() {
   return "";
 }
 
-// The exit status as waitpid gives it; -1 when the child was ended at the deadline.
+// Returns the exit status from waitpid; -1 if the child was ended at the deadline.
 int wait_for(pid_t child) {
   int status = 0;
   for (int waited = 0; waitpid(child, &status, WNOHANG) == 0; waited += kPollMs) {
@@ -83,7 +83,7 @@ void requeue_job() noexcept {
           std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)) +
           "; the job was not requeued");
   } catch (...) {
-    // Out of memory: nothing can be said, and the state is saved.
+    // Out of memory: no message is possible, but the state is saved.
   }
 }
 

@@ -1,4 +1,4 @@
-// Decides how the ranks are started, and joins them into a group.
+// Selects how the ranks are started, and joins them into a group.
 #include "tools/launch/group/run_group.h"
 
 #include <algorithm>
@@ -26,9 +26,9 @@ void check_bind(Bind bind) {
   if (bind != Bind::kNone) require_topology(option_text(bind));
 }
 
-// One process with its devices: a rank, or with several devices a thread for each, which takes a
-// rank of its own. All processes have equally many devices, or their world sizes contradict each
-// other at the rendezvous.
+// Runs one process with its devices: a rank or, with several devices, one thread per device, each
+// of which is a rank. All processes must have equally many devices, or their world sizes contradict
+// each other at the rendezvous.
 int run_process(const backends::GroupOptions& options, const RunConfig& config,
                 const std::function<int(backends::Group&)>& body) {
   const int replicas = std::max(1, static_cast<int>(config.compute.device.devices.size()));
@@ -56,7 +56,7 @@ int run_process(const backends::GroupOptions& options, const RunConfig& config,
   });
 }
 
-// More ranks than this for each CPU would not even start within their deadlines.
+// More ranks than this per CPU would not even start within their deadlines.
 constexpr int kMaxRanksPerCpu = 16;
 
 }  // namespace
@@ -90,7 +90,7 @@ int run_elastic(const RunConfig& config, const ElasticBody& body) {
 
 int run_group(const RunConfig& config, const std::function<int(backends::Group&)>& body) {
   backends::check_backend(config.group.backend,
-                          config.group.local_stage);  // once, before N workers say the same
+                          config.group.local_stage);  // once, before N workers report the same
   check_threads(config.compute.threads);
   check_bind(config.compute.bind);
   check_spawn(config.spawn);

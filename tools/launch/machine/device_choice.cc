@@ -1,4 +1,4 @@
-// Devices from options, launchers' variables and what CUDA shows.
+// Selects devices from options, launchers' variables and CUDA's list.
 #include "tools/launch/machine/device_choice.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ bool may_share(const backends::Environment& environment) {
   return environment(kShared).value_or("") == "1";
 }
 
-// The variable by which a scheduler shows this process one device, "" where none does.
+// Returns the variable with which a scheduler shows this process one device; "" if there is none.
 std::string variable_of_one(const backends::Environment& environment) {
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS"}) {
     const std::string value = environment(name).value_or("");
@@ -64,7 +64,8 @@ std::string joined(const std::vector<int>& numbers) {
 
 DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environment& environment,
                            const VisibleDevices& visible) {
-  if (visible.count == 0) refuse_without_devices(request.device, visible);  // lost just now
+  // The devices were lost just now.
+  if (visible.count == 0) refuse_without_devices(request.device, visible);
   const std::string one = visible.count == 1 ? variable_of_one(environment) : "";
   if (!one.empty()) return {{Device::Kind::kCuda, 0}, "the one that " + one + " shows"};
   const std::vector<int> devices = base::cuda::used_devices(visible.count, visible.unused);
@@ -100,8 +101,8 @@ VisibleDevices visible_devices() {
 
 namespace {
 
-// The GPU that the CPU plays in tests is there for those who ask for it: `auto` takes it only where
-// a test says how many.
+// The GPU that the CPU emulates in tests is used on request: `auto` uses it only if a test sets the
+// number of devices.
 VisibleDevices visible_to_auto() {
 #if defined(ENGINE_CUDA_EMULATED)
   if (std::getenv("ENGINE_EMULATED_GPUS") == nullptr)
@@ -182,7 +183,7 @@ int place_on_host(std::optional<int> held, const backends::Group& group,
   }
   std::set<std::int32_t> taken;
   for (std::size_t r = 0; r < peers.size(); ++r)
-    // Who was left out for a while may find its place taken.
+    // The place of a rank that was temporarily out of the job may have been taken.
     if (peers[r].host_id != peers[own].host_id ||
         (places[r] != kNone && !taken.insert(places[r]).second))
       places[r] = kNone;
@@ -252,8 +253,7 @@ std::vector<std::string> gpu_lines() {
                     static_cast<double>(info.memory_bytes) / (1 << 30), info.major, info.minor,
                     info.processors);
       lines.back() += info.name + numbers + (unused.contains(i) ? ", not used" : "");
-    } catch (const engine::cuda::CudaError&
-                 error) {  // a list of what is there shall not end at what is broken
+    } catch (const engine::cuda::CudaError& error) {  // the list continues after a broken device
       lines.back() += error.what();
     }
   }

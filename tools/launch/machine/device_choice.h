@@ -1,4 +1,4 @@
-// Which device a rank computes on, and why; decided before anything is allocated on a device.
+// Selects the device that a rank computes on; decided before anything is allocated on a device.
 #pragma once
 
 #include <functional>
@@ -18,55 +18,55 @@ namespace tools {
 
 struct VisibleDevices {
   int count = 0;
-  std::string missing = {};               // why there is none
-  base::cuda::UnusedDevices unused = {};  // of these, those that kernels do not run on
+  std::string missing = {};               // why there is no device
+  base::cuda::UnusedDevices unused = {};  // those of them that kernels do not run on
 };
-VisibleDevices visible_devices();  // of this process; makes no context on any
+VisibleDevices visible_devices();  // of this process; creates no context
 
 struct DeviceChoice {
   engine::Device device;
-  std::string reason;  // "local rank 1 of 2, 4 devices visible"
+  std::string reason;  // e.g. "local rank 1 of 2, 4 devices visible"
 };
 
-// What a process can tell before it meets the others: throws as choose_device() where the devices
-// that are named are not here. Asks `visible` only where it matters.
+// The check that a process can make before it meets the others: throws as choose_device() does if
+// the named devices do not exist here. Calls `visible` only if it matters.
 void require_named_devices(const DeviceRequest& request,
                            const std::function<VisibleDevices()>& visible = visible_devices);
 
-// The rank's own device of `devices`; cuda:N; else the device of its local rank, or the only one
-// where the scheduler shows this process just one (CUDA_VISIBLE_DEVICES or SLURM_STEP_GPUS with one
-// entry). Devices that kernels do not run on are passed over, and named in the reason. `auto`
-// takes the CPU where no device is left, or for `cpu_only`, and says so; nothing else does. Throws
-// io::ConfigError: no such device (with the number that is visible), or one that kernels do not run
-// on, more ranks than devices on this host unless ENGINE_ALLOW_SHARED_GPU=1, --amp but bf16 on the
-// CPU, `cpu_only` on a CUDA device. Asks `visible` only where it matters.
+// Returns the rank's own device from `devices`; or cuda:N; else the device of its local rank, or
+// the only one if the scheduler shows this process just one (CUDA_VISIBLE_DEVICES or
+// SLURM_STEP_GPUS with one entry). Devices that kernels do not run on are skipped and named in the
+// reason. `auto` selects the CPU if no device is left, or for `cpu_only`, and reports it; no other
+// request does. Throws io::ConfigError for a device that does not exist (with the number of visible
+// ones) or that kernels do not run on, more ranks than devices on this host unless
+// ENGINE_ALLOW_SHARED_GPU=1, --amp other than bf16 on the CPU, `cpu_only` on a CUDA device. Calls
+// `visible` only if it matters.
 DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
                            const std::function<VisibleDevices()>& visible);
-// The same for this rank of the group, whose places `request` leaves open.
+// Does the same for this rank of the group, with the places that `request` does not specify.
 DeviceChoice choose_device(DeviceRequest request, const backends::Group& group);
 
-// Where ranks come and go, local ranks change, and a rank that moved to another device would leave
-// its context on the one that it had; or move to one that has just failed with its rank. So each
-// has a place on its host for as long as it lives: `held`, else the lowest that nobody holds.
-// Collective over the group.
+// Local ranks change when ranks join and leave, and a rank that moved to another device would leave
+// its context on the old one, or might move to one that has just failed with its rank. So each rank
+// keeps its place on its host: `held`, else the lowest free one. Collective over the group.
 int place_on_host(std::optional<int> held, const backends::Group& group,
                   backends::Communicator& control);
 
-// Collective over the group: throws io::ConfigError on every rank where two of them, on one host,
-// chose the same CUDA device, unless ENGINE_ALLOW_SHARED_GPU=1 is set on rank 0.
+// Collective over the group: throws io::ConfigError on every rank if two of them on one host chose
+// the same CUDA device, unless ENGINE_ALLOW_SHARED_GPU=1 is set on rank 0.
 void check_devices_apart(const DeviceChoice& choice, const backends::Group& group,
                          backends::Communicator& control);
 
-// --map-location: where an array goes that was saved on `saved`, for a rank that computes on `own`
-// where `visible` CUDA devices are. Arrays are read to host memory in any case, and go from there
-// to the rank's own device, never through another: so the answer is `own`, or a CPU, from which a
-// CUDA device is then filled. Throws io::ConfigError where the map says anything else, naming the
-// target and what there is.
+// Implements --map-location: returns the device of an array that was saved on `saved`, for a rank
+// that computes on `own` with `visible` CUDA devices. Arrays are always read to host memory, and
+// copied from there to the rank's own device, never through another one: so the result is `own`, or
+// a CPU, from which a CUDA device is then filled. Throws io::ConfigError for any other target, and
+// names the target and the existing devices.
 engine::Device place_array(const io::DeviceMap& map, const std::string& saved, engine::Device own,
                            int visible);
 
-// The CUDA devices of this process for people: "cuda:0 NVIDIA H200, 139.8 GiB, compute
-// capability 9.0"; and beside them the versions of runtime and driver, or why there is none.
+// Describe the CUDA devices of this process: "cuda:0 NVIDIA H200, 139.8 GiB, compute capability
+// 9.0", and the versions of runtime and driver, or why there is none.
 std::vector<std::string> gpu_lines();
 std::string gpu_note();
 

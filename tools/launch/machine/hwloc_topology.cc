@@ -1,4 +1,4 @@
-// hwloc's tree as a list of CPUs.
+// Converts hwloc's tree to a list of CPUs.
 #include <hwloc.h>
 
 #include <cerrno>
@@ -30,7 +30,7 @@ CpuTopology read_topology(const std::string& option, const std::string& syntheti
     const auto number = static_cast<int>(pu->os_index);
     const hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(made, HWLOC_OBJ_CORE, pu);
     Cpu cpu{.number = number, .core = core ? static_cast<int>(core->logical_index) : -1 - number};
-    // Memory of several kinds may be near to a CPU (HBM): its first node stands for all.
+    // Several kinds of memory may be near a CPU (HBM): its first node represents all.
     for (hwloc_obj_t node = nullptr;
          (node = hwloc_get_next_obj_by_type(made, HWLOC_OBJ_NUMANODE, node));)
       if (hwloc_bitmap_isset(node->cpuset, pu->os_index)) {

@@ -1,4 +1,4 @@
-// Reads the host's own tables.
+// Reads the host's tables.
 #include <sys/utsname.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Description of this host for reports: CPU, cores, memory, system, load, build.
+// Describes this host for reports: CPU, cores, memory, system, load, build.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 namespace tools {
 
 struct MachineInfo {
-  std::string host, cpu, kernel, system;  // system: "Debian GNU/Linux 12 (bookworm)"
-  int cores = 0, allowed_cores = 0;       // online; those that this process may use
-  std::int64_t memory_bytes = 0;          // that this process may use
-  double load = 0;                        // average of the last minute
-  std::vector<std::string> limits;        // by control groups: "1 core by the CPU quota 1 of FILE"
+  std::string host, cpu, kernel, system;  // system: e.g. "Debian GNU/Linux 12 (bookworm)"
+  int cores = 0, allowed_cores = 0;       // online; allowed for this process
+  std::int64_t memory_bytes = 0;          // available to this process
+  double load = 0;                        // average over the last minute
+  std::vector<std::string> limits;  // limits of control groups: "1 core by the CPU quota 1 of FILE"
 };
 MachineInfo machine_info();
 
-std::string build_text();  // "engine 0.1.0 (commit 1a2b3c, GNU 12.2.0, Release)"
+std::string build_text();  // e.g. "engine 0.1.0 (commit 1a2b3c, GNU 12.2.0, Release)"
 
 }  // namespace tools

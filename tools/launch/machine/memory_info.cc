@@ -1,4 +1,4 @@
-// /proc/meminfo and the control groups' files.
+// Reads /proc/meminfo and the control groups' files.
 #include "tools/launch/machine/memory_info.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Bytes = std::optional<std::uint64_t>;
 
-// The number behind "NAME" or "NAME:" on a line of its own.
+// Returns the number after "NAME" or "NAME:" at the start of a line.
 Bytes entry_of(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -26,7 +26,7 @@ Bytes entry_of(const std::string& path, const std::string& name) {
   return std::nullopt;
 }
 
-// A file of one number; nothing where it has another content ("max") or is missing.
+// Reads a file of one number; nothing if it has other content ("max") or is missing.
 Bytes number_in(const std::string& path) {
   std::uint64_t value = 0;
   return std::ifstream(path) >> value ? Bytes(value) : std::nullopt;
@@ -60,7 +60,7 @@ std::optional<AvailableMemory> left_in_group(const std::string& folder, const Gr
                          MemoryLimit{*limit, folder + names.limit}};
 }
 
-// Of the group itself: those above it count what others do, too.
+// Counts only the group itself: the groups above it include other processes.
 std::uint64_t kills_in_group(const std::string& root) {
   Bytes kills;
   base::visit_groups(root, "memory", [&](const std::string& folder, base::GroupVersion version) {
@@ -96,7 +96,8 @@ MemoryKills::MemoryKills(std::string root)
 
 std::string MemoryKills::text() const {
   if (kills_in_group(root_) <= before_) return "";
-  constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // version 1 has a number for none
+  constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // version 1 has a large number for no
+                                                              // limit
   const std::optional<MemoryLimit> limit = memory_limit(kNoLimit, root_);
   if (!limit) return "; the kernel has killed for want of memory";
   return "; the kernel has killed for want of memory, of which " + limit->file + " allows " +

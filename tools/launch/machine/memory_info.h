@@ -1,4 +1,4 @@
-// How much memory this process may still take.
+// Determines how much memory this process may still allocate.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,28 @@ namespace tools {
 
 struct MemoryLimit {  // of a control group
   std::uint64_t bytes = 0;
-  std::string file;  // that says so
+  std::string file;  // file that contains it
 };
 
 struct AvailableMemory {
   std::uint64_t bytes = 0;
-  std::optional<MemoryLimit> by = {};  // of which this is left; none: it is the host's
+  std::optional<MemoryLimit> by = {};  // the limit that determines it; none: the host's memory does
 };
-// What the kernel says is available, free swap included, or less where a control group (version 2,
-// or 1) has a limit: what is left of it, counting files in memory as free. Nothing where the kernel
-// does not tell. `root` stands for / in tests.
+// Returns the available memory according to the kernel, free swap included, or less if a control
+// group (version 2 or 1) has a limit: the rest of that limit, with cached files counted as free.
+// Nothing if the kernel does not report it. `root` replaces / in tests.
 std::optional<AvailableMemory> available_memory(const std::string& root = "");
 
-// The smallest of the process's control groups that is below `most`.
+// Returns the smallest limit of the process's control groups that is below `most`.
 std::optional<MemoryLimit> memory_limit(std::uint64_t most, const std::string& root = "");
 
-// Tells whether the kernel has killed processes of this control group for want of memory since the
-// object was made.
+// Detects if the kernel's OOM killer has ended processes of this control group since the object was
+// made.
 class MemoryKills {
  public:
   explicit MemoryKills(std::string root = "");
-  // "; the kernel has killed for want of memory, of which FILE allows 60 MiB"; "" where
-  // it has not.
+  // Returns "; the kernel has killed for want of memory, of which FILE allows 60 MiB"; "" if it has
+  // not.
   std::string text() const;
 
  private:
@@ -38,7 +38,7 @@ class MemoryKills {
   const std::uint64_t before_;
 };
 
-std::string gib_text(std::uint64_t bytes);     // "12.3 GiB"; "0.04 GiB" below a tenth
-std::string memory_text(std::uint64_t bytes);  // "12.3 GiB"; "40 MiB" below one
+std::string gib_text(std::uint64_t bytes);     // e.g. "12.3 GiB"; "0.04 GiB" below a tenth
+std::string memory_text(std::uint64_t bytes);  // e.g. "12.3 GiB"; "40 MiB" below one
 
 }  // namespace tools

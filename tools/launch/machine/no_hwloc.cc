@@ -1,4 +1,4 @@
-// Takes the place of hwloc_topology.cc in builds without hwloc.
+// Replaces hwloc_topology.cc in builds without hwloc.
 #include "io/base/files/io_error.h"
 #include "tools/launch/machine/cpu_topology.h"
 

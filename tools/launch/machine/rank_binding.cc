@@ -1,4 +1,4 @@
-// Masks exchanged, topology read, threads bound.
+// Exchanges masks, reads the topology and binds threads.
 #include "tools/launch/machine/rank_binding.h"
 
 #include <type_traits>
@@ -34,7 +34,7 @@ RankBinding::RankBinding(Bind bind, const HostNeeds& needs)
 
 std::function<void(int)> RankBinding::enter_pool() const {
   return [places = placement_.threads](int thread) {
-    // Part of the share, which the kernel has taken.
+    // A part of the share, which the kernel has already accepted.
     base::set_cpus_of_this_thread(places.at(static_cast<std::size_t>(thread)));
   };
 }

@@ -1,4 +1,4 @@
-// A rank bound to its CPUs, for as long as it computes (`--bind`).
+// Binds a rank to its CPUs while it computes (`--bind`).
 #pragma once
 
 #include <functional>
@@ -11,20 +11,20 @@ namespace tools {
 
 struct HostNeeds {
   std::vector<RankNeed> ranks;  // of one host, in their order
-  std::size_t own = 0;          // which of them is the calling one
+  std::size_t own = 0;          // index of the calling rank
 };
-// What the ranks of this rank's host need; `own` is its need. Collective over the group, by way of
-// `control`.
+// Gathers the needs of the ranks on this rank's host; `own` is this rank's need. Collective over
+// the group, through `control`.
 HostNeeds gather_needs(RankNeed own, const backends::Group& group, backends::Communicator& control);
 
-// Made and ended in the rank's own thread. Binds it, and what it starts from then on, to the rank's
-// share. Within that share the pool's threads have places of their own: those that the pool starts
-// take them by enter_pool(), the rank's thread by a base::BoundThread to own_cpus(), as soon as all
-// that helps it has been started.
+// Constructed and destroyed in the rank's own thread. Binds that thread, and threads started later,
+// to the rank's share. Within that share the pool's threads have their own places: threads that the
+// pool starts take them by enter_pool(), and the rank's thread takes its place by a
+// base::BoundThread to own_cpus(), after all helper threads have been started.
 class RankBinding {
  public:
-  // Reads the host's topology. Throws as place_rank() and read_topology(), and io::ConfigError
-  // where the kernel refuses.
+  // Reads the host's topology. Throws as place_rank() and read_topology() do, and io::ConfigError
+  // if the kernel refuses.
   RankBinding(Bind bind, const HostNeeds& needs);
 
   int threads() const { return static_cast<int>(placement_.threads.size()); }

@@ -1,4 +1,4 @@
-// Cores cut into runs, nodes dealt out.
+// Divides cores into runs and distributes nodes.
 #include "tools/launch/machine/rank_placement.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ CpuSet set_of(std::span<const Cpu> cpus) {
   return set;
 }
 
-// Those of the topology that are allowed.
+// Returns the allowed CPUs of the topology.
 CpuTopology usable(Bind bind, const CpuTopology& topology, const CpuSet& allowed) {
   CpuTopology cpus;
   std::ranges::copy_if(topology, std::back_inserter(cpus), [&](const Cpu& cpu) {
@@ -39,7 +39,7 @@ CpuTopology usable(Bind bind, const CpuTopology& topology, const CpuSet& allowed
   return cpus;
 }
 
-// Those with which the rank at `own` has to share its CPUs, and where it stands among them.
+// The ranks that share the CPUs of the rank at `own`, and its place among them.
 struct Sharers {
   std::vector<RankNeed> ranks;
   std::size_t own = 0;
@@ -61,14 +61,14 @@ Sharers sharers_of(Bind bind, const std::vector<RankNeed>& host, std::size_t own
   return sharers;
 }
 
-// The i-th of n neighboring runs.
+// Returns the i-th of n neighboring runs.
 template <class T>
 std::span<const T> run_of(const std::vector<T>& all, std::size_t i, std::size_t n) {
   const std::size_t first = all.size() * i / n, end = all.size() * (i + 1) / n;
   return std::span(all).subspan(first, end - first);
 }
 
-// First one CPU of each core, then a second one, and so on.
+// Orders the CPUs: first one CPU of each core, then a second one, and so on.
 std::vector<Cpu> by_core(std::vector<Cpu> cpus) {
   std::map<int, int> seen;
   std::vector<std::pair<int, Cpu>> ordered;
@@ -85,7 +85,7 @@ std::size_t cores_in(const std::vector<Cpu>& cpus) {
   return cores.size();
 }
 
-// Shares of whole cores, or of hardware threads.
+// Returns shares of whole cores, or of hardware threads.
 std::vector<std::vector<Cpu>> cut(const CpuTopology& cpus, std::size_t ranks, bool whole_cores) {
   std::vector<std::vector<Cpu>> units;
   for (const Cpu& cpu : cpus)
@@ -100,7 +100,7 @@ std::vector<std::vector<Cpu>> cut(const CpuTopology& cpus, std::size_t ranks, bo
   return shares;
 }
 
-// The first rank whose share is too small, or their number.
+// Returns the first rank whose share is too small, or the number of ranks.
 std::size_t first_unfit(const std::vector<std::vector<Cpu>>& shares,
                         const std::vector<RankNeed>& ranks) {
   for (std::size_t i = 0; i < ranks.size(); ++i)

@@ -1,4 +1,4 @@
-// Cores divided among ranks.
+// Divides cores among ranks.
 #include "tools/launch/machine/thread_choice.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ ThreadChoice choose_threads(int local_world_size, const backends::Environment& e
                           ", shared by the ranks of the host"};
   const backends::ResolvedValue per_task = backends::variable(environment, "SLURM_CPUS_PER_TASK");
   if (per_task.value.empty()) return choice;
-  // A task of a SLURM step has its cores to itself, but may have started several ranks.
+  // A task of a SLURM step has its own cores, but may have started several ranks.
   const auto step = backends::slurm_step_claim(environment);
   const int tasks = step && !step->local_world_size.value.empty()
                         ? std::max(1, std::stoi(step->local_world_size.value))

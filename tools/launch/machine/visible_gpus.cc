@@ -1,5 +1,5 @@
-// Counted by names of files: a launcher starts before, and without, the driver. Which of them can
-// be used, only the driver knows.
+// Counts GPUs by file names: a launcher starts before, and without, the driver. Only the driver
+// knows which of them are usable.
 #include "tools/launch/machine/visible_gpus.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ int visible_gpus() {
     int count = 0;
     for (const std::string& part : base::split_text(list, ',')) {
       const std::string_view device = base::trimmed(part);
-      if (device == "-1") break;  // hides itself and those behind it
+      if (device == "-1") break;  // hides itself and the following entries
       count += device.empty() ? 0 : 1;
     }
     return count;
@@ -50,7 +50,7 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(30);
 
-// Whether there may be a device to ask for.
+// Returns true if there may be a device.
 bool may_have_devices(int visible) {
 #if defined(ENGINE_CUDA_EMULATED)
   if (std::getenv("ENGINE_EMULATED_GPUS") != nullptr) return true;
@@ -58,8 +58,9 @@ bool may_have_devices(int visible) {
   return engine::cuda::kBuilt && visible > 0;
 }
 
-// "0 2\nGPU 1 (...) is not used: ...", to the end of the stream; nothing where the driver lists
-// none.
+// Returns e.g. "0 2
+// GPU 1 (...) is not used: ...", up to the end of the stream; nothing if the driver lists no
+// device.
 std::string answer_of_driver() {
   const int listed = base::cuda::listed_devices();
   if (listed == 0) return "";
@@ -70,7 +71,7 @@ std::string answer_of_driver() {
   return text + "\n" + base::cuda::unused_text(unused);
 }
 
-// By a child, which ends with it: "" where it did not come in time.
+// Asks through a child, which exits afterwards: "" if the answer did not come in time.
 std::string ask_driver() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return "";
@@ -99,7 +100,8 @@ std::string ask_driver() {
   }
   close(ends[0]);
   if (child < 0) return "";
-  kill(child, SIGKILL);  // it has ended, or hangs in the driver, where not even this may reach it
+  kill(child, SIGKILL);  // it has ended, or hangs in the driver, where even this signal may have no
+                         // effect
   for (int i = 0; i < 1000 && waitpid(child, nullptr, WNOHANG) == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return text;

@@ -1,4 +1,4 @@
-// Records on a pipe.
+// Implements records on a pipe.
 #include "tools/launch/nodes/control_line.h"
 
 #include <unistd.h>
@@ -89,7 +89,7 @@ void ControlLine::handle(std::span<const pollfd> polls) {
 void ControlLine::report_to(SignalInbox& inbox, bool end_kills) {
   inbox_ = &inbox;
   end_kills_ = end_kills;
-  pass_signals();  // one may have come in the same read as "go"
+  pass_signals();  // a signal may have come in the same read as "go"
 }
 
 void ControlLine::pass_signals() {

@@ -1,4 +1,5 @@
-// How the parent launcher controls the launchers on other hosts: records on their standard input.
+// Lets the parent launcher control the launchers on other hosts with records on their standard
+// input.
 #pragma once
 
 #include <optional>
@@ -9,19 +10,19 @@
 
 namespace tools {
 
-// ssh passes on neither signals nor the end of the one who called it, and what it carries as
-// arguments or environment others may read. So all this goes through the pipe: NUL-terminated
-// records "env K=V", "secret HEX", "go", then "signal N"; the end of the pipe means that the other
-// launch is gone, and ends all at once.
+// ssh forwards neither signals nor the end of its caller, and others may read its arguments and
+// environment. So all this goes through the pipe: NUL-terminated records "env K=V", "secret HEX",
+// "go", then "signal N"; the end of the pipe means that the parent launcher is gone, and ends
+// everything at once.
 class ControlLine : public EventSource {
  public:
   explicit ControlLine(int fd) : fd_(fd) {}
 
   // Reads up to "go" and sets the variables in this process. Throws backends::PeerError after 60 s
-  // or at a broken line.
+  // or at an invalid record.
   void receive_setup();
-  const std::string& secret() const { return secret_; }  // "" when none was sent
-  // Puts signals there from now on, and SIGKILL when the line ends and `end_kills`. The inbox must
+  const std::string& secret() const { return secret_; }  // "" if none was sent
+  // From now on puts signals there, and SIGKILL when the pipe ends if `end_kills`. The inbox must
   // outlive this.
   void report_to(SignalInbox& inbox, bool end_kills);
 
@@ -30,7 +31,7 @@ class ControlLine : public EventSource {
 
  private:
   void pass_signals();
-  bool read_more();  // false at the end
+  bool read_more();  // returns false at the end
   std::optional<std::string> next_record();
 
   int fd_;
@@ -39,11 +40,11 @@ class ControlLine : public EventSource {
   SignalInbox* inbox_ = nullptr;
 };
 
-// The records, for the sender.
+// Returns a record, for the sender.
 std::string control_record(const std::string& kind, const std::string& text = "");
 
-// The variables of this process that workers on other hosts get: what steers threads, devices and
-// wires. Secrets and what describes this host stay here.
+// Returns the variables of this process that workers on other hosts get: those that control
+// threads, devices and connections. Secrets and descriptions of this host are not sent.
 std::vector<std::string> variables_for_other_hosts();
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// The environment of a worker.
+// Makes the environment of a worker.
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace tools {
 namespace {
 
-// What schedulers say of the launcher's own process is wrong for a worker; and options of this
-// program that would go before the variables of the run.
+// Variables that are removed: schedulers' values for the launcher's own process are wrong for a
+// worker, and options of this program would take precedence over the variables of the run.
 constexpr const char* kDropped[] = {"ENGINE_RANK",
                                     "ENGINE_WORLD_SIZE",
                                     "ENGINE_LOCAL_RANK",

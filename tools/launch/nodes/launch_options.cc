@@ -1,4 +1,4 @@
-// The launcher's command line: its own options, then the command, which is left as it is.
+// Parses the launcher's command line: its own options, then the command, which is not changed.
 #include "tools/launch/nodes/launch_options.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr const char* kExamples =
     "  engine launch --hosts n1,n2 --nproc-per-node 4 --dry-run train ...\n"
     "  engine launch --nproc-per-node 2 -r 0:3 -t 1:2 --log-dir logs -- python script.py --lr 0.1";
 
-// As they came, before they are checked.
+// The values as given, before they are checked.
 struct RawOptions {
   std::map<std::string, std::string> text;  // by option name
   std::vector<std::string> environment;
@@ -78,10 +78,10 @@ constexpr TextOption kTextOptions[] = {
      "show only these local ranks: 0,2-3"},
     {"monitor-interval", "--monitor-interval", "S", "output",
      "accepted for torchrun's sake: exits are noticed immediately (default: 0.1)"},
-    {"directory", "--directory", "DIR", "", ""},  // hidden: from a launch to those on other hosts
+    {"directory", "--directory", "DIR", "", ""},  // hidden: passed to launchers on other hosts
 };
 
-// Options of torchrun that mean nothing here, and what to do instead.
+// Options of torchrun that have no meaning here, and what to do instead.
 constexpr std::pair<const char*, const char*> kForeignOptions[] = {
     {"-m", "write the command in full: python -m MODULE"},
     {"--module", "write the command in full: python -m MODULE"},
@@ -100,8 +100,8 @@ std::string hyphens(std::string name) {
   return name;
 }
 
-// Where the launcher's own arguments end. What a word processor made of a dash is not taken for the
-// command.
+// Returns where the launcher's own arguments end. A typographic dash from a word processor is not
+// taken for the command.
 std::size_t own_arguments(const CLI::App& app, const Arguments& arguments) {
   std::size_t i = 0;
   for (; i < arguments.size(); ++i) {
@@ -142,7 +142,7 @@ void add_options(CLI::App& app, RawOptions& raw) {
                "let workers and their child processes outlive the launcher")
       ->group("job");
   app.add_flag("--controlled-by-stdin", raw.controlled, "")->group("");
-  app.add_flag("--no-python,--use-env", raw.ignored, "")->group("");  // what always holds here
+  app.add_flag("--no-python,--use-env", raw.ignored, "")->group("");  // these always hold here
 }
 
 bool truth(const std::string& source, const std::string& value) {
@@ -151,7 +151,7 @@ bool truth(const std::string& source, const std::string& value) {
   throw io::ConfigError(source + " '" + value + "': expected 1, true, 0 or false");
 }
 
-// Fills in what the command line left open. `sources` gets the variable's name for messages.
+// Fills in values that the command line left open. `sources` gets the variable's name for messages.
 void add_environment(RawOptions& raw, std::map<std::string, std::string>& sources) {
   const auto variable = [](const std::string& name, std::string& source) -> std::string {
     std::string upper = name;

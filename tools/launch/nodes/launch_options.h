@@ -46,21 +46,21 @@ struct LaunchOptions {
   LaunchOutput output;
   std::vector<std::string> environment;  // K=V
   bool dry_run = false, kill_orphans = true;
-  bool controlled = false;           // started by another launch, which speaks through stdin
-  std::string directory;             // to change to; "" = stay
+  bool controlled = false;           // started by another launch, which controls it through stdin
+  std::string directory;             // working directory; "": unchanged
   std::vector<std::string> command;  // not empty
 };
 
-// Options not given are looked for in ENGINE_NAME and PET_NAME. Prints help and returns nothing for
-// --help. Throws UsageError and io::ConfigError, which name the option or variable, its value and
-// what was expected.
+// Searches ENGINE_NAME and PET_NAME for options that are not given. Prints help and returns nothing
+// for --help. Throws UsageError and io::ConfigError, which name the option or variable, its value
+// and the expected form.
 std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments);
 
-// Names of the options that may be set as ENGINE_NAME, as "max-restarts".
+// Returns the names of the options that may be set as ENGINE_NAME, e.g. "max-restarts".
 std::vector<std::string> launch_option_names();
 
-// Hosts of a file: one a line, "name [slots=N]", # starts a comment. `slots` gets the common number
-// of slots, "" without.
+// Reads the hosts of a file: one per line, "name [slots=N]", # starts a comment. `slots` becomes
+// the common number of slots, "" without one.
 std::vector<std::string> read_host_file(const std::string& path, std::string& slots);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Counting processors, naming ranks, filling environments.
+// Counts processors, assigns ranks and fills environments.
 #include "tools/launch/nodes/launch_plan.h"
 
 #include <unistd.h>
@@ -24,7 +24,7 @@ namespace {
 constexpr int kDefaultPort = 29500;
 constexpr int kMaxWorkers = 4096;
 
-// Another program than this one may know what to do with a GPU that is passed over here.
+// A program other than this one may be able to use a GPU that is skipped here.
 UsableGpus gpus_for(bool own_command) {
   if (own_command) return usable_gpus();
   UsableGpus all;
@@ -66,7 +66,7 @@ int find_node_rank(const LaunchOptions& options) {
                    std::to_string(options.nodes.count - 1) + ", a different one on each node");
 }
 
-// A name for logs that sorts by time.
+// Makes a name for logs that sorts by time.
 std::string fresh_run_id() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};

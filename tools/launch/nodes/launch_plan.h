@@ -1,5 +1,5 @@
-// From options to a plan: number of workers, their ranks, the rendezvous address, and each worker's
-// environment.
+// Makes a plan from options: the number of workers, their ranks, the rendezvous address, and each
+// worker's environment.
 #pragma once
 
 #include <string>
@@ -11,36 +11,36 @@ namespace tools {
 
 struct LaunchPlan {
   int nnodes = 1, node_rank = 0, nproc = 1;
-  std::vector<int> gpus;        // one for each worker: N of cuda:N; empty: none is theirs
-  std::string unused_gpus;      // what is to be said of those that are passed over, or ""
-  int threads = 1;              // of each worker, for OMP_NUM_THREADS
-  bool threads_chosen = false;  // the user has not set OMP_NUM_THREADS
-  std::string host;             // this one, for messages
-  std::string master_addr;      // "" when init_method says where
+  std::vector<int> gpus;        // one per worker: N of cuda:N; empty: none is assigned
+  std::string unused_gpus;      // the notice about skipped ones, or ""
+  int threads = 1;              // per worker, for OMP_NUM_THREADS
+  bool threads_chosen = false;  // true if the user has not set OMP_NUM_THREADS
+  std::string host;             // this host, for messages
+  std::string master_addr;      // "" if init_method is set
   int master_port = 0;          // 0: chosen when the socket is bound
   std::string init_method;      // file:///PATH, else ""
-  std::string run_id;           // names the logs, and the job where all nodes know it
+  std::string run_id;           // names the logs, and the job if all nodes know it
   bool common_run_id = true;    // all nodes know it
-  bool own_command = false;     // the command is one of this program
+  bool own_command = false;     // true if the command is one of this program
   int max_restarts = 0;
-  std::string
-      elastic;  // MIN:MAX ranks, as this program's own command was given it; "": not elastic
+  // MIN:MAX ranks, as given to this program's own command; "": not elastic.
+  std::string elastic;
 
   int world_size() const { return nnodes * nproc; }
   int rank(int local_rank) const { return node_rank * nproc + local_rank; }
 };
 
-// What the command, one of this program's own, says of --elastic; "": nothing.
+// Returns the value of --elastic in the command, if that is one of this program's own; "": none.
 std::string elastic_of(const std::vector<std::string>& command);
 
-// Throws UsageError and io::ConfigError. With hosts the node rank is 0.
+// Throws UsageError and io::ConfigError. If hosts are given, the node rank is 0.
 LaunchPlan make_launch_plan(const LaunchOptions& options);
 
-// "rank,node,device,threads,address", then a line for each rank of the job.
+// Returns "rank,node,device,threads,address", then one line per rank of the job.
 std::string plan_table(const LaunchPlan& plan, const LaunchOptions& options);
 
-// The whole environment of a worker, as "K=V": that of this process, without what describes this
-// process itself as a worker of somebody else, then the variables of the run, then --env. `extra`
+// Returns the whole environment of a worker, as "K=V": that of this process, without variables that
+// describe this process itself as a worker, then the variables of the run, then --env. `extra`
 // comes before --env.
 std::vector<std::string> worker_environment(const LaunchPlan& plan, int local_rank, int attempt,
                                             const std::vector<std::string>& extra,

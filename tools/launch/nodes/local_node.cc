@@ -1,4 +1,4 @@
-// One node of a job.
+// Runs one node of a job.
 #include "tools/launch/nodes/local_node.h"
 
 #include <fcntl.h>
@@ -69,7 +69,7 @@ LocalNode::LocalNode(const LaunchOptions& options, LaunchPlan plan, GuardProcess
   program_ = plan_.own_command ? own_program()
                                : find_program(options_.command.front(), options_.own_commands);
   prepare_meeting();
-  // A job of one node needs nobody else's key; several nodes share a file, or the user's own key.
+  // A job of one node needs no shared key; several nodes share a file, or the user's own key.
   const bool given = backends::secret_comes_from_environment();
   if (!secret_hex.empty() || (plan_.nnodes == 1 && !given && plan_.init_method.empty()))
     secret_ = std::make_unique<SecretFile>(guard_, secret_hex);
@@ -92,8 +92,9 @@ void LocalNode::prepare_meeting() {
   if (listener_) plan_.master_port = backends::local_endpoint(listener_.fd()).port;
 }
 
-// Empty: whoever listens there is taken for the job, which the workers then join. When this node
-// was lost, a rank of another one that is on the same host has begun to serve the job's address.
+// Returns an empty socket if another process listens there; it is taken for the job, which the
+// workers then join. While this node was lost, a rank of another node on the same host may have
+// started to serve the job's address.
 backends::Socket LocalNode::listen_for_workers(const backends::Endpoint& wanted) {
   try {
     return backends::listen_on(wanted);
@@ -134,8 +135,8 @@ int LocalNode::run(EventSource* control) {
   }
 }
 
-// Of an elastic job. Who is left on other nodes, or comes again, nobody here knows: the ranks
-// themselves wait for others as long as it makes sense.
+// Returns true for an elastic job whose ranks are all on this node and never restarted. Otherwise
+// ranks on other nodes may be left, or may return, so the ranks themselves wait for others.
 bool LocalNode::all_are_here() const {
   return !plan_.elastic.empty() && plan_.nnodes == 1 && !options_.restarts.respawn;
 }
@@ -172,7 +173,8 @@ std::function<int()> LocalNode::prepare_worker(OutputRelay& relay, int local_ran
   };
 }
 
-// The socket of the meeting: rank 0's, in an elastic job each worker's of this node.
+// Returns true if the worker inherits the rendezvous socket: rank 0 or, in an elastic job, each
+// worker of this node.
 bool LocalNode::hands_over(int local_rank) const {
   return listener_ && plan_.own_command && (local_rank == 0 || !plan_.elastic.empty());
 }
@@ -219,9 +221,9 @@ std::function<int()> LocalNode::respawn(OutputRelay& relay, int local_rank, cons
 // Runs in the forked worker.
 int LocalNode::exec_worker(int local_rank, int attempt, const std::vector<std::string>& extra,
                            int out, int err) const {
-  // Nobody can answer a question that four workers ask, and a background group that reads the
-  // terminal is stopped.
-  std::signal(SIGXFSZ, SIG_DFL);  // as programs expect it; this one ignores it
+  // Replace the terminal as stdin: a question that four workers ask cannot be answered, and a
+  // background group that reads the terminal is stopped.
+  std::signal(SIGXFSZ, SIG_DFL);  // the default for programs; this one ignores it
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, 0);
   dup2(out, 1);
@@ -263,7 +265,7 @@ void LocalNode::note_failure(const GroupOutcome& outcome,
     const WorkerFailure failure = failure_of(static_cast<int>(i), end, errors[i]);
     if (logs_.keeps_files()) {
       const std::string path = logs_.folder(attempt_, failure.rank) + "/error.json";
-      const bool own = access(path.c_str(), F_OK) == 0;  // the worker's
+      const bool own = access(path.c_str(), F_OK) == 0;  // file of the worker
       if (!own && !(std::ofstream(path) << failure_json(failure)).flush())
         print_notice("cannot write " + path);
     }

@@ -1,5 +1,5 @@
-// The workers of this node: started, supervised, and restarted after a failure that a restart may
-// fix.
+// Starts and supervises the workers of this node, and restarts them after a failure that a restart
+// may fix.
 #pragma once
 
 #include <memory>
@@ -16,26 +16,26 @@ namespace tools {
 
 class LocalNode {
  public:
-  // Binds the socket of the meeting where this node has rank 0, and makes the secret of a job of
-  // one node. `secret_hex`: of a launch that controls this one, else "". Throws what backends and
-  // io throw.
+  // Binds the rendezvous socket if this node has rank 0, and makes the secret of a job of one node.
+  // `secret_hex`: the secret from a launch that controls this one, else "". Throws the exceptions
+  // of backends and io.
   LocalNode(const LaunchOptions& options, LaunchPlan plan, GuardProcess& guard, SignalInbox& inbox,
             const std::string& secret_hex);
 
-  // Runs the job to its end; prints the failure that decided as the last line. Returns the exit
-  // code of this program. `control`: polled beside the workers; may be nullptr.
+  // Runs the job to its end; prints the decisive failure as the last line. Returns the exit code of
+  // this program. `control`: polled beside the workers; may be nullptr.
   int run(EventSource* control);
 
  private:
   GroupOutcome run_attempt(EventSource* control);
   bool all_are_here() const;
   GroupRules rules() const;
-  // Opens the streams of a worker and returns what it runs, which has its ends of them; `err` gets
-  // what tells of its stderr.
+  // Opens the streams of a worker and returns the function that it runs, which owns its ends of
+  // them; `err` becomes the stream of its stderr.
   std::function<int()> prepare_worker(OutputRelay& relay, int local_rank, int attempt,
                                       WorkerLogs::Stream& err);
-  // Of an elastic job: tells of a worker that has failed, and where it is to be started again
-  // returns what it runs.
+  // For an elastic job: reports a worker that has failed and, if it is to be restarted, returns the
+  // function that it runs.
   std::function<int()> respawn(OutputRelay& relay, int local_rank, const WorkerEnd& end,
                                WorkerLogs::Stream& err);
   bool hands_over(int local_rank) const;
@@ -57,11 +57,11 @@ class LocalNode {
   backends::Socket listener_;  // listening for own commands; only reserved for others
   std::unique_ptr<SecretFile> secret_;
   int attempt_ = 0;
-  std::vector<int> respawned_;  // how often each worker was
+  std::vector<int> respawned_;  // number of restarts of each worker
   std::optional<WorkerFailure> failure_;
 };
 
-// The file that runs `name`, as execvp finds it. Throws UsageError when there is none.
+// Returns the file that runs `name`, as execvp finds it. Throws UsageError if there is none.
 std::string find_program(const std::string& name, const std::vector<std::string>& own_commands);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// ssh, quoting, and supervision of the launchers on other hosts.
+// Implements ssh, quoting, and supervision of the launchers on other hosts.
 #include "tools/launch/nodes/remote_nodes.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host.starts_with("127.") || host == "::1";
 }
 
-// One node's launch: a child, its standard input and its streams.
+// One node's launch: a child process, its standard input and its streams.
 struct Node {
   backends::Socket control;
   RelayedStream* err = nullptr;
@@ -56,7 +56,7 @@ void write_record(const backends::Socket& to, const std::string& record) {
   while (to && !left.empty()) {
     const ssize_t n = write(to.fd(), left.data(), left.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;  // the node has ended, which is seen elsewhere
+    if (n <= 0) return;  // the node has ended, which is detected elsewhere
     left.remove_prefix(static_cast<std::size_t>(n));
   }
 }
@@ -115,7 +115,7 @@ std::string own_directory() {
   return path;
 }
 
-// The line that a node's launch ends with names host and rank itself.
+// The last line of a node's launch already names host and rank.
 std::string node_failure(const std::string& host, const WorkerEnd& end, std::string last) {
   constexpr std::string_view kMark = "engine: error: ";
   if (last.starts_with(kMark) && end.signal == 0) return last.substr(kMark.size());
@@ -184,7 +184,7 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
   words.insert(words.end(), o.command.begin(), o.command.end());
   const std::string& host = o.nodes.hosts[static_cast<std::size_t>(node_rank)];
   if (is_this_host(host)) return words;
-  // ssh hands one line to the shell of the other side, so every word is quoted.
+  // ssh passes one line to the remote shell, so every word is quoted.
   std::string line;
   for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_quoted(word);
   return {
@@ -196,7 +196,7 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
                      SignalInbox& inbox) {
   std::vector<Node> nodes;
   GroupRules rules;
-  // A launch takes up to 8 s to judge and end its own workers; only then can it say whether it is
+  // A launch needs up to 8 s to evaluate and end its own workers; only then does it know if it is
   // the cause.
   rules.culprit_wait = std::chrono::seconds(9);
   rules.grace = std::chrono::seconds(14);
@@ -208,7 +208,7 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
     Node& node = nodes[index];
     if (signal != SIGKILL)
       return write_record(node.control, control_record("signal", std::to_string(signal)));
-    node.control.close();  // the launch on the other side ends its workers at once
+    node.control.close();  // the remote launch ends its workers at once
     kill(-pid, SIGKILL);
   };
   OutputRelay relay;
@@ -232,7 +232,7 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
         node_failure(options.nodes.hosts[index], outcome.ends[index], nodes[index].err->last_line);
     std::fprintf(stderr, "engine: error: %s\n", base::escape_text(failure).c_str());
   }
-  // 255 is ssh's own word for a host that it cannot reach, and no code of this program.
+  // 255 is ssh's own code for a host that it cannot reach; this program does not use it.
   return outcome.code() == 255 ? kExitUnavailable : outcome.code();
 }
 

@@ -1,4 +1,4 @@
-// Parsers whose errors say what was expected.
+// Implements parsers whose errors name the expected form.
 #include "tools/launch/nodes/stream_spec.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Parsers of the launcher's option values: streams by rank, lists of ranks, node counts.
+// Parses the launcher's option values: streams by rank, lists of ranks, node counts.
 #pragma once
 
 #include <optional>
@@ -9,26 +9,27 @@ namespace tools {
 
 inline constexpr unsigned kStreamOut = 1, kStreamErr = 2;
 
-// torchrun's syntax: "3" for all local ranks, or "0:1,2:3" for some; 0 none, 1 stdout, 2 stderr, 3
-// both. "" is none. Returns one mask for each local rank. Throws io::ConfigError that names
-// `option`, the text and what was expected.
+// Parses torchrun's syntax: "3" for all local ranks, or "0:1,2:3" for some; 0 none, 1 stdout, 2
+// stderr, 3 both. "" is none. Returns one mask for each local rank. Throws io::ConfigError that
+// names `option`, the text and the expected form.
 std::vector<unsigned> parse_streams(const std::string& text, int local_world_size,
                                     const std::string& option);
 
-// "0,2-3": ascending, no duplicates, each below `count`; "" is all of them. Throws io::ConfigError.
+// Parses "0,2-3": ascending, no duplicates, each below `count`; "" means all. Throws
+// io::ConfigError.
 std::vector<int> parse_rank_list(const std::string& text, int count, const std::string& option);
 
-// "2" or "2:2"; "1:4" for a job whose nodes come and go. Throws io::ConfigError.
+// Parses "2" or "2:2"; "1:4" for a job whose nodes join and leave. Throws io::ConfigError.
 struct NodeCount {
   std::optional<int> least = {};  // none: the number is fixed
   int most = 1;
 };
 NodeCount parse_node_count(const std::string& text, const std::string& option);
 
-// A decimal whole number within [least, most]. Throws io::ConfigError.
+// Parses a decimal integer within [least, most]. Throws io::ConfigError.
 int parse_whole(const std::string& text, int least, int most, const std::string& option);
 
-// "a,b" and ",a, b" -> {"a", "b"}; blanks around the parts and empty parts are dropped.
+// Splits "a,b" and ",a, b" into {"a", "b"}; drops blanks around the parts and empty parts.
 std::vector<std::string> split_list(const std::string& text);
 
 }  // namespace tools

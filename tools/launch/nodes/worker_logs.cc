@@ -1,4 +1,4 @@
-// Pipes and log files of workers.
+// Opens pipes and log files of workers.
 #include "tools/launch/nodes/worker_logs.h"
 
 #include <fcntl.h>
@@ -64,7 +64,7 @@ WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_r
   backends::Socket log;
   if (redirected || teed) {
     stream.file = folder(attempt, plan_.rank(local_rank)) + (target == 1 ? "/stdout" : "/stderr");
-    // Appending: a job of the same name in the same folder loses nothing.
+    // Append, so that a job of the same name in the same folder loses nothing.
     log = backends::Socket(base::retry_on_eintr([&] {
       return ::open(stream.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     }));

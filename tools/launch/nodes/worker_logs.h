@@ -1,4 +1,5 @@
-// Where the streams of one worker go: to the terminal, to files, or both; and its folder of logs.
+// Directs the streams of one worker to the terminal, to files, or both, and makes its folder of
+// logs.
 #pragma once
 
 #include <string>
@@ -12,18 +13,18 @@ namespace tools {
 
 class WorkerLogs {
  public:
-  // Checks -r, -t, --local-ranks-filter. Throws io::ConfigError.
+  // Checks -r, -t and --local-ranks-filter. Throws io::ConfigError.
   WorkerLogs(const LaunchOptions& options, const LaunchPlan& plan);
 
   bool keeps_files() const { return keeps_; }
   std::string folder(int attempt, int rank) const;  // DIR/ID/ATTEMPT/RANK
   void make_folder(int attempt, int rank) const;    // throws io::CannotCreateError
 
-  // One end for the worker, the other in the relay.
+  // One end belongs to the worker, the other to the relay.
   struct Stream {
     backends::Socket worker_end;       // becomes the worker's stdout or stderr
     RelayedStream* relayed = nullptr;  // nullptr: the worker writes to the file itself
-    std::string file;                  // "" = none
+    std::string file;                  // "": none
   };
   // `target` 1: stdout, 2: stderr. Throws io::CannotCreateError, std::runtime_error.
   Stream open(OutputRelay& relay, int attempt, int local_rank, int target) const;

@@ -1,9 +1,9 @@
-// The guard: reads records until the connection breaks, then cleans up.
+// Implements the guard, which reads records until the connection breaks, and then cleans up.
 //
 // A process that is killed with SIGKILL cannot clean up after itself. But the kernel closes its
-// file descriptors, whatever it died of: the guard holds the other end of a socket pair, and end of
-// file on it without a "done" record before means that the parent is dead. The guard must not hold
-// other ends of the parent's descriptors, so it closes all that it has inherited.
+// file descriptors in any case: the guard holds the other end of a socket pair, and end of file on
+// it without a preceding "done" record means that the parent is dead. The guard must not hold other
+// ends of the parent's descriptors, so it closes all inherited ones.
 #include "tools/launch/workers/guard_process.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ namespace tools {
 namespace {
 
 constexpr std::size_t kMaxRecord = 4096;
-constexpr auto kEndTime = std::chrono::seconds(2);  // of a guard that is told that all is done
+constexpr auto kEndTime = std::chrono::seconds(2);  // limit for a guard that has received "done"
 constexpr char kGroup = 'g', kForget = 'f', kFile = 'u', kDone = 'd';
 
 void close_all_but(int kept) {
@@ -47,9 +47,9 @@ void pause_10_ms() {
   nanosleep(&pause, nullptr);
 }
 
-// SIGKILL reaches all who are in the group, and nobody forks with it pending; again for those that
-// join from outside. No waiting until all are gone: zombies count, and how fast init reaps them is
-// not ours to say.
+// SIGKILL reaches all processes of the group, and none can fork with it pending; it is repeated for
+// processes that join from outside. The guard does not wait until all are gone: zombies count, and
+// only init decides when it reaps them.
 void kill_groups(const std::vector<pid_t>& groups) {
   for (int turn = 0; turn < 5; ++turn) {
     for (const pid_t group : groups) kill(-group, SIGKILL);
@@ -64,14 +64,15 @@ void kill_groups(const std::vector<pid_t>& groups) {
   sigfillset(&all);
   sigprocmask(SIG_BLOCK, &all, nullptr);
   close_all_but(line);
-  if (chdir("/") != 0) _exit(1);  // no folder stays busy because of the guard
+  if (chdir("/") != 0) _exit(1);  // so that the guard keeps no folder busy
   std::vector<pid_t> groups;
   std::vector<std::string> files;
   char record[kMaxRecord];
   for (;;) {
     const ssize_t n = recv(line, record, sizeof record, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && getppid() == owner) {  // out of memory, say: that is no reason to kill anybody
+    if (n < 0 && getppid() == owner) {  // e.g. out of memory, which is no reason to kill the
+                                        // workers
       pause_10_ms();
       continue;
     }
@@ -91,7 +92,7 @@ void kill_groups(const std::vector<pid_t>& groups) {
 
 void send_record(int line, char kind, const std::string& text) {
   const std::string record = kind + text;
-  // A guard that is gone was killed by somebody; whoever waits for children sees that and says so.
+  // If the guard was killed, the loop that waits for children detects and reports it.
   while (send(line, record.data(), record.size(), MSG_NOSIGNAL) < 0 && errno == EINTR) {
   }
 }
@@ -117,7 +118,7 @@ GuardProcess::~GuardProcess() {
   if (getpid() != owner_ || pid_ <= 0) return;
   send_record(line_.fd(), kDone, "");
   line_.close();
-  // Somebody may have stopped it: it is woken up, and killed if that does not help.
+  // The guard may have been stopped: continue it, and kill it if that does not help.
   kill(pid_, SIGCONT);
   const base::Deadline deadline = base::deadline_in(kEndTime);
   const auto ended = [&](int flags) {
@@ -139,7 +140,9 @@ GuardProcess::~GuardProcess() {
 void GuardProcess::enter_worker(pid_t parent) {
   setpgid(0, 0);
   if (kill_orphans_) prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (kill_orphans_ && getppid() != parent) _exit(1);  // it died before the line above took effect
+  if (kill_orphans_ && getppid() != parent)
+    _exit(1);  // the parent died before the line above took
+               // effect
   send_record(line_.fd(), kGroup, std::to_string(getpid()));
   line_.close();
 }

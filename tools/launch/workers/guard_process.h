@@ -18,18 +18,19 @@ class GuardProcess {
   // Forks. REQUIRES: no thread has been started in this process. Throws std::runtime_error.
   // kill_orphans false: the guard only removes files.
   explicit GuardProcess(bool kill_orphans);
-  // Tells the guard that all is done, and waits until it has ended; after 2 s kills it.
+  // Dismisses the guard, and waits until it has ended; after 2 s kills it.
   ~GuardProcess();
   GuardProcess(const GuardProcess&) = delete;
   GuardProcess& operator=(const GuardProcess&) = delete;
 
   pid_t pid() const { return pid_; }
 
-  // In a forked worker, before anything else: makes the process group of the worker, says so to the
-  // guard, lets go of it. Dies with `parent` unless orphans may live.
+  // Called in a forked worker before anything else: makes the process group of the worker, reports
+  // it to the guard, and closes the connection. The worker dies with `parent` unless orphans may
+  // survive.
   void enter_worker(pid_t parent);
-  void forget_workers();                           // their groups have ended
-  void forget_worker(pid_t pid);                   // that one
+  void forget_workers();                           // all groups have ended
+  void forget_worker(pid_t pid);                   // this group has ended
   void remove_if_killed(const std::string& path);  // a file of this job; at most 4000 characters
 
  private:

@@ -1,4 +1,4 @@
-// Sockets and secrets from launcher to worker.
+// Passes sockets and secrets from launcher to worker.
 #include "tools/launch/workers/handover.h"
 
 #include <fcntl.h>
@@ -76,8 +76,8 @@ SecretFile::SecretFile(GuardProcess& guard, const std::string& hex) {
       private_folder() + "/engine-secret-" + backends::to_hex(backends::random_bytes(8));
   guard.remove_if_killed(path);
   const std::string text = hex.empty() ? backends::to_hex(backends::random_bytes(32)) : hex;
-  // Nobody is told of the path before it is complete, so no temporary file, which could be left
-  // over, is needed.
+  // No process knows the path before the file is complete, so a temporary file, which could be left
+  // over, is not needed.
   const backends::Socket file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file || write(file.fd(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))

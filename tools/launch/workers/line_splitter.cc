@@ -1,4 +1,4 @@
-// Lines, and progress bars among them.
+// Recognizes lines, and progress bars among them.
 #include "tools/launch/workers/line_splitter.h"
 
 namespace tools {
@@ -12,7 +12,7 @@ constexpr std::chrono::seconds kBarEvery{5};
 void LineSplitter::feed(std::string_view bytes, Clock::time_point now, const Sink& sink) {
   while (!bytes.empty()) {
     const std::size_t end = bytes.find_first_of("\r\n");
-    if (carriage_ && end != 0) {  // drawn over: \r was not the first half of \r\n
+    if (carriage_ && end != 0) {  // overwritten: \r was not the first half of \r\n
       if (!line_.empty() && now - shown_ >= kBarEvery) {
         sink(line_);
         shown_ = now;

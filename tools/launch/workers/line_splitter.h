@@ -1,4 +1,4 @@
-// Cuts a stream of bytes into whole lines.
+// Splits a stream of bytes into whole lines.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,9 @@
 
 namespace tools {
 
-// A line ends at \n. What ends at \r alone is a progress bar drawing over itself: it is shown at
-// most every five seconds, and as it is when the line ends. A line longer than 1 MiB is cut.
+// A line ends at
+// . Text that ends only at \r is a progress bar that overwrites itself: it is shown at most every
+// five seconds, and when the line ends. A line longer than 1 MiB is split.
 class LineSplitter {
  public:
   using Clock = std::chrono::steady_clock;
@@ -22,7 +23,7 @@ class LineSplitter {
   void add(std::string_view bytes, const Sink& sink);
 
   std::string line_;
-  bool carriage_ = false;  // line_ ended with \r, and nothing has followed yet
+  bool carriage_ = false;  // true if line_ ended with \r, and nothing has followed yet
   Clock::time_point shown_{};
 };
 

@@ -1,4 +1,4 @@
-// From pipes to lines on stdout and stderr.
+// Relays lines from pipes to stdout and stderr.
 #include "tools/launch/workers/output_relay.h"
 
 #include <limits.h>
@@ -15,7 +15,8 @@
 namespace tools {
 namespace {
 
-constexpr std::size_t kMaxPending = 1 << 20;  // then the workers wait until the reader has read
+constexpr std::size_t kMaxPending = 1 << 20;  // beyond that the workers wait until the reader has
+                                              // read
 constexpr std::chrono::seconds kDrainTimeout{10};
 constexpr std::size_t kLongestTail = 4096;
 
@@ -63,7 +64,7 @@ void OutputRelay::drain() {
     while (stream.source && (!congested() || flush(deadline)))
       if (!read_from(stream)) break;
     stream.lines.finish([&](std::string_view line) { take_line(stream, line); });
-    stream.source.close();  // a process that was left alive on purpose writes to nobody from now on
+    stream.source.close();  // later output of a process that was left alive on purpose is lost
   }
   flush(deadline);
   for (Output& output : outputs_) output.pending.clear();
@@ -118,12 +119,12 @@ void OutputRelay::write_log(RelayedStream& stream, std::string_view bytes) {
   }
 }
 
-// After POLLOUT a pipe takes PIPE_BUF bytes at once, so nothing here waits for the reader, and
-// signals are heeded meanwhile. The descriptor itself may not be made non-blocking: it is shared
-// with others.
+// After POLLOUT a pipe accepts PIPE_BUF bytes at once, so nothing here waits for the reader, and
+// signals are handled meanwhile. The descriptor itself may not be made non-blocking, because it is
+// shared with other processes.
 void OutputRelay::write_some(Output& output) {
   std::size_t size = std::min<std::size_t>(output.pending.size(), PIPE_BUF);
-  // Whole lines as far as possible: others write to this descriptor too.
+  // Write whole lines if possible: other processes also write to this descriptor.
   if (const std::size_t end = output.pending.rfind('\n', size - 1); end != std::string::npos)
     size = end + 1;
   const ssize_t n = write(output.fd, output.pending.data(), size);

@@ -12,14 +12,14 @@ namespace tools {
 
 // One stream of one worker.
 struct RelayedStream {
-  backends::Socket source;  // read end of the pipe, non-blocking; open until its end was read
-  backends::Socket log;     // gets the same bytes; may be empty
+  backends::Socket source;  // read end of the pipe, non-blocking; open until its end of file
+  backends::Socket log;     // receives the same bytes; may be empty
   std::string log_path;     // for messages
-  std::string prefix;       // before each line
+  std::string prefix;       // printed before each line
   int target = 1;           // descriptor of this process: 1 or 2
   bool shown = true;
   LineSplitter lines = {};
-  std::string last_line = {};  // the last that was not empty
+  std::string last_line = {};  // the last one that was not empty
 };
 
 class OutputRelay : public EventSource {
@@ -28,8 +28,8 @@ class OutputRelay : public EventSource {
   RelayedStream& add(RelayedStream stream);  // the reference stays valid
   void add_to(std::vector<pollfd>& polls) override;
   void handle(std::span<const pollfd> polls) override;
-  // After the workers have ended: takes what is still in the pipes and prints it; gives a reader
-  // that does not read 10 s.
+  // Called after the workers have ended: reads the rest of the pipes and prints it; waits at most
+  // 10 s for a reader that does not read.
   void drain();
 
  private:
@@ -38,11 +38,11 @@ class OutputRelay : public EventSource {
     std::string pending;
     bool broken = false;
   };
-  bool read_from(RelayedStream& stream);  // false at the end of what there is
+  bool read_from(RelayedStream& stream);  // returns false if no more data is available
   void take_line(RelayedStream& stream, std::string_view line);
   void write_log(RelayedStream& stream, std::string_view bytes);
   void write_some(Output& output);
-  bool flush(backends::Deadline deadline);  // false: the reader did not read
+  bool flush(backends::Deadline deadline);  // returns false if the reader did not read
   bool congested() const;
 
   std::list<RelayedStream> streams_;
@@ -50,9 +50,9 @@ class OutputRelay : public EventSource {
   std::vector<RelayedStream*> polled_;
 };
 
-// "node7:3: ", colored by rank where `color` is set.
+// Returns "node7:3: ", colored by rank if `color` is set.
 std::string line_prefix(const std::string& host, int rank, bool color);
-// The last line of a file that is not empty, at most 4 KiB of it; "" when there is none.
+// Returns the last nonempty line of a file, at most 4 KiB of it; "" if there is none.
 std::string last_line_of_file(const std::string& path);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// How long a worker that has failed stays away.
+// Determines the delay before a failed worker is restarted.
 #pragma once
 
 #include <algorithm>
@@ -6,8 +6,8 @@
 
 namespace tools {
 
-// 0.25 s before it is started again, twice as long after each failure, up to `longest`. A worker
-// that had worked for more than a minute begins anew.
+// The delay is 0.25 s, and doubles after each failure, up to `longest`. It is reset after a worker
+// has run for more than a minute.
 class RespawnPause {
  public:
   static constexpr std::chrono::milliseconds kUsualLongest{32'000};

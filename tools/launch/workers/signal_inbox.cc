@@ -1,4 +1,4 @@
-// signalfd(2).
+// Reads signals from signalfd(2).
 #include "tools/launch/workers/signal_inbox.h"
 
 #include <sys/signalfd.h>

@@ -1,5 +1,5 @@
-// Signals as events: INT, TERM, HUP, USR1, USR2 and CHLD of this process, read from a descriptor
-// instead of interrupting.
+// Receives INT, TERM, HUP, USR1, USR2 and CHLD of this process as events on a descriptor instead of
+// interruptions.
 #pragma once
 
 #include <signal.h>
@@ -11,20 +11,20 @@
 
 namespace tools {
 
-// Blocks the signals for the calling thread while it lives. SIGHUP that was ignored before (nohup)
-// stays ignored. REQUIRES: no other thread.
+// Blocks the signals for the calling thread while it exists. A SIGHUP that was ignored before
+// (nohup) stays ignored. REQUIRES: no other thread.
 class SignalInbox {
  public:
-  SignalInbox();   // throws std::runtime_error
-  ~SignalInbox();  // puts the signal mask back; also in a forked child that wants its own handling
-                   // (see restore)
+  SignalInbox();  // throws std::runtime_error
+  // Restores the signal mask; also in a forked child that needs its own handling (see restore).
+  ~SignalInbox();
   SignalInbox(const SignalInbox&) = delete;
   SignalInbox& operator=(const SignalInbox&) = delete;
 
-  int fd() const { return fd_.fd(); }               // readable when there is something
-  std::optional<int> take();                        // the next signal, SIGCHLD left out
-  void put(int signal) { put_.push_back(signal); }  // as if it had been sent to this process
-  // In a forked worker: the signal mask and SIGPIPE as the user had them.
+  int fd() const { return fd_.fd(); }               // readable if a signal is pending
+  std::optional<int> take();                        // the next signal, except SIGCHLD
+  void put(int signal) { put_.push_back(signal); }  // as if this process had received it
+  // Called in a forked worker: restores the signal mask and SIGPIPE as the user had set them.
   void restore() const;
 
  private:

@@ -1,4 +1,4 @@
-// The two-step signal handler.
+// Implements the two-step signal handler.
 #include "tools/launch/workers/stop_signals.h"
 
 #include <signal.h>
@@ -25,8 +25,8 @@ long monotonic_second() {
   return now.tv_sec;
 }
 
-// A scheduler that stops a job tells every process, and the launcher above passes on what it was
-// told: one request, heard twice. So is a SIGTERM that comes with a SIGHUP.
+// A scheduler that stops a job signals every process, and the launcher forwards its own signal: one
+// request arrives twice. The same holds for a SIGTERM that comes with a SIGHUP.
 bool is_echo(const siginfo_t* info) {
   const bool from_parent = info->si_code == SI_USER && info->si_pid == getppid();
   return (from_parent != first_from_parent.load() || stop_signal.load() == SIGHUP) &&
@@ -46,7 +46,7 @@ void on_signal(int signal, siginfo_t* info, void*) {
 }
 
 // `ulimit -t N` sets both limits of CPU time to N, at which the kernel kills without a warning. The
-// lower limit becomes a tenth smaller, so that SIGXCPU leaves time to save.
+// soft limit is lowered by a tenth, so that SIGXCPU leaves time to save.
 void expect_warning_of_cpu_limit() {
   constexpr rlim_t kMinMargin = 1, kMaxMargin = 30;  // seconds
   rlimit cpu{};

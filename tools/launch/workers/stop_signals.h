@@ -1,6 +1,6 @@
-// SIGINT, SIGTERM and SIGHUP: the first asks for an orderly stop, the second ends the process at
-// once (unless it is the first one heard again through the parent, a SIGHUP: a session that is
-// closed sends several, or a SIGXCPU). A SIGHUP that is ignored (nohup) stays ignored.
+// Handles SIGINT, SIGTERM and SIGHUP: the first asks for an orderly stop, the second ends the
+// process at once, unless it repeats the first through the parent, or is a SIGHUP (a session that
+// closes sends several) or a SIGXCPU. A SIGHUP that is ignored (nohup) stays ignored.
 #pragma once
 
 #include <signal.h>
@@ -10,18 +10,18 @@
 
 namespace tools {
 
-// Installs the handlers, for these signals too, and returns the flag: 0, or the number of the
-// signal that asked to stop first. With SIGXCPU among them, a limit of CPU time that would kill at
-// once sends that signal first.
+// Installs the handlers, also for the signals of `more`, and returns the flag: 0, or the number of
+// the first signal that asked to stop. With SIGXCPU among them, a limit of CPU time that would kill
+// at once sends that signal first.
 const std::atomic<int>& install_stop_signals(std::span<const int> more = {});
-// Schedulers send these before they end a job: SLURM USR1 by convention, SGE and LSF USR2, and a
-// limit of CPU time (ulimit -t, SGE's s_cpu) XCPU, repeatedly.
+// Schedulers send these signals before they end a job: SLURM USR1 by convention, SGE and LSF USR2,
+// and a limit of CPU time (ulimit -t, SGE's s_cpu) XCPU, repeatedly.
 inline constexpr int kSaveSignals[] = {SIGUSR1, SIGUSR2, SIGXCPU};
 
-// That flag; 0 for ever where no handlers were installed.
+// Returns the same flag; always 0 if no handlers were installed.
 const std::atomic<int>& stop_signal_flag();
 
-// Asks this rank of an elastic job to leave it, while the others go on.
+// Asks this rank of an elastic job to leave it, while the others continue.
 inline constexpr int kLeaveSignal = SIGUSR2;
 void install_leave_signal();
 bool is_asked_to_leave();

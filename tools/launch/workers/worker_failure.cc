@@ -1,4 +1,4 @@
-// Text of a failure.
+// Formats the text of a failure.
 #include "tools/launch/workers/worker_failure.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace tools {
 namespace {
 
-constexpr int kExitCannotRun = 126, kExitNotFound = 127;  // as shells say it
+constexpr int kExitCannotRun = 126, kExitNotFound = 127;  // the shells' codes
 
 }  // namespace
 

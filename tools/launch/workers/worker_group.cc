@@ -1,4 +1,4 @@
-// Supervision of a group of workers, and the decision which one failed first.
+// Supervises a group of workers, and decides which one failed first.
 #include "tools/launch/workers/worker_group.h"
 
 #include <signal.h>
@@ -185,7 +185,8 @@ void WorkerGroup::on_signal(int signal) {
   deliver_all(signal);
 }
 
-// Only the kernel's sleep without interruption (a dead network disk) outlives SIGKILL.
+// Returns true if workers are in an uninterruptible sleep (a dead network disk), which alone
+// outlives SIGKILL.
 bool WorkerGroup::stuck() const {
   if (!killed_at_ || Clock::now() - *killed_at_ < kKillTimeout) return false;
   print_notice(std::to_string(count(Worker::State::kRunning)) +
@@ -279,14 +280,15 @@ bool WorkerGroup::is_orderly(const WorkerEnd& end) const {
          stopped_as_asked(end);
 }
 
-// One that was stopped (SIGSTOP) does not save.
+// A stopped process (SIGSTOP) does not save.
 bool WorkerGroup::is_saving() const {
   if (!rules_.saver) return false;
   const Worker& saver = workers_[*rules_.saver];
   return saver.state == Worker::State::kRunning && !is_stopped(saver.end.pid);
 }
 
-// Workers that may come and go: whether those that are left can do without those that failed.
+// For workers that may join and leave: returns true if the remaining ones can continue without the
+// failed ones.
 bool WorkerGroup::may_go_on() const {
   if (!rules_.least) return false;
   const auto is_done = [](const Worker& w) {

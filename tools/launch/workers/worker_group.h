@@ -1,5 +1,5 @@
-// A group of child processes that is managed as one: forked, supervised, sent signals, and
-// terminated when one fails.
+// A group of child processes that is managed as one: forked, supervised, signaled, and terminated
+// if one fails.
 #pragma once
 
 #include <poll.h>
@@ -29,38 +29,40 @@ struct GroupOutcome {
   std::optional<int> stop_signal;      // that asked all to stop
   bool killed = false;  // a second one came, or the control line broke: all were killed
   std::vector<WorkerEnd> ends;
-  // The code of the culprit, else 75 where a worker was preempted, 80 where all have left an
+  // Returns the code of the culprit, else 75 if a worker was preempted, 80 if all have left an
   // elastic job, else 128 + the stop signal, else 0.
   int code() const;
-  // Of workers that may come and go: the end of the culprit says nothing of the cause, since it was
-  // killed, as others may have been before.
+  // For workers that may join and leave: returns true if the culprit's end does not show the cause,
+  // since it was killed, as others may have been before.
   bool too_few_are_left() const;
 };
 
-// "fewer than 2 of 3 ranks are left, and nobody can join"
+// Returns e.g. "fewer than 2 of 3 ranks are left, and nobody can join".
 std::string too_few_text(int least, int count);
 
-// Something else to poll for while the group runs.
+// Another event source to poll while the group runs.
 class EventSource {
  public:
   virtual ~EventSource() = default;
   virtual void add_to(std::vector<pollfd>& polls) = 0;
-  virtual void handle(std::span<const pollfd> polls) = 0;  // those it has added, in order
+  virtual void handle(std::span<const pollfd> polls) = 0;  // the descriptors that it has added, in
+                                                           // order
 };
 
 struct GroupRules {
-  // A rank that ends with 69 misses another: so long a better culprit is waited for.
+  // A rank that ends with 69 misses another one: wait this long for a more likely culprit.
   std::chrono::milliseconds culprit_wait{2500};
-  // Between SIGTERM for the survivors of a failure and SIGKILL; half way, SIGTERM comes again.
+  // The time between SIGTERM for the survivors of a failure and SIGKILL; half way, SIGTERM is
+  // repeated.
   std::chrono::milliseconds grace{5000};
-  // How long an orderly stop may take, saving included.
+  // The limit of an orderly stop, including saves.
   std::chrono::milliseconds stop_grace{300'000};
   std::chrono::milliseconds longest_wait{200};
-  // End what is left in the workers' process groups when all workers have ended.
+  // Terminate the remaining processes of the workers' process groups after all workers have ended.
   bool kill_orphans = true;
-  // The workers are ranks of one training. SIGHUP asks them to stop, too, and when one has ended in
-  // order after a stop or a preemption, nothing is left to be saved: the others have `grace` from
-  // the last such end on, and are killed then.
+  // The workers are ranks of one training. SIGHUP also asks them to stop. After one has ended in
+  // order following a stop or a preemption, nothing is left to save: the others have `grace` from
+  // the last such end, and are then killed.
   bool ranks_of_one_run = false;
   // Workers may fail as long as so many go on, or have ended well; none: no worker may.
   std::optional<int> least;
@@ -87,7 +89,7 @@ class WorkerGroup {
  public:
   // The guard and the inbox must outlive the group.
   WorkerGroup(GuardProcess& guard, SignalInbox& inbox, GroupRules rules);
-  ~WorkerGroup();  // kills and reaps what is left
+  ~WorkerGroup();  // kills and reaps the remaining workers
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
 

@@ -1,4 +1,4 @@
-// Forking, watching and ending the ranks of --spawn.
+// Forks, watches and ends the ranks of --spawn.
 #include "tools/launch/workers/worker_processes.h"
 
 #include <signal.h>
@@ -26,15 +26,15 @@
 namespace tools {
 namespace {
 
-// What a child says about its failure; in memory shared with the parent.
+// A child's report of its failure, in memory shared with the parent.
 struct Report {
   std::atomic<int> order;  // 1 = the first child that failed; 0 = no report
-  bool told;               // by another rank, which says it itself unless it is ended before
+  bool told;  // received from another rank, which reports it itself unless it is ended before
   char message[2032];
 };
 struct Board {
   std::atomic<int> failures;
-  Report reports[1];  // one for each child
+  Report reports[1];  // one per child
 };
 
 Board* make_board(int count) {
@@ -48,8 +48,8 @@ Board* make_board(int count) {
 
 int run_child(const WorkerPlace& place, Board* board,
               const std::function<int(const WorkerPlace&)>& body) {
-  signal(SIGTTOU,
-         SIG_IGN);  // a group of its own may be "in the background", and prints nevertheless
+  // A child in its own process group may be "in the background", but must still be able to print.
+  signal(SIGTTOU, SIG_IGN);
   try {
     const int code = body(place);
     if (code == kExitOk) check_standard_output();
@@ -69,8 +69,8 @@ struct Line {
   std::string who, what;
 };
 
-// By the order in which children reported; those killed from outside first of all. What a child was
-// told by another one is a reason only where nobody gives one of its own.
+// Returns the lines in the order in which children reported; children killed from outside are
+// first. A reason that a child received from another one counts only if no child gives its own.
 std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
                            const MemoryKills& kills) {
   const int count = static_cast<int>(outcome.ends.size());
@@ -80,7 +80,7 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
     const Report& report = board->reports[r];
     const std::string who = "rank " + std::to_string(r) + ": ";
     if (report.order.load() > 0) {
-      // A rank that fails lets its group go before it reports, so others may miss it and report
+      // A rank that fails closes its group before it reports, so others may detect that and report
       // first.
       const int missed_another = end.code == kExitUnavailable ? count : 0;
       if (report.told)
@@ -98,7 +98,7 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
   return lines;
 }
 
-// Prints the reasons, the cause last, where the eye falls; returns its code.
+// Prints the reasons, with the cause last, where users look; returns its code.
 int print_failures(const GroupOutcome& outcome, const Board* board, const MemoryKills& kills) {
   const std::vector<Line> lines = lines_of(outcome, board, kills);
   if (lines.empty() || outcome.killed || !outcome.culprit) return outcome.code();
@@ -106,7 +106,7 @@ int print_failures(const GroupOutcome& outcome, const Board* board, const Memory
   for (const Line& line : lines) {
     const bool is_cause = &line == &cause;
     if (!is_cause && line.what == cause.what) continue;
-    // That others miss a rank is news only where the rank could not speak for itself.
+    // That others miss a rank is printed only if the rank could not report itself.
     if (!is_cause && line.code == kExitUnavailable && cause.order > 0 &&
         cause.code != kExitUnavailable)
       continue;

@@ -1,4 +1,4 @@
-// --spawn N: N ranks on this machine, as forked processes, ended together.
+// Implements --spawn N: N ranks on this machine, as forked processes, ended together.
 #pragma once
 
 #include <functional>
@@ -7,21 +7,21 @@
 
 namespace tools {
 
-// What a forked rank is told.
+// The data that a forked rank receives.
 struct WorkerPlace {
   int rank = 0;
-  // The bound, listening socket where the group meets: of rank 0, or of all; -1 elsewhere.
+  // The bound, listening rendezvous socket: for rank 0, or for all; -1 for others.
   int listen_fd = -1;
   int port = 0;        // of that socket, on 127.0.0.1
   std::string secret;  // of this job, hexadecimal
 };
 
 // Forks `count` children; each runs body() and exits with its result. Children die with the parent,
-// whatever ends it. When one fails, the others are told to end, and after 5 s they are ended.
-// SIGINT, SIGTERM and SIGHUP are passed on; the second one kills, and those that do not end within
-// 5 s of the others are killed. Returns 0, or the code of the first child
-// that failed (128+N for signal N); the reasons are printed on stderr, the first failure last,
-// equal ones once. REQUIRES: no thread has been started in this process.
+// whatever ends it. If one fails, the others are asked to end, and are killed after 5 s. SIGINT,
+// SIGTERM and SIGHUP are forwarded; the second one kills, and children that do not end within 5 s
+// of the others are killed. Returns 0, or the code of the first child that failed (128+N for signal
+// N); the reasons are printed on stderr, the first failure last, equal ones once. REQUIRES: no
+// thread has been started in this process.
 //
 // With `least` the ranks may come and go: the end of one ends the others only where fewer than
 // `least` are left, every rank is handed the listening socket, and the code is 0 where any has

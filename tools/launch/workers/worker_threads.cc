@@ -17,7 +17,7 @@ namespace tools {
 int run_worker_threads(int count, const std::function<int(int index)>& body) {
   std::mutex mutex;
   std::exception_ptr first;
-  bool is_consequence = false;  // `first` only says that another rank failed
+  bool is_consequence = false;  // true if `first` only reports that another rank failed
   int code = 0;
   const auto consequence = [&](std::exception_ptr error) {
     const std::lock_guard lock(mutex);
@@ -25,7 +25,7 @@ int run_worker_threads(int count, const std::function<int(int index)>& body) {
     first = std::move(error);
     is_consequence = true;
   };
-  // Nobody begins before all are there: where one cannot be started, the others would wait for it.
+  // No rank begins before all exist: if one cannot be started, the others would wait for it.
   std::promise<bool> all_started;
   const std::shared_future<bool> begins = all_started.get_future().share();
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// CLI11 behind the option table.
+// Adapts CLI11 to the option table.
 #include "tools/options/input/command_line.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace tools {
 namespace {
 
-// Dashes and quotes that word processors put where a shell command had - and ".
+// Detects dashes and quotes that word processors put in place of - and ".
 bool has_typography(const std::string& argument) {
   for (const char* mark : {"\u2014", "\u2013", "\u2012", "\u2212"})
     if (argument.starts_with(mark)) return true;
@@ -48,7 +48,8 @@ void check_known(const CLI::App& app, const std::string& argument) {
                    " --help all lists all)");
 }
 
-// "--split is 'tset': did you mean 'test'? (expected one of test, val, train)"; "" for other texts.
+// Returns e.g. "--split is 'tset': did you mean 'test'? (expected one of test, val, train)"; "" for
+// other texts.
 std::string unknown_choice(const std::string& text) {
   constexpr std::string_view kMiddle = " not in {";
   const std::size_t name_end = text.find(": "), middle = text.find(kMiddle);
@@ -65,13 +66,13 @@ std::string unknown_choice(const std::string& text) {
   return hint.empty() ? found + "; " + expected : found + hint + " (" + expected + ")";
 }
 
-// "--rounds is '0'; expected ..." of value_check.h; "" for other texts.
+// Returns e.g. "--rounds is '0'; expected ..." from value_check.h; "" for other texts.
 std::string no_number(const std::string& text) {
   const std::size_t middle = text.find(": is '");
   return middle == std::string::npos ? "" : text.substr(0, middle) + text.substr(middle + 1);
 }
 
-// What CLI11 found, as a sentence.
+// Returns CLI11's error as a sentence.
 std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
   std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.starts_with('-') &&
@@ -98,13 +99,13 @@ std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
   return text;
 }
 
-// Whether an option that holds one value would have to choose between two.
+// Returns true if a repeated option would have to choose one of its values.
 bool holds_one(const CLI::Option& option) {
   return !option.get_positional() && option.get_items_expected_max() == 1 &&
          option.get_multi_option_policy() != CLI::MultiOptionPolicy::TakeAll;
 }
 
-// "0.10" and "0.1" are one rate.
+// E.g. "0.10" and "0.1" are one rate.
 bool same_value(const CLI::Option& option, const std::string& a, const std::string& b) {
   const OptionSpec* spec =
       option.get_lnames().empty() ? nullptr : find_option(option.get_lnames().front());
@@ -114,7 +115,7 @@ bool same_value(const CLI::Option& option, const std::string& a, const std::stri
   return spelled(a) == spelled(b);
 }
 
-// Scripts append an option to override one that they have given before.
+// Only a notice: scripts append an option to override an earlier one.
 void tell_repeats(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (holds_one(*option) && option->count() > 1 && !is_one_of_many() &&
@@ -130,7 +131,7 @@ void tell_repeats(const CLI::App& app) {
   }
 }
 
-// The option that `argument` names, if it needs a value and has none with it; or null.
+// Returns the option that `argument` names, if it needs a value and has none with it; or null.
 const CLI::Option* needs_value(const CLI::App& app, const std::string& argument) {
   if (!argument.starts_with("-") || argument == "--") return nullptr;
   const CLI::Option* option = app.get_option_no_throw(argument);
@@ -147,7 +148,7 @@ void check_is_value(const CLI::App& app, const CLI::Option* of, const std::strin
                      " --help)");
 }
 
-// "--shuffle=false" is --no-shuffle; CLI11 would pass over it.
+// "--shuffle=false" means --no-shuffle; CLI11 would ignore it.
 std::string plain_flag(const CLI::App& app, const std::string& argument) {
   const std::size_t equals = argument.find('=');
   if (!argument.starts_with("--") || equals == std::string::npos) return argument;
@@ -163,7 +164,7 @@ std::string plain_flag(const CLI::App& app, const std::string& argument) {
                    app.get_name() + " --help)");
 }
 
-// What help is asked for: "" without a topic; nothing where none is asked for.
+// Returns the requested help topic: "" without a topic; nothing if help is not requested.
 std::optional<std::string> help_topic(const Arguments& arguments) {
   const auto end = std::ranges::find(arguments, "--");
   const auto asked = std::find_if(arguments.begin(), end,
@@ -191,7 +192,7 @@ bool parse(CLI::App& app, Arguments arguments) {
     return false;
   }
   bool options_end = false;
-  const CLI::Option* open = nullptr;  // the option before, which needs its value
+  const CLI::Option* open = nullptr;  // the previous option, which needs its value
   for (std::string& argument : arguments) {
     if (has_typography(argument))
       throw UsageError("'" + argument +
@@ -206,7 +207,7 @@ bool parse(CLI::App& app, Arguments arguments) {
   }
   for (CLI::Option* option : app.get_options())
     if (holds_one(*option)) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end
   try {
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
@@ -218,7 +219,8 @@ bool parse(CLI::App& app, Arguments arguments) {
 
 namespace {
 
-// "--lr-milestones,--lr-step-epochs"; with the prefix "no-" those of the opposite flag.
+// Returns e.g. "--lr-milestones,--lr-step-epochs"; with the prefix "no-" the names of the opposite
+// flag.
 std::string spellings_of(const OptionSpec& spec, const std::string& prefix = "") {
   const std::string name = "--" + prefix + spec.name;
   return spec.alias.empty() ? name : name + ",--" + prefix + spec.alias;
@@ -233,12 +235,12 @@ CLI::Option* add_flag(CLI::App& app, ConfigValues& values, const OptionSpec& spe
       spec.default_value == "true" ? " (default: on; " + opposite + ": off)" : "";
   CLI::Option* option = app.add_flag_callback(
       spellings_of(spec), [=] { set("true", flag); }, spec.help + on);
-  // Hidden: it is named with the positive form.
+  // Hidden, because it is listed with the positive form.
   app.add_flag_callback(spellings_of(spec, "no-"), [=] { set("false", opposite); })->group("");
   return option;
 }
 
-// "0 1" as one argument or as two.
+// Accepts "0 1" as one argument or as two.
 CLI::Option* add_device_list(CLI::App& app, ConfigValues& values, const OptionSpec& spec) {
   const auto set = [&values, &spec](const std::vector<std::string>& words) {
     values[spec.name] = {base::join_text(words, " "), "--" + spec.name};
@@ -257,7 +259,7 @@ CLI::Option* add_value(CLI::App& app, ConfigValues& values, const OptionSpec& sp
   CLI::Option* option = app.add_option_function<std::string>(spellings_of(spec), set, spec.help)
                             ->type_name(spec.metavar)
                             ->default_str(spec.default_value);
-  // Alone it has the text of its default, which has to differ from any that is given.
+  // Without a value it has the text of its default, which must differ from any given value.
   if (may_stand_alone) option->expected(0, 1)->default_str("");
   return option;
 }

@@ -1,4 +1,4 @@
-// Parsing of command lines: one option table, both spellings, the nearest name for a typing error.
+// Parses command lines: one option table, both spellings, the nearest name for a typing error.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,24 +9,26 @@
 
 namespace tools {
 
-// Arguments after the command's name. Returns the exit code; throws what exit_code_of() knows.
+// The arguments after the command's name. A command returns the exit code, and throws exceptions
+// that exit_code_of() knows.
 using Arguments = std::vector<std::string>;
 
-// Whether somebody else says what this process would: the launcher above it, or rank 0.
+// Returns true if another process prints the same messages: the launcher above, or rank 0.
 bool is_one_of_many();
 
 // Parses `arguments` with `app`. --flag_name is read as --flag-name. Prints help (help_text()) and
-// returns false for --help [TOPIC], and without parsing where shape_of() asks (command_shape.h).
-// Throws UsageError for an unknown option (with the nearest), a missing value, or typographic
-// dashes and quotes.
+// returns false for --help [TOPIC], and without parsing for shape_of() (command_shape.h). Throws
+// UsageError for an unknown option (with the nearest), a missing value, or typographic dashes and
+// quotes.
 [[nodiscard]] bool parse(CLI::App& app, Arguments arguments);
 
-// Adds the options of the table whose names are in `only` (empty: all) to `app`; what the user
-// gives lands in `values` with its source, and counts above every other source.
+// Adds the options of the table whose names are in `only` (empty: all) to `app`; user values are
+// stored in `values` with their source, and take precedence over every other source.
 void add_table_options(CLI::App& app, tools::ConfigValues& values,
                        const std::vector<std::string>& only = {});
 
-// The options of `engine train`: those of the table, and -c FILE, which lands in `config_file`.
+// Adds the options of `engine train`: those of the table, and -c FILE, which is stored in
+// `config_file`.
 void add_train_options(CLI::App& app, tools::ConfigValues& values, std::string& config_file);
 
 // Completes `values` from ENGINE_* variables, the config file named by -c (may be ""), and the

@@ -1,4 +1,4 @@
-// CLI11's options as data.
+// Converts CLI11's options to data.
 #include "tools/options/input/command_shape.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::string without_checks(const std::string& type) {
   return type.ends_with('}') ? type.substr(0, type.find(":{")) : type;
 }
 
-// A part of "auto|cpu|cuda:N" that is meant as it is written.
+// Returns true for a part of "auto|cpu|cuda:N" that is literal.
 bool is_word(const std::string& part) {
   const auto upper = [](char c) { return std::isupper(static_cast<unsigned char>(c)) != 0; };
   return !part.empty() && part.find_first_of(":/.[]{}, ") == std::string::npos &&
@@ -40,7 +40,7 @@ std::vector<std::string> choices_of(const std::string& type, std::string value) 
   return words;
 }
 
-// Names that CLI11 gives by type say less than the choices, or than one letter.
+// CLI11's names of types are less informative than the choices, or than one letter.
 std::string value_name(const std::string& type, const std::vector<std::string>& choices) {
   if (type == "TEXT" && !choices.empty()) return base::join_text(choices, "|");
   if (type == "INT" || type == "UINT") return "N";
@@ -70,7 +70,7 @@ OptionShape shape_of_option(const CLI::Option& option) {
   for (const std::string& name : option.get_snames()) shape.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames())
     if (!is_earlier_name(name)) shape.names.push_back("--" + name);
-  if (option.get_items_expected_max() == 0) {  // a flag may be given again, to no effect
+  if (option.get_items_expected_max() == 0) {  // a flag may be repeated without effect
     shape.takes_many = false;
     return shape;
   }
@@ -81,7 +81,7 @@ OptionShape shape_of_option(const CLI::Option& option) {
   return shape;
 }
 
-// "--no-x" is hidden in help, which names it with "--x".
+// Joins "--no-x" to "--x", because help shows only the joined name.
 bool joined_positive(const CLI::Option& option, std::vector<OptionShape>& options) {
   if (option.get_lnames().empty() || !option.get_lnames().front().starts_with("no-")) return false;
   const std::string positive = "--" + option.get_lnames().front().substr(3);

@@ -1,4 +1,4 @@
-// Where values come from below the command line: environment, TOML files, defaults.
+// Reads the sources of values below the command line: environment, TOML files, defaults.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -58,7 +58,7 @@ std::string type_name(const toml::node& node) {
   }
 }
 
-// One file on its way into the values.
+// Applies one file to the values.
 class ConfigFile {
  public:
   ConfigFile(const std::string& path, ConfigValues& values, std::vector<std::string>& open_files)
@@ -84,13 +84,13 @@ class ConfigFile {
   const std::string& path_;
   ConfigValues& values_;
   std::vector<std::string>& open_files_;  // canonical paths from the first file down to this one
-  ConfigValues own_;                      // what this file itself says
+  ConfigValues own_;                      // the values of this file itself
   toml::table table_;
   const toml::node* include_ = nullptr;  // in table_
-  bool variables_ = false;               // whether ${NAME} is one
+  bool variables_ = false;               // true if ${NAME} is a variable
 };
 
-// [optimizer] was spelled [optimiser] at first; files and checkpoints that have it remain readable.
+// [optimizer] was first spelled [optimiser]; files and checkpoints that have it remain readable.
 std::string current_group_name(const std::string& name) {
   return name == "optimiser" ? "optimizer" : name;
 }
@@ -187,7 +187,8 @@ bool may_be_written_as(OptionSpec::Type type, toml::node_type node) {
 
 std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node) const {
   if (const auto* text = node.as_string(); text && variables_ && has_variables(text->get())) {
-    const bool plays_no_part = values_.contains(option.name);  // a stronger source said otherwise
+    // A source of higher precedence has a value.
+    const bool plays_no_part = values_.contains(option.name);
     return plays_no_part ? text->get() : expanded(option.name, text->get(), node);
   }
   if (!may_be_written_as(option.type(), node.type()))

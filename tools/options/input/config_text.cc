@@ -1,4 +1,4 @@
-// Resolved values as TOML and as settings to agree on.
+// Writes resolved values as TOML and as settings to agree on.
 #include <cstdio>
 
 #include "io/base/digests/digest.h"
@@ -29,14 +29,14 @@ std::string toml_value(const OptionSpec& option, const std::string& value) {
     case OptionSpec::Type::kInteger:
     case OptionSpec::Type::kReal:
     case OptionSpec::Type::kFlag:
-      // What is not of its type is quoted, and so refused when it is read back.
+      // A value of another type is quoted, so that it is rejected when it is read back.
       return canonical_text(option, value).value_or(toml_string(value));
     default:
       return toml_string(value);
   }
 }
 
-// So that all settings fit into one message.
+// Shortens a value, so that all settings fit into one message.
 std::string shortened(const std::string& value) {
   constexpr std::size_t kLongest = 200, kKept = 100;
   if (value.size() <= kLongest) return value;
@@ -44,7 +44,7 @@ std::string shortened(const std::string& value) {
          ")";
 }
 
-// Options that are set, in tables by group; of each `spelt(value)`.
+// Writes the options that are set, in tables by group, each with `spelt(value)`.
 template <class Spelling>
 std::string toml_tables(const ConfigValues& values, Spelling spelt) {
   std::string text, group;

@@ -1,4 +1,4 @@
-// Variables of the environment in the values of a configuration file.
+// Expands environment variables in the values of a configuration file.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace tools {
 
-// Whether the text refers to a variable, ${NAME}, or has the escape $$.
+// Returns true if the text refers to a variable, ${NAME}, or has the escape $$.
 bool has_variables(std::string_view text);
 
-// `text` with each ${NAME} replaced by the environment's value, and each $$ by one $; any other $
-// stays. `fault` says what is wrong, else it is left alone: a variable that is unset or empty, a
-// name that is none, a brace that is not closed.
+// Returns `text` with each ${NAME} replaced by the environment's value, and each $$ by one $; any
+// other $ stays. Sets `fault` on an error, else does not change it: a variable that is unset or
+// empty, an invalid name, a brace that is not closed.
 std::string expand_variables(std::string_view text, std::string& fault);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// The table of other programs' options.
+// Lists the options of other programs.
 #include "tools/options/input/foreign_options.h"
 
 #include <algorithm>
@@ -110,7 +110,7 @@ std::span<const ForeignOption> foreign_options() { return kForeign; }
 std::string foreign_hint(std::string_view name, const std::vector<std::string>& known) {
   const auto row = std::ranges::find(kForeign, name, &ForeignOption::theirs);
   if (row == std::end(kForeign)) return "";
-  const auto has = [&](std::string_view text) {  // the option that `text` begins with
+  const auto has = [&](std::string_view text) {  // true for the option that `text` begins with
     return text.size() > 2 &&
            std::ranges::find(known, text.substr(2, text.find_first_of(" ,") - 2)) != known.end();
   };

@@ -1,4 +1,4 @@
-// Options of other programs, and what does the same here.
+// Maps options of other programs to those of this one.
 #pragma once
 
 #include <span>
@@ -10,16 +10,16 @@ namespace tools {
 
 struct ForeignOption {
   std::string_view theirs;        // without dashes
-  std::string_view ours;          // "--lr", of engine train, and what is to be said of it
-  std::string_view launch = {};   // the option of engine launch, where there is one
-  std::string_view instead = {};  // where there is no such option: what to do
+  std::string_view ours;          // "--lr", of engine train, with a remark
+  std::string_view launch = {};   // the option of engine launch, if there is one
+  std::string_view instead = {};  // if there is no such option: what to do
 };
 
-// Those of torchrun, PyTorch's examples, Lightning, Keras and Hugging Face's Trainer.
+// Returns the options of torchrun, PyTorch's examples, Lightning, Keras and Hugging Face's Trainer.
 std::span<const ForeignOption> foreign_options();
 
-// ": here it is --lr", for a command that has the options `known` (without dashes); "" for what
-// nobody else calls an option either.
+// Returns ": here it is --lr", for a command that has the options `known` (without dashes); "" for
+// a name that other programs do not use either.
 std::string foreign_hint(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Formatting of options, and the examples.
+// Formats options and examples.
 #include "tools/options/input/help_text.h"
 
 #include <sys/ioctl.h>
@@ -19,9 +19,9 @@
 namespace tools {
 namespace {
 
-constexpr std::size_t kMaxShownAtOnce = 40;  // options of a command
+constexpr std::size_t kMaxShownAtOnce = 40;  // options per command
 
-// Of the table of options; what is a command's own is always shown.
+// Options of the table that are always shown; a command's own options always are.
 constexpr std::string_view kCommon[] = {
     "model",       "dataset",      "data-dir",  "epochs",   "batch-size", "optimizer", "lr",
     "lr-schedule", "weight-decay", "augment",   "seed",     "spawn",      "backend",   "sync",
@@ -46,7 +46,7 @@ constexpr Heading kHeadings[] = {{"config", "Configuration file"},
                                  {"rendezvous", "Rendezvous of the nodes"},
                                  {"output", "Output of the workers"}};
 
-// "lr"; "" for an argument without a name.
+// Returns e.g. "lr"; "" for an argument without a name.
 std::string name_of(const OptionShape& option) {
   const auto longer = std::ranges::find_if(
       option.names, [](const std::string& name) { return name.starts_with("--"); });
@@ -63,7 +63,7 @@ std::string value_of(const OptionShape& option) {
   return row != nullptr ? row->metavar : option.value;
 }
 
-// A long list of choices is told with the description.
+// A long list of choices is part of the description instead.
 bool has_long_list(const OptionShape& option) {
   const OptionSpec* row = row_of(option);
   const bool is_choice =
@@ -71,7 +71,7 @@ bool has_long_list(const OptionShape& option) {
   return is_choice && value_of(option).size() > 24;
 }
 
-// "-n, --lines N", "--[no-]shuffle", "--elastic [MIN:MAX]", "FILE..."
+// Returns e.g. "-n, --lines N", "--[no-]shuffle", "--elastic [MIN:MAX]", "FILE...".
 std::string synopsis(const OptionShape& option) {
   if (option.positional) return option.names.front();
   const OptionSpec* row = row_of(option);
@@ -101,7 +101,7 @@ std::string description(const OptionShape& option) {
   return text + " (default: " + (is_flag ? "on" : std::string(unset)) + ")";
 }
 
-// In lines of at most `width`, of which the first begins behind `head` and the others at `indent`.
+// Wraps text to lines of at most `width`; the first begins after `head`, the others at `indent`.
 std::string wrapped(std::string head, const std::string& text, std::size_t indent,
                     std::size_t width) {
   std::string out, line = std::move(head);
@@ -124,7 +124,8 @@ std::string wrapped(std::string head, const std::string& text, std::size_t inden
   return out + line + "\n";
 }
 
-// Where descriptions begin: beside the options, or below them where that leaves no room.
+// Returns the column of descriptions: beside the options, or below them if there is too little
+// room.
 std::size_t column(std::size_t width) {
   constexpr std::size_t kBeside = 28, kBelow = 6, kRoom = 32;
   return width < kBeside + kRoom ? kBelow : kBeside;
@@ -136,7 +137,7 @@ std::string line_of(const OptionShape& option, std::size_t width) {
 
 bool is_own(const OptionShape& option) { return row_of(option) == nullptr; }
 
-// The command's own, then those that it shares with others.
+// Returns the command's own groups, then those that it shares with other commands.
 std::vector<std::string> groups_of(const CommandShape& command) {
   std::vector<std::string> groups;
   for (const bool own : {true, false})
@@ -146,7 +147,7 @@ std::vector<std::string> groups_of(const CommandShape& command) {
   return groups;
 }
 
-// Those of each group below its heading.
+// Formats the options of each group below its heading.
 std::string grouped(const CommandShape& command, const std::vector<std::string>& groups,
                     std::size_t width) {
   std::string text;
@@ -187,7 +188,8 @@ std::string details(const OptionShape& option, std::size_t width) {
                   indent, width);
   if (row->agreement == OptionSpec::Agreement::kEqual)
     text += wrapped("    ranks:", "must have the same value", indent, width);
-  text += "    example:     " + example_line(row->example) + "\n";  // to be copied
+  // Without line breaks, for copying.
+  text += "    example:     " + example_line(row->example) + "\n";
   if (const std::vector<std::string> more = options_requiring(name); !more.empty())
     text += wrapped("    with it:", "--" + base::join_text(more, ", --"), indent, width);
   return text;
@@ -227,7 +229,7 @@ std::string help_text(const CommandShape& command, const std::string& topic, int
   std::string name = wanted;
   std::ranges::replace(name, '_', '-');
   const OptionSpec* row = find_option(name);
-  const std::string current = row == nullptr ? name : row->name;  // not an earlier name
+  const std::string current = row == nullptr ? name : row->name;  // replaces an earlier name
   if (!wanted.empty() && wanted != "all") {
     if (std::ranges::find(groups, wanted) != groups.end())
       return grouped(command, {wanted}, width).substr(1);

@@ -1,4 +1,4 @@
-// The text of --help: wrapped to the terminal, what is the command's own first.
+// Formats the text of --help: wrapped to the terminal, with the command's own options first.
 #pragma once
 
 #include <string>
@@ -7,17 +7,16 @@
 
 namespace tools {
 
-// `topic`: "" for the command's own options, those that are used most of the others and a list of
-// the rest, "all", a group's name, or an option's ("lr" or "--lr"). Commands with few options show
-// all of them at once. Lines have at most `width` columns. Throws UsageError for another topic,
-// with the nearest.
+// `topic`: "" for the command's own options, the most common others and a list of the rest, "all",
+// a group's name, or an option's ("lr" or "--lr"). Commands with few options show all of them at
+// once. Lines have at most `width` columns. Throws UsageError for another topic, with the nearest.
 std::string help_text(const CommandShape& command, const std::string& topic, int width);
 
-// The heading of a group of options, e.g. "Ranks and rendezvous" of "group"; an unknown group's
-// name.
+// Returns the heading of a group of options, e.g. "Ranks and rendezvous" of "group"; an unknown
+// group's name.
 std::string heading_of(const std::string& group);
 
-// Of the terminal at standard output, COLUMNS or 80, within what can be read well.
+// Returns the width of the terminal at standard output, COLUMNS or 80, limited to a readable range.
 int help_width();
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// The table of variables.
+// Lists the environment variables.
 #include "tools/options/input/known_variables.h"
 
 #include <unistd.h>
@@ -14,34 +14,34 @@ namespace {
 constexpr std::string_view kPrefix = "ENGINE_";
 
 constexpr const char* kFurtherVariables[] = {
-    "ENGINE_SECRET",                  // the job's secret (backends/store/private_files.h)
-    "ENGINE_SECRET_FILE",             // a file with it
-    "ENGINE_LISTEN_FD",               // from `engine launch` to rank 0: a socket
-    "ENGINE_RESTART_COUNT",           // from `engine launch` to all ranks
-    "ENGINE_ISA",                     // kernels of an older instruction set
-    "ENGINE_NCCL_LIBRARY",            // the file to load as NCCL
-    "ENGINE_NCCL_REGISTER",           // 0: no memory is registered with NCCL
-    "ENGINE_NCCL_BLOCKING",           // 1: its calls block
-    "ENGINE_NVML_LIBRARY",            // as NVML
-    "ENGINE_CUPTI_LIBRARY",           // as CUPTI
-    "ENGINE_CUBLASLT_LIBRARY",        // and as cuBLASLt, for `engine bench kernels`; or none
-    "ENGINE_ALLOW_SHARED_GPU",        // several ranks on a GPU, for tests
-    "ENGINE_WARPGROUP_PRODUCTS",      // sm_90a's instructions
+    "ENGINE_SECRET",            // the job's secret (backends/store/private_files.h)
+    "ENGINE_SECRET_FILE",       // a file with the job's secret
+    "ENGINE_LISTEN_FD",         // from `engine launch` to rank 0: a socket
+    "ENGINE_RESTART_COUNT",     // from `engine launch` to all ranks
+    "ENGINE_ISA",               // forces kernels of an older instruction set
+    "ENGINE_NCCL_LIBRARY",      // the file to load as NCCL
+    "ENGINE_NCCL_REGISTER",     // 0: no memory is registered with NCCL
+    "ENGINE_NCCL_BLOCKING",     // 1: calls of NCCL block
+    "ENGINE_NVML_LIBRARY",      // the file to load as NVML
+    "ENGINE_CUPTI_LIBRARY",     // the file to load as CUPTI
+    "ENGINE_CUBLASLT_LIBRARY",  // the file to load as cuBLASLt, for `engine bench kernels`; or none
+    "ENGINE_ALLOW_SHARED_GPU",  // several ranks per GPU, for tests
+    "ENGINE_WARPGROUP_PRODUCTS",      // instructions of sm_90a
     "ENGINE_CUDA_SYNC",               // wait for each kernel
     "ENGINE_EMULATED_GPUS",           // devices of the emulated GPU
-    "ENGINE_EMULATED_ORDER",          // and the order of its threads
+    "ENGINE_EMULATED_ORDER",          // order of the emulated GPU's threads
     "ENGINE_EMULATED_CAPTURE",        // off, no-fills: captures fail
     "ENGINE_EMULATED_COMPUTE",        // compute capabilities of these devices
     "ENGINE_EMULATED_PROCESSORS",     // streaming multiprocessors of each
     "ENGINE_EMULATED_SLICES",         // 1: slices of one card
-    "ENGINE_EMULATED_MEMORY",         // bytes of each
-    "ENGINE_EMULATED_ARCHITECTURES",  // what kernels count as compiled for
+    "ENGINE_EMULATED_MEMORY",         // bytes of memory of each
+    "ENGINE_EMULATED_ARCHITECTURES",  // architectures that kernels count as compiled for
     "ENGINE_EMULATED_GRAPH_SEED",     // decides the order of a graph's nodes
-    "ENGINE_EMULATED_CALLS",          // a file that calls of the runtime are noted in
+    "ENGINE_EMULATED_CALLS",          // a file that lists calls of the runtime
     "ENGINE_EMULATED_FAIL",           // the call that fails
-    "ENGINE_EMULATED_FAIL_FOR_GOOD",  // and so do all after it
-    "ENGINE_BINARY",                  // of tests and scripts: the program
-    "ENGINE_SOURCE_DIR",              // of tests: the tree with their data
+    "ENGINE_EMULATED_FAIL_FOR_GOOD",  // all later calls also fail
+    "ENGINE_BINARY",                  // for tests and scripts: the program
+    "ENGINE_SOURCE_DIR",              // for tests: the tree with their data
     "ENGINE_PEERS",                   // scripts that compare with PyTorch
     "ENGINE_PEER_DEVICE",
 };
@@ -52,7 +52,7 @@ std::span<const char* const> further_variables() { return kFurtherVariables; }
 
 std::vector<std::string> unknown_variables(std::span<const std::string> names,
                                            std::span<const std::string> more) {
-  std::vector<std::string> known;  // without the prefix, which would make all names alike
+  std::vector<std::string> known;  // without the prefix, which would make all names similar
   const auto add = [&](std::string_view name) { known.emplace_back(name.substr(kPrefix.size())); };
   for (const OptionSpec& option : train_options()) {
     add(environment_name(option.name));

@@ -1,4 +1,5 @@
-// The completion for bash: tables made of the shapes, and one function that walks the words.
+// Makes the completion for bash: tables made from the shapes, and one function that walks the
+// words.
 #include <algorithm>
 #include <map>
 #include <sstream>
@@ -28,11 +29,11 @@ const char* kind_name(const OptionShape& option) {
   return "value";
 }
 
-// _engine_options: all names of a command's options. _engine_value: what follows one of them; the
+// The table _engine_options has all names of a command's options, _engine_value the value of each;
 // commands that share an option share the line.
 std::string tables(const ProgramShape& program) {
   std::ostringstream text;
-  std::map<std::string, std::string> patterns;  // by what is to be done
+  std::map<std::string, std::string> patterns;  // by the action
   text << "_engine_options() {\n  case $1 in\n";
   for (const ProgramCommand& c : program.commands) {
     std::vector<std::string> names;
@@ -56,7 +57,7 @@ std::string tables(const ProgramShape& program) {
   return text.str();
 }
 
-// readline splits words at = and :, so that "--lr=0.1" comes as three and "cuda:1" too.
+// readline splits words at = and :, so that "--lr=0.1" and "cuda:1" arrive as three words.
 constexpr std::string_view kWalk = R"(
 _engine() {
   local current=${COMP_WORDS[COMP_CWORD]} command='' pending='' glued='' i word kind words
@@ -118,7 +119,7 @@ complete -F _engine engine
 }  // namespace
 
 std::string bash_completion(const ProgramShape& program) {
-  std::string all, first;  // "bench_step" stands for two words
+  std::string all, first;  // "bench_step" represents two words
   for (const ProgramCommand& c : program.commands) {
     std::string word = c.name;
     if (word.find(' ') == std::string::npos) first += (first.empty() ? "" : " ") + word;

@@ -1,5 +1,5 @@
-// Completion of command lines in shells: commands, options, and values where these are words, files
-// or folders. The scripts hold all they need and do not start the program.
+// Makes scripts that complete command lines in shells: commands, options, and values that are
+// words, files or folders. The scripts are self-contained and do not start the program.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The completion for fish: a line an option.
+// Makes the completion for fish: one line per option.
 #include <sstream>
 #include <string_view>
 
@@ -8,7 +8,7 @@
 namespace tools {
 namespace {
 
-// In fish's single quotes only these two have a meaning.
+// Only these two characters are special in fish's single quotes.
 std::string fish_quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) {
@@ -18,7 +18,7 @@ std::string fish_quoted(const std::string& text) {
   return result + "'";
 }
 
-// "bench step" -> where both words have been given
+// Returns a condition that is true if all words of e.g. "bench step" have been given.
 std::string condition(const std::string& command) {
   std::string text;
   for (const std::string& word : base::split_text(command, ' '))
@@ -47,7 +47,7 @@ std::string option_line(const std::string& command, const OptionShape& option) {
   std::string line = "complete -c engine -n " + condition(command);
   if (option.positional) return line + arguments_of(option) + "\n";
   std::string lines;
-  // Two names are one option; a flag and its opposite are two.
+  // Two names are one option, but a flag and its opposite are two.
   const bool opposite =
       option.value.empty() && option.names.size() == 2 && option.names.back().starts_with("--no-");
   for (const std::string& name : option.names) {

@@ -1,4 +1,4 @@
-// Shapes of commands to roff. What a page says beyond them stands here.
+// Converts shapes of commands to roff, and adds the other texts of the pages.
 #include "tools/options/manual/manual_page.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace tools {
 namespace {
 
-// Characters that roff would take for its own, or print as others than can be typed.
+// Escapes characters that are special in roff, or that it would print as untypable ones.
 std::string roff_text(std::string_view text) {
   std::string result;
   for (const char c : text) switch (c) {
@@ -49,7 +49,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-// Prose as roff wants it: each sentence on lines of its own, none of them long.
+// Formats prose for roff: each sentence starts on a new line, and no line is long.
 std::string prose(const std::string& text) {
   constexpr std::size_t kColumns = 78;
   std::string result, line;
@@ -70,7 +70,7 @@ std::string prose(const std::string& text) {
   return result;
 }
 
-// Footers: indented lines are commands to type, others are prose that may be broken anywhere.
+// Formats footers: indented lines are commands to type, others are prose that may be wrapped.
 std::string footer_text(const std::string& footer) {
   std::string page, paragraph;
   bool examples = false;
@@ -108,7 +108,7 @@ std::string option_text(const OptionShape& option) {
             (option.positional ? italic(option.names[i]) : bold(option.names[i]));
   if (!option.value.empty()) text += " " + italic(option.value);
   std::string help = option.help;
-  // Choices that neither the value's name nor the help shows.
+  // Add choices that neither the value's name nor the help shows.
   if (!option.choices.empty() && option.value.find('|') == std::string::npos &&
       help.find(option.choices.front()) == std::string::npos)
     help += " (one of " + base::join_text(option.choices) + ")";

@@ -1,4 +1,4 @@
-// Manual pages in the language man of roff.
+// Makes manual pages in roff's man macros.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace tools {
 
-// Section 1's page of a command, "engine-bench-step". `date` is YYYY-MM-DD.
+// Returns the page of a command in section 1, "engine-bench-step". `date` is YYYY-MM-DD.
 std::string manual_page(const ProgramShape& program, const ProgramCommand& command,
                         const std::string& date);
-// The page "engine": commands, environment, exit status.
+// Returns the page "engine": commands, environment, exit status.
 std::string overview_page(const ProgramShape& program, const std::string& date);
 
-// "bench step" -> "engine-bench-step"
+// Converts "bench step" to "engine-bench-step".
 std::string page_name(const std::string& command);
 
 }  // namespace tools

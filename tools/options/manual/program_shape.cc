@@ -1,4 +1,4 @@
-// What shells can complete, told by the names of values.
+// Determines completable values from their names.
 #include "tools/options/manual/program_shape.h"
 
 #include <string_view>

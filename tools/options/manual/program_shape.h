@@ -1,4 +1,4 @@
-// What manual pages and completion are made of: the shapes of all commands, and facts of the whole
+// The data of manual pages and completion: the shapes of all commands, and facts about the whole
 // program.
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace tools {
 
 struct ProgramCommand {
-  std::string name;     // "train"; "bench step" where the first argument has options of its own
-  std::string summary;  // one line, no full stop
+  std::string name;     // "train"; "bench step" if the first argument has its own options
+  std::string summary;  // one line, no period
   CommandShape shape;
 };
 
@@ -22,7 +22,7 @@ struct ProgramShape {
   std::vector<std::pair<int, std::string>> exit_codes;
 };
 
-// What may be completed after an option, or where a positional argument stands.
+// The values that can be completed after an option, or for a positional argument.
 enum class Completes { kNothing, kWords, kWordsOrFiles, kFiles, kFolders };
 Completes completes(const OptionShape& option);
 

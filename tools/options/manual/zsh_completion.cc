@@ -1,4 +1,4 @@
-// The completion for zsh: a function a command, by _arguments.
+// Makes the completion for zsh: one function per command, with _arguments.
 #include <algorithm>
 #include <sstream>
 #include <string_view>
@@ -10,7 +10,7 @@
 namespace tools {
 namespace {
 
-// Within a specification of _arguments.
+// Escapes text within a specification of _arguments.
 std::string zsh_plain(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -42,7 +42,7 @@ std::string function_name(std::string command) {
   return "_engine_" + command;
 }
 
-// "'--lr=[learning rate]:F: '", a line for each name.
+// Returns "'--lr=[learning rate]:F: '", one line per name.
 std::string specifications(const OptionShape& option) {
   std::string text;
   if (option.positional)

@@ -1,4 +1,4 @@
-// Batches, their samples and order: --batch-size to --non-blocking.
+// Defines the options for batches, their samples and order: --batch-size to --non-blocking.
 #include "tools/options/table/option_rows.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Devices, number types, precision: --device to --buffers.
+// Defines the options for devices, number types, precision: --device to --buffers.
 #include "tools/options/table/option_rows.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using engine::BufferMode;
 using engine::DType;
 using engine::Products;
 
-// "cuda:3" -> true for "cuda".
+// E.g. "cuda:3" is a numbered "cuda".
 bool is_numbered(const std::string& device, const std::string& kind) {
   if (!device.starts_with(kind + ":")) return false;
   const std::string number = device.substr(kind.size() + 1);
@@ -60,7 +60,7 @@ std::optional<ValueFault> take_loss_scale(RunConfig& config, const std::string& 
   return std::nullopt;
 }
 
-// Names an option that only the CPU can do; "": there is none.
+// Returns the name of an option that only the CPU supports; "": none.
 std::string option_of_cpu(const GivenValues& given, const RunConfig& config) {
   using Compression = AveragingOptions::Compression;
   if (config.averaging.shard_optimizer) return "--shard-optimizer";

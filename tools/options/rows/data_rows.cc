@@ -1,4 +1,4 @@
-// Model and data: --model to --synthetic-classes.
+// Defines the options for model and data: --model to --synthetic-classes.
 #include "tools/options/table/option_rows.h"
 
 #include "io/base/text/text_parts.h"
@@ -12,7 +12,7 @@ using enum OptionSpec::Arrays;
 
 using engine::ops::RegressionLoss;
 
-// "28x28x1", or "64": texts of 64 tokens.
+// Accepts "28x28x1", or "64": texts of 64 tokens.
 std::optional<ValueFault> take_synthetic_shape(RunConfig& config, const std::string& text) {
   io::DatasetOptions& set = config.data.set;
   const std::vector<std::string> parts = base::split_text(text, 'x');

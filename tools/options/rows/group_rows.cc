@@ -1,4 +1,4 @@
-// Ranks and how they form a group: --backend to --stall-abort.
+// Defines the options for ranks and their group: --backend to --stall-abort.
 #include "tools/options/table/option_rows.h"
 
 #include "io/base/text/text_parts.h"
@@ -21,7 +21,7 @@ std::optional<ValueFault> take_spawn(RunConfig& config, const std::string& text)
   return std::nullopt;
 }
 
-// "2:4", "4" for 4:4, or "on", which --spawn makes 1:N.
+// Accepts "2:4", "4" for 4:4, or "on", which --spawn turns into 1:N.
 std::optional<ValueFault> take_elastic(RunConfig& config, const std::string& text) {
   if (text == "off") return std::nullopt;
   if (text == "on") {
@@ -41,7 +41,7 @@ std::optional<ValueFault> take_elastic(RunConfig& config, const std::string& tex
   return std::nullopt;
 }
 
-// What follows from the number of ranks cannot hold where that changes.
+// Options that depend on the number of ranks are invalid if that number changes.
 void check_elastic_batch(const GivenValues& given, RunConfig& config) {
   config.data.batch_scales = config.data.batch_scales && config.is_elastic();
   config.update.with_batch = config.data.batch_scales;

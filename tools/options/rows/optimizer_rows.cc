@@ -1,4 +1,5 @@
-// Optimizer and learning rate. The rows of optimizers come from their descriptors.
+// Defines the options for optimizer and learning rate. The rows of optimizers come from their
+// descriptors.
 #include "tools/options/table/option_rows.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ using engine::OptimizerSpec;
 using Scale = UpdateOptions::RateScale;
 using Schedule = engine::LearningRate::Schedule;
 
-// "0.05 for sgd, 0.001 for adamw"
+// Returns e.g. "0.05 for sgd, 0.001 for adamw".
 std::string defaults_text(double OptimizerSpec::*value) {
   std::string text;
   for (const OptimizerSpec* spec : engine::optimizers())
@@ -47,7 +48,7 @@ std::optional<ValueFault> fault_of(const OptimizerOption& option, double value) 
   return ValueFault{"an integer from 1 to 100"};
 }
 
-// "--optimizer lion --lion-beta1 0.95"
+// Returns e.g. "--optimizer lion --lion-beta1 0.95".
 std::string example_of(const OptimizerSpec& spec, const OptimizerOption& option) {
   const std::string chosen =
       &spec == engine::optimizers().front() ? "" : "--optimizer " + std::string(spec.name) + " ";
@@ -113,7 +114,7 @@ std::optional<ValueFault> take_milestones(RunConfig& config, const std::string& 
   return ValueFault{"ascending epochs from 1 (30,60)"};
 }
 
-// "fc.*=10x,layer4.*=0.5x"
+// Accepts e.g. "fc.*=10x,layer4.*=0.5x".
 std::optional<ValueFault> take_rate_groups(RunConfig& config, const std::string& text) {
   for (const std::string& group : base::split_text(text, ',')) {
     const std::size_t equals = group.rfind('=');

@@ -1,4 +1,4 @@
-// Evaluation, output and preemption: --eval-every to --requeue.
+// Defines the options for evaluation, output and preemption: --eval-every to --requeue.
 #include "tools/options/table/option_rows.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What is saved, and where a run begins: --save-dir to --map-location.
+// Defines the options for saved state, and the start of a run: --save-dir to --map-location.
 #include "tools/options/table/option_rows.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What is averaged over ranks, and when: --sync to --on-desync.
+// Defines the options for averaging over ranks: --sync to --on-desync.
 #include "tools/options/table/option_rows.h"
 
 #include "io/base/text/text_parts.h"
@@ -16,7 +16,7 @@ using States = AveragingOptions::States;
 
 constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco";
 
-// "0:1,1000:8": from step 0 every step, from step 1000 every 8th.
+// Accepts "0:1,1000:8": from step 0 every step, from step 1000 every 8th.
 std::optional<ValueFault> take_schedule(RunConfig& config, const std::string& text) {
   std::vector<engine::SyncPhase>& phases = config.averaging.phases;
   std::int64_t last = -1;

@@ -1,4 +1,4 @@
-// What the user asks for of a rank's device and CPUs (`--device`, `--devices`, `--bind`).
+// The user's request for a rank's device and CPUs (`--device`, `--devices`, `--bind`).
 #pragma once
 
 #include <optional>
@@ -9,19 +9,20 @@ namespace tools {
 
 struct DeviceRequest {
   std::string device = "auto";  // auto, cpu, cuda, cuda:N
-  std::vector<std::string> devices =
-      {};           // of the process, one for each of its replicas; empty: one, by `device`
-  int replica = 0;  // in `devices`
+  // For the process, one for each of its replicas; empty: one, given by `device`.
+  std::vector<std::string> devices = {};
+  int replica = 0;                      // index in `devices`
   int local_rank = 0, local_world = 1;  // among the ranks of this host
-  std::optional<int> place = {};        // of place_on_host(), in place of the local rank
+  std::optional<int> place = {};        // from place_on_host(); replaces the local rank
   std::string amp = "off";
-  std::string cpu_only = "";  // an option that CUDA devices cannot do, "--dtype f64"; "": none
+  std::string cpu_only = "";  // an option that CUDA devices do not support, e.g. "--dtype f64"; "":
+                              // none
 };
 
 enum class Bind {
   kNone,
-  kCore,  // each thread of a pool to a core, or to a hardware thread of one
-  kNuma,  // all threads of a rank to the CPUs of a NUMA node
+  kCore,  // binds each thread of a pool to a core, or to a hardware thread of one
+  kNuma,  // binds all threads of a rank to the CPUs of a NUMA node
 };
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Names are not looked up: what they stand for, and so who can reach the server, may change.
+// Does not look up names: the address of a name, and so who can reach the server, may change.
 #include "tools/options/table/listen_address.h"
 
 #include <arpa/inet.h>

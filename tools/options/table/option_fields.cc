@@ -1,4 +1,4 @@
-// Kinds of values that need no template.
+// Implements kinds of values that need no template.
 #include "tools/options/table/option_fields.h"
 
 #include <cmath>
@@ -18,7 +18,7 @@ std::optional<ValueFault> range_fault(double value, const RealRange& range) {
   return std::nullopt;
 }
 
-// A real number that is kept in another unit by `set` and `get`.
+// Makes a real number that `set` and `get` store in another unit.
 template <class Set, class Get>
 OptionField real_field(const RealRange& range, Set set, Get get) {
   return {Type::kReal,
@@ -81,7 +81,7 @@ OptionField real(Member<double> member, RealRange range) {
 }
 
 OptionField seconds(Member<int> member, bool or_zero) {
-  constexpr double kLongest = 2'000'000;  // in milliseconds it still is an int
+  constexpr double kLongest = 2'000'000;  // the maximum that fits an int in milliseconds
   const RealRange range =
       or_zero ? RealRange{0, kLongest, "0 or a number of seconds"} : positive(kLongest);
   return real_field(

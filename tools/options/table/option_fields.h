@@ -37,13 +37,13 @@ OptionField text(Member<std::string> member);
 OptionField flag(Member<bool> member);
 OptionField opposite_flag(Member<bool> member);  // the member is true if the option is false
 OptionField real(Member<double> member, RealRange range);
-// Seconds from above 0, or from 0, kept as milliseconds.
+// Seconds from above 0, or from 0, stored as milliseconds.
 OptionField seconds(Member<int> member, bool or_zero = false);
-OptionField mebibytes(Member<std::int64_t> member, double high);  // a real number, kept as bytes
+OptionField mebibytes(Member<std::int64_t> member, double high);  // a real number, stored as bytes
 OptionField interval(Member<engine::Every> member);
-// Texts that the part takes as such.
+// Text that the part takes unchanged.
 OptionField word(Member<std::string> member, std::vector<std::string> choices);
-// Names separated by commas, none of them empty.
+// Names separated by commas; empty names are rejected.
 OptionField patterns(Member<std::vector<std::string>> member);
 
 // `store` stores a text, or returns why it is rejected.
@@ -77,7 +77,7 @@ OptionField integer(Function member, std::int64_t low, std::int64_t high, std::i
   return integer_field<MemberType<Function>>(member, low, high, unit);
 }
 
-// A choice and what it stands for.
+// A choice and its value.
 template <class T>
 struct Word {
   std::string text;

@@ -1,4 +1,4 @@
-// The rows of the table of options, one file for each group.
+// Declares the rows of the option table, one file per group.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace tools {
 
-// Conditions on another option, or without a name on the option whose row they stand in.
+// Make conditions on another option or, without a name, on the option of the row itself.
 inline Condition is(std::string option, std::string choices) {
   return {std::move(option), Condition::Kind::kOneOf, std::move(choices)};
 }
@@ -21,8 +21,8 @@ inline Condition on(std::string option = "") { return {std::move(option), Condit
 inline Condition off(std::string option = "") { return {std::move(option), Condition::Kind::kOff}; }
 inline Condition given(std::string option = "") { return {std::move(option)}; }
 
-// Checks what no single row can state, and fills in what follows from several values. Called after
-// all values have been stored. Throws ConfigError.
+// Checks conditions that no single row can state, and fills in values that depend on several
+// options. Called after all values have been stored. Throws ConfigError.
 using GroupCheck = void (*)(const GivenValues& given, RunConfig& config);
 
 struct OptionGroup {
@@ -31,7 +31,7 @@ struct OptionGroup {
   GroupCheck check = nullptr;
 };
 
-// In the order of --help; fuller headings: help_text.cc.
+// In the order of --help; help_text.cc has longer headings.
 OptionGroup data_rows();  // [run]: model and data
 OptionGroup compute_rows();
 OptionGroup group_rows();

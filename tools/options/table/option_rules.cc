@@ -1,4 +1,4 @@
-// Applies what the rows of the table say of several options.
+// Applies the rules for several options in the rows of the table.
 #include "tools/options/table/option_rules.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ bool is_met(const Condition& condition, const std::string& value) {
   return std::ranges::find_first_of(parts, choices) != parts.end();
 }
 
-// An option that has no value, that nobody gave, or that is switched off needs nothing.
+// An option that has no value, was not given, or is switched off has no needs.
 bool needs_nothing(const ConfigValue& option) {
   return option.value.empty() || option.value == "false" || option.value == "none" ||
          precedence_of(option) == Precedence::kDefault;
@@ -57,7 +57,7 @@ bool needs_nothing(const ConfigValue& option) {
 void apply_need(const std::string& name, const Condition& need, ConfigValues& values) {
   ConfigValue& option = values.find(name)->second;
   const ConfigValue& other = values.find(need.option)->second;
-  // An option that plays no part is as by default.
+  // An option without effect counts as its default.
   const bool idle = other.value.empty() && precedence_of(other) == Precedence::kDefault;
   if (is_met(need, idle ? find_option(need.option)->default_value : other.value)) return;
   if (!needs_nothing(option) && precedence_of(option) >= precedence_of(other)) {
@@ -68,7 +68,7 @@ void apply_need(const std::string& name, const Condition& need, ConfigValues& va
   unset(option);
 }
 
-// "cpu" or "cuda" if the value names one kind.
+// Returns "cpu" or "cuda" if the value names one kind.
 std::string_view kind_named(const ConfigValue& value, bool numbers) {
   const std::string& text = value.value;
   if (text.empty() || text == "auto") return "";
@@ -76,7 +76,7 @@ std::string_view kind_named(const ConfigValue& value, bool numbers) {
   return text.starts_with("cpu") ? "cpu" : "cuda";
 }
 
-// --device and the lists beside it name devices of one kind, and the list says which.
+// --device and the lists beside it must name devices of one kind; the list determines the devices.
 void apply_device_rule(const char* list_name, ConfigValues& values) {
   ConfigValue &one = values.find("device")->second, &list = values.find(list_name)->second;
   const std::string_view kind = kind_named(one, false),

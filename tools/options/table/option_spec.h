@@ -1,6 +1,6 @@
-// An option of `engine train` as one row: everything that the program knows of it. The command
-// line, ENGINE_NAME, configuration files, help, manual pages, completion, the record of a run, the
-// comparison of a resumed run and the agreement of ranks are derived from rows.
+// Describes an option of `engine train` completely, as one row. The command line, ENGINE_NAME,
+// configuration files, help, manual pages, completion, the record of a run, the comparison of a
+// resumed run and the agreement of ranks are derived from rows.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct RunConfig;
 
 // Describes why a value is rejected.
 struct ValueFault {
-  std::string expected;   // "a number above 0"
-  std::string hint = {};  // ": did you mean 'flip'?"
+  std::string expected;   // e.g. "a number above 0"
+  std::string hint = {};  // e.g. ": did you mean 'flip'?"
 };
 
-// How the value of an option is written, and which part of a RunConfig it becomes. Functions that
-// make fields: option_fields.h.
+// The format of an option's value, and the part of a RunConfig that stores it. option_fields.h has
+// the functions that make fields.
 struct OptionField {
   enum class Type {
     kString,
@@ -40,15 +40,15 @@ struct OptionField {
   std::function<std::string(RunConfig&)> text = {};
 };
 
-// Is fulfilled by the value of one option.
+// A condition on the value of one option.
 struct Condition {
   enum class Kind {
-    kOneOf,  // is, or lists, one of `choices`
+    kOneOf,  // the value is, or lists, one of `choices`
     kOn,     // neither empty nor false, none, off or 0
     kOff,
     kGiven,  // any text
   };
-  std::string option;  // "": the option whose row it stands in
+  std::string option;  // "": the option of the row itself
   Kind kind = Kind::kGiven;
   std::string choices = {};  // "params|slowmo"
 };
@@ -66,38 +66,38 @@ struct OptionSpec {
     kFree,      // may differ between ranks
     kPresence,  // set on all ranks or on none
   };
-  // What another value means when a run is resumed.
+  // The effect of a changed value when a run is resumed.
   enum class OnResume {
-    kReport,    // it may change, which is reported
-    kReject,    // it makes another experiment: only with --allow-change
-    kPlace,     // a place of the data, whose content is compared instead
-    kOneStart,  // it belongs to a single start: a run does not keep it
+    kReport,    // the change is allowed and reported
+    kReject,    // a different experiment: only with --allow-change
+    kPlace,     // a location of the data, whose content is compared instead
+    kOneStart,  // belongs to a single start: a run does not store it
   };
-  // Whether a snapshot's arrays fit the model that another value makes.
+  // Describes if a checkpoint's arrays fit the model that another value makes.
   enum class Arrays { kSame, kMayDiffer, kDiffer };
 
   std::string name;        // "sync-every": --sync-every, --sync_every, ENGINE_SYNC_EVERY, a key
-  std::string alias = {};  // an earlier name, which is still accepted in all of these
+  std::string alias = {};  // an earlier name, which is still accepted everywhere
   OptionField field;
   std::string metavar = {};  // "K"; by default "N" or "F" for a number, and the choices
-  std::optional<std::string> initial = {};  // where it is not the structure's own; "" = unset
-  std::string help;                         // one line, no full stop
-  std::string example;                      // "--sync params --sync-every 8": as it may be typed
-  Agreement agreement = Agreement::kEqual;  // what agreed_settings() lists
+  std::optional<std::string> initial = {};  // if it differs from the structure's default; "": unset
+  std::string help;                         // one line, no period
+  std::string example;                      // a complete example: "--sync params --sync-every 8"
+  Agreement agreement = Agreement::kEqual;  // the entry of agreed_settings()
   OnResume on_resume = OnResume::kReport;
   Arrays arrays = Arrays::kSame;
   // A setting that needs another choice plays no part without it (kUnusedSource), unless it
   // comes from an equally strong source: then it is an error.
   std::vector<Condition> needs = {};
-  std::vector<std::string> excludes = {};  // options; the stronger source counts
+  std::vector<std::string> excludes = {};  // options; the source with the higher precedence wins
   std::vector<Demand> demands = {};
-  bool of_model = false;       // commands that use a trained model take it from the snapshot
-  bool shapes_coding = false;  // decides how samples are coded as numbers
+  bool of_model = false;       // commands that use a trained model take it from the checkpoint
+  bool shapes_coding = false;  // affects how samples are coded as numbers
   bool names_path = false;     // an empty text on the command line is an error
 
-  // Filled in by the table.
+  // Set by the table.
   std::string group = {};          // heading in --help, optional [table] in a configuration file
-  std::string default_value = {};  // as text; "" = unset
+  std::string default_value = {};  // as text; "": unset
 
   Type type() const { return field.type; }
 };

@@ -1,4 +1,4 @@
-// Puts the groups together, and searches for names.
+// Combines the groups, and searches for names.
 #include "tools/options/table/option_table.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ std::vector<OptionGroup> all_groups() {
           optimizer_rows(), state_rows(),   report_rows(), preempt_rows()};
 }
 
-// What a row says with its place in the table and the structures' defaults.
+// Returns a row with its place in the table and the structures' defaults.
 OptionSpec completed(OptionSpec option, const std::string& group, RunConfig& defaults) {
   option.group = group;
   using Type = OptionSpec::Type;
@@ -31,7 +31,7 @@ OptionSpec completed(OptionSpec option, const std::string& group, RunConfig& def
 
 struct OptionTable {
   std::vector<OptionSpec> options;
-  std::map<std::string, std::size_t, std::less<>> places;  // in `options`, by name and alias
+  std::map<std::string, std::size_t, std::less<>> places;  // index in `options`, by name and alias
   std::vector<GroupCheck> checks;
 };
 
@@ -88,7 +88,7 @@ ConfigValues options_of_run(const ConfigValues& values) {
 
 Precedence precedence_of(const ConfigValue& value) {
   if (value.source.find(':') != std::string::npos)
-    return Precedence::kFile;  // "PATH:LINE"; the others have no colon
+    return Precedence::kFile;  // "PATH:LINE"; other sources have no colon
   if (value.source.starts_with("--")) return Precedence::kCommandLine;
   return value.source.starts_with("ENGINE_") ? Precedence::kEnvironment : Precedence::kDefault;
 }

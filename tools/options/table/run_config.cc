@@ -1,4 +1,4 @@
-// From texts to a RunConfig: checks types, then combinations of options, then ranges.
+// Converts texts to a RunConfig: checks types, then combinations of options, then ranges.
 #include "tools/options/table/run_config.h"
 
 #include "io/base/files/io_error.h"
@@ -9,21 +9,21 @@
 namespace tools {
 namespace {
 
-// "--save-dir $DIR" in a script where DIR is not set: silence would lose the run. Other options are
-// unset in this way.
+// Rejects e.g. "--save-dir $DIR" in a script if DIR is not set: ignoring it would lose the run. For
+// other options an empty text means unset.
 void refuse_empty(const OptionSpec& option, const ConfigValue& value) {
   if (option.names_path && value.value.empty() && precedence_of(value) == Precedence::kCommandLine)
     throw io::ConfigError(value.source + " is empty");
 }
 
-// "--lr $LR" where LR is not set.
+// Detects e.g. "--lr $LR" if LR is not set.
 bool is_said_to_be_a_number(const OptionSpec& option, const ConfigValue& value) {
   const bool number =
       option.type() == OptionSpec::Type::kInteger || option.type() == OptionSpec::Type::kReal;
   return number && precedence_of(value) == Precedence::kCommandLine;
 }
 
-// Every option with its default where nothing was said, each in its canonical spelling.
+// Returns every option, with its default if none was given, each in its canonical spelling.
 ConfigValues complete(const ConfigValues& values) {
   ConfigValues result = values;
   apply_defaults(result);
@@ -52,7 +52,7 @@ void require_model_and_data(const GivenValues& given) {
     throw io::ConfigError("no data set: give --dataset, " + expected_text(*find_option("dataset")));
 }
 
-// What is unset stays the structure's own default, but for a flag, which is off.
+// Unset options keep the structure's default, except flags, which are off.
 void store(const OptionSpec& option, const GivenValues& given, RunConfig& config) {
   std::string text = given.text(option.name);
   if (text.empty() && option.type() == OptionSpec::Type::kFlag) text = "false";

@@ -1,5 +1,5 @@
-// Every value of a training run, resolved and checked. Plain data: the structures that the parts of
-// a run take, and the few values that belong to the program around them.
+// Holds every value of a training run, resolved and checked, as plain data: the structures that the
+// parts of a run take, and the few values of the program around them.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +40,10 @@ struct RunConfig : SessionOptions {
 
   // group
   backends::IdentityRequest identity;
-  backends::GroupOptions group;  // backend and time limits; who takes part is the identity's
+  backends::GroupOptions group;  // backend and time limits; `identity` determines the ranks
   int spawn = 0;                 // 0 = this process is one rank
-  int min_ranks = 0;             // of an elastic job, beside data.max_ranks
-  // state
+  int min_ranks = 0;             // for an elastic job, beside data.max_ranks
+  // State.
   bool overwrite = false, save_rank_models = false;
   std::vector<std::string> allowed_changes;  // option names, or "data"
   // report
@@ -64,20 +64,20 @@ struct RunConfig : SessionOptions {
   bool is_elastic() const { return data.max_ranks > 0; }
 };
 
-// Types, ranges, and what does not go together. Missing entries count as defaults. Throws
-// ConfigError naming option, value, source and what was expected. Where two options exclude each
-// other the one from the stronger source holds; both from equally strong sources are an error. So
-// is an explicit option that needs another choice (--sync-every without --sync params), unless that
-// choice was made by a stronger source.
+// Checks types, ranges, and combinations. Missing entries count as defaults. Throws ConfigError
+// that names option, value, source and the expected form. If two options exclude each other, the
+// one whose source has higher precedence applies; with equal precedence it is an error. An explicit
+// option that needs another choice (--sync-every without --sync params) is also an error, unless a
+// source of higher precedence made that choice.
 RunConfig resolve_run_config(const ConfigValues& values);
 
-// All values that are set, as TOML in tables by group, for checkpoints; apply_config_file reads it
-// back. Give it RunConfig::origin.
+// Returns all values that are set, as TOML in tables by group, for checkpoints; apply_config_file
+// reads it back. Pass RunConfig::origin.
 std::string to_toml(const ConfigValues& values);
-// The same as a file for --config, in which a $ of a value stands for itself.
+// Does the same for a --config file, with each $ of a value escaped.
 std::string to_config_file(const ConfigValues& values);
-// The options that must agree on all ranks (OptionSpec::agreement), as "--name" and value, in the
-// order of the table. A long value is cut and has a digest. Give it RunConfig::origin.
+// Returns the options that must agree on all ranks (OptionSpec::agreement), as "--name" and value,
+// in the order of the table. A long value is shortened and gets a digest. Pass RunConfig::origin.
 std::vector<std::pair<std::string, std::string>> agreed_settings(const ConfigValues& values);
 
 }  // namespace tools

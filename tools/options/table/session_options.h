@@ -1,4 +1,4 @@
-// A training run as typed values: what a TrainSession is made of, with or without a command line.
+// A training run as typed values: the options of a TrainSession, with or without a command line.
 // The defaults here are those of the options (option_spec.h).
 #pragma once
 
@@ -32,18 +32,20 @@ struct LoadedData;  // session_data.h
 
 struct DataOptions {
   io::DatasetOptions set;
-  // This rank's, in memory already, instead of `set`.
+  // This rank's data, already in memory; replaces `set`.
   std::shared_ptr<LoadedData> given = {};
-  std::string stage = {};  // a folder of this host to copy the files to; "": read where they lie
-  std::optional<io::Normalization> normalization = {};  // none: by the number of channels
-  io::Augmentation augmentation = {};                   // for training only
+  std::string stage = {};  // a folder of this host to copy the files to; "": read them in place
+  std::optional<io::Normalization> normalization = {};  // none: determined by the number of
+                                                        // channels
+  io::Augmentation augmentation = {};                   // only for training
   int workers = 1, prefetch = 2;
 
-  std::string order = "shuffle";   // of an epoch: make_epoch_order()
-  io::SamplerOptions sampling;     // size, order, rank and world size are the session's
-  std::int64_t batch_of_rank = 0;  // > 0: of a micro-batch, instead of sampling.global_batch
-  int max_ranks = 0;               // of an elastic job; 0: ranks neither come nor go
-  bool batch_scales = false;       // with the ranks of an elastic job; else it is that of max_ranks
+  std::string order = "shuffle";   // order of an epoch: make_epoch_order()
+  io::SamplerOptions sampling;     // the session sets size, order, rank and world size
+  std::int64_t batch_of_rank = 0;  // > 0: size of a micro-batch, replaces sampling.global_batch
+  int max_ranks = 0;               // of an elastic job; 0: the number of ranks is fixed
+  bool batch_scales = false;       // with the ranks of an elastic job; else the batch is that of
+                                   // max_ranks
   bool check_sampler = false;
 };
 
@@ -51,7 +53,7 @@ struct ModelOptions {
   std::string name;             // or the path of a TOML layer list
   std::string definition = {};  // that list's text; "": it is read from the file
   double label_smoothing = 0, dropout = 0;
-  engine::ops::RegressionLoss loss = engine::ops::RegressionLoss::kSquared;  // of a regression
+  engine::ops::RegressionLoss loss = engine::ops::RegressionLoss::kSquared;  // for a regression
   bool regression = false;               // predicts numbers, not classes
   bool synchronized_statistics = false;  // batch statistics over all ranks
   std::vector<std::string> frozen = {};  // patterns of the names of parameters that are not trained
@@ -63,14 +65,14 @@ struct ModelOptions {
 
 // Lower precision than that of the parameters.
 struct Precision {
-  std::optional<engine::DType> half = {};  // storage of activations, if it is another
+  std::optional<engine::DType> half = {};  // storage of activations, if it differs
   engine::Products products = engine::Products::kF32;
   bool operator==(const Precision&) const = default;
 };
 
 struct ComputeOptions {
-  DeviceRequest device;                       // the ranks' places are the session's
-  engine::DType dtype = engine::DType::kF32;  // of parameters
+  DeviceRequest device;                       // the session sets the ranks' places
+  engine::DType dtype = engine::DType::kF32;  // type of parameters
   Precision precision = {};
   engine::Convolutions convolutions = engine::Convolutions::kAuto;
   engine::LossScaleRule loss_scale = {};
@@ -90,18 +92,19 @@ struct AveragingOptions {
   std::string name = "grad";
   // Gradients.
   bool canonical = false;
-  int shards = 8;  // of the canonical order
+  int shards = 8;  // for the canonical order
   Compression compression = Compression::kNone;
   double topk_ratio = 0.01;
   int powersgd_rank = 4;
   engine::BucketOptions buckets = {};
   bool shard_optimizer = false;
-  // Parameters: every `every` steps, in the first `warmup` steps every step; or as `phases` say.
+  // Parameters: averaged every `every` steps, in the first `warmup` steps every step; or according
+  // to `phases`.
   std::int64_t every = 1, warmup = 0;
   std::vector<engine::SyncPhase> phases = {};
   engine::OuterOptions diloco{0.7, 0.9, /*nesterov=*/true, /*over_inner_rate=*/false};
   engine::OuterOptions slowmo{1, 0.5, /*nesterov=*/false, /*over_inner_rate=*/true};
-  States states = States::kNone;  // of the optimizer, averaged along
+  States states = States::kNone;  // of the optimizer, also averaged
   bool running_statistics = false;
   bool host_islands = false;
 
@@ -112,15 +115,15 @@ struct UpdateOptions {
   const engine::OptimizerSpec* optimizer = engine::find_optimizer("sgd");  // never null
   engine::OptimizerSettings settings = engine::default_settings(*optimizer);
   enum class RateScale { kNone, kLinear, kSquareRoot };
-  RateScale scale = RateScale::kNone;  // of the rate, by the number of ranks
-  bool with_batch =
-      false;  // with the batch of an elastic job, too: linearly, if not as `scale` says
-  engine::LearningRate rate = {};  // milestones and total steps are the session's
+  RateScale scale = RateScale::kNone;  // of the rate, with the number of ranks
+  // True: also with the batch of an elastic job; linearly, unless `scale` is set.
+  bool with_batch = false;
+  engine::LearningRate rate = {};  // the session sets milestones and total steps
   std::vector<std::int64_t> milestone_epochs = {};
   double clip_grad = 0;
   bool sum_losses = false;  // instead of their mean
-  double ema = 0;           // decay of a moving average of the parameters; 0: there is none
-  // Patterns of names and what the rate of such parameters is multiplied by; the first one counts.
+  double ema = 0;           // decay of a moving average of the parameters; 0: none
+  // Patterns of names and factors of the rate of such parameters; the first match counts.
   std::vector<std::pair<std::string, double>> rate_groups = {};
 };
 
@@ -129,7 +132,7 @@ struct DataSummary {
   std::int64_t train = 0, test = 0;  // samples
 };
 
-// What stays coded as the snapshot of --init-from states.
+// The parts of the coding that are taken from the checkpoint of --init-from.
 enum class InitCoding {
   kAll,
   kInputs,  // samples, but not the classes or the target: the last layer is new
@@ -137,35 +140,36 @@ enum class InitCoding {
 };
 
 struct KeepingOptions {
-  std::string directory = {};  // "": nothing is kept
+  std::string directory = {};  // "": nothing is saved
   int keep_last = 3;
   bool background = false;
   std::string resume = "none";  // auto, none or a path
   std::string init_from = {};
-  std::vector<std::string> allowed_mismatches = {};  // patterns of the names that it may lack
+  std::vector<std::string> allowed_mismatches = {};  // patterns of the names that the checkpoint
+                                                     // may lack
   InitCoding init_coding = InitCoding::kAll;
-  bool other_coding = false;  // options that shape the coding may differ from the snapshot's
+  bool other_coding = false;  // options that affect the coding may differ from the checkpoint's
   io::DeviceMap placement = io::DeviceMap::parse("auto");
-  bool other_optimizer = false;    // may have written the snapshot; its state then starts anew
-  std::string configuration = {};  // TOML for snapshots
-  std::string run_id = {};         // for snapshots, and of those that --resume auto takes
-  // Told the snapshot that is about to be loaded, and what today's data are.
+  bool other_optimizer = false;    // may have written the checkpoint; its state then starts over
+  std::string configuration = {};  // TOML for checkpoints
+  std::string run_id = {};         // stored in checkpoints; --resume auto accepts only this run's
+  // Called with the checkpoint that is about to be loaded, and a summary of the current data.
   std::function<void(const io::Checkpoint&, const std::string& path, const DataSummary& data)>
       admit = {};
-  std::function<std::string()> before_write = {};  // as engine::KeeperOptions have it
+  std::function<std::string()> before_write = {};  // same as in engine::KeeperOptions
 };
 
-// Which evaluation is the best, and what follows from it.
+// How the best evaluation is chosen and used.
 struct BestOptions {
   struct Keep {
     enum class When { kNever, kWhereItChangesNothing, kAlways };
     When when = When::kNever;
-    // None: accuracy, for text perplexity, of a regression the loss.
+    // None: accuracy; perplexity for text; the loss for a regression.
     std::optional<engine::Measure> measure = {};
     bool operator==(const Keep&) const = default;
   };
   Keep keep = {};
-  std::int64_t patience = 0;  // as engine::BestModelOptions have them
+  std::int64_t patience = 0;  // same as in engine::BestModelOptions
   double min_delta = 0;
 };
 
@@ -177,11 +181,11 @@ struct SessionOptions {
   UpdateOptions update = {};
   KeepingOptions keeping = {};
   BestOptions best = {};
-  std::int64_t average_last = 0;  // of the epochs at the end; 0: their weights are not averaged
+  std::int64_t average_last = 0;  // number of epochs at the end; 0: their weights are not averaged
   std::string asked_backend = "auto";  // the group may have chosen another
   std::uint64_t seed = 0;
-  std::int64_t epochs = 1, steps = 0;       // steps > 0: these
-  std::optional<std::int64_t> log_every{};  // as engine::TrainerOptions has it
+  std::int64_t epochs = 1, steps = 0;       // steps > 0: replaces epochs
+  std::optional<std::int64_t> log_every{};  // same as in engine::TrainerOptions
   engine::Every evaluate = {}, save = {};
   engine::BufferMode buffers = engine::BufferMode::kLocal;
   std::int64_t verify_every = 0;  // 0: never

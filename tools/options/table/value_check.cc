@@ -1,4 +1,4 @@
-// Checks of values, with the parser of the option table.
+// Checks values with the parser of the option table.
 #include "tools/options/table/value_check.h"
 
 #include <optional>
@@ -10,7 +10,7 @@
 namespace tools {
 namespace {
 
-// `parse` gives nothing for any other text. What is wrong is the end of a sentence that begins with
+// `parse` returns nothing for any other text. The error is the end of a sentence that begins with
 // the option's name.
 template <class Parse, class ToText>
 CLI::Validator checked(Parse parse, ToText to_text, const std::string& expected) {

@@ -1,5 +1,5 @@
-// Checks of values of a command's own options. Numbers are read as engine train reads its own: all
-// of the text, in decimal.
+// Checks values of a command's own options. Numbers are read as in engine train: all of the text,
+// in decimal.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,13 +9,13 @@
 
 namespace tools {
 
-// For CLI::Option::transform(), which then has the number in its one spelling ("010" is 10, where
-// CLI11 would read an octal 8).
+// For CLI::Option::transform(), which then has the number in canonical spelling ("010" is 10; CLI11
+// would read an octal 8).
 CLI::Validator whole_number(std::int64_t least,
                             std::int64_t most = std::numeric_limits<int>::max());
 CLI::Validator number_from(double least, double most = std::numeric_limits<double>::max());
 CLI::Validator number_above_zero();
 
-CLI::Validator some_text(const std::string& expected);  // which is not empty
+CLI::Validator some_text(const std::string& expected);  // accepts any nonempty text
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Option values as text.
+// Implements the parsers and the canonical texts of option values.
 #include "tools/options/table/value_text.h"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ std::optional<std::vector<std::int64_t>> parse_device_numbers(std::string_view t
     const std::size_t before = numbers.size();
     for (const std::string& part : base::split_text(group, ' '))
       if (!part.empty() && !add(part)) return std::nullopt;
-    if (numbers.size() == before) return std::nullopt;  // nothing between two commas
+    if (numbers.size() == before) return std::nullopt;  // an empty item between two commas
   }
   return numbers;
 }

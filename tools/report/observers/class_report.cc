@@ -1,4 +1,4 @@
-// Tables, CSV and JSON of ClassCounts.
+// Formats tables, CSV and JSON of ClassCounts.
 #include "tools/report/observers/class_report.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What an evaluation found class by class, for people and for programs.
+// Formats an evaluation's results by class, for people and for programs.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace tools {
 
-// Classes up to which a table of them fits a console.
+// The maximum number of classes whose table fits a console.
 inline constexpr std::int64_t kMaxInTables = 20;
 
-// Lines: means and calibration; with up to kMaxInTables classes a table of them and the confusion
-// matrix. `names` are by class.
+// Returns lines with means and calibration and, with up to kMaxInTables classes, a table of them
+// and the confusion matrix. `names` are by class.
 std::string class_tables(const engine::ClassCounts& counts, const std::vector<std::string>& names);
-// class,precision,recall,f1,support: a line for each class.
+// Returns class,precision,recall,f1,support: one line per class.
 std::string class_csv(const engine::ClassCounts& counts, const std::vector<std::string>& names);
-// Members of an object that is being written: the same numbers, and the confusion matrix of up to
-// 100 classes.
+// Adds members to an object that is being written: the same numbers, and the confusion matrix of up
+// to 100 classes.
 void add_classes(base::JsonWriter& object, const engine::ClassCounts& counts,
                  const std::vector<std::string>& names);
-// The matrix as CSV. Throws io::CannotCreateError, and io::ConfigError for too many classes.
+// Writes the matrix as CSV. Throws io::CannotCreateError, and io::ConfigError for too many classes.
 void write_confusion(const engine::ClassCounts& counts, const std::vector<std::string>& names,
                      const std::string& path);
 

@@ -1,4 +1,4 @@
-// Lines on stdout, flushed one by one so that a log follows the run.
+// Prints lines on stdout, each flushed so that a log follows the run.
 #include "tools/report/observers/console_observer.h"
 
 #include <unistd.h>
@@ -21,9 +21,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSlowRatio =
-    1.5;  // of a rank's own work to the median of the others', from which on it is named
-constexpr double kSlowSeconds = 0.001;  // likewise, of the difference in a step
+// The ratio of a rank's own work to the others' median from which on it is named.
+constexpr double kSlowRatio = 1.5;
+constexpr double kSlowSeconds = 0.001;  // same, for the difference per step
 
 class ConsoleObserver : public engine::TrainObserver {
  public:
@@ -39,7 +39,9 @@ class ConsoleObserver : public engine::TrainObserver {
       started_ = now;
     }
     if (now - drawn_ < std::chrono::milliseconds(200)) return;
-    if (!console_is_idle(ConsoleStream::kOut)) return;  // a bar that nobody reads yet is outdated
+    if (!console_is_idle(ConsoleStream::kOut))
+      return;  // if the reader is behind, the bar would be
+               // outdated
     drawn_ = now;
     draw(progress, std::chrono::duration<double>(now - started_).count());
   }
@@ -98,7 +100,7 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
   void on_nonfinite(const engine::TrainProgress&, const engine::NonFiniteReport& report) override {
-    if (report.action != engine::OnNonFinite::kContinue) return;  // the error says it
+    if (report.action != engine::OnNonFinite::kContinue) return;  // the error reports it
     clear();
     print_notice("warning: " + to_string(report) + "; the run goes on (--on-nonfinite continue)");
   }
@@ -128,9 +130,9 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
  private:
-  // What the reports since the last printed one add up to.
+  // The sums of the reports since the last printed one.
   struct Span {
-    std::int64_t step = -1;  // of the report before; -1: none yet
+    std::int64_t step = -1;  // of the previous report; -1: none yet
     double steps = 0, seconds = 0, samples = 0;
 
     void add(const engine::StepReport& report) {
@@ -146,7 +148,7 @@ class ConsoleObserver : public engine::TrainObserver {
     clear();
     say(text, event);
   }
-  // Where the time of a step goes, in means over steps and ranks.
+  // Formats the time of a step's phases, as means over steps and ranks.
   static std::string phases_text(const engine::StepReport& report) {
     char text[256];
     const engine::StepPhases& p = report.phases;
@@ -164,14 +166,14 @@ class ConsoleObserver : public engine::TrainObserver {
     }
     return line;
   }
-  // What the slowest rank works longer than the others' median in a step.
+  // Returns the additional time per step of the slowest rank, compared with the others' median.
   static double excess_of(const engine::StepReport& report) {
     const auto slowest = static_cast<std::size_t>(report.slowest_rank);
     if (slowest >= report.ranks.size()) return 0;
     return report.ranks[slowest].own() * (1 - 1 / report.slowest_ratio);
   }
-  // Only when it is the same rank in two reports in a row: a single one is noise, as are fractions
-  // of a millisecond.
+  // Names a rank only if it is the slowest in two reports in a row: a single one is noise, as are
+  // fractions of a millisecond.
   void name_straggler(const engine::StepReport& report) {
     const bool slow = report.slowest_ratio >= kSlowRatio && excess_of(report) >= kSlowSeconds;
     if (slow && slow_rank_ == report.slowest_rank && !slow_told_) {
@@ -206,7 +208,7 @@ class ConsoleObserver : public engine::TrainObserver {
                   cleared + (options_.rich ? curve_text() : "") + "\r" + line + "\033[K");
     drawn_bar_ = true;
   }
-  // Two lines above the bar.
+  // The curve has two lines above the bar.
   std::string curve_text() {
     const std::vector<std::string> curve =
         sparkline(losses_.values(), terminal_columns(STDOUT_FILENO) - 1);
@@ -216,7 +218,7 @@ class ConsoleObserver : public engine::TrainObserver {
     drawn_above_ = static_cast<int>(curve.size());
     return text;
   }
-  // What removes the bar from the terminal.
+  // Returns the text that removes the bar from the terminal, and forgets it.
   std::string taken_clearing() {
     std::string text = drawn_bar_ ? "\r\033[K" : "";
     for (; drawn_above_ > 0; --drawn_above_) text += "\033[1A\033[K";
@@ -232,11 +234,11 @@ class ConsoleObserver : public engine::TrainObserver {
   Clock::time_point started_{}, drawn_{}, reported_{};
   Span since_shown_;
   std::int64_t first_samples_ = -1, first_step_ = 0;
-  std::optional<double> loss_;  // as last told
+  std::optional<double> loss_;  // as last reported
   LossHistory losses_;
   bool drawn_bar_ = false;
   int drawn_above_ = 0;  // lines above the bar
-  int slow_rank_ = -1;   // of the last report; -1: none
+  int slow_rank_ = -1;   // in the last report; -1: none
   bool slow_told_ = false;
 };
 
@@ -244,7 +246,7 @@ class DesyncObserver : public engine::TrainObserver {
  public:
   DesyncObserver(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
   void on_desync(const engine::TrainProgress&, const engine::DesyncReport& report) override {
-    if (report.action == engine::OnDesync::kAbort) return;  // the error says it
+    if (report.action == engine::OnDesync::kAbort) return;  // the error reports it
     if (rank_ == 0) return print_notice("warning: " + to_string(report, world_size_));
     if (std::find(report.ranks.begin(), report.ranks.end(), rank_) == report.ranks.end()) return;
     print_notice("warning: desync after step " + std::to_string(report.step) + ": rank " +

@@ -1,4 +1,4 @@
-// Training events as JSON lines (io/metrics).
+// Writes training events as JSON lines (io/metrics).
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace tools {
 
 class MetricsObserver : public engine::TrainObserver {
  public:
-  // `gpu_every`: steps between samples of the GPUs; 0: none. Throws io::ConfigError where there is
+  // `gpu_every`: steps between samples of the GPUs; 0: none. Throws io::ConfigError if there is
   // nothing to sample.
   explicit MetricsObserver(const io::MetricsFiles& files, std::int64_t gpu_every = 0)
       : gpu_every_(gpu_every),

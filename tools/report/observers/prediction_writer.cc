@@ -1,4 +1,4 @@
-// Softmax, the most likely classes, and three ways to write them.
+// Implements softmax, the most likely classes, and three output formats.
 #include "tools/report/observers/prediction_writer.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Predictions as lines: CSV, JSON or a table. Of classes, or of a number.
+// Writes predictions as lines of CSV, JSON or a table, for classes or for a number.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,23 @@ namespace tools {
 
 struct PredictionFormat {
   std::string name = "csv";  // csv, json or table
-  std::int64_t top = 1;      // classes told, the most likely first
-  bool all = false;          // the probability of every class, too
+  std::int64_t top = 1;      // number of printed classes, the most likely first
+  bool all = false;          // also prints the probability of every class
 };
 
-// The softmax of these logits.
+// Returns the softmax of these logits.
 std::vector<double> probabilities_of(std::span<const double> logits);
 
 class PredictionWriter {
  public:
-  // Prints the head line of CSV and tables, for JSON {"schema":1,"event":"classes",...}.
+  // Prints the header line of CSV and tables; for JSON {"schema":1,"event":"classes",...}.
   PredictionWriter(const PredictionFormat& format, std::vector<std::string> classes);
 
-  // Of one number each, told in the target's unit: {"schema":1,"event":"target","target":"price"}.
+  // For predictions of one number each, printed in the target's unit:
+  // {"schema":1,"event":"target","target":"price"}.
   PredictionWriter(const PredictionFormat& format, const io::TargetScale& target);
 
-  // One line. The first of equally likely classes comes first, as in an evaluation. Throws
+  // Prints one line. The first of equally likely classes comes first, as in an evaluation. Throws
   // io::DataError for logits that are not finite.
   void print(const std::string& input, std::int64_t sample, std::span<const double> logits);
 
@@ -42,7 +43,8 @@ class PredictionWriter {
   const PredictionFormat format_;
   const std::vector<std::string> classes_;
   const std::optional<io::TargetScale> target_ = {};
-  std::vector<std::size_t> order_;  // of the row in hand: the most likely, and how likely all are
+  std::vector<std::size_t> order_;  // of the current row: the most likely classes, and all
+                                    // probabilities
   std::vector<double> probabilities_;
 };
 

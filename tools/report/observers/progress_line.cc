@@ -1,4 +1,4 @@
-// Parts of a line, dropped from the least important on until the rest fits.
+// Drops parts of a line, starting with the least important, until the rest fits.
 #include "tools/report/observers/progress_line.h"
 
 #include <sys/ioctl.h>
@@ -90,7 +90,7 @@ std::string progress_line(const ProgressState& state, int columns) {
 }
 
 void LossHistory::add(double loss) {
-  constexpr std::size_t kMost = 512;  // more than a terminal has columns
+  constexpr std::size_t kMost = 512;  // no terminal has more columns
   if (!values_.empty() && in_last_ < of_each_) {
     values_.back() += (loss - values_.back()) / ++in_last_;
     return;
@@ -107,7 +107,7 @@ void LossHistory::add(double loss) {
 
 namespace {
 
-// Means of as many neighbors as make `most` values of all.
+// Returns means of so many neighbors that at most `most` values remain.
 std::vector<double> gathered(const std::vector<double>& values, std::size_t most) {
   if (values.size() <= most) return values;
   std::vector<double> means(most);
@@ -119,7 +119,7 @@ std::vector<double> gathered(const std::vector<double>& values, std::size_t most
   return means;
 }
 
-// `eighths` (0..8) of a character's height.
+// `eighths`: 0 to 8, of a character's height.
 std::string_view block(int eighths) {
   constexpr std::string_view kBlocks = "▁▂▃▄▅▆▇█";  // three bytes each
   if (eighths <= 0) return " ";
@@ -144,7 +144,7 @@ std::vector<std::string> sparkline(const std::vector<double>& values, int column
   if (finite < 2) return {};
   std::string top, bottom;
   for (const double value : shown) {
-    // From 1 to 16: the lowest is seen, too.
+    // The level is from 1 to 16, so that the lowest is also visible.
     const double part = high > low ? (value - low) / (high - low) : 0;
     const int level = std::isfinite(value) ? 1 + static_cast<int>(part * (kLevels - 1) + 0.5) : 0;
     top += block(level - 8);

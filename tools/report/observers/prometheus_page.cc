@@ -1,4 +1,4 @@
-// Training threads copy numbers under the lock; text is made by the thread that serves it.
+// Training threads copy numbers under the lock; the thread that serves the page formats the text.
 #include "tools/report/observers/prometheus_page.h"
 
 #include <map>
@@ -17,7 +17,7 @@ io::HttpResponderOptions responder_options(const PrometheusServer& server) {
   return {.address = server.address,
           .port = server.port,
           .name = "prometheus",
-          // What the network may read anyway has any name.
+          // A page that the network can read anyway accepts any host name.
           .host_check =
               io::is_loopback_address(server.address) ? io::HostCheck::kName : io::HostCheck::kNone,
           .patient = server.patient,
@@ -78,7 +78,7 @@ using Evaluations = std::map<std::pair<std::string, std::string>, Evaluation>;  
 
 void add_evaluations(io::ExpositionText& out, const Evaluations& evaluations) {
   if (evaluations.empty()) return;
-  // One family after the other, each with a sample of every evaluation that has the number.
+  // Writes one family, with a sample for every evaluation that has the number.
   const auto add = [&](const char* name, const char* help, const auto& number) {
     bool begun = false;
     for (const auto& [key, evaluation] : evaluations) {

@@ -1,5 +1,5 @@
-// The page that Prometheus scrapes: what observers are told, kept for a thread that serves it.
-// Names of the metrics: docs/reporting.md.
+// The page that Prometheus scrapes: observers store values for a thread that serves them.
+// docs/reporting.md has the names of the metrics.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@
 namespace tools {
 
 struct PrometheusServer {
-  std::string address;          // in numbers
-  int port = 0;                 // 0: any that is free
+  std::string address;          // numeric
+  int port = 0;                 // 0: any free port
   std::string version, commit;  // of the program
-  bool patient = false;         // an address in use is tried again
+  bool patient = false;         // retries if the address is in use
 };
 
 struct PrometheusRun {
   std::string run, model, dataset, backend;
   int ranks = 1;
-  std::int64_t step = 0, epoch = 0, samples = 0;  // where it stands
-  std::int64_t steps = 0, epochs = 0;             // at its end
+  std::int64_t step = 0, epoch = 0, samples = 0;  // current position
+  std::int64_t steps = 0, epochs = 0;             // totals at the end
 };
 
 class PrometheusPage {
  public:
-  // Serves from now on, with nothing but the program's version before begin(). Throws
+  // Serves from now on, with only the program's version before begin(). Throws
   // io::CannotCreateError.
   explicit PrometheusPage(PrometheusServer server);
   ~PrometheusPage();
@@ -37,9 +37,9 @@ class PrometheusPage {
   PrometheusPage& operator=(const PrometheusPage&) = delete;
 
   std::string url() const;
-  // The run, or its going on with other ranks: what else is known of it stays.
+  // Starts the run, or its continuation with other ranks, which keeps the other values.
   void begin(const PrometheusRun& run);
-  // Tells the page, which outlives it.
+  // Returns an observer that updates the page, which outlives it.
   std::unique_ptr<engine::TrainObserver> make_observer();
 
  private:
@@ -50,7 +50,7 @@ class PrometheusPage {
   const PrometheusServer server_;
   mutable std::mutex mutex_;
   const std::unique_ptr<Numbers> numbers_;        // guarded by it
-  std::unique_ptr<io::HttpResponder> responder_;  // last: it uses the others
+  std::unique_ptr<io::HttpResponder> responder_;  // last member, because it uses the others
 };
 
 // Throws as PrometheusPage's constructor would; binds nothing.

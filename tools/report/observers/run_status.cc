@@ -1,4 +1,4 @@
-// The status as JSON, and back.
+// Converts the status to JSON and back.
 #include "tools/report/observers/run_status.h"
 
 #include <filesystem>
@@ -145,7 +145,7 @@ RunStatus read_run_status(const std::string& folder) {
   const auto read = [&] { return parse_run_status(io::read_run_file(path, kLargestStatus), path); };
   RunStatus status = read();
   if (!is_gone(status)) return status;
-  status = read();  // its last word may have come since
+  status = read();  // it may have been updated since
   if (!is_gone(status)) return status;
   status.end = "ended without saying so";
   status.cause =

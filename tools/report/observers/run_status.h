@@ -1,5 +1,5 @@
-// status.json of a run's folder: how far the training is and what each rank is doing, for `engine
-// top`. Rank 0 writes it about once a second (status_observer.h).
+// Defines status.json of a run's folder: the progress of the training and the activity of each
+// rank, for `engine top`. Rank 0 writes it about once a second (status_observer.h).
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct RunStatus {
   std::optional<double> loss, accuracy;  // as last reported
   std::string rate;                      // "5,120 images/s"; "": not known yet
   std::optional<double> seconds_left;
-  std::int64_t bytes_sent = 0;  // by each rank, in averagings
-  std::string evaluation;       // "after step 938: loss 0.03, accuracy 99.10 % (991/1000)"
+  std::int64_t bytes_sent = 0;  // by each rank, for averaging
+  std::string evaluation;       // e.g. "after step 938: loss 0.03, accuracy 99.10 % (991/1000)"
   std::string newest_snapshot;
 
   struct Rank {
@@ -54,8 +54,8 @@ std::string run_status_path(const std::string& folder);  // FOLDER/status.json
 std::string run_status_json(const RunStatus& status);
 // `source`: the file or address, for messages. Throws io::DataError (names source and member).
 RunStatus parse_run_status(std::string_view text, const std::string& source);
-// Also throws io::MissingFileError. A run whose process is gone, as far as this host can tell, has
-// "ended without saying so".
+// Also throws io::MissingFileError. A run whose process is gone, as far as this host can determine,
+// has "ended without saying so".
 RunStatus read_run_status(const std::string& folder);
 
 }  // namespace tools

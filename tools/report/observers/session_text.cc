@@ -1,4 +1,4 @@
-// From numbers to lines.
+// Formats session facts as lines.
 #include "tools/report/observers/session_text.h"
 
 #include <string_view>
@@ -17,7 +17,7 @@ std::string_view schedule_text(engine::LearningRate::Schedule schedule) {
                                         : "constant";
 }
 
-// "1 rank", "2 ranks"
+// Returns e.g. "1 rank", "2 ranks".
 std::string count_text(std::int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
@@ -26,7 +26,8 @@ std::string counted_samples(std::int64_t count) {
   return with_commas(count) + (count == 1 ? " sample" : " samples");
 }
 
-// "4 ranks x 2 devices x 32 x 1" (the last: micro-batches), or each rank's share where they differ.
+// Returns e.g. "4 ranks x 2 devices x 32 x 1" (the last: micro-batches), or each rank's share if
+// they differ.
 std::string batch_shares(const SessionFacts& facts) {
   const BatchFacts& batch = facts.batch;
   const int world = facts.ranks.count;
