@@ -41,6 +41,9 @@ struct StallOptions {
   bool abort = false;     // and ends the group
 };
 
+// Shared memory among the ranks of one host, before the exchange between hosts.
+enum class LocalStage { kAuto, kShm, kOff };  // kAuto: where the backend is "auto"
+
 // The identity of this process and the rendezvous; made by resolve_identity() or by the launcher.
 struct GroupOptions {
   std::string init_method = "env://";  // env://, tcp://HOST:PORT, file:///PATH
@@ -49,8 +52,7 @@ struct GroupOptions {
                              // on loopback (file://)
   std::string backend =
       "auto";  // "auto", a name of list_backends(), "checked:A,B" or the path of a plug-in
-  std::string local_stage =
-      "auto";       // shared memory among ranks of one host: auto (where backend is auto), shm, off
+  LocalStage local_stage = LocalStage::kAuto;
   int streams = 1;  // connections per peer, where the backend stripes
   ListenOptions listen = {};
   JobOptions job = {};
@@ -77,8 +79,8 @@ struct PeerInfo {
 
 // A communicator that differs from the group's own choice.
 struct CommunicatorRequest {
-  std::string backend = {}, local_stage = {};  // "": the group's choice
-  std::vector<int> members = {};               // ranks of the group, ascending; empty: all
+  std::string backend = {};       // "": the group's
+  std::vector<int> members = {};  // ranks of the group, ascending; empty: all
 };
 
 // Sent with a rank's heartbeats: the collective that it has been in for the longest time.

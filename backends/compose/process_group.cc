@@ -162,7 +162,7 @@ class ProcessGroup final : public Group {
         request.backend.empty() && request.members.empty()
             ? plan_
             : plan_backend(request.backend.empty() ? options_.backend : request.backend,
-                           local_stage_of(request), members);
+                           options_.local_stage, members);
     return connecting(plan.name, [&] {
       return guard(create_communicator(plan, context, members), next_guard());
     });
@@ -176,7 +176,7 @@ class ProcessGroup final : public Group {
     const DeviceChoice choice = choose_for_device(request.backend, options_.backend);
     return connecting(choice.nccl ? "nccl" : "staged:" + choice.host, [&] {
       return guard_device(
-          create_device_communicator(choice, local_stage_of(request), std::move(context), members),
+          create_device_communicator(choice, options_.local_stage, std::move(context), members),
           next_guard());
     });
   }
@@ -236,9 +236,6 @@ class ProcessGroup final : public Group {
     return progress;
   }
 
-  std::string local_stage_of(const CommunicatorRequest& request) const {
-    return request.local_stage.empty() ? options_.local_stage : request.local_stage;
-  }
   std::vector<PeerInfo> members_of(const CommunicatorRequest& request) const {
     if (request.members.empty()) return peers_;
     std::vector<PeerInfo> members;
@@ -404,7 +401,7 @@ std::unique_ptr<DeviceCommunicator> Group::make_device_communicator(const Commun
 
 std::unique_ptr<Group> join_group(const GroupOptions& options) {
   validate(options);
-  check_backend(options.backend, options.local_stage);
+  check_backend(options.backend);
   if (options.world_size == 1)
     return std::make_unique<SingleGroup>(
         plan_backend(options.backend, options.local_stage,

@@ -67,7 +67,7 @@ bool others_lock(int fd, off_t at) {
 class StateLock {
  public:
   explicit StateLock(int fd) : fd_(fd) {
-    const Deadline deadline = base::deadline_in(kLockTime);
+    const base::Deadline deadline = base::deadline_in(kLockTime);
     auto pause = std::chrono::microseconds(50);
     while (!(is_held_ = set_lock(fd_, F_WRLCK, kStateLock)) && !base::has_passed(deadline)) {
       std::this_thread::sleep_for(pause);
@@ -209,7 +209,7 @@ AcceptorFile::AcceptorFile(const std::string& job) {
   notice_ = folder.notice;
   path_ = folder.path + "/elastic-" + base::hex_text(digest);
   remove_dead_ones(folder.path, path_);
-  const Deadline deadline = base::deadline_in(std::chrono::seconds(10));
+  const base::Deadline deadline = base::deadline_in(std::chrono::seconds(10));
   while (!open_once()) {
     if (base::has_passed(deadline))
       throw PeerError("the register " + path_ +
@@ -227,7 +227,8 @@ void AcceptorFile::remove_dead_ones(const std::string& folder, const std::string
     AcceptorFile other;
     other.path_ = folder + "/" + entry->d_name;
     if (!std::string_view(entry->d_name).starts_with("elastic-") || other.path_ == own) continue;
-    other.file_ = Socket(open(other.path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    other.file_ =
+        base::Descriptor(open(other.path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!other.file_ || !set_lock(other.file_.fd(), F_WRLCK, kStateLock)) continue;
     if (other.is_of_dead_job()) unlink(other.path_.c_str());
   }
@@ -256,7 +257,7 @@ bool AcceptorFile::read_id_of_file() {
 
 // Returns false if the file was removed meanwhile, or is locked.
 bool AcceptorFile::open_once() {
-  file_ = Socket(base::retry_on_eintr(
+  file_ = base::Descriptor(base::retry_on_eintr(
       [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); }));
   if (!file_) throw PeerError("cannot open " + path_ + ": " + std::strerror(errno));
   struct stat status {};

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backends/membership/paxos.h"
-#include "backends/store/tcp_socket.h"
+#include "io/base/files/descriptor.h"
 
 namespace backends {
 
@@ -47,7 +47,7 @@ class AcceptorFile final : public Register {
   bool write();
 
   std::string path_, notice_, problem_;
-  Socket file_;
+  base::Descriptor file_;
   RegisterId id_;
   std::uint64_t sequence_ = 0;  // of the copy that state_ was read from or written to
   AcceptorState state_;

@@ -92,7 +92,8 @@ class Membership::Agent {
   const MembershipOptions options_;
   JoinEndpoint door_;
   AcceptorFile register_;
-  Socket store_listener_, wake_;
+  Socket store_listener_;
+  base::Descriptor wake_;
   Member self_;
   Endpoint agent_;
   Socket listener_;

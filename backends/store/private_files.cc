@@ -116,7 +116,7 @@ bool read_private_file(const std::string& path, std::string& text) {
   const auto fail = [&] {
     throw PeerError("cannot read " + path + ": " + base::system_error_text(errno));
   };
-  const Socket file(base::retry_on_eintr(
+  const base::Descriptor file(base::retry_on_eintr(
       [&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }));
   if (!file) {
     if (errno == ENOENT || errno == ESTALE) return false;
@@ -144,7 +144,7 @@ bool read_private_file(const std::string& path, std::string& text) {
 bool publish_private_file(const std::string& path, const std::string& text, Publish how) {
   const std::string temporary = path + "." + to_hex(random_bytes(8)) + ".tmp";
   {
-    const Socket file(base::retry_on_eintr(
+    const base::Descriptor file(base::retry_on_eintr(
         [&] { return open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600); }));
     if (!file) return false;
     if (!write_all(file.fd(), text)) {

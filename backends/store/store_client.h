@@ -83,7 +83,7 @@ class TcpStore : public Store {
   void react(Lock lock);
 
   const StoreClientOptions options_;
-  Socket wake_;
+  base::Descriptor wake_;
 
   std::mutex progress_mutex_;
   std::function<RankProgress()> progress_source_;  // guarded by it

@@ -60,7 +60,7 @@ class StoreServer {
   Socket listener_;
   std::function<void(const std::string&)> notice_;
   Endpoint endpoint_;
-  Socket wake_;
+  base::Descriptor wake_;
   // The server's thread.
   ServerMachine machine_;
   std::map<LinkId, StoreConnection> connections_;

@@ -134,18 +134,6 @@ std::vector<InterfaceAddress> interface_addresses() {
 
 }  // namespace
 
-Socket& Socket::operator=(Socket&& other) noexcept {
-  if (this != &other) {
-    close();
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
-}
-
-void Socket::close() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 Endpoint parse_endpoint(std::string_view text, std::string_view what) {
   const auto bad = [&](const char* why) {
     return ConfigurationError(std::string(what) + " \"" + std::string(text) + "\": " + why +

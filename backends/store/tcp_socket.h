@@ -1,5 +1,4 @@
-// Owned file descriptors, and TCP for the rendezvous: resolves names, listens on one address,
-// connects by a deadline.
+// TCP for the rendezvous: resolve, listen on one address, connect by a deadline.
 #pragma once
 
 #include <sys/socket.h>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "io/base/files/descriptor.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -19,22 +19,7 @@ namespace backends {
 using base::Deadline;
 using base::milliseconds_left;
 
-// Closes its descriptor. Moves, does not copy.
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept;
-  ~Socket() { close(); }
-  int fd() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void close();
-  int release() { return std::exchange(fd_, -1); }  // passes it to another owner
-
- private:
-  int fd_ = -1;
-};
+using Socket = base::Descriptor;  // of a connection, or of a listener
 
 struct Endpoint {
   std::string host;  // name or address, IPv6 without brackets

@@ -76,11 +76,10 @@ bool hold(int fd) {
 }
 
 void sync_folder(const std::string& folder) {
-  const int fd = base::retry_on_eintr(
-      [&] { return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  if (fd < 0) fail("open folder", folder, errno);
-  const int error = base::retry_on_eintr([&] { return fsync(fd); }) == 0 ? 0 : errno;
-  close(fd);
+  const base::Descriptor opened(base::retry_on_eintr(
+      [&] { return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (!opened) fail("open folder", folder, errno);
+  const int error = base::retry_on_eintr([&] { return fsync(opened.fd()); }) == 0 ? 0 : errno;
   if (error != 0 && error != EINVAL)
     fail("make durable the names in folder", folder, error);  // EINVAL: has no such notion
 }
@@ -93,7 +92,6 @@ AtomicFile::AtomicFile(const std::string& path, std::uint64_t bytes)
   try {
     reserve(bytes);
   } catch (...) {
-    close(fd_);
     unlink(temporary_.c_str());
     throw;
   }
@@ -119,16 +117,14 @@ void AtomicFile::create() {
     const std::string number =
         std::to_string(getpid()) + "-" + std::to_string(counter.fetch_add(1));
     temporary_ = folder_ + "/." + name + std::string(kTemporaryMark) + number;
-    fd_ = base::retry_on_eintr([&] {
+    file_ = base::Descriptor(base::retry_on_eintr([&] {
       return open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    });
-    if (fd_ < 0 && errno != EEXIST) fail("create", path_, errno);
-    if (fd_ >= 0 && hold(fd_)) return;
-    if (fd_ >= 0) {  // a cleaner took it for abandoned, or it cannot be looked at
-      unlink(temporary_.c_str());
-      close(fd_);
-    }
-    fd_ = -1;
+    }));
+    if (!file_ && errno != EEXIST) fail("create", path_, errno);
+    if (!file_) continue;
+    if (hold(file_.fd())) return;
+    unlink(temporary_.c_str());  // a cleaner took it for abandoned, or it cannot be looked at
+    file_.close();
   }
   throw CannotCreateError("cannot create " + path_ +
                           ": too many abandoned temporary files beside it");
@@ -137,7 +133,7 @@ void AtomicFile::create() {
 void AtomicFile::reserve(std::uint64_t bytes) {
   if (bytes == 0) return;
   int error = EINTR;
-  while (error == EINTR) error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
+  while (error == EINTR) error = posix_fallocate(file_.fd(), 0, static_cast<off_t>(bytes));
   if (!is_no_space(error)) return;  // file systems that cannot reserve say so when written to
   std::error_code unknown;
   const auto space = std::filesystem::space(folder_, unknown);
@@ -150,15 +146,13 @@ void AtomicFile::reserve(std::uint64_t bytes) {
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ < 0) return;
-  unlink(temporary_.c_str());
-  close(fd_);
+  if (file_) unlink(temporary_.c_str());
 }
 
 void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::size_t part = std::min<std::size_t>(bytes.size(), kWritebackBytes);
-    const ssize_t count = pwrite(fd_, bytes.data(), part, static_cast<off_t>(offset));
+    const ssize_t count = pwrite(file_.fd(), bytes.data(), part, static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail("write", path_, errno);
     const auto done = static_cast<std::size_t>(count);
@@ -172,20 +166,19 @@ void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes
 // Otherwise nothing would be on its way to the disk before the fsync. A failure is for that to
 // tell.
 void AtomicFile::start_writeback() noexcept {
-  static_cast<void>(sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE));
+  static_cast<void>(sync_file_range(file_.fd(), 0, 0, SYNC_FILE_RANGE_WRITE));
   waiting_ = 0;
 }
 
 void AtomicFile::commit(bool durable) {
-  if (base::retry_on_eintr([&] { return fchmod(fd_, plain_mode(path_)); }) != 0)
+  if (base::retry_on_eintr([&] { return fchmod(file_.fd(), plain_mode(path_)); }) != 0)
     fail("set the mode of", path_, errno);
-  if (base::retry_on_eintr([&] { return ftruncate(fd_, static_cast<off_t>(end_)); }) != 0)
+  if (base::retry_on_eintr([&] { return ftruncate(file_.fd(), static_cast<off_t>(end_)); }) != 0)
     fail("set the length of", path_, errno);
-  if (durable && base::retry_on_eintr([&] { return fsync(fd_); }) != 0)
+  if (durable && base::retry_on_eintr([&] { return fsync(file_.fd()); }) != 0)
     fail("make durable", path_, errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("create", path_, errno);
-  close(fd_);
-  fd_ = -1;
+  file_.close();
   if (durable) sync_folder(folder_);
 }
 
@@ -211,10 +204,9 @@ void remove_abandoned_temporaries(const std::string& folder) noexcept {
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
       const std::string name = entry.path().filename().string();
       if (!is_temporary(name)) continue;
-      const int fd = open(entry.path().c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-      if (fd < 0) continue;
-      if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
-      close(fd);
+      const base::Descriptor file(
+          open(entry.path().c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+      if (file && flock(file.fd(), LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
     }
   } catch (const std::exception&) {
     return;  // no memory or no folder: nothing to clean

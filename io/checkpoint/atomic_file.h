@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "io/base/files/descriptor.h"
+
 namespace io {
 
 // Writes go to a temporary file in the same folder: made with O_EXCL | O_NOFOLLOW and mode 0600,
@@ -39,7 +41,7 @@ class AtomicFile {
   void reserve(std::uint64_t bytes);
 
   std::string path_, folder_, temporary_;
-  int fd_ = -1;
+  base::Descriptor file_;
   std::uint64_t end_ = 0;
   std::uint64_t waiting_ = 0;  // bytes written since the disk was told last
 };

@@ -16,14 +16,13 @@ namespace {
 class FileBytes : public ByteSource {
  public:
   explicit FileBytes(const std::string& path) : ByteSource(path), file_(open_regular_file(path)) {}
-  ~FileBytes() override { close(file_.descriptor); }
 
   std::uint64_t size() const override { return file_.bytes; }
 
   void read(std::uint64_t offset, std::span<std::byte> target) const override {
     while (!target.empty()) {
       const ssize_t count =
-          pread(file_.descriptor, target.data(), std::min<std::size_t>(target.size(), 1 << 30),
+          pread(file_.descriptor.fd(), target.data(), std::min<std::size_t>(target.size(), 1 << 30),
                 static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) throw Error("cannot read " + name() + ": " + base::system_error_text(errno));

@@ -148,14 +148,14 @@ Search search(const std::string& directory, const std::string& run_id) {
 // 89 MB, and a file that is open keeps its space. A file that cannot be deleted takes space, but
 // what replaces it is safe.
 void delete_file(const std::string& path) {
-  const int fd = base::retry_on_eintr(
-      [&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
+  base::Descriptor file(base::retry_on_eintr(
+      [&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); }));
   unlink(path.c_str());
-  if (fd < 0) return;
+  if (!file) return;
   try {
-    std::thread([fd] { close(fd); }).detach();
+    std::thread([owned = std::move(file)]() mutable { owned.close(); }).detach();
   } catch (const std::system_error&) {
-    close(fd);
+    // Without a thread it is closed here.
   }
 }
 

@@ -40,7 +40,7 @@ std::string file_name(double time, int attempt) {
   return text + host_name() + "." + std::to_string(getpid()) + "." + std::to_string(attempt);
 }
 
-int open_folder(const std::string& folder, NamedBy named_by) {
+base::Descriptor open_folder(const std::string& folder, NamedBy named_by) {
   if (named_by == NamedBy::kRun) {
     try {
       return open_own_folder(folder);
@@ -50,13 +50,13 @@ int open_folder(const std::string& folder, NamedBy named_by) {
   }
   std::error_code fault;
   std::filesystem::create_directories(folder, fault);
-  const int fd = fault ? -1 : base::retry_on_eintr([&] {
+  base::Descriptor opened(fault ? -1 : base::retry_on_eintr([&] {
     return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  });
-  if (fd < 0)
+  }));
+  if (!opened)
     throw CannotCreateError("tensorboard " + folder + ": cannot create: " +
                             (fault ? fault.message() : base::system_error_text(errno)));
-  return fd;
+  return opened;
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ struct EventFile::Impl {
   std::string path;
   Clock clock;
   Notice notice;
-  int fd = -1;
+  base::Descriptor file;
   off_t end = 0;      // of the last whole record
   bool torn = false;  // there may be part of another one behind it
   std::int64_t lost = 0;
@@ -89,17 +89,18 @@ struct EventFile::Impl {
 
   // 0, or what went wrong. Readers give up a file at a record that is torn, so none stays.
   int append(const std::string& record) {
-    if (torn && base::retry_on_eintr([&] { return ::ftruncate(fd, end); }) != 0) return errno;
+    if (torn && base::retry_on_eintr([&] { return ::ftruncate(file.fd(), end); }) != 0)
+      return errno;
     torn = false;
     for (std::size_t done = 0; done < record.size();) {
       const ssize_t n = base::retry_on_eintr([&] {
-        return ::pwrite(fd, record.data() + done, record.size() - done,
+        return ::pwrite(file.fd(), record.data() + done, record.size() - done,
                         end + static_cast<off_t>(done));
       });
       if (n < 0) {
         const int error = errno;
         // Whether this works is seen again before the next record.
-        static_cast<void>(::ftruncate(fd, end) == 0);
+        static_cast<void>(::ftruncate(file.fd(), end) == 0);
         return error;
       }
       done += static_cast<std::size_t>(n);
@@ -119,27 +120,24 @@ EventFile::EventFile(const std::string& folder, Clock clock, Notice notice, Name
     : impl_(std::make_unique<Impl>()) {
   impl_->clock = clock ? std::move(clock) : now_of_host;
   impl_->notice = std::move(notice);
-  const int folder_fd = open_folder(folder, named_by);
+  const base::Descriptor opened_folder = open_folder(folder, named_by);
   const double time = impl_->clock();
-  for (int attempt = 0; impl_->fd < 0; ++attempt) {
+  for (int attempt = 0; !impl_->file; ++attempt) {
     const std::string name = file_name(time, attempt);
     impl_->path = (std::filesystem::path(folder) / name).string();
-    impl_->fd = base::retry_on_eintr([&] {
-      return ::openat(folder_fd, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    });
+    impl_->file = base::Descriptor(base::retry_on_eintr([&] {
+      return ::openat(opened_folder.fd(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                      0666);
+    }));
     const int error = errno;
-    if (impl_->fd >= 0 || (error == EEXIST && attempt < 100)) continue;
-    ::close(folder_fd);
+    if (impl_->file || (error == EEXIST && attempt < 100)) continue;
     throw CannotCreateError("tensorboard " + impl_->path +
                             ": cannot create: " + base::system_error_text(error));
   }
-  ::close(folder_fd);
   impl_->write(events::event(time, 0).text(events::kFileVersion, "brain.Event:2"));
 }
 
-EventFile::~EventFile() {
-  if (impl_->fd >= 0) ::close(impl_->fd);  // every record is written already
-}
+EventFile::~EventFile() = default;  // every record is written already
 
 const std::string& EventFile::path() const { return impl_->path; }
 

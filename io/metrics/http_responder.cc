@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/base/files/descriptor.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/metrics/http_request.h"
@@ -40,28 +41,7 @@ constexpr milliseconds kExchangeTime{5000};  // from accept() to the end of the 
 constexpr milliseconds kFarewellTime{500};   // in which a client may take the answer
 constexpr milliseconds kRetryTime{1000};
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    if (this != &other) {
-      reset();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  void reset() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
-  }
-  int fd_;
-};
+using base::Descriptor;
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -102,8 +82,8 @@ Descriptor listen_at(const HttpResponderOptions& options) {
       ::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) fail(std::strerror(errno));
   const int on = 1;  // connections of the run before may still be dying
-  static_cast<void>(::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
-  if (::bind(fd.get(), address->get(), address->size) != 0 || ::listen(fd.get(), 128) != 0)
+  static_cast<void>(::setsockopt(fd.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+  if (::bind(fd.fd(), address->get(), address->size) != 0 || ::listen(fd.fd(), 128) != 0)
     fail(errno == EADDRINUSE ? "the port is in use; give another one" : std::strerror(errno));
   return fd;
 }
@@ -121,7 +101,7 @@ std::string source_of(const SocketAddress& peer) {
 int port_of(const Descriptor& fd) {
   SocketAddress address;
   address.size = sizeof address.storage;
-  if (::getsockname(fd.get(), address.get(), &address.size) != 0) return 0;
+  if (::getsockname(fd.fd(), address.get(), &address.size) != 0) return 0;
   return ntohs(address.storage.ss_family == AF_INET6
                    ? reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port
                    : reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port);
@@ -139,7 +119,7 @@ class Exchange {
   const std::string& source() const { return source_; }
   // The higher, the less is lost with it: who has its answer, then who does not take it.
   int progress() const { return static_cast<int>(stage_); }
-  int fd() const { return fd_.get(); }
+  int fd() const { return fd_.fd(); }
   short events() const { return stage_ == Stage::kAnswer ? POLLOUT : POLLIN; }
   SteadyClock::time_point until() const { return until_; }
 
@@ -169,21 +149,21 @@ class Exchange {
   bool receive() {
     std::array<char, 4096> buffer;
     const ssize_t n =
-        base::retry_on_eintr([&] { return ::recv(fd_.get(), buffer.data(), buffer.size(), 0); });
+        base::retry_on_eintr([&] { return ::recv(fd_.fd(), buffer.data(), buffer.size(), 0); });
     if (n > 0) request_.append(buffer.data(), static_cast<std::size_t>(n));
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
   }
 
   bool send() {
     const ssize_t n = base::retry_on_eintr([&] {
-      return ::send(fd_.get(), answer_.data() + sent_, answer_.size() - sent_, MSG_NOSIGNAL);
+      return ::send(fd_.fd(), answer_.data() + sent_, answer_.size() - sent_, MSG_NOSIGNAL);
     });
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
     sent_ += static_cast<std::size_t>(n);
     if (sent_ < answer_.size()) return true;
     stage_ = Stage::kFarewell;
     until_ = SteadyClock::now() + kFarewellTime;
-    return ::shutdown(fd_.get(), SHUT_WR) == 0;
+    return ::shutdown(fd_.fd(), SHUT_WR) == 0;
   }
 
   Descriptor fd_;
@@ -211,7 +191,7 @@ struct HttpResponder::Impl {
   ~Impl() {
     stopped = true;
     const std::uint64_t one = 1;
-    static_cast<void>(::write(wake.get(), &one, sizeof one) > 0);
+    static_cast<void>(::write(wake.fd(), &one, sizeof one) > 0);
     thread.join();
   }
 
@@ -291,7 +271,7 @@ struct HttpResponder::Impl {
       SocketAddress peer;
       Descriptor fd(base::retry_on_eintr([&] {
         peer.size = sizeof peer.storage;
-        return ::accept4(listener.get(), peer.get(), &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        return ::accept4(listener.fd(), peer.get(), &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
       }));
       if (!fd) {
         // Without descriptors or memory the client would be there at once again.
@@ -329,7 +309,7 @@ struct HttpResponder::Impl {
     if (!listener) until = now + kRetryTime;
     const bool accepts = may_accept(now);
     if (listener && !accepts) until = std::min(until, second + std::chrono::seconds(1));
-    std::vector<pollfd> polled{{wake.get(), POLLIN, 0}, {accepts ? listener.get() : -1, POLLIN, 0}};
+    std::vector<pollfd> polled{{wake.fd(), POLLIN, 0}, {accepts ? listener.fd() : -1, POLLIN, 0}};
     for (const Exchange& e : exchanges) {
       polled.push_back({e.fd(), e.events(), 0});
       until = std::min(until, e.until());

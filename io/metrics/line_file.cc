@@ -48,30 +48,28 @@ LineFile::LineFile(const std::string& what, const std::string& path, NamedBy nam
     return;
   }
   try {
-    fd_ = open_own_file(path, O_RDWR | O_CREAT | O_APPEND);
+    file_ = open_own_file(path, O_RDWR | O_CREAT | O_APPEND);
   } catch (const CannotCreateError& error) {
     throw CannotCreateError(what + " " + error.what());
   }
-  torn_ = ends_within_a_line(fd_);
+  torn_ = ends_within_a_line(file_.fd());
 }
 
 void LineFile::open_named_by_user() {
   const bool console = path_ == "-";
   torn_ = !console && ends_within_a_line(path_);
   // Does not wait for somebody to read a pipe.
-  fd_ = base::retry_on_eintr([&] {
+  file_ = base::Descriptor(base::retry_on_eintr([&] {
     return console ? ::dup(STDOUT_FILENO)
                    : ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK,
                             0666);
-  });
-  if (fd_ < 0)
+  }));
+  if (!file_)
     throw CannotCreateError(
         what_ + " " + path_ + ": cannot create: " +
         (errno == ENXIO ? "nobody reads this pipe" : base::system_error_text(errno)));
-  if (!console) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
+  if (!console) ::fcntl(file_.fd(), F_SETFL, ::fcntl(file_.fd(), F_GETFL) & ~O_NONBLOCK);
 }
-
-LineFile::~LineFile() { ::close(fd_); }  // every line is written already
 
 std::string LineFile::write(const std::string& lines) {
   std::size_t left = 0;
@@ -94,7 +92,7 @@ std::string LineFile::write(const std::string& lines) {
 // 0, or what went wrong. `done`: so many bytes were written.
 int LineFile::write_all(const std::string& text, std::size_t& done) const {
   while (done < text.size()) {
-    const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
+    const ssize_t n = ::write(file_.fd(), text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno;
     done += static_cast<std::size_t>(n);
@@ -105,8 +103,8 @@ int LineFile::write_all(const std::string& text, std::size_t& done) const {
 // So many bytes off the end. No pipe can do that.
 bool LineFile::cut(std::size_t bytes) const {
   struct stat status {};
-  return fstat(fd_, &status) == 0 && S_ISREG(status.st_mode) &&
-         ftruncate(fd_, status.st_size - static_cast<off_t>(bytes)) == 0;
+  return fstat(file_.fd(), &status) == 0 && S_ISREG(status.st_mode) &&
+         ftruncate(file_.fd(), status.st_size - static_cast<off_t>(bytes)) == 0;
 }
 
 }  // namespace io

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "io/base/files/descriptor.h"
 #include "io/base/files/own_file.h"
 
 namespace io {
@@ -13,7 +14,6 @@ class LineFile {
   // `what` names it in messages, before the path: "metrics". "-": standard output. A file that the
   // run names is a file of its own (own_file.h). Throws CannotCreateError.
   LineFile(const std::string& what, const std::string& path, NamedBy named_by = NamedBy::kUser);
-  ~LineFile();
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
@@ -29,7 +29,7 @@ class LineFile {
   bool cut(std::size_t bytes) const;
 
   const std::string what_, path_;
-  int fd_ = -1;
+  base::Descriptor file_;
   bool torn_ = false;      // the file may end within a line
   std::int64_t lost_ = 0;  // lines, since the last one that was written
 };

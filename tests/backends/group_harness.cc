@@ -76,7 +76,7 @@ void choose_backend(backends::GroupOptions& options, const std::string& backend)
     options.init_method = external_rendezvous();
   } else if (backend.rfind("shm+", 0) == 0) {
     options.backend = backend.substr(4);
-    options.local_stage = "shm";
+    options.local_stage = backends::LocalStage::kShm;
     options.host_id = "host " + std::to_string(host_of(options.rank, options.world_size));
   } else {
     options.backend = backend == "single" ? "auto" : backend;

@@ -169,13 +169,13 @@ class StoreByHand : public testing::Test {
 TEST_F(StoreByHand, TheVerdictOnWhoHasGoneComesBeforeTheOthersGiveUp) {
   begin(2);
   Client &root = join(0), &gone = join_unheard(1);
-  ASSERT_TRUE(server_->has_started());
+  ASSERT_TRUE(server_->state().started);
   // Its answer to the start is lost with its connection, which rank 0 notices later.
   wait(milliseconds(2200), {&root});
   break_off(gone);
   wait(milliseconds(1600), {&root});
-  ASSERT_TRUE(root.member->failure());
-  EXPECT_EQ(root.member->failure()->rank, 1);
+  ASSERT_TRUE(root.member->state().failure);
+  EXPECT_EQ(root.member->state().failure->rank, 1);
 }
 
 TEST_F(StoreByHand, AfterAPauseOfRank0WhoHasGoneMayStillComeBack) {
@@ -189,8 +189,8 @@ TEST_F(StoreByHand, AfterAPauseOfRank0WhoHasGoneMayStillComeBack) {
   Client& again = join(1, 2);
   ASSERT_EQ(again.state(), SessionMachine::State::kWelcome);
   wait(milliseconds(1000), {&root, &again});
-  EXPECT_FALSE(root.member->failure());
-  EXPECT_TRUE(again.member->has_started());
+  EXPECT_FALSE(root.member->state().failure);
+  EXPECT_TRUE(again.member->state().started);
 }
 
 TEST_F(StoreByHand, WhoComesBackIsToldOfTheFailure) {
@@ -204,12 +204,12 @@ TEST_F(StoreByHand, WhoComesBackIsToldOfTheFailure) {
   break_off(dies);
   turn();
   talk(root);
-  ASSERT_TRUE(root.member->failure());
+  ASSERT_TRUE(root.member->state().failure);
   Client& again = join(1, 2);
   talk(again);
-  EXPECT_TRUE(again.member->has_started());
-  ASSERT_TRUE(again.member->failure());
-  EXPECT_EQ(again.member->failure()->rank, 2);
+  EXPECT_TRUE(again.member->state().started);
+  ASSERT_TRUE(again.member->state().failure);
+  EXPECT_EQ(again.member->state().failure->rank, 2);
 }
 
 TEST_F(StoreByHand, NobodyIsWaitedForOnceItIsGivenUp) {
@@ -217,7 +217,7 @@ TEST_F(StoreByHand, NobodyIsWaitedForOnceItIsGivenUp) {
   Client &root = join(0), &gone = join_unheard(1);
   break_off(gone);
   wait(milliseconds(4000), {&root});
-  ASSERT_TRUE(root.member->failure());
+  ASSERT_TRUE(root.member->state().failure);
   Client& again = join(1, 2);
   ASSERT_EQ(again.state(), SessionMachine::State::kRefused);
   EXPECT_NE(again.refusal().find("reconnected too late"), std::string::npos) << again.refusal();
@@ -233,7 +233,7 @@ TEST_F(StoreByHand, WhoHasGoneInTheSameTurnIsMissing) {
   turn();
   break_off(gone);
   join(2);
-  EXPECT_FALSE(server_->has_started());
+  EXPECT_FALSE(server_->state().started);
 }
 
 TEST_F(StoreByHand, TheStartTakesEffectWhenItsAnswerHasBeenSent) {
@@ -242,9 +242,9 @@ TEST_F(StoreByHand, TheStartTakesEffectWhenItsAnswerHasBeenSent) {
   join(1);
   hear(root);
   root.member->sent();  // of what came before
-  EXPECT_FALSE(root.member->has_started());
+  EXPECT_FALSE(root.member->state().started);
   say(root);
-  EXPECT_TRUE(root.member->has_started());
+  EXPECT_TRUE(root.member->state().started);
 }
 
 TEST_F(StoreByHand, TheEndOfRank0IsNoFailureForWhoLeaves) {
@@ -255,7 +255,7 @@ TEST_F(StoreByHand, TheEndOfRank0IsNoFailureForWhoLeaves) {
   other.member->leave();
   other.member->closed("its connection closed");
   EXPECT_TRUE(other.member->lost());
-  EXPECT_FALSE(other.member->failure());
+  EXPECT_FALSE(other.member->state().failure);
 }
 
 TEST_F(StoreByHand, AnEarlierConnectionOfAProcessThatComesLateIsClosed) {
@@ -283,9 +283,9 @@ TEST_F(StoreByHand, AMessageOfDifferingCallsIsToldAsSuch) {
   one.member->abandon({"calls differ", true});
   say(one);
   talk(two);
-  ASSERT_TRUE(two.member->failure());
-  EXPECT_TRUE(two.member->failure()->what.mismatch);
-  EXPECT_EQ(two.member->failure()->what.text, "calls differ");
+  ASSERT_TRUE(two.member->state().failure);
+  EXPECT_TRUE(two.member->state().failure->what.mismatch);
+  EXPECT_EQ(two.member->state().failure->what.text, "calls differ");
 }
 
 TEST_F(StoreByHand, AChangedActivityIsSentSoon) {

@@ -59,7 +59,8 @@ int milliseconds(const char* name, std::chrono::milliseconds time, int least) {
 }
 
 backends::GroupOptions join_options(const GroupOptions& given) {
-  backends::check_backend(given.backend, given.local_stage);
+  const backends::LocalStage local_stage = backends::parse_local_stage(given.local_stage);
+  backends::check_backend(given.backend);
   const backends::Identity identity = backends::resolve_identity({.init_method = given.init_method,
                                                                   .rank = given.rank,
                                                                   .world_size = given.world_size,
@@ -69,7 +70,7 @@ backends::GroupOptions join_options(const GroupOptions& given) {
   backends::GroupOptions options;
   tools::take_identity(identity, options);
   options.backend = given.backend;
-  options.local_stage = given.local_stage;
+  options.local_stage = local_stage;
   options.listen.interface = given.interface;
   options.job.secret = given.secret;
   options.job.build = ENGINE_VERSION " " ENGINE_COMMIT;

@@ -133,9 +133,14 @@ BackendInfo plugin_info(const std::string& name) {
           .note = file.empty() ? base::join_text(plugin_places(name), " or ") : file};
 }
 
-void check_backend(const std::string& backend, const std::string& local_stage) {
-  if (local_stage != "auto" && local_stage != "shm" && local_stage != "off")
-    throw ConfigurationError("local stage \"" + local_stage + "\": expected auto, shm or off");
+LocalStage parse_local_stage(const std::string& text) {
+  if (text == "auto") return LocalStage::kAuto;
+  if (text == "shm") return LocalStage::kShm;
+  if (text == "off") return LocalStage::kOff;
+  throw ConfigurationError("local stage \"" + text + "\": expected auto, shm or off");
+}
+
+void check_backend(const std::string& backend) {
   if (backend == "auto" || backend == "inproc") return;
   if (!is_checked(backend)) {
     find_backend(backend);
@@ -146,9 +151,9 @@ void check_backend(const std::string& backend, const std::string& local_stage) {
   find_backend(pair.second);
 }
 
-BackendPlan plan_backend(const std::string& backend, const std::string& local_stage,
+BackendPlan plan_backend(const std::string& backend, LocalStage local_stage,
                          const std::vector<PeerInfo>& peers) {
-  check_backend(backend, local_stage);
+  check_backend(backend);
   const std::string by_name = backend == "auto" ? "auto: " : "";
   if (peers.size() == 1)
     return {.name = "single",
@@ -168,7 +173,8 @@ BackendPlan plan_backend(const std::string& backend, const std::string& local_st
             .reason = "every result is compared"};
   }
   const std::size_t hosts = host_count(peers);
-  const bool staged = local_stage == "shm" || (local_stage == "auto" && backend == "auto");
+  const bool staged =
+      local_stage == LocalStage::kShm || (local_stage == LocalStage::kAuto && backend == "auto");
   if (staged && hosts == 1)
     return {.within = &shared_memory(),
             .name = "shm",

@@ -21,13 +21,15 @@ struct BackendPlan {
   std::string name, reason;           // name is e.g. "shm+gloo"; "single": one rank, no exchange
 };
 
-// Throws ConfigurationError if `backend` or `local_stage` is unknown, missing in this build or for
-// threads only.
-void check_backend(const std::string& backend, const std::string& local_stage);
+// Throws ConfigurationError when `backend` is unknown, missing in this build or
+// for threads only.
+void check_backend(const std::string& backend);
+// "auto", "shm" or "off". Throws ConfigurationError.
+LocalStage parse_local_stage(const std::string& text);
 
 // Plans for a group of processes; peers[r] is rank r. The result is equal on all ranks. Throws
 // ConfigurationError.
-BackendPlan plan_backend(const std::string& backend, const std::string& local_stage,
+BackendPlan plan_backend(const std::string& backend, LocalStage local_stage,
                          const std::vector<PeerInfo>& peers);
 
 }  // namespace backends

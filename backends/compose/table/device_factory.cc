@@ -20,7 +20,7 @@ DeviceChoice choose_for_device(const std::string& requested, const std::string& 
 }
 
 std::unique_ptr<DeviceCommunicator> create_device_communicator(
-    const DeviceChoice& choice, const std::string& local_stage, BackendContext context,
+    const DeviceChoice& choice, LocalStage local_stage, BackendContext context,
     const std::vector<PeerInfo>& members) {
   if (choice.nccl && context.world_size > 1) {
     std::string refusal;

@@ -26,7 +26,7 @@ DeviceChoice choose_for_device(const std::string& requested, const std::string& 
 
 // Collective over the context's ranks; members[r] describes rank r. May throw any std::exception.
 std::unique_ptr<DeviceCommunicator> create_device_communicator(
-    const DeviceChoice& choice, const std::string& local_stage, BackendContext context,
+    const DeviceChoice& choice, LocalStage local_stage, BackendContext context,
     const std::vector<PeerInfo>& members);
 // Stages over an existing host communicator.
 std::unique_ptr<DeviceCommunicator> stage_for_device(std::unique_ptr<Communicator> host,

@@ -87,9 +87,10 @@ class ServerMachine {
     RankProgress progress;            // last one reported
     bool acknowledged_start = false;  // it has confirmed kStart, and may no longer reconnect
     bool leaving = false;             // it is leaving in order: its end is not a failure
-    std::string end;                  // why the connection ended; "": it is alive
+    bool silent = false;              // for so long that it counts as dead
+    std::string end;                  // why the connection ended; "": it has not
 
-    bool alive() const { return end.empty(); }
+    bool alive() const { return end.empty() && !silent; }
     bool is_member() const { return stage == Stage::kMember; }
     bool is_observer() const { return stage == Stage::kObserver; }
     bool is_joining() const { return !is_member() && !is_observer(); }

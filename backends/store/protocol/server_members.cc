@@ -203,8 +203,8 @@ void ServerMachine::on_lost(Link& l) {
   if (place != &l) return;  // its process has reconnected
   place = nullptr;
   if (started_ && !l.leaving) {
-    if (l.end == "silence") {
-      l.end.clear();  // if it resumes, it receives what the others received
+    if (l.silent) {
+      l.silent = false;  // if it wakes up again, it is told what the others were told
       declare_failure(l, silence_text(options_.heartbeat_ms));
       tell_silent(l);
     } else if (!l.acknowledged_start) {
@@ -352,7 +352,7 @@ void ServerMachine::sweep(bool paused) {
     if (l.is_joining() && now_ >= l.hello_deadline && l.alive()) l.end = "too slow";
     if (!l.is_member()) continue;
     if (paused) l.last_received = now_;
-    if (l.alive() && now_ - l.last_received > silence) l.end = "silence";
+    if (l.alive() && now_ - l.last_received > silence) l.silent = true;
   }
   expire_disconnected(paused);
   for (auto it = links_.begin(); it != links_.end();) {

@@ -138,7 +138,7 @@ void send_descriptor(int to, int fd) {
   if (sendmsg(to, &message, MSG_NOSIGNAL) < 0) throw_errno("passing shared memory to a rank");
 }
 
-Socket receive_descriptor(int from) {
+base::Descriptor receive_descriptor(int from) {
   int fd = -1;
   alignas(cmsghdr) char room[CMSG_SPACE(sizeof fd)] = {};
   char byte = 0;
@@ -154,14 +154,14 @@ Socket receive_descriptor(int from) {
   if (header != nullptr && header->cmsg_type == SCM_RIGHTS &&
       header->cmsg_len == CMSG_LEN(sizeof fd))
     std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  Socket descriptor(fd);
+  base::Descriptor descriptor(fd);
   if (got != 1 || fd < 0)
     throw PeerError("rank 0 closed the connection without passing its shared memory");
   return descriptor;
 }
 
-Socket create_memory(std::size_t bytes) {
-  Socket memory(memfd_create("engine-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+base::Descriptor create_memory(std::size_t bytes) {
+  base::Descriptor memory(memfd_create("engine-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) throw_errno("shared memory");
   // Reserve the memory now: if it were missing later, an access would be a bus error.
   if (ftruncate(memory.fd(), static_cast<off_t>(bytes)) != 0 ||
@@ -197,7 +197,7 @@ class ShmServer {
       throw_errno("listening on a unix socket");
   }
 
-  Socket run(Deadline deadline) {
+  base::Descriptor run(Deadline deadline) {
     context_.store.set(context_.prefix + "/shm", name_);
     while (left_ > 0) {
       std::vector<pollfd> polled{{listener_.fd(), POLLIN, 0}};
@@ -256,14 +256,15 @@ class ShmServer {
   }
 
   const BackendContext& context_;
-  Socket memory_, listener_;
+  base::Descriptor memory_;
+  Socket listener_;
   const std::string name_;
   std::list<ShmGuest> guests_;  // the oldest first
   std::vector<bool> served_;
   int left_;
 };
 
-Socket fetch(const BackendContext& context, Deadline deadline) {
+base::Descriptor fetch(const BackendContext& context, Deadline deadline) {
   const std::string name = context.store.get(context.prefix + "/shm", context.timeout);
   const std::string owner = "rank " + std::to_string(context.group_rank(0));
   const Socket socket = unix_socket(SOCK_NONBLOCK);
@@ -303,7 +304,7 @@ Socket fetch(const BackendContext& context, Deadline deadline) {
 
 ShmSegment::ShmSegment(const BackendContext& context, std::size_t bytes) : bytes_(bytes) {
   const auto deadline = base::deadline_in(context.timeout);
-  const Socket memory =
+  const base::Descriptor memory =
       context.rank == 0 ? ShmServer(context, bytes).run(deadline) : fetch(context, deadline);
   void* mapped =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.fd(), 0);

@@ -122,10 +122,8 @@ void ZmqGuard::accepted(int fd, const std::string& endpoint) {
 // libzmq closes the connection when it reads the end. A copy of the descriptor refers to one file,
 // even if libzmq closes its own meanwhile, and another file gets the number.
 void ZmqGuard::end(const Unproven& connection) {
-  const int copy = fcntl(connection.fd, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) return;
-  if (inode_of(copy) == connection.inode) shutdown(copy, SHUT_RDWR);
-  close(copy);
+  const base::Descriptor copy(fcntl(connection.fd, F_DUPFD_CLOEXEC, 0));
+  if (copy && inode_of(copy.fd()) == connection.inode) shutdown(copy.fd(), SHUT_RDWR);
 }
 
 }  // namespace backends

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -45,13 +44,10 @@ using OwnedFile = std::unique_ptr<std::FILE, Close>;
 }
 
 OwnedFile open_run_file(const std::string& path, std::uint64_t max_bytes) {
-  const OpenedFile opened = open_regular_file(path, Links::kReject);
-  OwnedFile file(fdopen(opened.descriptor, "rb"));
-  if (!file) {
-    const int error = errno;
-    close(opened.descriptor);
-    fail_to_open(path, error);
-  }
+  OpenedFile opened = open_regular_file(path, Links::kReject);
+  OwnedFile file(fdopen(opened.descriptor.fd(), "rb"));
+  if (!file) fail_to_open(path, errno);
+  opened.descriptor.release();
   if (opened.bytes > max_bytes) fail_as_too_long(path, max_bytes);
   return file;
 }
@@ -71,18 +67,13 @@ std::string read_all(std::FILE* file, const std::string& path, std::uint64_t max
 
 OpenedFile open_regular_file(const std::string& path, Links links) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::kReject ? O_NOFOLLOW : 0);
-  const int descriptor = base::retry_on_eintr([&] { return open(path.c_str(), flags); });
-  if (descriptor < 0 && errno == ELOOP && links == Links::kReject)
+  base::Descriptor file(base::retry_on_eintr([&] { return open(path.c_str(), flags); }));
+  if (!file && errno == ELOOP && links == Links::kReject)
     throw DataError(path + ": is a link; expected a plain file, as a run writes it");
-  if (descriptor < 0) fail_to_open(path, errno);
+  if (!file) fail_to_open(path, errno);
   struct stat status {};
-  if (fstat(descriptor, &status) != 0) {
-    const int error = errno;
-    close(descriptor);
-    throw Error("cannot read " + path + ": " + base::system_error_text(error));
-  }
-  if (S_ISREG(status.st_mode)) return {descriptor, static_cast<std::uint64_t>(status.st_size)};
-  close(descriptor);
+  if (fstat(file.fd(), &status) != 0) fail_to_read(path);
+  if (S_ISREG(status.st_mode)) return {std::move(file), static_cast<std::uint64_t>(status.st_size)};
   throw DataError(
       path + (S_ISDIR(status.st_mode)
                   ? ": is a folder; expected a file"

@@ -6,10 +6,12 @@
 #include <functional>
 #include <string>
 
+#include "io/base/files/descriptor.h"
+
 namespace io {
 
 struct OpenedFile {
-  int descriptor = -1;  // the caller closes it
+  base::Descriptor descriptor;
   std::uint64_t bytes = 0;
 };
 

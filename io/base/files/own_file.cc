@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -58,31 +57,26 @@ void check_names(const std::string& path, const struct stat& found) {
 
 }  // namespace
 
-int open_own_file(const std::string& path, int flags, mode_t mode) {
-  const int fd = base::retry_on_eintr([&] {
+base::Descriptor open_own_file(const std::string& path, int flags, mode_t mode) {
+  base::Descriptor file(base::retry_on_eintr([&] {
     return open(path.c_str(), (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
-  });
-  if (fd < 0) refuse_unopened(path, errno);
-  try {
-    struct stat found {};
-    if (fstat(fd, &found) != 0)
-      throw CannotCreateError("cannot look at " + path + ": " + base::system_error_text(errno));
-    if (!S_ISREG(found.st_mode))
-      throw CannotCreateError(path + ": is " + kind_of(found.st_mode) + "; expected a plain file");
-    check_names(path, found);
-  } catch (...) {
-    close(fd);
-    throw;
-  }
-  return fd;
+  }));
+  if (!file) refuse_unopened(path, errno);
+  struct stat found {};
+  if (fstat(file.fd(), &found) != 0)
+    throw CannotCreateError("cannot look at " + path + ": " + base::system_error_text(errno));
+  if (!S_ISREG(found.st_mode))
+    throw CannotCreateError(path + ": is " + kind_of(found.st_mode) + "; expected a plain file");
+  check_names(path, found);
+  return file;
 }
 
-int open_own_folder(const std::string& path) {
+base::Descriptor open_own_folder(const std::string& path) {
   if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) refuse_unopened(path, errno);
-  const int fd = base::retry_on_eintr(
-      [&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
-  if (fd < 0) refuse_unopened(path, errno);
-  return fd;
+  base::Descriptor folder(base::retry_on_eintr(
+      [&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+  if (!folder) refuse_unopened(path, errno);
+  return folder;
 }
 
 void check_own_name(const std::string& path) {

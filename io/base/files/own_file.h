@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "io/base/files/descriptor.h"
+
 namespace io {
 
 // Whose choice the name of a file is: a run's own files have fixed names in its folder; others are
@@ -13,13 +15,13 @@ namespace io {
 enum class NamedBy { kUser, kRun };
 
 // Opens a regular file that has this one name, with `flags` of open(); with O_CREAT, makes it with
-// `mode` if it is missing. Follows no link of that name, waits for nobody, truncates nothing. The
-// caller closes the descriptor. Throws CannotCreateError, which says what was found.
-int open_own_file(const std::string& path, int flags, mode_t mode = 0666);
+// `mode` if it is missing. Follows no link of that name, waits for nobody, truncates nothing.
+// Throws CannotCreateError, which says what was found.
+base::Descriptor open_own_file(const std::string& path, int flags, mode_t mode = 0666);
 
 // The folder itself, for openat(), made if it is missing: likewise no link. Throws
 // CannotCreateError.
-int open_own_folder(const std::string& path);
+base::Descriptor open_own_folder(const std::string& path);
 
 // Throws CannotCreateError for a name that the two functions above would not open because it is a
 // link or has a second name; a missing file is none.

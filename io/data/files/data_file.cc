@@ -30,13 +30,11 @@ bool starts_gzip(std::span<const std::uint8_t> bytes) {
 }  // namespace
 
 DataFile::DataFile(std::string path) : path_(std::move(path)), buffer_(kBufferBytes) {
-  const OpenedFile opened = open_regular_file(path_);
+  OpenedFile opened = open_regular_file(path_);
   file_bytes_ = opened.bytes;
-  file_.reset(fdopen(opened.descriptor, "rb"));
-  if (!file_) {
-    close(opened.descriptor);
-    throw Error(path_ + ": cannot be read: " + base::system_error_text(errno));
-  }
+  file_.reset(fdopen(opened.descriptor.fd(), "rb"));
+  if (!file_) throw Error(path_ + ": cannot be read: " + base::system_error_text(errno));
+  opened.descriptor.release();
   refill();
   if (!starts_gzip(unread_) || unpack_whole()) return;
   if (inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK)

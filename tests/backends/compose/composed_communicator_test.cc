@@ -95,29 +95,29 @@ std::vector<PeerInfo> peers_on(const std::vector<std::string>& hosts) {
   return peers;
 }
 
-std::string plan_name(const std::string& backend, const std::string& stage,
+std::string plan_name(const std::string& backend, backends::LocalStage stage,
                       const std::vector<std::string>& hosts) {
   return backends::plan_backend(backend, stage, peers_on(hosts)).name;
 }
 
 TEST(Plan, FollowsTheHosts) {
-  EXPECT_EQ(plan_name("auto", "auto", {"a"}), "single");
-  EXPECT_EQ(plan_name("auto", "auto", {"a", "a"}), "shm");
-  EXPECT_EQ(plan_name("shm", "auto", {"a", "a"}), "shm");
+  EXPECT_EQ(plan_name("auto", backends::LocalStage::kAuto, {"a"}), "single");
+  EXPECT_EQ(plan_name("auto", backends::LocalStage::kAuto, {"a", "a"}), "shm");
+  EXPECT_EQ(plan_name("shm", backends::LocalStage::kAuto, {"a", "a"}), "shm");
   std::string across;
   for (const backends::BackendInfo& b : backends::list_backends())
     if (across.empty() && b.usable && b.joins_hosts && !b.device_memory) across = b.name;
   if (across.empty()) GTEST_SKIP() << "this build has no backend between hosts";
-  EXPECT_EQ(plan_name("auto", "auto", {"a", "b"}), across);
-  EXPECT_EQ(plan_name("auto", "off", {"a", "a"}), across);
-  EXPECT_EQ(plan_name("auto", "auto", {"a", "b", "a"}), "shm+" + across);
-  EXPECT_EQ(plan_name(across, "auto", {"a", "a", "b"}), across);
-  EXPECT_EQ(plan_name(across, "shm", {"a", "a", "b"}), "shm+" + across);
-  EXPECT_EQ(plan_name(across, "shm", {"a", "a"}), "shm");
+  EXPECT_EQ(plan_name("auto", backends::LocalStage::kAuto, {"a", "b"}), across);
+  EXPECT_EQ(plan_name("auto", backends::LocalStage::kOff, {"a", "a"}), across);
+  EXPECT_EQ(plan_name("auto", backends::LocalStage::kAuto, {"a", "b", "a"}), "shm+" + across);
+  EXPECT_EQ(plan_name(across, backends::LocalStage::kAuto, {"a", "a", "b"}), across);
+  EXPECT_EQ(plan_name(across, backends::LocalStage::kShm, {"a", "a", "b"}), "shm+" + across);
+  EXPECT_EQ(plan_name(across, backends::LocalStage::kShm, {"a", "a"}), "shm");
 }
 
 TEST(Plan, RefusesWhatCannotBe) {
-  const auto reason = [](const std::string& backend, const std::string& stage,
+  const auto reason = [](const std::string& backend, backends::LocalStage stage,
                          const std::vector<std::string>& hosts) {
     try {
       static_cast<void>(plan_name(backend, stage, hosts));
@@ -126,15 +126,16 @@ TEST(Plan, RefusesWhatCannotBe) {
     }
     return std::string("accepted");
   };
-  EXPECT_NE(reason("shm", "auto", {"a", "a", "b"}).find("rank 0 is on a and rank 2 on b"),
+  EXPECT_NE(reason("shm", backends::LocalStage::kAuto, {"a", "a", "b"})
+                .find("rank 0 is on a and rank 2 on b"),
             std::string::npos);
-  EXPECT_NE(reason("inprok", "auto", {"a", "a"})
+  EXPECT_NE(reason("inprok", backends::LocalStage::kAuto, {"a", "a"})
                 .find("unknown backend \"inprok\"; this build has auto, "),
             std::string::npos);
-  EXPECT_NE(reason("auto", "sometimes", {"a", "a"}).find("expected auto, shm or off"),
+  EXPECT_THROW(backends::parse_local_stage("sometimes"), backends::ConfigurationError);
+  EXPECT_NE(reason("checked:shm", backends::LocalStage::kAuto, {"a", "a"}).find("checked:A,B"),
             std::string::npos);
-  EXPECT_NE(reason("checked:shm", "auto", {"a", "a"}).find("checked:A,B"), std::string::npos);
-  EXPECT_NE(reason("./no_such_plugin.so", "auto", {"a", "a"})
+  EXPECT_NE(reason("./no_such_plugin.so", backends::LocalStage::kAuto, {"a", "a"})
                 .find("./no_such_plugin.so cannot be loaded"),
             std::string::npos);
 }

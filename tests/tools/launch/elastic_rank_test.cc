@@ -19,7 +19,7 @@ namespace {
 RunConfig two_ranks() {
   RunConfig config;
   config.group.backend = "auto";
-  config.group.local_stage = "auto";
+  config.group.local_stage = backends::LocalStage::kAuto;
   config.spawn = 2;
   config.min_ranks = 1;
   config.data.max_ranks = 2;

@@ -186,12 +186,12 @@ TEST(Options, OwnOnesEndWhereTheCommandBegins) {
                                        "train", "--sync_every", "--log-dir"});
   ASSERT_TRUE(o.has_value());
   EXPECT_EQ(o->nproc_per_node, "2");
-  EXPECT_EQ(o->redirects, "3");
+  EXPECT_EQ(o->output.redirects, "3");
   EXPECT_EQ(o->environment, (std::vector<std::string>{"A=1", "B=2"}));
   EXPECT_EQ(o->command, (std::vector<std::string>{"train", "--sync_every", "--log-dir"}));
   const auto p = parse_launch_options({"--max_restarts", "2", "--", "--odd", "--", "x"});
   ASSERT_TRUE(p.has_value());
-  EXPECT_EQ(p->max_restarts, 2);
+  EXPECT_EQ(p->restarts.most, 2);
   EXPECT_EQ(p->command, (std::vector<std::string>{"--odd", "--", "x"}));
 }
 
@@ -201,7 +201,7 @@ TEST(Options, EnvironmentFillsWhatWasNotSaid) {
   setenv("ENGINE_MAX_RESTARTS", "5", 1);
   const auto o = parse_launch_options({"--nproc-per-node", "2", "true"});
   EXPECT_EQ(o->nproc_per_node, "2");
-  EXPECT_EQ(o->max_restarts, 5);
+  EXPECT_EQ(o->restarts.most, 5);
   setenv("ENGINE_MAX_RESTARTS", "many", 1);
   EXPECT_CONTAINS(message_of<io::ConfigError>([] { parse_launch_options({"true"}); }),
                   "ENGINE_MAX_RESTARTS 'many'");

@@ -124,8 +124,7 @@ int measure_all(const CommFlags& flags, const tools::RunConfig& config,
   std::vector<std::string> processes =
       split_list(flags.backends.empty() ? config.group.backend : flags.backends, "--backends");
   for (const std::string& name : processes)
-    if (name != "all" && !is_device_backend(name))
-      backends::check_backend(name, config.group.local_stage);
+    if (name != "all" && !is_device_backend(name)) backends::check_backend(name);
   if (in_launched_group(config)) {
     if (!flags.ranks.empty())
       throw UsageError(

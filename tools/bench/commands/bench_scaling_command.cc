@@ -82,7 +82,7 @@ std::vector<std::string> usable_backends(const std::vector<std::string>& asked,
   std::vector<std::string> usable;
   for (const std::string& name : asked) {
     try {
-      backends::check_backend(name, "auto");
+      backends::check_backend(name);
       usable.push_back(name);
     } catch (const backends::ConfigurationError& error) {
       if (!is_known(name)) throw;

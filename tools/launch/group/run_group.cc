@@ -72,7 +72,7 @@ void check_spawn(int ranks) {
 }
 
 int run_elastic(const RunConfig& config, const ElasticBody& body) {
-  backends::check_backend(config.group.backend, config.group.local_stage);
+  backends::check_backend(config.group.backend);
   check_threads(config.compute.threads);
   check_bind(config.compute.bind);
   if (config.compute.device.devices.size() > 1)
@@ -89,8 +89,7 @@ int run_elastic(const RunConfig& config, const ElasticBody& body) {
 }
 
 int run_group(const RunConfig& config, const std::function<int(backends::Group&)>& body) {
-  backends::check_backend(config.group.backend,
-                          config.group.local_stage);  // once, before N workers report the same
+  backends::check_backend(config.group.backend);  // once, before N workers say the same
   check_threads(config.compute.threads);
   check_bind(config.compute.bind);
   check_spawn(config.spawn);

@@ -73,7 +73,10 @@ const std::vector<OptionSpec> kGroupRows{
              "path",
      .example = "--backend gloo"},
     {.name = "local-stage",
-     .field = word([](RunConfig& c) { return &c.group.local_stage; }, {"auto", "shm", "off"}),
+     .field = choice([](RunConfig& c) { return &c.group.local_stage; },
+                     {{"auto", backends::LocalStage::kAuto},
+                      {"shm", backends::LocalStage::kShm},
+                      {"off", backends::LocalStage::kOff}}),
      .help = "reduce over shared memory among the ranks of a host first (auto: if --backend is "
              "auto)",
      .example = "--local-stage off"},

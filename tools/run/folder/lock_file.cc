@@ -48,7 +48,7 @@ bool is_named(const std::string& path, int fd) {
 }
 
 int open_lock_file(const std::string& path) {
-  const int fd = io::open_own_file(path, O_RDWR | O_CREAT, kFirstMode);
+  const int fd = io::open_own_file(path, O_RDWR | O_CREAT, kFirstMode).release();
   limit_readers(fd);
   return fd;
 }

@@ -106,8 +106,8 @@ engine::TrainState make_state(const SessionParts& s) {
           .steps_per_epoch = data.sampler().steps_per_epoch(),
           .loss_scale = s.compute.loss_scale,
           .control = s.compute.cuda() ? &model.control : nullptr,
-          .other_optimizer = s.options.keeping.other_optimizer,
-          .other_batch = s.options.data.batch_scales,
+          .may_restore = {.other_optimizer = s.options.keeping.other_optimizer,
+                          .other_batch = s.options.data.batch_scales},
           .file_ranks = data.sampling().shard == io::Shard::kFile ? s.group.world_size() : 0,
           .shares = model.shared_update ? &model.shared_update->shares : nullptr};
 }

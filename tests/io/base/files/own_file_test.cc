@@ -20,9 +20,9 @@ using test_support::read_text;
 using test_support::write_text;
 
 // Why a name is not opened; "" if it is.
-std::string refusal(const std::function<int()>& open_it) {
+std::string refusal(const std::function<base::Descriptor()>& open_it) {
   try {
-    close(open_it());
+    open_it();
     return "";
   } catch (const io::CannotCreateError& error) {
     return error.what();
@@ -41,7 +41,7 @@ class OwnFile : public testing::Test {
   std::string refusal_of_name() const {
     return refusal([&] {
       io::check_own_name(path_);
-      return -1;
+      return base::Descriptor();
     });
   }
   void expect_refused(const std::string& words) const {

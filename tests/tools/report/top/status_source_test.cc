@@ -35,7 +35,7 @@ class StatusSourceTest : public testing::Test {
   ~StatusSourceTest() override { unsetenv("ENGINE_SECRET"); }
   void publish(std::int64_t step) {
     RunStatus status;
-    status.step = step;
+    status.progress.step = step;
     server_->set_status(run_status_json(status));
   }
 
@@ -46,9 +46,9 @@ class StatusSourceTest : public testing::Test {
 TEST_F(StatusSourceTest, TellsTheNewestUntilTheEnd) {
   publish(1);
   tools::StatusSource source("tcp://" + address_);
-  EXPECT_EQ(source.status().step, 1);
+  EXPECT_EQ(source.status().progress.step, 1);
   publish(2);
-  EXPECT_TRUE(test_support::eventually([&] { return source.status().step == 2; }));
+  EXPECT_TRUE(test_support::eventually([&] { return source.status().progress.step == 2; }));
   server_.reset();
   EXPECT_TRUE(test_support::eventually([&] { return source.status().end == "ended"; }));
 }
@@ -58,7 +58,7 @@ TEST_F(StatusSourceTest, DoesNotWaitForNews) {
   publish(1);
   tools::StatusSource source(address_);
   const auto begin = std::chrono::steady_clock::now();
-  for (int look = 0; look < 20; ++look) EXPECT_EQ(source.status().step, 1);
+  for (int look = 0; look < 20; ++look) EXPECT_EQ(source.status().progress.step, 1);
   EXPECT_FALSE(test_support::is_past(begin, std::chrono::seconds(2)));
 }
 
