@@ -169,7 +169,7 @@ class StoreByHand : public testing::Test {
 TEST_F(StoreByHand, TheVerdictOnWhoHasGoneComesBeforeTheOthersGiveUp) {
   begin(2);
   Client &root = join(0), &gone = join_unheard(1);
-  ASSERT_TRUE(server_->state().started);
+  ASSERT_TRUE(server_->has_started());
   // Its answer to the start is lost with its connection, which rank 0 notices later.
   wait(milliseconds(2200), {&root});
   break_off(gone);
@@ -233,7 +233,7 @@ TEST_F(StoreByHand, WhoHasGoneInTheSameTurnIsMissing) {
   turn();
   break_off(gone);
   join(2);
-  EXPECT_FALSE(server_->state().started);
+  EXPECT_FALSE(server_->has_started());
 }
 
 TEST_F(StoreByHand, TheStartTakesEffectWhenItsAnswerHasBeenSent) {
@@ -254,7 +254,7 @@ TEST_F(StoreByHand, TheEndOfRank0IsNoFailureForWhoLeaves) {
   talk(other);
   other.member->leave();
   other.member->closed("its connection closed");
-  EXPECT_TRUE(other.member->lost());
+  EXPECT_TRUE(other.member->state().lost);
   EXPECT_FALSE(other.member->state().failure);
 }
 
@@ -315,7 +315,7 @@ TEST_F(StoreByHand, AfterAMismatchOnlyThoseAreAwaitedThatHaveNotBeenTold) {
   other.build = "another";
   come(other);
   hear(root);
-  ASSERT_TRUE(root.member->fatal());
+  ASSERT_TRUE(root.member->state().fatal);
   break_off(root);
   turn();
   EXPECT_FALSE(server_->may_end());
