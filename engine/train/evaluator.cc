@@ -261,7 +261,7 @@ EvalReport Evaluator::report() const {
           .rows = counts[1],
           .correct = counts[2],
           .unknown = counts[4],
-          .top5 = e.model.classes() > 5 ? counts[3] : -1,
+          .top5 = e.model.classes() > 5 ? std::optional(counts[3]) : std::nullopt,
           .text = e.set.label_traits().perplexity,
           .errors = e.targets != nullptr ? std::optional(errors_of(all, counts[1], *e.targets))
                                          : std::nullopt};

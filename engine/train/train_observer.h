@@ -67,14 +67,15 @@ struct EvalReport {
   std::int64_t rows = 0;     // predictions: samples, or for text samples times positions
   std::int64_t correct = 0;  // rows
   std::int64_t unknown = 0;  // rows of a class that the model lacks: wrong, without a loss
-  std::int64_t top5 =
-      -1;  // rows whose label is among the five largest logits; -1: up to five classes, so no news
+  // Rows whose label is among the five largest logits; none for up to five classes, for it is no
+  // news of them.
+  std::optional<std::int64_t> top5;
   bool text = false;                         // the data are tokens
   const char* weights = "model";             // or an average of them: "ema", "average"
   std::optional<RegressionErrors> errors{};  // numbers are predicted: nothing is right or wrong
   std::optional<BestEvaluation> best{};      // up to this one, where the run keeps account of it
   double accuracy() const { return share(correct); }
-  double top5_accuracy() const { return share(top5); }
+  double top5_accuracy() const { return share(top5.value()); }
   double perplexity() const { return std::exp(loss); }  // of a row; said of text
 
  private:

@@ -92,10 +92,11 @@ void MetricsWriter::desync(std::int64_t step, std::int64_t epoch, const Desync& 
   impl_->write_line(json);
 }
 
-void MetricsWriter::nonfinite(std::int64_t step, std::int64_t epoch, std::int64_t last_good,
-                              const std::string& what, const std::string& action) {
+void MetricsWriter::nonfinite(std::int64_t step, std::int64_t epoch,
+                              std::optional<std::int64_t> last_good, const std::string& what,
+                              const std::string& action) {
   base::JsonWriter json = impl_->head("nonfinite", step, epoch);
-  json.member("last_good", last_good < 0 ? std::nullopt : std::optional(last_good));
+  json.member("last_good", last_good);
   json.member("what", what).member("action", action);
   impl_->write_line(json);
 }

@@ -65,8 +65,8 @@ class MetricsWriter {
     std::string action;                 // what is done about it ("abort")
   };
   void desync(std::int64_t step, std::int64_t epoch, const Desync& found);
-  // `what` ("loss") is not finite; it was at `last_good`, where that is not below 0.
-  void nonfinite(std::int64_t step, std::int64_t epoch, std::int64_t last_good,
+  // `what` ("loss") is not finite; it was at `last_good`.
+  void nonfinite(std::int64_t step, std::int64_t epoch, std::optional<std::int64_t> last_good,
                  const std::string& what, const std::string& action);
   // Averagings and bytes sent so far; the spread of the replicas where it was measured.
   void averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,

@@ -64,7 +64,7 @@ void print(const engine::EvalReport& report, const engine::ClassCounts& counts,
   object.member("correct", report.correct).member("samples", report.samples);
   if (report.rows != report.samples) object.member("rows", report.rows);
   if (report.unknown > 0) object.member("unknown", report.unknown);
-  if (report.top5 >= 0) object.member("top5", report.top5_accuracy());
+  if (report.top5) object.member("top5", report.top5_accuracy());
   if (report.text) object.member("perplexity", report.perplexity());
   add_classes(object, counts, names);
   std::printf("%s\n", object.end_object().text().c_str());

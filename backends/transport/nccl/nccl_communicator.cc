@@ -16,6 +16,7 @@
 
 #include "backends/device_calls.h"
 #include "backends/interruptible_wait.h"
+#include "backends/transport/nccl/nccl_aborter.h"
 #include "backends/transport/nccl/nccl_backend.h"
 #include "backends/transport/nccl/nccl_bootstrap.h"
 #include "backends/transport/nccl/nccl_call_watch.h"
@@ -27,8 +28,6 @@ namespace backends {
 namespace {
 
 namespace cuda = base::cuda;
-
-constexpr auto kNcclLeaveTimeout = std::chrono::seconds(2);
 
 ncclDataType_t type_of(DType type) {
   switch (type) {
@@ -81,9 +80,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       if (finalize()) comm_ = nullptr;
     }
     abort_communicator();
-    wait_for_abort();
-    if (aborter_.thread.joinable())
-      *aborter_.done ? aborter_.thread.join() : aborter_.thread.detach();
+    aborter_.finish();
     while (!allocated_.empty()) release(allocated_.begin()->first);
     cuda::release(words_.device);
   }
@@ -396,7 +393,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       while (stream != nullptr && cudaStreamQuery(stream) == cudaErrorNotReady &&
              !base::has_passed(until))
         std::this_thread::sleep_for(std::chrono::microseconds(200));
-      if (stream == nullptr) wait_for_abort();
+      if (stream == nullptr) aborter_.wait();
       throw;
     }
   }
@@ -408,24 +405,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   void abort_communicator() noexcept {
     if (comm_ == nullptr) return;
     registered_.clear();
-    const auto abort = [call = nccl_.ncclCommAbort, comm = comm_, device = device_,
-                        done = aborter_.done] {
-      cudaSetDevice(device);
-      call(comm);
-      *done = true;
-    };
-    comm_ = nullptr;
-    try {
-      aborter_.thread = std::thread(abort);
-    } catch (const std::exception&) {
-      abort();
-    }
-  }
-
-  void wait_for_abort() const noexcept {
-    const auto until = base::deadline_in(kNcclLeaveTimeout);
-    while (aborter_.thread.joinable() && !*aborter_.done && !base::has_passed(until))
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    aborter_.abort(nccl_, std::exchange(comm_, nullptr), device_);
   }
 
   // NCCL does not report which rank is missing.
@@ -480,11 +460,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   Counts counts_;
   std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle, in order
   std::map<void*, bool> allocated_;                  // true: by NCCL
-  struct Aborter {                                   // of abort_communicator()
-    std::thread thread;
-    const std::shared_ptr<std::atomic<bool>> done = std::make_shared<std::atomic<bool>>(false);
-  };
-  Aborter aborter_;
+  NcclAborter aborter_;
   std::optional<NcclCallWatch> watch_;  // of calls that block; none: they do not
 };
 

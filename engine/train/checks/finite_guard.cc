@@ -122,7 +122,7 @@ std::string FiniteGuard::judge(const Signs& sums) {
 
 std::string FiniteGuard::bad_parameter() {
   if (scanned_step_ == state_.progress.global_step) return scanned_;
-  if (first_step_ < 0) first_step_ = state_.progress.global_step;
+  if (!first_step_) first_step_ = state_.progress.global_step;
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   {
     const HostView view(state_.home, Access::kRead);
@@ -143,7 +143,7 @@ std::string FiniteGuard::bad_parameter() {
 std::optional<NonFiniteReport> FiniteGuard::note(const std::string& what) {
   if (what.empty() || std::exchange(told_, true)) return std::nullopt;
   const std::int64_t step = state_.progress.global_step;
-  const bool none_was = last_good_ < 0 && action_ != OnNonFinite::kSkip;
+  const bool none_was = !last_good_ && action_ != OnNonFinite::kSkip;
   return NonFiniteReport{action_, step, last_good_, what, none_was || step == first_step_};
 }
 

@@ -65,7 +65,8 @@ class FiniteGuard {
   bool bad_norm_ = false, told_ = false;
   bool skipped_ = false;  // the step under way
   std::optional<double> norm_;
-  std::int64_t skipped_steps_ = 0, last_good_ = -1, scanned_step_ = -1, first_step_ = -1;
+  std::int64_t skipped_steps_ = 0;
+  std::optional<std::int64_t> last_good_, scanned_step_, first_step_;
   std::string scanned_;                     // what bad_parameter() gave then
   std::vector<std::int64_t> gathered_;      // one for each rank
   std::vector<std::byte> before_the_step_;  // running statistics and counters

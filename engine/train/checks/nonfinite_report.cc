@@ -16,9 +16,9 @@ std::string_view to_string(OnNonFinite action) {
 }
 
 std::string to_string(const NonFiniteReport& report) {
-  const std::string found = "not finite at step " + std::to_string(report.step),
-                    good = "was finite at step " + std::to_string(report.last_good);
-  if (report.last_good < 0) return "the " + report.what + " is " + found;
+  const std::string found = "not finite at step " + std::to_string(report.step);
+  if (!report.last_good) return "the " + report.what + " is " + found;
+  const std::string good = "was finite at step " + std::to_string(*report.last_good);
   if (report.what == "loss") return "the loss " + good + ", " + found;
   return "the " + report.what + " is " + found + " (the loss " + good + ")";
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,10 +17,10 @@ std::string_view to_string(OnNonFinite action);
 
 struct NonFiniteReport {
   OnNonFinite action = OnNonFinite::kAbort;
-  std::int64_t step = 0;        // after which it was found
-  std::int64_t last_good = -1;  // the last step whose loss is known to be finite; -1: none
-  std::string what;             // "loss", "gradient norm", "parameter 'fc.weight'"
-  bool at_start = false;        // no step of this run was finite
+  std::int64_t step = 0;                  // after which it was found
+  std::optional<std::int64_t> last_good;  // the last step whose loss is known to be finite
+  std::string what;                       // "loss", "gradient norm", "parameter 'fc.weight'"
+  bool at_start = false;                  // no step of this run was finite
 };
 
 // "the loss was finite at step 600, not finite at step 612"; "the parameter 'fc.weight' is not

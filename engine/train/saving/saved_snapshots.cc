@@ -23,8 +23,8 @@ void SavedSnapshots::wait() noexcept {
   }
 }
 
-std::string SavedSnapshots::last_good(std::int64_t last_good_step) const {
-  const bool older = newest_.step >= last_good_step && last_good_step >= 0;
+std::string SavedSnapshots::last_good(std::optional<std::int64_t> last_good_step) const {
+  const bool older = last_good_step && newest_.step >= *last_good_step;
   std::error_code unknown;
   return older && std::filesystem::exists(second_newest_.path, unknown) ? second_newest_.path
                                                                         : newest_.path;

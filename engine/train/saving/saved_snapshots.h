@@ -22,7 +22,7 @@ class SavedSnapshots {
   void wait() noexcept;
   // Returns the newest snapshot from which a step had a finite loss, where `last_good` is the last
   // step that had one: finite parameters alone do not prove it. "": none is known.
-  std::string last_good(std::int64_t last_good_step) const;
+  std::string last_good(std::optional<std::int64_t> last_good_step) const;
 
  private:
   struct Snapshot {

@@ -147,9 +147,9 @@ TEST(Evaluation, ThreadsDoNotChangeTheCounts) {
 }
 
 TEST(Evaluation, Top5IsSaidOfMoreThanFiveClassesOnly) {
-  EXPECT_EQ(evaluate("mlp", images(30, 5), 2).top5, -1);
+  EXPECT_FALSE(evaluate("mlp", images(30, 5), 2).top5);
   const engine::EvalReport six = evaluate("mlp", images(30, 6), 2);
-  EXPECT_GE(six.top5, 0);
+  ASSERT_TRUE(six.top5);
   EXPECT_NE(tools::eval_text(six).find(", top-5 "), std::string::npos);
 }
 
@@ -176,7 +176,7 @@ TEST(Evaluation, ErrorsOfNumbersAreTheSameForEveryWorldSize) {
     const engine::EvalReport one = evaluate("mlp", set, 1);
     ASSERT_TRUE(one.errors);
     EXPECT_EQ(one.rows, count);
-    EXPECT_EQ(one.top5, -1);
+    EXPECT_FALSE(one.top5);
     // The loss is the mean of squares of standardized numbers, of which the unit is 20.
     EXPECT_NEAR(one.errors->mse, 400 * one.loss, 1e-4 * one.errors->mse);
     EXPECT_LE(one.errors->mae * one.errors->mae, one.errors->mse * (1 + 1e-12));

@@ -90,7 +90,7 @@ TEST(MetricsWriter, WhatIsNotFiniteIsAnEvent) {
   const std::string path = folder / "m.jsonl";
   io::MetricsWriter writer(path, fixed_clock);
   writer.nonfinite(12, 1, 11, "loss", "abort");
-  writer.nonfinite(1, 0, -1, "parameter 'w'", "continue");
+  writer.nonfinite(1, 0, std::nullopt, "parameter 'w'", "continue");
   writer.end(12, 1, 2, 0, {{"skipped_steps", 3}});
   EXPECT_EQ(test_support::read_text(path),
             "{\"schema\":1,\"event\":\"nonfinite\",\"step\":12,\"epoch\":1,\"time\":1763797000.125,"

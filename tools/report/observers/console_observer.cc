@@ -279,7 +279,7 @@ std::string eval_text(const engine::EvalReport& report) {
   std::string line = text;
   if (report.unknown > 0)
     line += ", " + std::to_string(report.unknown) + " of classes that the model lacks";
-  if (report.top5 >= 0) {
+  if (report.top5) {
     std::snprintf(text, sizeof text, ", top-5 %.2f %%", 100 * report.top5_accuracy());
     line += text;
   }

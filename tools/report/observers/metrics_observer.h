@@ -44,7 +44,7 @@ class MetricsObserver : public engine::TrainObserver {
   }
   void on_eval(const engine::EvalReport& r) override {
     io::MetricsWriter::Numbers more;
-    if (r.top5 >= 0) more.emplace_back("top5", r.top5_accuracy());
+    if (r.top5) more.emplace_back("top5", r.top5_accuracy());
     if (r.text) more.emplace_back("perplexity", r.perplexity());
     if (r.errors)
       more.insert(more.end(),

@@ -155,7 +155,7 @@ class PrometheusPage::Observer final : public engine::TrainObserver {
     } else {
       evaluation.accuracy = r.accuracy();
     }
-    if (r.top5 >= 0) evaluation.top5 = r.top5_accuracy();
+    if (r.top5) evaluation.top5 = r.top5_accuracy();
     if (r.text) evaluation.perplexity = r.perplexity();
     const std::lock_guard lock(page_.mutex_);
     numbers_.evaluations[{r.split, r.weights}] = evaluation;

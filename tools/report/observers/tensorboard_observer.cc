@@ -82,7 +82,7 @@ class TensorboardObserver final : public engine::TrainObserver {
                                    {group + "r2", r.errors->r2}});
     else
       values.emplace_back(group + "accuracy", r.accuracy());
-    if (r.top5 >= 0) values.emplace_back(group + "top5", r.top5_accuracy());
+    if (r.top5) values.emplace_back(group + "top5", r.top5_accuracy());
     if (r.text) values.emplace_back(group + "perplexity", r.perplexity());
     file_.scalars(r.progress.global_step, values);
     if (options_.show_samples && weights == "model" && r.split == "test") {
