@@ -1,4 +1,4 @@
-// Text rules that several file formats share: UTF-8, numbers that read back exactly.
+// Text rules that several file formats share: UTF-8, and numbers that read back exactly.
 #pragma once
 
 #include <charconv>
@@ -7,8 +7,8 @@
 
 namespace io {
 
-// Whether `text` is well-formed UTF-8 as in RFC 3629, table of section 4: no overlong forms, no
-// surrogates, at most U+10FFFF.
+// Returns true if `text` is well-formed UTF-8 as in RFC 3629, table of section 4: no overlong
+// forms, no surrogates, at most U+10FFFF.
 inline bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const auto byte = [&](std::size_t at) {
@@ -30,7 +30,7 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-// The shortest decimal text that reads back to the same double; REQUIRES: finite.
+// Returns the shortest decimal text that reads back as the same double. REQUIRES: finite.
 inline std::string shortest_text(double value) {
   char buffer[32];
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
