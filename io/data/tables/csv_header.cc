@@ -1,4 +1,4 @@
-// Evidence for and against names in the first row.
+// Collects evidence for and against names in the first row.
 #include "io/data/tables/csv_header.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace io {
 namespace {
 
-constexpr double kImprobable = 0.05, kDoubtful = 0.25;  // of a first row that is data
+constexpr double kImprobable = 0.05, kDoubtful = 0.25;  // probability that the first row is data
 
-// Cells below the first row that are equal to it.
+// Returns true if a cell below the first row equals it.
 bool occurs_again(const CsvTable& table, std::size_t column) {
   const std::string_view name = table.field(0, column);
   for (std::size_t row = 1; row < table.rows(); ++row)
@@ -24,8 +24,8 @@ bool occurs_again(const CsvTable& table, std::size_t column) {
   return false;
 }
 
-// How probable it is that the value of a row occurs in no other one, as the others have it (the
-// estimate of Good and Turing, with one more such row).
+// Estimates the probability that the value of a row occurs in no other row, from the other rows
+// (the estimate of Good and Turing, with one more such row).
 double share_of_single_values(const CsvTable& table, std::size_t column) {
   std::vector<std::string_view> values;
   for (std::size_t row = 1; row < table.rows(); ++row) values.push_back(table.field(row, column));
@@ -39,7 +39,7 @@ double share_of_single_values(const CsvTable& table, std::size_t column) {
   return static_cast<double>(single + 1) / static_cast<double>(values.size() + 1);
 }
 
-// Numbers, none of which is written as a whole one.
+// Returns true if the column has numbers, and none of them is written as an integer.
 bool has_decimals_only(const CsvTable& table, std::size_t column, const CsvMissing& missing) {
   std::size_t numbers = 0;
   for (std::size_t row = 1; row < table.rows(); ++row) {
@@ -51,7 +51,8 @@ bool has_decimals_only(const CsvTable& table, std::size_t column, const CsvMissi
   return numbers >= 2;
 }
 
-// By column, how many fields of the first row around it are whole numbers in sequence: 7, 8, 9.
+// For each column, the number of fields of the first row around it that are consecutive integers:
+// 7, 8, 9.
 std::vector<std::size_t> sequence_lengths(const CsvTable& table) {
   std::vector<std::size_t> lengths(table.columns(), 0);
   for (std::size_t c = 0; c < table.columns();) {
@@ -68,7 +69,7 @@ std::vector<std::size_t> sequence_lengths(const CsvTable& table) {
   return lengths;
 }
 
-// Names 0, 1, 2 ... or 1, 2, 3 ..., as programs give them where there are none.
+// Recognizes names 0, 1, 2 ... or 1, 2, 3 ..., which programs write if there are no names.
 bool is_numbered_header(const CsvTable& table, std::span<const ColumnScan> scans,
                         const CsvMissing& missing, std::span<const std::size_t> sequences) {
   const std::size_t first = table.field(0, 0).empty() ? 1 : 0, count = table.columns() - first;
@@ -85,9 +86,9 @@ bool is_numbered_header(const CsvTable& table, std::span<const ColumnScan> scans
   return count >= 10 && 2 * unique > count;
 }
 
-// What the first row says beside numbers.
+// The evidence in the first row other than text above numbers.
 struct FirstRow {
-  std::vector<std::size_t> whole;  // columns in which it has a whole number above numbers
+  std::vector<std::size_t> whole;  // columns in which it has an integer above numbers
   bool rising = false;             // those are two or more, each greater than the one before
   bool has_other_numbers = false;  // with decimals, above numbers
   std::vector<std::size_t> texts;  // columns of texts in which its own occurs nowhere else
@@ -103,9 +104,9 @@ bool rises(const CsvTable& table, std::size_t row, const std::vector<std::size_t
   return true;
 }
 
-// How probable it is that a row of data looks like the first one: whole numbers in the same
-// columns, rising if they rise there, and texts that occur in no other row. As the other rows have
-// it, and for texts as if columns did not depend on each other. 1 where nothing speaks for names.
+// Estimates the probability that a data row looks like the first one: integers in the same columns,
+// rising if they rise there, and texts that occur in no other row. It is estimated from the other
+// rows, for texts as if columns were independent. 1 if there is no evidence for names.
 double chance_of_data(const CsvTable& table, const FirstRow& first) {
   double chance = 1;
   for (const std::size_t c : first.texts) chance *= share_of_single_values(table, c);
@@ -154,7 +155,7 @@ HeaderDecision find_header(const CsvTable& table, std::span<const ColumnScan> sc
   FirstRow first;
   for (std::size_t c = 0; c < table.columns(); ++c) {
     const std::string_view name = table.field(0, c);
-    // Mostly: a column that odd cells make text has a name as others have.
+    // The majority decides: a column that is text because of odd cells has a name like the others.
     const bool numbers = scans[c].numbers > 0 && 2 * scans[c].numbers >= scans[c].values();
     numeric += numbers ? 1 : 0;
     const bool number = read_number(name, scans[c].decimal).content != CsvNumber::Content::kText;

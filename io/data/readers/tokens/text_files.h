@@ -1,4 +1,4 @@
-// Text as a stream of byte tokens, and streams of tokens that another program has made.
+// Reads text as a stream of byte tokens, and token streams from other programs.
 #pragma once
 
 #include "io/data/dataset/dataset_options.h"
@@ -6,22 +6,22 @@
 
 namespace io {
 
-// The *.txt (or *.txt.gz) of options.directory, in the order of their names, one after the other;
-// or that file, if it is one. A token is a byte; its id is its rank in the sorted set of the bytes
-// of the whole text, which is NextTokens::vocabulary. The first int(0.9 n) of n tokens are for
-// training, the rest for testing. A sample is a window of options.context tokens, its labels are
-// the same window one token later. Windows for training start every options.text_stride tokens (0:
-// the context, so that they do not overlap), those for testing every `context`, so that each label
-// is counted once. With options.coding the vocabulary is the coding's, and other bytes are left
-// out; with kHoldOut the whole text is for testing. Throws MissingFileError and DataError: no file,
-// an empty one, parts shorter than context + 1; files that data_folder.h refuses.
+// Reads the *.txt (or *.txt.gz) of options.directory, in the order of their names, one after the
+// other; or that file, if it is one. A token is a byte; its id is its rank in the sorted set of the
+// bytes of the whole text, which is NextTokens::vocabulary. The first int(0.9 n) of n tokens are
+// for training, the rest for testing. A sample is a window of options.context tokens, its labels
+// are the same window one token later. Training windows start every options.text_stride tokens (0:
+// the context, so that they do not overlap), test windows every `context`, so that each label is
+// counted once. With options.coding the vocabulary is the coding's, and other bytes are left out;
+// with kHoldOut the whole text is for testing. Throws MissingFileError and DataError: no file, an
+// empty one, parts shorter than context + 1; files that data_folder.h rejects.
 DatasetSplits read_text_splits(const DatasetOptions& options);
 bool is_text_name(const std::string& name);  // *.txt, *.txt.gz
 
-// train.bin and val.bin (or .npy) of options.directory, as token_file.h reads them. Windows as
-// above; the vocabulary size is the coding's, or else options.vocabulary_size, or the highest id
-// + 1. Throws as above, as read_token_file() and DataError: an id outside the vocabulary (with its
-// position).
+// Reads train.bin and val.bin (or .npy) of options.directory, as token_file.h describes. Windows
+// are as above; the vocabulary size is the coding's, or otherwise options.vocabulary_size, or the
+// highest id + 1. Throws as above, as read_token_file(), and DataError for an id outside the
+// vocabulary (with its position).
 DatasetSplits read_token_splits(const DatasetOptions& options);
 
 }  // namespace io
