@@ -1,4 +1,4 @@
-// Each event is a record of its own, in a single write().
+// Writes each event as one record in a single write().
 #include "io/metrics/event_file.h"
 
 #include <fcntl.h>
@@ -30,8 +30,8 @@ std::string host_name() {
   return name;
 }
 
-// TensorBoard wants "tfevents" in it, and reads files in the order of their names: so the time
-// comes first, in a fixed width.
+// TensorBoard requires "tfevents" in the name, and reads files in the order of their names: so the
+// time comes first, with a fixed width.
 std::string file_name(double time, int attempt) {
   const double seconds = std::floor(time);
   char text[64];
@@ -66,8 +66,8 @@ struct EventFile::Impl {
   Clock clock;
   Notice notice;
   int fd = -1;
-  off_t end = 0;      // of the last whole record
-  bool torn = false;  // there may be part of another one behind it
+  off_t end = 0;      // end of the last complete record
+  bool torn = false;  // a part of another one may follow it
   std::int64_t lost = 0;
 
   void write(const base::ProtobufMessage& event) {
@@ -87,7 +87,7 @@ struct EventFile::Impl {
     lost = 0;
   }
 
-  // 0, or what went wrong. Readers give up a file at a record that is torn, so none stays.
+  // Returns 0 or errno. Readers abandon a file at a truncated record, so none is left in it.
   int append(const std::string& record) {
     if (torn && base::retry_on_eintr([&] { return ::ftruncate(fd, end); }) != 0) return errno;
     torn = false;
@@ -98,7 +98,7 @@ struct EventFile::Impl {
       });
       if (n < 0) {
         const int error = errno;
-        // Whether this works is seen again before the next record.
+        // A failure is detected before the next record.
         static_cast<void>(::ftruncate(fd, end) == 0);
         return error;
       }
@@ -138,7 +138,7 @@ EventFile::EventFile(const std::string& folder, Clock clock, Notice notice, Name
 }
 
 EventFile::~EventFile() {
-  if (impl_->fd >= 0) ::close(impl_->fd);  // every record is written already
+  if (impl_->fd >= 0) ::close(impl_->fd);  // every record is already written
 }
 
 const std::string& EventFile::path() const { return impl_->path; }
