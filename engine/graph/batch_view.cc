@@ -1,4 +1,4 @@
-// Parts of batches, and whether a batch is one.
+// Takes parts of batches and validates batches.
 #include "engine/graph/batch_view.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// What goes into a step and what comes out: a mini-batch, and the sums over it.
+// Defines the input and the results of a step: a mini-batch, and the sums over it.
 #pragma once
 
 #include <cstdint>
@@ -8,36 +8,37 @@
 
 namespace engine {
 
-// One mini-batch in host memory, as the loader hands it over. `count` <= max_batch; 0 is a valid
+// One mini-batch in host memory, as the loader provides it. `count` <= max_batch; 0 is a valid
 // batch.
 struct BatchView {
   std::int64_t count = 0;
-  std::span<const float> samples;  // count * item count, NHWC; read in place when the plan is f32
-  // Instead of samples, after set_image_table(): images as bytes, NHWC, and what was drawn for each
-  // of them.
+  std::span<const float> samples;  // count * item count, NHWC; read in place if the plan is f32
+  // In place of samples, after set_image_table(): images as bytes, NHWC, and the random draw for
+  // each of them.
   std::span<const std::uint8_t> pixels{};
   std::span<const ops::ImageDraw> draws{};
   std::span<const std::int32_t>
-      tokens{};  // instead of samples, for a model that reads token ids: count * context
-  std::span<const std::int32_t> labels;  // count (times positions)
-  std::span<const float> targets{};  // instead of labels, for a model of numbers: count * targets
+      tokens{};  // in place of samples, for a model that reads token ids: count * context
+  std::span<const std::int32_t> labels;  // count (times positions) labels
+  std::span<const float> targets{};  // in place of labels, for a regression model: count * targets
   std::span<const std::int64_t>
-      sample_ids;  // count: places in the data set, for randomness by sample
+      sample_ids;  // count indices in the data set, for randomness per sample
   std::uint64_t epoch = 0;
 
   BatchView slice(std::int64_t first,
-                  std::int64_t samples) const;  // samples [first, first + samples)
+                  std::int64_t samples) const;  // returns samples [first, first + samples)
 };
 
 struct BatchResult {
   double loss_sum = 0;       // over samples (and positions)
-  std::int64_t correct = 0;  // rows whose first largest logit is the label; 0 without labels
+  std::int64_t correct = 0;  // rows for which the label is the first of the largest logits; 0
+                             // without labels
   std::int64_t rows = 0;     // samples times positions
   std::int64_t top5 =
       0;  // rows whose label is among the five largest logits; counted in inference mode only
 };
 
-// Sums of the last step and of all steps so far.
+// The sums of the last step and of all steps so far.
 struct StepResults {
   BatchResult last, total;
 
@@ -50,16 +51,16 @@ struct StepResults {
   }
 };
 
-// What a model expects of a batch.
+// The properties that a model expects of a batch.
 struct BatchShape {
   enum class Samples { kValues, kPixels, kTokens };
   Samples samples = Samples::kValues;
-  std::int64_t sample_items = 0, label_items = 0;  // elements of one sample
-  std::int64_t classes = 0;                        // 0: the labels are targets, numbers
+  std::int64_t sample_items = 0, label_items = 0;  // elements per sample
+  std::int64_t classes = 0;                        // 0: the labels are regression targets
 };
 
-// Throws InputError, naming the sample where there is one, for a batch of another size than its
-// count says and for a label outside [0, classes). `ids`: sample ids must be there.
+// Throws InputError, which names the sample if there is one, if the size of a batch does not match
+// its count, or if a label is outside [0, classes). `ids`: sample ids are required.
 void check_batch(const BatchView& batch, const BatchShape& shape, bool ids);
 
 }  // namespace engine

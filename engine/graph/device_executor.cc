@@ -1,5 +1,5 @@
-// Slots: one block of memory each, [numbers | sample ids | labels | draws | samples, tokens or
-// pixels], sent in one copy.
+// Implements slots as one block of memory each, [numbers | sample ids | labels | draws | samples,
+// tokens or pixels], which is sent in one copy.
 #include "engine/graph/device_executor.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace engine {
 namespace {
 
-// Host memory for one slot: pinned, or not.
+// Host memory for one slot, pinned or pageable.
 class HostBlock {
  public:
   HostBlock(std::size_t bytes, bool pinned) : pinned_(pinned) {
@@ -33,7 +33,7 @@ class HostBlock {
   std::vector<std::byte> plain_;
 };
 
-// Offsets within a slot, for the plan's largest batch.
+// The offsets within a slot for the plan's largest batch.
 struct SlotLayout {
   std::size_t ids = 0, labels = 0, draws = 0, samples = 0, bytes = 0;
 };
@@ -47,7 +47,7 @@ struct Slot {
   BatchView on_device;
 };
 
-// What the device adds up and reports.
+// The sums that the device accumulates and reports.
 struct Report {
   ops::BatchTotals last, total;
   DeviceFault fault;
@@ -113,7 +113,7 @@ struct DeviceExecutor::Impl {
          {static_cast<std::int64_t>(options.image_table.size()) / ops::kImageTableRow,
           ops::kImageTableRow},
          report.device()});
-    // Prepared and read by the compute stream alone: one for all slots.
+    // Only the compute stream prepares and reads it, so all slots share one.
     if (plan.options.dtype == DType::kF32)
       prepared = Arena(elements * sizeof(float), report.device(), "batches");
   }
@@ -150,7 +150,7 @@ struct DeviceExecutor::Impl {
       to.on_device.samples = on_device<float>(prepared, 0, batch.pixels.size());
   }
 
-  // The step of `index` from now on.
+  // Selects the slot of the next step.
   void choose(int index, bool training, bool continues) {
     executor.set_device_step({.numbers = numbers(index),
                               .control = control,
@@ -205,11 +205,12 @@ int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bo
   e.next = (e.next + 1) % e.options.slots;
   Slot& slot = e.slot(index);
   if (!slot.arrived.done())
-    e.wait(e.copies.handle());  // else the copy before might still read what is overwritten now
+    e.wait(e.copies.handle());  // otherwise the previous copy might still read memory that is
+                                // overwritten now
   e.fill(slot, batch, numbers);
   slot.used.make_wait(e.copies.handle());
   if (!e.options.pinned)
-    e.wait(e.copies.handle());  // the copy itself would wait here, with no deadline
+    e.wait(e.copies.handle());  // otherwise the copy itself would wait here, without a deadline
   const std::size_t bytes = e.layout.samples + batch.samples.size_bytes() +
                             batch.tokens.size_bytes() + batch.pixels.size_bytes();
   cuda::copy_async(slot.device_memory.data(), slot.host.data(), bytes, e.copies.handle());

@@ -1,4 +1,4 @@
-// DeviceInference: a state, a stream and an executor.
+// Combines a state, a stream and an executor.
 #include "engine/graph/device_inference.h"
 
 #include <utility>

@@ -1,5 +1,5 @@
-// Executor: the views of every step are made once; a run changes batch extents and the places of
-// inputs, nothing else.
+// Executor: the constructor makes the views of every step; a run changes only batch extents and the
+// addresses of inputs.
 #include "engine/graph/executor.h"
 
 #include <algorithm>
@@ -26,8 +26,8 @@ struct Step {
   const char* name = "layer";  // for traces
 };
 
-// A view whose memory the caller of forward() brings: labels (or targets), or samples (which may be
-// tokens).
+// A view whose memory the caller of forward() provides: labels (or targets), or samples (which may
+// be tokens).
 struct Binding {
   TensorView* view;
   bool labels;
@@ -43,7 +43,8 @@ struct Executor::Impl {
   const Plan& plan;
   ModelState& state;
   Arena arena, scratch;
-  Arena unwanted;  // where layers in the middle write gradients of frozen parameters
+  Arena unwanted;  // target for gradients of frozen parameters, which layers between trained ones
+                   // write
   Arena rank_memory;
   KernelContext context;
   std::vector<Step> steps;
@@ -216,7 +217,7 @@ struct Executor::Impl {
   bool has_targets() const { return in.labels.dtype == DType::kF32; }
   bool reads_pixels() const { return static_cast<bool>(in.image_table); }
 
-  // Per node: where its parameters and then its buffers start in the state's entries.
+  // For each node, the position of its parameters and buffers in the state's entries.
   std::vector<std::size_t> first_entries() const {
     std::vector<std::size_t> first;
     std::size_t next = 0;
@@ -269,7 +270,7 @@ struct Executor::Impl {
     return parameter.slot < state.parameters.gradients.slots().size();
   }
 
-  // Of the step that writes the most.
+  // Returns the maximum over all steps.
   std::size_t unwanted_bytes() const {
     std::vector<std::size_t> of_node(plan.graph->nodes().size(), 0);
     const DType dtype = state.parameters.values.dtype();
@@ -290,7 +291,7 @@ struct Executor::Impl {
     const std::vector<Shape> shapes = plan.graph->input_shapes(from.node);
     std::size_t parameter =
         first_entry[static_cast<std::size_t>(plan.graph->parameter_node(from.node))];
-    std::size_t passed = 0;  // bytes of `unwanted`
+    std::size_t passed = 0;  // offset in `unwanted`
     for (std::size_t k = from.layer->parameters(shapes).size(); k > 0; --k, ++parameter) {
       const ModelState::Entry& entry = state.entries[parameter];
       step.parameters.push_back(parameter_view(entry));
@@ -340,7 +341,7 @@ struct Executor::Impl {
 
   void bind(const BatchView& batch) {
     set_count(batch.count);
-    // An empty batch has no memory of its own, but its views must not count as absent.
+    // An empty batch has no memory, but its views must not count as absent.
     static const std::array<float, 1> kNothing{};
     const void* sample_data = kNothing.data();
     if (batch.count > 0)

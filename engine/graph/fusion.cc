@@ -1,17 +1,17 @@
 // Fusion rules.
 //
-// ReLU and addition do one operation per element, so as steps of their own they would spend their
-// time on reading and writing memory. Folded into the layer before, they work on values that are
-// still in registers, and the tensor between the two needs no memory.
+// ReLU and addition have one operation per element, so as separate steps they would be bound by
+// reading and writing memory. Fused into the previous layer, they use values that are still in
+// registers, and the tensor between the two needs no memory.
 //
-// A node P whose only reader is a node Q can take Q over when P's layer offers it:
+// A node P whose only reader is a node Q can absorb Q if P's layer offers it:
 //   Q is a ReLU                              P = dense or batch_norm2d    y = relu(P(x))
 //   Q is an addition P + z                   P = batch_norm2d             y = P(x) + z
 //   Q is such an addition and then a ReLU    P = batch_norm2d             y = relu(P(x) + z)
-// The fused step runs at P's place, so z must have been computed by then: z comes before P in the
-// order of the nodes. Where both operands of an addition could take it over, only the later one
-// can. Outputs of the graph are never folded away. Nodes keep their order, so the order in which
-// gradients are completed is that of the graph.
+// The fused step runs at the position of P, so z must be computed before: z precedes P in the order
+// of the nodes. If both operands of an addition could absorb it, only the later one does. Outputs
+// of the graph are never fused away. Nodes keep their order, so gradients are completed in the
+// order of the graph.
 #include "engine/graph/fusion.h"
 
 namespace engine {
@@ -57,7 +57,7 @@ class Fuser {
   NodeId count() const { return static_cast<NodeId>(nodes_.size()); }
   const Graph::Node& node(NodeId id) const { return nodes_[index(id)]; }
 
-  // The one node that reads `id`, if it is of this kind; else -1.
+  // Returns the only node that reads `id` if it is of this kind; otherwise -1.
   NodeId only_reader(NodeId id, std::string_view kind) const {
     if (id == graph_.logits() || id == graph_.loss() || id == watched_ ||
         readers_[index(id)].size() != 1)

@@ -1,4 +1,5 @@
-// The first pass of a plan: which nodes become steps and which are folded into one.
+// The first pass of a plan: selects the nodes that become steps and the nodes that are fused into
+// them.
 #pragma once
 
 #include <vector>
@@ -8,19 +9,20 @@
 namespace engine {
 
 struct FusedStep {
-  NodeId node = -1;    // whose layer runs
-  NodeId output = -1;  // the last node folded in; `node` itself when none is
+  NodeId node = -1;    // the node whose layer runs
+  NodeId output = -1;  // the last fused node; `node` itself if there is none
   bool relu = false;
-  NodeId residual = -1;  // read besides the inputs; -1: none
+  NodeId residual = -1;  // read in addition to the inputs; -1: none
 };
 
 struct FusionResult {
-  std::vector<FusedStep> steps;  // in the order of `node`; alias nodes have none
-  std::vector<NodeId> root;  // per node: the node whose memory it shows (itself unless an alias)
+  std::vector<FusedStep> steps;  // in the order of `node`; alias nodes have no step
+  std::vector<NodeId> root;  // for each node: the node that owns its memory (itself unless it is an
+                             // alias)
 };
 
-// Throws ModelError for a layer that feeds neither the logits nor the loss. With fuse == false only
-// aliases are resolved. The output of `watched` is not folded away; -1: of no node.
+// Throws ModelError for a layer that is used by neither the logits nor the loss. If fuse == false,
+// only aliases are resolved. The output of `watched` is not fused away; -1: there is no such node.
 FusionResult fuse_steps(const Graph& graph, bool fuse, NodeId watched = -1);
 
 }  // namespace engine

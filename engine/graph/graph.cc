@@ -1,4 +1,4 @@
-// Graph: checks at the time a layer is added, so that a mistake is reported where it was made.
+// Graph: validates each layer when it is added, so that an error is reported at its cause.
 #include "engine/graph/graph.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// A model as a directed acyclic graph of named layers. Wiring only: no memory, no batch size, no
-// device.
+// A model as a directed acyclic graph of named layers. It has only structure: no memory, no batch
+// size, no device.
 #pragma once
 
 #include <cstddef>
@@ -17,58 +17,58 @@ using NodeId = int;
 class Graph {
  public:
   struct Node {
-    std::string name;  // "layer1.0"; parameters are "layer1.0.weight". Unique; without parameters
-                       // also "" (unnamed)
+    std::string name;  // "layer1.0"; parameters are "layer1.0.weight". Unique; may be "" (unnamed)
+                       // without parameters
     LayerPtr layer;    // null for inputs
     std::vector<NodeId> inputs;
     Shape shape;        // of one item
     DType dtype;        // kF32 stands for the compute dtype; kI32 for labels and token ids
-    NodeId owner = -1;  // whose parameters this node's layer uses; -1: its own
-    std::vector<bool> frozen = {};  // of its own parameters, which are not trained; empty: none
+    NodeId owner = -1;  // the node whose parameters this node's layer uses; -1: its own
+    std::vector<bool> frozen = {};  // which of its own parameters are not trained; empty: none
   };
 
   NodeId input(std::string name, const Shape& item_shape, DType dtype = DType::kF32);
   // Infers the shape. Throws ShapeError "layer 'fc' (dense): expected ..., got ..." and ModelError
-  // for a name used twice, an input that is not there or has the wrong dtype, and a layer with
-  // parameters or buffers but no name. The shape and those of the parameters have extents of at
-  // least 1 and at most kMaxElements elements (checked.h).
+  // for a name that is already used, an input that does not exist or has the wrong dtype, and a
+  // layer with parameters or buffers but no name. The shape and those of the parameters have
+  // extents of at least 1 and at most kMaxElements elements (checked.h).
   NodeId add(std::string name, LayerPtr layer, std::vector<NodeId> inputs);
 
-  // A layer that has no parameters of its own but uses those of an earlier node, which must want
-  // the same shapes: tied weights. The gradients of both uses add up; the state lists the
-  // parameters once, under the owner's name. Throws as add() does, and ModelError when the shapes
-  // differ or the owner has no parameters of its own.
+  // Adds a layer that uses the parameters of an earlier node, which must have the shapes that it
+  // needs (tied weights). The gradients of both uses are added; the state lists the parameters
+  // once, under the owner's name. Throws as add() does, and ModelError if the shapes differ or the
+  // owner has no parameters of its own.
   NodeId add_tied(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner);
 
-  // Replaces every layer that has a synchronized() form by it; returns how many now use statistics
-  // of all replicas. Before the first plan.
+  // Replaces every layer that has a synchronized() form by it; returns the number of layers that
+  // now use statistics of all replicas. Must be called before the first plan.
   int synchronize_statistics();
 
-  // From now on parameters whose names ("layer1.0.weight") are `chosen` are not trained: they have
-  // no gradients, and no update changes them. Before the first plan or state. Returns how many
-  // these are.
+  // Freezes the parameters whose names ("layer1.0.weight") are `chosen`: they have no gradients,
+  // and no update changes them. Must be called before the first plan or state. Returns the number
+  // of frozen parameters.
   std::size_t freeze(const std::function<bool(const std::string&)>& chosen);
   bool is_frozen(NodeId node, std::size_t index) const;  // of own_parameters()
   bool trains(NodeId node) const;  // whether a parameter that its layer uses is trained
 
-  // The tensor that predictions are read from, and the per-sample loss that training starts
-  // backward at.
+  // Sets the tensor that predictions are read from, and the per-sample loss from which backward
+  // starts.
   void set_outputs(NodeId logits, NodeId loss);
 
   const std::vector<Node>& nodes() const {
     return nodes_;
-  }  // in the order added, which is a topological order and
-     // the model order of the state
-  std::vector<Shape> input_shapes(NodeId node) const;  // item shapes of what the node reads
+  }  // in the order of addition, which is a topological order and the model order of the state
+  std::vector<Shape> input_shapes(NodeId node) const;  // item shapes of the node's inputs
   std::string describe(
       NodeId node) const;  // "layer 'fc' (dense)", "layer #7 (relu)", "input 'images'"
 
-  // The node whose parameters the layer of `node` uses: itself, unless it is tied to another.
+  // Returns the node whose parameters the layer of `node` uses: itself, unless it is tied to
+  // another.
   NodeId parameter_node(NodeId node) const {
     const NodeId owner = nodes_.at(static_cast<std::size_t>(node)).owner;
     return owner < 0 ? node : owner;
   }
-  // What the node itself brings to the model's state: nothing when it is tied.
+  // The node's own contribution to the model's state, which is empty if it is tied.
   std::vector<ParameterSpec> own_parameters(NodeId node) const;
 
   NodeId logits() const { return logits_; }
@@ -80,7 +80,7 @@ class Graph {
   NodeId push(Node node);
 
   std::vector<Node> nodes_;
-  std::unordered_set<std::string> names_;  // of nodes_
+  std::unordered_set<std::string> names_;  // the names of nodes_
   NodeId logits_ = -1, loss_ = -1;
 };
 

@@ -1,4 +1,4 @@
-// Inference: an inference plan on one of the two kinds of executors.
+// Inference: runs an inference plan on one of the two kinds of executors.
 #include "engine/graph/inference.h"
 
 #include <span>

@@ -1,4 +1,5 @@
-// A model in inference mode, on the CPU or on a CUDA device, and what it gives, in host memory.
+// Runs a model in inference mode on the CPU or on a CUDA device, and returns results in host
+// memory.
 #pragma once
 
 #include <cstddef>
@@ -10,48 +11,49 @@
 namespace engine {
 
 struct InferenceOptions {
-  std::int64_t batch = 64;    // most samples a forward pass
-  DType dtype = DType::kF32;  // of activations
+  std::int64_t batch = 64;    // maximum number of samples per forward pass
+  DType dtype = DType::kF32;  // dtype of activations
   Device device = {};
   Products products = Products::kF32;
-  std::vector<float> image_table = {};  // on a device: batches carry bytes (DeviceExecutorOptions)
-  NodeId watched = -1;                  // whose output can be read; -1: no one's
+  std::vector<float> image_table = {};  // on a device: batches contain bytes
+                                        // (DeviceExecutorOptions)
+  NodeId watched = -1;                  // node whose output can be read; -1: none
 };
 
 class Inference {
  public:
-  // Everything given outlives this; `state` lies in host memory. Allocates here, and in the first
+  // All arguments must outlive this; `state` is in host memory. Allocates here, and in the first
   // calls of logits() and watched().
   Inference(const Graph& graph, ModelState& state, ThreadPool& threads,
             const InferenceOptions& options);
   Inference(const Inference&) = delete;
   Inference& operator=(const Inference&) = delete;
 
-  // On a device: takes over the state as it stands. On the CPU it is read in place.
+  // On a device, copies the current state. On the CPU the state is read in place.
   void load();
   BatchResult forward(const BatchView& batch);
-  // The same for samples without labels: the loss is that of labels which stand in for them, and
-  // means nothing.
+  // The same for samples without labels: the loss is that of placeholder labels, and has no
+  // meaning.
   void predict(BatchView batch);
-  std::int64_t classes() const;  // logits of a row
+  std::int64_t classes() const;  // number of logits per row
 
-  // Of the last forward(), valid until the next call: the logits, row by row; the watched node's
-  // output. 16-bit numbers are converted.
+  // The results of the last forward(), valid until the next call: the logits, row by row, and the
+  // watched node's output. 16-bit numbers are converted.
   const std::vector<double>& logits();
   const std::vector<double>& watched();
-  Shape watched_shape() const;  // of one sample
+  Shape watched_shape() const;  // shape for one sample
 
  private:
   void read(const TensorView& view, std::vector<double>& values);
 
   ModelState& state_;
   Plan plan_;
-  std::unique_ptr<Executor> executor_;  // one of these two
+  std::unique_ptr<Executor> executor_;  // exactly one of these two is set
   std::unique_ptr<DeviceInference> on_device_;
   std::vector<double> logits_, watched_;
   std::vector<std::byte> staging_;
-  // Placeholder labels: one of the two is as large as the largest batch needs, once
-  // predict() was called.
+  // Placeholder labels: after a call of predict(), one of the two has the size of the largest
+  // batch.
   std::vector<std::int32_t> no_labels_;
   std::vector<float> no_targets_;
 };

@@ -1,17 +1,17 @@
-// Greedy by size, best fit: large blocks first, each into the tightest gap between those already
-// placed that live at the same time. Method: Pisarchyk and Lee, "Efficient memory management for
-// deep neural net inference", 2020 (arXiv 2001.03288), their "greedy by size for offset
-// calculation".
+// Greedy by size, best fit: places large blocks first, each into the smallest sufficient gap
+// between blocks that are already placed and live at the same time. Method: Pisarchyk and Lee,
+// "Efficient memory management for deep neural net inference", 2020 (arXiv 2001.03288), their
+// "greedy by size for offset calculation".
 //
-// Picture a block as a rectangle: its times are the width, its bytes the height, and its offset is
-// how high it is put. Rectangles must not overlap, and the total height is to be small. Finding the
-// optimum is NP-hard (dynamic storage allocation). Placing large blocks first leaves gaps that the
-// small ones fill; in order of time a small block that lives long would fragment the arena. Only
-// blocks that share a time constrain each other, so all others are skipped when gaps are looked
-// for.
+// A block can be seen as a rectangle: its lifetime is the width, its bytes are the height, and its
+// offset is the vertical position. Rectangles must not overlap, and the total height should be
+// small. Finding the optimum is NP-hard (dynamic storage allocation). Placing large blocks first
+// leaves gaps that small ones fill; placed in order of time, a small block with a long lifetime
+// would fragment the arena. Only blocks that share a time constrain each other, so the search for
+// gaps skips all others.
 //
-// Each block is compared with all before it. To keep the time of very deep models linear, blocks
-// beyond kMaxTogether are placed by the same rule among themselves, in a region behind the others.
+// Each block is compared with all before it. To keep the time for very deep models linear, blocks
+// beyond kMaxTogether are placed by the same rule among themselves, in a region after the others.
 #include "engine/graph/memory_layout.h"
 
 #include <algorithm>
@@ -22,10 +22,10 @@
 namespace engine {
 namespace {
 
-constexpr std::size_t kMaxTogether = 4096;  // the deepest models that people train have fewer
+constexpr std::size_t kMaxTogether = 4096;  // practical models have fewer blocks
 
-// A block that has its place, side by side in memory with the others: all are looked at for each
-// further block.
+// A block that has been placed. They are stored contiguously, because each further block is
+// compared with all of them.
 struct PlacedBlock {
   std::size_t offset = 0, end = 0;
   int first = 0, last = 0;

@@ -1,5 +1,5 @@
-// ModelState: slots in completion order, names in model order, and initial values drawn in file
-// order.
+// ModelState: assigns slots in completion order and names in model order, and draws initial values
+// in file order.
 #include "engine/graph/model_state.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ std::string full_name(const Graph::Node& node, const std::string& name) {
   return node.name + "." + name;
 }
 
-// Element i of the parameter's own stream; always rounded to float, so that f32 and f64 runs start
-// alike.
+// Returns element i of the parameter's own stream, always rounded to float, so that f32 and f64
+// runs start with the same values.
 float initial_value(const Initializer& initializer, std::uint64_t key, std::uint64_t i) {
   switch (initializer.kind) {
     case Initializer::Kind::kConstant:
@@ -29,7 +29,7 @@ float initial_value(const Initializer& initializer, std::uint64_t key, std::uint
       const double u = uniform_float(philox(key, 0, i / 4)[i % 4]);
       return static_cast<float>((2 * u - 1) * initializer.value);
     }
-    case Initializer::Kind::kNormal: {  // Box and Muller, 1958; two words a value
+    case Initializer::Kind::kNormal: {  // Box and Muller, 1958; two words per value
       const auto words = philox(key, 0, i / 2);
       const double u = 1 - static_cast<double>(uniform_float(words[i % 2 * 2]));  // in (0, 1]
       const double v = uniform_float(words[i % 2 * 2 + 1]);
@@ -133,7 +133,7 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
 }
 
 void ModelState::initialize(const Graph& graph, std::uint64_t seed) {
-  std::size_t next = 0;  // entries are in the order of this walk
+  std::size_t next = 0;  // entries are in the order of this traversal
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
     if (!node.layer) continue;

@@ -1,5 +1,5 @@
-// Everything a model remembers: parameters with their gradients, running statistics, counters; and
-// its names in model order.
+// The complete state of a model: parameters with their gradients, running statistics, counters, and
+// their names in model order.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 namespace engine {
 
 // The parameters of a graph in the order in which every plan of it completes their gradients: from
-// the last node to the first (plans keep the order of the nodes), within a node as its layer lists
-// them. Tied parameters stand at their owner, the first node that uses them and so the last in
-// backward. Behind all of these stand frozen parameters (Graph::freeze), in the same order.
+// the last node to the first (plans keep the order of the nodes), within a node in the order of its
+// layer. Tied parameters are at the position of their owner, the first node that uses them and so
+// the last in backward. Frozen parameters (Graph::freeze) follow all others, in the same order.
 struct OrderedParameter {
   NodeId node;
   int index;  // in the layer's parameters()
@@ -26,7 +26,7 @@ std::vector<OrderedParameter> completion_order(const Graph& graph, DType dtype);
 
 struct ModelState {
   enum class Kind { kParameter, kRunning, kCounter };
-  struct Entry {  // one line of PyTorch's state_dict
+  struct Entry {  // one entry of PyTorch's state_dict
     std::string name;
     Kind kind;
     std::size_t slot;  // in parameters.values, running or counters
@@ -35,24 +35,24 @@ struct ModelState {
   ParameterBuffer parameters;  // in the order in which backward completes the gradients
   FlatBuffer running;          // running statistics, in the compute dtype
   FlatBuffer counters;         // i64
-  Arena half;  // on a CUDA device, where activations are bf16 or f16: the values as such, slots as
-               // in `values`
-  DType half_dtype = DType::kF32;  // of `half`; f32: there is none
-  std::vector<Entry> entries;      // model order: per node its parameters, then its buffers
+  Arena half;  // on a CUDA device with bf16 or f16 activations: a copy of the values in that dtype,
+               // with the slots of `values`
+  DType half_dtype = DType::kF32;  // dtype of `half`; f32: there is no copy
+  std::vector<Entry> entries;      // model order: for each node its parameters, then its buffers
 
-  // Zero-filled memory for the graph's state. Allocates.
-  // `compute` as PlanOptions::dtype has it; the state itself is in state_dtype(compute).
-  // For inference alone it needs no gradients. `source`: of the gradients' memory (FlatBuffer).
+  // Allocates zero-filled memory for the graph's state. `compute` is PlanOptions::dtype; the state
+  // itself is in state_dtype(compute). For inference alone it needs no gradients. `source` provides
+  // the gradients' memory (see FlatBuffer).
   static ModelState allocate(const Graph& graph, DType compute, Device device = {},
                              bool gradients = true, const MemorySource* source = nullptr);
-  // Initial values by each parameter's own stream; buffers to their initial values. Depends on
-  // (graph, seed) only: f64 holds exactly the f32 values.
+  // Draws each parameter's initial values from its own stream, and sets buffers to their initial
+  // values. Depends only on (graph, seed): f64 has exactly the f32 values.
   void initialize(const Graph& graph, std::uint64_t seed);
 
   TensorView view(const Entry& entry) const;  // in memory shape
   TensorView half_view(
       const Entry& entry) const;  // REQUIRES: a parameter, and half_dtype is not f32
-  TensorView half_flat() const;   // all of it, as one row; absent where there is none
+  TensorView half_flat() const;   // everything as one row; absent if there is no copy
   const TensorLayout& layout(const Entry& entry) const;
   std::int64_t parameter_count() const;  // without gaps
 };

@@ -1,4 +1,4 @@
-// Two walks over the graph, from the inputs and from the logits.
+// Traverses the graph twice, from the inputs and from the logits.
 #include "engine/graph/parameter_kinds.h"
 
 #include <algorithm>

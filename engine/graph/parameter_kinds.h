@@ -1,4 +1,5 @@
-// Which parameters of a model are matrices between its layers: what some optimizers treat apart.
+// Finds the parameters that are matrices between a model's layers, which some optimizers treat
+// differently.
 #pragma once
 
 #include <string>
@@ -8,10 +9,10 @@
 
 namespace engine {
 
-// The names of parameters of two or more dimensions, in model order, without those of embeddings,
-// of first layers (reached from an input without passing another layer with such a parameter) and
-// of last layers (from which the logits are reached so). A layer that is tied to a first or last
-// one counts with it.
+// Returns the names of parameters of two or more dimensions, in model order, except those of
+// embeddings, of first layers (reachable from an input without passing another layer with such a
+// parameter) and of last layers (from which the logits are reachable in this way). A layer that is
+// tied to a first or last one is treated like it.
 std::vector<std::string> hidden_matrices(const Graph& graph);
 
 }  // namespace engine

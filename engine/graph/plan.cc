@@ -1,13 +1,14 @@
 // Plan::compile: from a graph to steps with memory.
 //
-// 1. Fusion (fusion.cc) decides which nodes become steps; they keep the order of the graph. Tensor
-// i
-//    belongs to node i.
-// 2. Gradients: a tensor has one when it depends on a parameter and the loss depends on it; so
-//    inputs have none and the first convolution computes no gradient of its input. A step runs
-//    backward when its output has a gradient. A frozen parameter is none here.
-// 3. Writes: backward runs the steps from the end. The first step to write a tensor's gradient
-//    overwrites, the others add; nothing needs to be cleared before. Within a step the residual's
+// 1. Fusion (fusion.cc) selects the nodes that become steps; they keep the order of the graph.
+//    Tensor
+//    i belongs to node i.
+// 2. Gradients: a tensor has one if it depends on a parameter and the loss depends on it; so inputs
+//    have none, and the first convolution computes no gradient of its input. A step runs backward
+//    if
+//    its output has a gradient. Frozen parameters do not count here.
+// 3. Writes: backward runs the steps from the end. The first step that writes a tensor's gradient
+//    overwrites, the others add, so that nothing has to be cleared. Within a step the residual's
 //    gradient is written first, then the inputs' in order. The same holds for the gradients of
 //    parameters that several steps share.
 // 4. Time: forward of step i is time i, its backward 2S-1-i, for S steps; 2S is after everything.
@@ -15,16 +16,18 @@
 //    tensor, gradient and saved area is a block that lives from its first write to its last read:
 //      tensor     from its step's forward to the last forward that reads it, or the last backward
 //                 that needs it (Layer::backward_needs; a fused ReLU needs the step's output). The
-//                 loss stays to the end, the logits to the end of forward.
+//                 loss lives to the end, the logits to the end of forward.
 //      gradient   from the backward of its last reader to the backward of its own step
 //      saved      from its step's forward to its backward
-//    An inference plan has forward times only and no gradients or saved areas.
-// 5. In place: a step that allows it writes over input 0 (and in backward over the gradient of its
-//    output) when nobody reads that memory later; the two blocks then become one. Likewise what a
-//    step saves and then the gradient of input 0: logits, softmax - target and dlogits are one.
+//    An inference plan has only forward times and no gradients or saved areas.
+// 5. In place: a step that allows it overwrites input 0 (and in backward the gradient of its
+//    output)
+//    if no later step reads that memory; the two blocks then become one. The same applies to what a
+//    step saves and then the gradient of input 0: logits, softmax - target and dlogits share a
+//    block.
 // 6. memory_layout.cc places the blocks; blocks of activations, gradients and saved areas share the
-//    arena wherever their times allow it. All of this is known before the first step, which is why
-//    a step needs no allocation.
+//    arena if their times allow it. All of this is known before the first step, so a step needs no
+//    allocation.
 #include "engine/graph/plan.h"
 
 #include <algorithm>
@@ -51,7 +54,7 @@ class Compiler {
   Plan run() {
     make_tensors();
     make_steps();
-    // Sums over a batch are taken in scratch, too, which no layer asks for.
+    // Sums over a batch also use scratch, although no layer requests it.
     if (plan_.options.device == Device::Kind::kCuda) plan_.scratch_bytes = kDeviceScratchBytes;
     if (training()) {
       find_gradients();
@@ -79,7 +82,7 @@ class Compiler {
   int root(int i) const { return tensor(i).root; }
   bool has_gradient(int i) const { return has_gradient_[static_cast<std::size_t>(i)]; }
 
-  // A graph input of the data's own dtype is read where the caller has it.
+  // A graph input with the data's own dtype is read from the caller's memory.
   bool bound_at_run_time(int i) const {
     return node(i).layer == nullptr &&
            (node(i).dtype != DType::kF32 || plan_.storage == DType::kF32);
@@ -90,7 +93,7 @@ class Compiler {
            size_of(tensor(i).dtype);  // make_tensors() has checked the product
   }
 
-  // Losses are never stored in half.
+  // Losses are never stored in a half type.
   DType tensor_dtype(int i) const {
     if (node(i).dtype != DType::kF32) return node(i).dtype;
     return i == graph_.loss() ? state_dtype(plan_.options.dtype) : plan_.storage;
@@ -125,7 +128,7 @@ class Compiler {
     }
   }
 
-  // Visits what a step reads in forward, as roots: inputs and residual.
+  // Visits the roots of the tensors that a step reads in forward: inputs and residual.
   template <class Visit>
   void for_each_read(const PlanStep& s, Visit visit) const {
     if (s.residual >= 0) visit(root(s.residual));
@@ -172,7 +175,7 @@ class Compiler {
       for (std::size_t k = 0; k < s.inputs.size(); ++k)
         s.input_writes[k] = next_write(root(s.inputs[k]));
     }
-    std::vector<bool> used(graph_.nodes().size(), false);  // per owner of parameters
+    std::vector<bool> used(graph_.nodes().size(), false);  // for each owner of parameters
     for (int i = step_count() - 1; i >= 0; --i) {
       const auto owner = static_cast<std::size_t>(graph_.parameter_node(step(i).node));
       step(i).adds_to_parameters = used[owner];
@@ -242,7 +245,7 @@ class Compiler {
     return static_cast<int>(blocks_.size()) - 1;
   }
 
-  // The last time at which the value of root `r` is read; -1 when never.
+  // The last time at which the value of root `r` is read; -1 if never.
   int last_read(int r) const { return last_read_[static_cast<std::size_t>(r)]; }
 
   void find_last_reads() {
@@ -294,8 +297,8 @@ class Compiler {
     return new_block(s.saved_bytes, i, last);
   }
 
-  // Called from the last step to the first: the gradient of a step's output already has its block,
-  // those of what it reads get theirs here, when it is the first to write them.
+  // Called from the last step to the first: the gradient of a step's output already has its block;
+  // the gradients of the tensors that it reads get theirs here if this step writes them first.
   void place_gradient(int i, int saved_block) {
     const PlanStep& s = step(i);
     if (!s.backward) return;
@@ -318,7 +321,7 @@ class Compiler {
     });
   }
 
-  // Whether input 0 has a gradient that this step alone writes first.
+  // Returns true if input 0 has a gradient and this step is the first to write it.
   bool writes_gradient_of_first(const PlanStep& s) const {
     if (s.input_writes[0] == Write::kAdd) return false;
     const int to = root(s.inputs[0]);
@@ -331,9 +334,9 @@ class Compiler {
   FusionResult fused_;
   Plan plan_;
   std::vector<bool> has_gradient_;
-  std::vector<int> last_read_;  // per root tensor: a time
+  std::vector<int> last_read_;  // a time for each root tensor
   std::vector<MemoryBlock> blocks_;
-  std::vector<int> value_block_, gradient_block_;  // per root tensor
+  std::vector<int> value_block_, gradient_block_;  // for each root tensor
 };
 
 void check_options(const Graph& graph, const PlanOptions& options) {

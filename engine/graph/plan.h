@@ -1,4 +1,4 @@
-// A graph made ready to run: order, fusions, and one arena in which every tensor has its place.
+// Compiles a graph for execution: order, fusions, and one arena with an offset for every tensor.
 #pragma once
 
 #include <cstdint>
@@ -9,66 +9,67 @@
 namespace engine {
 
 struct PlanOptions {
-  std::int64_t max_batch = 1;  // samples; a run may use fewer, also none
-  // Of activations: kF32 or kF64; on a CUDA device kF32, kBF16 or kF16. See stored_dtype().
+  std::int64_t max_batch = 1;  // samples; a run may use fewer, or none
+  // dtype of activations: kF32 or kF64; on a CUDA device kF32, kBF16 or kF16. See stored_dtype().
   DType dtype = DType::kF32;
   int threads = 1;
   Device::Kind device = Device::Kind::kCpu;
-  bool training = true;  // false: no gradients, activations are dropped as soon as they are read
-  bool fuse = true;      // fold ReLU and additions into the layers that offer it
+  bool training = true;  // false: no gradients, and activations are discarded after their last read
+  bool fuse = true;      // fuses ReLU and additions into layers that offer it
   Convolutions convolutions = Convolutions::kAuto;  // on the CPU
-  Products products = Products::kF32;  // on the CPU: kF32 or kBF16; a device's come with a context
-  NodeId watched = -1;  // its output is neither folded away nor written over; -1: no one's
+  Products products = Products::kF32;  // on the CPU: kF32 or kBF16; a device's come from its
+                                       // context
+  NodeId watched = -1;                 // its output is neither fused away nor overwritten; -1: none
 };
 
-// The tensor of the node of the same index. Offsets are bytes into the arena.
+// The tensor of the node with the same index. Offsets are bytes in the arena.
 struct PlanTensor {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   Shape item_shape;
   DType dtype = DType::kF32;
-  int root = -1;  // the tensor whose memory this is: itself, unless its node is an alias
-  std::size_t offset = kNone;  // kNone: bound at run time (inputs read in place) or folded away
+  int root = -1;  // the tensor that owns the memory: itself, unless its node is an alias
+  std::size_t offset = kNone;  // kNone: bound at run time (inputs read in place) or fused away
   std::size_t gradient_offset = kNone;  // kNone: no gradient is needed
 };
 
 struct PlanStep {
-  NodeId node = -1;  // whose parameters, name and layer these are
+  NodeId node = -1;  // the node whose parameters, name and layer the step has
   const Layer* layer = nullptr;
   std::vector<int> inputs;  // indices into Plan::tensors
-  int output = -1;          // of the last node folded in
-  bool relu = false;        // a ReLU folded in
+  int output = -1;          // tensor of the last fused node
+  bool relu = false;        // a fused ReLU
   int residual = -1;        // tensor added before that ReLU; -1: none
-  bool backward = false;    // has a share in the gradients
-  // It has running statistics, and all its parameters are frozen: ReplicaStatistics::still.
+  bool backward = false;    // takes part in backward
+  // The layer has running statistics, and all its parameters are frozen: ReplicaStatistics::still.
   bool still = false;
   std::size_t saved_offset = 0, saved_bytes = 0;
   std::vector<Write> input_writes;  // how backward writes each input's gradient
   Write residual_write = Write::kOverwrite;
   bool adds_to_parameters =
-      false;  // a later step, tied to the same parameters, has written their gradients before
+      false;  // a later step, tied to the same parameters, writes their gradients first
   std::int64_t gradients_complete =
-      0;  // elements at the front of the gradient buffer that are final after this
-          // step's backward (also when it has none: then its gradients are zero)
+      0;  // elements at the front of the gradient buffer that are final after this step's backward
+          // (also if it has none: then its gradients are zero)
 };
 
-// What activations and their gradients are stored as: `options.dtype`; but on the CPU, with
-// products in bf16, bf16 where all layers of the graph have kernels for that. Throws ModelError
-// where the CPU has no such products.
+// The storage type of activations and their gradients: `options.dtype`; but on the CPU with
+// products in bf16, it is bf16 if all layers of the graph have kernels for that. Throws ModelError
+// if the CPU does not support such products.
 DType stored_dtype(const Graph& graph, const PlanOptions& options);
 
 struct Plan {
   PlanOptions options;
   DType storage = DType::kF32;   // stored_dtype()
-  const Graph* graph = nullptr;  // outlives the plan
+  const Graph* graph = nullptr;  // must outlive the plan
   std::vector<PlanTensor> tensors;
   std::vector<PlanStep> steps;    // forward order; backward runs them from the end
-  int logits = -1, loss = -1;     // tensors
+  int logits = -1, loss = -1;     // indices of tensors
   std::vector<int> inputs;        // tensors of the graph's inputs, in order
-  std::size_t arena_bytes = 0;    // activations, gradients and saved
-  std::size_t scratch_bytes = 0;  // the largest of any step, allocated besides
+  std::size_t arena_bytes = 0;    // for activations, gradients and saved values
+  std::size_t scratch_bytes = 0;  // the maximum over all steps, allocated separately
 
-  // The graph must have its outputs set. Throws ModelError; also for a layer that feeds neither of
-  // them.
+  // The graph must have its outputs set. Throws ModelError; also for a layer that is used by
+  // neither of them.
   static Plan compile(const Graph& graph, const PlanOptions& options);
 };
 

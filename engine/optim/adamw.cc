@@ -1,4 +1,4 @@
-// AdamW (Loshchilov and Hutter, 2019), as torch.optim.AdamW.
+// AdamW (Loshchilov and Hutter, 2019) as in torch.optim.AdamW.
 #include "engine/optim/elementwise_optimizer.h"
 
 namespace engine {

@@ -1,4 +1,4 @@
-// The class behind make_elementwise().
+// Implements the class that make_elementwise() returns.
 #include "engine/optim/elementwise_optimizer.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace engine {
 namespace {
 
-// Memory for `count` elements without names.
+// Allocates memory for `count` elements without names.
 FlatBuffer nameless(const FlatBuffer& values, std::int64_t count) {
   if (count == 0) return {values.dtype(), {}, values.device()};
   return {
@@ -73,7 +73,7 @@ class Elementwise final : public Optimizer {
     UpdateRange range;
     std::vector<TensorView> states;
   };
-  // What of the range is in the share.
+  // Adds the part of the range that is in the share.
   void add(const UpdateRange& range, const std::vector<Elements>& share) {
     std::int64_t before = 0;  // elements of the share
     for (const Elements& own : share) {

@@ -1,5 +1,5 @@
-// An optimizer whose update is the same element function everywhere (engine/ops/optim_step/
-// update_list.h): memory for its states, and one pass over all parameters.
+// Creates optimizers that update each element by the same function (engine/ops/optim_step/
+// update_list.h): memory for the states, and one pass over all parameters.
 #pragma once
 
 #include <utility>
@@ -10,12 +10,13 @@
 
 namespace engine {
 
-// `states` are the step's, in its order; their memory is taken here, beside `parts.values`.
+// `states` are the step's, in its order; their memory is allocated here, with the slots and device
+// of `parts.values`.
 std::unique_ptr<Optimizer> make_elementwise(const OptimizerSpec& spec, const ops::UpdateStep& step,
                                             const std::vector<OptimizerState>& states,
                                             const OptimizerParts& parts);
 
-// The step at the time given, on the CPU.
+// Returns the step with the values of `time`, on the CPU.
 ops::UpdateStep at_time(ops::UpdateStep step, const ops::UpdateTime& time);
 
 }  // namespace engine

@@ -1,4 +1,4 @@
-// Warm-up, then constant, step or cosine; or through a range.
+// Implements warm-up, then a constant, step, cosine or range-test schedule.
 #include "engine/optim/learning_rate.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The rule of loss scaling.
+// Implements the rule of loss scaling on the host.
 #include "engine/optim/loss_scale.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ void settle_on_host(const LossScaleRule& rule, double max_norm, StepControl& con
 ScaleCounters scale_counters(const LossScaleRule& rule, const StepControl& control) {
   if (!rule.on()) return {};
   ScaleCounters counters{{kSkipped, control.skipped_steps}, {kInARow, control.skipped_in_a_row}};
-  if (rule.kind == Kind::kDynamic) {  // a power of two from 1 on: an integer
+  if (rule.kind == Kind::kDynamic) {  // a power of two from 1 on: stored as an integer
     counters.emplace_back(kScale, static_cast<std::int64_t>(control.loss_scale));
     counters.emplace_back(kGood, control.good_steps);
   }

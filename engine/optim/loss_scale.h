@@ -1,5 +1,5 @@
-// Loss scaling on the host's side: its rule as text, what of it a checkpoint holds, and the
-// reference of what kernels do.
+// Loss scaling on the host: its rule as text, its state in checkpoints, and the reference
+// implementation of the kernels.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace engine {
 
-// "off" (also ""), "dynamic" (from 65536, PyTorch's first scale), or a fixed scale above 0, as
-// "1024". Throws ModelError.
+// Parses "off" (or ""), "dynamic" (starting at 65536, PyTorch's initial scale), or a fixed scale
+// above 0, e.g. "1024". Throws ModelError.
 LossScaleRule parse_loss_scale(std::string_view text);
-std::string to_string(const LossScaleRule& rule);  // what parse_loss_scale() reads
+std::string to_string(const LossScaleRule& rule);  // in the format of parse_loss_scale()
 
-// At the start of a training that has applied `steps` updates already.
+// Returns the control at the start of a run that has already applied `steps` updates.
 StepControl first_control(const LossScaleRule& rule, std::int64_t steps = 0);
 
-// What ops::settle_step() does to `control`, on the CPU: the same bits.
+// Updates `control` on the CPU as ops::settle_step() does, with the same bits.
 void settle_on_host(const LossScaleRule& rule, double max_norm, StepControl& control);
 
-// What a checkpoint must hold besides the optimizer's steps, by name ("scaler.loss_scale"), and
-// back: what is missing stays as first_control() has it. The scale is the saved one only where both
-// runs adapt it.
+// The values that a checkpoint must store besides the optimizer's steps, by name
+// ("scaler.loss_scale"), and their restoration: missing values stay as in first_control(). The
+// saved scale is used only if both runs adapt it.
 using ScaleCounters = std::vector<std::pair<std::string, std::int64_t>>;
 ScaleCounters scale_counters(const LossScaleRule& rule, const StepControl& control);
 void restore_scale(const LossScaleRule& rule, const ScaleCounters& saved, StepControl& control);

@@ -1,4 +1,4 @@
-// The optimizer around another one.
+// Implements an optimizer that wraps another one.
 #include "engine/optim/moving_average.h"
 
 #include "engine/ops/optim_step/device_step.h"

@@ -1,8 +1,8 @@
-// Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon): the momentum of each
-// hidden matrix, made orthogonal; AdamW for all else.
+// Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon): orthogonalizes the
+// momentum of each hidden matrix, and uses AdamW for all other parameters.
 //
-// A matrix is a parameter of two or more dimensions as [first dimension, all others], so that a
-// convolution has a row for each output channel. Its update is scaled by sqrt(max(1, rows /
+// A matrix is a parameter of two or more dimensions viewed as [first dimension, all others], so
+// that a convolution has a row for each output channel. Its update is scaled by sqrt(max(1, rows /
 // columns)).
 #include <algorithm>
 #include <cmath>
@@ -15,12 +15,12 @@ namespace engine {
 namespace {
 
 struct Matrix {
-  std::size_t slot = 0, state_slot = 0;  // of the values, of the momentum
-  std::int64_t rows = 0, columns = 0;    // as it lies in memory: perhaps the transpose
+  std::size_t slot = 0, state_slot = 0;  // in the values and in the momentum
+  std::int64_t rows = 0, columns = 0;    // in memory order: may be the transpose
   double factor = 1;
 };
 
-// Neighbors that AdamW updates at once, gaps included.
+// Adjacent elements that AdamW updates at once, gaps included.
 struct Run {
   std::int64_t from = 0, state_from = 0, count = 0;
 };
@@ -33,7 +33,7 @@ FlatBuffer buffer_of(const FlatBuffer& values, const std::vector<std::size_t>& s
   return {values.dtype(), layouts, values.device()};
 }
 
-// Of these slots, those that this rank updates.
+// Returns those of these slots that this rank updates.
 std::vector<std::size_t> own_slots(const OptimizerParts& parts,
                                    const std::vector<std::size_t>& slots) {
   if (parts.share == nullptr) return slots;
@@ -48,7 +48,7 @@ std::vector<std::size_t> own_slots(const OptimizerParts& parts,
   return own;
 }
 
-// The order of columns does not matter to orthogonalisation, and neither does transposition.
+// Neither the order of columns nor a transposition affects the orthogonalization.
 Matrix matrix_of(const FlatBuffer::Slot& slot, std::size_t index, std::size_t state_index) {
   const Shape& shape = slot.layout.file_shape;
   const std::int64_t outputs = shape[0], others = slot.count / shape[0];
@@ -63,7 +63,8 @@ Matrix matrix_of(const FlatBuffer::Slot& slot, std::size_t index, std::size_t st
               std::sqrt(std::max(1.0, static_cast<double>(outputs) / static_cast<double>(others)))};
 }
 
-// "blocks.{0,1,2}.fc.weight, layer2.0.weight": names that differ in their last number are one.
+// Formats names as "blocks.{0,1,2}.fc.weight, layer2.0.weight": names that differ only in their
+// last number are grouped.
 std::string names_text(const std::vector<std::string>& names) {
   struct Family {
     std::string before, numbers, after;
@@ -71,7 +72,7 @@ std::string names_text(const std::vector<std::string>& names) {
   };
   std::vector<Family> families;
   for (const std::string& name : names) {
-    std::size_t end = name.size(), begin = end;  // of the last part that is a number
+    std::size_t end = name.size(), begin = end;  // range of the last part that is a number
     while (end > 0) {
       begin = name.find_last_of('.', end - 1) + 1;
       if (begin < end && name.find_first_not_of("0123456789", begin) >= end) break;
@@ -220,7 +221,8 @@ class Muon final : public Optimizer {
   const ops::MuonMomentumStep momentum_step_;
   const ops::MuonApplyStep apply_step_;
   const ops::AdamwStep adamw_step_;
-  const double adamw_share_;  // its rate by the matrices', which schedules change together
+  const double adamw_share_;  // AdamW's rate relative to that of the matrices; schedules change
+                              // both together
   const int steps_;
   std::vector<std::size_t> hidden_, others_;  // slots of the values, on all ranks
   std::vector<Matrix> matrices_;

@@ -1,4 +1,4 @@
-// What all optimizers share: typed options, the clip factor.
+// Implements the common parts of all optimizers: typed options and the clip factor.
 #include "engine/optim/optimizer.h"
 
 #include <cmath>

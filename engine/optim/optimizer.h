@@ -1,4 +1,4 @@
-// Optimizers over flat parameter memory. What each is: its descriptor (optimizer_spec.h).
+// Optimizers over flat parameter memory. Each is described by its descriptor (optimizer_spec.h).
 #pragma once
 
 #include <cstdint>
@@ -16,36 +16,36 @@ namespace engine {
 
 class Optimizer {
  public:
-  struct State {            // memory that a checkpoint must hold
+  struct State {            // memory that a checkpoint must store
     std::string_view name;  // "momentum"
     StateRole role;
-    FlatBuffer* buffer;  // slots as the parameters', or as some of them; where the optimizer
-                         // updates a share, that share of the elements of these slots
-    const std::vector<std::size_t>* slots = nullptr;  // which; null: all
+    FlatBuffer* buffer;  // has the parameters' slots, or some of them; if the optimizer updates a
+                         // shard, only that shard of these slots' elements
+    const std::vector<std::size_t>* slots = nullptr;  // indices of these slots; null: all
   };
 
   explicit Optimizer(const OptimizerSpec& spec) : spec_(spec) {}
   virtual ~Optimizer() = default;
   const OptimizerSpec& spec() const { return spec_; }
-  // Which parameters it updates how, for the start line; "" where all are alike.
+  // Describes which parameters it updates in which way, for the start message; "" if all are
+  // treated alike.
   virtual std::string text() const { return ""; }
-  // One update of all values from gradient_scale * gradients. REQUIRES: the buffers have the slots
-  // given at construction.
+  // Makes one update of all values from gradient_scale * gradients. REQUIRES: the buffers have the
+  // slots given at construction.
   virtual void step(KernelContext& context, double lr, double gradient_scale,
                     const FlatBuffer& gradients, FlatBuffer& values) = 0;
-  // The same on the CUDA device of the buffers, after ops::settle_step(): rate, scale and count are
-  // those of the structs in device memory, and a skipped step changes nothing. `half_copy`, in
-  // device memory, becomes the values rounded to `half` (bf16 or f16), element by element in the
-  // values' order; null: none is kept. Only puts work on the context's stream. REQUIRES:
-  // spec().on_cuda.
+  // The same on the CUDA device of the buffers, after ops::settle_step(): rate, scale and count
+  // come from the structs in device memory, and a skipped step changes nothing. `half_copy`, in
+  // device memory, receives the values rounded to `half` (bf16 or f16), in the values' order; null:
+  // there is no copy. Only enqueues work on the context's stream. REQUIRES: spec().on_cuda.
   virtual void step_on_device(KernelContext& context, const StepNumbers* numbers,
                               StepControl* control, const FlatBuffer& gradients, FlatBuffer& values,
                               void* half_copy, DType half) = 0;
   virtual std::vector<State> state() = 0;  // on the device of the values given at construction
 
-  // Updates done; part of a checkpoint. step() counts; step_on_device() leaves it to
-  // StepControl::applied_steps, which whoever reads the control brings here, and takes from here
-  // when a training begins.
+  // The number of updates; part of a checkpoint. step() increments it; step_on_device() instead
+  // updates StepControl::applied_steps, which readers of the control copy here, and which is
+  // initialized from here when a run starts.
   std::int64_t step_count() const { return step_count_; }
   void set_step_count(std::int64_t count) { step_count_ = count; }
 
@@ -56,7 +56,7 @@ class Optimizer {
   const OptimizerSpec& spec_;
 };
 
-// The same by typed options, for programs in C++.
+// The same with typed options, for C++ programs.
 struct SgdOptions {
   double momentum = 0, weight_decay = 0;
   bool nesterov = false;
@@ -69,10 +69,10 @@ struct AdamwOptions {
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options, const FlatBuffer& values);
 std::unique_ptr<Optimizer> make_adamw(const AdamwOptions& options, const FlatBuffer& values);
 
-double gradient_norm(KernelContext& context, const FlatBuffer& gradients);  // Euclidean
-// Factor that brings a norm down to max_norm: min(1, max_norm / (norm + 1e-6)), as
-// torch.nn.utils.clip_grad_norm_. max_norm <= 0: 1. A norm that is not finite gives that NaN or 0
-// through: it is not hidden.
+double gradient_norm(KernelContext& context, const FlatBuffer& gradients);  // Euclidean norm
+// Returns the factor that reduces a norm to max_norm: min(1, max_norm / (norm + 1e-6)), as in
+// torch.nn.utils.clip_grad_norm_; 1 if max_norm <= 0. A non-finite norm gives NaN or 0, so that it
+// is not hidden.
 double clip_factor(double norm, double max_norm);
 
 }  // namespace engine

@@ -1,5 +1,5 @@
-// Which rank updates which parameters, where each rank updates a share of them and has the
-// optimizer's states for that share alone.
+// The assignment of parameters to ranks, if each rank updates a shard of them and has the
+// optimizer's states only for that shard.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace engine {
 
-struct Elements {  // of a flat buffer
+struct Elements {  // a range of a flat buffer
   std::int64_t first = 0, count = 0;
 };
 
 struct OptimizerShards {
-  int rank = 0;  // this one
-  // Elements of the parameters' values, ascending: each belongs to one rank.
+  int rank = 0;  // this rank
+  // Ascending ranges of the parameters' values; each element belongs to one rank.
   std::vector<std::vector<Elements>> of_rank;
 
   const std::vector<Elements>& own() const { return of_rank[static_cast<std::size_t>(rank)]; }

@@ -1,4 +1,4 @@
-// The list of optimizers, and what can be read off their descriptors.
+// Lists the optimizers, and derives properties from their descriptors.
 #include <algorithm>
 
 #include "engine/optim/optimizer_spec.h"

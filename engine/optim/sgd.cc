@@ -1,4 +1,4 @@
-// SGD, with momentum and Nesterov's variant, as torch.optim.SGD.
+// SGD with momentum and Nesterov's variant, as in torch.optim.SGD.
 #include "engine/optim/elementwise_optimizer.h"
 
 namespace engine {

@@ -1,4 +1,4 @@
-// Comparisons and counters.
+// Implements comparisons and counters.
 #include "engine/train/best_model.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ const char* to_string(Measure measure) {
   return "unknown";
 }
 
-// How much better than another; infinite where there is none, NaN for a NaN.
+// Returns the improvement over another evaluation; infinite if there is none, NaN for a NaN.
 double BestModel::gain(double value, const std::optional<Evaluation>& over) const {
   if (!over) return std::isnan(value) ? value : std::numeric_limits<double>::infinity();
   const bool high = options_.measure == Measure::kAccuracy || options_.measure == Measure::kTop5 ||
@@ -105,7 +105,7 @@ void BestModel::restore(const io::Checkpoint& checkpoint, const std::string& sou
   waited_ = 0;
   last_step_ = -1;
   const std::int64_t measure = find("measure");
-  if (measure < 0) return;  // nothing was judged
+  if (measure < 0) return;  // no evaluation was compared
   if (measure != static_cast<std::int64_t>(options_.measure)) {
     if (notice)
       notice(source + " judged its evaluations by another measure than " +

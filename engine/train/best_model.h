@@ -1,4 +1,4 @@
-// Which evaluation was the best so far, and when there have been enough that were not.
+// Tracks the best evaluation so far, and ends a run after enough evaluations without improvement.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,13 @@
 namespace engine {
 
 struct BestModelOptions {
-  Measure measure = Measure::kAccuracy;  // of perplexity and loss the lowest is the best
-  bool keep = true;                      // save the state after the best evaluation
-  std::int64_t patience = 0;  // evaluations in a row without improvement that end the run; 0: none
-  // The least that counts as an improvement there, in the measure's unit (accuracies are shares of
-  // 1): as Keras's EarlyStopping, from the last evaluation that was one. 0: any.
+  Measure measure = Measure::kAccuracy;  // the lowest perplexity or loss is the best
+  bool keep = true;                      // saves the state after the best evaluation
+  std::int64_t patience = 0;  // consecutive evaluations without improvement that end the run; 0: no
+                              // limit
+  // The smallest change that counts as an improvement for `patience`, in the measure's unit
+  // (accuracies are fractions of 1): as in Keras's EarlyStopping, relative to the last improvement.
+  // 0: any.
   double min_delta = 0;
 };
 
@@ -24,17 +26,17 @@ class BestModel final : public Stateful {
   explicit BestModel(const BestModelOptions& options) : options_(options) {}
 
   bool keeps() const { return options_.keep; }
-  // Whether the state after this step is the best so far, and wanted.
+  // Returns true if the state after this step is the best so far and should be saved.
   bool is_best(std::int64_t step) const { return options_.keep && best_ && best_->step == step; }
-  // Takes the next evaluation into account and tells in it what is the best now. A second one after
-  // the same step counts for nothing. Returns whether it is the best and its state is wanted. The
-  // same on all ranks, since the evaluator's reports are. A NaN is never better.
+  // Adds the next evaluation and stores the best one so far in it. A second evaluation after the
+  // same step is ignored. Returns true if this one is the best and its state should be saved. The
+  // result is the same on all ranks, because the evaluator's reports are. A NaN is never better.
   bool update(EvalReport& report);
   bool should_stop_early() const { return options_.patience > 0 && waited_ >= options_.patience; }
   // "no improvement of accuracy by at least 0.001 in 3 evaluations". REQUIRES: should_stop_early().
   std::string why_stopped() const;
 
-  // Counters "best.*"; values by their bits.
+  // Stores counters "best.*"; values are stored as their bits.
   void capture(StateCopy& copy) const override;
   void restore(const io::Checkpoint& checkpoint, const std::string& source,
                const std::function<void(const std::string&)>& notice) override;
@@ -47,9 +49,10 @@ class BestModel final : public Stateful {
   double gain(double value, const std::optional<Evaluation>& over) const;
 
   const BestModelOptions options_;
-  std::optional<Evaluation> best_, improved_;  // improved_: the last that patience counts as such
-  std::int64_t waited_ = 0;                    // evaluations since then
-  std::int64_t last_step_ = -1;                // judged last
+  std::optional<Evaluation> best_, improved_;  // improved_: the last evaluation that counts as an
+                                               // improvement for patience
+  std::int64_t waited_ = 0;                    // evaluations since improved_
+  std::int64_t last_step_ = -1;                // step of the last evaluation
 };
 
 }  // namespace engine

@@ -1,4 +1,4 @@
-// ClassCounts: one pass over each row of logits.
+// ClassCounts: makes one pass over each row of logits.
 #include "engine/train/class_counts.h"
 
 #include <algorithm>

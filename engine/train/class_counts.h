@@ -1,5 +1,5 @@
-// What an evaluation finds class by class, as whole numbers: sums over ranks are exact in any
-// order.
+// Counts the results of an evaluation per class as integers, so that sums over ranks are exact in
+// any order.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,20 @@ class ClassCounts {
  public:
   // With more classes there is no confusion matrix: it would need more than 32 MiB on every rank.
   static constexpr std::int64_t kMaxForMatrix = 2048;
-  // Of equal width, closed above: (0, 1/15], (1/15, 2/15] ... (C. Guo et al., "On Calibration of
-  // Modern Neural Networks", 2017, section 2).
+  // Bins of equal width, closed above: (0, 1/15], (1/15, 2/15] ... (C. Guo et al., "On Calibration
+  // of Modern Neural Networks", 2017, section 2).
   static constexpr std::int64_t kBins = 15;
 
-  // `unknown`: classes that the model lacks, and so never predicts; they follow its own.
+  // `unknown` is the number of classes that the model does not have, and so never predicts; they
+  // follow its own classes.
   explicit ClassCounts(std::int64_t classes, std::int64_t unknown = 0);
 
   void clear();
-  // Rows of the model's logits with their labels, which are below classes(). The prediction is the
-  // first largest logit, the confidence its softmax, rounded to a multiple of 2^-32. A row with a
-  // NaN predicts nothing: it counts for its label only.
+  // Adds rows of the model's logits with their labels, which are below classes(). The prediction is
+  // the first of the largest logits, the confidence its softmax, rounded to a multiple of 2^-32. A
+  // row with a NaN has no prediction: it counts only for its label.
   void add(std::span<const double> logits, std::span<const std::int32_t> labels);
-  // Everything that is summed over ranks.
+  // All values that are summed over ranks.
   std::span<std::int64_t> all() { return counts_; }
 
   std::int64_t classes() const { return classes_; }
@@ -36,7 +37,7 @@ class ClassCounts {
     return at(matrix_begin() + label * classes_ + prediction);
   }
 
-  // As shares of 1; 0 where they would divide by 0.
+  // Fractions of 1; 0 if the divisor is 0.
   double precision(std::int64_t c) const { return share(correct(c), predicted(c)); }
   double recall(std::int64_t c) const { return share(correct(c), labelled(c)); }
   double f1(std::int64_t c) const { return share(2 * correct(c), predicted(c) + labelled(c)); }
@@ -44,8 +45,8 @@ class ClassCounts {
   struct Means {
     double precision = 0, recall = 0, f1 = 0;
   };
-  Means macro() const;     // over the classes that are a label or a prediction somewhere
-  Means weighted() const;  // by labelled()
+  Means macro() const;     // over the classes that occur as a label or as a prediction
+  Means weighted() const;  // weighted by labelled()
 
   // The mean of |accuracy - confidence| over the bins, weighted by their rows.
   double calibration_error() const;
@@ -59,10 +60,10 @@ class ClassCounts {
     return of == 0 ? 0 : static_cast<double>(part) / static_cast<double>(of);
   }
 
-  std::int64_t width_;    // logits of a row
-  std::int64_t classes_;  // with the unknown ones
-  // By class: labelled, predicted, correct. By bin: rows, correct rows, confidence in 2^-32. The
-  // confusion matrix, a row for each label.
+  std::int64_t width_;    // number of logits per row
+  std::int64_t classes_;  // includes the unknown ones
+  // Per class: labelled, predicted, correct. Per bin: rows, correct rows, confidence in units of
+  // 2^-32. Then the confusion matrix, a row for each label.
   std::vector<std::int64_t> counts_;
 };
 

@@ -16,9 +16,9 @@ namespace engine {
 namespace {
 
 constexpr std::int64_t kMaxLogits =
-    1 << 22;  // of a chunk: text with a large vocabulary goes in small ones
+    1 << 22;  // maximum per chunk: text with a large vocabulary uses small chunks
 
-// Step c of it is chunk c, on every rank.
+// A sampler whose step c is chunk c, on every rank.
 io::SamplerOptions chunks(const io::Dataset& dataset, std::int64_t chunk) {
   return {.size = dataset.size(),
           .global_batch = chunk,
@@ -28,9 +28,9 @@ io::SamplerOptions chunks(const io::Dataset& dataset, std::int64_t chunk) {
           .shuffle = false};
 }
 
-// Sums over a chunk's rows, in their order, in f64: what is added over chunks and ranks.
+// The sums over a chunk's rows, in order, in f64, which are added over chunks and ranks.
 struct ChunkSums {
-  double loss = 0, squares = 0, distances = 0;  // squared and absolute errors of predicted numbers
+  double loss = 0, squares = 0, distances = 0;  // squared and absolute errors of regression
 };
 
 void add_errors(std::span<const double> predictions, std::span<const float> targets,
@@ -42,7 +42,7 @@ void add_errors(std::span<const double> predictions, std::span<const float> targ
   }
 }
 
-// Adds a row whose label the model has; the loss is the kernel's, in f64.
+// Adds a row whose label the model has; computes the kernel's loss in f64.
 void add_row(std::span<const double> logits, std::int32_t label, BatchResult& result) {
   const double own = logits[static_cast<std::size_t>(label)];
   const double largest = *std::ranges::max_element(logits);
@@ -58,7 +58,7 @@ void add_row(std::span<const double> logits, std::int32_t label, BatchResult& re
   result.top5 += comparable && before < 5;
 }
 
-// Counts a batch that has labels which the model lacks.
+// Counts a batch that has labels which the model does not have.
 BatchResult known_rows(std::span<const double> logits, std::span<const std::int32_t> labels,
                        std::int64_t classes) {
   BatchResult result{};
@@ -69,14 +69,14 @@ BatchResult known_rows(std::span<const double> logits, std::span<const std::int3
   return result;
 }
 
-// NaN where no row has a class of the model's.
+// Returns NaN if no row has one of the model's classes.
 double mean_loss(double sum, std::int64_t rows, std::int64_t unknown) {
   if (rows == 0) return 0;
   return rows == unknown ? std::numeric_limits<double>::quiet_NaN()
                          : sum / static_cast<double>(rows - unknown);
 }
 
-// The sum of squared distances from their mean: every rank has all targets.
+// Returns the sum of squared distances from the mean: every rank has all targets.
 double spread_of(std::span<const float> targets) {
   double sum = 0, squares = 0;
   for (const float target : targets) sum += static_cast<double>(target);
@@ -125,7 +125,8 @@ struct Evaluator::Impl {
     sums.resize(own_sums.size() * world);
   }
 
-  // Rows of a batch whose class the model lacks. They go through it with another label.
+  // Replaces labels that the model does not have by another one, and returns the number of such
+  // rows.
   std::int64_t replace_unknown(BatchView& view) {
     if (set.unknown_classes().empty()) return 0;
     labels.assign(view.labels.begin(), view.labels.end());
@@ -142,7 +143,7 @@ struct Evaluator::Impl {
 
   ModelState& state() { return communicator.world_size() > 1 ? own : training; }
 
-  // Ranks' models may differ (running statistics, or parameters between averagings): all of them
+  // The ranks' models may differ (running statistics, or parameters between averagings): all ranks
   // evaluate rank 0's.
   void take_rank_0() {
     const std::pair<const FlatBuffer*, const FlatBuffer*> pairs[] = {
@@ -164,11 +165,11 @@ struct Evaluator::Impl {
   ModelState own;
   Inference model;
   io::BatchLoader loader;
-  std::vector<ops::ImageDraw> draws;      // none in evaluation, but a place for each image
-  std::vector<ChunkSums> own_sums, sums;  // by chunk: this rank's, all ranks'
-  // Samples, rows, right, among the first five, of unknown classes.
+  std::vector<ops::ImageDraw> draws;      // evaluation draws nothing, but each image needs an entry
+  std::vector<ChunkSums> own_sums, sums;  // per chunk: of this rank, of all ranks
+  // Samples, rows, correct rows, rows among the first five, rows of unknown classes.
   std::array<std::int64_t, 5> counts{};
-  std::vector<std::int32_t> labels;  // of a batch, those that the model lacks replaced
+  std::vector<std::int32_t> labels;  // of a batch, with those that the model does not have replaced
   std::optional<ClassCounts> by_class;
 };
 

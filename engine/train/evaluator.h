@@ -1,4 +1,4 @@
-// Exact evaluation: every sample once, for any world size; integer counts and f64 sums.
+// Exact evaluation: each sample counts once for any world size; integer counts and f64 sums.
 #pragma once
 
 #include <atomic>
@@ -15,43 +15,44 @@
 namespace engine {
 
 struct EvaluatorOptions {
-  std::int64_t batch = 64;  // most samples a forward pass
+  std::int64_t batch = 64;  // maximum number of samples per forward pass
   io::Normalization normalization = io::Normalization::kUnit;
-  DType dtype = DType::kF32;  // of activations
+  DType dtype = DType::kF32;  // dtype of activations
   Device device = {};         // a CUDA device: computes there, from the state in host memory
   Products products = Products::kF32;
-  bool by_class = false;  // counts by class as well: run() then copies and allocates
+  bool by_class = false;  // also counts per class: run() then copies and allocates
 };
 
-// Samples of a forward pass over this set, of `most`: fewer where their outputs are many, or where
-// the set has no more.
+// Returns the number of samples per forward pass over this set, at most `most`: fewer if their
+// outputs are large, or if the set is smaller.
 std::int64_t evaluation_batch(const io::Dataset& dataset,
                               std::int64_t most = EvaluatorOptions{}.batch);
 
 class Evaluator {
  public:
-  // Everything given outlives the evaluator. Allocates a copy of the state when the world has
+  // All arguments must outlive the evaluator. Allocates a copy of the state if the world has
   // several ranks.
   Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state,
             ThreadPool& threads, const io::Dataset& dataset, const EvaluatorOptions& options);
   ~Evaluator();
 
-  // Evaluates rank 0's model as it stands on this set; ranks take its chunks of samples in turn.
-  // The cut into chunks depends on the set and the options only, and their losses are added in
-  // their order: the report is the same, bit by bit, for any world size (with the same number of
-  // threads and instruction set). Changes no byte of the state. Collective. `progress` in the
-  // report is empty, `split` is "test". Errors of predicted numbers are sums of f64 by chunk, too.
-  // A sample of one of the set's unknown_classes is wrong and has no loss.
+  // Evaluates rank 0's current model on this set; the chunks of samples are distributed round-robin
+  // over the ranks. The division into chunks depends only on the set and the options, and their
+  // losses are added in order: the report is the same, bit by bit, for any world size (with the
+  // same number of threads and instruction set). Does not change the state. Collective. In the
+  // report `progress` is empty and `split` is "test". Regression errors are f64 sums per chunk as
+  // well. A sample of one of the set's unknown_classes counts as wrong and has no loss.
   EvalReport run();
-  // The same, but every rank gives it up within a chunk of its own once `stop_signal` is not 0 on
-  // it: null then, on all ranks, and `stop` is the largest signal of them.
+  // The same, but once `stop_signal` is not 0 on a rank, every rank ends the evaluation within one
+  // of its chunks: then returns null on all ranks, and `stop` is the largest signal.
   std::optional<EvalReport> run_unless(const std::atomic<int>& stop_signal, int& stop);
-  // Of the last run(), over all ranks and as exact; null unless they were wanted, and where numbers
-  // are predicted.
+  // The exact counts of the last run() over all ranks; null unless they were requested, and for
+  // regression.
   const ClassCounts* class_counts() const;
 
  private:
-  int measure(const std::atomic<int>* stop_signal);  // the signal that ended it; 0: all was done
+  int measure(const std::atomic<int>* stop_signal);  // returns the signal that ended it; 0: it was
+                                                     // completed
   EvalReport report() const;
 
   struct Impl;

@@ -1,4 +1,4 @@
-// What the parts of a Trainer share.
+// The context that the parts of a Trainer share.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace engine {
 
-// Forwards every event to several observers, in their order.
+// Forwards every event to several observers in order.
 class ObserverList final : public TrainObserver {
  public:
   explicit ObserverList(std::vector<TrainObserver*> observers) : observers_(std::move(observers)) {}
@@ -47,12 +47,12 @@ class ObserverList final : public TrainObserver {
   const std::vector<TrainObserver*> observers_;
 };
 
-// Measures the time that steps take, without evaluations and saves: samples/s stay honest.
+// Measures the time of steps without evaluations and saves, so that samples/s is accurate.
 class TrainClock {
  public:
   double seconds() const { return base::steady_seconds() - excluded_; }
 
-  // The clock stands still while one of these lives. They do not nest.
+  // The clock is stopped during the lifetime of this object. Exclusions do not nest.
   class [[nodiscard]] Exclusion {
    public:
     explicit Exclusion(TrainClock& clock) : clock_(clock), start_(base::steady_seconds()) {}
@@ -83,7 +83,7 @@ struct LoopContext {
 
   const TrainProgress& progress() const { return parts.state.progress; }
   bool is_last_step() const { return progress().global_step == options.total_steps; }
-  // Rank 0 of several can save a state without the others where it has all of it in host memory.
+  // Rank 0 of several can save a state without the others if its host memory holds the whole state.
   bool can_save_alone() const {
     return parts.keeper != nullptr && parts.control.rank() == 0 && parts.control.world_size() > 1 &&
            parts.state.control == nullptr && parts.state.shares == nullptr;
@@ -91,14 +91,14 @@ struct LoopContext {
   void set_activity(std::string_view text) const {
     if (parts.activity) parts.activity(text);
   }
-  // Tells the observers of a snapshot that has been written since the last call.
+  // Reports a checkpoint that has been written since the last call to the observers.
   void report_saved() {
     if (const auto saved = snapshots.take()) observers.on_save(saved->progress, saved->path);
   }
 
   const TrainerOptions options;
   const TrainerParts parts;
-  const std::atomic<int>& stop_signal;  // of the user, on this rank; 0: none
+  const std::atomic<int>& stop_signal;  // the user's signal on this rank; 0: none
   ObserverList observers;
   TrainClock clock;
   SavedSnapshots snapshots;

@@ -1,4 +1,4 @@
-// Evaluations, snapshots, and what of them is still to be done.
+// Implements evaluations and checkpoints, and tracks those that are pending.
 #include "engine/train/milestones.h"
 
 #include <utility>
@@ -9,7 +9,7 @@ namespace engine {
 
 void Milestones::begin() {
   const std::int64_t step = context_.progress().global_step;
-  // A resumed state is on disk already; what was there before is not evaluated.
+  // A resumed state is already on disk; the state before the first step is not evaluated.
   done_ = {.evaluated = step, .saved = step > 0 ? step : -1};
   if (context_.parts.done) done_ = *context_.parts.done;
 }
@@ -45,7 +45,7 @@ void Milestones::catch_up() {
     evaluate_average();
   else
     state.pending_evaluation = PendingEvaluation::kNone;
-  // The snapshot says that the evaluation is left: the next resumption would do it again.
+  // The checkpoint states that the evaluation is pending: the next resumption would repeat it.
   const bool is_made_up = left != PendingEvaluation::kNone &&
                           state.pending_evaluation == PendingEvaluation::kNone && !carried_over;
   const bool save_due = carried_over && is_due(options.save, epoch_end) && done_.saved != step;
@@ -74,7 +74,7 @@ void Milestones::after_step(bool epoch_end, bool must_evaluate) {
 
 void Milestones::finish() {
   const std::int64_t step = context_.progress().global_step;
-  // After a stop there is little time left.
+  // Skip the evaluation after a stop signal: little time is left.
   if (agreement_.stop_signal() == 0 && done_.evaluated != step) evaluate();
   if (best_unsaved_ || done_.saved != step) save();
   if (context_.parts.keeper != nullptr) context_.parts.keeper->finish();
@@ -83,14 +83,15 @@ void Milestones::finish() {
 void Milestones::evaluate() {
   const TrainerParts& parts = context_.parts;
   if (parts.evaluator == nullptr) return;
-  parts.state.pending_evaluation = PendingEvaluation::kAll;  // for a snapshot, if a stop aborts it
+  // for a checkpoint, if a stop aborts the evaluation
+  parts.state.pending_evaluation = PendingEvaluation::kAll;
   const base::TraceSpan span("evaluation");
   recovery_.check_parameters();
   context_.set_activity("evaluation");
   const TrainClock::Exclusion exclusion(context_.clock);
   BestModel* const best = parts.best;
   if (best != nullptr && best->keeps() && parts.state.progress.step_in_epoch != 0)
-    synchronize(parts.control, parts.state);  // what is evaluated is what a snapshot holds
+    synchronize(parts.control, parts.state);  // the evaluated state is the one in a checkpoint
   std::optional<EvalReport> report = evaluate_weights();
   if (!report) return;
   done_.evaluated = report->progress.global_step;
@@ -115,7 +116,7 @@ void Milestones::evaluate_average() {
   parts.state.pending_evaluation = PendingEvaluation::kAverage;
   std::optional<EvalReport> report;
   {
-    const HostView view(parts.state.home, Access::kRead);  // the weights are put back
+    const HostView view(parts.state.home, Access::kRead);  // the weights are restored
     const AverageInPlace average(*parts.average);
     report = evaluate_weights();
   }
@@ -132,15 +133,15 @@ void Milestones::save() {
   const TrainClock::Exclusion exclusion(context_.clock);
   const bool is_finite = recovery_.check_parameters();
   context_.set_activity("saving a checkpoint");
-  // Brings the replicas together first. What is not finite replaces nothing.
+  // Synchronizes the replicas first. A non-finite state replaces no other checkpoint.
   parts.keeper->save(parts.state, {.best = std::exchange(best_unsaved_, false) && is_finite,
                                    .keep_all = !is_finite});
   done_.saved = parts.state.progress.global_step;
   context_.report_saved();
 }
 
-// What this rank has is what a resumption needs where replicas are equal between steps, and this
-// one is between two.
+// This rank's state suffices for a resumption if replicas are equal between steps, and this rank is
+// between two steps.
 void Milestones::save_alone() {
   if (!context_.can_save_alone()) return;
   TrainState& state = context_.parts.state;

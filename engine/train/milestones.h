@@ -1,4 +1,4 @@
-// What a run does between steps when it is due: evaluates, saves, names the best, averages weights.
+// The actions of a run between steps: evaluates, saves, tracks the best state, averages weights.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@ namespace engine {
 
 class Milestones {
  public:
-  // All three outlive this.
+  // All arguments must outlive this.
   Milestones(LoopContext& context, StepRecovery& recovery, StepAgreement& agreement)
       : context_(context), recovery_(recovery), agreement_(agreement) {}
 
   void begin();  // before the first step
-  // What was due after the last step and was not finished: by ranks that went on with others, or,
-  // of an evaluation, by a run that was stopped. Collective, as the three below.
+  // Completes pending actions of the last step: those of ranks that continue in a new group, or an
+  // evaluation of a run that was stopped. Collective, as are the three functions below.
   void catch_up();
-  // At the end of an epoch, before the exchange. Returns whether the run has an average to evaluate
-  // from now on.
+  // Called at the end of an epoch, before the exchange. Returns true if the run now has an average
+  // to evaluate.
   bool average_weights();
-  // Evaluates and saves where it is due; with `evaluate` in any case.
+  // Evaluates and saves if due; evaluates in any case if `evaluate` is set.
   void after_step(bool epoch_end, bool evaluate);
-  // After the last step, which is evaluated unless the run was stopped, and saved.
+  // Called after the last step: evaluates it unless the run was stopped, and saves it.
   void finish();
-  // On this rank, when the others cannot be waited for: saves the last step that was completed,
-  // where its own state is all that a resumption needs. Throws io::Error.
+  // Called on this rank if it cannot wait for the others: saves the last completed step if its own
+  // state suffices for a resumption. Throws io::Error.
   void save_alone();
 
   TrainerParts::Done done() const { return done_; }
@@ -39,7 +39,7 @@ class Milestones {
   bool has_average() const;
   void evaluate();
   void evaluate_average();
-  std::optional<EvalReport> evaluate_weights();  // those that are in place; null: stopped
+  std::optional<EvalReport> evaluate_weights();  // evaluates the current weights; null: stopped
   void save();
 
   LoopContext& context_;

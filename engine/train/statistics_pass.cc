@@ -1,4 +1,4 @@
-// Forward passes whose batches count equally.
+// Runs forward passes whose batches have equal weight.
 #include "engine/train/statistics_pass.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ Plan make_plan(const StatisticsPass& pass) {
                                     .products = pass.products});
 }
 
-// How many batches were forwarded. With statistics of all ranks every rank forwards all of them,
-// empty ones too.
+// Returns the number of forward passes. With statistics over all ranks, every rank runs a forward
+// pass for each batch, even if its part is empty.
 std::int64_t forward_epoch(const StatisticsPass& pass, std::int64_t epoch) {
   const Plan plan = make_plan(pass);
   Executor executor(plan, pass.model, pass.threads, pass.seed);

@@ -1,4 +1,4 @@
-// Running statistics of weights that no training step has seen, such as averages.
+// Recomputes the running statistics of weights that no training step has used, e.g. averages.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ struct StatisticsPass {
   backends::Communicator& communicator;
   std::int64_t micro_batches = 1;
   Products products = Products::kF32;
-  std::uint64_t seed = 0;               // of dropout
-  ReplicaExchange* replicas = nullptr;  // as AccumulatedWorkOptions have it
+  std::uint64_t seed = 0;               // seed of dropout
+  ReplicaExchange* replicas = nullptr;  // as in AccumulatedWorkOptions
 };
 
-// The model's running statistics become the means of those of the batches of one epoch, forwarded
-// in training mode with the parameters as they are, as torch.optim.swa_utils.update_bn has it. Each
-// rank takes its share of the batches, and the means over the ranks count each by its batches: the
-// same bits on all ranks. Counters grow, other state stays. The loader stands at another place
-// afterwards. Collective. On the CPU.
+// Replaces the model's running statistics by the means of those of the batches of one epoch, which
+// are forwarded in training mode with the current parameters, as in
+// torch.optim.swa_utils.update_bn. Each rank processes its part of the batches, and the means over
+// the ranks are weighted by their numbers of batches: all ranks get the same bits. Counters grow,
+// other state is unchanged. The position of the loader changes. Collective. On the CPU.
 void recompute_statistics(const StatisticsPass& pass, std::int64_t epoch);
 
 }  // namespace engine

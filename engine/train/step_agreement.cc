@@ -1,4 +1,4 @@
-// One small all-gather between steps, and what follows from its sums.
+// Makes one small all-gather between steps, and decides from its sums.
 #include "engine/train/step_agreement.h"
 
 #include <algorithm>
@@ -10,12 +10,11 @@
 namespace engine {
 namespace {
 
-// How long an orderly stop may take to be noticed by all ranks, and hence how often they talk about
-// it.
+// The maximum time until all ranks notice an orderly stop, and hence the interval of the exchanges.
 constexpr double kExchangeSeconds = 0.25;
 constexpr std::int64_t kMaxStepsBetweenExchanges = 1000;
 
-// No padding: what is sent is all that there is.
+// The struct has no padding: its bytes are sent as they are.
 static_assert(std::is_trivially_copyable_v<StepSums> &&
               sizeof(StepSums) == 7 * sizeof(double) + 4 * sizeof(std::int64_t));
 
@@ -56,8 +55,8 @@ void StepAgreement::sum_over_ranks(StepSums& sums) {
 StepSums StepAgreement::exchange(StepSums own, double now) {
   const TrainerParts& parts = context_.parts;
   const std::int64_t step = context_.progress().global_step;
-  // Not in the first exchange: ranks that have just joined may not have the state yet, and need
-  // this rank for it.
+  // Ranks do not leave in the first exchange: ranks that have just joined may not have the state
+  // yet, and need this rank for it.
   const bool leave = std::exchange(has_exchanged_, true) && parts.leave && parts.leave();
   own.step_seconds =
       (now - last_seconds_) / static_cast<double>(std::max<std::int64_t>(1, step - last_));

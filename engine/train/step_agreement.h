@@ -1,4 +1,4 @@
-// What ranks exchange between steps: sums for reports, and whether to stop.
+// Exchanges sums for reports between steps, and decides when to stop.
 #pragma once
 
 #include <cstdint>
@@ -9,47 +9,47 @@
 
 namespace engine {
 
-// What one rank says in an exchange; += makes it what several say. Sent as it lies in memory.
+// The contribution of one rank to an exchange; += adds those of several. Sent as raw memory.
 struct StepSums {
   double loss_sum = 0, rows = 0;       // of the last step
   double correct = 0, epoch_rows = 0;  // of the epoch so far
   FiniteGuard::Signs not_finite = {};
   std::int64_t overdue_reports = 0;  // ranks on which a report is overdue
-  // The agreement itself fills these in.
+  // The agreement itself sets these.
   double step_seconds = 0;                // mean since the last exchange
   std::int64_t stop_signal = 0;           // the largest
-  std::int64_t pausing = 0, leaving = 0;  // ranks
+  std::int64_t pausing = 0, leaving = 0;  // numbers of ranks
 
   StepSums& operator+=(const StepSums& other);
 };
 
-// Decides, on all ranks alike, when the loop ends before its last step.
+// Decides, with the same result on all ranks, when the loop ends before its last step.
 class StepAgreement {
  public:
-  // `context` outlives this. Allocates here only.
+  // `context` must outlive this. All memory is allocated here.
   explicit StepAgreement(LoopContext& context);
 
-  void begin();  // before the first step
-  // Whether it is time for an exchange: about four times a second, after the same step on all
+  void begin();  // called before the first step
+  // Returns true if an exchange is due: about four times per second, after the same step on all
   // ranks.
   bool is_due() const { return context_.progress().global_step >= next_; }
-  // Collective, after a step, at `now` by the context's clock. Returns the sums over all ranks: the
-  // same bits on every rank, whatever the backend.
+  // Collective, called after a step, at `now` by the context's clock. Returns the sums over all
+  // ranks, with the same bits on every rank for any backend.
   StepSums exchange(StepSums own, double now);
 
-  int stop_signal() const { return stop_; }  // that all ranks stop for; 0: none
-  void stop(int signal) { stop_ = signal; }  // agreed elsewhere, or on this rank alone
+  int stop_signal() const { return stop_; }  // the signal that all ranks stop for; 0: none
+  void stop(int signal) { stop_ = signal; }  // for a signal agreed elsewhere, or on this rank alone
   bool pauses() const { return pause_ && stop_ == 0; }
-  bool leaves() const { return leaves_; }  // this rank does, when all pause
+  bool leaves() const { return leaves_; }  // this rank leaves when all pause
 
  private:
   void sum_over_ranks(StepSums& sums);
   void decide(const StepSums& sums, bool leave);
 
   LoopContext& context_;
-  std::vector<StepSums> gathered_;    // what all ranks said
+  std::vector<StepSums> gathered_;    // the contributions of all ranks
   std::int64_t next_ = 0, last_ = 0;  // global steps of exchanges
-  double last_seconds_ = 0;           // when the last one was
+  double last_seconds_ = 0;           // time of the last exchange
   bool has_exchanged_ = false;
   int stop_ = 0;
   bool pause_ = false, leaves_ = false;

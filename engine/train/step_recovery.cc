@@ -1,4 +1,4 @@
-// Copies of what a step changes, and the end of a run that has diverged.
+// Copies the state that a step changes, and ends a run that has diverged.
 #include "engine/train/step_recovery.h"
 
 #include <cstring>
@@ -25,8 +25,8 @@ void StepRecovery::end_update() {
   finite_.end_step();
 }
 
-// What a step changes before it is certain: statistics in forward, and what an exchange remembers.
-// The work itself keeps the statistics of a device, there.
+// Copies the state that a step changes before its update: statistics changed by forward, and the
+// memory of an exchange. On a device, the work itself keeps the statistics there.
 void StepRecovery::keep_state(const GradientExchange* exchange) {
   const bool rolls_back = context_.options.supports_rollback;
   if (!rolls_back && !context_.can_save_alone()) return;
@@ -37,7 +37,7 @@ void StepRecovery::keep_state(const GradientExchange* exchange) {
     for (const PolicyState& s : state.policy.state()) changed_in_step_.push_back(s.buffer);
   std::size_t bytes = 0;
   for (const FlatBuffer* buffer : changed_in_step_) bytes += buffer->bytes();
-  before_step_.resize(bytes);  // allocates the first time only
+  before_step_.resize(bytes);  // allocates only the first time
   std::byte* to = before_step_.data();
   for (const FlatBuffer* buffer : changed_in_step_) {
     if (buffer->bytes() > 0) std::memcpy(to, buffer->data(), buffer->bytes());
@@ -70,11 +70,11 @@ void StepRecovery::tell(const std::string& not_finite) {
 }
 
 void StepRecovery::give_up(const NonFiniteReport& found) {
-  context_.snapshots.wait();  // one may still be on its way to the disk
+  context_.snapshots.wait();  // a checkpoint may still be in the process of being written
   context_.report_saved();
   std::string text = to_error(found, context_.snapshots.last_good(found.last_good));
   backends::Communicator& control = context_.parts.control;
-  if (control.world_size() > 1) broadcast_text(control, text);  // rank 0 knows its files
+  if (control.world_size() > 1) broadcast_text(control, text);  // only rank 0 knows its files
   throw NonFiniteError(text);
 }
 

@@ -1,4 +1,4 @@
-// Takes back a step that failed, and ends a run whose numbers are not finite.
+// Rolls back a failed step, and ends a run whose values are not finite.
 #pragma once
 
 #include <cstddef>
@@ -14,29 +14,29 @@ namespace engine {
 
 class StepRecovery {
  public:
-  // `context` outlives this. Allocates here, and in the first step.
+  // `context` must outlive this. Allocates here, and in the first step.
   explicit StepRecovery(LoopContext& context);
 
-  // Around the work of a step, whose update is the last thing that changes parameters. Returns what
-  // the work asks before the update (StepRequest::may_update).
+  // Called before and after the work of a step, whose update is the last change of parameters.
+  // Returns the condition for the update (StepRequest::may_update).
   const MayUpdate* begin_step(const GradientExchange* exchange);
   void end_update();
-  // The state is that of the progress from now on.
+  // From now on the state matches the progress.
   void settle() { step_ = Step::kSettled; }
-  // Until settle() a failure leaves a state of which nothing is known.
+  // From now on until settle(), a failure leaves an unknown state.
   void unsettle() { step_ = Step::kUnknown; }
 
   bool is_settled() const { return step_ == Step::kSettled; }
   // The update was done, but the progress does not count the step yet.
   bool is_updated() const { return step_ == Step::kUpdated; }
-  // After a failure: takes back what a step has changed before its update. The update is the last
-  // thing that a step does, so before it only statistics have changed, and after it only replicas
-  // that have not been averaged.
+  // After a failure, rolls back the changes of a step before its update. The update is the last
+  // action of a step, so before it only statistics have changed, and after it only replicas that
+  // have not been averaged.
   void roll_back();
 
   FiniteGuard::Signs signs(const StepResults& results) { return finite_.signs(results); }
-  // Both tell the observers what is not finite, once, and throw NonFiniteError where the run
-  // must end for it, with the last good snapshot in its text. Collective.
+  // Both report non-finite values to the observers once, and throw NonFiniteError if the run must
+  // end, with the last good checkpoint in its text. Collective.
   void check(const FiniteGuard::Signs& of_all_ranks) { tell(finite_.judge(of_all_ranks)); }
   bool check_parameters();  // returns whether they are finite
 
@@ -44,8 +44,8 @@ class StepRecovery {
   std::optional<std::int64_t> skipped_steps() const { return finite_.skipped_steps(); }
 
  private:
-  // Whether the state is that of the progress. In kBegun all but running statistics and counters
-  // is; in kUpdated it is that of the step.
+  // How the state relates to the progress. In kBegun everything except running statistics and
+  // counters matches the progress; in kUpdated the state is that of the step.
   enum class Step { kSettled, kBegun, kUpdated, kUnknown };
 
   void keep_state(const GradientExchange* exchange);
@@ -55,8 +55,8 @@ class StepRecovery {
   LoopContext& context_;
   FiniteGuard finite_;
   Step step_ = Step::kSettled;
-  std::vector<FlatBuffer*> changed_in_step_;  // before its update
-  std::vector<std::byte> before_step_;        // what they held
+  std::vector<FlatBuffer*> changed_in_step_;  // buffers that a step changes before its update
+  std::vector<std::byte> before_step_;        // their contents before the step
 };
 
 }  // namespace engine

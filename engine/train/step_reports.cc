@@ -1,4 +1,4 @@
-// Rates, and the phases of all ranks.
+// Computes rates, and gathers the phases of all ranks.
 #include "engine/train/step_reports.h"
 
 #include <algorithm>
@@ -6,8 +6,8 @@
 namespace engine {
 namespace {
 
-// Reports of a run without TrainerOptions::log_every: enough for a curve, and for a long run's
-// reader.
+// The reports of a run without TrainerOptions::log_every: enough for a curve, and frequent enough
+// for the reader of a long run.
 constexpr std::int64_t kMinReports = 100;
 constexpr double kReportSeconds = 10;
 
@@ -24,7 +24,7 @@ void StepReports::begin() {
   last_step_ = context_.progress().global_step;
   if (are_wanted())
     static_cast<void>(
-        context_.parts.state.policy.take_report());  // measures the spread from now on
+        context_.parts.state.policy.take_report());  // enables the measurement of the spread
 }
 
 bool StepReports::are_wanted() const {

@@ -1,4 +1,4 @@
-// When a run reports its steps, and the rates and phases in these reports.
+// Decides when a run reports its steps, and computes the rates and phases in these reports.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@ namespace engine {
 
 class StepReports {
  public:
-  // `context` outlives this. Allocates here only.
+  // `context` must outlive this. All memory is allocated here.
   explicit StepReports(LoopContext& context);
 
-  void begin();  // before the first step
+  void begin();  // called before the first step
   bool are_wanted() const;
-  bool is_due() const;                // by the number of the step alone
+  bool is_due() const;                // depends only on the step number
   bool is_overdue(double now) const;  // by this rank's clock
   bool is_none_yet() const { return are_wanted() && reports_ == 0; }
 
-  // Where the time since the last report went.
+  // The phases of the time since the last report.
   StepPhases& phases() { return phases_; }
 
-  // Adds rates, phases and what the averaging has done since the last report, and tells the
-  // observers; progress, losses and the like are there already. Collective, at `now` by the
+  // Adds rates, phases and the averaging report since the last report, and passes the report to the
+  // observers; the caller has set progress, losses and similar values. Collective, at `now` by the
   // context's clock.
   void report(StepReport report, double now);
 
@@ -32,11 +32,11 @@ class StepReports {
   void add_slowest(StepReport& report);
 
   LoopContext& context_;
-  double last_seconds_ = 0;  // of the last report
+  double last_seconds_ = 0;  // time of the last report
   std::int64_t last_samples_ = 0, last_step_ = 0, reports_ = 0;
   StepPhases phases_;
-  std::vector<StepPhases> rank_phases_;  // a report's
-  std::vector<double> own_seconds_;      // the same, sorted
+  std::vector<StepPhases> rank_phases_;  // for one report
+  std::vector<double> own_seconds_;      // own() of each, sorted
 };
 
 }  // namespace engine

@@ -1,4 +1,4 @@
-// Trainer: the loop, from one batch to the next.
+// Trainer: the loop over batches.
 #include "engine/train/trainer.h"
 
 #include <cstdio>
@@ -91,7 +91,7 @@ void Trainer::finish_step() {
   const TrainerParts& parts = context_.parts;
   const bool epoch_end = count_step(), last = context_.is_last_step();
   recovery_.settle();
-  if (epoch_end || last) {  // the last step: what is evaluated is what remains
+  if (epoch_end || last) {  // the last step is evaluated in its final form
     PhaseTimer timer;
     synchronize_replicas();
     timer.lap(reports_.phases().communication);
@@ -115,7 +115,7 @@ const io::Batch& Trainer::next_batch() {
   return context_.parts.loader.next();
 }
 
-// A collective was given up for a stop.
+// Stops this rank after a collective was abandoned because of a stop signal.
 void Trainer::stop_alone(const std::string& why) {
   agreement_.stop(context_.stop_signal.load());
   interrupted_ = why;
@@ -212,10 +212,10 @@ void Trainer::exchange() {
   const base::TraceSpan span("exchange");
   PhaseTimer timer;
   const StepResults results = context_.parts.work.results();
-  timer.lap(reports_.phases().backward);  // what a device had still to do
+  timer.lap(reports_.phases().backward);  // includes work that was pending on a device
 
   const double now = context_.clock.seconds();
-  const bool is_root = context_.parts.control.rank() == 0;  // whose clock decides for all
+  const bool is_root = context_.parts.control.rank() == 0;  // its clock decides for all
   const StepSums sums = agreement_.exchange(
       {.loss_sum = results.last.loss_sum,
        .rows = static_cast<double>(results.last.rows),
@@ -224,7 +224,7 @@ void Trainer::exchange() {
        .not_finite = recovery_.signs(results),
        .overdue_reports = is_root && reports_.is_overdue(now) ? 1 : 0},
       now);
-  timer.lap(reports_.phases().communication);  // here ranks wait for slow ones, too
+  timer.lap(reports_.phases().communication);  // includes waiting for slow ranks
 
   const double loss = sums.rows > 0 ? sums.loss_sum / sums.rows : 0;
   context_.observers.on_loss(context_.progress(), loss);

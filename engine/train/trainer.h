@@ -1,4 +1,4 @@
-// The step loop.
+// Runs the training loop.
 #pragma once
 
 #include <atomic>
@@ -17,47 +17,48 @@ namespace engine {
 
 class Trainer {
  public:
-  // `stop_signal` becomes a signal's number when the user asks to stop in order; all ranks then
+  // `stop_signal` becomes a signal's number when the user requests an orderly stop; all ranks then
   // stop after the same step.
   Trainer(const TrainerOptions& options, const TrainerParts& parts,
           const std::atomic<int>& stop_signal);
 
-  // From state.progress to the last step. Replicas are together afterwards; the last state is
-  // evaluated where an evaluator is and the run was not stopped, and saved where a keeper is. A
-  // backends::InterruptedError (asked to stop, this rank waits no longer for others that do not
-  // come) ends the run in order too, on this rank alone: rank 0 saves the last step that was
-  // completed, where its own state is all that a resumption needs. Throws DesyncError and
+  // Runs from state.progress to the last step. Afterwards replicas are synchronized; the last state
+  // is evaluated if there is an evaluator and the run was not stopped, and saved if there is a
+  // checkpoint manager. A backends::InterruptedError (a stop was requested, and this rank no longer
+  // waits for missing ranks) also ends the run in an orderly way, on this rank alone: rank 0 saves
+  // the last completed step if its own state suffices for a resumption. Throws DesyncError and
   // NonFiniteError on all ranks; with TrainerOptions::supports_rollback, before a
-  // backends::PeerError goes on, TrainState::whole says whether the state is that of its progress.
+  // backends::PeerError is rethrown, TrainState::whole states if the state matches its progress.
   TrainResult run();
-  // The steps of the last evaluation and the last snapshot.
+  // The steps of the last evaluation and of the last checkpoint.
   TrainerParts::Done done() const { return milestones_.done(); }
 
-  // One step on the next batch of the loader, without reports. For benchmarks and tests; run()
+  // Makes one step on the loader's next batch, without reports. For benchmarks and tests; run()
   // calls it.
   void step();
-  // Waits until the steps so far have ended: on a device step() only issues them.
+  // Waits until all steps so far are complete: on a device step() only issues them.
   void wait_for_steps();
-  // Of the last step().
+  // The phases of the last step().
   const StepPhases& phases() const { return phases_; }
 
  private:
   void begin();
-  void train();  // to the end, in step with the others
+  void train();  // runs to the end, in lockstep with the other ranks
   bool is_over() const;
   bool is_paused() const;
-  void finish_step();  // what follows a step(), until the next one
-  bool count_step();   // the step just done; true at the end of an epoch
-  void exchange();     // agrees on stopping, reports when it is time
+  void finish_step();  // actions between a step() and the next one
+  bool count_step();   // counts the last step; true at the end of an epoch
+  void exchange();     // agrees on stopping, and reports if due
   void roll_back();
   void stop_alone(const std::string& why);
   TrainResult result(double seconds);
   void synchronize_replicas();
   const io::Batch& next_batch();
   StepCounts step_counts(const io::Batch& batch) const;
-  // Whether every rank has as many samples in a step of the epoch.
+  // Returns true if every rank has the same number of samples in a step of the epoch.
   bool has_equal_shares(std::int64_t step) const;
-  void tell(const DesyncReport* found);  // to observers; throws DesyncError where the run must end
+  void tell(const DesyncReport* found);  // notifies observers; throws DesyncError if the run must
+                                         // end
 
   LoopContext context_;
   StepRecovery recovery_;
@@ -65,10 +66,10 @@ class Trainer {
   StepReports reports_;
   Milestones milestones_;
 
-  std::vector<ops::ImageDraw> draws_;  // of the batch under way
+  std::vector<ops::ImageDraw> draws_;  // for the current batch
   double lr_ = 0;
   StepPhases phases_;
-  BatchResult before_epoch_;  // what the work had added up when the epoch began
+  BatchResult before_epoch_;  // the work's sums at the start of the epoch
   std::string interrupted_;   // why this rank stopped alone; "": it did not
 };
 

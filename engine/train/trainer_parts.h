@@ -1,4 +1,4 @@
-// What a Trainer works on, and how.
+// The objects that a Trainer works on, and its options.
 #pragma once
 
 #include <cstdint>
@@ -21,58 +21,60 @@
 
 namespace engine {
 
-struct Every {  // of steps, or of epochs; 0 = never
+struct Every {  // interval in steps or in epochs; 0 = never
   std::int64_t count = 0;
   bool epochs = false;
 };
 
 struct TrainerOptions {
   std::int64_t total_steps = 0;
-  // Reports come after each multiple of this many steps of the whole run; 0: none. Absent: at least
-  // 100 in a run, at least one every 10 s, and one after the last step.
+  // Reports follow each multiple of this many steps of the whole run; 0: none. Absent: at least 100
+  // per run, at least one every 10 s, and one after the last step.
   std::optional<std::int64_t> log_every{};
   Every evaluate, save;
   double clip_grad = 0;
-  // > 0: gradients are those of the sum of all losses of a step instead of their mean; as many
-  // losses as a sample has.
+  // > 0: gradients are those of the sum of all losses of a step instead of their mean; the value is
+  // the number of losses per sample.
   double losses_per_sample = 0;
-  bool has_labels = true;  // else numbers are predicted, and there is no accuracy
+  bool has_labels = true;  // false: regression, without accuracy
   OnNonFinite on_nonfinite = OnNonFinite::kAbort;
-  // After a failure of another rank the state is that of the last step done, so that it can go on
-  // with others.
+  // After a failure of another rank the state is that of the last completed step, so that it can
+  // continue with other ranks.
   bool supports_rollback = false;
-  // Ranks that want to leave (TrainerParts::leave) may do so where at least so many are left; else
-  // all stop, as if by this signal.
+  // Ranks that want to leave (TrainerParts::leave) may do so if at least `min_ranks` remain;
+  // otherwise all stop, as if by `leave_signal`.
   int min_ranks = 1, leave_signal = 0;
 };
 
-// What the loop works on; all of it outlives the trainer.
+// The objects that the loop works on; all must outlive the trainer.
 struct TrainerParts {
   StepWork& work;
   TrainState& state;
   const LearningRate& learning_rate;
   const io::Sampler& sampler;
   io::BatchLoader& loader;
-  backends::Communicator& control;      // small exchanges between steps
+  backends::Communicator& control;      // for small exchanges between steps
   Evaluator* evaluator = nullptr;       // null: never evaluates
   CheckpointManager* keeper = nullptr;  // null: never saves
   DesyncCheck* desync = nullptr;        // null: replicas are not compared
-  BestModel* best = nullptr;            // null: no evaluation is better than another
-  WeightAverage* average = nullptr;     // of the weights over time, evaluated too; null: none
+  BestModel* best = nullptr;            // null: evaluations are not compared
+  WeightAverage* average = nullptr;     // of the weights over time, which is evaluated as well;
+                                        // null: none
   std::vector<TrainObserver*> observers;
-  std::vector<int> island;  // the ranks that count as one replica with this one, itself among them;
-                            // empty: itself
-  std::function<void(std::string_view)> activity;  // told what this rank is doing; may be empty
-  std::string resumed_from = {};  // the snapshot that the state came from; "": from none
-  // Of a state that came from another rank's memory: what was done of it already.
+  std::vector<int> island;  // the ranks that form one replica with this one, including itself;
+                            // empty: only itself
+  std::function<void(std::string_view)> activity;  // called with this rank's current activity; may
+                                                   // be empty
+  std::string resumed_from = {};  // the checkpoint that the state was loaded from; "": none
+  // For a state from another rank's memory: the actions that were already completed for it.
   struct Done {
-    std::int64_t evaluated = -1, saved = -1;  // steps
+    std::int64_t evaluated = -1, saved = -1;  // steps of the last ones
   };
   std::optional<Done> done = {};
-  // Asked a few times a second; true on any rank: run() returns on all of them after the same step,
-  // with TrainResult::paused. May be empty.
+  // Called a few times per second; if true on any rank, run() returns on all of them after the same
+  // step, with TrainResult::paused. May be empty.
   std::function<bool()> pause = {};
-  // The same, but run() returns with TrainResult::leaves as well on the ranks that have said so.
+  // The same, but run() also returns with TrainResult::leaves on the ranks that returned true.
   std::function<bool()> leave = {};
 };
 

@@ -1,4 +1,4 @@
-// Both averages, and contents that change places.
+// Implements both averages and the exchange of buffer contents.
 #include "engine/train/weight_average.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ std::int64_t EpochAverage::first_epoch(const TrainProgress& progress) const {
 void EpochAverage::end_epoch(StateHome& home, const TrainProgress& progress, bool last) {
   const std::int64_t ended = progress.epoch + (progress.step_in_epoch != 0 ? 1 : 0);
   if (ended < first_epoch(progress)) return;
-  const HostView view(home, Access::kRead);  // what complete() changes, it puts back
+  const HostView view(home, Access::kRead);  // complete() restores whatever it changes
   ++count_;
   const ops::AverageStep step{.weight = 1.0 / static_cast<double>(count_), .first = count_ == 1};
   ops::update(context_, {.step = step,
@@ -72,7 +72,7 @@ void EpochAverage::end_epoch(StateHome& home, const TrainProgress& progress, boo
   if (last) complete(ended);
 }
 
-// The model's own buffers are put back.
+// The model's own buffers are restored.
 void EpochAverage::complete(std::int64_t epoch) {
   if (running_.bytes() > 0) {
     const FlatBuffer running = copy_of(model_.running), counters = copy_of(model_.counters);
@@ -102,7 +102,7 @@ void EpochAverage::capture(StateCopy& copy) const {
   if (complete_) add(running_, ModelState::Kind::kRunning);
 }
 
-// A run that has become longer or shorter averages other epochs than the snapshot's did.
+// A run whose length has changed averages other epochs than the checkpoint's run did.
 void EpochAverage::restore(const io::Checkpoint& checkpoint, const std::string& source,
                            const std::function<void(const std::string&)>& notice) {
   const bool there = average_kind(checkpoint) == AverageKind::kEpochs;

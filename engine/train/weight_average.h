@@ -1,4 +1,4 @@
-// An average of the weights over time that a run keeps beside them.
+// An average of the weights over time that a run maintains in addition to them.
 #pragma once
 
 #include <cstdint>
@@ -21,36 +21,38 @@ namespace engine {
 class WeightAverage {
  public:
   virtual ~WeightAverage() = default;
-  virtual const char* name() const = 0;  // of the weights, in evaluations: "ema", "average"
-  // An epoch has ended, or the run (`last`), and replicas are together. Collective.
+  virtual const char* name() const = 0;  // name of the weights in evaluations: "ema", "average"
+  // Called at the end of an epoch or of the run (`last`), when replicas are synchronized.
+  // Collective.
   virtual void end_epoch(StateHome& /*home*/, const TrainProgress&, bool /*last*/) {}
-  // Whether there is one to evaluate already.
+  // Returns true if there is already an average to evaluate.
   virtual bool ready() const = 0;
-  // The model's weights and the average change places; a second time, and all is as before.
-  // REQUIRES: ready(), and a HostView.
+  // Exchanges the model's weights and the average; a second call restores both. REQUIRES: ready(),
+  // and a HostView.
   virtual void swap() = 0;
 };
 
-// Of an optimizer with_moving_average(): parameters only. Buffers, such as BatchNorm's running
-// statistics, stay the model's own, as in torch.optim.swa_utils.AveragedModel by default
-// (use_buffers=False). Null where the optimizer keeps none. Both outlive it.
+// Returns the average of an optimizer with_moving_average(), for parameters only. Buffers, such as
+// BatchNorm's running statistics, stay the model's own, as in torch.optim.swa_utils.AveragedModel
+// by default (use_buffers=False). Null if the optimizer has no average. Both must outlive it.
 std::unique_ptr<WeightAverage> make_weight_average(Optimizer& optimizer, ModelState& model);
 
 // Stochastic weight averaging (Izmailov et al., 2018): the mean of the parameters at the ends of
-// the last epochs; where the run ends within an epoch, that is the end of its last. Buffers belong
-// to it at the end of the run: running statistics of the mean. A part of the state: mean and count.
+// the last epochs; if the run ends within an epoch, that is the end of its last one. At the end of
+// the run the average also has buffers: running statistics of the mean. Its mean and count are part
+// of the state.
 struct EpochAverageOptions {
-  std::int64_t epochs = 1;  // at the ends of how many
+  std::int64_t epochs = 1;  // averages the ends of this many epochs
   RunLength run = {};
-  Device device = {};  // the tag of its arrays
-  // Recomputes the model's running statistics with the parameters in place, after `epoch` epochs,
-  // collectively. Not called for a model without any.
+  Device device = {};  // device tag of its arrays
+  // Recomputes the model's running statistics with the current parameters after `epoch` epochs.
+  // Collective. Not called for a model without running statistics.
   std::function<void(std::int64_t epoch)> recompute_statistics;
 };
 
 class EpochAverage final : public WeightAverage, public Stateful {
  public:
-  // `model`, in host memory, and `context`, of the CPU, outlive it.
+  // `model`, in host memory, and `context`, of the CPU, must outlive it.
   EpochAverage(ModelState& model, const KernelContext& context, const EpochAverageOptions& options);
 
   const char* name() const override { return "average"; }
@@ -63,7 +65,7 @@ class EpochAverage final : public WeightAverage, public Stateful {
                const std::function<void(const std::string&)>& notice) override;
 
  private:
-  // From 1: the first that counts, of a run that stands at `progress`.
+  // The first epoch (from 1) that counts, for a run with this progress.
   std::int64_t first_epoch(const TrainProgress& progress) const;
   void complete(std::int64_t epoch);
 
@@ -71,14 +73,14 @@ class EpochAverage final : public WeightAverage, public Stateful {
   KernelContext context_;
   const EpochAverageOptions options_;
   FlatBuffer values_, running_;
-  std::int64_t count_ = 0;  // epochs so far
-  bool complete_ = false;   // the run is at its end, and running_ belongs to values_
+  std::int64_t count_ = 0;  // number of epochs so far
+  bool complete_ = false;   // the run is at its end, and running_ matches values_
 };
 
-// Whether the average of a snapshot is that of a run that has ended, with all that belongs to it.
+// Returns true if the average in a checkpoint is the complete one of a run that has ended.
 bool average_is_complete(const io::Checkpoint& checkpoint);
 
-// The average in the model's place for as long as this lives.
+// The average replaces the model's weights during the lifetime of this object.
 class [[nodiscard]] AverageInPlace {
  public:
   explicit AverageInPlace(WeightAverage& average) : average_(average) { average_.swap(); }
@@ -90,7 +92,7 @@ class [[nodiscard]] AverageInPlace {
   WeightAverage& average_;
 };
 
-// Exchanges the contents. REQUIRES: buffers of one size, in host memory.
+// Exchanges the contents. REQUIRES: buffers of the same size, in host memory.
 void swap_contents(const FlatBuffer& a, const FlatBuffer& b);
 
 }  // namespace engine

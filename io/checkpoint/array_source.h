@@ -1,4 +1,4 @@
-// Named arrays of a file of any format, read block by block, so that files may be larger than
+// Reads the named arrays of a file of any format block by block, so that files may be larger than
 // memory.
 #pragma once
 
@@ -20,46 +20,46 @@ struct ArrayEntry {
   Section section = Section::kParameter;
   DType type = DType::kF32;
   std::vector<std::int64_t> shape;
-  std::uint64_t bytes = 0;  // shape times type
-  // What the file calls the type where there is no such DType, and `type` is one that holds its
-  // numbers: "i16", "bool". Arrays that differ in this differ in their types.
+  std::uint64_t bytes = 0;  // product of shape and element size
+  // The file's name for the type, e.g. "i16" or "bool", if there is no such DType; `type` is then
+  // one that can represent its values. Arrays that differ in this differ in their types.
   std::string_view stored_as{};
-  // The file is checked by blocks of so many bytes: cheapest if one thread reads a block from front
-  // to back.
+  // The file is checked in blocks of this size: it is most efficient if one thread reads a block
+  // sequentially.
   std::optional<std::uint64_t> block_bytes{};
 };
 
-// An array of a type that is not read: truth values, 16-bit numbers, text. No model here has one.
+// An array of an unsupported type: booleans, 16-bit integers, text. No model here has one.
 struct UnreadArray {
-  std::string name, type;  // as the file calls it: "BOOL", "<U5"
+  std::string name, type;  // the file's name for the type: "BOOL", "<U5"
 };
 
-// One thread at a time, except as many_readers() says.
+// For one thread at a time, except as many_readers() states.
 class ArraySource {
  public:
   virtual ~ArraySource() = default;
 
-  const std::string& name() const { return bytes_->name(); }  // the file
+  const std::string& name() const { return bytes_->name(); }  // name of the file
   std::uint64_t file_bytes() const { return bytes_->size(); }
   const std::vector<ArrayEntry>& entries() const { return entries_; }
-  // What else the file holds; not among the entries.
+  // The other arrays of the file, which are not among the entries.
   const std::vector<UnreadArray>& unread() const { return unread_; }
-  // Whether the file says what is a parameter and what a buffer, and keeps them in model order.
+  // Returns true if the file distinguishes parameters and buffers, and stores them in model order.
   virtual bool has_sections() const { return false; }
   virtual bool in_model_order() const { return true; }
-  // Whether several threads may call read() at the same time.
+  // Returns true if several threads may call read() at the same time.
   virtual bool many_readers() const { return false; }
 
-  // Throws DataError if so many bytes of arrays are more than a file of this size may need in
-  // memory (open_file.h); only compressed ones can.
+  // Throws DataError if arrays of `bytes` bytes exceed the memory limit for a file of this size
+  // (open_file.h); this is possible only for compressed ones.
   void check_unpacked(std::uint64_t bytes) const;
 
-  // Bytes of array `index` from `offset` on, row-major and little-endian. Fast when read front to
-  // back in the order of the entries. REQUIRES: within the array. Throws DataError for damage that
-  // shows, Error when the medium fails.
+  // Reads bytes of array `index` from `offset` on, row-major and little-endian. Fast if arrays are
+  // read sequentially in the order of the entries. REQUIRES: within the array. Throws DataError for
+  // detected damage, Error if the medium fails.
   virtual void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) = 0;
-  // To be called after the last read: reads what no read() has touched and holds the file against
-  // its digests and sums. Throws DataError.
+  // Must be called after the last read: reads the parts that no read() has covered and verifies the
+  // file's digests and checksums. Throws DataError.
   virtual void finish() = 0;
 
  protected:
@@ -70,12 +70,12 @@ class ArraySource {
   std::vector<UnreadArray> unread_;
 };
 
-// All arrays in memory, and the file checked to its end. Throws DataError before anything is
-// unpacked where they are too large for that (check_unpacked()).
+// Reads all arrays into memory, and checks the file to its end. Throws DataError before anything is
+// unpacked if they are too large (check_unpacked()).
 std::vector<NamedArray> read_arrays(ArraySource& source);
 
-// The arrays of a checkpoint. Reads and checks the header. Throws DataError.
+// Opens the arrays of a checkpoint. Reads and checks the header. Throws DataError.
 std::unique_ptr<ArraySource> open_checkpoint_arrays(std::unique_ptr<ByteSource> bytes);
-bool is_checkpoint(const ByteSource& bytes);  // by its first bytes
+bool is_checkpoint(const ByteSource& bytes);  // from its first bytes
 
 }  // namespace io

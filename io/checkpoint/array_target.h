@@ -1,4 +1,4 @@
-// Loading a snapshot's arrays straight to where they belong.
+// Loads a checkpoint's arrays directly into their destination.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@
 
 namespace io {
 
-struct ArrayRows {  // some rows of an array's first dimension; an array without dimensions is one
+struct ArrayRows {  // a range of rows of an array's first dimension; an array without dimensions
+                    // has one row
   std::int64_t first = 0, count = 0;
   std::span<const std::byte> data;
 };
@@ -19,22 +20,22 @@ class ArrayTarget {
  public:
   virtual ~ArrayTarget() = default;
 
-  // Once, before any array is read: `description` has all but the arrays' data. What it throws ends
-  // the load.
+  // Called once, before any array is read: `description` has everything except the arrays' data. An
+  // exception ends the load.
   virtual void begin(const Checkpoint& description) = 0;
-  // Whether put() is to take this array. The same answer at each call.
+  // Returns true if put() should receive this array. The answer must be the same at each call.
   virtual bool wants(const NamedArray& array) const = 0;
-  // By several threads at the same time, every row once; once for an array without elements. `data`
-  // is gone afterwards, and may be damaged, as the rest of the file: what was put counts only once
-  // the load has returned. May throw; that ends the load.
+  // Called by several threads concurrently, once for every row; once for an array without elements.
+  // `data` is invalid afterwards, and may be damaged, like the rest of the file: the stored data
+  // are valid only after the load has returned. An exception ends the load.
   virtual void put(const NamedArray& array, const ArrayRows& rows) = 0;
 };
 
-// load_checkpoint(), but arrays that the target wants are put there and have no data in what is
-// returned. Needs little memory for them: a few rows of one for each thread. A file that does not
-// have many_readers() is read by this thread, in its order; where it is read depends on the content
-// alone. Throws as load_checkpoint(), and what the file and the target throw; the target's content
-// is then of no use.
+// Like load_checkpoint(), but arrays that the target wants are passed to it and have no data in the
+// result. Needs little memory for them: a few rows of one array per thread. A file without
+// many_readers() is read by this thread, in order; the positions of its reads depend only on the
+// content. Throws as load_checkpoint(), and the exceptions of the file and the target; the contents
+// of the target are then invalid.
 Checkpoint load_checkpoint(const ByteSource& file, ArrayTarget& target);
 
 }  // namespace io

@@ -1,8 +1,9 @@
-// Temporary file, reserve, write, fsync, rename, fsync of the folder.
+// Creates a temporary file, reserves space, writes, calls fsync, renames, and calls fsync for the
+// folder.
 //
 // rename() replaces a name atomically: a reader sees the old file or the new one, never a part. The
 // order matters after a power failure. Without the fsync before the rename, the new name could
-// reach the disk before the data and stand for an empty file; without the fsync of the folder, the
+// reach the disk before the data and refer to an empty file; without the fsync of the folder, the
 // rename itself could be lost although the caller was told that the file is saved.
 #include "io/checkpoint/atomic_file.h"
 
@@ -33,20 +34,20 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// So much is written before the disk is told to begin with it.
+// Writeback to the disk is started after this many bytes.
 constexpr std::uint64_t kWritebackBytes = 4 << 20;
 
 bool is_no_space(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
-// What is wrong with the medium is an I/O error; what the user can put right is an output that
-// cannot be created.
+// Errors of the medium are I/O errors; errors that the user can fix mean that output cannot be
+// created.
 [[noreturn]] void fail(const std::string& action, const std::string& path, int error) {
   const std::string text = "cannot " + action + " " + path + ": " + base::system_error_text(error);
   if (error == EIO) throw Error(text);
   throw CannotCreateError(text);
 }
 
-// ".NAME.tmp-PID-N", as AtomicFile makes them.
+// Recognizes the names ".NAME.tmp-PID-N" of AtomicFile.
 bool is_temporary(std::string_view name) {
   const std::size_t mark = name.rfind(kTemporaryMark);
   if (!name.starts_with('.') || mark == std::string_view::npos) return false;
@@ -54,8 +55,8 @@ bool is_temporary(std::string_view name) {
   return !number.empty() && number.find_first_not_of("0123456789-") == std::string_view::npos;
 }
 
-// The mode that a plain open() would give. Reading the umask through umask() would change it for
-// other threads meanwhile.
+// Returns the mode that a plain open() would set. Reading the umask through umask() would
+// temporarily change it for other threads.
 mode_t plain_mode(const std::string& path) {
   std::ifstream status("/proc/self/status");
   if (!status && errno == EMFILE) fail("set the mode of", path, errno);
@@ -65,8 +66,8 @@ mode_t plain_mode(const std::string& path) {
   return 0600;
 }
 
-// Whether the file behind `fd` is still in a folder, and now locked by us. File systems without
-// locks count as locked.
+// Returns true if the file of `fd` is still in a folder, and is now locked by us. File systems
+// without locks count as locked.
 bool hold(int fd) {
   struct stat status {};
   if (base::retry_on_eintr([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0 &&
@@ -81,7 +82,8 @@ void sync_folder(const std::string& folder) {
   if (!opened) fail("open folder", folder, errno);
   const int error = base::retry_on_eintr([&] { return fsync(opened.fd()); }) == 0 ? 0 : errno;
   if (error != 0 && error != EINVAL)
-    fail("make durable the names in folder", folder, error);  // EINVAL: has no such notion
+    // EINVAL: does not support fsync of folders
+    fail("make durable the names in folder", folder, error);
 }
 
 }  // namespace
@@ -97,7 +99,7 @@ AtomicFile::AtomicFile(const std::string& path, std::uint64_t bytes)
   }
 }
 
-// rename() would put a plain file in the place of a device that somebody gave as an output.
+// rename() would replace a device that was given as output by a plain file.
 void AtomicFile::require_plain_name() const {
   struct stat status {};
   if (stat(path_.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
@@ -163,8 +165,7 @@ void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes
   }
 }
 
-// Otherwise nothing would be on its way to the disk before the fsync. A failure is for that to
-// tell.
+// Otherwise nothing would be written to the disk before the fsync, which also reports failures.
 void AtomicFile::start_writeback() noexcept {
   static_cast<void>(sync_file_range(file_.fd(), 0, 0, SYNC_FILE_RANGE_WRITE));
   waiting_ = 0;
@@ -200,7 +201,8 @@ void replace_file(const std::string& path, std::string_view text) {
 
 void remove_abandoned_temporaries(const std::string& folder) noexcept {
   try {
-    std::error_code ignored;  // what cannot be listed or removed stays; the next save tries again
+    std::error_code ignored;  // files that cannot be listed or removed stay; the next save tries
+                              // again
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
       const std::string name = entry.path().filename().string();
       if (!is_temporary(name)) continue;

@@ -10,29 +10,28 @@
 
 namespace io {
 
-// Writes go to a temporary file in the same folder: made with O_EXCL | O_NOFOLLOW and mode 0600,
-// locked while its writer lives, named ".NAME.tmp-PID-N". commit() gives it the mode of the umask,
-// makes it durable (fsync), renames it to `path`, and makes the name durable (fsync of the folder).
-// Without commit() the destructor removes it. One thread at a time.
+// Writes go to a temporary file in the same folder: created with O_EXCL | O_NOFOLLOW and mode 0600,
+// locked during the writer's lifetime, named ".NAME.tmp-PID-N". commit() sets the mode according to
+// the umask, makes the file durable (fsync), renames it to `path`, and makes the name durable
+// (fsync of the folder). Without commit() the destructor removes it. For one thread at a time.
 class AtomicFile {
  public:
-  // Reserves `bytes` at once, so that a full disk is found before anything is written.
-  // Throws CannotCreateError: no such folder, no permission, no space, or `path` is something
-  // other than a regular file (a device, a pipe, a folder), which a rename would replace.
+  // Reserves `bytes` immediately, so that a full disk is detected before anything is written.
+  // Throws CannotCreateError: the folder does not exist, no permission, no space, or `path` is not
+  // a regular file (but a device, a pipe, a folder), which a rename would replace.
   AtomicFile(const std::string& path, std::uint64_t bytes);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Appends; or writes anywhere, and what is left out before the end is zeros. The disk begins
-  // while more is being written. Throws Error, or CannotCreateError when the disk is full after
-  // all.
+  // Append, or write at any offset; gaps before the end are zeros. Writeback to the disk starts
+  // during the writes. Throws Error, or CannotCreateError if the disk becomes full after all.
   void write(std::span<const std::byte> bytes) { write_at(end_, bytes); }
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
-  // Has the disk begin with everything that was written; does not wait for it.
+  // Starts writeback of everything written so far; does not wait for it.
   void start_writeback() noexcept;
-  // Throws Error or CannotCreateError. Only when the very last fsync, of the folder, fails is
-  // `path` the new file by then. Without `durable` a power failure may leave an older file.
+  // Throws Error or CannotCreateError. Only if the last fsync, of the folder, fails, `path` is
+  // already the new file. Without `durable` a power failure may leave an older file.
   void commit(bool durable = true);
 
  private:
@@ -43,17 +42,17 @@ class AtomicFile {
   std::string path_, folder_, temporary_;
   base::Descriptor file_;
   std::uint64_t end_ = 0;
-  std::uint64_t waiting_ = 0;  // bytes written since the disk was told last
+  std::uint64_t waiting_ = 0;  // bytes written since the last start of writeback
 };
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::string& path, std::string_view text);
 
-// Not durable: for what is soon written again.
+// Not durable: for files that are soon rewritten.
 void replace_file(const std::string& path, std::string_view text);
 
-// Deletes temporary files in `folder` whose writers are gone (killed in the middle); best effort,
-// throws nothing.
+// Deletes temporary files in `folder` whose writers no longer exist (killed in the middle); best
+// effort, does not throw.
 void remove_abandoned_temporaries(const std::string& folder) noexcept;
 
 }  // namespace io

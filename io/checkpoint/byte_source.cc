@@ -1,4 +1,4 @@
-// pread, and a view of memory.
+// Implements reading by pread and from memory.
 #include "io/checkpoint/byte_source.h"
 
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// The parts around the header: preamble, checksum and padding; and the readers' error messages.
+// Handles the parts around the header: preamble, checksum and padding; and the readers' error
+// messages.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +12,7 @@ namespace {
 using Bytes = std::span<const std::byte>;
 
 template <class T>
-void put(std::vector<std::byte>& target, T value) {  // little-endian, as the machine
+void put(std::vector<std::byte>& target, T value) {  // little-endian, as on this machine
   const auto bytes = std::as_bytes(std::span(&value, 1));
   target.insert(target.end(), bytes.begin(), bytes.end());
 }
@@ -27,12 +28,12 @@ std::uint64_t round_up(std::uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Over the preamble up to the sum itself, and the header.
+// The checksum of the preamble up to the checksum itself, and of the header.
 std::uint32_t header_crc(Bytes preamble, Bytes header) {
   return base::add_crc32(base::add_crc32(0, preamble.first(kPreambleBytes - 4)), header);
 }
 
-// The header's length, after all that the preamble can say about it.
+// Returns the header's length, after all checks of the preamble.
 std::uint64_t check_preamble(Bytes preamble, std::uint64_t file_bytes, const std::string& file) {
   if (preamble.size() < kMagic.size() ||
       std::memcmp(preamble.data(), kMagic.data(), kMagic.size()) != 0)

@@ -1,4 +1,5 @@
-// The digests of a checkpoint's arrays: made by blocks, which threads check in any order (ADR 40).
+// The digests of a checkpoint's arrays, computed by blocks, which threads check in any order (ADR
+// 40).
 #pragma once
 
 #include <cstddef>
@@ -12,10 +13,10 @@
 
 namespace io::format {
 
-// The digest of `data` in version 4: that of the digests of its blocks, in order.
+// The digest of `data` in version 4: the digest of the digests of its blocks, in order.
 Digest digest_by_blocks(std::span<const std::byte> data, std::uint64_t block_bytes);
 
-// Which blocks of which array have been digested, and what came out. One thread at a time.
+// Collects the digests of the blocks of each array. For one thread at a time.
 class BlockDigests {
  public:
   explicit BlockDigests(const std::vector<Placement>& placements);
@@ -27,7 +28,7 @@ class BlockDigests {
     return blocks_[array][block].has_value();
   }
   std::uint64_t count(std::size_t array) const { return blocks_[array].size(); }
-  // Whether all blocks together have the digest that the header states. REQUIRES: all are set.
+  // Returns true if all blocks together have the digest in the header. REQUIRES: all are set.
   bool match(std::size_t array, const Placement& placement) const;
 
  private:
@@ -35,7 +36,7 @@ class BlockDigests {
 };
 
 // Reads a whole file of version 1 to 3 in order and checks the digests of its arrays and its own.
-// Throws DataError, which names the first array that is damaged.
+// Throws DataError, which names the first damaged array.
 void check_whole_file(const ByteSource& file, const Head& head);
 
 }  // namespace io::format

@@ -1,4 +1,5 @@
-// A save folder: names, `latest`, pruning, and the search for the newest snapshot that loads.
+// Manages a save folder: names, `latest`, pruning, and the search for the newest checkpoint that
+// loads.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr const char *kLatest = "latest", *kBest = "best";
 
-// The step of "step-00000600.ckpt"; nothing for any other name.
+// Returns the step of "step-00000600.ckpt"; nothing for any other name.
 std::optional<std::int64_t> step_of(const std::string& name) {
   constexpr std::string_view kHead = "step-", kTail = ".ckpt";
   if (!name.starts_with(kHead) || !name.ends_with(kTail)) return std::nullopt;
@@ -42,7 +43,8 @@ std::string path_of(const std::string& directory, std::int64_t step) {
   return (fs::path(directory) / checkpoint_file_name(step)).string();
 }
 
-// The steps of a folder's snapshots, best first: from `current` downwards, then those beyond it.
+// Returns the steps of a folder's checkpoints, best first: from `current` downwards, then those
+// beyond it.
 std::vector<std::int64_t> steps_by_rank(const std::string& directory, std::int64_t current) {
   std::vector<std::int64_t> steps;
   std::error_code error;
@@ -59,8 +61,9 @@ std::vector<std::int64_t> steps_by_rank(const std::string& directory, std::int64
   return steps;
 }
 
-// What `latest` or `best` names. It is data from a file: only a snapshot's plain name counts.
-// Throws Error where nobody can say what it names: taken for nothing, the best would be pruned.
+// Returns the step named in `latest` or `best`. It is data from a file: only a checkpoint's plain
+// name is accepted. Throws Error if the file cannot be read: otherwise the best checkpoint would be
+// pruned.
 std::optional<std::int64_t> named_step(const std::string& directory, const char* which) {
   constexpr std::uint64_t kLongest = 64;
   const std::string path = (fs::path(directory) / which).string();
@@ -71,13 +74,13 @@ std::optional<std::int64_t> named_step(const std::string& directory, const char*
   } catch (const MissingFileError& refused) {
     throw Error(refused.what());
   } catch (const DataError&) {
-    return std::nullopt;  // something else of this name
+    return std::nullopt;  // the file contains something else
   }
   if (name.ends_with('\n')) name.pop_back();
   return step_of(name);
 }
 
-// The id of the run that wrote it; nothing where that cannot be read.
+// Returns the id of the run that wrote the checkpoint; nothing if it cannot be read.
 std::optional<std::string> run_of(const std::string& path) {
   try {
     return load_description(path).run_id;
@@ -86,13 +89,14 @@ std::optional<std::string> run_of(const std::string& path) {
   }
 }
 
-// Whether it is the run's to delete: of what cannot be read nobody knows whose it is.
+// Returns true if the run may delete the checkpoint. The owner of an unreadable one is unknown.
 bool written_by(const std::string& path, const std::string& run_id) {
   return run_of(path) == run_id;
 }
 
-// In the order to be tried. What the same run wrote beyond `latest` comes first (`latest` is old: a
-// run that goes back moves newer snapshots aside), what other runs wrote there comes last.
+// Returns the steps in the order in which to try them. Checkpoints of the same run beyond `latest`
+// come first (`latest` is old: a run that goes back moves newer checkpoints aside), those of other
+// runs beyond it come last.
 std::vector<std::int64_t> steps_to_try(const std::string& directory,
                                        std::optional<std::int64_t> latest,
                                        std::optional<std::string> run_id) {
@@ -113,7 +117,7 @@ std::vector<std::int64_t> steps_to_try(const std::string& directory,
 struct Search {
   std::string path, first_fault;
   std::vector<std::string> skipped;
-  bool pruned = false;  // what was there is gone: there may be a newer one
+  bool pruned = false;  // a checkpoint was deleted meanwhile: there may be a newer one
 };
 
 Search search(const std::string& directory, const std::string& run_id) {
@@ -127,7 +131,7 @@ Search search(const std::string& directory, const std::string& run_id) {
       const std::string owner = load_description(found.path).run_id;
       if (run_id.empty() || owner.empty() || owner == run_id) {
         check_checkpoint(found.path);
-        const auto now = named_step(directory, kLatest);  // it may have been just behind
+        const auto now = named_step(directory, kLatest);  // it may have been written in between
         if (now && *now < step)
           found.skipped.push_back(path_of(directory, *now) + ": `latest` names it, but " +
                                   checkpoint_file_name(step) + " is newer");
@@ -144,9 +148,9 @@ Search search(const std::string& directory, const std::string& run_id) {
   return found;
 }
 
-// The name goes at once, and the space in a thread of its own: the system takes 30 ms to free
-// 89 MB, and a file that is open keeps its space. A file that cannot be deleted takes space, but
-// what replaces it is safe.
+// The name is removed immediately, and the space is freed in a separate thread: the system takes 30
+// ms to free 89 MB, and an open file keeps its space. A file that cannot be deleted takes space,
+// but its replacement is safe.
 void delete_file(const std::string& path) {
   base::Descriptor file(base::retry_on_eintr(
       [&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); }));
@@ -175,7 +179,7 @@ void prune(const std::string& directory, const Checkpoint& newest, int keep_last
   }
 }
 
-// `latest` or `best`, written but for its name.
+// The file `latest` or `best`, written but not yet renamed.
 class NameFile {
  public:
   NameFile(const std::string& directory, const char* which, const std::string& name)
@@ -207,7 +211,8 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
   remove_abandoned_temporaries(directory);
   const std::string name = checkpoint_file_name(checkpoint.global_step);
   std::string path = (fs::path(directory) / name).string();
-  // The names have their space before the snapshot takes the last, or `latest` would stay behind.
+  // The names get their space before the checkpoint uses the rest; otherwise `latest` could not be
+  // updated.
   NameFile latest(directory, kLatest, name);
   std::optional<NameFile> of_best;
   if (best) of_best.emplace(directory, kBest, name);
@@ -216,8 +221,8 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
   if (of_best) of_best->commit();
   try {
     if (keep_last > 0) prune(directory, checkpoint, keep_last);
-  } catch (
-      const MissingFileError& gone) {  // the folder went away meanwhile, and the snapshot with it
+  } catch (const MissingFileError& gone) {  // the folder was removed meanwhile, and the checkpoint
+                                            // with it
     throw CannotCreateError(gone.what());
   }
   return path;

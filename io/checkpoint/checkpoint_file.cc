@@ -1,4 +1,4 @@
-// Snapshots to files, piece by piece.
+// Writes checkpoints to files, piece by piece.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -17,12 +17,12 @@ namespace {
 using namespace format;
 using Bytes = std::span<const std::byte>;
 
-// Of all arrays together, which lie one after the other.
+// Returns the size of all arrays, which are contiguous.
 std::uint64_t end_of(const std::vector<Placement>& placements) {
   return placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
 }
 
-// Where the arrays lie, without their digests.
+// Computes the placements of the arrays, without their digests.
 std::vector<Placement> place(const Checkpoint& checkpoint) {
   std::vector<Placement> placements;
   std::uint64_t offset = 0;
@@ -40,8 +40,9 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::string& path) {
   save_checkpoint(checkpoint, path, [](std::size_t) {});
 }
 
-// The arrays come first, although they lie behind the header: it has their digests, and the disk is
-// to begin at once. It works while later arrays are completed and digests are made.
+// The arrays are written before the header, although they follow it in the file: the header
+// contains their digests, and the disk should start at once. It writes while later arrays are
+// completed and digests are computed.
 void save_checkpoint(const Checkpoint& checkpoint, const std::string& path,
                      const CompleteArray& complete) {
   std::vector<Placement> placements = place(checkpoint);

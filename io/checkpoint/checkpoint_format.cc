@@ -1,4 +1,4 @@
-// Checks of a header, digests, and the small functions of checkpoint.h.
+// Implements checks of a header, digests, and the small functions of checkpoint.h.
 #include "io/checkpoint/checkpoint_format.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ void check_progress(const Checkpoint& c, const std::string& file) {
   }
 }
 
-// 0 if there are none, or if the shape is still unchecked and invalid.
+// Returns 0 if there are no rows, or if the shape is not yet checked and invalid.
 std::uint64_t row_bytes_of(const std::vector<std::int64_t>& shape, std::uint64_t bytes) {
   if (shape.empty()) return bytes;
   return shape.front() < 1 ? 0 : bytes / static_cast<std::uint64_t>(shape.front());
@@ -89,7 +89,7 @@ void check_blocks(const NamedArray& array, const Placement& placement, const std
                     std::to_string(kMinDigestBlock) + " or the whole array");
 }
 
-// A code is never given to another type.
+// A code is never reused for another type.
 constexpr std::pair<DType, std::uint8_t> kTypeCodes[] = {
     {DType::kF32, 1}, {DType::kF64, 2}, {DType::kI64, 3}, {DType::kU8, 4},
     {DType::kI32, 5}, {DType::kF16, 6}, {DType::kBF16, 7}};
@@ -124,7 +124,7 @@ std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, DType type,
 
 std::uint64_t digest_block_bytes(const std::vector<std::int64_t>& shape, std::uint64_t bytes) {
   constexpr std::uint64_t kTarget = 512 << 10, kMax = 2 << 20;
-  constexpr std::uint64_t kRowsTogether = 32;  // of a matrix that is transposed: whole cache lines
+  constexpr std::uint64_t kRowsTogether = 32;  // rows of a transposed matrix: whole cache lines
   const std::uint64_t row = row_bytes_of(shape, bytes);
   if (row == 0) return 1;
   const std::uint64_t rows = (kTarget / row + kRowsTogether) / kRowsTogether * kRowsTogether;

@@ -1,5 +1,5 @@
-// The container of a snapshot: sizes, and the header's text. For the files of this folder; grammar
-// in docs/checkpoint-format.md.
+// The container format of a checkpoint: sizes, and the header's text. For the files of this folder;
+// the grammar is in docs/checkpoint-format.md.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@ namespace io::format {
 // magic(8)
 //
 // Version 4, which is written, digests each array by blocks, so that threads can check it in any
-// order; the trailer then digests all that comes before the tensors. Versions 1 to 3 digest each
-// array and the file as a whole.
+// order; the trailer then has the digest of everything before the tensors. Versions 1 to 3 digest
+// each array and the file as a whole.
 constexpr std::array<unsigned char, 8> kMagic = {0x89, 'E', 'N', 'G', 'C', 'K', '\r', '\n'};
-// 2: a text model's vocabulary follows the arrays. 3: then facts about the run, name and text each.
-// 4: then the size of each array's digest blocks.
+// 2: a text model's vocabulary follows the arrays. 3: then facts about the run, each a name and a
+// text. 4: then the size of each array's digest blocks.
 constexpr std::uint32_t kFirstVersion = 1, kTextVersion = 2, kRunVersion = 3, kBlockVersion = 4;
 constexpr std::size_t kPreambleBytes = 8 + 4 + 8 + 4;
 constexpr std::size_t kTrailerBytes = 16 + 8;
@@ -30,14 +30,14 @@ constexpr std::size_t kAlignment = 64;                 // of the first tensor
 constexpr std::uint64_t kLargestHeader = 100'000'000;  // the cap of safetensors
 constexpr std::size_t kLongestName = 4096;
 constexpr std::size_t kHighestRank = 8;
-constexpr std::size_t kLargestVocabulary = 256;     // one token a byte
+constexpr std::size_t kLargestVocabulary = 256;     // one token per byte
 constexpr std::uint64_t kMinDigestBlock = 1 << 16;  // unless the array is smaller
 
 using base::Digest;
 using base::digest_of;
 using base::StreamDigest;
 
-struct Placement {  // of one array's bytes; offsets count from the first tensor
+struct Placement {  // position of one array's bytes; offsets count from the first tensor
   std::uint64_t offset = 0, bytes = 0;
   Digest digest;  // version 4: of the digests of its blocks, in order; before: of its bytes
   std::uint64_t block_bytes = 1;  // whole rows; the last block is shorter
@@ -47,48 +47,48 @@ struct Placement {  // of one array's bytes; offsets count from the first tensor
 std::uint8_t type_code(DType type);
 DType type_of_code(std::uint8_t code, const std::string& file);  // throws DataError: unknown
 
-// Bytes of shape * type. Throws DataError with `what` when a dimension is negative, there are more
-// than 8, or it overflows.
+// Returns the bytes of shape * type. Throws DataError with `what` if a dimension is negative, there
+// are more than 8, or the product overflows.
 std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, DType type,
                           const std::string& what);
 
-// The size of the blocks that an array's digest is made of: whole rows (slices of the first
-// dimension), 0.5 to 2 MiB unless a single row is larger, so that a block stays in a core's cache.
+// Returns the size of the blocks for an array's digest: whole rows (slices of the first dimension),
+// 0.5 to 2 MiB unless a single row is larger, so that a block stays in a core's cache.
 std::uint64_t digest_block_bytes(const std::vector<std::int64_t>& shape, std::uint64_t bytes);
 
-// Names (unique in their section, UTF-8, length), shapes against placements, contiguous placements,
-// digest blocks, sane progress. Throws DataError that begins with `file`.
+// Checks names (unique in their section, UTF-8, length), shapes against placements, contiguous
+// placements, digest blocks, and plausible progress. Throws DataError that starts with `file`.
 void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements,
                   const std::string& file);
 
-// Everything of a snapshot but the arrays' data. REQUIRES: one placement per array.
+// Encodes everything in a checkpoint except the arrays' data. REQUIRES: one placement per array.
 std::vector<std::byte> encode_header(const Checkpoint& checkpoint,
                                      const std::vector<Placement>& placements);
-// From a buffer that ends where the header ends. No size in it is believed before so many bytes are
-// there: memory stays within a small multiple of the buffer. Throws DataError that begins with
-// `file`. Calls check_header.
+// Decodes a buffer that ends where the header ends. Each claimed size is first compared with the
+// remaining bytes: memory stays within a small multiple of the buffer. Throws DataError that starts
+// with `file`. Calls check_header.
 void decode_header(std::span<const std::byte> bytes, std::uint32_t version, const std::string& file,
                    Checkpoint& checkpoint, std::vector<Placement>& placements);
 
-// Preamble, header and padding: all that comes before the tensors. REQUIRES: as encode_header.
-// Throws Error: too long.
+// Returns preamble, header and padding: everything before the tensors. REQUIRES: as encode_header.
+// Throws Error if it is too long.
 std::vector<std::byte> encode_head(const Checkpoint& checkpoint,
                                    const std::vector<Placement>& placements);
-// `digest`: of the head.
+// `digest` is that of the head.
 std::vector<std::byte> encode_trailer(const Digest& digest);
 
-// All that comes before the tensors, checked; `checkpoint` has everything but the arrays' data.
+// Everything before the tensors, after checks; `checkpoint` has everything except the arrays' data.
 // Throws DataError.
 struct Head {
   Checkpoint checkpoint;
   std::vector<Placement> placements;
   std::uint64_t tensors_begin = 0;  // in the file
   std::uint32_t version = kBlockVersion;
-  Digest digest;  // of all that comes before the tensors
+  Digest digest;  // of everything before the tensors
 };
 Head read_head(const ByteSource& file);
 
-// What readers say, so that all of them say the same. Throw DataError.
+// The readers' common error messages. Throw DataError.
 void check_length(std::uint64_t claimed, std::uint64_t found,
                   const std::string& file);  // of all tensors
 void check_trailer(std::span<const std::byte> trailer, const Digest& digest,

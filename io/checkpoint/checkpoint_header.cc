@@ -1,4 +1,4 @@
-// Serialization of the header by cereal; the only file that includes cereal. Plain structs only: no
+// Serializes the header with cereal; no other file includes cereal. Only plain structs are used: no
 // pointers, no maps, no polymorphism.
 #include <cereal/archives/portable_binary.hpp>
 #include <cereal/types/string.hpp>
@@ -69,7 +69,7 @@ struct Header {
   }
 };
 
-// The least that one element takes in the file; 8 for each length.
+// The minimum size of one element in the file; 8 for each length.
 template <class T>
 constexpr std::size_t kMinBytes = sizeof(T);
 template <>
@@ -81,9 +81,9 @@ constexpr std::size_t kMinBytes<SaveEntry> = 3 * 8 + 8;
 template <>
 constexpr std::size_t kMinBytes<FactEntry> = 8 + 8;
 
-// Reads what PortableBinaryOutputArchive wrote, little-endian, from memory. cereal's own input
-// archive resizes a container to whatever length the file claims; this one first compares it with
-// the bytes that are left.
+// Reads the output of PortableBinaryOutputArchive, little-endian, from memory. cereal's own input
+// archive resizes a container to any length that the file claims; this one first compares it with
+// the remaining bytes.
 class BoundedInputArchive
     : public cereal::InputArchive<BoundedInputArchive, cereal::AllowEmptyClassElision> {
  public:
@@ -97,7 +97,7 @@ class BoundedInputArchive
     if (count > 0) std::memcpy(target, left_.data(), count);
     left_ = left_.subspan(count);
   }
-  // A length that as many elements of at least `least` bytes can follow.
+  // Reads a length, and checks that this many elements of at least `least` bytes can follow.
   std::size_t read_length(std::size_t least) {
     std::uint64_t length = 0;
     read(&length, sizeof length);
@@ -219,7 +219,7 @@ constexpr Fact kFacts[] = {{"run", &Checkpoint::run_id},
                            {"data", &Checkpoint::data_digest},
                            {"samples", &Checkpoint::samples}};
 
-// Those that are set. A reader skips names that it does not know, so that a later build may add
+// Returns the facts that are set. A reader skips unknown names, so that a later version may add
 // some.
 std::vector<FactEntry> facts_of(const Checkpoint& checkpoint) {
   std::vector<FactEntry> facts;

@@ -1,5 +1,5 @@
 // Several threads share the pieces: each reads one into memory that stays in its core's cache,
-// digests it, and puts it where it belongs.
+// computes its digest, and stores it in its destination.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -20,20 +20,20 @@ namespace {
 
 using namespace format;
 
-constexpr std::uint64_t kReadBytes = 512 << 10;    // at once: stays in a core's cache
-constexpr std::size_t kMaxPiecesAhead = 16;        // of the oldest one that is not done
-constexpr std::uint64_t kBytesOfWorker = 1 << 22;  // fewer are done before it begins
+constexpr std::uint64_t kReadBytes = 512 << 10;    // read at once: stays in a core's cache
+constexpr std::size_t kMaxPiecesAhead = 16;        // beyond the oldest unfinished one
+constexpr std::uint64_t kBytesOfWorker = 1 << 22;  // minimum bytes per worker
 constexpr std::size_t kMaxWorkers = 8;
 
-// One digest block of an array that is wanted, or all of one that is not.
+// One digest block of a wanted array, or all of an unwanted one.
 struct Piece {
   std::size_t array;
-  std::uint64_t first, rows;   // of an array that is wanted
-  std::uint64_t begin, bytes;  // in the array
+  std::uint64_t first, rows;   // of a wanted array
+  std::uint64_t begin, bytes;  // within the array
   bool wanted;
 };
 
-// At least one piece, so that every array is put.
+// Creates at least one piece, so that every array is passed to put().
 void cut(std::size_t index, const NamedArray& array, const Placement& placement, bool wanted,
          std::vector<Piece>& pieces) {
   const std::uint64_t bytes = placement.bytes,
@@ -47,7 +47,7 @@ void cut(std::size_t index, const NamedArray& array, const Placement& placement,
   }
 }
 
-// One worker's. Its memory is touched for the first time when it is needed, and stays.
+// The state of one worker. Its memory is touched when it is first needed, and is reused.
 class Loader {
  public:
   Loader(const ByteSource& file, Head& head, ArrayTarget& target, std::uint64_t most)
@@ -104,7 +104,7 @@ std::size_t workers_for(const ByteSource& file) {
                    static_cast<std::size_t>(base::count_of_cpus()), kMaxWorkers});
 }
 
-class Everything final : public ArrayTarget {  // goes into the checkpoint
+class Everything final : public ArrayTarget {  // stores all arrays in the checkpoint
  public:
   void begin(const Checkpoint&) override {}
   bool wants(const NamedArray&) const override { return false; }
@@ -114,7 +114,7 @@ class Everything final : public ArrayTarget {  // goes into the checkpoint
 }  // namespace
 
 Checkpoint load_checkpoint(const ByteSource& file, ArrayTarget& target) {
-  Head head = read_head(file);  // rejects a foreign file, however large, at once
+  Head head = read_head(file);  // immediately rejects a foreign file of any size
   const std::uint64_t end = file.size() - kTrailerBytes;
   check_length(
       head.placements.empty() ? 0 : head.placements.back().offset + head.placements.back().bytes,
@@ -131,7 +131,7 @@ Checkpoint load_checkpoint(const ByteSource& file, ArrayTarget& target) {
   for (const Piece& piece : pieces)
     if (piece.wanted) most = std::max(most, piece.bytes);
   BlockDigests digests(head.placements);
-  std::mutex mutex;  // of the digests
+  std::mutex mutex;  // guards the digests
   std::vector<Loader> loaders;
   const std::size_t workers = workers_for(file);
   for (std::size_t w = 0; w < workers; ++w) loaders.emplace_back(file, head, target, most);

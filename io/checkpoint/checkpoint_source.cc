@@ -1,4 +1,4 @@
-// Blocks that are read from front to back are digested on the way; finish() reads the others.
+// Blocks that are read sequentially are digested as they are read; finish() reads the others.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -76,7 +76,7 @@ class CheckpointSource : public ArraySource {
     return std::min(placement.block_bytes, placement.bytes - block * placement.block_bytes);
   }
 
-  // Digests `part` if it continues its block.
+  // Adds `part` to the digest if it continues its block.
   void add(std::size_t array, std::uint64_t block, std::uint64_t from,
            std::span<const std::byte> part) {
     const BlockId id{array, block};
@@ -116,10 +116,10 @@ class CheckpointSource : public ArraySource {
   }
 
   format::Head head_;
-  std::uint64_t end_;  // of the tensors, in the file
+  std::uint64_t end_;  // end of the tensors in the file
   std::mutex mutex_;
   format::BlockDigests digests_;       // guarded
-  std::map<BlockId, OpenBlock> open_;  // begun, not complete; guarded
+  std::map<BlockId, OpenBlock> open_;  // started but not complete; guarded
 };
 
 }  // namespace

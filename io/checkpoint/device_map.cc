@@ -1,4 +1,4 @@
-// Parsing of --map-location.
+// Parses --map-location.
 #include "io/checkpoint/device_map.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace io {
 namespace {
 
-// "cpu" and "cuda" stand for their first device. Returns "" when `text` is no device.
+// "cpu" and "cuda" mean their first device. Returns "" if `text` is not a device.
 std::string canonical_device(const std::string& text) {
   const auto colon = text.find(':');
   const std::string kind = text.substr(0, colon);

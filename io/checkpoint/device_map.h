@@ -1,4 +1,4 @@
-// --map-location: the target device of arrays, by the device that they were saved from.
+// --map-location: maps the device that an array was saved from to its target device.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ class DeviceMap {
  public:
   // Throws ConfigError with the offending part of `spec`.
   static DeviceMap parse(const std::string& spec);
-  // The target for an array saved from `saved` on a rank whose own device is `own`. Throws
-  // ConfigError when a list does not mention `saved`.
+  // Returns the target of an array saved from `saved` on a rank whose own device is `own`. Throws
+  // ConfigError if a list does not contain `saved`.
   std::string target(const std::string& saved, const std::string& own) const;
 
  private:

@@ -1,4 +1,4 @@
-// Saving a snapshot whose arrays get their final content while it is being written.
+// Saves a checkpoint whose arrays get their final contents during the save.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace io {
 
-// Called once for every array, in their order and in the saving thread, before its data, whose size
-// must not change, is read.
+// Called once for every array, in order and in the saving thread, before its data, whose size must
+// not change, are read.
 using CompleteArray = std::function<void(std::size_t index)>;
 
-// As without `complete`. What that throws is passed on; then nothing is saved.
+// The same with `complete`, whose exceptions are rethrown; then nothing is saved.
 void save_checkpoint(const Checkpoint& checkpoint, const std::string& path,
                      const CompleteArray& complete);
 std::string save_to_directory(const Checkpoint& checkpoint, const std::string& directory,

@@ -1,5 +1,5 @@
-// NVIDIA's rules of compatibility (CUDA C++ Programming Guide, "Binary Compatibility" and "PTX
-// Compatibility"; "Family-Specific Architecture Features").
+// Implements NVIDIA's rules of compatibility (CUDA C++ Programming Guide, "Binary Compatibility"
+// and "PTX Compatibility"; "Family-Specific Architecture Features").
 #include "io/gpu/compiled_code.h"
 
 #include <charconv>
@@ -14,11 +14,11 @@ namespace {
 
 struct Architecture {
   int major = 0, minor = 0;
-  char feature = 0;  // 'a': of this one alone; 'f': of its family
+  char feature = 0;  // 'a': for this one only; 'f': for its family
   bool real = true, is_virtual = true;
 };
 
-// "90a-real"; nothing for what is no such word.
+// Parses e.g. "90a-real"; returns nothing for any other word.
 std::optional<Architecture> parsed(std::string_view word) {
   Architecture it;
   int number = 0;
@@ -50,7 +50,7 @@ std::vector<std::string> words_of(std::string_view architectures) {
   return words;
 }
 
-// The code of a family runs on later members of it; that of one architecture on no other.
+// Code for a family runs on its later members; code for a specific architecture runs on no other.
 bool fits(const Architecture& code, int major, int minor, bool newer_too) {
   if (code.feature == 'a') return major == code.major && minor == code.minor;
   if (major == code.major) return minor >= code.minor;
@@ -68,7 +68,7 @@ struct Chosen {
   std::string name;  // as in code_for()
 };
 
-// As the driver chooses: machine code before PTX, of each the newest that fits.
+// Chooses as the driver does: machine code before PTX, and the newest that is compatible of each.
 Chosen chosen_code(std::string_view architectures, int major, int minor) {
   std::optional<Architecture> real, ptx;
   const auto newer = [](const std::optional<Architecture>& old, const Architecture& code) {

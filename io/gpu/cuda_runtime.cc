@@ -1,4 +1,4 @@
-// The wrappers over the runtime. Each checks the code of the call and names it.
+// Wraps the runtime. Each function checks the code of the call and names it in errors.
 #include "io/gpu/cuda_runtime.h"
 
 #include <cuda_runtime_api.h>
@@ -33,7 +33,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Also what loads kernels or makes a graph takes memory of the device.
+// Loading kernels and creating a graph allocate device memory as well.
 std::string free_memory_text() {
   std::size_t free_bytes = 0, total = 0;
   int device = 0;
@@ -51,7 +51,7 @@ std::string free_memory_text() {
 void check(int code, const char* call, const char* what) {
   const auto error = static_cast<cudaError_t>(code);
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // else the next call that asks reports this one again
+  cudaGetLastError();  // otherwise the next call that checks reports this error again
   throw CudaError(std::string(call) + (what == nullptr ? "" : " of " + std::string(what)) + ": " +
                   cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")" +
                   (error == cudaErrorMemoryAllocation ? free_memory_text() : ""));
@@ -186,7 +186,7 @@ void unpin(void* memory) noexcept { cudaHostUnregister(memory); }
 Stream::Stream(Priority priority) {
   cudaStream_t made = nullptr;
   if (priority == Priority::kHighest) {
-    int lowest = 0, highest = 0;  // the highest is the smallest number
+    int lowest = 0, highest = 0;  // the highest priority is the smallest number
     expect(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
     expect(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, highest),
            "cudaStreamCreateWithPriority");

@@ -1,10 +1,10 @@
-// CUDA's runtime as engine and backends use it: memory, streams, events, captured graphs, and
-// errors that name the call. Without CUDA (ENGINE_WITH_CUDA=OFF) everything here throws CudaError,
-// and kBuilt tells so beforehand.
+// The part of the CUDA runtime that engine and backends use: memory, streams, events, captured
+// graphs, and errors that name the call. Without CUDA (ENGINE_WITH_CUDA=OFF) everything here throws
+// CudaError; kBuilt tells this in advance.
 //
-// A thread works on the device that it has chosen by use_device(); streams, events and memory
-// belong to the device that was chosen when they were made. Handles are the runtime's own, passed
-// on as void*.
+// A thread works on the device that it has selected by use_device(); streams, events and memory
+// belong to the device that was selected when they were created. Handles are the runtime's own,
+// passed as void*.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ inline constexpr bool kBuilt = true;
 inline constexpr bool kBuilt = false;
 #endif
 
-// A call that failed, or no device where one is needed (exit code 69).
+// A call failed, or a device is needed and there is none (exit code 69).
 class CudaError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -31,21 +31,21 @@ class CudaError : public std::runtime_error {
 // be null.
 void check(int code, const char* call, const char* what = nullptr);
 
-// After the launch of a kernel. With ENGINE_CUDA_SYNC=1 it waits for the kernel, but within a
-// capture: else an error within one kernel is reported by whatever call comes next.
+// Called after the launch of a kernel. With ENGINE_CUDA_SYNC=1 it waits for the kernel, except
+// during a capture: otherwise an error in a kernel is reported by any later call.
 void check_launch(int code, const char* kernel, void* stream);
-// Whether ENGINE_CUDA_SYNC=1 is set: a step is not captured then, so that its kernels are waited
-// for, too.
+// Returns true if ENGINE_CUDA_SYNC=1 is set: then steps are not captured, so that their kernels are
+// waited for as well.
 bool waits_for_kernels();
 
-// All kernels are loaded together with a device's context, instead of each at its first launch,
-// during which a driver may wait for every device of the process: for ever, where one waits for
-// another rank. REQUIRES: before the first call of CUDA in this process, and while it has a single
-// thread. A CUDA_MODULE_LOADING that is set stays.
+// Loads all kernels together with a device's context, instead of each at its first launch, during
+// which a driver may wait for every device of the process: forever, if one waits for another rank.
+// REQUIRES: called before the first CUDA call in this process, while it has a single thread. An
+// existing value of CUDA_MODULE_LOADING is kept.
 void load_kernels_at_start();
 
-// Whether waits give the core away instead of polling on it, from now on and in the whole process:
-// where its ranks have fewer cores than one each, polling takes the time of those that have work.
+// Sets for the whole process if waits yield the core instead of polling: if its ranks have less
+// than one core each, polling takes time from those that have work.
 void block_in_waits(bool block);
 bool blocks_in_waits();
 
@@ -54,40 +54,40 @@ struct DeviceInfo {
   std::size_t memory_bytes = 0;
   int processors = 0;        // streaming multiprocessors
   int major = 0, minor = 0;  // compute capability
-  std::string uuid;  // "GPU-...", in hexadecimal: the same device for every process of a host
+  std::string uuid;          // "GPU-...", in hexadecimal: the same for every process on a host
 };
 
-// Why no device can be used: "" where one can; "this build has no CUDA", "no CUDA device (...)".
-// Does not throw; makes no context on any device.
+// Returns why no device can be used: "this build has no CUDA", "no CUDA device (...)"; "" if one
+// can. Does not throw or create a context on any device.
 std::string missing();
-int device_count();  // 0 where missing() says something
+int device_count();  // 0 if missing() is not ""
 DeviceInfo device_info(int index);
 std::string versions();  // "runtime 13.0, driver 13.0"
 
-// The device of the calling thread from now on.
+// Selects the device of the calling thread.
 void use_device(int index);
 int current_device();
-// Streaming multiprocessors: of the calling thread's device, asked once; of whichever device of
-// this process has most, 0 where there is none.
+// Numbers of streaming multiprocessors: of the calling thread's device, queried once; the maximum
+// over all devices of this process, 0 if there is none.
 int processor_count();
 int max_processors();
 std::string bus_address(int index);  // "0000:3b:00.0"
-// Of a device (its own, or managed), not the host's.
+// Returns true for memory of a device (its own, or managed), not the host's.
 bool is_device_memory(const void* data);
 std::pair<std::size_t, std::size_t>
 free_and_total_memory();  // bytes, of the calling thread's device
 void synchronize_device();
-void synchronize_stream(void* stream);  // until everything on it has ended
-bool is_idle(void* stream);             // whether everything on it has ended
+void synchronize_stream(void* stream);  // waits until all its work has ended
+bool is_idle(void* stream);             // returns true if all its work has ended
 bool is_capturing(void* stream);
 
-// Device memory, and host memory that copies can reach without a stop (pinned). Never inside a
-// step.
-void* allocate(std::size_t bytes);  // not filled; throws with the size and what is free
+// Device memory, and pinned host memory, which copies can access asynchronously. Not to be called
+// within a step.
+void* allocate(std::size_t bytes);  // uninitialized; throws with the requested and the free size
 void release(void* memory) noexcept;
-void* allocate_pinned(std::size_t bytes);  // zeros
+void* allocate_pinned(std::size_t bytes);  // zero-filled
 void release_pinned(void* memory) noexcept;
-void pin(void* memory, std::size_t bytes);  // memory that exists already; slow
+void pin(void* memory, std::size_t bytes);  // pins existing memory; slow
 void unpin(void* memory) noexcept;
 
 class PinnedMemory {
@@ -102,11 +102,12 @@ class PinnedMemory {
   void* data_;
 };
 
-enum class Priority { kUsual, kHighest };  // of work that waits for a place on the device
+enum class Priority { kUsual, kHighest };  // of work that waits for resources of the device
 
 class Stream {
  public:
-  explicit Stream(Priority priority = Priority::kUsual);  // does not wait for the default stream
+  explicit Stream(Priority priority = Priority::kUsual);  // does not synchronize with the default
+                                                          // stream
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -126,23 +127,23 @@ class Event {
   Event& operator=(Event&&) = delete;
   void record(void* stream);
   void make_wait(
-      void* stream) const;  // what comes on `stream` waits for what was before the record
+      void* stream) const;  // later work on `stream` waits for the work before the record
   void synchronize() const;
   bool done() const;
-  double seconds_since(const Event& start) const;  // REQUIRES: both with timing, and done
+  double seconds_since(const Event& start) const;  // REQUIRES: both have timing and are complete
   void* handle() const { return handle_; }
 
  private:
   void* handle_ = nullptr;
 };
 
-// Device memory of `device` to host memory and so on; the kind follows from the addresses. Host
-// memory of copies that shall not stop the caller is pinned.
+// Copies between device and host memory; the addresses determine the direction. Host memory must be
+// pinned for copies that should not block the caller.
 void copy_async(void* to, const void* from, std::size_t bytes, void* stream);
 void set_bytes_async(void* to, int value, std::size_t bytes, void* stream);
 
-// Everything that is issued between begin and end on the stream (and on streams that wait for its
-// events), as one thing to start.
+// A launchable graph of all work that is issued between begin and end on the stream (and on streams
+// that wait for its events).
 class StepGraph {
  public:
   StepGraph() = default;
@@ -155,9 +156,9 @@ class StepGraph {
     return *this;
   }
   static void begin_capture(void* stream);
-  // Ends the capture. Throws CudaError where something in it cannot be captured.
+  // Ends the capture. Throws CudaError if part of the work cannot be captured.
   static StepGraph end_capture(void* stream);
-  // Ends a capture that failed on the way.
+  // Ends a capture that failed midway.
   static void drop_capture(void* stream) noexcept;
 
   explicit operator bool() const { return handle_ != nullptr; }

@@ -1,4 +1,4 @@
-// Purposes as a list on the stacks of their threads, and what is held by address.
+// Keeps the purposes as a list on the stacks of their threads, and the allocated blocks by address.
 #include "io/gpu/device_memory.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// Device memory that cannot be had: how much of it was wanted for what, and what is free.
+// Reports device memory that cannot be allocated: its size and purpose, and the free memory.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace base::cuda {
 
-// While it lives, what the calling thread allocates on a device is for this: "activations". Within
-// another one: "activations of evaluation".
+// During its lifetime, device memory that the calling thread allocates has this purpose:
+// "activations". Within another one: "activations of evaluation".
 class MemoryPurpose {
  public:
-  explicit MemoryPurpose(const char* what);  // which outlives it
+  explicit MemoryPurpose(const char* what);  // `what` must outlive it
   ~MemoryPurpose();
   MemoryPurpose(const MemoryPurpose&) = delete;
   MemoryPurpose& operator=(const MemoryPurpose&) = delete;
-  // Of the calling thread; "" where none lives.
+  // The purpose of the calling thread; "" if there is none.
   static std::string text();
 
  private:
@@ -27,13 +27,13 @@ class MemoryPurpose {
 struct MemoryShortage {
   int device = 0;
   std::size_t wanted = 0, free = 0, total = 0;  // bytes
-  std::size_t held = 0;                         // of the device, by this process's allocate()
+  std::size_t held = 0;                         // on the device, by this process's allocate()
 };
 
 // "out of memory on cuda:0: 3.20 GiB wanted for activations, 1.10 of 4.00 GiB are free".
 class DeviceMemoryError : public CudaError {
  public:
-  // For the purpose of the calling thread.
+  // Uses the purpose of the calling thread.
   explicit DeviceMemoryError(const MemoryShortage& shortage);
   const MemoryShortage& shortage() const { return shortage_; }
 
@@ -41,7 +41,7 @@ class DeviceMemoryError : public CudaError {
   MemoryShortage shortage_;
 };
 
-// What allocate() and release() tell.
+// Called by allocate() and release().
 void note_allocated(const void* memory, std::size_t bytes, int device);
 void note_released(const void* memory) noexcept;
 

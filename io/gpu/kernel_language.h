@@ -1,6 +1,6 @@
-// Selects the language that kernels are written in: CUDA C++ if nvcc compiles them, else the same
-// words for C++, which the include folder of a GPU's emulator defines (ENGINE_WITH_CUDA=EMULATED;
-// tools/cmake/Dependencies.cmake chooses it). Included by .cu files only.
+// Selects the language of kernels: CUDA C++ if nvcc compiles them, otherwise the same keywords for
+// C++, which the include folder of a GPU's emulator defines (ENGINE_WITH_CUDA=EMULATED;
+// tools/cmake/Dependencies.cmake selects it). Included by .cu files only.
 #pragma once
 
 #if defined(__CUDACC__)

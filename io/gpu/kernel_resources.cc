@@ -1,4 +1,4 @@
-// Attributes of kernels are the process's, per device; each thread remembers which it has set.
+// Attributes of kernels belong to the process, per device; each thread remembers which it has set.
 #include "io/gpu/kernel_resources.h"
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 namespace base::cuda {
 namespace {
 
-constexpr std::size_t kWithoutAsking = 48 * 1024;  // every block may have this much
+constexpr std::size_t kWithoutAsking = 48 * 1024;  // available to every block without opt-in
 constexpr std::size_t kSmall = 8 * 1024;
 
 thread_local LaunchRecord* record_of_thread = nullptr;

@@ -1,5 +1,6 @@
-// What a kernel may take of a processor's shared memory, and how many of its blocks a processor
-// holds at once. Called by the launches of .cu files; not there in a build without CUDA.
+// Controls a kernel's share of a multiprocessor's shared memory, and counts the blocks that a
+// multiprocessor holds at once. Called by the launches of .cu files; absent in a build without
+// CUDA.
 #pragma once
 
 #include <cstddef>
@@ -8,29 +9,30 @@
 
 namespace base::cuda {
 
-// A kernel as it is launched. Throws of the functions below name it.
+// A kernel with its launch parameters. Exceptions of the functions below name it.
 struct KernelUse {
   const void* kernel = nullptr;  // the address that the runtime knows it by
   const char* name = "";
-  int threads = 0;               // of a block
-  std::size_t shared_bytes = 0;  // dynamic, of a block
+  int threads = 0;               // per block
+  std::size_t shared_bytes = 0;  // dynamic, per block
 };
 
-// Before a launch of `blocks` on the calling thread's device. Allows blocks of more than 48 KiB,
-// and makes a processor set aside as much shared memory as it can for kernels whose blocks have
-// more than 8 KiB: left to itself the driver may set aside enough for one block, where more fit.
-// Asks the runtime once per kernel, device and thread. Throws CudaError.
+// Called before a launch of `blocks` on the calling thread's device. Allows blocks of more than 48
+// KiB, and lets a multiprocessor reserve as much shared memory as it can for kernels whose blocks
+// have more than 8 KiB: by default the driver may reserve enough for one block although more fit.
+// Queries the runtime once per kernel, device and thread. Throws CudaError.
 void prepare_launch(const KernelUse& use, std::int64_t blocks);
 
-// Blocks that a processor of the calling thread's device holds at once, by the runtime's count of
-// registers, threads and shared memory; 0: not even one. Throws CudaError.
+// The number of blocks that a multiprocessor of the calling thread's device holds at once,
+// according to the runtime's count of registers, threads and shared memory; 0: not even one. Throws
+// CudaError.
 int resident_blocks(const KernelUse& use);
 
-// Ten times the compute capability whose instructions the kernel's code on this device has: 80
-// also where code for 8.0 runs on a newer device. Throws CudaError.
+// Ten times the compute capability of the instructions in the kernel's code on this device: also 80
+// if code for 8.0 runs on a newer device. Throws CudaError.
 int code_version(const KernelUse& use);
 
-// The launches of the calling thread while it lives.
+// Records the launches of the calling thread during its lifetime.
 class LaunchRecord {
  public:
   struct Launch {

@@ -1,4 +1,4 @@
-// The devices that the driver lists, and what kernels run on of these.
+// Finds the devices that the driver lists, and those of them that kernels run on.
 #include <cuda_runtime_api.h>
 
 #include <optional>
@@ -18,7 +18,7 @@ std::string name_for_people(int index) {
          std::to_string(info.major) + "." + std::to_string(info.minor) + ")";
 }
 
-// Its compute capability; nothing for one that does not even answer.
+// Returns the compute capability; nothing for a device that does not respond.
 std::optional<std::pair<int, int>> capability_of(int index) {
   int major = 0, minor = 0;
   cudaError_t code = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index);
@@ -59,7 +59,8 @@ UnusedDevices unused_devices() {
   UnusedDevices unused;
   const int listed = listed_devices();
   for (int i = 0; i < listed; ++i) {
-    // One that does not answer is left to the call that fails on it, which says why.
+    // A device that does not respond is not excluded here: the call that fails on it reports the
+    // reason.
     const auto capability = capability_of(i);
     if (!capability) continue;
     const std::string why =

@@ -1,4 +1,4 @@
-// What stands in for CUDA's runtime in a build without it.
+// Replaces the CUDA runtime in a build without it.
 #include "io/gpu/cuda_runtime.h"
 #include "io/gpu/usable_devices.h"
 

@@ -1,4 +1,4 @@
-// What is said of devices that kernels do not run on; the same in a build without CUDA.
+// Formats messages about devices that kernels do not run on; the same in a build without CUDA.
 #include "io/gpu/usable_devices.h"
 
 #include "io/gpu/compiled_code.h"
@@ -20,7 +20,7 @@ std::vector<int> used_devices(int count, const UnusedDevices& unused) {
 }
 
 std::string unused_text(const UnusedDevices& unused) {
-  std::map<std::string, std::vector<std::string>> names;  // by reason
+  std::map<std::string, std::vector<std::string>> names;  // for each reason
   for (const auto& [index, device] : unused) names[device.why].push_back(device.name);
   std::string text;
   for (const auto& [why, devices] : names) {

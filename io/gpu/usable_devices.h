@@ -1,5 +1,5 @@
-// Which of the devices that the driver lists kernels run on: one that they do not run on is found
-// here, by name, and not by the first kernel that it has no code for.
+// Determines which of the devices that the driver lists can run the kernels: an unsuitable device
+// is detected here and named, and not by the first kernel that has no code for it.
 #pragma once
 
 #include <map>
@@ -8,31 +8,32 @@
 
 namespace base::cuda {
 
-// The major number; kernels copy asynchronously into shared memory, which is new in 8.0.
+// The major number; kernels copy asynchronously into shared memory, which requires 8.0.
 inline constexpr int kLowestCapability = 8;
 
-int listed_devices();  // by the driver; device_count() is 0 where kernels run on none of them
+int listed_devices();  // by the driver; device_count() is 0 if kernels run on none of them
 
 struct UnusedDevice {
   std::string name;  // "GPU 0 (Tesla T4, compute capability 7.5)"
   std::string why;   // "kernels need 8.0"
 };
-using UnusedDevices = std::map<int, UnusedDevice>;  // by index
+using UnusedDevices = std::map<int, UnusedDevice>;  // by device index
 
-// Those that are too old, or for which this program holds no code. Makes no context.
+// The devices that are too old, or for which this program contains no code. Creates no context.
 UnusedDevices unused_devices();
-// "kernels need 8.0", "kernels were compiled for sm_90a"; "" where they run. `architectures` as in
-// compiled_code.h.
+// Returns "kernels need 8.0", "kernels were compiled for sm_90a", or "" if they run.
+// `architectures` is as in compiled_code.h.
 std::string why_unused(int major, int minor, const std::string& architectures);
-// As code_text() in compiled_code.h, of this program's code.
+// code_text() of compiled_code.h for this program's code.
 std::string code_text(int device);
-// "" for one that runs this program's machine code; else what the first start on it takes.
+// Returns "" for a device that runs this program's machine code; otherwise the cost of its first
+// start.
 std::string translation_notice(int device);
 
-// Of `count` devices those that are left.
+// Returns the indices of the `count` devices that are not unused.
 std::vector<int> used_devices(int count, const UnusedDevices& unused);
 
-// "GPU 0 (Tesla T4, compute capability 7.5) is not used: kernels need 8.0"; "" for none.
+// Returns "GPU 0 (Tesla T4, compute capability 7.5) is not used: kernels need 8.0"; "" for none.
 std::string unused_text(const UnusedDevices& unused);
 
 }  // namespace base::cuda

@@ -13,7 +13,7 @@
 namespace io {
 namespace {
 
-// "\x80" and the protocol begin a pickle, as older PyTorch wrote it.
+// "\x80" and the protocol start a pickle, as older PyTorch wrote it.
 bool is_pickle(std::span<const std::byte> first) {
   return first.size() >= 2 && first[0] == std::byte{0x80} && first[1] >= std::byte{2} &&
          first[1] <= std::byte{5} && (first.size() < 9 || first[8] != std::byte{'{'});
@@ -26,7 +26,7 @@ double get(const NamedArray& array, std::size_t i) {
   return static_cast<double>(value);
 }
 
-// f64 to float so that the second rounding, to half, is right: to odd.
+// Converts f64 to float with rounding to odd, so that the second rounding, to half, is correct.
 float to_float_odd(double value) {
   const auto nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || !std::isfinite(value) || !std::isfinite(nearest))

@@ -1,4 +1,4 @@
-// ONNX's messages by the field numbers of onnx.proto.
+// Writes ONNX's messages with the field numbers of onnx.proto.
 #include "io/interchange/onnx_file.h"
 
 #include <limits>
@@ -37,7 +37,7 @@ class OnnxMessages {
 
   base::ProtobufMessage model(const OnnxModel& model) const {
     base::ProtobufMessage opset;
-    opset.integer(2, kOnnxOpset);  // OperatorSetIdProto.version, of ONNX's own domain
+    opset.integer(2, kOnnxOpset);  // OperatorSetIdProto.version, in ONNX's own domain
     base::ProtobufMessage message;
     message.integer(1, kOnnxIrVersion);
     add_text(message, 2, model.producer);

@@ -1,4 +1,4 @@
-// Each event is a record of its own, in a single write().
+// Writes each event as one record in a single write().
 #include "io/metrics/event_file.h"
 
 #include <fcntl.h>
@@ -30,8 +30,8 @@ std::string host_name() {
   return name;
 }
 
-// TensorBoard wants "tfevents" in it, and reads files in the order of their names: so the time
-// comes first, in a fixed width.
+// TensorBoard requires "tfevents" in the name, and reads files in the order of their names: so the
+// time comes first, with a fixed width.
 std::string file_name(double time, int attempt) {
   const double seconds = std::floor(time);
   char text[64];
@@ -87,7 +87,7 @@ struct EventFile::Impl {
     lost = 0;
   }
 
-  // 0, or what went wrong. Readers give up a file at a record that is torn, so none stays.
+  // Returns 0 or errno. Readers abandon a file at a truncated record, so none is left in it.
   int append(const std::string& record) {
     if (torn && base::retry_on_eintr([&] { return ::ftruncate(file.fd(), end); }) != 0)
       return errno;

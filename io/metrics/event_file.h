@@ -1,6 +1,5 @@
-// Event files, which TensorBoard reads: scalars, texts, histograms, images and
-// hyperparameters of a run.
-// Written natively (docs/adr/0025-event-files-by-hand.md).
+// Writes event files for TensorBoard: scalars, texts, histograms, images and hyperparameters of a
+// run. The format is implemented natively (docs/adr/0025-event-files-by-hand.md).
 #pragma once
 
 #include <cstdint>
@@ -26,19 +25,19 @@ class EventFile {
  public:
   using Clock = std::function<double()>;  // seconds since 1970
   using Notice = std::function<void(const std::string&)>;
-  // A new file in the folder, which is made where it is missing, and which is no link if the run
-  // names it (own_file.h); its name is later, in the order of
-  // names, than those of earlier starts, as TensorBoard wants it. A file that takes no more is no
-  // reason to end: what is lost is told to `notice`, as MetricsWriter does. Throws
-  // CannotCreateError.
+  // Creates a new file in the folder, which is created if it is missing and must not be a link if
+  // the run names it (own_file.h); in name order it follows the files of earlier starts, as
+  // TensorBoard requires. If a write fails, the run continues: lost records are reported to
+  // `notice`, as in MetricsWriter. Throws CannotCreateError.
   explicit EventFile(const std::string& folder, Clock clock = {}, Notice notice = {},
                      NamedBy named_by = NamedBy::kUser);
   ~EventFile();
 
-  // What earlier files of the folder say of steps after `step` was given up: the run goes on from
+  // Marks the data after `step` in earlier files of the folder as discarded: the run continues from
   // there.
   void begin(std::int64_t step);
-  using Scalars = std::vector<std::pair<std::string, double>>;  // by tag, "train/loss"
+  // tags such as "train/loss" with values
+  using Scalars = std::vector<std::pair<std::string, double>>;
   void scalars(std::int64_t step, const Scalars& values);
   void text(std::int64_t step, const std::string& tag, const std::string& markdown);
   using Histograms = std::vector<std::pair<std::string, Histogram>>;
@@ -50,7 +49,7 @@ class EventFile {
   };
   void images(std::int64_t step, const std::vector<Image>& images);
 
-  // The run's row in the HPARAMS tab: its options, and the scalars (tags) that it is judged by.
+  // Writes the run's row in the HPARAMS tab: its options, and the scalars (tags) of its metrics.
   void hyperparameters(std::int64_t step, const std::string& run,
                        const std::vector<Hyperparameter>& options,
                        const std::vector<std::string>& metrics);

@@ -1,4 +1,4 @@
-// Field by field.
+// Serializes the messages field by field.
 #include "io/metrics/event_messages.h"
 
 namespace io::events {
@@ -7,18 +7,18 @@ namespace {
 constexpr int kTensor = 8, kMetadata = 9;                // Summary.Value
 constexpr std::int64_t kFloatType = 1, kStringType = 7;  // DataType
 
-// SummaryMetadata that says which plugin shows the value, with what the plugin keeps there.
+// Returns a SummaryMetadata that selects the plugin for the value, with the plugin's content.
 base::ProtobufMessage metadata(std::string_view plugin, const base::ProtobufMessage& content) {
   return base::ProtobufMessage().message(
       1, base::ProtobufMessage().text(1, plugin).message(2, content));  // plugin_data
 }
 
-// TensorShapeProto of one dimension, 1.
+// A TensorShapeProto with one dimension, 1.
 base::ProtobufMessage shape_of_one() {
   return base::ProtobufMessage().message(2, base::ProtobufMessage().integer(1, 1));
 }
 
-// What the hparams plugin keeps is in the metadata; the value itself says nothing.
+// The hparams plugin stores its data in the metadata; the value itself is empty.
 base::ProtobufMessage hparams_value(std::string_view tag, int field,
                                     const base::ProtobufMessage& content) {
   const base::ProtobufMessage data = base::ProtobufMessage().integer(1, 0).message(field, content);

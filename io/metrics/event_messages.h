@@ -1,5 +1,5 @@
-// The messages of event files, serialized: parts of TensorFlow's event.proto and summary.proto and
-// of TensorBoard's plugin_data.proto (hparams). Numbers of fields are theirs.
+// Serializes the messages of event files: parts of TensorFlow's event.proto and summary.proto and
+// of TensorBoard's plugin_data.proto (hparams), with their field numbers.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace io::events {
 
-// An Event of this time and step, which the caller adds its `what` to.
+// Returns an Event of this time and step, to which the caller adds its `what`.
 base::ProtobufMessage event(double time, std::int64_t step);
 inline constexpr int kFileVersion = 3, kSummary = 5, kSessionLog = 7;  // Event.what
 
@@ -23,7 +23,7 @@ base::ProtobufMessage text_value(const std::string& tag, const std::string& mark
 base::ProtobufMessage image_value(const EventFile::Image& image);
 base::ProtobufMessage histogram_value(const std::string& tag, const Histogram& histogram);
 
-// The three of the hparams plugin: which options and metrics there are, the values of this run's,
+// The three values of the hparams plugin: the existing options and metrics, the values of this run,
 // and how it ended.
 base::ProtobufMessage experiment_value(double time, const std::vector<Hyperparameter>& options,
                                        const std::vector<std::string>& metrics);

@@ -1,4 +1,4 @@
-// Names and escapes of the two formats.
+// Implements names and escapes of the two formats.
 #include "io/metrics/exposition_text.h"
 
 #include <cmath>
@@ -8,7 +8,7 @@
 namespace io {
 namespace {
 
-// `quotes`: of a label's value, where they end it.
+// `quotes` is true for a label's value, which quotes would end.
 std::string escaped(std::string_view text, bool quotes) {
   std::string out;
   for (const char c : text) {

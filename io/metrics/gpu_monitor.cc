@@ -1,4 +1,4 @@
-// The few functions of NVML that are called, declared by its documented C interface (NVML API
+// Declares and calls a few functions of NVML through its documented C interface (NVML API
 // reference, driver 525 and newer).
 #include "io/metrics/gpu_monitor.h"
 

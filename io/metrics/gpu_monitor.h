@@ -1,6 +1,6 @@
-// Utilization, memory and power of this host's NVIDIA GPUs, from the driver's management library
-// (NVML), which is loaded at run time: libnvidia-ml.so.1, or the file that ENGINE_NVML_LIBRARY
-// names. Nothing of it is needed to build.
+// Measures utilization, memory and power of this host's NVIDIA GPUs with the driver's management
+// library (NVML), which is loaded at run time: libnvidia-ml.so.1, or the file named in
+// ENGINE_NVML_LIBRARY. It is not needed for the build.
 #pragma once
 
 #include <memory>
@@ -14,21 +14,22 @@ namespace io {
 struct GpuSample {
   int device = 0;                 // the driver's number
   std::string name, bus;          // "NVIDIA H200", "00000000:01:00.0"
-  MetricsWriter::Numbers values;  // what the device tells of: utilization and memory_utilization
-                                  // (percent of the last sample period), memory_used and
-                                  // memory_total (bytes), sm_mhz, memory_mhz, watts, celsius
+  MetricsWriter::Numbers values;  // values that the device supports: utilization and
+                                  // memory_utilization (percent of the last sample period),
+                                  // memory_used and memory_total (bytes), sm_mhz, memory_mhz,
+                                  // watts, celsius
 };
 
 class GpuMonitor {
  public:
-  // Throws ConfigError where there is no NVML or it sees no device, saying why.
+  // Throws ConfigError with the reason if NVML is missing or finds no device.
   GpuMonitor();
   ~GpuMonitor();
   GpuMonitor(const GpuMonitor&) = delete;
   GpuMonitor& operator=(const GpuMonitor&) = delete;
 
-  // Of every device that the driver shows to this process. Takes milliseconds. What cannot be read
-  // is left out.
+  // Samples every device that the driver shows to this process. Takes milliseconds. Values that
+  // cannot be read are omitted.
   std::vector<GpuSample> sample() const;
 
  private:

@@ -1,4 +1,5 @@
-// One pass: a count for each bucket, found from exponent and leading bits of the mantissa.
+// Makes one pass: each number is counted in a bucket found from its exponent and the leading bits
+// of its mantissa.
 #include "io/metrics/histogram.h"
 
 #include <algorithm>
@@ -9,12 +10,12 @@
 namespace io {
 namespace {
 
-// Magnitudes below 2^-40 count as zero (as in TensorFlow's histograms, which begin at 1e-12), those
-// from 2^64 on are in the last bucket.
+// Magnitudes below 2^-40 count as zero (as in TensorFlow's histograms, which start at 1e-12), those
+// from 2^64 on are counted in the last bucket.
 constexpr int kLowest = -40, kHighest = 64, kParts = 8;
-constexpr int kSide = (kHighest - kLowest) * kParts;  // buckets of positive numbers
+constexpr int kSide = (kHighest - kLowest) * kParts;  // number of buckets for positive numbers
 
-// The bucket of a positive number's magnitude; -1: zero.
+// Returns the bucket of a positive number's magnitude; -1: zero.
 int bucket_of(double magnitude) {
   const auto bits = std::bit_cast<std::uint64_t>(magnitude);
   const int exponent = static_cast<int>(bits >> 52) - 1023,
@@ -23,13 +24,13 @@ int bucket_of(double magnitude) {
   return std::min((exponent - kLowest) * kParts + part, kSide - 1);
 }
 
-// Where bucket i of the positive numbers begins.
+// Returns the start of bucket i of the positive numbers.
 double begin_of(int i) { return std::ldexp(1 + (i % kParts) / 8.0, kLowest + i / kParts); }
 
 template <class T>
 Histogram histogram(std::span<const T> values) {
   Histogram h;
-  std::vector<std::int64_t> counts(2 * kSide + 1);  // negative ones, zero, positive ones
+  std::vector<std::int64_t> counts(2 * kSide + 1);  // negative numbers, zero, positive numbers
   h.min = std::numeric_limits<double>::infinity();
   h.max = -h.min;
   for (const T value : values) {
@@ -50,7 +51,7 @@ Histogram histogram(std::span<const T> values) {
     h.min = h.max = 0;
     return h;
   }
-  // Bucket i of `counts` lies between edge(i) and edge(i + 1).
+  // Bucket i of `counts` is between edge(i) and edge(i + 1).
   const auto edge = [](int i) {
     return i <= kSide ? -begin_of(kSide - i) : begin_of(i - kSide - 1);
   };

@@ -1,5 +1,5 @@
-// How the numbers of a tensor are distributed, in buckets that grow with the magnitude: eight to
-// each power of two, so that a bucket is found from the bits of a number.
+// The distribution of a tensor's numbers in buckets that grow with the magnitude: eight for each
+// power of two, so that the bits of a number give its bucket.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace io {
 
 struct Histogram {
   double min = 0, max = 0, sum = 0, sum_squares = 0;
-  std::int64_t count = 0;    // of finite numbers; all else here is of them, too
+  std::int64_t count = 0;    // number of finite values; all other members refer to these as well
   std::int64_t skipped = 0;  // NaN and infinities
-  // Ascending; a bucket ends with its limit and begins with the one before it. Empty ones are only
-  // there where a further bucket has to begin.
+  // Ascending; a bucket ends at its limit and starts at the previous one. Empty buckets are
+  // included only to mark the start of the next one.
   std::vector<double> limits, counts;
 };
 

@@ -1,4 +1,4 @@
-// A parser that looks at each byte once.
+// A parser that reads each byte once.
 #include "io/metrics/http_request.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// Without its end; `text` goes on behind it.
+// Returns a line without its end; `text` continues after it.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   std::string_view line = text.substr(0, end);
@@ -25,7 +25,7 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-// The path of "/metrics?name=x" and of "http://host:9100/metrics", which proxies send.
+// Returns the path of "/metrics?name=x" and of "http://host:9100/metrics", which proxies send.
 std::string path_of(std::string_view target) {
   if (target.starts_with("http://")) {
     const std::size_t path = target.find('/', 7);
@@ -78,7 +78,7 @@ bool read_fields(std::string_view head, HttpRequest& request, int& hosts) {
     const std::string_view line = take_line(head);
     if (line.empty()) break;
     const std::size_t colon = line.find(':');
-    // A blank before the colon, or a line that goes on, is how requests are smuggled.
+    // A blank before the colon, or a continued line, can be used for request smuggling.
     if (colon == std::string_view::npos || colon == 0 ||
         line.substr(0, colon).find_first_of(" \t") != std::string_view::npos)
       return false;

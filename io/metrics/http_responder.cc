@@ -37,8 +37,8 @@ using std::chrono::milliseconds;
 constexpr std::size_t kMaxConnections = 32, kMaxOfASource = 8, kMaxRequestBytes = 8192,
                       kMaxIgnoredBytes = 65536;
 constexpr int kMaxAcceptedPerSecond = 50;
-constexpr milliseconds kExchangeTime{5000};  // from accept() to the end of the answer
-constexpr milliseconds kFarewellTime{500};   // in which a client may take the answer
+constexpr milliseconds kExchangeTime{5000};  // from accept() to the end of the response
+constexpr milliseconds kFarewellTime{500};   // time in which a client may read the response
 constexpr milliseconds kRetryTime{1000};
 
 using base::Descriptor;
@@ -88,7 +88,8 @@ Descriptor listen_at(const HttpResponderOptions& options) {
   return fd;
 }
 
-// The address without the port; of IPv6 the network, since a host has many addresses there.
+// Returns the address without the port; for IPv6 the network, since a host has many addresses in
+// it.
 std::string source_of(const SocketAddress& peer) {
   if (peer.storage.ss_family == AF_INET6) {
     const auto& address = reinterpret_cast<const sockaddr_in6&>(peer.storage).sin6_addr;
@@ -107,8 +108,8 @@ int port_of(const Descriptor& fd) {
                    : reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port);
 }
 
-// Reads a request, writes the answer, and waits a moment for the client to take it: closed with
-// bytes unread, a socket would reset the connection and the answer be lost.
+// Reads a request, writes the response, and waits briefly for the client to read it: if closed with
+// unread bytes, a socket would reset the connection and the response would be lost.
 class Exchange {
  public:
   Exchange(Descriptor fd, std::string source)
@@ -117,13 +118,14 @@ class Exchange {
         until_(SteadyClock::now() + kExchangeTime) {}
 
   const std::string& source() const { return source_; }
-  // The higher, the less is lost with it: who has its answer, then who does not take it.
+  // The higher the value, the less is lost by closing: first the clients that have their response,
+  // then those that do not read it.
   int progress() const { return static_cast<int>(stage_); }
   int fd() const { return fd_.fd(); }
   short events() const { return stage_ == Stage::kAnswer ? POLLOUT : POLLIN; }
   SteadyClock::time_point until() const { return until_; }
 
-  // Does what can be done now; false: it is over.
+  // Makes all progress that is possible now; returns false if the exchange is over.
   template <class Answer>
   bool advance(const Answer& answer) {
     if (stage_ == Stage::kRequest) {
@@ -145,7 +147,7 @@ class Exchange {
  private:
   enum class Stage { kRequest, kAnswer, kFarewell };
 
-  // One read, so that nobody is served for long at once.
+  // Makes one read, so that no client is served for long at a time.
   bool receive() {
     std::array<char, 4096> buffer;
     const ssize_t n =
@@ -234,14 +236,14 @@ struct HttpResponder::Impl {
       name.resize(name.size() - own_port.size());
     } else if (const std::size_t colon = name.rfind(':');
                colon != std::string::npos && name.find(']', colon) == std::string::npos) {
-      name.resize(colon);  // a tunnel may begin at another port
+      name.resize(colon);  // a tunnel may start at another port
     }
     const std::string address = address_text(options, port);
     return name == "localhost" || name == address.substr(0, address.rfind(':')) ||
            (is_loopback_address(options.address) && (name == "127.0.0.1" || name == "[::1]"));
   }
 
-  // A source that has many connections gives up one of its own, so that others keep theirs.
+  // A source with many connections loses one of its own, so that others keep theirs.
   void make_room(const std::string& source) {
     std::map<std::string_view, std::size_t> counts;
     for (const Exchange& e : exchanges) ++counts[e.source()];
@@ -261,7 +263,7 @@ struct HttpResponder::Impl {
     return exchange.advance([this](std::optional<std::string_view> head) { return answer(head); });
   }
 
-  // As many as come in until a second's share is used up: further ones wait in the kernel.
+  // Accepts connections up to the limit per second: further ones wait in the kernel.
   void accept_all(SteadyClock::time_point now) {
     if (now - second >= std::chrono::seconds(1)) {
       second = now;
@@ -274,7 +276,7 @@ struct HttpResponder::Impl {
         return ::accept4(listener.fd(), peer.get(), &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK);
       }));
       if (!fd) {
-        // Without descriptors or memory the client would be there at once again.
+        // Without descriptors or memory, the client would immediately be reported again.
         if (errno != EAGAIN && errno != ECONNABORTED) accepted = kMaxAcceptedPerSecond;
         return;
       }
@@ -282,7 +284,7 @@ struct HttpResponder::Impl {
       const std::string source = source_of(peer);
       make_room(source);
       exchanges.emplace_back(std::move(fd), source);
-      // A request that is there is answered before others can take its place.
+      // A request that has already arrived is answered before others can take its slot.
       if (!advance(exchanges.back())) exchanges.pop_back();
     }
   }
@@ -293,12 +295,12 @@ struct HttpResponder::Impl {
   }
 
   void run() {
-    // Of this thread alone, in Linux.
+    // In Linux this affects only this thread.
     static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19));
     while (!stopped) {
       try {
         turn();
-      } catch (const std::exception&) {  // out of memory: whoever asked asks again
+      } catch (const std::exception&) {  // out of memory: the client will retry
         exchanges.clear();
       }
     }
@@ -337,7 +339,7 @@ struct HttpResponder::Impl {
       if (options.notice)
         options.notice(options.name + " " + address_text(options, port) + ": served now");
     } catch (const CannotCreateError&) {
-      return;  // told already
+      return;  // already reported
     }
   }
 
@@ -346,9 +348,9 @@ struct HttpResponder::Impl {
   const Descriptor wake;
   std::atomic<bool> stopped{false};
   std::atomic<int> port{0};
-  // Of the thread.
+  // These belong to the thread.
   Descriptor listener;
-  std::list<Exchange> exchanges;  // the oldest first
+  std::list<Exchange> exchanges;  // oldest first
   SteadyClock::time_point second = SteadyClock::now();
   int accepted = 0;  // in this second
   std::thread thread;

@@ -1,5 +1,5 @@
-// What a failed write leaves of its lines is cut off again, or, where that cannot be, spoils no
-// further one.
+// If a write fails, its partial lines are removed, or, if that is not possible, they damage no
+// further line.
 #include "io/metrics/line_file.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 namespace io {
 namespace {
 
-// As a full disk leaves it. Of a pipe nobody can say, and a look would wait for its other end.
+// Returns true for a file left by a full disk. For a pipe it is unknown, and reading would block.
 bool ends_within_a_line(const std::string& path) {
   std::error_code unknown;
   if (!std::filesystem::is_regular_file(path, unknown)) return false;
@@ -30,7 +30,7 @@ bool ends_within_a_line(const std::string& path) {
   return in.get() != '\n';
 }
 
-// The same of a file that is open for reading.
+// The same for a file that is open for reading.
 bool ends_within_a_line(int fd) {
   struct stat status {};
   char last = '\n';
@@ -89,7 +89,7 @@ std::string LineFile::write(const std::string& lines) {
   return first ? name + "cannot write: " + fault + "; the training goes on without" : "";
 }
 
-// 0, or what went wrong. `done`: so many bytes were written.
+// Returns 0 or errno. `done` is the number of bytes written.
 int LineFile::write_all(const std::string& text, std::size_t& done) const {
   while (done < text.size()) {
     const ssize_t n = ::write(file_.fd(), text.data() + done, text.size() - done);
@@ -100,7 +100,7 @@ int LineFile::write_all(const std::string& text, std::size_t& done) const {
   return 0;
 }
 
-// So many bytes off the end. No pipe can do that.
+// Truncates the file by `bytes`. This is not possible for a pipe.
 bool LineFile::cut(std::size_t bytes) const {
   struct stat status {};
   return fstat(file_.fd(), &status) == 0 && S_ISREG(status.st_mode) &&

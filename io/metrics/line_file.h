@@ -1,4 +1,4 @@
-// A file that lines are appended to while a training runs, and that may fail without ending it.
+// A file to which lines are appended during a training run, and whose failure does not end the run.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace io {
 class LineFile {
  public:
   // `what` names it in messages, before the path: "metrics". "-": standard output. A file that the
-  // run names is a file of its own (own_file.h). Throws CannotCreateError.
+  // run names must satisfy the rules of own_file.h. Throws CannotCreateError.
   LineFile(const std::string& what, const std::string& path, NamedBy named_by = NamedBy::kUser);
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
-  // Appends one line or several, each with its end; in one write(), so that a killed process leaves
-  // no half of a line. Returns what the user is to be told, once: that lines are lost from now on,
-  // or that none are any more, and how many were; "" else. Throws Error where standard output
-  // fails.
+  // Appends one or several lines, each with its end, in one write(), so that a killed process
+  // leaves no partial line. Returns a message for the user, once: that lines are lost from now on,
+  // or that writing works again, and how many were lost; otherwise "". Throws Error if standard
+  // output fails.
   std::string write(const std::string& lines);
 
  private:
@@ -31,7 +31,7 @@ class LineFile {
   const std::string what_, path_;
   base::Descriptor file_;
   bool torn_ = false;      // the file may end within a line
-  std::int64_t lost_ = 0;  // lines, since the last one that was written
+  std::int64_t lost_ = 0;  // lines since the last one that was written
 };
 
 }  // namespace io

@@ -1,4 +1,4 @@
-// Events as JSON lines.
+// Writes events as JSON lines.
 #include "io/metrics/metrics_writer.h"
 
 #include <chrono>
@@ -27,7 +27,7 @@ struct MetricsWriter::Impl {
   Notice notice;
 
   base::JsonWriter head(const char* event, std::int64_t step, std::int64_t epoch) const {
-    char time[32];  // to the millisecond
+    char time[32];  // with milliseconds
     std::snprintf(time, sizeof time, "%.3f", clock());
     base::JsonWriter json;
     json.begin_object().member("schema", 1).member("event", event);

@@ -1,5 +1,5 @@
-// Metrics as JSON lines: {"schema":1,"event":"step","step":100,"epoch":0,"time":...}, one object a
-// line, flushed line by line. What the events hold: docs/reporting.md.
+// Writes metrics as JSON lines: {"schema":1,"event":"step","step":100,"epoch":0,"time":...}, one
+// object per line, flushed line by line. docs/reporting.md describes the events.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,30 @@ namespace io {
 
 // Where events go; "": nowhere.
 struct MetricsFiles {
-  std::string of_run = {};  // the file in the run's folder, which is no link
-  std::string chosen = {};  // a file that the user has named; "-": standard output
+  std::string of_run = {};  // the file in the run's folder, which must not be a link
+  std::string chosen = {};  // a file named by the user; "-": standard output
 };
 
 class MetricsWriter {
  public:
   using Clock = std::function<double()>;  // seconds since 1970
   using Notice = std::function<void(const std::string&)>;
-  // To each of the files. Appends: what is in them stays. Events are stamped by `clock`, by default
-  // the host's. A file that takes no more is no reason to end: the
-  // writer says so to `notice`, goes on without, and says when the file takes lines again, and how
-  // many it lacks. Throws CannotCreateError.
+  // Appends to each of the files; existing contents are kept. `clock`, by default the host's, gives
+  // the time of events. If a write to a file fails, the writer calls `notice` and continues without
+  // it, and reports when the file accepts lines again, and how many are missing. Throws
+  // CannotCreateError.
   explicit MetricsWriter(const MetricsFiles& files, Clock clock = {}, Notice notice = {});
   explicit MetricsWriter(const std::string& chosen, Clock clock = {}, Notice notice = {})
       : MetricsWriter(MetricsFiles{.chosen = chosen}, std::move(clock), std::move(notice)) {}
   ~MetricsWriter();
 
-  // `step`: global steps done; `epoch`: the one that step belongs to, from 0. `loss`: mean over the
-  // global batch of the step, written in the shortest form that reads back exactly; NaN and
-  // infinity become null, for JSON has neither. `more`: further keys, written in their order.
-  // Throws io::Error when the standard output takes no more.
+  // `step` is the number of completed global steps; `epoch` is the epoch of that step, from 0.
+  // `loss` is the mean over the global batch of the step, written in the shortest form that reads
+  // back exactly; NaN and infinity become null, because JSON has neither. `more` has further keys,
+  // written in order. Throws io::Error if writing to standard output fails.
   using Numbers = std::vector<std::pair<const char*, double>>;
-  // The first event of a run, or of a start that resumes it: all that a plot needs to know of it,
-  // as a JSON object.
+  // The first event of a run, or of a start that resumes it: everything that a plot needs to know
+  // about it, as a JSON object.
   void start(std::int64_t step, std::int64_t epoch, const std::string& run_id,
              const std::string& record);
   void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s,
@@ -56,27 +56,27 @@ class MetricsWriter {
   // What a learning-rate range test has found, after its steps; NaN: nothing.
   void lr_find(std::int64_t step, std::int64_t epoch, double suggestion, double steepest,
                double lowest);
-  // Replicas differ.
+  // The event of differing replicas.
   struct Desync {
     std::int64_t last_good, first_bad;  // steps
-    std::int64_t compared;              // tensors
-    std::vector<std::string> tensors;   // those that differ
-    std::vector<int> ranks;             // that differ
-    std::string action;                 // what is done about it ("abort")
+    std::int64_t compared;              // number of tensors
+    std::vector<std::string> tensors;   // the differing ones
+    std::vector<int> ranks;             // the differing ones
+    std::string action;                 // the reaction ("abort")
   };
   void desync(std::int64_t step, std::int64_t epoch, const Desync& found);
   // `what` ("loss") is not finite; it was at `last_good`.
   void nonfinite(std::int64_t step, std::int64_t epoch, std::optional<std::int64_t> last_good,
                  const std::string& what, const std::string& action);
-  // Averagings and bytes sent so far; the spread of the replicas where it was measured.
+  // Averagings and bytes sent so far; the spread of the replicas if it was measured.
   void averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,
                  std::int64_t bytes_sent, std::optional<double> spread);
-  // The ranks of an elastic job are others from here on. `left`, `joined`: "process 42 on n7".
+  // The ranks of an elastic job change from here on. `left`, `joined`: "process 42 on n7".
   struct Membership {
     std::uint64_t generation;
-    int ranks;  // that there are now
+    int ranks;  // number of ranks from now on
     std::vector<std::string> left, joined;
-    double seconds;  // from the end of the group before to the first step of this one
+    double seconds;  // from the end of the previous group to the first step of this one
   };
   void membership(std::int64_t step, std::int64_t epoch, const Membership& now);
   // A sample of one GPU (gpu_monitor.h).

@@ -1,4 +1,4 @@
-// A table for the checksum; numbers in little-endian order whatever the machine's is.
+// Uses a table for the checksum, and writes numbers in little-endian order on every machine.
 #include "io/metrics/tf_record.h"
 
 #include <array>

@@ -10,10 +10,11 @@ namespace io {
 
 // CRC-32C (Castagnoli; RFC 3720, appendix B.4).
 std::uint32_t crc32c(std::string_view bytes);
-// As the format keeps it, so that the sum of data that hold sums is no special case.
+// The masked form that the format stores, so that checksums of data that contain checksums need no
+// special treatment.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
-// The record of a payload.
+// Returns the record of a payload.
 std::string tf_record(std::string_view payload);
 
 }  // namespace io

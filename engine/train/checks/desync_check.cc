@@ -1,4 +1,4 @@
-// Hashing, comparing, finding the first bad step, repairing.
+// Hashes and compares the state, finds the first bad step, and repairs tensors.
 #include "engine/train/checks/desync_check.h"
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 namespace engine {
 namespace {
 
-constexpr double kShareOfStep = 0.005;   // that digests in between may take
-constexpr std::int64_t kMaxPast = 4096;  // digests in between
+constexpr double kShareOfStep = 0.005;   // fraction that digests between checks may take
+constexpr std::int64_t kMaxPast = 4096;  // number of digests between checks
 
-// The largest group of equal ranks is right; where several are the largest, rank 0.
+// The largest group of equal ranks is taken as correct; rank 0's group if several are largest.
 DesyncTensor judge(const std::string& name, const std::vector<StateDigest>& of_ranks) {
   DesyncTensor tensor{.name = name, .ranks = {}};
   std::ptrdiff_t most = 0;
@@ -53,7 +53,8 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
             e.kind == ModelState::Kind::kRunning && !options.equal_statistics);
   if (!state.policy.differences().optimizer_states)
     for (const Optimizer::State& s : state.optimizer.state()) {
-      if (state.shares != nullptr && s.role != StateRole::kAverage) continue;  // each rank's own
+      // each rank has its own
+      if (state.shares != nullptr && s.role != StateRole::kAverage) continue;
       for (const ModelState::Entry& e : model.entries)
         if (const auto slot = s.buffer->find(e.name);
             e.kind == ModelState::Kind::kParameter && slot)
@@ -108,8 +109,8 @@ const DesyncReport* DesyncCheck::finish() {
   return compare(brings_together(state_.buffers));
 }
 
-// The distance is a power of two, so that where ranks choose differently, one's steps are among the
-// other's.
+// The distance is a power of two, so that if ranks choose different ones, the steps of one are a
+// subset of the other's.
 void DesyncCheck::remember() {
   const double step_seconds = base::steady_seconds() - last_call_;
   const double wanted =
@@ -163,10 +164,10 @@ void DesyncCheck::describe(bool statistics) {
   }
   std::sort(report_.ranks.begin(), report_.ranks.end());
   report_.ranks.erase(std::unique(report_.ranks.begin(), report_.ranks.end()), report_.ranks.end());
-  if (report_.first_bad == 0) find_first_bad();  // else it is known from an earlier check
+  if (report_.first_bad == 0) find_first_bad();  // otherwise an earlier check has found it
 }
 
-// Ranks may have kept different steps: compared is what all of them have.
+// Ranks may have kept digests of different steps: only the steps of all ranks are compared.
 void DesyncCheck::find_first_bad() {
   report_.first_bad = report_.step;
   std::vector<Past> own(max_past_, Past{-1, {}});

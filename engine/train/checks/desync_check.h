@@ -1,5 +1,5 @@
-// Whether replicas still are equal: digests of every tensor, compared between the ranks every K
-// steps while the run goes on.
+// Checks that replicas are still equal: digests of every tensor are compared between the ranks
+// every K steps during the run.
 #pragma once
 
 #include <cstddef>
@@ -15,39 +15,41 @@
 namespace engine {
 
 struct DesyncOptions {
-  std::int64_t every = 100;  // K global steps
+  std::int64_t every = 100;  // K, in global steps
   OnDesync action = OnDesync::kAbort;
-  bool remember = true;           // hash the state between checks, too: to name the first bad step
+  bool remember = true;           // also hashes the state between checks, to find the first bad
+                                  // step
   bool equal_statistics = false;  // BatchNorm's running statistics are the same on all ranks in
                                   // every step (synchronized ones)
 };
 
-// Compares what must be equal: parameters; optimizer states where the policy keeps them equal;
-// running statistics where they are synchronized, or right after they were averaged. A policy that
-// lets replicas drift is checked only right after it has brought them together: a check that falls
+// Compares the state that must be equal: parameters; optimizer states if the policy keeps them
+// equal; running statistics if they are synchronized, or right after they were averaged. A policy
+// that lets replicas diverge is checked only right after it has synchronized them: a check that is
 // due between two averagings waits for the next one.
 //
 // A check hashes every tensor (XXH3, 128 bits), gathers one digest of all these digests, and only
-// where that differs the digests of the tensors. In between each rank keeps a digest of the whole
-// state after every step, without exchanging it, so that the first bad step is known afterwards.
-// Where hashing would take more than 0.5 % of a step it does so after every 2nd, 4th, ... step
-// only: the first bad step is then known to lie in a range.
+// if that differs the digests of the tensors. Between checks each rank keeps a digest of the whole
+// state after every step, without exchanging it, so that the first bad step can be found later. If
+// hashing would take more than 0.5 % of a step, it hashes only after every 2nd, 4th, ... step: then
+// the first bad step is only known to be in a range.
 class DesyncCheck {
  public:
-  // Both outlive the check. All ranks make the same calls in the same order. Allocates here only.
+  // Both must outlive the check. All ranks make the same calls in the same order. All memory is
+  // allocated here.
   DesyncCheck(backends::Communicator& communicator, const TrainState& state,
               const DesyncOptions& options);
 
-  // All three return what differs, valid until the next call, or null. With kRepair the differing
-  // tensors are equal again on return: all ranks have the majority's (where there is none, rank
-  // 0's); DesyncError when that did not help. Collective.
+  // All three return the difference, valid until the next call, or null. With kRepair the differing
+  // tensors are equal again on return: all ranks have the majority's (if there is none, rank 0's);
+  // throws DesyncError if that failed. Collective.
 
-  // Before the first step.
+  // Called before the first step.
   const DesyncReport* start();
-  // After every step: compares when it is time. `synchronized`: synchronize() has brought the
-  // replicas together since the step.
+  // Called after every step: compares if a check is due. `synchronized`: synchronize() was called
+  // since the step.
   const DesyncReport* after_step(bool synchronized);
-  // At the end, after synchronize(): compares unless the last step was compared.
+  // Called at the end, after synchronize(): compares unless the last step was compared.
   const DesyncReport* finish();
 
   // "compared 20 times, always equal (hashing took 0.1 % of the time)"
@@ -58,9 +60,9 @@ class DesyncCheck {
     std::string name;
     std::byte* data;
     std::size_t bytes;
-    bool statistic;  // a running statistic that is equal after an averaging only
+    bool statistic;  // a running statistic that is equal only after an averaging
   };
-  struct Past {  // the whole state after a step
+  struct Past {  // digest of the whole state after a step
     std::int64_t step;
     StateDigest digest;
   };
@@ -79,7 +81,7 @@ class DesyncCheck {
   const DesyncOptions options_;
   std::vector<Watched> watched_;
   std::vector<StateDigest> digests_, gathered_;  // of this rank's tensors; of all ranks'
-  std::vector<StateDigest> whole_;               // one for each rank
+  std::vector<StateDigest> whole_;               // one per rank
   std::vector<Past> past_;                       // since the last check, oldest first
   DesyncReport report_;
   const std::size_t max_past_;

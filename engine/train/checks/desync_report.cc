@@ -1,4 +1,4 @@
-// The report of a comparison as one line.
+// Formats the report of a comparison as one line.
 #include "engine/train/checks/desync_report.h"
 
 #include <algorithm>

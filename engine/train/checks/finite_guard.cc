@@ -1,4 +1,4 @@
-// FiniteGuard.
+// Implements FiniteGuard.
 #include "engine/train/checks/finite_guard.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace engine {
 namespace {
 
-// A scaler that skips so many steps in a row has not found the scale: the numbers are bad.
+// A scaler that skips this many consecutive steps has not found a scale: the values are bad.
 constexpr std::int32_t kMaxSkippedByScaling = 100;
 
 bool is_finite(const FlatBuffer& buffer) {
@@ -94,8 +94,8 @@ bool FiniteGuard::vote(double norm, double loss_sum) {
 
 FiniteGuard::Signs FiniteGuard::signs(const StepResults& results) {
   if (action_ == OnNonFinite::kSkip || told_) return {};
-  // The sum of all losses so far shows those of the steps since the last exchange. Steps that loss
-  // scaling has skipped leave it spoiled.
+  // The sum of all losses so far includes the steps since the last exchange. A step skipped by loss
+  // scaling leaves a non-finite sum.
   const bool good = std::isfinite(results.last.loss_sum) &&
                     (state_.loss_scale.on() || std::isfinite(results.total.loss_sum));
   return {.loss = good ? 0.0 : 1.0, .norm = bad_norm_ ? 1.0 : 0.0};

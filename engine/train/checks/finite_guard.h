@@ -1,6 +1,6 @@
-// Looks for numbers that are not finite, so that a run that has diverged does not go on unnoticed:
-// the loss wherever ranks exchange it, the gradient's norm where it is computed, and parameters
-// before they are saved.
+// Checks for non-finite values, so that a diverged run does not continue unnoticed: the loss
+// whenever ranks exchange it, the gradient's norm if it is computed, and parameters before they are
+// saved.
 #pragma once
 
 #include <cstddef>
@@ -17,41 +17,44 @@
 
 namespace engine {
 
-// In state.entries; with `statistics`, running statistics count, too. None: all are finite.
+// Returns an index in state.entries; with `statistics`, running statistics are checked as well.
+// None: all are finite.
 std::optional<std::size_t> first_not_finite(const ModelState& state, bool statistics);
 
 class FiniteGuard {
  public:
-  // Both outlive the guard. All ranks make the same calls in the same order. `norms`: steps compute
-  // the gradient's norm anyway. kSkip is for steps on the CPU. Allocates here only.
+  // Both must outlive the guard. All ranks make the same calls in the same order. `norms`: steps
+  // compute the gradient's norm anyway. kSkip is for steps on the CPU. All memory is allocated
+  // here.
   FiniteGuard(backends::Communicator& communicator, TrainState& state, OnNonFinite action,
               bool norms);
   FiniteGuard(const FiniteGuard&) = delete;
   FiniteGuard& operator=(const FiniteGuard&) = delete;
 
-  // What each step asks (StepRequest::may_update); null: nothing. Collective with kSkip.
+  // The condition of each step (StepRequest::may_update); null: none. Collective with kSkip.
   const MayUpdate* may_update() const { return may_update_ ? &may_update_ : nullptr; }
-  // Around a step's work: where it was skipped, what forward has changed of the model is as before.
+  // Called before and after a step's work: if the step was skipped, the model's changes by forward
+  // are restored.
   void begin_step();
   void end_step();
-  std::optional<std::int64_t> skipped_steps() const;  // by kSkip; none with another action
+  std::optional<std::int64_t> skipped_steps() const;  // skipped by kSkip; none with another action
 
-  // Of the last step, where may_update() was asked.
+  // The norm of the last step, if may_update() was called.
   std::optional<double> gradient_norm() const { return norm_; }
 
-  // What this rank tells the others in an exchange, to be summed: above 0 means not finite.
+  // This rank's contribution to an exchange, which is summed: above 0 means not finite.
   struct Signs {
     double loss = 0, norm = 0;
   };
   Signs signs(const StepResults& results);
-  // From the sums what is not finite, "" if nothing. A loss in a step that loss scaling has skipped
-  // does not count, unless it skips one step after the other. Collective.
+  // Returns what is not finite according to the sums, or "". A loss in a step that loss scaling has
+  // skipped does not count, unless it skips many consecutive steps. Collective.
   std::string judge(const Signs& sums);
-  // The first parameter that is not finite on any rank, as it stands after this step; "" if none.
-  // First called before the first step. Collective.
+  // Returns the first parameter that is not finite on any rank after this step, or "". First called
+  // before the first step. Collective.
   std::string bad_parameter();
 
-  // What there is to tell of what judge() or bad_parameter() gave: the first time only.
+  // Returns a report for the result of judge() or bad_parameter(), only the first time.
   std::optional<NonFiniteReport> note(const std::string& what);
 
  private:
@@ -63,7 +66,7 @@ class FiniteGuard {
   const OnNonFinite action_;
   MayUpdate may_update_;
   bool bad_norm_ = false, told_ = false;
-  bool skipped_ = false;  // the step under way
+  bool skipped_ = false;  // the current step
   std::optional<double> norm_;
   std::int64_t skipped_steps_ = 0;
   std::optional<std::int64_t> last_good_, scanned_step_, first_step_;

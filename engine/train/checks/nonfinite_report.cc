@@ -1,4 +1,4 @@
-// The report in words.
+// Formats the report.
 #include "engine/train/checks/nonfinite_report.h"
 
 namespace engine {

@@ -1,4 +1,4 @@
-// Numbers of a training that are not finite, and what is done about them.
+// Non-finite values in a training run, and the possible reactions.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 namespace engine {
 
 enum class OnNonFinite {
-  kAbort,     // the run ends on all ranks (NonFiniteError), and nothing more is saved
-  kSkip,      // a step whose loss or gradients are not finite changes nothing, on all ranks alike
-  kContinue,  // it goes on
+  kAbort,     // the run ends on all ranks (NonFiniteError) without saving anything more
+  kSkip,      // a step with a non-finite loss or gradient changes nothing on any rank
+  kContinue,  // the run continues
 };
 std::string_view to_string(OnNonFinite action);
 
@@ -26,7 +26,7 @@ struct NonFiniteReport {
 // "the loss was finite at step 600, not finite at step 612"; "the parameter 'fc.weight' is not
 // finite at step 612 (the loss was finite at step 611)".
 std::string to_string(const NonFiniteReport& report);
-// The same and how to go on: `snapshot` is the last good one, "" where there is none.
+// The same with the way to continue: `snapshot` is the last good checkpoint, "" if there is none.
 std::string to_error(const NonFiniteReport& report, const std::string& snapshot);
 
 }  // namespace engine

@@ -11,8 +11,8 @@
 namespace engine {
 namespace {
 
-// What must be equal before any tensor is exchanged: a line for the dtype, then one for each
-// tensor.
+// Describes the properties that must be equal before any tensor is exchanged: a line for the dtype,
+// then one for each tensor.
 std::vector<std::string> describe(const ModelState& state) {
   std::vector<std::string> lines{"dtype " +
                                  std::string(to_string(state.parameters.values.dtype()))};
@@ -27,7 +27,7 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-// The first line in which this rank's model is not rank 0's.
+// Returns the first line in which this rank's model differs from rank 0's.
 std::string first_difference(const std::vector<std::string>& own, const std::string& of_root) {
   std::size_t at = 0;
   for (std::size_t i = 0;; ++i) {
@@ -41,7 +41,7 @@ std::string first_difference(const std::vector<std::string>& own, const std::str
   }
 }
 
-// All ranks learn which rank differs first, and in which tensor.
+// Tells all ranks which rank differs first, and in which tensor.
 void require_equal_models(backends::Communicator& communicator, const ModelState& state) {
   const std::vector<std::string> own = describe(state);
   const std::string text = joined(own);
@@ -102,7 +102,7 @@ void broadcast_text(backends::Communicator& communicator, std::string& text) {
 
 void run_on_root(backends::Communicator& communicator, const std::function<void()>& work,
                  const std::function<int(const std::exception&)>& exit_code_of) {
-  std::array<char, 1024> frame{};  // exit code (0 = well), then the message
+  std::array<char, 1024> frame{};  // exit code (0 = success), then the message
   std::exception_ptr failure;
   if (communicator.rank() == 0) {
     try {

@@ -1,4 +1,4 @@
-// The same start on every rank, and proof of it.
+// Broadcasts rank 0's state to all ranks and verifies it.
 #pragma once
 
 #include <functional>
@@ -10,20 +10,20 @@
 namespace engine {
 
 // Checks that all ranks have the same model (names, shapes, dtype: DesyncError names the first rank
-// that differs, the first tensor and both shapes), gives all of them rank 0's parameters and
-// buffers, and compares digests afterwards (DesyncError). Collective.
+// that differs, the first tensor and both shapes), broadcasts rank 0's parameters and buffers, and
+// compares digests afterwards (DesyncError). Collective.
 void broadcast_state(backends::Communicator& communicator, ModelState& state);
 
-// Sends the root's memory to all, in pieces: a frame's size is then no limit of any backend.
-// Collective.
+// Sends the root's memory to all ranks in pieces, so that no backend's limit of the frame size
+// applies. Collective.
 void broadcast_blocks(backends::Communicator& communicator, void* data, std::size_t bytes,
                       int root);
 
-// Sends rank 0's text to all; it is replaced elsewhere. Collective.
+// Sends rank 0's text to all ranks, where it replaces theirs. Collective.
 void broadcast_text(backends::Communicator& communicator, std::string& text);
 
-// An error that happened on rank 0 and ends the run everywhere. Rank 0 throws the original; the
-// others throw this.
+// An error on rank 0 that ends the run on all ranks. Rank 0 throws the original; the others throw
+// this.
 class RemoteError : public Error {
  public:
   RemoteError(int code, const std::string& what) : Error(what), exit_code(code) {}
@@ -31,8 +31,8 @@ class RemoteError : public Error {
 };
 
 // Runs `work` on rank 0 only; all ranks return together, or fail together with rank 0's error: rank
-// 0 rethrows it, the others throw RemoteError with the exit code that `exit_code_of` gives for it.
-// Collective.
+// 0 rethrows it, the others throw RemoteError with the exit code that `exit_code_of` returns for
+// it. Collective.
 void run_on_root(backends::Communicator& communicator, const std::function<void()>& work,
                  const std::function<int(const std::exception&)>& exit_code_of);
 

@@ -1,4 +1,4 @@
-// XXH3 over flat memory.
+// Computes XXH3 over flat memory.
 #include "engine/train/replicas/state_digest.h"
 
 namespace engine {

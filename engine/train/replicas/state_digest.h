@@ -1,4 +1,4 @@
-// Digests of training state, by which ranks compare their replicas.
+// Digests of training state, with which ranks compare their replicas.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,6 @@ namespace engine {
 using StateDigest = base::Digest;
 
 StateDigest digest(const void* data, std::size_t bytes);
-StateDigest digest(const FlatBuffer& buffer);  // of all its bytes
+StateDigest digest(const FlatBuffer& buffer);  // over all its bytes
 
 }  // namespace engine

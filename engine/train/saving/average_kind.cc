@@ -1,4 +1,4 @@
-// Tells the kinds of averages apart by their arrays and counters.
+// Distinguishes the kinds of averages by their arrays and counters.
 #include "engine/train/saving/average_kind.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Collective save and load.
+// Implements saving and loading as collectives.
 #include "engine/train/saving/checkpoint_manager.h"
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 namespace engine {
 namespace {
 
-// A run of any length has a header of bounded length: beyond the first save, which says where the
-// run began, only the last ones are kept.
+// Keeps only the first save, which states where the run started, and the last ones, so that the
+// header has a bounded length for a run of any length.
 void append(io::SaveRecord record, std::vector<io::SaveRecord>& history) {
   constexpr std::size_t kMost = 64;
   history.push_back(std::move(record));
@@ -127,8 +127,8 @@ void CheckpointManager::check(const io::Checkpoint& checkpoint, const std::strin
   if (options_.admit) options_.admit(checkpoint, path);
 }
 
-// Most of it needs no memory beside the state's. Where the file turns out to be damaged the state
-// is of no use, but then there is no run either.
+// Loads most of the file without extra memory. If the file turns out to be damaged, the state is
+// unusable, but then the run ends anyway.
 io::Checkpoint CheckpointManager::load_into(const io::ByteSource& file, TrainState& state) const {
   StateTarget target([&](const io::Checkpoint& description) { check(description, file.name()); });
   target.add(state.model);
@@ -139,7 +139,7 @@ io::Checkpoint CheckpointManager::load_into(const io::ByteSource& file, TrainSta
   return io::load_checkpoint(file, target);
 }
 
-// A file that is bad ends all ranks alike.
+// A bad file ends all ranks with the same error.
 io::Checkpoint CheckpointManager::load_together(const io::ByteSource& file,
                                                 TrainState& state) const {
   io::Checkpoint checkpoint;
@@ -147,7 +147,7 @@ io::Checkpoint CheckpointManager::load_together(const io::ByteSource& file,
   try {
     checkpoint = load_into(file, state);
   } catch (const backends::Error&) {
-    throw;  // there is nobody to tell
+    throw;  // there are no other ranks
   } catch (...) {
     failure = std::current_exception();
   }
@@ -165,7 +165,7 @@ std::string CheckpointManager::resume(const std::string& which, TrainState& stat
   run_on_root(
       communicator_,
       [&] {
-        writer_->wait();  // it may be what is looked for
+        writer_->wait();  // it may be the file to load
         std::error_code unknown;
         const bool own = which == "auto";
         if (own || std::filesystem::is_directory(which, unknown)) {

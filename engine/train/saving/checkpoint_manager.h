@@ -1,4 +1,5 @@
-// Saving and loading as collectives: rank 0 alone touches files, and all ranks learn how it went.
+// Saves and loads checkpoints as collectives: only rank 0 accesses files, and all ranks learn the
+// outcome.
 #pragma once
 
 #include <chrono>
@@ -19,81 +20,81 @@
 namespace engine {
 
 struct KeeperOptions {
-  std::string directory;       // "" = nothing is kept
+  std::string directory;       // "" = nothing is saved
   int keep_last = 3;           // 0 = all
-  bool background = false;     // write while the training goes on; see save()
-  io::Checkpoint description;  // model, dataset, config, build: copied into every snapshot
+  bool background = false;     // writes while training continues; see save()
+  io::Checkpoint description;  // model, dataset, config, build: copied into every checkpoint
   std::function<int(const std::exception&)> exit_code_of;  // for RemoteError
-  // Told the snapshot that resume() is about to load, on all ranks alike; throws where this run
-  // must not go on from it. May be empty.
+  // Called on all ranks with the checkpoint that resume() is about to load; throws if this run must
+  // not continue from it. May be empty.
   std::function<void(const io::Checkpoint&, const std::string& path)> admit;
-  // On rank 0 (with `background` in the thread that writes), before each attempt to write: throws
-  // where this run must not write any more, sees to it that the folder is there, and returns why it
-  // must not be written to for now (the attempt has failed), or "". May be empty.
+  // Called on rank 0 (with `background` in the writing thread) before each attempt to write: throws
+  // if this run must not write any more, creates the folder if necessary, and returns why the
+  // folder cannot be written to at present (the attempt has then failed), or "". May be empty.
   std::function<std::string()> before_write = {};
-  // Told the device tag of each array that resume() is about to load; throws where the array cannot
-  // go. May be empty.
+  // Called with the device tag of each array that resume() is about to load; throws if the array
+  // cannot be placed. May be empty.
   std::function<void(const std::string&)> place;
-  std::function<void(const std::string&)> notice;  // one line for the user; may be empty; with
-                                                   // `background` from any thread
-  // Before a failed write is tried again; doubles from one to the next.
+  std::function<void(const std::string&)> notice;  // receives one line for the user; may be empty;
+                                                   // with `background` called from any thread
+  // The delay before a failed write is retried; it doubles for each retry.
   std::chrono::milliseconds retry_pause{500};
 };
 
 class CheckpointManager {
  public:
-  // Collective: rank 0 makes sure that the folder can be written, before any work is done. `writer`
-  // (null: a new one) may still be writing what a keeper of an earlier group has saved. Throws
-  // io::CannotCreateError.
+  // Collective: rank 0 checks that the folder is writable before any work is done. `writer` (null:
+  // a new one) may still be writing a checkpoint of an earlier group. Throws io::CannotCreateError.
   CheckpointManager(backends::Communicator& communicator, const KeeperOptions& options,
                     std::shared_ptr<SnapshotWriter> writer = nullptr);
 
   bool enabled() const { return !options_.directory.empty(); }
-  // What has been written, or with `background` what a thread of rank 0 has finished writing.
+  // A checkpoint that has been written, with `background` by a thread of rank 0.
   using Saved = SnapshotWriter::Saved;
 
   struct SaveMode {
-    bool best = false;      // the folder's `best` names it: not pruned until another one is best
-    bool keep_all = false;  // earlier snapshots stay, however many they are
+    bool best = false;      // the folder's `best` names it: it is not pruned until another one is
+                            // best
+    bool keep_all = false;  // keeps all earlier checkpoints, regardless of keep_last
   };
-  // Collective: takes a copy of the state (rank 0 keeps its memory for the next one); then writes
-  // it, or with `background` has it written by a thread, after the write before has ended. A write
-  // that fails is tried three times more, where the file system is full after this run's older
-  // snapshots but the newest and the best have been deleted. Throws when that or (without
-  // `background`) this write failed. REQUIRES: enabled().
+  // Collective: copies the state (rank 0 keeps the memory for the next copy); then writes it, or
+  // with `background` lets a thread write it, after the previous write has ended. A failed write is
+  // retried three times; if the file system is full, this run's older checkpoints except the newest
+  // and the best are deleted first. Throws if the previous write or (without `background`) this
+  // write failed. REQUIRES: enabled().
   void save(TrainState& state, const SaveMode& mode);
   void save(TrainState& state) { save(state, SaveMode()); }
-  // Not collective, for rank 0 when the others cannot be waited for: saves what it has, after the
-  // last write, as a training of one rank. What only others know (their running statistics, their
-  // part of the averaging) is not in it.
+  // Not collective, for rank 0 if it cannot wait for the others: saves its own state, after the
+  // last write, as a run of one rank. State that only other ranks have (their running statistics,
+  // their part of the averaging) is not included.
   void save_alone(TrainState& state);
-  // What this replica would go on from, beside what stays in its model and optimizer; not
-  // collective. Nothing is written.
+  // Returns what this replica would resume from, in addition to the state that stays in its model
+  // and optimizer; not collective. Nothing is written.
   io::Checkpoint image(const TrainState& state) const;
-  // Collective: as share_state(), with the run's history.
+  // Collective: like share_state(), with the run's history.
   std::optional<io::Checkpoint> share(const StateImage& own, TrainState& state);
-  // Collective: the folder's `best` names the snapshot of this step, which is there.
+  // Collective: lets the folder's `best` name the checkpoint of this step, which must exist.
   void name_best(std::int64_t step);
-  // Collective: waits for the last write; throws when it failed. Nothing to do without
-  // `background`.
+  // Collective: waits for the last write; throws if it failed. Does nothing without `background`.
   void finish();
-  // The write that ended since the last call, on rank 0; never blocks, never throws (a failure is
-  // for save() and finish()).
+  // Returns the write that ended since the last call, on rank 0; never blocks, never throws (save()
+  // and finish() report failures).
   std::optional<Saved> take_saved() { return writer_->take_saved(); }
-  // This rank's own model as DIR/final_model_rank_R.ckpt, parameters and buffers only. Each rank
-  // writes. REQUIRES: enabled().
+  // Saves this rank's own model as DIR/final_model_rank_R.ckpt, only parameters and buffers. Each
+  // rank writes. REQUIRES: enabled().
   std::string save_rank_model(const TrainState& state) const;
 
-  // Collective. `which`: a snapshot, a folder (its newest snapshot that loads), or "auto" (the
-  // newest of this run in the run's own folder; a fresh start when there is none). Returns the file
-  // resumed from, "" for a fresh start.
+  // Collective. `which` is a checkpoint, a folder (its newest checkpoint that loads), or "auto"
+  // (the newest of this run in the run's own folder; a fresh start if there is none). Returns the
+  // file resumed from, "" for a fresh start.
   std::string resume(const std::string& which, TrainState& state);
 
  private:
   io::Checkpoint described() const;
-  // Whether this run may go on from it, by its description. Throws.
+  // Throws if, according to its description, this run must not continue from the checkpoint.
   void check(const io::Checkpoint& checkpoint, const std::string& path) const;
-  // What restore() needs; the model's and the optimizer's arrays are in the state already.
+  // Returns the input of restore(); the arrays of the model and the optimizer are already in the
+  // state.
   io::Checkpoint load_into(const io::ByteSource& file, TrainState& state) const;
   io::Checkpoint load_together(const io::ByteSource& file, TrainState& state) const;
   WriteOptions write_options(const SaveMode& mode) const;
@@ -101,12 +102,12 @@ class CheckpointManager {
   backends::Communicator& communicator_;
   KeeperOptions options_;
   std::vector<io::SaveRecord> history_;     // the run's first save and its last ones
-  std::shared_ptr<SnapshotWriter> writer_;  // of use on rank 0
+  std::shared_ptr<SnapshotWriter> writer_;  // used on rank 0
 };
 
 // Collective: rank 0 reads and validates a weights file (.ckpt or .safetensors through `read`), all
-// ranks import it. `read` may fill `unread`. Returns, on rank 0, what was left out, as
-// import_state() does.
+// ranks import it. `read` may fill `unread`. On rank 0, returns what was omitted, as import_state()
+// does.
 std::vector<std::string> init_from(
     backends::Communicator& communicator, const std::string& path,
     const std::function<std::vector<io::NamedArray>(const std::string&)>& read,

@@ -1,4 +1,4 @@
-// Follows the keeper's writes.
+// Tracks the writes of the checkpoint manager.
 #include "engine/train/saving/saved_snapshots.h"
 
 #include <exception>

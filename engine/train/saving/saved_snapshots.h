@@ -1,4 +1,4 @@
-// Remembers the newest snapshots of a run, for a run that has to end and name the one to resume.
+// Remembers the newest checkpoints of a run, for a run that has to end and name the one to resume.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace engine {
 
 class SavedSnapshots {
  public:
-  // `keeper` (null: nothing is saved) outlives this. `resumed_from`: the snapshot of `step` that
-  // the run began with; "": none.
+  // `keeper` (null: nothing is saved) must outlive this. `resumed_from` is the checkpoint of `step`
+  // that the run started with; "": none.
   SavedSnapshots(CheckpointManager* keeper, std::string resumed_from, std::int64_t step)
       : keeper_(keeper), newest_{std::move(resumed_from), step} {}
 
-  // The write that has ended since the last call; never blocks, never throws.
+  // Returns the write that has ended since the last call; never blocks, never throws.
   std::optional<CheckpointManager::Saved> take();
-  // Waits for the last write, whose failure counts for nothing. Collective.
+  // Waits for the last write and ignores its failure. Collective.
   void wait() noexcept;
   // Returns the newest snapshot from which a step had a finite loss, where `last_good` is the last
   // step that had one: finite parameters alone do not prove it. "": none is known.

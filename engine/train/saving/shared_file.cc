@@ -1,4 +1,4 @@
-// Block by block, each with a byte that says whether rank 0 could read it.
+// Broadcasts the file block by block, each with a byte that states if rank 0 could read it.
 #include "engine/train/saving/shared_file.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace engine {
 namespace {
 
 constexpr std::uint64_t kBlockBytes = 1 << 20;
-constexpr std::size_t kStatus = 64;  // its place before the content, which stays aligned
+constexpr std::size_t kStatus = 64;  // bytes before the content, which keep it aligned
 
 }  // namespace
 

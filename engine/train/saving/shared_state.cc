@@ -1,4 +1,4 @@
-// share_state().
+// Implements share_state().
 #include "engine/train/saving/shared_state.h"
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 namespace engine {
 namespace {
 
-// How far a rank is, in the order of what counts most.
+// The progress of a rank, with the most important criterion first.
 struct Standing {
   std::int64_t trained = 0, whole = 0, step = 0, together = 0;
   std::int64_t apart = 0;
-  std::uint64_t counters = 0;  // a digest of them
+  std::uint64_t counters = 0;  // a digest of the counters
 
   auto rank() const { return std::tie(trained, whole, step, together); }
 };
@@ -59,18 +59,18 @@ io::Checkpoint sent_by(backends::Communicator& communicator, int source, const S
   return communicator.rank() == source ? *own.state : io::parse_checkpoint(bytes, name);
 }
 
-// What the averaging remembers of this rank alone (error feedback) stays with it.
+// The averaging's memory of this rank alone (error feedback) stays on this rank.
 void keep_own_memory(const io::Checkpoint& own, TrainState& state) {
   const HostView view(state.home, Access::kWrite);
   for (const PolicyState& s : state.policy.state())
-    // A world of one averages nothing and remembers nothing.
+    // A world of one averages nothing and has no such memory.
     if (s.local && !s.buffer->slots().empty() &&
         own.find(io::Section::kAveraging, s.name + "/" + s.buffer->slots().front().name) != nullptr)
       import_buffer(own.arrays, "the memory of this rank", s.name + "/", io::Section::kAveraging,
                     *s.buffer);
 }
 
-// What stays in place from one group to the next.
+// Returns the buffers that stay in place from one group to the next.
 std::vector<const FlatBuffer*> buffers_in_place(const TrainState& state) {
   std::vector<const FlatBuffer*> all{&state.model.parameters.values, &state.model.running,
                                      &state.model.counters};
@@ -78,8 +78,8 @@ std::vector<const FlatBuffer*> buffers_in_place(const TrainState& state) {
   return all;
 }
 
-// From `source` into the memory of those that take it; the others let it pass. A rank that has a
-// state of its own gives it up when the other one is there as a whole.
+// Sends the buffers from `source` to the ranks that take them; the others discard them. A rank with
+// a state of its own replaces it only after the other one has arrived completely.
 void send_buffers(backends::Communicator& communicator, int source, bool takes, bool has_own,
                   TrainState& state) {
   constexpr std::size_t kBlock = std::size_t{4} << 20;
@@ -120,7 +120,7 @@ void send_buffers(backends::Communicator& communicator, int source, bool takes, 
   }
 }
 
-// The sum over ranks of weight * parameters, on all of them.
+// Computes the sum over ranks of weight * parameters, on all of them.
 void average_parameters(backends::Communicator& communicator, double weight, TrainState& state) {
   const HostView view(state.home, Access::kWrite);
   const FlatBuffer& values = state.model.parameters.values;
@@ -147,7 +147,7 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
   const int source = static_cast<int>(furthest - all.begin());
   const std::string name = "the memory of rank " + std::to_string(source);
   const bool apart = furthest->together == 0;
-  // Replicas that are together and have come as far are equal.
+  // Synchronized replicas with the same progress are equal.
   const auto takes = [&](const Standing& s) {
     if (apart) return s.trained == 0;
     return s.rank() != furthest->rank() || s.counters != furthest->counters;
@@ -155,7 +155,7 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
   const bool anybody_takes = std::ranges::any_of(all, takes);
   io::Checkpoint shared =
       anybody_takes || apart ? sent_by(communicator, source, own, name) : *own.state;
-  shared.world_size = 0;  // what only single ranks had is nobody's
+  shared.world_size = 0;  // state of single ranks is not taken over
   if (anybody_takes)
     send_buffers(communicator, source, takes(all[static_cast<std::size_t>(communicator.rank())]),
                  own.state.has_value(), state);

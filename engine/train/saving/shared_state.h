@@ -1,4 +1,5 @@
-// From the memory of ranks that have trained to all ranks of a new group, without a file.
+// Shares the state from the memory of ranks that have trained with all ranks of a new group,
+// without a file.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +11,22 @@
 
 namespace engine {
 
-// What a rank has kept of a training whose group is gone.
+// The state that a rank has kept of a run whose group has ended.
 struct StateImage {
-  // By capture_beside(), while model and optimizer have stayed where they are; none: this rank has
-  // not trained.
+  // From capture_beside(); model and optimizer have stayed in place. None: this rank has not
+  // trained.
   std::optional<io::Checkpoint> state;
   bool whole = false;      // TrainState::whole
   std::int64_t apart = 0;  // AveragingPolicy::samples_since_sync()
 };
 
-// Collective: every rank takes the state of the rank that has come furthest, of those where
-// replicas are together if there are any, else of the lowest. Where they are nowhere together, a
-// rank that has trained keeps its own state, but for its progress, and parameters become the mean
-// over these ranks, weighted by the samples that each has seen. Returns what was taken, without its
-// arrays; nothing, and nothing has changed, where nobody has an image. A collective that fails
-// leaves model and optimizer of a rank with an image as they were. Throws io::DataError and
-// ModelError as restore() does, and DesyncError where something else arrived than was sent.
+// Collective: every rank takes the state of the rank with the most progress; of several such ranks,
+// one whose replica is synchronized if there is any, otherwise the lowest. If that replica is not
+// synchronized, a rank that has trained keeps its own state except for its progress, and parameters
+// become the mean over these ranks, weighted by the samples that each has seen. Returns the state
+// taken, without its arrays; if no rank has an image, returns nothing and changes nothing. If a
+// collective fails, model and optimizer of a rank with an image are unchanged. Throws io::DataError
+// and ModelError as restore() does, and DesyncError if the received data differ from the sent data.
 std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
                                           const StateImage& own, TrainState& state);
 

@@ -1,4 +1,4 @@
-// Writing, with what helps where a file system does not.
+// Writes checkpoints, and handles file systems that fail.
 #include "engine/train/saving/snapshot_writer.h"
 
 #include <filesystem>
@@ -12,8 +12,8 @@
 namespace engine {
 namespace {
 
-// What is left to go on from, for the last word. `last`: the snapshot that this process saved last;
-// "" if it saved none.
+// Describes the checkpoints to resume from, for the final message. `last` is the checkpoint that
+// this process saved last; "" if it saved none.
 std::string what_is_left(const WriteOptions& options, const std::string& last) {
   const std::string saved = last.empty() ? "" : "; the last snapshot saved is " + last;
   try {
@@ -23,7 +23,7 @@ std::string what_is_left(const WriteOptions& options, const std::string& last) {
     return last.empty() ? "; there is no snapshot of this run in " + options.directory
                         : saved + ", which is not there now: is its file system mounted?";
   } catch (const io::Error&) {
-    return saved;  // nobody can look now
+    return saved;  // the folder cannot be read now
   }
 }
 
@@ -67,7 +67,7 @@ std::optional<SnapshotWriter::Saved> SnapshotWriter::take_saved() noexcept {
   return std::exchange(saved_, std::nullopt);
 }
 
-// A disk that is full, or a file system that is away for a moment, shall not cost the run.
+// A full disk, or a file system that is temporarily unavailable, must not end the run.
 std::string SnapshotWriter::written(const WriteOptions& options) {
   constexpr int kTries = 4;
   auto pause = options.retry_pause;
@@ -89,7 +89,7 @@ std::string SnapshotWriter::written(const WriteOptions& options) {
   }
 }
 
-// What was done for a full file system, "" if it is not full or nothing could be done.
+// Returns what was done about a full file system, or "" if it is not full or nothing could be done.
 std::string SnapshotWriter::make_room(const WriteOptions& options) {
   std::uintmax_t needed = 0;
   for (const io::NamedArray& array : copy_.checkpoint().arrays) needed += array.data.size();
@@ -102,7 +102,7 @@ std::string SnapshotWriter::make_room(const WriteOptions& options) {
     return "; " + std::to_string(deleted) +
            (deleted == 1 ? " older snapshot" : " older snapshots") + " deleted to make room";
   } catch (const io::Error&) {
-    return "";  // the error is told that made room necessary
+    return "";  // the original error, the full file system, is reported
   }
 }
 

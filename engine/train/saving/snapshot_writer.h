@@ -1,4 +1,4 @@
-// A process's snapshots on their way to the disk.
+// Writes the checkpoints of a process to the disk.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace engine {
 
-// How one snapshot is written; as KeeperOptions and SaveMode have it.
+// The options of one write; see KeeperOptions and SaveMode.
 struct WriteOptions {
   std::string directory, run_id;
   int keep_last = 3;
@@ -24,8 +24,8 @@ struct WriteOptions {
   std::chrono::milliseconds retry_pause{500};
 };
 
-// A write in the background may last longer than the group of ranks that began it, and than all
-// else of it but what the functions of its WriteOptions use. The destructor waits for it.
+// A write in the background may outlive the group of ranks that started it, and everything else of
+// it except what the functions of its WriteOptions use. The destructor waits for it.
 class SnapshotWriter {
  public:
   struct Saved {
@@ -33,18 +33,18 @@ class SnapshotWriter {
     std::string path;
   };
 
-  // What is to be written; its memory is kept from one snapshot to the next. REQUIRES: no write is
-  // under way.
+  // The copy to be written; its memory is reused from one checkpoint to the next. REQUIRES: no
+  // write is in progress.
   StateCopy& copy() { return copy_; }
-  // Throws when it failed for good.
+  // Throws if the write failed permanently.
   void write(const WriteOptions& options, const TrainProgress& progress);
-  // The same in a thread. REQUIRES: no write is under way.
+  // The same in a thread. REQUIRES: no write is in progress.
   void begin(WriteOptions options, const TrainProgress& progress);
-  // Waits for the write under way, if there is one.
+  // Waits for the write in progress, if there is one.
   void wait() noexcept;
-  // The same; throws, once, when a write in the background has failed.
+  // The same; throws, once, if a write in the background has failed.
   void finish();
-  // The write that ended since the last call; never blocks, never throws.
+  // Returns the write that ended since the last call; never blocks, never throws.
   std::optional<Saved> take_saved() noexcept;
 
  private:
@@ -53,10 +53,11 @@ class SnapshotWriter {
 
   StateCopy copy_;
   std::optional<Saved> saved_;
-  std::string last_path_;  // of the last one that was saved; whoever writes has it
+  std::string last_path_;  // of the last saved one; accessed by the thread that writes
   TrainProgress pending_progress_;
   std::exception_ptr failure_;        // of a write in the background
-  std::future<std::string> pending_;  // the path; last: its end waits for the thread
+  std::future<std::string> pending_;  // the path; declared last: its destructor waits for the
+                                      // thread
 };
 
 }  // namespace engine

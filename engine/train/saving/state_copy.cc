@@ -1,4 +1,4 @@
-// Slots of flat buffers to arrays of a snapshot.
+// Copies slots of flat buffers to arrays of a checkpoint.
 #include "engine/train/saving/state_copy.h"
 
 #include <utility>
@@ -33,7 +33,7 @@ void StateCopy::add(const FlatBuffer& buffer, std::size_t slot, std::string name
   std::vector<std::byte> data =
       index < spare_.size() ? std::move(spare_[index]) : std::vector<std::byte>{};
   const auto* bytes = static_cast<const std::byte*>(view.data);
-  data.assign(bytes, bytes + view.bytes());  // does not fill it with zeros first
+  data.assign(bytes, bytes + view.bytes());  // does not zero-fill it first
   checkpoint_.arrays.push_back({.name = std::move(name),
                                 .section = section,
                                 .type = buffer.dtype(),

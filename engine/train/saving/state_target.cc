@@ -1,4 +1,4 @@
-// From a file's layout to memory's, one array at a time.
+// Converts arrays from file layout to memory layout, one at a time.
 #include "engine/train/saving/state_target.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Loads arrays of a snapshot straight into flat buffers.
+// Loads arrays of a checkpoint directly into flat buffers.
 #pragma once
 
 #include <functional>
@@ -11,17 +11,18 @@
 
 namespace engine {
 
-// Takes those arrays that have the shape and the type of a slot that was added; import_state() and
-// import_buffer() find them in place, and refuse what does not fit as ever. The buffers must
-// outlive it, in host memory while something is loaded.
+// Accepts the arrays that have the shape and the type of an added slot; import_state() and
+// import_buffer() find them in place, and reject mismatches as usual. The buffers must outlive it,
+// and must be in host memory while something is loaded.
 class StateTarget final : public io::ArrayTarget {
  public:
-  // `check` sees the snapshot's description before anything is put; what it throws ends the load.
+  // `check` receives the checkpoint's description before any array is stored; its exception ends
+  // the load.
   explicit StateTarget(std::function<void(const io::Checkpoint&)> check = {})
       : check_(std::move(check)) {}
 
   void add(const ModelState& state);  // parameters and buffers
-  // Slots named prefix + slot name in this section.
+  // Adds slots with the names prefix + slot name in this section.
   void add(const FlatBuffer& buffer, const std::string& prefix, io::Section section);
 
   void begin(const io::Checkpoint& description) override;
@@ -33,7 +34,7 @@ class StateTarget final : public io::ArrayTarget {
     const FlatBuffer* buffer = nullptr;
     std::size_t slot = 0;
   };
-  const Place* find(const io::NamedArray& array) const;  // null: not for this target
+  const Place* find(const io::NamedArray& array) const;  // null: no added slot has this name
 
   std::function<void(const io::Checkpoint&)> check_;
   std::map<std::pair<io::Section, std::string>, Place> places_;

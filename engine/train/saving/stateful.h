@@ -1,4 +1,4 @@
-// What a snapshot holds of parts that only some runs have.
+// The interface of optional parts of a run that store state in a checkpoint.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@ namespace engine {
 class Stateful {
  public:
   virtual ~Stateful() = default;
-  // Adds its counters and arrays. On rank 0, with the state in host memory.
+  // Adds its counters and arrays. Called on rank 0, with the state in host memory.
   virtual void capture(StateCopy& copy) const = 0;
-  // Goes on from what capture() added; without it from the beginning, and where that may surprise,
-  // notice() (which may be empty) says so. On every rank, from the same checkpoint and with the
-  // state in host memory; `source` names the file in messages. Throws io::DataError.
+  // Continues from the state that capture() added; without it starts over, and if that may be
+  // unexpected, calls notice() (which may be empty). Called on every rank, with the same checkpoint
+  // and with the state in host memory; `source` names the file in messages. Throws io::DataError.
   virtual void restore(const io::Checkpoint& checkpoint, const std::string& source,
                        const std::function<void(const std::string&)>& notice) = 0;
 };

@@ -1,4 +1,4 @@
-// capture() and restore().
+// Implements capture() and restore().
 #include "engine/train/saving/train_state.h"
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 namespace engine {
 namespace {
 
-struct LocalBuffer {  // memory whose content may differ between ranks
+struct LocalBuffer {  // memory whose contents may differ between ranks
   FlatBuffer* buffer;
-  std::optional<ModelState::Kind> kind;  // none: its slots are its own
+  std::optional<ModelState::Kind> kind;  // none: it has its own slots
   std::string prefix;                    // of its arrays' names
 };
 
@@ -45,7 +45,7 @@ std::string rank_prefix(int rank) { return "rank" + std::to_string(rank) + "/"; 
 
 constexpr const char* kPolicyPrefix = "averaging.";
 
-// An average of the parameters has their names in a section of its own.
+// An average of the parameters has their names, in a separate section.
 bool is_average(const Optimizer::State& s) { return s.role == StateRole::kAverage; }
 io::Section file_section(const Optimizer::State& s) {
   return is_average(s) ? io::Section::kAverage : io::Section::kOptimizer;
@@ -54,12 +54,13 @@ std::string file_prefix(const Optimizer::State& s) {
   return is_average(s) ? "" : std::string(s.name) + "/";
 }
 
-// Whether other ranks have the rest of it. An average is evaluated on every rank, so each has all.
+// Returns true if other ranks have the rest of it. Averages are not sharded, because every rank
+// evaluates them.
 bool is_shared(const TrainState& state, const Optimizer::State& s) {
   return state.shares != nullptr && !is_average(s);
 }
 
-// Memory for all ranks' shares of it.
+// Allocates memory for the shards of all ranks.
 FlatBuffer whole_of(const TrainState& state, const Optimizer::State& s) {
   const FlatBuffer& values = state.model.parameters.values;
   if (s.slots == nullptr) return FlatBuffer::like(values);
@@ -69,8 +70,8 @@ FlatBuffer whole_of(const TrainState& state, const Optimizer::State& s) {
   return {values.dtype(), layouts};
 }
 
-// The parts of that memory that each rank has; where the state is for some slots only, whole
-// tensors are shared.
+// Returns the parts of that memory that each rank has; if only some slots have the state, whole
+// tensors are sharded.
 std::vector<std::vector<Elements>> parts_of(const TrainState& state, const Optimizer::State& s,
                                             const FlatBuffer& whole) {
   if (s.slots == nullptr) return state.shares->of_rank;
@@ -104,14 +105,14 @@ constexpr const char *kBatch = "trainer.global_batch", *kTaken = "trainer.taken"
                      *kPendingEvaluation = "trainer.evaluation_left",
                      *kFileParts = "trainer.file_parts";
 
-// Samples of the epoch that were used before the snapshot.
+// The number of the epoch's samples that were used before the checkpoint.
 std::int64_t samples_done(const io::Checkpoint& checkpoint, std::int64_t global_batch) {
   return checkpoint.step_in_epoch * find_counter(checkpoint.counters, kBatch, global_batch) +
          find_counter(checkpoint.counters, kTaken, 0);
 }
 
-// A single division is stated as by earlier versions, which take no others. Several have a counter
-// each, with the position in its name: "trainer.file_parts@12" = 3.
+// A single division is stored in the format of earlier versions, which accept no other. Several
+// divisions have a counter each, with the position in its name: "trainer.file_parts@12" = 3.
 void describe_divisions(const TrainState& state, io::Checkpoint& checkpoint) {
   if (state.file_ranks == 0) return;
   if (state.divisions.size() <= 1) {
@@ -124,11 +125,12 @@ void describe_divisions(const TrainState& state, io::Checkpoint& checkpoint) {
                                      d.ranks);
 }
 
-// The divisions of a snapshot's epoch, of which `done` samples were used; none: without --shard
-// file.
+// Returns the divisions of a checkpoint's epoch, of which `done` samples were used; none: without
+// --shard file.
 std::vector<io::Division> saved_divisions(const io::Checkpoint& checkpoint,
                                           const std::string& source, std::int64_t done) {
-  constexpr std::int64_t kMaxRanks = 1'000'000;  // as the world size of a checkpoint
+  constexpr std::int64_t kMaxRanks = 1'000'000;  // the same limit as for the world size of a
+                                                 // checkpoint
   const std::string prefix = std::string(kFileParts) + "@";
   std::vector<io::Division> all;
   for (const auto& [name, ranks] : checkpoint.counters) {
@@ -155,7 +157,7 @@ std::string ranks_text(std::int64_t ranks) {
   return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
 }
 
-// Where a run goes on: at the same sample of the epoch, whatever the batch was.
+// Returns the position at which a run continues: the same sample of the epoch for any batch size.
 TrainProgress continued_progress(const io::Checkpoint& checkpoint, std::int64_t global_batch) {
   TrainProgress progress{checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch,
                          checkpoint.samples_seen, find_counter(checkpoint.counters, kTaken, 0)};
@@ -174,7 +176,7 @@ PendingEvaluation pending_evaluation(const io::Checkpoint& checkpoint) {
   return PendingEvaluation::kNone;
 }
 
-// A damaged snapshot may state any numbers: after this check samples_done() is below `size`.
+// A damaged checkpoint may contain any numbers: after this check samples_done() is below `size`.
 void check_position(const io::Checkpoint& checkpoint, const std::string& source, std::int64_t batch,
                     std::int64_t size) {
   const std::int64_t taken = find_counter(checkpoint.counters, kTaken, 0);
@@ -188,7 +190,7 @@ void check_position(const io::Checkpoint& checkpoint, const std::string& source,
 
 void check_continuation(const io::Checkpoint& checkpoint, const std::string& source,
                         const TrainState& state) {
-  // At an epoch's boundary every order is a fresh one.
+  // At an epoch's boundary a new order starts.
   if (checkpoint.step_in_epoch == 0 && find_counter(checkpoint.counters, kTaken, 0) == 0) return;
   const std::int64_t batch = find_counter(checkpoint.counters, kBatch, state.global_batch);
   const auto refuse_texts = [&](const std::string& saved, const std::string& now) {
@@ -228,7 +230,7 @@ void synchronize(backends::Communicator& communicator, TrainState& state) {
   if (communicator.world_size() == 1 || !brings_together(state.buffers) || running.bytes() == 0)
     return;
   const HostView view(state.home, Access::kWrite);
-  // Beside them, so that a collective that fails leaves them as they were.
+  // The mean goes to separate memory, so that a failed collective leaves the statistics unchanged.
   FlatBuffer together = FlatBuffer::like(running);
   std::memcpy(together.data(), running.data(), running.bytes());
   if (state.buffers == BufferMode::kRank0) {
@@ -353,8 +355,8 @@ void capture(backends::Communicator& communicator, TrainState& state, StateCopy&
 
 namespace {
 
-// What the averaging remembers. A snapshot of another policy has none of it: then it starts anew,
-// and the user is told. Memory of single ranks means nothing to a world of another size.
+// Restores the averaging's memory. A checkpoint of another policy has none: then it starts over,
+// with a notice to the user. Memory of single ranks is not valid for another world size.
 void restore_policy(const io::Checkpoint& checkpoint, const std::string& source, bool same_world,
                     TrainState& state, const std::function<void(const std::string&)>& notice) {
   PolicyCounters counters{{"updates", checkpoint.global_step}};
@@ -378,7 +380,7 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
   state.policy.restore_counters(counters);
 }
 
-// A snapshot of a run without a moving average has none to go on with.
+// A checkpoint of a run without a moving average has none to continue.
 void restore_average(const io::Checkpoint& checkpoint, const std::string& source,
                      const Optimizer::State& average, const TrainState& state,
                      const std::function<void(const std::string&)>& notice) {
@@ -447,8 +449,8 @@ void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, i
              std::to_string(world_size) + ": all ranks take rank 0's state");
   } else if (rank > 0) {
     for (const LocalBuffer& local : local_buffers(state)) {
-      // Where the ranks that saved had it in common (another policy or order), rank 0's, which is
-      // in place already, is everybody's.
+      // If the ranks that saved shared one copy (another policy or order), rank 0's, which is
+      // already in place, is valid for all ranks.
       const std::string prefix = rank_prefix(rank) + local.prefix;
       const auto slots = local.buffer->slots();
       if (slots.empty() ||

@@ -1,4 +1,4 @@
-// Everything that a run must remember to continue bit by bit, to and from a checkpoint.
+// The state that a run needs to continue bit by bit, and its conversion to and from a checkpoint.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@
 
 namespace engine {
 
-// What happens to plain BatchNorm's running statistics where replicas come together.
+// The handling of plain BatchNorm's running statistics when replicas are synchronized.
 enum class BufferMode {
-  kLocal,    // nothing: each rank keeps those of its own samples
-  kEqual,    // nothing: steps leave the same on all ranks
+  kLocal,    // unchanged: each rank keeps those of its own samples
+  kEqual,    // unchanged: steps produce the same on all ranks
   kRank0,    // all take rank 0's
   kAverage,  // all take the mean
 };
@@ -28,16 +28,16 @@ constexpr bool brings_together(BufferMode mode) {
   return mode == BufferMode::kRank0 || mode == BufferMode::kAverage;
 }
 
-// What is still to be evaluated after the step of `progress`, where a stop has cut an evaluation
-// off.
-enum class PendingEvaluation { kNone, kAll, kAverage };  // kAverage: of the weights' average alone
+// The evaluations that are pending after the step of `progress`, because a stop has aborted one.
+enum class PendingEvaluation { kNone, kAll, kAverage };  // kAverage: only of the weights' average
 
-// The parts of a running training; owned by whoever assembled it.
+// The parts of a running training run; their owner is the code that assembled it.
 struct TrainState {
   ModelState& model;
   Optimizer& optimizer;
   AveragingPolicy& policy;
-  StateHome& home;  // of model, optimizer and control; the functions below look under a HostView
+  StateHome& home;  // home of model, optimizer and control; the functions below access them under a
+                    // HostView
   TrainProgress progress;
   Device device;
   std::uint64_t seed = 0;
@@ -56,44 +56,43 @@ struct TrainState {
   Restorable may_restore = {};
   // With io::Shard::kFile: the ranks that divide an epoch among them; else 0.
   int file_ranks = 0;
-  // How they have divided the epoch of `progress`; empty: as one division by file_ranks.
+  // The divisions of the epoch of `progress`; empty: one division by file_ranks.
   std::vector<io::Division> divisions = {};
   std::vector<Stateful*> parts = {};
-  // Where each rank updates a share of the parameters and has the optimizer's states for that share
-  // alone; null: all have all of them.
+  // Set if each rank updates a shard of the parameters and has the optimizer's states only for that
+  // shard; null: all ranks have all states.
   const OptimizerShards* shares = nullptr;
   PendingEvaluation pending_evaluation = PendingEvaluation::kNone;
   bool whole = true;  // false: a failure has left it between two steps
 };
 
-// Brings replicas together: parameters by the policy, running statistics by the mode. Collective.
+// Synchronizes the replicas: parameters by the policy, running statistics by the mode. Collective.
 void synchronize(backends::Communicator& communicator, TrainState& state);
 
-// Into a copy that was begun, this replica alone: progress, parameters and buffers. No
+// Captures this replica alone into a copy that was started: progress, parameters and buffers. No
 // communication.
 void capture_model(const TrainState& state, int world_size, StateCopy& copy);
 
-// The same, without arrays of the model and the optimizer: what else belongs to this replica's
-// state.
+// The same without arrays of the model and the optimizer: the rest of this replica's state.
 void capture_beside(const TrainState& state, int world_size, StateCopy& copy);
 
-// Into a copy that was begun: all of this replica's state as it stands, as a world of one would
-// save it. No communication. REQUIRES: the optimizer is not in shares.
+// Captures this replica's whole current state into a copy that was started, as a world of one would
+// save it. No communication. REQUIRES: the optimizer is not sharded.
 void capture_own(const TrainState& state, int world_size, StateCopy& copy);
 
-// Into a copy that was begun: rank 0's snapshot, plus what differs between ranks (running
-// statistics; optimizer states where the policy keeps them local) as arrays "rankR/...".
-// Collective; `copy` is filled on rank 0 only. Synchronizes first.
+// Captures into a copy that was started: rank 0's checkpoint, plus the state that differs between
+// ranks (running statistics; optimizer states if the policy keeps them local) as arrays
+// "rankR/...". Collective; `copy` is filled on rank 0 only. Synchronizes first.
 void capture(backends::Communicator& communicator, TrainState& state, StateCopy& copy);
 
-// Puts a snapshot back. Each rank calls it with the same checkpoint; `source` names the file in
-// messages. Where the world has another size than at the save, every rank takes rank 0's local
-// state, with file_ranks these divide the samples that are left of the epoch, and notice() says so.
-// Throws io::DataError (does not fit the model) and ModelError (another batch size, size of the
-// data set, seed or kind of io::Shard in the middle of an epoch).
+// Restores a checkpoint. Each rank calls it with the same checkpoint; `source` names the file in
+// messages. If the world size differs from that of the save, every rank takes rank 0's local state,
+// with file_ranks these divide the remaining samples of the epoch, and notice() is called. Throws
+// io::DataError (does not match the model) and ModelError (another batch size, size of the data
+// set, seed or kind of io::Shard in the middle of an epoch).
 void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
              TrainState& state, const std::function<void(const std::string&)>& notice);
-// The same for what capture_beside() has taken.
+// The same for the result of capture_beside().
 void restore_beside(const io::Checkpoint& checkpoint, const std::string& source, int rank,
                     int world_size, TrainState& state,
                     const std::function<void(const std::string&)>& notice);

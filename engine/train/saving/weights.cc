@@ -1,4 +1,4 @@
-// Copies between flat buffers and named arrays, with every mismatch reported by name.
+// Copies between flat buffers and named arrays, and reports every mismatch by name.
 #include "engine/train/saving/weights.h"
 
 #include <algorithm>
@@ -12,7 +12,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return Shape(std::span<const std::int64_t>(shape)).to_string();
 }
 
-// Element i of a floating-point array as double; every source type is exact in it.
+// Returns element i of a floating-point array as double, which represents every source type
+// exactly.
 double element(const io::NamedArray& array, std::size_t i) {
   const std::byte* p = array.data.data() + i * size_of(array.type);
   const auto read = [p]<class T>(T value) {
@@ -60,14 +61,14 @@ void from_array(const io::NamedArray& array, const std::string& source, bool exa
     throw io::DataError(source + ": '" + array.name + "' has type " +
                         std::string(to_string(array.type)) + ", the run wants " +
                         std::string(to_string(buffer.dtype())));
-  if (array.data.empty()) return;  // a StateTarget has put it there
+  if (array.data.empty()) return;  // a StateTarget has stored it there
   const std::vector<std::byte> other =
       same ? std::vector<std::byte>{} : converted(array, buffer.dtype());
   s.layout.to_memory(same ? array.data.data() : other.data(), buffer.view(slot).data,
                      size_of(buffer.dtype()));
 }
 
-// An array that the model needs must be of a type that is read.
+// An array that the model needs must have a supported type.
 void check_type(const std::vector<io::UnreadArray>& unread, const std::string& name,
                 const std::string& source, DType wanted) {
   for (const io::UnreadArray& array : unread)
@@ -119,7 +120,7 @@ std::string plain_name(const std::string& name) {
 
 namespace {
 
-// One import: takes the model's entries in order, then judges what is left over.
+// One import: takes the model's entries in order, then checks the remaining arrays.
 class StateImport {
  public:
   StateImport(const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
@@ -144,8 +145,8 @@ class StateImport {
     }
   }
 
-  // Throws if something is left over that is not optional. Returns what was left out, each with
-  // the reason.
+  // Throws if an array remains that is not optional. Returns the omitted ones, each with the
+  // reason.
   std::vector<std::string> finish() {
     for (const io::NamedArray& array : arrays_) {
       const auto found = unused_.find(plain_name(array.name));

@@ -1,4 +1,4 @@
-// Gradient accumulation over micro-batches; one of them is the plain case.
+// Gradient accumulation over micro-batches; a step without accumulation has one of them.
 #include "engine/train/step/host_step.h"
 
 namespace engine {

@@ -1,12 +1,12 @@
-// The step on the device: straight, or captured once for each slot of the batches' way and then
-// started as a whole.
+// Implements the step on the device: issued directly, or captured once for each slot of the batches
+// and then launched as a whole graph.
 //
-// Gradients that an exchange takes in host memory leave the device in pieces while backward goes
-// on; such steps run straight.
+// Gradients that are exchanged in host memory are copied from the device in pieces during backward;
+// such steps are issued directly.
 //
-// A sum on the device that was cut off ends like any other, with whatever is there, and so does a
-// graph with it. Where steps can be taken back, the update is therefore no part of the graph: the
-// host issues it, and only behind sums of which it knows that they are whole.
+// An aborted sum on the device ends like any other, with incomplete values, and so does a graph
+// that contains it. If steps can be rolled back, the update is therefore not part of the graph: the
+// host issues it, and only after sums that it knows to be complete.
 #include "engine/train/step/device_work.h"
 
 #include <algorithm>
@@ -24,12 +24,12 @@ namespace engine {
 namespace {
 
 constexpr std::int64_t kPiece =
-    std::int64_t{1} << 18;  // elements of a gradient piece on its way to the host, at least
-// Of as many samples as the captured step has: a kernel's first launch loads it, which no capture
-// may do, and which kernels a step launches depends on the size of its batch.
+    std::int64_t{1} << 18;  // minimum elements of a gradient piece that is copied to the host
+// Counted for the number of samples of the captured step: a kernel's first launch loads it, which
+// is not allowed during capture, and the kernels of a step depend on the size of its batch.
 constexpr int kStepsBeforeCapture = 2;
 
-// Memory pinned for as long as this lives.
+// Pins memory during the lifetime of this object.
 class Pin {
  public:
   Pin(const FlatBuffer& buffer, bool wanted)
@@ -46,13 +46,13 @@ class Pin {
   void* memory_;
 };
 
-// A part of the gradients on its way to the host.
+// A part of the gradients that is copied to the host.
 struct Piece {
   cuda::Event final, arrived;
   std::int64_t end = 0;
 };
 
-// A copy on the device of what a step changes before it is certain.
+// A copy on the device of the state that a step changes before its update.
 class Kept {
  public:
   Kept(const FlatBuffer& buffer, bool wanted)
@@ -71,7 +71,7 @@ class Kept {
 
 struct CapturedStep {
   cuda::StepGraph graph;
-  std::int64_t count = -1;  // samples
+  std::int64_t count = -1;  // number of samples
 };
 
 class Work final : public StepWork, private StateHome {
@@ -83,7 +83,7 @@ class Work final : public StepWork, private StateHome {
         host_optimizer_(host_optimizer),
         pin_values_(host.parameters.values, true),
         pin_gradients_(host.parameters.gradients,
-                       !options.make_sum),  // else they never leave the device
+                       !options.make_sum),  // otherwise they never leave the device
         model_(ModelState::allocate(
             *plan.graph, plan.options.dtype, options.device, true,
             options.gradient_memory.allocate ? &options_.gradient_memory : nullptr)),
@@ -108,15 +108,16 @@ class Work final : public StepWork, private StateHome {
     capture_.obstacle = find_obstacle(plan);
   }
 
-  // To free memory of the device waits for all of its kernels, and for ever where one waits for a
-  // rank that is lost.
+  // Freeing device memory waits for all kernels of the device, and forever if one of them waits for
+  // a failed rank.
   ~Work() override {
     try {
       cuda::use_device(options_.device.index);
       wait(stream_.handle());
-      copies_.synchronize();  // of gradients to memory that goes, too
+      copies_.synchronize();  // of gradients to memory that is freed as well
     } catch (const std::exception&) {
-      // Nothing on the device waits for another rank any more; why this ends is known already.
+      // Nothing on the device waits for another rank any more; the cause of the failure is already
+      // known.
     }
     cuda::release_pinned(pinned_);
   }
@@ -148,15 +149,14 @@ class Work final : public StepWork, private StateHome {
     timer.lap(phases.update);
   }
 
-  // The sums have been given up, or are given up here: nothing that is still to come waits for
-  // another rank.
+  // The sums have been aborted, or are aborted here: no remaining work waits for another rank.
   void rollback_step() override {
     if (!options_.supports_rollback) return;
     cuda::use_device(options_.device.index);
     try {
       wait(stream_.handle());
     } catch (const backends::PeerError&) {
-      // Why the step has failed is known.
+      // The cause of the step's failure is already known.
     }
     sums_begun_ = false;
     kept_.running.put_back(stream_.handle());
@@ -175,7 +175,7 @@ class Work final : public StepWork, private StateHome {
   bool capture_failed() const override { return capture_.has_failed; }
 
  private:
-  // Before anything is allocated.
+  // Selects the device before anything is allocated.
   static const DeviceWorkOptions& on(const DeviceWorkOptions& options) {
     cuda::use_device(options.device.index);
     return options;
@@ -228,8 +228,8 @@ class Work final : public StepWork, private StateHome {
 
   void download() override {
     cuda::use_device(options_.device.index);
-    wait(stream_.handle());  // a copy to memory that is not pinned would itself wait for the
-                             // stream, with no deadline
+    wait(stream_.handle());  // a copy to pageable memory would itself wait for the stream, without
+                             // a deadline
     for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
       cuda::copy_async(here.data(), there.data(), here.bytes(), stream_.handle());
     });
@@ -241,7 +241,7 @@ class Work final : public StepWork, private StateHome {
 
   void upload() override {
     cuda::use_device(options_.device.index);
-    wait(stream_.handle());  // the pinned block may still be on its way
+    wait(stream_.handle());  // a copy from the pinned block may still be in progress
     options_.control->applied_steps = host_optimizer_.step_count();
     for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
       cuda::copy_async(there.data(), here.data(), here.bytes(), stream_.handle());
@@ -253,7 +253,8 @@ class Work final : public StepWork, private StateHome {
     wait(stream_.handle());  // the mirror may be written again
   }
 
-  // Whether the update is issued behind the sums, instead of together with them.
+  // Returns true if the update is issued after the sums are complete, instead of together with
+  // them.
   bool waits_for_sums() const { return options_.supports_rollback && sum_ != nullptr; }
 
   void wait_for_sums() {
@@ -261,7 +262,7 @@ class Work final : public StepWork, private StateHome {
     sums_begun_ = false;
   }
 
-  // With a deadline where other ranks take part in what the stream does.
+  // Waits with a deadline if other ranks take part in the work on the stream.
   void wait(void* stream) const {
     if (sums_begun_) return sum_->wait(stream);
     cuda::Event end;
@@ -269,7 +270,7 @@ class Work final : public StepWork, private StateHome {
     end.synchronize();
   }
 
-  // All memory that a checkpoint holds: f(in host memory, on the device).
+  // Visits all memory that a checkpoint stores: f(in host memory, on the device).
   template <class Call>
   void for_each_pair(Call call) const {
     call(host_.parameters.values, model_.parameters.values);
@@ -286,9 +287,9 @@ class Work final : public StepWork, private StateHome {
     sum_->finish(stream_.handle());
   }
 
-  // The whole step, as one graph from the third of its size on. For NCCL a call is captured, and a
-  // graph with it started, on all ranks or on none: they decide alike, because steps are counted
-  // and captured only where all have as many samples.
+  // Runs the whole step, from the third of its size on as one graph. NCCL requires that a call is
+  // captured, and a graph with it launched, on all ranks or on none: they decide alike, because
+  // steps are counted, and captured only if all ranks have the same number of samples.
   void captured_step(const StepRequest& request, PhaseTimer& timer, StepPhases& phases) {
     const BatchView& batch = request.batch;
     const base::TraceSpan span("start the step on the device");
@@ -324,10 +325,10 @@ class Work final : public StepWork, private StateHome {
     return found != capture_.straight_steps.end() && found->second >= kStepsBeforeCapture;
   }
 
-  // All ranks start their graphs, or none does, since a graph holds a call of every other rank's.
-  // They also meet because making a graph takes memory of the device, for which a driver may wait
-  // until all devices of the process are idle: for ever, if one of them already ran the graph of
-  // another rank, which waits for this one's.
+  // All ranks launch their graphs, or none does, since a graph contains a call of every other
+  // rank's. They also synchronize because creating a graph allocates device memory, for which a
+  // driver may wait until all devices of the process are idle: forever, if one of them already ran
+  // the graph of another rank, which waits for this one's.
   template <class Issue>
   void capture(CapturedStep& captured, std::int64_t count, const Issue& issue) {
     CapturedStep made{.graph = {}, .count = count};
@@ -340,7 +341,7 @@ class Work final : public StepWork, private StateHome {
       captured = std::move(made);
   }
 
-  // Returns why the capture failed, at a call or at its end: nothing of it has run then.
+  // Returns why the capture failed, at a call or at its end: then none of it has run.
   template <class Issue>
   std::string record(cuda::StepGraph& graph, const Issue& issue) {
     cuda::StepGraph::begin_capture(stream_.handle());
@@ -367,7 +368,7 @@ class Work final : public StepWork, private StateHome {
     const base::TraceSpan span("start forward and backward on the device");
     const int slot = executor_.stage(batch.slice(first, last - first), now_.numbers, true);
     if (m == 0 && options_.replicas != nullptr)
-      wait(stream_.handle());  // layers wait for the stream, and have no deadline
+      wait(stream_.handle());  // layers wait for the stream without a deadline
     executor_.forward(slot, true, /*continues=*/m > 0);
     timer.lap(phases.forward);
     const Write write = m == 0 ? Write::kOverwrite : Write::kAdd;
@@ -382,8 +383,8 @@ class Work final : public StepWork, private StateHome {
     timer.lap(phases.backward);
   }
 
-  // The gradients up to `elements` are final: a piece of them leaves for the host when it is worth
-  // a copy.
+  // The gradients up to `elements` are final: sends a piece of them to the host when it is large
+  // enough.
   void send_piece(std::int64_t elements) {
     const FlatBuffer& gradients = model_.parameters.gradients;
     const std::int64_t sent = pieces_.sent == 0 ? 0 : pieces_.all[pieces_.sent - 1].end;
@@ -399,7 +400,8 @@ class Work final : public StepWork, private StateHome {
     piece.arrived.record(copies_.handle());
   }
 
-  // The exchange begins with the first piece that has arrived; its result goes back as a whole.
+  // The exchange starts with the first piece that has arrived; its result is copied back as a
+  // whole.
   void exchange_on_host(GradientExchange& exchange, PhaseTimer& timer, StepPhases& phases) {
     const base::TraceSpan span("wait for averaging");
     for (std::size_t i = 0; i < pieces_.sent; ++i) {
@@ -415,7 +417,7 @@ class Work final : public StepWork, private StateHome {
                      stream_.handle());
   }
 
-  // From gradients to new values.
+  // Turns gradients into new values.
   void finish_step(const StepNumbers* numbers) {
     const TensorView gradients = model_.parameters.gradients.flat();
     ops::find_overflow(context_, options_.loss_scale, gradients, numbers, device_control());
@@ -443,7 +445,7 @@ class Work final : public StepWork, private StateHome {
   ModelState& host_;
   Optimizer& host_optimizer_;
   Pin pin_values_, pin_gradients_;
-  cuda::Stream stream_, copies_;  // all computing; gradients on their way to the host
+  cuda::Stream stream_, copies_;  // all computing; gradients that are copied to the host
   ModelState model_;
   struct KeptStatistics {  // in model_
     Kept running, counters;
@@ -454,7 +456,7 @@ class Work final : public StepWork, private StateHome {
   std::byte* pinned_ = nullptr;  // a StepControl
   KernelContext context_;
   std::unique_ptr<DeviceGradientSum> sum_;  // null: none
-  bool sums_begun_ = false;                 // what is on the stream may wait for other ranks
+  bool sums_begun_ = false;                 // work on the stream may wait for other ranks
   DeviceExecutor executor_;
   struct Capture {
     std::vector<CapturedStep> steps;  // by slot

@@ -1,5 +1,5 @@
-// A rank's steps on a CUDA device. The state of the model lives there; the one in host memory,
-// which the rest of the engine sees through a HostView, is a mirror.
+// Runs a rank's steps on a CUDA device. The model's state is on the device; the state in host
+// memory, which the rest of the engine accesses through a HostView, is a mirror.
 #pragma once
 
 #include <functional>
@@ -21,25 +21,26 @@ struct DeviceWorkOptions {
   std::int64_t micro_batches = 1;
   Products products = Products::kF32;
   LossScaleRule loss_scale;
-  StepControl* control = nullptr;  // in host memory: part of the mirror; outlives the work
-  bool graph = true;               // capture the step, where possible
+  StepControl* control = nullptr;  // in host memory: part of the mirror; must outlive the work
+  bool graph = true;               // captures the step if possible
   bool pinned = true, non_blocking = true;
-  // A step that fails for another rank's sake can be taken back (StepWork::rollback_step()): its
-  // update is issued only when the sums are known to be there, for which the host waits.
+  // A step that fails because of another rank can be rolled back (StepWork::rollback_step()): its
+  // update is issued only when the sums are known to be complete, for which the host waits.
   bool supports_rollback = false;
-  std::vector<float> image_table = {};  // not empty: batches carry bytes (DeviceExecutorOptions)
+  std::vector<float> image_table = {};  // not empty: batches contain bytes (DeviceExecutorOptions)
   ReplicaExchange* replicas = nullptr;  // null: no layer exchanges statistics
-  // Empty: gradients stay this rank's, or are summed in host memory.
+  // Empty: gradients stay local, or are summed in host memory.
   std::function<std::unique_ptr<DeviceGradientSum>(const FlatBuffer& gradients)> make_sum = {};
-  MemorySource gradient_memory = {};  // empty: the device's own
+  MemorySource gradient_memory = {};  // empty: the device's own memory
   backends::Communicator* agreement =
-      nullptr;  // host memory: ranks agree on skipped steps where gradients stay apart
+      nullptr;  // in host memory: ranks agree on skipped steps if gradients are not summed
   std::function<std::unique_ptr<Optimizer>(const FlatBuffer& values)> make_optimizer = {};
 };
 
-// `plan` is for the device and the most samples of a micro-batch. `host` and `host_optimizer` are
-// the mirror; all given outlives the work. The thread that makes the work makes all its calls.
-// Allocates here; the first step takes the state from the mirror. Throws CudaError.
+// `plan` is for the device and the maximum number of samples of a micro-batch. `host` and
+// `host_optimizer` are the mirror; all arguments must outlive the work. The thread that creates the
+// work must make all its calls. All memory is allocated here; the first step reads the state from
+// the mirror. Throws CudaError.
 std::unique_ptr<StepWork> make_device_work(const Plan& plan, ModelState& host,
                                            Optimizer& host_optimizer,
                                            const DeviceWorkOptions& options);

@@ -1,4 +1,4 @@
-// Micro-batches, and exchange and update behind them.
+// Runs micro-batches, then the exchange and the update.
 #include "engine/train/step/host_step.h"
 
 #include <optional>
@@ -25,8 +25,8 @@ BatchResult MicroBatches::run(const BatchView& batch, double scale, const Gradie
     const BatchResult result =
         executor_.forward(batch.slice(first, last - first), /*training=*/true);
     timer.lap(phases.forward);
-    // A mean over positions (text) as well as over samples: rows per sample are the same on every
-    // rank.
+    // The mean is over positions (text) as well as over samples: the number of rows per sample is
+    // the same on every rank.
     const double rows_per_sample =
         result.rows > 0 ? static_cast<double>(result.rows) / static_cast<double>(last - first) : 1;
     span.emplace("backward");

@@ -1,4 +1,5 @@
-// What works on the CPU share: forward and backward in micro-batches, and the end of a step.
+// The common parts of steps on the CPU: forward and backward in micro-batches, and the end of a
+// step.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +11,15 @@ namespace engine {
 
 using GradientsReady = std::function<void(std::int64_t elements)>;
 
-// One executor that takes a batch in parts.
+// One executor that processes a batch in parts.
 class MicroBatches {
  public:
-  // `plan`, `state` and `threads` as Executor has them, which outlive this.
+  // `plan`, `state` and `threads` are those of Executor and must outlive this.
   MicroBatches(const Plan& plan, ModelState& state, ThreadPool& threads,
                const AccumulatedWorkOptions& options);
 
-  // The state's gradients become those of `batch`, as StepWork::step() has them; `ready` is told
-  // during the last part's backward. Returns the sums over the batch.
+  // The state's gradients become those of `batch`, as in StepWork::step(); `ready` is called during
+  // the last part's backward. Returns the sums over the batch.
   BatchResult run(const BatchView& batch, double scale, const GradientsReady& ready,
                   StepPhases& phases);
 
@@ -27,14 +28,15 @@ class MicroBatches {
   Executor executor_;
 };
 
-// Gradients that have been computed, to new parameters.
+// Turns computed gradients into new parameters.
 class HostUpdate {
  public:
   explicit HostUpdate(const HostWorkParts& parts);
 
-  // Whom backward tells; empty where the request has no exchange. Valid as long as the request.
+  // Returns the callback that backward calls; empty if the request has no exchange. Valid during
+  // the lifetime of the request.
   static GradientsReady ready_for(const StepRequest& request);
-  // `loss_sum` of this rank.
+  // `loss_sum` is this rank's.
   void finish(const StepRequest& request, double loss_sum, StepPhases& phases);
 
  private:

@@ -1,4 +1,4 @@
-// Spans passed on, draws made narrow.
+// Passes spans on, and narrows draws.
 #include "engine/train/step/loaded_batch.h"
 
 #include "io/data/images/image_preparer.h"

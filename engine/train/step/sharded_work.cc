@@ -1,4 +1,5 @@
-// Shards: replicas of the model within one rank, a thread each; the tree over those of all ranks.
+// Shards are replicas of the model within one rank, each with its own thread; the tree covers those
+// of all ranks.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -27,10 +28,11 @@ struct Shard {
   MicroBatches work;
   BatchResult result;
   StepPhases phases;   // of the step
-  std::thread thread;  // of every shard but the first, which the caller runs
+  std::thread thread;  // of every shard except the first, which runs on the caller's thread
 };
 
-// Slots of the running statistics that steps read in training, because their layers are frozen.
+// Returns the slots of the running statistics that steps read in training, because their layers are
+// frozen.
 std::vector<std::size_t> still_slots(const Plan& plan, const ModelState& state) {
   std::vector<std::size_t> slots;
   for (const PlanStep& step : plan.steps) {
@@ -81,7 +83,7 @@ class ShardedWork final : public StepWork {
     PhaseTimer timer;
     run_shards(request);
     fold_nodes();
-    // Shards run side by side: the first one's forward stands for all, and the rest of the time is
+    // Shards run concurrently: the first one's forward represents all, and the rest of the time is
     // their backward and the tree.
     double seconds = 0;
     timer.lap(seconds);
@@ -113,8 +115,8 @@ class ShardedWork final : public StepWork {
     return *shards_[static_cast<std::size_t>(node.first - options_.cut.first(rank_))];
   }
 
-  // What ranks tell each other beside their gradients: each the loss of its nodes, rank 0 the first
-  // part's running statistics and counters.
+  // The size of the data that ranks exchange in addition to gradients: each rank the loss of its
+  // nodes, rank 0 the running statistics and counters of the first part.
   std::size_t note_bytes() const {
     return static_cast<std::size_t>(options_.cut.max_nodes()) * sizeof(double) +
            main_.running.bytes() + main_.counters.bytes();
@@ -167,7 +169,7 @@ class ShardedWork final : public StepWork {
     slots_.release();
   }
 
-  // The others are each shard's own, and the first shard may be writing its.
+  // The other statistics belong to each shard, and the first shard may be writing its own.
   void take_still_statistics(Shard& shard) const {
     for (const std::size_t slot : still_) {
       const TensorView from = main_.running.view(slot);
@@ -176,13 +178,13 @@ class ShardedWork final : public StepWork {
     }
   }
 
-  // Where this rank's part `index` begins among the samples of the whole step.
+  // Returns the position of this rank's part `index` among the samples of the whole step.
   std::int64_t cut(std::size_t index) const {
     return request_->global_count * (options_.cut.first(rank_) + static_cast<std::int64_t>(index)) /
            options_.cut.parts();
   }
 
-  // The first shard of each node has its sums.
+  // Afterwards the first shard of each node has the sums of the node.
   void fold_nodes() {
     const FlatBuffer& gradients = main_.parameters.gradients;
     for (const TreePartition::Node& node : nodes()) {
@@ -207,7 +209,7 @@ class ShardedWork final : public StepWork {
     return counts;
   }
 
-  // From the nodes of all ranks. Returns the loss.
+  // Sums the nodes of all ranks. Returns the loss.
   double sum_over_ranks() {
     std::byte* note = sum_->note().data();
     for (const TreePartition::Node& node : nodes())
@@ -236,7 +238,7 @@ class ShardedWork final : public StepWork {
 
   double fold_losses() {
     const std::span<const TreePartition::Node> all = options_.cut.nodes();
-    losses_.resize(all.size());  // allocates the first time only
+    losses_.resize(all.size());  // allocates only the first time
     const auto loss = [&](const TreePartition::Node& node) -> double& {
       return losses_[static_cast<std::size_t>(&node - all.data())];
     };
@@ -255,8 +257,8 @@ class ShardedWork final : public StepWork {
   ModelState& main_;
   const int rank_;
   ComputeSlots slots_;
-  const std::vector<std::size_t> still_;       // of the running statistics
-  std::optional<ShardStatistics> statistics_;  // none: no layer could exchange any
+  const std::vector<std::size_t> still_;       // indices of running statistics
+  std::optional<ShardStatistics> statistics_;  // none: no layer exchanges statistics
   HostUpdate update_;
   StateHome home_;
   StepResults results_;
@@ -265,7 +267,7 @@ class ShardedWork final : public StepWork {
   std::vector<void*> gradients_;  // of this rank's nodes
   std::vector<double> losses_;    // of all ranks' nodes
 
-  std::mutex mutex_;  // guards what follows; the step's inputs are constant while shards run
+  std::mutex mutex_;  // guards the members below; the step's inputs are constant while shards run
   std::condition_variable changed_;
   const StepRequest* request_ = nullptr;
   std::uint64_t step_ = 0;

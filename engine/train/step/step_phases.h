@@ -1,20 +1,20 @@
-// Where the time of a training step goes, on one rank.
+// Measures the time of the phases of a training step on one rank.
 #pragma once
 
 #include <chrono>
 
 namespace engine {
 
-struct StepPhases {  // seconds
+struct StepPhases {  // in seconds
   double data = 0;   // waiting for the batch
   double forward = 0;
-  double backward = 0;  // averaging that goes on meanwhile costs nothing here
+  double backward = 0;  // averaging that overlaps with it is not counted
   double communication =
-      0;  // blocked in the averaging when the rank has nothing else to do: not hidden by backward
+      0;              // blocked in the averaging without other work, i.e. not hidden by backward
   double update = 0;  // the optimizer
 
   double total() const { return data + forward + backward + communication + update; }
-  // Without what others make this rank wait for: who has most of it is the slow one.
+  // The time without waiting for other ranks: the rank with the largest value is the slow one.
   double own() const { return data + forward + backward + update; }
 
   StepPhases& operator+=(const StepPhases& other) {
@@ -30,7 +30,7 @@ struct StepPhases {  // seconds
   }
 };
 
-// Reads the clock where one phase ends and the next begins.
+// Reads the clock at the boundaries of phases.
 class PhaseTimer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -40,7 +40,7 @@ class PhaseTimer {
     phase += std::chrono::duration<double>(now - last_).count();
     last_ = now;
   }
-  // The time since the last lap is no phase of its own, or has been told already.
+  // Skips the time since the last lap: it belongs to no phase, or has already been counted.
   void skip() { last_ = Clock::now(); }
 
  private:

@@ -1,4 +1,4 @@
-// The check sum of zip and gzip files.
+// The checksum of zip and gzip files.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace base {
 
-// CRC-32 of what `crc` is of (0: nothing) followed by `bytes`.
+// Returns the CRC-32 of the data with the CRC `crc` (0: no data) followed by `bytes`.
 std::uint32_t add_crc32(std::uint32_t crc, std::span<const std::byte> bytes);
 
 }  // namespace base

@@ -1,4 +1,4 @@
-// Digests by libxxhash.
+// Computes digests with libxxhash.
 #include "io/base/digests/digest.h"
 
 #include <xxhash.h>

@@ -1,4 +1,4 @@
-// XXH3 digests of memory: quick and well mixed; not for what somebody may want to forge.
+// XXH3 digests of memory: fast and well mixed, but not secure against forgery.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ struct Digest {  // XXH3-128
 };
 Digest digest_of(std::span<const std::byte> bytes);
 
-class StreamDigest {  // the same of what is added piece by piece
+class StreamDigest {  // the same for data that is added piece by piece
  public:
   StreamDigest();
   void add(std::span<const std::byte> bytes);
-  Digest value() const;  // of what was added so far
+  Digest value() const;  // of the data added so far
 
  private:
   struct Free {
@@ -34,6 +34,6 @@ class StreamDigest {  // the same of what is added piece by piece
 std::uint64_t short_digest_of(std::string_view text);  // XXH3-64
 
 std::string hex_text(std::uint64_t digest);  // 16 hexadecimal digits
-std::string hex_text(const Digest& digest);  // 32: high, then low
+std::string hex_text(const Digest& digest);  // 32 hexadecimal digits: high, then low
 
 }  // namespace base

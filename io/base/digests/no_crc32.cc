@@ -1,4 +1,4 @@
-// Takes the place of crc32.cc in builds without libdeflate.
+// Replaces crc32.cc in builds without libdeflate.
 #include <zlib.h>
 
 #include "io/base/digests/crc32.h"
@@ -6,7 +6,7 @@
 namespace base {
 
 std::uint32_t add_crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return crc;  // a null pointer means a new beginning
+  if (bytes.empty()) return crc;  // a null pointer would restart the checksum
   return static_cast<std::uint32_t>(
       crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }

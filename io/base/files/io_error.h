@@ -1,4 +1,4 @@
-// Errors of files, data and configuration. Caught in tools/engine_main.cc, which turns them into
+// Errors of files, data and configuration. tools/engine_main.cc catches them and turns them into
 // exit codes.
 #pragma once
 
@@ -13,7 +13,7 @@ class Error
   using std::runtime_error::runtime_error;
 };
 
-// A file's content is wrong: bad magic, truncated, corrupt, out of range (exit code 65). The text
+// A file's contents are wrong: bad magic, truncated, corrupt, out of range (exit code 65). The text
 // names the file.
 class DataError : public Error {
  public:
@@ -27,13 +27,13 @@ class MissingFileError : public DataError {
   using DataError::DataError;
 };
 
-// Output cannot be created: no such folder, no permission, no space (exit code 73).
+// Output cannot be created: the folder does not exist, no permission, no space (exit code 73).
 class CannotCreateError : public Error {
  public:
   using Error::Error;
 };
 
-// A key or value of the configuration that makes no sense (exit code 78; unknown flags are 2).
+// A key or value of the configuration is invalid (exit code 78; unknown flags are 2).
 class ConfigError : public Error {
  public:
   using Error::Error;

@@ -1,4 +1,4 @@
-// open, fstat and read.
+// Implements the functions with open, fstat and read.
 #include "io/base/files/open_file.h"
 
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 namespace io {
 namespace {
 
-// A file that is there, but cannot be opened now (a disk that fails, too many open files), is not
-// missing: callers go on without what is missing.
+// A file that exists but cannot be opened now (a failing disk, too many open files) is not missing:
+// callers continue without missing files.
 [[noreturn]] void fail_to_open(const std::string& path, int error) {
   const std::string text = "cannot open " + path + ": " + base::system_error_text(error);
   if (error == EIO || error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR)

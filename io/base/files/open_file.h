@@ -1,5 +1,5 @@
-// Opening files for reading that somebody else may have prepared: no device that never ends, no
-// pipe that never answers, no text without a limit.
+// Opens files for reading that may come from someone else, and protects against devices that never
+// end, pipes that block, and unbounded text.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,33 @@ struct OpenedFile {
   std::uint64_t bytes = 0;
 };
 
-// What to do about a name that is a symbolic link.
+// How to treat a name that is a symbolic link.
 enum class Links { kFollow, kReject };
 
-// Opens a regular file; does not wait for the other side of a pipe. Throws MissingFileError (there
-// is none, or it may not be read), Error when the system cannot open it now, and DataError for
-// anything else that has a name: a folder, a device, a pipe, a link that is rejected.
+// Opens a regular file; does not wait for the other end of a pipe. Throws MissingFileError (it does
+// not exist or may not be read), Error if the system cannot open it now, and DataError for any
+// other kind of file: a folder, a device, a pipe, a link that is rejected.
 OpenedFile open_regular_file(const std::string& path, Links links = Links::kFollow);
 
-// False where there is nothing, or something else. Throws Error where nobody can say.
+// Returns false if the file does not exist or is of another kind. Throws Error if that cannot be
+// determined.
 bool is_regular_file(const std::string& path);
 
-// The content of a file or a pipe. Throws MissingFileError, DataError once there are more than
-// `max_bytes`, Error when opening or reading fails otherwise.
+// Returns the contents of a file or a pipe. Throws MissingFileError, DataError if there are more
+// than `max_bytes`, Error if opening or reading fails otherwise.
 std::string read_small_file(const std::string& path, std::uint64_t max_bytes);
-// The content of a file of a run's folder, which may have come from elsewhere: a regular file that
-// is no link. Throws as read_small_file(), and DataError for anything else, without waiting for it.
+// Returns the contents of a file in a run's folder, which may come from elsewhere: a regular file
+// that is not a link. Throws as read_small_file(), and DataError for any other kind of file,
+// without blocking.
 std::string read_run_file(const std::string& path, std::uint64_t max_bytes);
 
-// Calls line(text) for each line of a file of a run's folder, without its end. Holds one line at a
-// time, cut off at `max_line_bytes`. Throws as read_run_file().
+// Calls line(text) for each line of a file in a run's folder, without its end. Holds one line at a
+// time, truncated to `max_line_bytes`. Throws as read_run_file().
 void for_each_run_line(const std::string& path, std::size_t max_line_bytes, std::uint64_t max_bytes,
                        const std::function<void(const std::string&)>& line);
 
-// The most that a compressed file of so many bytes may unpack to where the content has to be held
-// in memory. Real data compress less; what has to go beyond it can be unpacked beforehand.
+// The maximum unpacked size of a compressed file of this size whose contents have to be held in
+// memory. Real data compress less; larger files can be unpacked beforehand.
 constexpr std::uint64_t unpacked_limit(std::uint64_t file_bytes) {
   return 2 * file_bytes + (std::uint64_t{48} << 20);
 }

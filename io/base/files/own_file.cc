@@ -1,4 +1,4 @@
-// open(), then fstat() of what was opened.
+// Implements open() followed by fstat() of the opened file.
 #include "io/base/files/own_file.h"
 
 #include <fcntl.h>
@@ -49,7 +49,7 @@ std::string kind_of(mode_t mode) {
                                           : "no plain file";
 }
 
-// A file without any name was deleted since, which changes no other file.
+// A file without any name was deleted after it was opened; writing it changes no other file.
 void check_names(const std::string& path, const struct stat& found) {
   if (S_ISREG(found.st_mode) && found.st_nlink > 1)
     refuse(path, "a file with " + std::to_string(found.st_nlink) + " names (hard links)");

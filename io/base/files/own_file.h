@@ -1,5 +1,6 @@
-// Opening the files that a run writes in its folder, which may have come from elsewhere: a link
-// there, or a second name of one of its files, would lead the write to another file of the user.
+// Opens the files that a run writes in its folder. The folder may come from elsewhere: a link
+// there, or a second name of one of its files, would redirect the write to another file of the
+// user.
 #pragma once
 
 #include <sys/types.h>
@@ -10,8 +11,8 @@
 
 namespace io {
 
-// Whose choice the name of a file is: a run's own files have fixed names in its folder; others are
-// named by the user, and may be links, devices or pipes.
+// The origin of a file name: a run's own files have fixed names in its folder; others are named by
+// the user, and may be links, devices or pipes.
 enum class NamedBy { kUser, kRun };
 
 // Opens a regular file that has this one name, with `flags` of open(); with O_CREAT, makes it with
@@ -23,8 +24,8 @@ base::Descriptor open_own_file(const std::string& path, int flags, mode_t mode =
 // CannotCreateError.
 base::Descriptor open_own_folder(const std::string& path);
 
-// Throws CannotCreateError for a name that the two functions above would not open because it is a
-// link or has a second name; a missing file is none.
+// Throws CannotCreateError for a name that the two functions above would reject because it is a
+// link or has a second name; a missing file is accepted.
 void check_own_name(const std::string& path);
 
 }  // namespace io

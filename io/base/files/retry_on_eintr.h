@@ -1,12 +1,12 @@
-// System calls that a signal interrupted, called again.
+// Repeats system calls that were interrupted by a signal.
 #pragma once
 
 #include <cerrno>
 
 namespace base {
 
-// `call` returns what a system call does: below 0 with errno. Not for close(), which has closed the
-// descriptor also when it was interrupted, and not where a signal is to end the wait.
+// `call` returns the result of a system call: negative with errno set. Do not use it for close(),
+// which has closed the descriptor even if it was interrupted, nor if a signal should end the wait.
 //   const int fd = base::retry_on_eintr([&] { return open(path, O_RDONLY | O_CLOEXEC); });
 template <typename Call>
 auto retry_on_eintr(const Call& call) {

@@ -1,4 +1,4 @@
-// strerror() and RLIMIT_NOFILE.
+// Uses strerror() and RLIMIT_NOFILE.
 #include "io/base/files/system_error_text.h"
 
 #include <sys/resource.h>

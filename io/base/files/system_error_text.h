@@ -1,12 +1,12 @@
-// What a system call's error number means to a user.
+// Explains a system call's error number to the user.
 #pragma once
 
 #include <string>
 
 namespace base {
 
-// strerror(); where a limit on open files is what `error` is about, also the limit and what raises
-// it.
+// Returns strerror(error); if `error` is about a limit on open files, also the limit and the way to
+// raise it.
 std::string system_error_text(int error);
 
 }  // namespace base

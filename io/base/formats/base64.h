@@ -1,4 +1,4 @@
-// Bytes as text (RFC 4648, section 4, with padding), for data URIs.
+// Encodes bytes as text (RFC 4648, section 4, with padding), for data URIs.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Commas, line ends and escapes.
+// Writes commas, line ends and escapes.
 #include "io/base/formats/json_writer.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// JSON text (RFC 8259), written from front to back: without blanks, keys in the order in which they
-// come.
+// Writes JSON text (RFC 8259) sequentially: without blanks, and with keys in the order of the
+// calls.
 #pragma once
 
 #include <concepts>
@@ -10,16 +10,16 @@
 
 namespace base {
 
-// begin_object().member("a", 1).member("b", list).end_object(): {"a":1,"b":[...]}. Whoever writes
-// sees to it that ends match beginnings and that values of objects have keys; the writer puts
-// commas and escapes.
+// begin_object().member("a", 1).member("b", list).end_object(): {"a":1,"b":[...]}. The caller
+// ensures that ends match beginnings and that values of objects have keys; the writer adds commas
+// and escapes.
 class JsonWriter {
  public:
   JsonWriter& begin_object() { return begin('{'); }
   JsonWriter& end_object() { return end('}'); }
   JsonWriter& begin_array() { return begin('['); }
   JsonWriter& end_array() { return end(']'); }
-  // The next value of an array, or its end, begins a line.
+  // Starts a new line before the next value of an array, or before its end.
   JsonWriter& new_line();
 
   JsonWriter& key(std::string_view name);
@@ -36,7 +36,7 @@ class JsonWriter {
   }
   JsonWriter& null() { return ready_made("null"); }
   template <class T>
-  JsonWriter& value(const std::optional<T>& maybe) {  // null where there is none
+  JsonWriter& value(const std::optional<T>& maybe) {  // null if there is no value
     return maybe ? value(*maybe) : null();
   }
   template <std::ranges::range List>
@@ -45,7 +45,7 @@ class JsonWriter {
     for (const auto& item : list) value(item);
     return end_array();
   }
-  JsonWriter& ready_made(std::string_view json);  // a value that is JSON already
+  JsonWriter& ready_made(std::string_view json);  // a value that is already JSON
 
   template <class T>
   JsonWriter& member(std::string_view name, const T& item) {
@@ -57,10 +57,10 @@ class JsonWriter {
  private:
   JsonWriter& begin(char bracket);
   JsonWriter& end(char bracket);
-  void separate();  // from what came before
+  void separate();  // writes the separator from the previous element
 
   std::string text_;
-  bool comma_ = false, line_ = false;  // what goes before the next value
+  bool comma_ = false, line_ = false;  // separators before the next value
 };
 
 }  // namespace base

@@ -1,4 +1,4 @@
-// One pass over the text, without its strings and comments.
+// Makes one pass over the text, skipping strings and comments.
 #include "io/base/formats/nesting.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace io {
 namespace {
 
-// Returns the place after the string that begins at `at`. In TOML three quotes may surround it.
+// Returns the position after the string that starts at `at`. In TOML three quotes may enclose it.
 std::size_t end_of_string(std::string_view text, std::size_t at, bool toml) {
   const char quote = text[at];
   const std::string_view three = text.substr(at, 3);
@@ -25,7 +25,7 @@ std::size_t end_of_string(std::string_view text, std::size_t at, bool toml) {
   return text.size();
 }
 
-// The levels that are open: those of brackets, and those of the dotted key before each of them.
+// The open levels: those of brackets, and those of the dotted key before each of them.
 class Levels {
  public:
   bool open() {

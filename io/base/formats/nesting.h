@@ -1,19 +1,19 @@
-// How deeply a text nests, before a parser builds what it says: values within values are destroyed,
-// and partly parsed, by recursion, so that a text of many levels would use up the stack.
+// Limits the nesting depth of a text before a parser reads it: nested values are destroyed, and
+// partly parsed, by recursion, so that a text with many levels would exhaust the stack.
 #pragma once
 
 #include <string_view>
 
 namespace io {
 
-// More than any file that the program writes or reads has.
+// Deeper than any file that the program writes or reads.
 inline constexpr int kMaxNesting = 64;
 
-// Whether lists and objects of JSON (RFC 8259) lie within at most kMaxNesting others. Text that is
-// not JSON may be either.
+// Returns true if lists and objects of JSON (RFC 8259) are nested in at most kMaxNesting others.
+// The result is unspecified for text that is not JSON.
 bool json_nests_within_limit(std::string_view text);
 
-// The same of TOML 1.0, where a dotted key or header of n parts makes n - 1 tables.
+// The same for TOML 1.0, where a dotted key or header of n parts creates n - 1 tables.
 bool toml_nests_within_limit(std::string_view text);
 
 }  // namespace io

@@ -1,4 +1,4 @@
-// Tags, varints, and pieces that are handed on without a copy.
+// Writes tags, varints, and pieces that are passed on without a copy.
 #include "io/base/formats/protobuf_message.h"
 
 #include <bit>
@@ -16,7 +16,7 @@ std::string& ProtobufMessage::own() {
   return pieces_.back().own;
 }
 
-// Seven bits a byte, the lowest first; all bytes but the last have the highest bit set.
+// Seven bits per byte, the lowest first; all bytes except the last have the highest bit set.
 void ProtobufMessage::varint(std::uint64_t value) {
   std::string& text = own();
   for (;; value >>= 7) {
@@ -30,7 +30,7 @@ void ProtobufMessage::begin(int field, int wire_type) {
   varint(static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(wire_type));
 }
 
-// The lowest byte first.
+// Little-endian.
 void ProtobufMessage::fixed(std::uint64_t value, int bytes) {
   std::string& text = own();
   for (int i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
@@ -39,7 +39,7 @@ void ProtobufMessage::fixed(std::uint64_t value, int bytes) {
 
 ProtobufMessage& ProtobufMessage::integer(int field, std::int64_t value) {
   begin(field, kVarint);
-  varint(static_cast<std::uint64_t>(value));  // a negative number has ten bytes
+  varint(static_cast<std::uint64_t>(value));  // a negative number takes ten bytes
   return *this;
 }
 

@@ -1,4 +1,4 @@
-// /proc/self/cgroup, and the groups' files.
+// Reads /proc/self/cgroup and the groups' files.
 #include "io/base/machine/control_groups.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Share {
   double quota = 0, period = 0;  // microseconds
 };
 
-// Nothing where there is no limit: "max", or -1.
+// Returns nothing if there is no limit: "max", or -1.
 std::optional<Share> share_of(const std::string& folder, GroupVersion version, std::string& file) {
   Share share;
   bool read = false;
@@ -56,7 +56,8 @@ void visit_groups(const std::string& root, const std::string& controller,
     if (controllers.empty()) {
       visit_upwards(mounts, path, GroupVersion::k2, visit);
     } else if (("," + controllers + ",").find("," + controller + ",") != std::string::npos) {
-      // Mounted by all its names, to which a link of each name usually leads.
+      // The hierarchy is mounted under the names of all its controllers, and usually each name has
+      // a link.
       std::error_code ignored;
       const bool linked = std::filesystem::exists(mounts + "/" + controller, ignored);
       visit_upwards(mounts + "/" + (linked ? controller : controllers), path, GroupVersion::k1,

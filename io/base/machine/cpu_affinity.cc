@@ -1,4 +1,4 @@
-// sched_getaffinity() and sched_setaffinity().
+// Uses sched_getaffinity() and sched_setaffinity().
 #include "io/base/machine/cpu_affinity.h"
 
 #include <sched.h>
@@ -24,7 +24,7 @@ void remember_process() noexcept {
   if (!process_cpus) process_cpus = cpus_of_this_thread();
 }
 
-// Read once: threads are not started and ended with a quota that changes.
+// Read once: the number of threads does not follow a quota that changes.
 const std::optional<CpuQuota>& quota_of_process() noexcept {
   static const std::optional<CpuQuota> quota = cpu_quota();
   return quota;

@@ -1,5 +1,4 @@
-// Which CPUs threads may run on, and how many: the only place that asks the kernel for it, or
-// changes it.
+// Queries and sets the CPUs that threads may run on: no other file calls the kernel for that.
 #pragma once
 
 #include <bitset>
@@ -8,35 +7,35 @@
 namespace base {
 
 constexpr int kMaxCpus = 1024;
-// By the numbers that the kernel gives to CPUs (hardware threads).
+// Indexed by the kernel's CPU numbers (hardware threads).
 using CpuSet = std::bitset<kMaxCpus>;
 
 std::string cpus_text(const CpuSet& cpus);  // "0-3,8"
 
-// Of the calling thread; none where the kernel does not tell.
+// The CPUs of the calling thread; empty if the kernel does not report them.
 CpuSet cpus_of_this_thread() noexcept;
-// A thread that is started afterwards inherits it. Returns whether the kernel has done it.
+// Threads that are started afterwards inherit the set. Returns true if the kernel accepted it.
 bool set_cpus_of_this_thread(const CpuSet& cpus) noexcept;
 
-// What this process was given: as above, but as it was before the first BoundThread.
+// The CPUs of this process: those of the calling thread before the first BoundThread.
 CpuSet cpus_of_process() noexcept;
 
-// How many of them may be kept busy: all, or fewer by the CPU quota of a control group, which is
-// read once. At least 1.
+// The number of CPUs that may be kept busy: all, or fewer if a control group has a CPU quota, which
+// is read once. At least 1.
 int count_of_cpus() noexcept;
-// "the CPU quota 1 of /sys/fs/cgroup/cpu.max" where that is what limits them; else "".
+// Returns "the CPU quota 1 of /sys/fs/cgroup/cpu.max" if that is the limit; otherwise "".
 std::string cpu_limit_text();
 
-// The calling thread, and those that it starts, run on these CPUs alone while the object lives;
-// afterwards where they could before. Ends in the thread that made it.
+// During the lifetime of this object, the calling thread and those that it starts run only on these
+// CPUs; afterwards on the previous ones. Must be destroyed in the thread that created it.
 class BoundThread {
  public:
-  explicit BoundThread(const CpuSet& cpus) noexcept;  // empty: nothing happens
+  explicit BoundThread(const CpuSet& cpus) noexcept;  // empty: no effect
   ~BoundThread();
   BoundThread(const BoundThread&) = delete;
   BoundThread& operator=(const BoundThread&) = delete;
 
-  bool done() const { return done_; }  // by the kernel; true for an empty set
+  bool done() const { return done_; }  // true if the kernel accepted the set, or the set is empty
 
  private:
   friend class UnboundMoment;
@@ -45,8 +44,8 @@ class BoundThread {
   bool done_ = true;
 };
 
-// While it lives, of two BoundThreads of the calling thread the inner one does not hold: for the
-// start of threads that help this one, and shall not crowd on the CPU that it has to itself.
+// During its lifetime, the inner one of two BoundThreads of the calling thread is suspended: for
+// starting threads that help this one, and should not compete for its exclusive CPU.
 class UnboundMoment {
  public:
   UnboundMoment() noexcept;
@@ -55,7 +54,7 @@ class UnboundMoment {
   UnboundMoment& operator=(const UnboundMoment&) = delete;
 
  private:
-  CpuSet bound_;  // empty: nothing to go back to
+  CpuSet bound_;  // empty: nothing to restore
 };
 
 }  // namespace base

@@ -6,7 +6,7 @@
 
 namespace base {
 
-// The variable's value; "" where it is not set.
+// Returns the variable's value; "" if it is not set.
 inline std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";

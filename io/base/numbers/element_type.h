@@ -1,4 +1,4 @@
-// Element types of arrays, in memory, in files and on wires.
+// Element types of arrays in memory, in files and in messages.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace base {
 
-// Files and wires have codes of their own (io/checkpoint/checkpoint_format.h,
+// Files and messages have separate codes (io/checkpoint/checkpoint_format.h,
 // backends/control_word.h): no value of this enum is stored or sent.
 enum class DType : std::uint8_t { kF32, kF64, kI64, kU8, kF16, kBF16, kI32 };
 
@@ -55,7 +55,7 @@ constexpr std::string_view to_string(DType type) {
   return "?";
 }
 
-// The type of this name; nothing where there is none.
+// Returns the type with this name, if there is one.
 constexpr std::optional<DType> parse_dtype(std::string_view name) {
   for (const DType type : kDTypes)
     if (to_string(type) == name) return type;
@@ -67,7 +67,7 @@ constexpr bool is_floating(DType type) {
   return type == DType::kF32 || type == DType::kF64 || is_half(type);
 }
 
-// DTypeOf<float>::value and so on: the type of what C++ calls T.
+// DTypeOf<float>::value and so on: the type that corresponds to the C++ type T.
 template <class T>
 struct DTypeOf;
 template <>

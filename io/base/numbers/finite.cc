@@ -1,6 +1,6 @@
-// A number is not finite where all bits of its exponent are set: adding the lowest of them to these
-// bits alone then carries into the sign's place, and only then. Plain integer sums, so that the
-// loop vectorizes for every width.
+// A number is not finite if all bits of its exponent are set: only then does adding the lowest of
+// them to these bits carry into the sign bit. These are plain integer sums, so the loop vectorizes
+// for every width.
 #include "io/base/numbers/finite.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ template <class Word>
   return -1;
 }
 
-// Compiled once more for what wider registers have.
+// Compiled once more for CPUs with wider registers.
 using Search = std::int64_t (*)(DType, const std::byte*, std::size_t);
 
 std::int64_t search_plain(DType type, const std::byte* bytes, std::size_t count) {

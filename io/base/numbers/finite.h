@@ -1,4 +1,4 @@
-// Whether numbers in memory are finite: no NaN, no infinity.
+// Checks that numbers in memory are finite: no NaN, no infinity.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,11 @@
 
 namespace base {
 
-// The first element that is not finite; -1: there is none. As fast as memory is read.
+// Returns the index of the first non-finite element; -1 if there is none. As fast as reading
+// memory.
 std::int64_t first_not_finite(DType type, const void* data, std::size_t count);
 
-// Whether both have the same bytes, and no element that is not finite: in one pass over them.
+// Returns true if both have the same bytes and no non-finite element, in one pass.
 bool equal_and_finite(DType type, const void* a, const void* b, std::size_t count);
 
 }  // namespace base

@@ -1,9 +1,9 @@
 // 16-bit floating-point numbers as storage: bf16 (the upper half of a binary32) and f16 (IEEE
 // binary16), and their conversions, in host code and in kernels. Arithmetic is float32.
 //
-// The same bits on every machine and instruction set. A NaN stays a NaN and becomes quiet on the
-// way to 16 bits: host code keeps its sign and the payload's upper bits, a GPU makes the one NaN of
-// its hardware.
+// Conversions give the same bits on every machine and instruction set. A NaN stays a NaN and
+// becomes quiet when converted to 16 bits: host code keeps its sign and the upper bits of the
+// payload, a GPU produces its hardware's single NaN.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 #include <cuda_fp16.h>
 #define BASE_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-// Always inlined: a copy that the linker shared could have been compiled for another instruction
-// set than its caller's processor has.
+// Always inlined: a copy that the linker shares could be compiled for another instruction set than
+// that of the caller's processor.
 #define BASE_HOST_DEVICE [[gnu::always_inline]] inline
 #endif
 
@@ -35,10 +35,11 @@ BASE_HOST_DEVICE float to_float(f16 value) {
 #if defined(__CUDA_ARCH__)
   return __half2float(__ushort_as_half(value.bits));
 #else
-  // No branches, so that loops over halves vectorize: all three cases, then a choice.
+  // There are no branches, so that loops over halves vectorize: all three cases are computed, then
+  // one is selected.
   const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x8000) << 16,
                       rest = value.bits & 0x7fff;
-  // Normal numbers: the exponent's bias goes from 15 to 127. Subnormal ones: 2^-24 times an
+  // Normal numbers: the exponent's bias changes from 15 to 127. Subnormal ones: 2^-24 times an
   // integer, exact in binary32.
   const std::uint32_t normal = (rest << 13) + (112u << 23);
   const std::uint32_t special = (rest << 13) | 0x7f800000;
@@ -49,7 +50,7 @@ BASE_HOST_DEVICE float to_float(f16 value) {
 #endif
 }
 
-// To the nearest, ties to even. Values beyond the format's range become infinite.
+// Rounds to nearest, ties to even. Values beyond the format's range become infinite.
 template <class T>
 BASE_HOST_DEVICE T from_float(float value);
 
@@ -76,8 +77,8 @@ BASE_HOST_DEVICE f16 from_float<f16>(float value) {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffff;
   const std::uint32_t normal = (magnitude - (112u << 23) + 0x0fff + ((magnitude >> 13) & 1)) >> 13;
-  // Below 2^-14: adding 0.5 leaves the subnormal's integer in the low bits, rounded by the addition
-  // itself.
+  // Below 2^-14: adding 0.5 leaves the subnormal's integer in the low bits, rounded by the
+  // addition.
   const std::uint32_t subnormal =
       __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, magnitude) + 0.5f) - 0x3f000000;
   const std::uint32_t nan = 0x7e00 | ((magnitude >> 13) & 0x3ff);

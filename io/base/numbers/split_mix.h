@@ -1,13 +1,13 @@
-// A small seeded generator for sample orders and built-in data: the same numbers on every machine
-// and compiler. Method: SplitMix64; Steele, Lea, Flood, "Fast splittable pseudorandom number
-// generators", OOPSLA 2014.
+// A small seeded generator for sample orders and built-in data, with the same numbers on every
+// machine and compiler. Method: SplitMix64; Steele, Lea, Flood, "Fast splittable pseudorandom
+// number generators", OOPSLA 2014.
 #pragma once
 
 #include <cstdint>
 
 namespace io {
 
-// The output function: a bijection of 64 bits that scatters neighboring inputs.
+// The output function: a bijection of 64 bits that decorrelates similar inputs.
 constexpr std::uint64_t mix_bits(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
@@ -16,7 +16,7 @@ constexpr std::uint64_t mix_bits(std::uint64_t z) {
 
 class SplitMix {
  public:
-  // One stream for each (seed, stream, index), started in any order.
+  // One independent stream for each (seed, stream, index).
   constexpr SplitMix(std::uint64_t seed, std::uint64_t stream, std::uint64_t index = 0)
       : state_(mix_bits(mix_bits(mix_bits(seed + kStep) + stream + kStep) + index + kStep)) {}
 

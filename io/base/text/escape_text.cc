@@ -17,7 +17,8 @@ struct Character {
   bool valid;
 };
 
-// The first character of a text that is not empty; a byte that begins none is one of its own.
+// Returns the first character of a non-empty text; a byte that starts no character is returned
+// alone.
 Character first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const std::uint32_t first = byte(0);
@@ -35,12 +36,12 @@ bool is_hidden(std::uint32_t c) {
     std::uint32_t first, last;
   };
   constexpr Range kHidden[] = {
-      {0x00, 0x1F},       {0x7F, 0x9F},      // controls
+      {0x00, 0x1F},       {0x7F, 0x9F},      // control characters
       {0xAD, 0xAD},                          // soft hyphen
-      {0x61C, 0x61C},     {0x180E, 0x180E},  // a direction; no width
-      {0x200B, 0x200F},   {0x2028, 0x202E},  // no width, lines, directions
+      {0x61C, 0x61C},     {0x180E, 0x180E},  // direction mark; zero width
+      {0x200B, 0x200F},   {0x2028, 0x202E},  // zero width, line breaks, directions
       {0x2060, 0x206F},   {0xFEFF, 0xFEFF},  // the same, and the byte-order mark
-      {0xFFF9, 0xFFFB},   {0xFFFE, 0xFFFF},  // annotations; no characters
+      {0xFFF9, 0xFFFB},   {0xFFFE, 0xFFFF},  // annotations; noncharacters
       {0xE0000, 0xE0FFF},                    // tags and selectors
   };
   for (const Range& range : kHidden)

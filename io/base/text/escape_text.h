@@ -1,4 +1,4 @@
-// Text that somebody else wrote (names in files, what a server answers), made fit to be shown.
+// Escapes text from outside (names in files, answers of a server) for display.
 #pragma once
 
 #include <string>
@@ -6,18 +6,18 @@
 
 namespace base {
 
-// `text` with escapes in place of all that would act on a terminal or hide from its reader instead
-// of being seen: control characters (\n, \t, \r, \x1b, \u009b), bytes that are not UTF-8 (\xff),
-// and the marks that turn the direction of writing, break lines or have no width (\u202e). What is
-// left is one line of UTF-8. A backslash stays one, so that ordinary text is unchanged and
-// doing it twice does no harm.
+// Returns `text` with escapes in place of everything that would control a terminal or be invisible
+// to the reader: control characters (\n, \t, \r, \x1b, \u009b), bytes that are not UTF-8 (\xff),
+// and characters that change the direction of writing, break lines or have no width (\u202e). The
+// result is one line of UTF-8. Backslashes are not escaped, so that ordinary text is unchanged and
+// a second call has no effect.
 std::string escape_text(std::string_view text);
 
-// The same for text of several lines: line feeds and tabs are kept.
+// The same for text of several lines: keeps line feeds and tabs.
 std::string visible_lines(std::string_view text);
 
-// `text` as a JSON string with its quotes (RFC 8259, section 7). The same characters are escaped,
-// as JSON does it, so that they read back; bytes that are not UTF-8 become U+FFFD.
+// Returns `text` as a JSON string with its quotes (RFC 8259, section 7). The same characters are
+// escaped in JSON's way, so that they read back; bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
 
 }  // namespace base

@@ -1,4 +1,4 @@
-// Edit distance with swaps, in three rolling rows of the usual table.
+// Computes the edit distance with swaps, in three rolling rows of the usual table.
 #include "io/base/text/nearest.h"
 
 #include <algorithm>
@@ -33,7 +33,8 @@ std::size_t typing_errors(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
-  constexpr std::size_t kLongestName = 64;  // the distance costs the product of the lengths
+  constexpr std::size_t kLongestName = 64;  // the time is proportional to the product of the
+                                            // lengths
   if (name.size() > kLongestName) return "";
   const std::string wanted = with_dashes(name);
   for (const std::string& candidate : candidates)

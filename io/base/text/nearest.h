@@ -1,4 +1,4 @@
-// "Did you mean": the known name that is closest to a mistyped one.
+// Finds the known name that is closest to a mistyped one, for "did you mean" hints.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace base {
 
-// The first candidate that `name` (of three letters or more) is the beginning of; else the one with
-// the fewest typing errors (a letter missing, added, wrong or swapped: optimal string alignment),
-// - and _ being the same; "" when all are further away than a third of the name.
+// Returns the first candidate that has `name` (of three letters or more) as a prefix; otherwise the
+// one with the fewest typing errors (a letter missing, added, wrong or swapped: optimal string
+// alignment), treating - and _ as equal; "" if all differ by more than a third of the name.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
-// ": did you mean 'x'?" for the nearest of the candidates, with `mark` before it ("--" of options);
-// "" when none is near. All hints of the program are this one.
+// Returns ": did you mean 'x'?" for the nearest of the candidates, with `mark` before it ("--" for
+// options); "" if none is near. All hints of the program use this function.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates,
                          std::string_view mark = "");
 

@@ -1,4 +1,4 @@
-// Text rules that several file formats share: UTF-8, numbers that read back exactly.
+// Text rules that several file formats share: UTF-8, and numbers that read back exactly.
 #pragma once
 
 #include <charconv>
@@ -36,7 +36,7 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-// The shortest decimal text that reads back to the same double; REQUIRES: finite.
+// Returns the shortest decimal text that reads back as the same double. REQUIRES: finite.
 inline std::string shortest_text(double value) {
   char buffer[32];
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);

@@ -1,4 +1,4 @@
-// Plain loops over the text.
+// Implements the functions as plain loops over the text.
 #include "io/base/text/text_parts.h"
 
 #include <algorithm>

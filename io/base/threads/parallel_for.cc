@@ -1,4 +1,4 @@
-// Threads that take numbers from one counter.
+// Threads take job numbers from one counter.
 #include "io/base/threads/parallel_for.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class SharedJobs {
   }
 
  private:
-  // What the worker had is done.
+  // Ends the worker's previous job and returns the next one.
   std::optional<std::size_t> take(std::size_t worker) {
     std::unique_lock lock(mutex_);
     under_way_[worker] = jobs_;
@@ -60,7 +60,8 @@ class SharedJobs {
   const std::function<void(std::size_t, std::size_t)>& work_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::size_t> under_way_;  // by worker; `jobs_`: none. Guarded, as what follows
+  std::vector<std::size_t> under_way_;  // for each worker; `jobs_`: none. Guarded, as are the
+                                        // members below
   std::size_t next_ = 0, failed_ = 0;
   std::exception_ptr failure_;
 };
@@ -77,7 +78,7 @@ void parallel_for(std::size_t jobs, std::size_t workers, std::size_t max_ahead,
     const UnboundMoment moment;
     for (std::size_t worker = 1; worker < workers; ++worker)
       threads.emplace_back([&shared, worker] { shared.work_as(worker); });
-  } catch (const std::system_error&) {  // then the others do its jobs
+  } catch (const std::system_error&) {  // the other threads do its jobs
   }
   shared.work_as(0);
   for (std::thread& thread : threads) thread.join();

@@ -1,4 +1,4 @@
-// Waiting in a std::jthread that may be asked to stop.
+// Sleeps in a std::jthread until a stop is requested.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace base {
 
-// Returns at once, with false, when a stop is requested; else true after `time`.
+// Returns false immediately if a stop is requested; otherwise true after `time`.
 inline bool sleep_unless_stopped(const std::stop_token& stop, std::chrono::milliseconds time) {
   std::mutex mutex;
   std::unique_lock lock(mutex);

@@ -1,4 +1,4 @@
-// The thread that does the jobs.
+// Implements the thread that runs the jobs.
 #include "io/base/threads/task_queue.h"
 
 #include <system_error>

@@ -1,4 +1,4 @@
-// Jobs that a thread of its own does in order, beside the caller.
+// Runs jobs in order on a separate thread, concurrently with the caller.
 #pragma once
 
 #include <condition_variable>
@@ -10,7 +10,7 @@
 
 namespace base {
 
-// Used by one thread.
+// For use by one thread.
 class TaskQueue {
  public:
   TaskQueue() = default;
@@ -19,10 +19,10 @@ class TaskQueue {
   TaskQueue(const TaskQueue&) = delete;
   TaskQueue& operator=(const TaskQueue&) = delete;
 
-  // The first call starts the thread; where the system gives none, the caller does the jobs. After
-  // a job that throws the others are left out.
+  // The first call starts the thread; if the system provides none, the caller runs the jobs. After
+  // a job throws, the remaining ones are skipped.
   void add(std::function<void()> job);
-  // Waits until all jobs are done; the last call but the destructor. Throws what a job has thrown.
+  // Waits until all jobs are done; only the destructor may follow. Rethrows a job's exception.
   void finish();
 
  private:
@@ -33,11 +33,11 @@ class TaskQueue {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> waiting_;  // guarded, as `ending_`
+  std::deque<std::function<void()>> waiting_;  // guarded, as is `ending_`
   bool ending_ = false;
   std::exception_ptr failure_;  // of the thread, until it has ended
   bool begun_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // declared last: it uses the other members
 };
 
 }  // namespace base

@@ -1,4 +1,4 @@
-// Points in time by which something is to have happened.
+// Points in time by which something must have happened.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ inline Deadline deadline_in(std::chrono::steady_clock::duration timeout) {
 }
 inline bool has_passed(Deadline deadline) { return std::chrono::steady_clock::now() >= deadline; }
 
-// Seconds of a clock that is never set back, for measuring how long something takes.
+// Seconds of a monotonic clock, for measuring durations.
 inline double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -23,7 +23,7 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Until the deadline, rounded up, from 0 to `most`; as poll() wants it.
+// Returns the time until the deadline, rounded up, from 0 to `most`, as poll() needs it.
 inline int milliseconds_left(Deadline deadline, int most = 3'600'000) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())

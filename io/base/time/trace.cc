@@ -1,4 +1,5 @@
-// A ring under a lock: two threads of a rank at most meet there, once for each span.
+// Implements a ring buffer under a lock: at most two threads of a rank contend for it, once per
+// span.
 #include "io/base/time/trace.h"
 
 #include <algorithm>

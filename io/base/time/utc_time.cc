@@ -1,4 +1,4 @@
-// strftime() on gmtime_r().
+// Uses strftime() with gmtime_r().
 #include "io/base/time/utc_time.h"
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Times for people and files, in UTC.
+// Formats times for people and files, in UTC.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace base {
 
-std::int64_t unix_us();                      // now
+std::int64_t unix_us();                      // the current time
 std::string utc_text(std::int64_t unix_us);  // "2025-01-02T03:04:05.678Z"
-// In whole seconds; `format` as strftime() takes it. "" for a time that has no date.
+// Formats whole seconds with a `format` for strftime(). "" for a time that has no date.
 std::string utc_seconds_text(std::time_t seconds, const char* format = "%Y-%m-%dT%H:%M:%SZ");
 
 }  // namespace base

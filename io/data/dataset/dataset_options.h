@@ -1,4 +1,4 @@
-// Options that say which data set is loaded, and how.
+// Options that select a data set and control how it is loaded.
 #pragma once
 
 #include <array>
@@ -12,11 +12,11 @@ namespace io {
 
 struct SampleCoding;  // io/data/dataset/sample_coding.h
 
-// Which samples are read for a SampleCoding.
+// The samples that are read for a SampleCoding.
 enum class Parts {
-  kSplit,    // those for training and those for testing
-  kHoldOut,  // for testing only: all rows of a table, a whole text; of sets that lie in two parts
-             // the one for testing, and the other if it is there
+  kSplit,    // training and test samples
+  kHoldOut,  // only test samples: all rows of a table, a whole text; for sets in two parts the test
+             // part, and the other one if it exists
 };
 
 // The sets "text", "tinyshakespeare" and "tokens".

@@ -1,4 +1,4 @@
-// Matches names.
+// Matches classes and other values by their names.
 #include "io/data/dataset/sample_coding.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace io {
 namespace {
 
-// The number that a class is called by, however it is written: 1, 1.0, 1,0 and 1e0.
+// Returns the number that a class name represents in any notation: 1, 1.0, 1,0 and 1e0.
 std::optional<double> number_called(std::string_view name) {
   for (const char decimal : {'.', ','}) {
     const CsvNumber number = read_number(name, decimal);
@@ -23,8 +23,8 @@ std::optional<double> number_called(std::string_view name) {
   return std::nullopt;
 }
 
-// Finds the classes of a coding by their names, or by equal numbers where no other class has the
-// same one.
+// Finds the classes of a coding by their names, or by equal numbers if no other class has the same
+// number.
 class ClassNames {
  public:
   explicit ClassNames(const std::vector<std::string>& names) {
@@ -45,7 +45,7 @@ class ClassNames {
 
  private:
   std::unordered_map<std::string, std::int32_t> by_name_;
-  std::map<double, std::int32_t> by_number_;  // -1: of several
+  std::map<double, std::int32_t> by_number_;  // -1: several classes have this number
 };
 
 }  // namespace
@@ -81,7 +81,7 @@ void match_classes(const SampleCoding& coding, Dataset& set,
     return labels->names.empty() ? std::to_string(label)
                                  : labels->names[static_cast<std::size_t>(label)];
   };
-  std::unordered_map<std::int32_t, std::int32_t> coded;  // by the data's label
+  std::unordered_map<std::int32_t, std::int32_t> coded;  // from the label in the data
   std::vector<std::string> lacking;
   const auto code = [&](std::int32_t label) {
     if (!by_name && label < like->count) return label;

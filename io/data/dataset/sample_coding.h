@@ -1,5 +1,5 @@
-// The coding of a trained model's samples, as its snapshot states it: classes, numbers, categories
-// and characters of other data are matched with it by their names.
+// The coding of a trained model's samples, as stored in its checkpoint: classes, numbers,
+// categories and characters of other data are matched with it by their names.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,21 @@ namespace io {
 
 struct SampleCoding {
   Dataset like;  // without samples: shape, classes, target, channel statistics, vocabulary
-  std::shared_ptr<const CsvCoding> table = {};  // of kFeatures
-  std::string source = {};                      // what states it, for messages: "run/step-8.ckpt"
+  std::shared_ptr<const CsvCoding> table = {};  // for kFeatures
+  std::string source = {};                      // the origin of the coding, for messages:
+                                                // "run/step-8.ckpt"
   std::string digest = {};  // of the training samples that it was learned from; "": unknown
-  // Only samples are coded so; classes and targets are learned from the data, for a new head.
+  // Only samples are coded this way; classes and targets are learned from the data, for a new head.
   bool inputs_only = false;
 };
 
-// Counts what is found in data and has no counterpart in a coding. A few names are kept.
+// Counts values in data that have no counterpart in a coding, and keeps a few of their names.
 class UnknownNames {
  public:
   void add(std::string_view name, const std::function<std::string()>& place);
   std::int64_t count() const { return count_; }
-  // "300 of 600 rows have a class that the model lacks: 'a', 'b' (first: row 2)". `subject`: "rows
-  // have a class". "" if there is none.
+  // Returns "300 of 600 rows have a class that the model lacks: 'a', 'b' (first: row 2)", with
+  // `subject` "rows have a class", or "" if there is none.
   std::string text(const std::string& subject, std::int64_t total) const;
 
  private:
@@ -39,14 +40,15 @@ class UnknownNames {
   std::string first_;
 };
 
-// The labels become those of the coding's classes of the same names, or of the same numbers if one
-// of the two has no names; classes that it lacks become `unknown_classes`, and a line about them is
-// added to `lines`. `place_of` gives where sample i lies.
+// Replaces the labels by those of the coding's classes with the same names, or with the same
+// numbers if one of the two has no names; classes that the coding does not have become
+// `unknown_classes`, and a line about them is added to `lines`. `place_of` returns the position of
+// sample i.
 void match_classes(const SampleCoding& coding, Dataset& set,
                    const std::function<std::string(std::int64_t)>& place_of,
                    std::vector<std::string>& lines);
 
-// Throws DataError, naming both: samples of another kind, or images of other channels.
+// Throws DataError with both kinds for samples of another kind, or images with other channels.
 void check_kind(const SampleCoding& coding, const Dataset& set);
 
 }  // namespace io

@@ -1,4 +1,4 @@
-// Asks the kinds.
+// Delegates to the kinds of samples and labels.
 #include "io/data/dataset/splits.h"
 
 namespace io {

@@ -23,7 +23,7 @@ struct Dataset {
   Samples samples = ImageSamples{};
   Labels labels = ClassLabels{};
 
-  // The samples or labels, if they are of this kind; else null.
+  // Returns the samples or labels if they are of this kind; otherwise null.
   template <class Kind>
   const Kind* find() const {
     return std::get_if<Kind>(&part<Kind>(*this));
@@ -32,7 +32,7 @@ struct Dataset {
   Kind* find() {
     return std::get_if<Kind>(&part<Kind>(*this));
   }
-  // REQUIRES: they are of this kind (std::bad_variant_access).
+  // REQUIRES: they are of this kind (otherwise std::bad_variant_access).
   template <class Kind>
   const Kind& as() const {
     return std::get<Kind>(part<Kind>(*this));
@@ -42,25 +42,27 @@ struct Dataset {
     return std::get<Kind>(part<Kind>(*this));
   }
 
-  std::int64_t size() const;                  // samples
+  std::int64_t size() const;                  // number of samples
   std::array<std::int64_t, 3> shape() const;  // height, width, channels; 1, 1, columns; context
   void set_shape(const std::array<std::int64_t, 3>& shape);
-  std::int64_t sample_count() const;              // elements of one sample
-  std::vector<std::int64_t> model_shape() const;  // a sample, as a model reads it
-  std::int64_t positions() const;                 // labels of one sample
+  std::int64_t sample_count() const;              // elements per sample
+  std::vector<std::int64_t> model_shape() const;  // shape of a sample as a model reads it
+  std::int64_t positions() const;                 // labels per sample
   std::int64_t classes() const;                   // tokens: the size of the vocabulary; targets: 1
   const SampleTraits& sample_traits() const;
   const LabelTraits& label_traits() const;
-  std::string intake() const;  // what a model of these samples takes, for messages
-  bool has_bytes() const;      // batches can be images as they are stored
+  std::string intake() const;  // describes the samples that a model for this set accepts, for
+                               // messages
+  bool has_bytes() const;      // batches can contain images as they are stored
   std::uint64_t bytes() const;
-  Dataset like() const;                                // the same, without samples
-  void keep(const std::vector<std::int64_t>& chosen);  // these samples, which ascend
-  // Keeps `count` samples that the labels choose, in the order of the set: of each class its share,
-  // or the first windows of tokens. REQUIRES: 0 < count <= size().
+  Dataset like() const;                                // the same without samples
+  void keep(const std::vector<std::int64_t>& chosen);  // keeps these samples, given in ascending
+                                                       // order
+  // Keeps `count` samples that the labels choose, in the order of the set: stratified by class, or
+  // the first windows of tokens. REQUIRES: 0 < count <= size().
   void limit(std::int64_t count, std::uint64_t seed);
 
-  // These state the labels; they are empty or null if the labels are of another kind.
+  // Properties of the labels; empty or null if the labels are of another kind.
   const std::vector<std::string>& class_names() const;
   const std::vector<std::string>& unknown_classes() const;
   const std::string& vocabulary() const;
@@ -78,10 +80,12 @@ struct Dataset {
 
 struct DatasetSplits {
   Dataset train, test;
-  std::string columns = {};                      // csv: a line that says what each column became
-  std::shared_ptr<const CsvCoding> coding = {};  // csv: how other tables are read like this one
+  std::string columns = {};                      // csv: a line that describes the coding of each
+                                                 // column
+  std::shared_ptr<const CsvCoding> coding = {};  // csv: the coding for reading other tables like
+                                                 // this one
   std::vector<std::string> warnings = {};        // lines for the user
-  // Lines about classes, categories and characters that the coding lacks (SampleCoding).
+  // Lines about classes, categories and characters that the coding does not have (SampleCoding).
   std::vector<std::string> unknown = {};
 };
 

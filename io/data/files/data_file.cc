@@ -1,4 +1,4 @@
-// Buffered reading and unpacking.
+// Implements buffered reading and unpacking.
 #include "io/data/files/data_file.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ bool DataFile::unpack_whole() {
   for (std::size_t at = 0; at < file.size();) {
     const ssize_t got =
         pread(fileno(file_.get()), file.data() + at, file.size() - at, static_cast<off_t>(at));
-    if (got <= 0) return false;  // whatever it is, it comes up again
+    if (got <= 0) return false;  // any error occurs again later
     at += static_cast<std::size_t>(got);
   }
   whole_ = unpack_whole_gzip(file, most);
@@ -99,7 +99,7 @@ std::size_t DataFile::read_packed(std::span<std::uint8_t> out) {
         throw DataError(path_ + ": the gzip stream is truncated: the file is incomplete");
       break;
     }
-    if (!stream_open_) {  // one gzip file may hold several streams in a row
+    if (!stream_open_) {  // one gzip file may contain several streams in a row
       if (unread_[0] != 0x1F)
         throw DataError(path_ +
                         ": bytes that are not gzip follow after the end of the gzip stream");
@@ -134,8 +134,8 @@ void DataFile::check_unpacked(std::uint64_t count) const {
 }
 
 std::vector<std::uint8_t> DataFile::read_up_to(std::uint64_t count) {
-  // One more than there may be: then there are too many. Reserved memory that nothing is written to
-  // costs nothing, and a vector that need not grow is never there twice.
+  // One byte more than the limit, to detect excess. Reserved memory that is not written costs
+  // nothing, and a vector that need not grow is never copied.
   const bool packed = content_ != Content::kPlain;
   const std::uint64_t most = packed ? unpacked_limit(file_bytes_) + 1 : file_bytes_;
   const bool to_the_end = count > most;
@@ -155,7 +155,7 @@ std::vector<std::uint8_t> DataFile::read_up_to(std::uint64_t count) {
   return bytes;
 }
 
-// Not a copy: less to write, and no memory for a second one.
+// Moves the memory: a copy would take time and twice the memory.
 std::vector<std::uint8_t> DataFile::take_rest() {
   std::vector<std::uint8_t> rest = std::move(whole_);
   rest.erase(rest.begin(), rest.end() - static_cast<std::ptrdiff_t>(unread_.size()));

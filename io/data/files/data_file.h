@@ -1,4 +1,4 @@
-// Reads a data file from front to back, plain or gzipped, with errors that name the file.
+// Reads a data file sequentially, plain or gzipped, with errors that name the file.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace io {
 
-// Whether the content is gzipped is told by its first two bytes, not by the name. One thread.
+// The first two bytes determine if the content is gzipped, not the name. For one thread.
 class DataFile {
  public:
-  // Throws MissingFileError when it cannot be opened, DataError for what is no regular file.
+  // Throws MissingFileError if it cannot be opened, DataError if it is not a regular file.
   explicit DataFile(std::string path);
   ~DataFile();
   DataFile(const DataFile&) = delete;
@@ -23,18 +23,19 @@ class DataFile {
 
   const std::string& path() const { return path_; }
 
-  // Fills `out` as far as the (unpacked) content goes; returns the number of bytes. Less than asked
-  // for: the end. Throws DataError for a damaged or cut gzip stream, Error when reading fails.
+  // Fills `out` with (unpacked) content; returns the number of bytes. Fewer than requested means
+  // the end. Throws DataError for a damaged or truncated gzip stream, Error if reading fails.
   [[nodiscard]] std::size_t read(std::span<std::uint8_t> out);
 
-  // Up to `count` bytes. Memory grows with what is really there, whatever a header promised, and a
-  // compressed file may not unpack to more than unpacked_limit() (open_file.h): DataError.
+  // Reads up to `count` bytes. Memory grows with the actual content, regardless of the size in a
+  // header, and a compressed file may not unpack to more than unpacked_limit() (open_file.h):
+  // DataError.
   [[nodiscard]] std::vector<std::uint8_t> read_up_to(std::uint64_t count);
 
-  // Reads on to the end; returns the number of bytes there were. Limited as read_up_to() is.
+  // Reads to the end; returns the number of bytes read. The same limit as for read_up_to() applies.
   [[nodiscard]] std::uint64_t skip_to_end();
 
-  // Throws that DataError for so many bytes, before any of them is unpacked.
+  // Throws the DataError for `count` bytes before any of them is unpacked.
   void check_unpacked(std::uint64_t count) const;
 
  private:
@@ -49,18 +50,17 @@ class DataFile {
   std::string path_;
   std::uint64_t file_bytes_ = 0;
   std::unique_ptr<std::FILE, Closer> file_;
-  std::vector<std::uint8_t>
-      buffer_;  // raw bytes of the file, of which `unread_` are still to be used
+  std::vector<std::uint8_t> buffer_;  // raw bytes of the file, of which `unread_` are not yet used
   std::span<const std::uint8_t> unread_;
   enum class Content : std::uint8_t { kPlain, kGzipStream, kGzipWhole };
   Content content_ = Content::kPlain;
-  std::vector<std::uint8_t> whole_;  // kGzipWhole: unpacked; `unread_` is the rest of it
+  std::vector<std::uint8_t> whole_;  // kGzipWhole: unpacked; `unread_` is its remainder
   bool stream_open_ = false;         // kGzipStream: inside a gzip member
   z_stream stream_{};
 };
 
-// Throws MissingFileError: what was wanted, where it was looked for, and the command that fetches
-// `set`.
+// Throws MissingFileError with the missing item, the place that was searched, and the command that
+// fetches `set`.
 [[noreturn]] void throw_missing(const std::string& what, const std::string& directory,
                                 const std::string& looked_for, const std::string& set);
 

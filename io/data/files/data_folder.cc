@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 bool is_hidden(const std::string& name) { return name.starts_with('.') || name == "__MACOSX"; }
 
-// Follows links.
+// Describes an entry, following links.
 FolderEntry described(const fs::directory_entry& entry) {
   using Kind = FolderEntry::Kind;
   FolderEntry result{.path = entry.path().string(), .name = entry.path().filename().string()};
@@ -45,7 +45,7 @@ FolderEntry described(const fs::directory_entry& entry) {
   return result;
 }
 
-// What lies beside a folder that is not there, for a hint.
+// Returns the names beside a missing folder, for a hint.
 std::vector<std::string> names_beside(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code failure;
@@ -65,9 +65,9 @@ std::vector<std::string> names_beside(const fs::path& folder) {
                          base::did_you_mean(path.filename().string(), names_beside(path)));
 }
 
-// "a (1)", "a(1)", "a - Copy", "a - Copy (2)", "a copy" and "a copy 2" without what was added.
+// Returns "a (1)", "a(1)", "a - Copy", "a - Copy (2)", "a copy" and "a copy 2" without the suffix.
 std::string_view without_copy_mark(std::string_view stem) {
-  const auto digits_before = [&](std::size_t end) {  // where the digits that end there begin
+  const auto digits_before = [&](std::size_t end) {  // the start of the digits that end there
     std::size_t at = end;
     while (at > 0 && stem[at - 1] >= '0' && stem[at - 1] <= '9') --at;
     return at;
@@ -102,9 +102,10 @@ bool equal_content(const std::string& a, const std::string& b) {
   return first.eof() && second.eof();
 }
 
-// Files of one folder. `by_content`: only copies whose bytes are equal are refused.
+// Checks the files of one folder. `by_content`: only copies with equal bytes are rejected.
 void check_copies(const std::vector<FolderEntry>& files, bool by_content) {
-  std::vector<std::pair<const FolderEntry*, std::string>> copies;  // and what they are called after
+  // with the names of their originals
+  std::vector<std::pair<const FolderEntry*, std::string>> copies;
   for (const FolderEntry& file : files)
     if (std::string original = original_name(file.name); original != file.name)
       copies.emplace_back(&file, std::move(original));
@@ -112,7 +113,7 @@ void check_copies(const std::vector<FolderEntry>& files, bool by_content) {
   std::unordered_map<std::string_view, const FolderEntry*> by_name;
   for (const FolderEntry& file : files) by_name[file.name] = &file;
   for (const auto& [copy, original] : copies) {
-    // "a (1).txt.gz" may stand beside "a.txt" or beside "a.txt.gz".
+    // "a (1).txt.gz" may be a copy of "a.txt" or of "a.txt.gz".
     for (const std::string& name : {original, original + ".gz"}) {
       const auto found = by_name.find(name);
       if (found == by_name.end() || found->second == copy) continue;
@@ -142,7 +143,7 @@ class Walk {
       if (entry.kind == FolderEntry::Kind::kFolder) {
         enter(entry.path);
       } else if (entry.kind == FolderEntry::Kind::kMissing || wanted_(entry.name)) {
-        check_usable(entry, "a file");  // a link to nothing may have been a folder
+        check_usable(entry, "a file");  // a broken link may have been a folder
         files.push_back(std::move(entry));
       } else {
         left_out_.add(entry);
@@ -159,7 +160,7 @@ class Walk {
   const IsWanted& wanted_;
   LeftOut& left_out_;
   const bool refuse_copies_;
-  std::set<Identity> open_;  // the folders from the first one down to this one
+  std::set<Identity> open_;  // the folders on the path from the first one to this one
 };
 
 }  // namespace

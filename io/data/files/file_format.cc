@@ -1,4 +1,4 @@
-// A table of magic bytes.
+// Defines a table of magic bytes.
 #include "io/data/files/file_format.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr const char* kConvert = "convert it";
 
 struct Format {
   std::string_view magic;
-  std::size_t at;  // where the magic bytes begin
+  std::size_t at;  // offset of the magic bytes
   const char *name, *advice;
 };
 constexpr Format kFormats[] = {
@@ -57,7 +57,7 @@ constexpr Format kFormats[] = {
     {"\xFF\xD8\xFF"sv, 0, "a JPEG image", kConvert},
 };
 
-// Workbooks are archives of files with known names.
+// Workbooks are archives that contain files with known names.
 const Format& format_of_zip(std::string_view head) {
   static constexpr Format kWorkbook{"PK", 0, "an Excel workbook (.xlsx)", kSave};
   static constexpr Format kSheet{"PK", 0, "an OpenDocument spreadsheet (.ods)", kSave};

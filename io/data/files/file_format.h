@@ -7,11 +7,11 @@
 
 namespace io {
 
-// "an Excel workbook (.xlsx)"; "" for anything that is not known. `head`: the first bytes, some
-// hundred of which tell archives apart.
+// Returns e.g. "an Excel workbook (.xlsx)"; "" for an unknown format. `head` has the first bytes;
+// some hundred are needed to distinguish archives.
 std::string format_of(std::span<const std::uint8_t> head);
 
-// Throws DataError for a file of such a format, which names it and says how to make a text of it.
+// Throws DataError for a file of such a format, with its name and how to convert it to text.
 void refuse_other_format(std::span<const std::uint8_t> head, const std::string& path);
 
 }  // namespace io

@@ -1,4 +1,4 @@
-// Takes the place of whole_gzip.cc in builds without libdeflate.
+// Replaces whole_gzip.cc in builds without libdeflate.
 #include "io/data/files/whole_gzip.h"
 
 namespace io {

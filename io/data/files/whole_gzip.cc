@@ -1,4 +1,4 @@
-// libdeflate, which wants to know the length: a gzip file ends with it (RFC 1952, 2.3.1).
+// Uses libdeflate, which needs the unpacked length: a gzip file ends with it (RFC 1952, 2.3.1).
 #include "io/data/files/whole_gzip.h"
 
 #include <libdeflate.h>

@@ -8,7 +8,7 @@ namespace io {
 namespace {
 
 constexpr std::uint64_t kAugmentationSeed =
-    0x6175676D656E74;  // keeps these numbers apart from the sample order's
+    0x6175676D656E74;  // separates these random numbers from those of the sample order
 
 constexpr std::uint64_t kResizedCropSeed = 0x726573697A6564;
 
@@ -67,7 +67,7 @@ ResizedCrop draw_resized_crop(std::int64_t height, std::int64_t width, SplitMix&
     const std::int64_t top = draw_below(random, height - h + 1);
     return {draw_below(random, width - w + 1), top, w, h};
   }
-  // Nothing fitted into a very long image: as much of its middle as the ratios allow.
+  // No crop fitted into a very long image: use as much of its middle as the ratios allow.
   std::int64_t w = width, h = height;
   const double ratio = static_cast<double>(width) / static_cast<double>(height);
   if (ratio < kNarrowest)

@@ -8,21 +8,20 @@
 
 namespace io {
 
-// What may happen to an image, in this order. All off: nothing.
+// The changes that are made to an image, in this order. If all are off, it is unchanged.
 struct Augmentation {
   bool resized_crop =
       false;  // image folders: a random part of random size and shape, instead of the middle
-  bool crop =
-      false;  // shifted by up to crop_padding pixels each way; black comes in from the border
-  bool flip = false;    // left and right exchanged, half the time
-  bool cutout = false;  // a square is filled with the channels' means; DeVries, Taylor, 2017
+  bool crop = false;  // shifts by up to crop_padding pixels in each direction, and fills with black
+  bool flip = false;  // mirrors left and right with probability 0.5
+  bool cutout = false;  // fills a square with the channels' means; DeVries, Taylor, 2017
                         // (arXiv:1708.04552)
   int crop_padding = 4, cutout_size = 16;
 
   bool any() const { return resized_crop || crop || flip || cutout; }
 };
 
-// One image's fate.
+// The changes drawn for one image.
 struct AugmentationDraw {
   std::int64_t shift_y = 0, shift_x = 0;  // output pixel (y, x) is input pixel (y + shift_y, x +
                                           // shift_x), before mirroring
@@ -31,11 +30,11 @@ struct AugmentationDraw {
                cutout_right = 0;  // [top, bottom) x [left, right); may be empty
 };
 
-// The random numbers of a sample in an epoch; nothing else goes into them, neither rank nor worker.
+// Returns the random numbers of a sample in an epoch, which depend on nothing else, in particular
+// not on the rank or worker.
 SplitMix augmentation_random(std::uint64_t seed, std::int64_t epoch, std::int64_t sample);
 
-// The numbers are drawn in a fixed order and always all of them: turning one change on leaves the
-// others as they were.
+// All numbers are always drawn, in a fixed order: enabling one change does not affect the others.
 AugmentationDraw draw_augmentation(const Augmentation& what, std::int64_t height,
                                    std::int64_t width, SplitMix& random);
 
@@ -44,11 +43,11 @@ struct ResizedCrop {
   std::int64_t left, top, width, height;
 };
 
-// Of 8 % to 100 % of the area and a ratio of width to height from 3/4 to 4/3, both at random, or
-// else the middle, as torchvision's RandomResizedCrop. Method: C. Szegedy et al., "Going deeper
-// with convolutions", CVPR 2015, section 6.
+// Draws 8 % to 100 % of the area and a ratio of width to height from 3/4 to 4/3, both at random, or
+// uses the middle if that fails, as torchvision's RandomResizedCrop. Method: C. Szegedy et al.,
+// "Going deeper with convolutions", CVPR 2015, section 6.
 ResizedCrop draw_resized_crop(std::int64_t height, std::int64_t width, SplitMix& random);
-// Its random numbers, apart from those of the other changes.
+// Returns its random numbers, which are separate from those of the other changes.
 SplitMix resized_crop_random(std::uint64_t seed, std::int64_t epoch, std::int64_t sample);
 
 }  // namespace io

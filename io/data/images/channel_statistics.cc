@@ -1,4 +1,4 @@
-// Sums over all pixels of a channel.
+// Computes sums over all pixels of a channel.
 #include "io/data/images/channel_statistics.h"
 
 #include <algorithm>
@@ -15,12 +15,12 @@ struct Sums {
   std::uint64_t values = 0, squares = 0;
 };
 
-// Sums of whole numbers are exact in any order: by bytes that are kLanes apart, of one channel
-// each, which a compiler makes vectors of.
+// Integer sums are exact in any order: this adds bytes that are kLanes apart, which belong to one
+// channel each, so that the compiler vectorizes the loop.
 template <std::size_t kLanes>
 [[gnu::always_inline]] inline void add_pixels(std::span<const std::uint8_t> bytes,
                                               std::vector<Sums>& sums) {
-  constexpr std::size_t kRows = 1 << 15;  // 255 * 255 * kRows are within 32 bits
+  constexpr std::size_t kRows = 1 << 15;  // 255 * 255 * kRows fits in 32 bits
   while (!bytes.empty()) {
     std::uint32_t values[kLanes] = {}, squares[kLanes] = {};
     const std::size_t rows = std::min(kRows, bytes.size() / kLanes);

@@ -1,4 +1,4 @@
-// Measures what images are standardized by.
+// Measures the mean and deviation that images are standardized with.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Tells image formats apart.
+// Detects the image format.
 #include "io/data/images/image_decoder.h"
 
 #include <algorithm>

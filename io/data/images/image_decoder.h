@@ -1,4 +1,4 @@
-// Pixels from PNG and JPEG files.
+// Decodes PNG and JPEG files to pixels.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ struct DecodedImage {
       pixels;  // height * width * 3: red, green, blue, from the top left, row by row
 };
 
-// The format is told by the first bytes, not by the name. Gray, palettes and CMYK become RGB, 16
-// bits 8, transparency is dropped (as Pillow's convert("RGB") does), color profiles and
-// orientation are ignored. `path` stands for the file in messages. Throws DataError: another
-// format, damaged, cut off, more than kMaxPixels; ConfigError: this build lacks the library.
+// The first bytes determine the format, not the name. Gray, palettes and CMYK become RGB, 16 bits
+// become 8, transparency is dropped (as in Pillow's convert("RGB")), color profiles and orientation
+// are ignored. `path` names the file in messages. Throws DataError: another format, damaged,
+// truncated, more than kMaxPixels; ConfigError: this build does not have the library.
 DecodedImage decode_image(std::span<const std::uint8_t> file, const std::string& path);
 
 constexpr std::int64_t kMaxPixels = std::int64_t{1}
-                                    << 27;  // 134 million; a small file can claim to be huge
+                                    << 27;  // 134 million; a small file can claim a huge size
 
-// Of one format each; either the library's or a stub that throws ConfigError.
+// The decoders of one format each: the library's, or a stub that throws ConfigError.
 bool has_png_decoder();
 bool has_jpeg_decoder();
 DecodedImage decode_png(std::span<const std::uint8_t> file, const std::string& path);
 DecodedImage decode_jpeg(std::span<const std::uint8_t> file, const std::string& path);
 
-// For the decoders: sizes the pixels; throws DataError for no or too many of them.
+// For the decoders: allocates the pixels; throws DataError for none or too many of them.
 DecodedImage make_image(std::int64_t width, std::int64_t height, const std::string& path);
 
 }  // namespace io

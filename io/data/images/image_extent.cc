@@ -1,4 +1,4 @@
-// PNG states the size in its first block (W3C PNG, 11.2.2), JPEG in the segment that begins a frame
+// PNG stores the size in its first block (W3C PNG, 11.2.2), JPEG in the segment that starts a frame
 // (ITU T.81, B.2.2), after segments of any length.
 #include "io/data/images/image_extent.h"
 
@@ -20,7 +20,7 @@ std::int64_t big_endian(const unsigned char* at, int count) {
   return value;
 }
 
-// A segment is FF, its code, its length (which counts itself) and its content.
+// A segment has FF, its code, its length (which includes itself) and its contents.
 std::optional<ImageExtent> find_frame(std::ifstream& file) {
   HeaderBytes bytes{};
   file.seekg(2);
@@ -28,7 +28,7 @@ std::optional<ImageExtent> find_frame(std::ifstream& file) {
   for (int i = 0; i < kMaxSegments && read(file, bytes, 4); ++i) {
     if (bytes[0] != 0xFF) return std::nullopt;
     const int code = bytes[1];
-    if (code == 0xFF) {  // may stand before a code
+    if (code == 0xFF) {  // may precede a code
       file.seekg(-3, std::ios::cur);
       continue;
     }
@@ -37,7 +37,7 @@ std::optional<ImageExtent> find_frame(std::ifstream& file) {
       file.seekg(big_endian(&bytes[2], 2) - 2, std::ios::cur);
       continue;
     }
-    if (!read(file, bytes, 5)) return std::nullopt;  // bits of a sample, height, width
+    if (!read(file, bytes, 5)) return std::nullopt;  // bits per sample, height, width
     return ImageExtent{big_endian(&bytes[3], 2), big_endian(&bytes[1], 2)};
   }
   return std::nullopt;

@@ -1,4 +1,4 @@
-// The size of an image by its first bytes, without decoding it.
+// Reads the size of an image from its first bytes, without decoding it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct ImageExtent {
   std::int64_t width = 0, height = 0;
 };
 
-// Of a PNG or JPEG file; nothing for another one, or a file that cannot be read.
+// Returns the size of a PNG or JPEG file; nothing for any other or an unreadable file.
 std::optional<ImageExtent> read_image_extent(const std::string& path);
 
 }  // namespace io

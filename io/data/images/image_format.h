@@ -1,4 +1,4 @@
-// Describes images, whatever holds their pixels: shape and scale.
+// Describes the shape and scale of images for any storage of their pixels.
 #pragma once
 
 #include <array>
@@ -15,10 +15,11 @@ enum class Normalization {
 struct ImageFormat {
   std::array<std::int64_t, 3> shape{};  // height, width, channels
   std::vector<float> mean = {},
-                     deviation = {};  // per channel, of the training split scaled to [0, 1]
-  bool scaled = false;                // images come in any size and are scaled and cut to the shape
+                     deviation = {};  // per channel, for the training split scaled to [0, 1]
+  bool scaled = false;                // images have any size and are scaled and cropped to the
+                                      // shape
 
-  std::int64_t count() const { return shape[0] * shape[1] * shape[2]; }  // bytes of an image
+  std::int64_t count() const { return shape[0] * shape[1] * shape[2]; }  // bytes per image
 };
 
 }  // namespace io

@@ -65,8 +65,8 @@ std::vector<float> ImagePreparer::table() const {
   return result;
 }
 
-// A row of the shifted, perhaps mirrored image; `in` is nullptr outside of it. Padding is a zero
-// byte, not a zero after normalizing, as in torchvision.
+// Converts a row of the shifted, possibly mirrored image; `in` is nullptr outside of it. As in
+// torchvision, padding is a zero byte, not a zero after normalization.
 void ImagePreparer::convert_row(const std::uint8_t* in, const AugmentationDraw& draw,
                                 float* out) const {
   // Output pixel x is input pixel shift + x, or shift - x if mirrored. Those in [first, end) exist.

@@ -11,24 +11,26 @@
 
 namespace io {
 
-// Constant after construction and free of allocation: any number of threads may use one.
+// Constant after construction, and does not allocate: any number of threads may use one.
 class ImagePreparer {
  public:
-  // Throws ConfigError, naming the data set `set`, where kStandard lacks a mean or a positive
-  // deviation for a channel.
+  // Throws ConfigError with the name of the data set `set` if kStandard is requested and a channel
+  // has no mean or no positive deviation.
   ImagePreparer(const ImageFormat& format, const std::string& set, Normalization normalization,
                 const Augmentation& augmentation);
 
   // in and out: height * width * channels. `random` is augmentation_random() of the sample, used
-  // only where augmenting.
+  // only for augmentation.
   void prepare(const std::uint8_t* in, SplitMix random, float* out) const;
-  // What prepare() draws; nothing where it does not augment.
+  // Returns the draw of prepare(); all zeros without augmentation.
   AugmentationDraw draw(SplitMix random) const;
-  // [channels, 257]: by channel, what prepare() makes of each byte, then the fill value of cutouts.
+  // [channels, 257]: for each channel, the output of prepare() for each byte, then the fill value
+  // of cutouts.
   std::vector<float> table() const;
 
  private:
-  // Pixels that are `step` bytes apart, and pixels of padding. Return the end of what they wrote.
+  // Convert pixels that are `step` bytes apart, and pixels of padding. Return the end of the
+  // output.
   float* convert_pixels(const std::uint8_t* in, std::int64_t step, std::int64_t pixels,
                         float* out) const;
   float* pad(std::int64_t pixels, float* out) const;
@@ -39,8 +41,8 @@ class ImagePreparer {
 
   std::int64_t height_, width_, channels_;
   Augmentation augmentation_;
-  std::vector<std::array<float, 256>> tables_;  // by channel: the value of each byte
-  std::vector<float> means_;                    // by channel, as a value of the output
+  std::vector<std::array<float, 256>> tables_;  // for each channel: the value of each byte
+  std::vector<float> means_;                    // for each channel, as a value of the output
 };
 
 }  // namespace io

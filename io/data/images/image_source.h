@@ -13,11 +13,11 @@ class ImageSource {
  public:
   virtual ~ImageSource() = default;
 
-  // Writes image `id` as bytes in the shape of the data set. `crop`: nullptr, or the random numbers
-  // for a part of random size and shape instead of the whole. Any number of threads may call at
-  // once. Throws DataError, naming the file.
+  // Writes image `id` as bytes in the shape of the data set. `crop` is nullptr, or the random
+  // numbers for a part of random size and shape instead of the whole. Any number of threads may
+  // call this concurrently. Throws DataError with the name of the file.
   virtual void read(std::int64_t id, SplitMix* crop, std::span<std::uint8_t> out) const = 0;
-  // Adds what tells these images from others without reading them: their names and sizes.
+  // Adds data that identify these images without reading them: their names and sizes.
   virtual void add_to(base::StreamDigest& digest) const = 0;
 };
 

@@ -1,5 +1,5 @@
-// JPEG by libjpeg(-turbo). Its errors leave by longjmp, so the functions that call setjmp hold
-// nothing that has a destructor.
+// Decodes JPEG with libjpeg(-turbo). Its errors return by longjmp, so the functions that call
+// setjmp have no objects with destructors.
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace io {
 namespace {
 
 struct JpegErrors {
-  jpeg_error_mgr base;  // first: libjpeg hands out pointers to it
+  jpeg_error_mgr base;  // the first member: libjpeg passes pointers to it
   std::jmp_buf back;
   char failure[JMSG_LENGTH_MAX];
 };
@@ -26,7 +26,8 @@ struct JpegErrors {
   std::longjmp(errors->back, 1);
 }
 
-// libjpeg only warns of a file that is cut off and paints the rest gray. That is an error here.
+// For a truncated file, libjpeg only issues a warning and fills the rest with gray. This makes it
+// an error.
 void on_message(j_common_ptr jpeg, int level) {
   const int code = jpeg->err->msg_code;
   if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER)) on_error(jpeg);
@@ -43,8 +44,8 @@ bool read_header(jpeg_decompress_struct& jpeg, JpegErrors& errors,
   return true;
 }
 
-// Four inks to three colors as Pillow converts them: every such JPEG is taken for Adobe's kind, in
-// which 255 is no ink. `row` holds `width` pixels of both.
+// Converts CMYK to RGB as Pillow does: every such JPEG is treated as Adobe's kind, in which 255 is
+// no ink. `row` has `width` pixels of both.
 void inks_to_rgb(const std::uint8_t* inks, std::uint8_t* row, std::size_t width) {
   for (std::size_t x = 0; x < width; ++x)
     for (std::size_t c = 0; c < 3; ++c) {
@@ -54,7 +55,7 @@ void inks_to_rgb(const std::uint8_t* inks, std::uint8_t* row, std::size_t width)
     }
 }
 
-// `inks` has room for a row of four bytes a pixel where the file has four inks; else it is null.
+// If the file is CMYK, `inks` has room for a row with four bytes per pixel; otherwise it is null.
 bool read_rows(jpeg_decompress_struct& jpeg, JpegErrors& errors, std::uint8_t* inks,
                std::uint8_t* pixels) {
   if (setjmp(errors.back) != 0) return false;
@@ -79,7 +80,7 @@ struct JpegReader {
   }
   ~JpegReader() {
     jpeg_destroy_decompress(&jpeg);
-  }  // allowed before it was created, as it is zeroed
+  }  // allowed before creation, because it is zeroed
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
 

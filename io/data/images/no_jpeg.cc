@@ -1,4 +1,4 @@
-// Takes the place of jpeg_decoder.cc in builds without libjpeg.
+// Replaces jpeg_decoder.cc in builds without libjpeg.
 #include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
 

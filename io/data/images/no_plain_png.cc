@@ -1,4 +1,4 @@
-// Takes the place of plain_png.cc in builds without libdeflate.
+// Replaces plain_png.cc in builds without libdeflate.
 #include "io/data/images/plain_png.h"
 
 namespace io {

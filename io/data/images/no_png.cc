@@ -1,4 +1,4 @@
-// Takes the place of png_decoder.cc and png_encoder.cc in builds without libpng.
+// Replaces png_decoder.cc and png_encoder.cc in builds without libpng.
 #include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
 #include "io/data/images/image_encoder.h"

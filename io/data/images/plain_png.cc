@@ -1,5 +1,6 @@
-// Chunks, libdeflate, and the five filters of a row (PNG specification, third edition, chapters 5
-// and 9). Two thirds of what libpng takes are zlib's and the filters', which go byte by byte there.
+// Implements chunks, unpacking with libdeflate, and the five filters of a row (PNG specification,
+// third edition, chapters 5 and 9). Two thirds of libpng's time are spent in zlib and in the
+// filters, which libpng applies byte by byte.
 #include "io/data/images/plain_png.h"
 
 #include <libdeflate.h>
@@ -18,17 +19,18 @@ namespace {
 
 using Bytes = std::span<const std::uint8_t>;
 
-constexpr std::size_t kMagicBytes = 8, kChunkBytes = 12;  // length, type and sum of a chunk
-constexpr std::uint32_t kLongestSide = 1u << 20;          // as png_decoder.cc's
-constexpr std::uint64_t kMaxFromAByte = 1032;             // of deflate
-constexpr std::size_t kReadBehind = 3;                    // a row, by undo_filter()
+constexpr std::size_t kMagicBytes = 8, kChunkBytes = 12;  // length, type and checksum of a chunk
+constexpr std::uint32_t kLongestSide = 1u << 20;          // the same as in png_decoder.cc
+constexpr std::uint64_t kMaxFromAByte = 1032;             // limit of deflate's compression ratio
+constexpr std::size_t kReadBehind = 3;                    // past the end of a row, by undo_filter()
 
 struct PlainFile {
   std::uint32_t width = 0, height = 0;
-  int samples = 0;          // of a pixel: 1 gray, 2 with transparency, 3 RGB, 4 with transparency
+  int samples = 0;          // per pixel: 1 gray, 2 with transparency, 3 RGB, 4 with transparency
   std::vector<Bytes> data;  // the parts of the packed pixels
   std::uint64_t row_bytes() const { return std::uint64_t{width} * static_cast<unsigned>(samples); }
-  std::uint64_t raw_bytes() const { return (row_bytes() + 1) * height; }  // with filters' numbers
+  // including the filters' numbers
+  std::uint64_t raw_bytes() const { return (row_bytes() + 1) * height; }
 };
 
 std::uint32_t word(const std::uint8_t* at) {
@@ -36,7 +38,7 @@ std::uint32_t word(const std::uint8_t* at) {
          at[3];
 }
 
-bool has_its_sum(Bytes chunk) {  // of type and data
+bool has_its_sum(Bytes chunk) {  // checksum of type and data
   const Bytes summed = chunk.subspan(4, chunk.size() - 8);
   return base::add_crc32(0, std::as_bytes(summed)) == word(chunk.last(4).data());
 }
@@ -52,7 +54,7 @@ bool read_header(Bytes data, PlainFile& file) {
          file.height - 1 < kLongestSide;
 }
 
-// False: leave it to libpng.
+// Returns false if the file should be left to libpng.
 bool read_chunks(Bytes bytes, PlainFile& file) {
   bool in_data = false;
   std::uint64_t packed = 0;
@@ -66,12 +68,12 @@ bool read_chunks(Bytes bytes, PlainFile& file) {
     if (is_data || type == "IHDR" || type == "IEND") {
       if (!has_its_sum(chunk)) return false;
     } else if ((static_cast<unsigned char>(type[0]) & 0x20) == 0 && type != "PLTE") {
-      return false;  // not to be skipped, whatever it is
+      return false;  // a critical chunk must not be skipped
     }
     if ((file.width == 0) != (type == "IHDR")) return false;
     if (type == "IHDR" && !read_header(data, file)) return false;
     if (type == "IEND") break;
-    if (is_data && !in_data && !file.data.empty()) return false;  // something in between
+    if (is_data && !in_data && !file.data.empty()) return false;  // another chunk in between
     in_data = is_data;
     if (!is_data) continue;
     file.data.push_back(data);
@@ -80,7 +82,8 @@ bool read_chunks(Bytes bytes, PlainFile& file) {
   return packed > 0 && file.raw_bytes() / kMaxFromAByte <= packed;
 }
 
-// Rows as they are stored, each behind the number of its filter; null where that is damaged.
+// Returns the rows as they are stored, each after the number of its filter; null if the data are
+// damaged.
 std::unique_ptr<std::uint8_t[]> unpack(const PlainFile& file) {
   struct Free {
     void operator()(libdeflate_decompressor* d) const { libdeflate_free_decompressor(d); }
@@ -101,7 +104,7 @@ std::unique_ptr<std::uint8_t[]> unpack(const PlainFile& file) {
   return result == LIBDEFLATE_SUCCESS && made == file.raw_bytes() ? std::move(raw) : nullptr;
 }
 
-// A pixel, a lane a sample; the lanes behind them have anything.
+// A pixel with one sample per lane; the other lanes are undefined.
 using Lanes = std::int16_t __attribute__((vector_size(16)));
 using Narrow = std::uint8_t __attribute__((vector_size(16)));
 using Packed = std::uint8_t __attribute__((vector_size(8)));
@@ -116,7 +119,7 @@ Lanes load(const std::uint8_t* at) {  // reads four bytes
 }
 
 template <int kBytes>
-Lanes store(std::uint8_t* at, Lanes pixel) {  // returns what is stored
+Lanes store(std::uint8_t* at, Lanes pixel) {  // returns the stored value
   pixel &= 255;
   const auto packed = __builtin_convertvector(pixel, Packed);
   std::memcpy(at, &packed, kBytes);
@@ -125,7 +128,7 @@ Lanes store(std::uint8_t* at, Lanes pixel) {  // returns what is stored
 
 Lanes magnitude(Lanes value) { return value < 0 ? -value : value; }
 
-// Of left, above and above left, the nearest to left + above - above left.
+// Returns the one of left, above and above left that is nearest to left + above - above left.
 Lanes paeth(Lanes left, Lanes above, Lanes corner) {
   const Lanes to_left = magnitude(above - corner), to_above = magnitude(left - corner),
               to_corner = magnitude(left + above - corner - corner);
@@ -133,8 +136,8 @@ Lanes paeth(Lanes left, Lanes above, Lanes corner) {
   return ((to_left <= to_above) & (to_left <= to_corner)) ? left : nearer;
 }
 
-// Each pixel by `undo` of what is stored and what is above. A pixel of three bytes is stored with a
-// fourth, which the next one overwrites; not so the last.
+// Computes each pixel with `undo` from the stored and the above one. A pixel of three bytes is
+// written with a fourth one, which the next pixel overwrites; the last pixel is written exactly.
 template <int kSamples>
 void by_pixel(const std::uint8_t* stored, const std::uint8_t* before, std::uint8_t* row,
               std::size_t bytes, auto&& undo) {
@@ -146,8 +149,9 @@ void by_pixel(const std::uint8_t* stored, const std::uint8_t* before, std::uint8
   store<kSamples>(row + i, undo(load(stored + i), load(before + i), left));
 }
 
-// A row of `bytes`. `stored` may be `row` unless pixels have three bytes, but not `before`, the row
-// above. Three bytes behind `stored` and `before` are read. False: there is no such filter.
+// Decodes a row of `bytes` bytes. `stored` may be `row` unless pixels have three bytes, but
+// `before`, the row above, may not. Three bytes past the end of `stored` and `before` are read.
+// Returns false if there is no such filter.
 template <int kSamples>
 bool undo_filter(int filter, const std::uint8_t* stored, const std::uint8_t* before,
                  std::uint8_t* row, std::size_t bytes) {
@@ -181,7 +185,7 @@ bool undo_filter(int filter, const std::uint8_t* stored, const std::uint8_t* bef
   }
 }
 
-// A row of gray or with transparency as RGB.
+// Converts a row that is gray or has transparency to RGB.
 template <int kSamples>
 void to_rgb(const std::uint8_t* row, std::uint32_t width, std::uint8_t* pixels) {
   for (std::uint32_t x = 0; x < width; ++x, row += kSamples, pixels += 3) {

@@ -1,4 +1,4 @@
-// The usual PNG files, decoded in less than half of the time that libpng takes.
+// Decodes common PNG files in less than half of libpng's time.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,10 @@
 
 namespace io {
 
-// Pixels as decode_png()'s, of a file with 8 bits a sample, RGB or gray, with transparency or
-// without, not interlaced. Nothing for any other file, for a damaged one, about which libpng knows
-// more to say, and in builds without libdeflate. Throws DataError: kMaxPixels.
+// Returns the same pixels as decode_png() for a file with 8 bits per sample, RGB or gray, with or
+// without transparency, not interlaced. Returns nothing for any other file, for a damaged one, for
+// which libpng reports a more specific error, and in builds without libdeflate. Throws DataError:
+// kMaxPixels.
 std::optional<DecodedImage> decode_plain_png(std::span<const std::uint8_t> file,
                                              const std::string& path);
 

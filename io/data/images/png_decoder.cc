@@ -1,5 +1,5 @@
-// PNG by libpng. Its errors leave by longjmp, so the functions that call setjmp hold nothing that
-// has a destructor.
+// Decodes PNG with libpng. Its errors return by longjmp, so the functions that call setjmp have no
+// objects with destructors.
 #include <png.h>
 
 #include <cstdio>
@@ -26,7 +26,7 @@ struct PngFile {
   png_longjmp(png, 1);
 }
 
-void on_warning(png_structp, png_const_charp) {}  // about chunks that do not matter here
+void on_warning(png_structp, png_const_charp) {}  // about chunks that are irrelevant here
 
 void on_read(png_structp png, png_bytep out, std::size_t count) {
   auto& file = *static_cast<PngFile*>(png_get_io_ptr(png));
@@ -36,12 +36,12 @@ void on_read(png_structp png, png_bytep out, std::size_t count) {
   file.left -= count;
 }
 
-// Everything up to the pixels; asks for them as RGB of 8 bits.
+// Reads everything up to the pixels, and requests them as RGB of 8 bits.
 bool read_header(png_structp png, png_infop info) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
   png_read_info(png, info);
-  png_set_expand(png);    // palettes, and gray of fewer than 8 bits
-  png_set_scale_16(png);  // to 8
+  png_set_expand(png);    // for palettes, and gray with fewer than 8 bits
+  png_set_scale_16(png);  // to 8 bits
   png_set_strip_alpha(png);
   png_set_gray_to_rgb(png);
   png_set_interlace_handling(png);
@@ -56,7 +56,7 @@ bool read_rows(png_structp png, png_bytepp rows) {
   return true;
 }
 
-// libpng's structures, released at the end.
+// Owns libpng's structures.
 struct PngReader {
   explicit PngReader(PngFile& file)
       : png(png_create_read_struct(PNG_LIBPNG_VER_STRING, &file, on_error, on_warning)) {
@@ -64,7 +64,7 @@ struct PngReader {
     if (info == nullptr) return;
     png_set_read_fn(png, &file, on_read);
     png_set_user_limits(png, 1u << 20,
-                        1u << 20);  // rows of some megabytes; make_image() limits the whole
+                        1u << 20);  // rows of some megabytes; make_image() limits the total
   }
   ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
   PngReader(const PngReader&) = delete;

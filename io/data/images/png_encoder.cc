@@ -1,4 +1,4 @@
-// libpng's simplified interface, which needs no longjmp.
+// Uses libpng's simplified interface, which needs no longjmp.
 #include "io/data/images/image_encoder.h"
 
 #include <png.h>

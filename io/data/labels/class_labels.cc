@@ -1,4 +1,4 @@
-// Labels are checked on their way into a batch.
+// Checks labels when they are copied to a batch.
 #include "io/data/labels/class_labels.h"
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Classes as labels: one number a sample.
+// Class labels: one class id per sample.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace io {
 struct ClassLabels {
   static constexpr LabelTraits kTraits{.labels = "classes", .classes = true, .perplexity = false};
 
-  std::vector<std::int32_t> ids = {};   // of each sample
-  std::int64_t count = 0;               // of classes
-  std::vector<std::string> names = {};  // by class; empty: they have numbers only
-  // Classes that the data have and the model lacks (SampleCoding): their ids follow the model's.
+  std::vector<std::int32_t> ids = {};   // for each sample
+  std::int64_t count = 0;               // number of classes
+  std::vector<std::string> names = {};  // for each class; empty: classes have only numbers
+  // Classes in the data that the model does not have (SampleCoding): their ids follow the model's.
   std::vector<std::string> unknown = {};
 
   std::int64_t size(const Samples&) const { return static_cast<std::int64_t>(ids.size()); }

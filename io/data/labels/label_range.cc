@@ -1,4 +1,4 @@
-// The message about a label that is outside.
+// Formats the error for a label out of range.
 #include "io/data/labels/label_range.h"
 
 #include "io/base/files/io_error.h"

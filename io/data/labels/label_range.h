@@ -1,4 +1,4 @@
-// The classes that labels may have.
+// The valid range of class labels.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 namespace io {
 
 struct LabelRange {
-  std::string set;  // its name, for messages
+  std::string set;  // name of the set for messages
   std::int64_t classes = 0;
   std::int64_t unknown =
-      0;  // classes that the model lacks; they come last, and a training has none
+      0;  // classes that the model does not have; they come last, and do not occur in training
 
-  // The label. Throws DataError, naming the sample, for one outside.
+  // Returns the label. Throws DataError with the sample for one out of range.
   std::int32_t checked(std::int32_t label, std::int64_t sample) const {
     if (label >= 0 && label < classes + unknown) return label;
     refuse(label, sample);

@@ -1,13 +1,14 @@
-// The kinds of labels that a data set may have. A new kind is a struct beside these, and its name
-// in `Labels`.
+// The kinds of labels that a data set may have. A new kind is a struct like these, and its name in
+// `Labels`.
 //
-// Each kind K has these members, which the compiler asks for where one is missing:
+// Each kind K has these members; a missing one is a compile error:
 // - K::kTraits: LabelTraits.
-// - size(samples): labelled samples. classes(): outputs of the model.
-// - bytes(), add_to(digest), like(), keep(chosen): as those of samples (samples.h).
+// - size(samples): number of labeled samples. classes(): number of outputs of the model.
+// - bytes(), add_to(digest), like(), keep(chosen): see the members of samples (samples.h).
 // - choose(count, seed): samples for --limit, ascending. REQUIRES: 0 < count <= size().
-// - batch_part(set, samples): what fills the labels of batches. `set` stands for the data set in
-//   messages; both outlive it.
+// - batch_part(set, samples): fills the labels of batches. `set` names the data set in messages;
+//   both
+//   must outlive it.
 #pragma once
 
 #include <memory>

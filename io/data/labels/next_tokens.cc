@@ -1,4 +1,4 @@
-// Labels are the windows of the samples, one token later.
+// The labels are the windows of the samples, shifted by one token.
 #include "io/data/labels/next_tokens.h"
 
 #include <cstddef>

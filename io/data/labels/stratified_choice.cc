@@ -1,4 +1,5 @@
-// Shares of classes by the largest remainder, and samples drawn within each class.
+// Divides samples among classes by the largest remainder method, and draws samples within each
+// class.
 #include "io/data/labels/stratified_choice.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace io {
 namespace {
 
 constexpr std::uint64_t kLimitStream =
-    0x6C696D6974;  // keeps these random numbers apart from those of splits and orders
+    0x6C696D6974;  // separates these random numbers from those of splits and orders
 
 using Positions = std::vector<std::int64_t>;
 
@@ -25,8 +26,8 @@ std::vector<Positions> positions_by_class(std::span<const std::int32_t> labels) 
   return classes;
 }
 
-// How many to take of each class. What a class still lacks to its exact share is kept in whole
-// parts of a sample, count * size - taken * total, so that nothing is rounded.
+// Returns the number of samples of each class. The remainders to the exact fractions are kept as
+// integers, count * size - taken * total, so that nothing is rounded.
 std::vector<std::int64_t> shares(const std::vector<Positions>& classes, std::int64_t count,
                                  std::int64_t total) {
   const bool one_each = count >= static_cast<std::int64_t>(classes.size());
@@ -40,7 +41,7 @@ std::vector<std::int64_t> shares(const std::vector<Positions>& classes, std::int
   const auto lack = [&](std::size_t c) {
     return count * static_cast<std::int64_t>(classes[c].size()) - taken[c] * total;
   };
-  // Of equals the first class gets more, and the last one gives.
+  // Among equal claims the first class gets one more, and the last one gives one up.
   using Claim = std::pair<std::int64_t, std::int64_t>;
   std::priority_queue<Claim> wanting;
   for (std::size_t c = 0; sum < count && c < classes.size(); ++c)

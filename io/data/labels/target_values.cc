@@ -1,4 +1,4 @@
-// Batches of targets are copies.
+// Copies targets to batches.
 #include "io/data/labels/target_values.h"
 
 #include <cstddef>
@@ -36,7 +36,7 @@ void TargetValues::add_to(base::StreamDigest& digest) const {
   digest.add(std::as_bytes(std::span(&scale.deviation, 1)));
 }
 
-// Numbers are of one kind, as if they were of one class.
+// For this choice, all targets count as one class.
 std::vector<std::int64_t> TargetValues::choose(std::int64_t wanted, std::uint64_t seed) const {
   return stratified_positions(std::vector<std::int32_t>(values.size(), 0), wanted, seed);
 }

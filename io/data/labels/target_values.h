@@ -1,4 +1,4 @@
-// Numbers as labels: what a regression predicts.
+// Regression targets as labels.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace io {
 
-// (value - mean) / deviation is what a model learns.
+// A model learns (value - mean) / deviation.
 struct TargetScale {
-  std::string name;                // of the column, for users
-  double mean = 0, deviation = 1;  // of the training rows, in the column's own unit
+  std::string name;                // name of the column, for users
+  double mean = 0, deviation = 1;  // over the training rows, in the column's own unit
   double in_unit(double standardized) const { return mean + deviation * standardized; }
   float standardized(double value) const { return static_cast<float>((value - mean) / deviation); }
 };
@@ -27,7 +27,7 @@ struct TargetValues {
       .labels = "numbers to predict", .classes = false, .perplexity = false};
 
   TargetScale scale;
-  std::vector<float> values = {};  // standardized, of each sample
+  std::vector<float> values = {};  // standardized, for each sample
 
   std::int64_t size(const Samples&) const { return static_cast<std::int64_t>(values.size()); }
   std::int64_t classes() const { return 1; }

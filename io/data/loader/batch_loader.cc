@@ -1,11 +1,11 @@
-// A ring of preallocated batches between helper threads and the caller.
+// A ring of preallocated batches between worker threads and the caller.
 //
-// Batches are numbered by tickets from the last seek() on; ticket t lies in slot t mod slots. A
-// thread takes the next ticket and its place in the sampler under the mutex, so the order is the
-// same for any number of threads, and fills the slot outside it. The caller takes tickets in order
-// and waits for the slot of its next one, even if later ones are ready: batches may be finished out
-// of order, but are handed over in order. A slot is free again when the caller asks for the next
-// batch, so helpers never run more than the number of slots ahead.
+// Batches are numbered by tickets since the last seek(); ticket t is in slot t mod slots. A thread
+// takes the next ticket and its position in the sampler under the mutex, so the order is the same
+// for any number of threads, and fills the slot without holding it. The caller takes tickets in
+// order and waits for the slot of its next one, even if later ones are ready: batches may be
+// completed out of order, but are delivered in order. A slot becomes free when the caller requests
+// the next batch, so workers never run ahead by more than the number of slots.
 #include "io/data/loader/batch_loader.h"
 
 #include <algorithm>
@@ -69,17 +69,18 @@ struct BatchLoader::Impl {
   const std::unique_ptr<BatchPart> samples, labels;
   std::vector<std::thread> threads;
 
-  std::mutex mutex;  // guards all that follows; a slot's contents belong to whoever took its ticket
-                     // until `ready`
+  std::mutex mutex;  // guards all members below; a slot's contents belong to the thread that took
+                     // its ticket until `ready`
   std::condition_variable ticket_changed, slot_changed;  // wake the workers; wake the caller
   Sampler sampler;
   std::vector<Slot> slots;
   std::int64_t sampler_epoch = 0, epoch = 0,
-               step = 0;          // of the sampler's order; of the next ticket
-  std::int64_t taken_before = 0;  // of the samples of the next ticket's step
-  bool divided = false;           // the last seek() gave the sampler divisions
-  std::uint64_t taken = 0, delivered = 0, released = 0;  // tickets
-  int filling = 0;                                       // threads at work on a slot
+               step = 0;          // in the sampler's order; of the next ticket
+  std::int64_t taken_before = 0;  // number of samples of the next ticket's step that were used
+                                  // before
+  bool divided = false;           // the last seek() passed divisions to the sampler
+  std::uint64_t taken = 0, delivered = 0, released = 0;  // numbers of tickets
+  int filling = 0;                                       // threads that are filling a slot
   bool paused = false, stopping = false;
 };
 
@@ -89,7 +90,7 @@ BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_option
       labels(batch_part(set.labels, set.name, set.samples)),
       sampler(sampler_options) {
   const auto most = static_cast<std::size_t>(sampler.max_local_count());
-  // One slot more than batches ahead: the one in the caller's hands.
+  // One slot more than batches ahead: the one that the caller holds.
   slots.resize(options.workers == 0 ? 1 : static_cast<std::size_t>(options.prefetch) + 1);
   for (Slot& slot : slots) {
     samples->reserve(slot.memory, most);
@@ -116,8 +117,8 @@ void BatchLoader::Impl::start(int workers) {
     });
 }
 
-// REQUIRES: the mutex, a free ticket. The slot learns its place and samples; its contents are still
-// to be filled.
+// REQUIRES: the mutex is held, and a ticket is free. Sets the slot's position and samples; its
+// contents still have to be filled.
 BatchLoader::Impl::Slot& BatchLoader::Impl::take_ticket() {
   if (epoch != sampler_epoch) sampler.set_epoch(sampler_epoch = epoch);
   Slot& slot = slots[taken++ % slots.size()];
@@ -198,8 +199,8 @@ void BatchLoader::seek(std::int64_t epoch, std::int64_t step, std::int64_t taken
   loader.ticket_changed.notify_all();
 }
 
-// The wait is for a copy in memory that one of our own threads makes: it ends by itself, so it has
-// no deadline.
+// This waits for a memory copy by one of our own threads, which always completes, so it needs no
+// deadline.
 const Batch& BatchLoader::next() {
   Impl& loader = *impl_;
   std::unique_lock lock(loader.mutex);

@@ -1,4 +1,5 @@
-// Batches ready for the engine: gathered, converted and normalized ahead of time by worker threads.
+// Delivers batches to the engine that worker threads have gathered, converted and normalized in
+// advance.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +14,29 @@ namespace io {
 
 struct LoaderOptions {
   Normalization normalization = Normalization::kUnit;
-  int workers = 1;   // 0: the caller's thread does the work in next()
-  int prefetch = 2;  // batches made ahead
+  int workers = 1;   // 0: next() does the work on the caller's thread
+  int prefetch = 2;  // number of batches prepared in advance
   Augmentation augmentation =
-      {};  // of training images; drawn from (the sampler's seed, epoch, sample)
-  // Images are handed over as bytes, with what was drawn for each, to be prepared elsewhere (with
+      {};  // for training images; drawn from (the sampler's seed, epoch, sample)
+  // Delivers images as bytes with the random draw of each, to be prepared elsewhere (with
   // ImagePreparer::table()).
   bool bytes = false;
 };
 
-// Delivers the steps of a sampler in order, from any (epoch, step), without end: after the last
-// step of an epoch comes step 0 of the next. Allocates at construction only. One caller.
+// Delivers the steps of a sampler in order, from any (epoch, step), without end: the last step of
+// an epoch is followed by step 0 of the next. Allocates only at construction. For one caller.
 class BatchLoader {
  public:
-  // `dataset` outlives the loader.
+  // `dataset` must outlive the loader.
   BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOptions& options);
   ~BatchLoader();
 
-  // Starts (again) at this place; batches made ahead for another place are dropped. `taken`, of the
-  // samples of this one step, and `divisions`, of this one epoch, as in Sampler.
+  // Starts (again) at this position; batches prepared for another position are discarded. `taken`,
+  // for the samples of this one step, and `divisions`, for this one epoch, are as in Sampler.
   void seek(std::int64_t epoch, std::int64_t step, std::int64_t taken = 0,
             std::span<const Division> divisions = {});
-  // The next batch; its spans stay valid until the following call. A rank without samples in a step
-  // gets an empty batch.
+  // Returns the next batch; its spans stay valid until the following call. A rank without samples
+  // in a step gets an empty batch.
   const Batch& next();
 
  private:

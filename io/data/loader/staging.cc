@@ -1,4 +1,4 @@
-// Mirrors files into a folder.
+// Mirrors files in a folder.
 #include "io/data/loader/staging.h"
 
 #include <unistd.h>
@@ -45,12 +45,12 @@ void copy_whole(const fs::path& from, const fs::path& to) {
 }
 
 bool is_same(const fs::path& from, const fs::path& to) {
-  std::error_code failure;  // a copy that cannot be looked at is made anew
+  std::error_code failure;  // a copy that cannot be inspected is copied again
   return fs::is_regular_file(to, failure) && fs::file_size(to, failure) == fs::file_size(from) &&
          fs::last_write_time(to, failure) == fs::last_write_time(from);
 }
 
-// Files below `folder`, by their paths from there.
+// Returns the files below `folder`, as paths relative to it.
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::path path : all_files_below(folder.string()))
@@ -70,7 +70,7 @@ void mirror(const fs::path& from, const fs::path& to) {
   }
   for (const fs::path& file : files_below(to)) {
     const bool unfinished =
-        file.filename().string().starts_with(kUnfinished);  // another job may be at it
+        file.filename().string().starts_with(kUnfinished);  // another job may be writing it
     if (!unfinished && !std::binary_search(files.begin(), files.end(), file)) fs::remove(to / file);
   }
 }

@@ -1,4 +1,5 @@
-// Orders other than the plain permutation, and the check that the ranks' shares partition an epoch.
+// Implements orders other than the plain permutation, and the check that the ranks' samples
+// partition an epoch.
 #include "io/data/order/epoch_order.h"
 
 #include <algorithm>
@@ -11,10 +12,10 @@
 namespace io {
 namespace {
 
-// Sample j of the n of a class goes to place (j + u) / n of the epoch, with the samples of the
-// class in a newly drawn order and one u in [0, 1) per class. The n samples are so spaced evenly
-// over the epoch; sorting all samples by place interleaves the classes. The offset u keeps classes
-// of equal size from appearing in the same order again and again.
+// Sample j of the n samples of a class has position (j + u) / n in the epoch, with the samples of
+// the class in a newly drawn order and one u in [0, 1) per class. So the n samples are spaced
+// evenly over the epoch; sorting all samples by position interleaves the classes. The offset u
+// keeps classes of equal size from always appearing in the same order.
 class Stratified final : public EpochOrder {
  public:
   explicit Stratified(const ClassLabels& labels) : labels_(labels) {}

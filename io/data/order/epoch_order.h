@@ -1,4 +1,4 @@
-// The order in which an epoch takes the samples, as a replaceable part (--sampler).
+// The order of samples in an epoch, as a replaceable component (--sampler).
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace io {
 
-// "shuffle": null, the Sampler's own permutation. "stratified": the classes of `dataset` in equal
-// shares all along the epoch, so that each batch has about the data set's mix. Throws ConfigError
-// for a data set without classes.
+// "shuffle": null, the Sampler's own permutation. "stratified": equal proportions of the classes of
+// `dataset` throughout the epoch, so that each batch has approximately the data set's distribution.
+// Throws ConfigError for a data set without classes.
 std::unique_ptr<EpochOrder> make_epoch_order(const std::string& name, const Dataset& dataset);
 
-// Whether the ranks' samples of two epochs are what options.uneven promises: each sample once with
-// kJoin, at most once with kDrop, at least once with kPad. Throws DataError that names the first
-// sample for which it is not so. Costs world_size epochs' orders.
+// Checks that the ranks' samples of two epochs are as options.uneven promises: each sample once
+// with kJoin, at most once with kDrop, at least once with kPad. Throws DataError with the first
+// sample that violates this. It costs world_size epochs' orders.
 struct PartitionCheck {
   int epochs = 0;
-  std::int64_t left_out = 0, repeated = 0;  // of an epoch: samples that no rank or several take
+  std::int64_t left_out = 0, repeated = 0;  // per epoch: samples that no rank or several ranks take
 };
 PartitionCheck check_partition(const SamplerOptions& options);
 

@@ -1,4 +1,4 @@
-// The interface of the orders in which an epoch takes the samples.
+// The interface of the orders of samples in an epoch.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,15 @@
 
 namespace io {
 
-// A new order: a class of this kind, its name in make_epoch_order() and in the option table. The
-// Sampler cuts it into steps and ranks' shares, so that whatever the order is, ranks share it out
-// without overlap.
+// A new order needs a subclass, and its name in make_epoch_order() and in the option table. The
+// Sampler divides it into steps and slices for the ranks, so that ranks do not overlap for any
+// order.
 class EpochOrder {
  public:
   virtual ~EpochOrder() = default;
-  // Writes each of 0 .. order.size() - 1 once. Every rank computes it for itself, several threads
-  // may at once, and resuming counts on it: a pure function of the arguments and the data set.
+  // Writes each of 0 .. order.size() - 1 once. Every rank computes it independently, several
+  // threads may call it concurrently, and resuming relies on it: it must be a pure function of the
+  // arguments and the data set.
   virtual void fill(std::uint64_t seed, std::int64_t epoch,
                     std::span<std::int64_t> order) const = 0;
 };

@@ -1,12 +1,12 @@
-// The order of an epoch and how its steps are cut into ranks' slices.
+// Computes the order of an epoch and divides its steps into the ranks' slices.
 //
 // Every rank computes the whole permutation from (seed, epoch) and takes its slice of each step:
 // nothing is exchanged, and with another number of ranks the same samples form the same step. For
 // example 10 samples, global batch 4, 3 ranks, kJoin: the steps take positions 0-3, 4-7 and 8-9 of
 // the permutation. Position p counts for rank p mod 3, so the first step gives the ranks 2, 1, 1
-// samples, the second 1, 2, 1 and the last 1, 0, 1: 4, 3, 3 in all. The sample too many moves from
+// samples, the second 1, 2, 1 and the last 1, 0, 1: 4, 3, 3 in total. The extra sample moves from
 // rank to rank instead of always going to rank 0. Only the counts follow from p mod 3; the
-// positions themselves are handed out as contiguous slices in rank order.
+// positions themselves are assigned as contiguous slices in rank order.
 #include "io/data/order/sampler.h"
 
 #include <algorithm>
@@ -87,8 +87,8 @@ std::int64_t counted_before(std::int64_t rank, std::int64_t world_size, std::int
   return rank * (end / world_size) + std::min(rank, end % world_size);
 }
 
-// Parts of a file that are one sample longer belong to any ranks, but positions count first for the
-// lowest numbers: these are dealt out so that every rank comes to the length of its part.
+// Parts of a file that are one sample longer may belong to any ranks, but positions count first for
+// the lowest numbers: these are assigned so that every rank gets exactly the length of its part.
 std::vector<std::int64_t> file_turns(std::int64_t size, int world_size) {
   std::vector<std::int64_t> turns;
   std::int64_t next_longer = 0, next_shorter = size % world_size;
@@ -99,7 +99,7 @@ std::vector<std::int64_t> file_turns(std::int64_t size, int world_size) {
   return turns;
 }
 
-// Of the positions before `position`, those p with p mod world_size = turn.
+// The number of positions p before `position` with p mod world_size = turn.
 std::int64_t turns_before(std::int64_t position, std::int64_t turn, int world_size) {
   return position / world_size + (turn < position % world_size);
 }
@@ -157,7 +157,8 @@ Sampler::Slice Sampler::slice(std::int64_t step, int rank, std::int64_t taken) c
   const std::int64_t first = step * options_.global_batch + taken,
                      end = first + global_count(step, taken);
   if (options_.parts > 0) {
-    const auto before = [&](std::int64_t r) {  // samples of the parts before those of rank r
+    const auto before = [&](std::int64_t r) {  // number of samples in the parts before that of rank
+                                               // r
       return (end - first) * (options_.parts * r / options_.world_size) / options_.parts;
     };
     return {first + before(rank), before(rank + 1) - before(rank)};
@@ -166,14 +167,14 @@ Sampler::Slice Sampler::slice(std::int64_t step, int rank, std::int64_t taken) c
     const std::int64_t before = own_before(first, rank);
     return {before, own_before(end, rank) - before};
   }
-  const auto before = [&](std::int64_t r) {  // samples of this step on the ranks before r
+  const auto before = [&](std::int64_t r) {  // number of samples of this step on the ranks before r
     return counted_before(r, options_.world_size, end) -
            counted_before(r, options_.world_size, first);
   };
   return {first + before(rank), before(rank + 1) - before(rank)};
 }
 
-// Of the positions before `position`, those of the rank.
+// The number of the rank's positions before `position`.
 std::int64_t Sampler::own_before(std::int64_t position, int rank) const {
   const std::int64_t turn =
       options_.shard == Shard::kFile ? turns_[static_cast<std::size_t>(rank)] : rank;
@@ -189,8 +190,8 @@ std::int64_t Sampler::local_count(std::int64_t step, int rank, std::int64_t take
 }
 
 std::int64_t Sampler::max_local_count() const {
-  // Of few samples a part may have one more than of many, by the rounding of its cuts. Counts of
-  // full steps repeat after at most world_size steps.
+  // With few samples a part may have one more than with many, because its bounds are rounded.
+  // Counts of full steps repeat after at most world_size steps.
   std::int64_t highest = local_count(steps_per_epoch() - 1);
   const std::int64_t steps = std::min<std::int64_t>(steps_per_epoch(), options_.world_size);
   for (std::int64_t step = 0; step < steps; ++step) highest = std::max(highest, local_count(step));
@@ -201,7 +202,7 @@ std::int64_t Sampler::max_part_count() const {
   return options_.parts == 0 ? max_local_count() : (options_.global_batch - 1) / options_.parts + 1;
 }
 
-// Checkpoints count on these orders: a change breaks resuming in the middle of an epoch.
+// Checkpoints rely on these orders: a change breaks resuming in the middle of an epoch.
 void Sampler::set_epoch(std::int64_t epoch, std::span<const Division> divisions) {
   const auto end = order_.begin() + options_.size;
   std::iota(order_.begin(), end, std::int64_t{0});
@@ -212,16 +213,16 @@ void Sampler::set_epoch(std::int64_t epoch, std::span<const Division> divisions)
   else if (options_.shuffle)
     shuffle(order_.begin(), end, SplitMix(options_.seed, static_cast<std::uint64_t>(epoch)));
   for (auto at = end; at != order_.end(); ++at)
-    *at = *(at - options_.size);  // again from the front, as often as it takes
+    *at = *(at - options_.size);  // repeats from the front as often as necessary
   for (std::size_t i = 0; i < own_.size(); ++i) {
     own_[i] = order_[static_cast<std::size_t>(options_.rank) +
                      i * static_cast<std::size_t>(options_.world_size)];
   }
 }
 
-// The samples left at a division are order_[first, size), in the order of the data set. How many of
-// them a rank takes follows from the positions that count for it, as in an undivided epoch, so that
-// the counts of steps do not depend on divisions.
+// The remaining samples at a division are order_[first, size), in the order of the data set. The
+// number that a rank takes follows from the positions that count for it, as in an undivided epoch,
+// so that the counts of steps do not depend on divisions.
 void Sampler::set_file_epoch(std::int64_t epoch, std::span<const Division> divisions) {
   order_.resize(static_cast<std::size_t>(options_.size));
   for (std::size_t i = 0; i + 1 < divisions.size(); ++i)
@@ -237,15 +238,16 @@ void Sampler::set_file_epoch(std::int64_t epoch, std::span<const Division> divis
   }
   const FileShard whole = file_shard(options_.size, options_.rank, options_.world_size);
   const std::int64_t before = own_before(first_, options_.rank), count = own.end - own.start;
-  // Padded from its own front; a rank with none left, from its part of the data set.
+  // Padding comes from the rank's own first samples; if it has none left, from its part of the data
+  // set.
   for (std::int64_t i = before; i < std::ssize(own_); ++i)
     own_[static_cast<std::size_t>(i)] =
         count > 0 ? order_[static_cast<std::size_t>(own.start + (i - before) % count)]
                   : whole.start;
 }
 
-// Moves what the ranks of `division` take up to position `end` before the others, which stay in the
-// order of the data set.
+// Moves the samples that the ranks of `division` take up to position `end` before the others, which
+// stay in the order of the data set.
 void Sampler::set_aside(std::int64_t epoch, const Division& division, std::int64_t end) {
   std::vector<std::int64_t> taken, left;
   const std::vector<std::int64_t> turns = file_turns(options_.size, division.ranks);

@@ -1,5 +1,5 @@
-// One batch, its memory, and the interface of what fills it: a part for the samples, one for the
-// labels.
+// Defines a batch, its memory, and the interface of the parts that fill it: one for the samples,
+// one for the labels.
 #pragma once
 
 #include <cstddef>
@@ -18,21 +18,22 @@ struct Batch {
   std::span<const float>
       samples;  // count * sample_count: NHWC, normalized; or features. Empty for tokens
   std::span<const std::uint8_t>
-      pixels;  // instead of samples, where asked for: images as they are stored, NHWC
+      pixels;  // in place of samples, if requested: images as they are stored, NHWC
   std::span<const AugmentationDraw> draws;   // with pixels: count
   std::span<const std::int32_t> tokens;      // count * context. Empty otherwise
-  std::span<const std::int32_t> labels;      // count * positions. Empty where there are targets
-  std::span<const float> targets;            // instead of labels: count
+  std::span<const std::int32_t> labels;      // count * positions. Empty if there are targets
+  std::span<const float> targets;            // in place of labels: count
   std::span<const std::int64_t> sample_ids;  // count
   std::int64_t count() const { return static_cast<std::int64_t>(sample_ids.size()); }
 };
 
-// Memory of a batch, and the batch over it. The parts reserve the vectors that they fill.
+// The memory of a batch, and the batch that refers to it. The parts reserve the vectors that they
+// fill.
 struct BatchMemory {
   std::vector<float> samples, targets;
   std::vector<std::uint8_t> pixels;
   std::vector<AugmentationDraw> draws;
-  std::vector<std::uint8_t> image;  // one, on its way from its source
+  std::vector<std::uint8_t> image;  // buffer for one image from its source
   std::vector<std::int32_t> tokens, labels;
   std::vector<std::int64_t> ids;
   Batch batch;
@@ -42,20 +43,20 @@ struct BatchMemory {
 class BatchPart {
  public:
   virtual ~BatchPart() = default;
-  // Takes memory for batches of so many samples. The only call that allocates.
+  // Reserves memory for batches of `samples` samples. No other call allocates.
   virtual void reserve(BatchMemory& memory, std::size_t samples) const = 0;
   // Fills the part for the samples of `batch.sample_ids`, in `batch.epoch`, and points the batch at
-  // it. Throws DataError, naming the sample or its file.
+  // it. Throws DataError with the sample or its file.
   virtual void fill(BatchMemory& memory) const = 0;
 };
 
-// Says how the samples of a set become those of batches.
+// Describes how the samples of a set are converted for batches.
 struct Preparation {
-  std::string set = {};   // its name, for messages
-  std::int64_t size = 0;  // samples of the set
+  std::string set = {};   // name of the set for messages
+  std::int64_t size = 0;  // number of samples in the set
   Normalization normalization = Normalization::kUnit;
   Augmentation augmentation = {};
-  bool bytes = false;  // images as bytes, with what was drawn for each (Batch::pixels)
+  bool bytes = false;  // images as bytes, with the random draw of each (Batch::pixels)
   std::uint64_t seed = 0;
 };
 

@@ -1,4 +1,4 @@
-// Batches of rows are copies.
+// Copies rows to batches.
 #include "io/data/samples/feature_samples.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Rows of numbers as samples, standardized already.
+// Rows of standardized numbers as samples.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct FeatureSamples {
   static constexpr SampleTraits kTraits{
       .name = "features", .noun = "rows of a table", .unit = "rows", .single = true};
 
-  std::array<std::int64_t, 3> extents{1, 1, 0};  // a table has one row of columns a sample
+  std::array<std::int64_t, 3> extents{1, 1, 0};  // each sample of a table is one row of columns
   std::vector<float> values = {};                // size * the product of the extents
 
   std::array<std::int64_t, 3> shape() const { return extents; }

@@ -1,4 +1,4 @@
-// Batches of images: augmented and normalized on this machine, or as bytes for a device.
+// Fills batches with images: augmented and normalized on this machine, or as bytes for a device.
 #include "io/data/samples/image_samples.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace io {
 namespace {
 
-// Some images of another source, under new numbers.
+// Some images of another source with new indices.
 class ChosenImages : public ImageSource {
  public:
   ChosenImages(std::shared_ptr<const ImageSource> all, std::vector<std::int64_t> chosen)
@@ -31,7 +31,7 @@ class ChosenImages : public ImageSource {
   const std::vector<std::int64_t> chosen_;
 };
 
-// Images as numbers.
+// Images converted to numbers.
 class PreparedImages : public BatchPart {
  public:
   PreparedImages(const ImageSamples& images, const Preparation& how)
@@ -71,7 +71,7 @@ class PreparedImages : public BatchPart {
   const std::size_t width_;
 };
 
-// Images as they are stored, and what was drawn for each.
+// Images as they are stored, with the random draw of each.
 class StoredImages : public BatchPart {
  public:
   StoredImages(const ImageSamples& images, const Preparation& how)

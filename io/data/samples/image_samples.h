@@ -22,7 +22,7 @@ struct ImageSamples {
 
   ImageFormat format;
   std::vector<std::uint8_t> pixels = {};                // NHWC
-  std::shared_ptr<const ImageSource> source = nullptr;  // instead of pixels
+  std::shared_ptr<const ImageSource> source = nullptr;  // in place of pixels
 
   std::array<std::int64_t, 3> shape() const { return format.shape; }
   void set_shape(const std::array<std::int64_t, 3>& shape) { format.shape = shape; }
@@ -39,7 +39,7 @@ struct ImageSamples {
   std::unique_ptr<BatchPart> batch_part(const Preparation& how) const;
 
   bool has_bytes() const { return !source; }
-  // The image as bytes, in `buffer` if it comes from the source.
+  // Returns the image as bytes, in `buffer` if it comes from the source.
   std::span<const std::uint8_t> read(std::int64_t sample, std::vector<std::uint8_t>& buffer) const;
 };
 

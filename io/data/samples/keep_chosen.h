@@ -9,8 +9,8 @@
 
 namespace io {
 
-// Moves what belongs to the chosen samples to the front; they ascend, so nothing is overwritten
-// before it is read. `width`: elements of a sample.
+// Moves the elements of the chosen samples to the front; the samples are ascending, so nothing is
+// overwritten before it is read. `width` is the number of elements per sample.
 template <typename Element>
 void keep_chosen(std::vector<Element>& elements, std::size_t width,
                  std::span<const std::int64_t> chosen) {

@@ -1,4 +1,4 @@
-// Messages name the data set, what was found and what was expected.
+// The messages name the data set, what was found and what was expected.
 #include "io/data/samples/sample_checks.h"
 
 #include <string>

@@ -8,10 +8,10 @@
 
 namespace io {
 
-// Throws DataError unless so many elements (`unit`: "bytes") are those of how.size samples of
+// Throws DataError unless `found` elements (`unit`: "bytes") are those of how.size samples of
 // `width` each.
 void check_stored(const Preparation& how, std::size_t found, const char* unit, std::size_t width);
-// Throws ConfigError: images were asked for of a set that has none.
+// Throws ConfigError: images were requested for a set that has none.
 void refuse_images(const Preparation& how);
 
 }  // namespace io

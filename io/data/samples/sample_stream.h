@@ -1,4 +1,5 @@
-// Samples without labels, out of files of any size, a few at a time: what a trained model is given.
+// Streams samples without labels from files of any size, a few at a time, as input of a trained
+// model.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +15,18 @@ struct SampleBlock {
   Samples samples = ImageSamples{};  // the stream's kind
   struct Origin {
     std::string file;
-    std::int64_t sample = 1;  // of the file, from 1
+    std::int64_t sample = 1;  // number in the file, from 1
   };
   std::vector<Origin> origins;
-  // Rows of a table whose answers were asked for: the labels, or the targets; and each one's place.
+  // For rows of a table whose answers were requested: the labels or the targets, and the row
+  // numbers.
   std::vector<std::string> labels;
   std::vector<double> targets;
-  std::vector<std::int64_t> rows;  // of the file, from 1, a header counted
+  std::vector<std::int64_t> rows;  // in the file, from 1, counting a header
   std::int64_t count() const { return static_cast<std::int64_t>(origins.size()); }
 
-  // The samples, to which a stream of this kind adds. An empty block takes over what `like` states.
+  // Returns the samples, to which a stream of this kind adds. An empty block takes the properties
+  // of `like`.
   template <class Kind>
   Kind& samples_like(const Kind& like) {
     if (origins.empty()) samples = like.like();
@@ -33,16 +36,16 @@ struct SampleBlock {
 
 enum class Wanted {
   kSamples,
-  kOrigins,  // without the samples, which somebody else takes: faults in them may go unnoticed
+  kOrigins,  // without the samples, which are read elsewhere: errors in them may remain undetected
 };
 
 class SampleStream {
  public:
   virtual ~SampleStream() = default;
-  // Adds samples to the block until it has `most`, or there are no more. Throws DataError, naming
-  // file and row.
+  // Adds samples to the block until it has `most`, or there are no more. Throws DataError with file
+  // and row.
   virtual void fill(std::int64_t most, Wanted wanted, SampleBlock& block) = 0;
-  // Lines about categories of the samples up to now that training lacked.
+  // Returns lines about categories of the samples so far that training did not have.
   virtual std::vector<std::string> unknown() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Walks over the kinds of the variant.
+// Iterates over the kinds of the variant.
 #include "io/data/samples/samples.h"
 
 #include <cstddef>

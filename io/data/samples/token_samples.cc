@@ -1,4 +1,4 @@
-// Batches of windows are copies of parts of the stream.
+// Copies parts of the stream to batches of windows.
 #include "io/data/samples/token_samples.h"
 
 #include <algorithm>

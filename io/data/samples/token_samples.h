@@ -18,9 +18,9 @@ struct TokenSamples {
   static constexpr SampleTraits kTraits{
       .name = "tokens", .noun = "tokens", .unit = "tokens", .single = false};
 
-  std::int64_t context = 0;               // tokens of a window
-  std::int64_t stride = 1;                // from one window to the next
-  std::vector<std::int32_t> tokens = {};  // the stream; window i begins at i * stride
+  std::int64_t context = 0;               // tokens per window
+  std::int64_t stride = 1;                // distance between windows
+  std::vector<std::int32_t> tokens = {};  // the stream; window i starts at i * stride
 
   // Windows leave room for the label of their last position.
   std::int64_t windows() const {
@@ -37,7 +37,7 @@ struct TokenSamples {
   std::vector<float> statistics() const { return {}; }
   void add_to(base::StreamDigest& digest) const;
   TokenSamples like() const { return {.context = context}; }
-  // REQUIRES: the first windows.
+  // REQUIRES: these are the first windows.
   void keep(std::span<const std::int64_t> chosen);
   std::string intake() const { return kTraits.noun; }
   std::unique_ptr<BatchPart> batch_part(const Preparation& how) const;

@@ -1,4 +1,4 @@
-// Kinds of samples and labels add themselves; names come after all of them.
+// Kinds of samples and labels add themselves; names follow all of them.
 #include "io/data/sources/data_digest.h"
 
 #include <string_view>
@@ -10,7 +10,7 @@
 namespace io {
 namespace {
 
-// Each name with its length in front, so that ["ab", "c"] is not ["a", "bc"].
+// Adds each name after its length, so that ["ab", "c"] differs from ["a", "bc"].
 void add_names(base::StreamDigest& digest, const std::vector<std::string>& names) {
   const auto add = [&](std::string_view text) {
     const std::uint64_t size = text.size();

@@ -63,7 +63,7 @@ DatasetSplits make_glyphs(const DatasetOptions& options) {
           draw_glyphs(GlyphSplit::kTest, kGlyphTestCount, options.seed)};
 }
 
-// A new data set is a row here.
+// One row of the table of data sets; add a row for a new one.
 struct Entry {
   const char* name;
   DatasetSplits (*read)(const DatasetOptions& options);
@@ -90,8 +90,8 @@ DatasetSplits read_or_make(const DatasetOptions& options) {
                     ")");
 }
 
-// Channels are measured on the training images, if these are in memory; images for testing are
-// scaled by the same numbers.
+// Channels are measured on the training images, if these are in memory; test images are scaled with
+// the same numbers.
 void measure(DatasetSplits& splits) {
   ImageSamples* const train = splits.train.find<ImageSamples>();
   ImageSamples* const test = splits.test.find<ImageSamples>();
@@ -101,8 +101,8 @@ void measure(DatasetSplits& splits) {
   test->format.deviation = train->format.deviation;
 }
 
-// Channel statistics and classes of images become those of the coding; tables and texts have been
-// read by theirs.
+// Replaces channel statistics and classes of images by those of the coding; tables and texts have
+// been read with theirs.
 void code_images(const SampleCoding& coding, Dataset& part, const std::string& name,
                  std::vector<std::string>& lines) {
   const ImageFormat& like = coding.like.as<ImageSamples>().format;

@@ -1,4 +1,4 @@
-// The registry of data sets: loads one by its name.
+// The registry of data sets, which loads one by its name.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace io {
 
-// Throws DataError (names the file, what was found and what was expected), MissingFileError (says
-// which files were looked for and how to get them) and ConfigError (unknown name, with the
+// Throws DataError (with the file, what was found and what was expected), MissingFileError (with
+// the files that were searched and how to get them) and ConfigError (unknown name, with the
 // nearest).
 DatasetSplits load_dataset(const DatasetOptions& options);
 
-std::vector<std::string> dataset_names();  // what options.name may be
+std::vector<std::string> dataset_names();  // the valid values of options.name
 
 }  // namespace io

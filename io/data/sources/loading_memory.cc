@@ -1,4 +1,4 @@
-// Sizes of files, and what gzip says of its content.
+// Uses the sizes of files, and the content sizes in gzip files.
 #include "io/data/sources/loading_memory.h"
 
 #include <algorithm>
@@ -25,11 +25,12 @@ struct FileSize {
   std::uint64_t content = 0;
 };
 
-// A gzip file ends with the length of its content (RFC 1952, 2.3.1), of the last member at least.
+// A gzip file ends with the length of its content (RFC 1952, 2.3.1), at least for the last member.
 FileSize size_of_file(const std::string& path) {
   std::error_code failure;
   const std::uint64_t bytes = std::filesystem::file_size(path, failure);
-  if (failure || !std::filesystem::is_regular_file(path, failure)) return {};  // a pipe: waits
+  // opening a pipe would block
+  if (failure || !std::filesystem::is_regular_file(path, failure)) return {};
   std::ifstream file(path, std::ios::binary);
   std::array<char, 4> start{}, end{};
   if (!file.read(start.data(), 2)) return {};
@@ -50,7 +51,7 @@ bool has_data(const std::string& name, const std::string& set) {
   return is_cifar10_name(name);
 }
 
-// Those that are read; none where loading will refuse them.
+// Returns the files that are read; none if loading will reject them.
 std::vector<std::string> files_of(const DatasetOptions& options) {
   if (!options.csv.annotations.empty()) return {options.csv.annotations};
   if (std::error_code none; std::filesystem::is_regular_file(options.directory, none))
@@ -61,14 +62,14 @@ std::vector<std::string> files_of(const DatasetOptions& options) {
     for (FolderEntry& entry : list_folder(options.directory))
       if (has_data(entry.name, options.name)) paths.push_back(std::move(entry.path));
   } catch (const Error&) {
-    return {};  // loading says why
+    return {};  // loading reports the reason
   }
   if (options.name == "csv" && paths.size() != 1) return {};
   return paths;
 }
 
-// Ids of 32 bits each. Plain files are read block by block, others are unpacked first; a file is
-// let go before the next one is read.
+// The ids have 32 bits each. Plain files are read block by block, others are unpacked first; a file
+// is released before the next one is read.
 std::uint64_t token_bytes(const DatasetOptions& options) {
   std::uint64_t held = 0, most = 0;
   for (const std::string name : {"train", "val"}) {
@@ -78,7 +79,7 @@ std::uint64_t token_bytes(const DatasetOptions& options) {
       held += size.content / place.width * sizeof(std::int32_t);
       most = std::max(most, held + (size.packed > 0 ? size.content : 0));
     } catch (const Error&) {
-      continue;  // loading says why
+      continue;  // loading reports the reason
     }
   }
   return most;

@@ -1,4 +1,4 @@
-// What loading a data set takes of memory, told before any of it is taken.
+// Computes the memory that loading a data set needs, before any of it is allocated.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace io {
 
-// Bytes at the peak, for data of files that are held whole: the samples, and beside them the
-// largest file as it is read or unpacked; of CSV the text alone, of text and tokens also the ids
-// made of them. 0 where that is not known, or a file is missing or cannot be read: loading says so.
+// Returns the peak in bytes for data of files that are held whole: the samples, and in addition the
+// largest file as it is read or unpacked; for CSV only the text, for text and tokens also the ids.
+// Returns 0 if that is not known, or if a file is missing or cannot be read: loading reports it.
 std::uint64_t loading_bytes(const DatasetOptions& options);
 
 }  // namespace io

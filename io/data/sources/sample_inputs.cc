@@ -1,4 +1,4 @@
-// One file after the other, each opened by the reader of the model's kind of samples.
+// Reads one file after the other, each with the reader for the model's kind of samples.
 #include "io/data/sources/sample_inputs.h"
 
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace {
 
 using Stream = std::unique_ptr<SampleStream>;
 
-// The reader of each kind. `coding`: of a table; null for others.
+// The reader of each kind. `coding` is that of a table; null for others.
 Stream open_file(const std::string& path, const ImageSamples& like, const CsvCoding*) {
   return open_images(path, like);
 }
@@ -29,7 +29,7 @@ Stream open_file(const std::string& path, const Kind& like, const CsvCoding*) {
   throw DataError(path + ": samples that are " + like.kTraits.noun + " are not read one by one");
 }
 
-// The files of a folder that are opened, with a line for the user if others are left out.
+// Returns the files of a folder that are opened, with a line for the user if others are left out.
 FoundImages files_of_folder(const std::string& folder, const ImageSamples&) {
   return images_below(folder);
 }
@@ -77,7 +77,7 @@ class FileSequence : public SampleStream {
   const DatasetSplits& splits_;
   std::size_t next_ = 0;
   Stream current_;
-  std::vector<std::string> lines_;  // of the files before
+  std::vector<std::string> lines_;  // of the previous files
 };
 
 }  // namespace

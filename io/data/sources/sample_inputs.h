@@ -10,15 +10,15 @@
 
 namespace io {
 
-// The samples of these files, one file after the other, as a model takes them that was trained on
-// `splits`. Images: *.png and *.jpg, files in IDX format, CIFAR-10's *.bin where the model's images
-// are such; of a folder all its images, in byte order of their paths. A model of folders of images
-// gets each as it did in training: scaled, and its middle; others want their own size, and gray of
-// one channel is made of colors as Pillow's "L". Tables: columns are found by the names of the
-// training table, in any order, and others are passed over; without names by their places, the
-// label's being there or not. What was learnt in training is applied. `left_out` takes a
-// line for each folder in which there are other files. Throws MissingFileError and DataError,
-// naming the file.
+// Returns the samples of these files, one file after the other, in the form for a model that was
+// trained on `splits`. Images: *.png and *.jpg, files in IDX format, CIFAR-10's *.bin if the
+// model's images are of that kind; for a folder all its images, in byte order of their paths. A
+// model for folders of images gets each image as in training: scaled, and its middle; other models
+// require their own size, and colors are converted to one gray channel like Pillow's "L". Tables:
+// columns are found by the names of the training table, in any order, and others are skipped;
+// without names by position, with or without the label column. The coding learned in training is
+// applied. `left_out` receives a line for each folder that contains other files. Throws
+// MissingFileError and DataError with the file.
 std::unique_ptr<SampleStream> open_samples(const std::vector<std::string>& inputs,
                                            const DatasetSplits& splits,
                                            std::vector<std::string>* left_out = nullptr);

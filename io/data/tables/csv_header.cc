@@ -1,4 +1,4 @@
-// Evidence for and against names in the first row.
+// Collects evidence for and against names in the first row.
 #include "io/data/tables/csv_header.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace io {
 namespace {
 
-constexpr double kImprobable = 0.05, kDoubtful = 0.25;  // of a first row that is data
+constexpr double kImprobable = 0.05, kDoubtful = 0.25;  // probability that the first row is data
 
-// Cells below the first row that are equal to it.
+// Returns true if a cell below the first row equals it.
 bool occurs_again(const CsvTable& table, std::size_t column) {
   const std::string_view name = table.field(0, column);
   for (std::size_t row = 1; row < table.rows(); ++row)
@@ -24,8 +24,8 @@ bool occurs_again(const CsvTable& table, std::size_t column) {
   return false;
 }
 
-// How probable it is that the value of a row occurs in no other one, as the others have it (the
-// estimate of Good and Turing, with one more such row).
+// Estimates the probability that the value of a row occurs in no other row, from the other rows
+// (the estimate of Good and Turing, with one more such row).
 double share_of_single_values(const CsvTable& table, std::size_t column) {
   std::vector<std::string_view> values;
   for (std::size_t row = 1; row < table.rows(); ++row) values.push_back(table.field(row, column));
@@ -39,7 +39,7 @@ double share_of_single_values(const CsvTable& table, std::size_t column) {
   return static_cast<double>(single + 1) / static_cast<double>(values.size() + 1);
 }
 
-// Numbers, none of which is written as a whole one.
+// Returns true if the column has numbers, and none of them is written as an integer.
 bool has_decimals_only(const CsvTable& table, std::size_t column, const CsvMissing& missing) {
   std::size_t numbers = 0;
   for (std::size_t row = 1; row < table.rows(); ++row) {
@@ -51,7 +51,8 @@ bool has_decimals_only(const CsvTable& table, std::size_t column, const CsvMissi
   return numbers >= 2;
 }
 
-// By column, how many fields of the first row around it are whole numbers in sequence: 7, 8, 9.
+// For each column, the number of fields of the first row around it that are consecutive integers:
+// 7, 8, 9.
 std::vector<std::size_t> sequence_lengths(const CsvTable& table) {
   std::vector<std::size_t> lengths(table.columns(), 0);
   for (std::size_t c = 0; c < table.columns();) {
@@ -68,7 +69,7 @@ std::vector<std::size_t> sequence_lengths(const CsvTable& table) {
   return lengths;
 }
 
-// Names 0, 1, 2 ... or 1, 2, 3 ..., as programs give them where there are none.
+// Recognizes names 0, 1, 2 ... or 1, 2, 3 ..., which programs write if there are no names.
 bool is_numbered_header(const CsvTable& table, std::span<const ColumnScan> scans,
                         const CsvMissing& missing, std::span<const std::size_t> sequences) {
   const std::size_t first = table.field(0, 0).empty() ? 1 : 0, count = table.columns() - first;

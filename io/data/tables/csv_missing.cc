@@ -1,4 +1,4 @@
-// Lists of markers, and a quick look at a field's first byte.
+// Defines lists of markers, and a fast check of a field's first byte.
 #include "io/data/tables/csv_missing.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace io {
 namespace {
 
-// All ways to write a word in lower and upper case.
+// Adds all spellings of a word in lower and upper case.
 void add_cases(const std::string& word, std::vector<std::string>& list) {
   for (std::size_t upper = 0; upper < std::size_t{1} << word.size(); ++upper) {
     std::string text = word;

@@ -1,4 +1,4 @@
-// std::from_chars() reads what is plain; anything else is written plainly first.
+// std::from_chars() reads plain numbers; all others are first converted to plain ones.
 #include "io/data/tables/csv_number.h"
 
 #include <array>
@@ -10,12 +10,12 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kLongestNumber = 64;  // of a number that is not plain
+constexpr std::size_t kLongestNumber = 64;  // for a number that is not plain
 
 bool is_figure(char c) { return c >= '0' && c <= '9'; }
 
-// Of a number out of range, on which side from_chars() does not say: a negative exponent or many
-// zeros make it too small.
+// For a number out of range, from_chars() does not report the direction: a negative exponent or
+// many zeros mean that it is too small.
 bool is_small(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
   return text.find("e-") != std::string_view::npos || text.find("E-") != std::string_view::npos ||
@@ -34,7 +34,7 @@ CsvNumber plain_number(std::string_view text) {
           .value = value};
 }
 
-// What separates groups of digits at the beginning of the text; "" if nothing that may.
+// Returns the separator of groups of digits at the beginning of the text; "" if there is none.
 std::string_view group_separator(std::string_view text, char decimal) {
   for (const std::string_view mark :
        {decimal == '.' ? "," : ".", "'", " ", "\xC2\xA0", "\xE2\x80\xAF", "\xE2\x80\x99"})
@@ -42,12 +42,12 @@ std::string_view group_separator(std::string_view text, char decimal) {
   return {};
 }
 
-// A number with groups or a decimal comma, as from_chars() takes it.
+// Converts a number with groups or a decimal comma to the format of from_chars().
 class Plain {
  public:
   Plain(std::string_view text, char decimal) : rest_(text), decimal_(decimal) {}
 
-  // False: it is no such number.
+  // Returns false if it is not such a number.
   bool write() {
     if (!rest_.empty() && (rest_[0] == '-' || rest_[0] == '+')) take();
     if (!whole_part()) return false;
@@ -72,7 +72,7 @@ class Plain {
     return count;
   }
 
-  // Digits, or groups of three behind a first one of at most three.
+  // Reads digits, or groups of three after a first one of at most three.
   bool whole_part() {
     const bool zero = !rest_.empty() && rest_[0] == '0';
     whole_digits_ = take_digits();
@@ -87,7 +87,7 @@ class Plain {
     return true;
   }
 
-  // "e-3", or the end.
+  // Reads "e-3", or the end.
   bool exponent() {
     if (rest_.empty()) return whole_digits_ > 0 || size_ > 0;
     if (rest_[0] != 'e' && rest_[0] != 'E') return false;

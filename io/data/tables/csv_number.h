@@ -1,4 +1,5 @@
-// Numbers as people write them into tables: with a decimal point or comma, and digits in groups.
+// Parses numbers as people write them in tables: with a decimal point or comma, and digits in
+// groups.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ struct CsvNumber {
   enum class Content : std::uint8_t {
     kNumber,
     kTooLarge,  // infinite, NaN, or beyond float32
-    kText,      // no number
+    kText,      // not a number
   };
   Content content = Content::kText;
   bool grouped = false;  // 1,234,567
@@ -21,11 +22,11 @@ struct CsvNumber {
 
 // Reads the whole field. `decimal` is '.' or ','. Digits before it may be in groups of three,
 // separated by the other one of the two, an apostrophe, a space, or the no-break spaces U+00A0 and
-// U+202F: 1,234.5 or 1'234.5 or, with a decimal comma, 1.234,5. The first group does not begin
-// with 0. A number too small for a double is 0.
+// U+202F: 1,234.5 or 1'234.5 or, with a decimal comma, 1.234,5. The first group must not start with
+// 0. A number too small for a double is 0.
 CsvNumber read_number(std::string_view field, char decimal);
 
-// The whole field as an integer of 64 bits in plain digits.
+// Parses the whole field as a 64-bit integer in plain digits.
 std::optional<std::int64_t> whole_number(std::string_view field);
 
 }  // namespace io

@@ -1,4 +1,4 @@
-// Row by row, with a decimal point first; a second time with a comma if that may read more.
+// Scans row by row, first with a decimal point; then with a comma if that may read more numbers.
 #include "io/data/tables/csv_scan.h"
 
 #include <algorithm>
@@ -17,17 +17,17 @@ std::vector<ColumnScan> scan_with(const CsvTable& table, std::size_t first,
   return scans;
 }
 
-// Whether the numbers of a column may be whole ones whose digits a sign groups, as 1.234.
+// Evidence that the numbers of a column are integers with digits grouped by a sign, e.g. 1.234.
 struct Groups {
   std::size_t first = kNoRow;  // row of the first number with the sign
-  bool possible = false;       // those with it have exactly three digits after it
-  bool likely = false;         // and there are others, all of them whole and below 1000
-  bool refuted = false;        // there are numbers with the sign that cannot be such
+  bool possible = false;       // all numbers with it have exactly three digits after it
+  bool likely = false;         // and there are others, all of them integers below 1000
+  bool refuted = false;        // some numbers with the sign cannot be grouped
 };
 
 enum class Shape { kOther, kSmall, kGrouped, kNoGroups };
 
-// Of "12", "1.234" or "12.5"; kOther is no number.
+// Returns the shape of "12", "1.234" or "12.5"; kOther is not a number.
 Shape shape_of(std::string_view field, char sign) {
   if (field.starts_with('-') || field.starts_with('+')) field.remove_prefix(1);
   const std::size_t end = field.find_first_not_of("0123456789");
@@ -64,9 +64,9 @@ Groups groups_of(const CsvTable& table, std::size_t column, std::size_t first,
   return groups;
 }
 
-// Which decimal sign the columns have whose numbers both signs read, by all that is known.
+// Determines the decimal sign of the columns whose numbers both signs read, from all evidence.
 struct Signs {
-  std::vector<Groups> points, commas;  // by column, as groups
+  std::vector<Groups> points, commas;  // for each column, as groups
   bool point = false, comma = false;   // other columns have this decimal sign
   char separator = ',';
 
@@ -139,7 +139,7 @@ void ColumnScan::add(const CsvTable& table, std::size_t column, std::size_t row,
     return;
   }
   count_row(others, first_other, row);
-  // Not an address as 192.168.100.200.
+  // Excludes addresses such as 192.168.100.200.
   const bool may_have_comma =
       field.find(',') != std::string_view::npos || std::ranges::count(field, '.') == 2;
   if (decimal == '.' && may_have_comma && read_number(field, ',').content == Found::kNumber)

@@ -1,4 +1,4 @@
-// What the cells of a table's columns are, before anything is learnt of them.
+// Scans the cells of a table's columns, before anything is learned from them.
 #pragma once
 
 #include <cstddef>
@@ -19,23 +19,24 @@ enum class CsvDecimal { kAuto, kPoint, kComma };
 struct ColumnScan {
   static constexpr std::size_t kMaxOdd = 64;
 
-  char decimal = '.';  // '.' or ',': how the column's numbers are written
+  char decimal = '.';  // '.' or ',': the decimal sign of the column's numbers
   std::size_t numbers = 0, missing = 0, others = 0;
   std::size_t marked = 0;   // missing cells that are not empty
-  std::size_t grouped = 0;  // numbers as 1,234
-  std::size_t commas = 0;   // other cells that a decimal comma would make numbers
+  std::size_t grouped = 0;  // numbers like 1,234
+  std::size_t commas = 0;   // other cells that would be numbers with a decimal comma
   // Rows of the first such cell, or kNoRow.
   std::size_t first_marked = kNoRow, first_other = kNoRow, first_grouped = kNoRow,
               first_large = kNoRow, first_comma = kNoRow;  // too large for float32
-  std::vector<std::string_view> odd;  // different values of `others`, ascending, kMaxOdd at most
+  std::vector<std::string_view> odd;  // distinct values of `others`, ascending, at most kMaxOdd
   bool more_odd = false;              // there are more
-  // With decimal signs found: numbers that may as well be whole ones with digits in groups. Row of
+  // If decimal signs are detected: numbers that may also be integers with digits in groups. Row of
   // the first one, or kNoRow.
   std::size_t first_unclear = kNoRow;
 
   std::size_t values() const { return numbers + others; }
-  // Numbers, apart from a few odd cells that are then missing: at most 5 % of the values, or a
-  // single one of ten or more. True also for a column without any value.
+  // Returns true for a column of numbers, apart from a few odd cells that then count as missing: at
+  // most 5 % of the values, or a single one of ten or more. True also for a column without any
+  // value.
   bool is_number() const;
   void add(const CsvTable& table, std::size_t column, std::size_t row, const CsvMissing& missing);
 

@@ -16,8 +16,8 @@ constexpr std::size_t kRows = 50, kBytes = std::size_t{1} << 20;
 
 using Counts = std::array<std::size_t, kCandidates.size()>;
 
-// Of each candidate, row by row; empty lines are no rows. A last row that is cut off by the limit
-// of bytes does not count, unless there is no other.
+// Counts each candidate, row by row; empty lines are not rows. A last row that is truncated by the
+// byte limit does not count, unless it is the only one.
 std::vector<Counts> count_in_rows(std::string_view text) {
   const bool whole = text.size() <= kBytes;
   text = text.substr(0, kBytes);
@@ -44,12 +44,12 @@ std::vector<Counts> count_in_rows(std::string_view text) {
   return rows;
 }
 
-// The candidates that cut all of the first rows into equally many fields, or the first row into one
-// less; those of the second kind only if there is none of the first.
+// Returns the candidates that divide all of the first rows into the same number of fields, or the
+// first row into one less; those of the second kind only if there is none of the first.
 std::string fitting_candidates(const std::vector<Counts>& rows) {
   std::string found;
   const Counts& first = rows.front();
-  for (const std::size_t more : {0, 1}) {  // the other rows have so many fields more
+  for (const std::size_t more : {0, 1}) {  // the difference of the other rows' field count
     if (!found.empty() || (more > 0 && rows.size() < 3)) continue;
     for (std::size_t i = 0; i < kCandidates.size(); ++i) {
       const auto alike = [&](const Counts& row) { return row[i] == first[i] + more; };
@@ -60,7 +60,7 @@ std::string fitting_candidates(const std::vector<Counts>& rows) {
   return found;
 }
 
-// The share of numbers among the fields of the first rows, cut at `separator`.
+// Returns the fraction of numbers among the fields of the first rows, divided at `separator`.
 double share_of_numbers(std::string_view text, char separator) {
   std::size_t fields = 0, numbers = 0, rows = 0, begin = 0;
   bool quoted = false;
@@ -87,7 +87,7 @@ struct BlankRow {
   bool begins_quoted = false;
 };
 
-// The first rows as blanks cut them. Empty lines are no rows.
+// Returns the first rows as divided by blanks. Empty lines are not rows.
 std::vector<BlankRow> rows_between_blanks(std::string_view text) {
   std::vector<BlankRow> rows;
   BlankRow row;
@@ -109,9 +109,9 @@ std::vector<BlankRow> rows_between_blanks(std::string_view text) {
   return rows;
 }
 
-// Whether the table looks like one of R's write.table(), whose fields blanks separate: each row but
-// the first begins with a quoted field, and all have as many fields, the first one perhaps one
-// less.
+// Returns true if the table looks like the output of R's write.table(), with fields separated by
+// blanks: each row but the first starts with a quoted field, and all have the same number of
+// fields, except that the first one may have one less.
 bool has_blanks_between(std::string_view text) {
   const std::vector<BlankRow> rows = rows_between_blanks(text);
   if (rows.size() < 2 || rows[1].fields < 2) return false;
@@ -123,7 +123,7 @@ bool has_blanks_between(std::string_view text) {
 
 struct Detected {
   char separator = ',';
-  std::string others;  // that fit as well
+  std::string others;  // candidates that fit as well
 };
 
 Detected detect(std::string_view text) {

@@ -1,4 +1,4 @@
-// What stands between the fields of a CSV file.
+// Detects the separator of the fields of a CSV file.
 #pragma once
 
 #include <cstddef>
@@ -7,24 +7,24 @@
 
 namespace io {
 
-// The length of a first line "sep=;" with its end, as Excel writes and reads it; 0: there is none.
+// Returns the length of a first line "sep=;" with its end, as Excel writes and reads it; 0 if there
+// is none.
 std::size_t separator_line(std::string_view text);
 
-// The character that `wanted` names: "tab", "space" (which stands for blanks, one or more), or the
-// character itself; "auto": that of a
-// separator_line(), else of , ; tab and | those that cut all of the first rows into equally many
-// fields, two or more, or the first one into one less (csv_table.h): the one that makes the largest
-// share of the fields numbers, else the first. If none fits, blanks
-// if all rows but the first begin with a quoted field, as R's write.table() has it, else the most
-// frequent one of the first row, else a comma. Quoted fields are passed over. Throws ConfigError
-// for anything else.
+// Returns the character named `wanted`: "tab", "space" (one or more blanks), or the character
+// itself. "auto" selects that of a separator_line(), otherwise among , ; tab and | those that
+// divide all of the first rows into the same number of fields, two or more, or the first one into
+// one less (csv_table.h): the one with the largest fraction of numbers among the fields, or the
+// first. If none fits, it selects blanks if all rows but the first start with a quoted field, as in
+// the output of R's write.table(), otherwise the most frequent candidate in the first row,
+// otherwise a comma. Quoted fields are skipped. Throws ConfigError for anything else.
 char csv_separator(const std::string& wanted, std::string_view text);
 
-// The other ones that would have cut the rows alike: "';' and a tab". "" if there are none, or if
-// somebody has named the separator.
+// Returns the other candidates that divide the rows equally well: "';' and a tab". "" if there are
+// none, or if the user has named the separator.
 std::string also_fitting(const std::string& wanted, std::string_view text);
 
-// "','", "';'", "a tab", "blanks": for messages.
+// Returns "','", "';'", "a tab", "blanks", for messages.
 std::string separator_text(char separator);
 
 }  // namespace io

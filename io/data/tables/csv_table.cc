@@ -1,4 +1,4 @@
-// Cuts the bytes of a CSV file into rows and fields.
+// Divides the bytes of a CSV file into rows and fields.
 #include "io/data/tables/csv_table.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr std::size_t kLongestField = std::size_t{1} << 20, kMaxColumns = 65536;
 
 bool is_line_end(char c) { return c == '\n' || c == '\r'; }
 
-// Walks over the text; a field that it returns stays where it was found.
+// Reads the text sequentially; a field that it returns stays in place.
 class Reader {
  public:
   Reader(char* text, std::size_t size, const std::string& name, char separator,
@@ -36,7 +36,7 @@ class Reader {
     }
   }
 
-  // Reads a field and what ends it; `more` says whether a separator did.
+  // Reads a field and its end; `more` is set if a separator ended it.
   std::string_view field(bool& more) {
     while (at_ != end_ && is_blank(*at_)) ++at_;
     const std::string_view found = at_ != end_ && *at_ == '"' ? quoted() : plain();
@@ -50,7 +50,7 @@ class Reader {
   }
 
  private:
-  // Blanks are what separates fields, too, if the separator is a space.
+  // Blanks also separate fields if the separator is a space.
   bool ends_field(char c) const {
     return is_line_end(c) || (separator_ == ' ' ? is_blank(c) : c == separator_);
   }
@@ -80,7 +80,7 @@ class Reader {
 
   std::string_view quoted() {
     char* const first = ++at_;
-    char* last = first;  // the end of what is unpacked so far
+    char* last = first;  // the end of the unpacked part
     const std::size_t begun = line_;
     while (true) {
       auto* quote = static_cast<char*>(std::memchr(at_, '"', static_cast<std::size_t>(end_ - at_)));

@@ -9,28 +9,28 @@
 
 namespace io {
 
-// Where in its file a table begins that has only some of the rows.
+// The position in its file at which a table with only some of the rows starts.
 struct CsvStart {
-  std::size_t rows = 0, lines = 0;  // before it
-  std::size_t columns = 0;          // of the rows before; 0: the first row says how many
-  bool short_header = false;        // as CsvTable::short_header() says
+  std::size_t rows = 0, lines = 0;  // before this table
+  std::size_t columns = 0;          // in the previous rows; 0: the first row determines it
+  bool short_header = false;        // see CsvTable::short_header()
 };
 
-// A table of equally long rows. The fields lie in the file's own bytes, which the table keeps: no
-// copy per field.
+// A table of rows of equal length. The fields refer to the file's own bytes, which the table owns,
+// so that fields are not copied.
 class CsvTable {
  public:
-  // Fields end with `separator` (a space: with blanks, one or more, as in aligned columns), rows
-  // with LF, CRLF or CR; a field in double quotes may hold separators, line ends and doubled
-  // quotes. More lenient than the RFC: a byte-order mark, empty lines, blanks around fields
-  // (outside quotes), and Excel's first line "sep=;" are skipped. If row 1 has one field less than
-  // all other rows, which are two or more and end with a value, an empty one is put before it, as
-  // R's write.table() leaves it out. `name` stands for the file in messages. Throws DataError with
-  // row and line: rows of unequal length (both counts), an open quote, text beside quotes, a NUL
-  // byte, a field above 1 MiB, no row in the whole file.
+  // Fields end with `separator` (a space: one or more blanks, as in aligned columns), rows with LF,
+  // CRLF or CR; a field in double quotes may contain separators, line ends and doubled quotes. More
+  // lenient than the RFC: a byte-order mark, empty lines, blanks around fields (outside quotes),
+  // and Excel's first line "sep=;" are skipped. If row 1 has one field less than all other rows, of
+  // which there are at least two that end with a value, an empty one is inserted before it, because
+  // R's write.table() omits it. `name` names the file in messages. Throws DataError with row and
+  // line: rows of unequal length (both counts), an unclosed quote, text beside quotes, a NUL byte,
+  // a field above 1 MiB, no row in the whole file.
   CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separator = ',',
            const CsvStart& start = {});
-  CsvTable(CsvTable&&) = default;  // the bytes stay where they are
+  CsvTable(CsvTable&&) = default;  // the bytes do not move
   CsvTable(const CsvTable&) = delete;
   CsvTable& operator=(const CsvTable&) = delete;
 
@@ -43,7 +43,7 @@ class CsvTable {
   }
   bool short_header() const { return start_.short_header; }
   std::string place(std::size_t row) const;  // "F.csv, row 3 (line 4)", both from 1
-  // Of the table that has the rows after these.
+  // The start of a table with the rows after these.
   CsvStart next() const { return {start_.rows + rows(), end_line_, columns_, short_header()}; }
 
  private:
@@ -54,10 +54,10 @@ class CsvTable {
   std::string name_;
   char separator_;
   CsvStart start_;
-  std::size_t columns_ = 0, end_line_ = 0;  // end_line_: lines up to the end
+  std::size_t columns_ = 0, end_line_ = 0;  // end_line_: number of lines up to the end
   bool long_row_ = false;                   // the second row has one field more than the first
   std::vector<std::string_view> fields_;
-  std::vector<std::size_t> lines_;  // by row, where it begins
+  std::vector<std::size_t> lines_;  // for each row, the line at which it starts
 };
 
 }  // namespace io

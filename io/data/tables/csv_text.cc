@@ -34,7 +34,7 @@ void add_character(std::uint32_t c, std::vector<std::uint8_t>& text) {
 void CsvText::find_encoding(std::vector<std::uint8_t>& bytes) {
   encoding_ = Encoding::kBytes;
   refuse_other_format(bytes, path());
-  constexpr std::array<std::uint8_t, 3> kMark{0xEF, 0xBB, 0xBF};  // of UTF-8
+  constexpr std::array<std::uint8_t, 3> kMark{0xEF, 0xBB, 0xBF};  // for UTF-8
   if (bytes.size() >= kMark.size() && std::equal(kMark.begin(), kMark.end(), bytes.begin()))
     bytes.erase(bytes.begin(), bytes.begin() + kMark.size());
   if (bytes.size() < 2) return;

@@ -1,5 +1,4 @@
-// The bytes of a table or another text as UTF-8 or another superset of ASCII, whatever the file is
-// in.
+// Reads a table or another text of any encoding as UTF-8 or another superset of ASCII.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +10,8 @@
 
 namespace io {
 
-// A file that begins with the byte-order mark of UTF-16 (as Excel's "Unicode text") is converted;
-// all others are passed on as they are, without the mark of UTF-8, so that names in other encodings
+// A file that starts with the byte-order mark of UTF-16 (e.g. Excel's "Unicode text") is converted;
+// all others are passed on unchanged, except for UTF-8's mark, so that names in other encodings
 // keep their bytes.
 class CsvText {
  public:
@@ -20,10 +19,10 @@ class CsvText {
   explicit CsvText(const std::string& path) : file_(path) {}
 
   const std::string& path() const { return file_.path(); }
-  // Appends what the next `bytes` of the file stand for; false at its end. Throws DataError for
-  // UTF-16 that is damaged and for files of other formats (file_format.h), and as DataFile does.
+  // Appends the conversion of the next `bytes` of the file; false at its end. Throws DataError for
+  // damaged UTF-16 and for files of other formats (file_format.h), and the exceptions of DataFile.
   bool append(std::size_t bytes, std::vector<std::uint8_t>& text);
-  // The rest of the file.
+  // Returns the rest of the file.
   std::vector<std::uint8_t> rest();
 
  private:
@@ -34,7 +33,7 @@ class CsvText {
   enum class Encoding : std::uint8_t { kUnknown, kBytes, kLittle, kBig };
   DataFile file_;
   Encoding encoding_ = Encoding::kUnknown;
-  bool has_half_ = false;  // of a unit whose other byte comes next
+  bool has_half_ = false;  // the other byte of a unit comes next
   std::uint8_t half_ = 0;
   std::uint32_t high_ = 0;  // a high surrogate whose low one comes next; 0: none
 };

@@ -35,13 +35,13 @@ bool selected(const Key& key, const CompareOptions& options) {
                       [&](const std::string& glob) { return glob_matches(glob, key.second); });
 }
 
-class Table {  // which array of which file bears which name
+class Table {  // maps names to arrays of each file
  public:
   Table(const std::vector<ArraySource*>& files, const CompareOptions& options)
       : files_(files), options_(options) {
     std::vector<std::size_t> order(files.size());
     for (std::size_t f = 0; f < files.size(); ++f) order[f] = f;
-    // Checkpoints first: they know sections and model order.
+    // Checkpoints come first: they have sections and model order.
     const auto rank = [&](std::size_t f) {
       return files[f]->has_sections() ? 0 : files[f]->in_model_order() ? 1 : 2;
     };
@@ -54,7 +54,7 @@ class Table {  // which array of which file bears which name
   const std::vector<std::pair<const Key*, const Columns*>>& rows() const { return order_; }
 
  private:
-  // Arrays that are to be compared must be read.
+  // Throws if an array to be compared has an unsupported type.
   void check_unread(const ArraySource& file) const {
     for (const UnreadArray& array : file.unread()) {
       const std::string name = plain(array.name, options_);
@@ -94,7 +94,7 @@ class RowJudge {
   RowJudge(const std::vector<ArraySource*>& files, const CompareOptions& options)
       : files_(files), blocks_(files, options.tolerance) {}
 
-  // Of the other files those whose array can be compared with file 0's.
+  // Returns the other files whose array can be compared with file 0's.
   FileList comparable(const Columns& columns) const {
     FileList open;
     for (std::size_t f = 1; f < files_.size() && columns[0] != kNoColumn; ++f)
@@ -102,7 +102,7 @@ class RowJudge {
     return open;
   }
 
-  // Adds to `result` what a row shows.
+  // Adds the differences of a row to `result`.
   void judge(const Key& key, const ComparedRow& row, Comparison& result) {
     const Columns& columns = *row.columns;
     note_not_finite(key, row.report, result);
@@ -137,7 +137,7 @@ class RowJudge {
     if (!found.files.empty()) result.not_finite.push_back(std::move(found));
   }
 
-  // Why the two cannot even be compared; "" when they can.
+  // Returns why the two cannot be compared; "" if they can.
   std::string mismatch(const Columns& columns, std::size_t a, std::size_t b) const {
     if (columns[a] == kNoColumn || columns[b] == kNoColumn)
       return columns[a] == columns[b] ? "" : "missing";
@@ -146,7 +146,8 @@ class RowJudge {
     return x.shape != y.shape ? "shape" : "";
   }
 
-  // Which of `others` equal file `one`, and which do not. `report`: of the look at them.
+  // Divides `others` into those that equal file `one` and those that do not. `report` is that of
+  // their comparison.
   std::pair<FileList, FileList> split(const Columns& columns, std::size_t one,
                                       const FileList& others, const BlockReport& report) const {
     FileList same, differing;
@@ -167,7 +168,7 @@ class RowJudge {
     return report;
   }
 
-  // The files outside the largest class of equal ones; `first` are those that equal file 0.
+  // Returns the files outside the largest class of equal ones; `first` are those that equal file 0.
   std::vector<int> minority(const Columns& columns, const FileList& first, FileList left) {
     std::vector<FileList> classes{{0}};
     classes[0].insert(classes[0].end(), first.begin(), first.end());

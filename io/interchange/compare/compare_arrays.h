@@ -1,5 +1,5 @@
-// Which tensors differ between files of any format, and how. Files are read in blocks: memory does
-// not grow with them.
+// Compares the tensors of files of any format. Files are read in blocks: memory does not grow with
+// their size.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct CompareOptions {
   Tolerance tolerance{};
   std::vector<Section> sections{Section::kParameter, Section::kBuffer};
   std::vector<std::string>
-      ignore{};  // globs (* and ?) of names left out, after stripping and renaming
+      ignore{};  // globs (* and ?) of names to ignore, after stripping and renaming
   std::vector<std::string>
-      strip_prefix{};  // taken off the front of names, each at most once, in this order
-  // old = new: a name that is `old`, or goes on after it with a ".", gets `new` in its place; the
-  // first that fits.
+      strip_prefix{};  // prefixes removed from names, each at most once, in this order
+  // Pairs of old and new: a name that is `old`, or continues after it with a ".", gets `new` in its
+  // place; the first match is used.
   std::vector<std::pair<std::string, std::string>> rename{};
 };
 
@@ -30,30 +30,30 @@ struct ArrayDifference {
   Section section = Section::kParameter;
   std::string type, shape;  // of the first file that has it
   std::string reason;       // "values", "missing", "shape", "type"
-  ValueReport values;       // over all files against the first; "values" only
+  ValueReport values;       // over all files relative to the first; only for "values"
   std::vector<int>
-      minority;  // files that hold something else than most do (the first file's side wins a tie)
+      minority;  // files that differ from the majority (with a tie, from the first file's group)
 };
 
 struct NotFinite {  // a tensor with a NaN or an infinity
   std::string name;
-  std::vector<int> files;  // that hold it, ascending
+  std::vector<int> files;  // the files in which it is, ascending
 };
 
 struct Comparison {
-  std::int64_t compared = 0;  // distinct (section, name)
+  std::int64_t compared = 0;  // number of distinct (section, name)
   std::vector<ArrayDifference>
-      differences;  // in model order, as far as a file knows it; then what only others have
-  std::vector<NotFinite> not_finite;  // in the same order; of tensors whose values were compared
+      differences;  // in model order if a file has it; then those that only other files have
+  std::vector<NotFinite> not_finite;  // in the same order; for tensors whose values were compared
 };
 
-// Files that know no sections take them from those that do, else from the name. Calls finish() of
-// every file, so that a damaged one is never called equal. Throws DataError: damage, or two arrays
-// that options.rename or strip_prefix give one name; and Error. REQUIRES: at least two files, not
-// null.
+// Files without sections take them from those that have them, otherwise from the name. Calls
+// finish() of every file, so that a damaged one is never reported as equal. Throws DataError:
+// damage, or two arrays that get the same name by options.rename or strip_prefix; and Error.
+// REQUIRES: at least two files, not null.
 Comparison compare_arrays(const std::vector<ArraySource*>& files, const CompareOptions& options);
 
 bool glob_matches(std::string_view pattern,
-                  std::string_view text);  // * any run, ? any one character
+                  std::string_view text);  // * matches any text, ? any single character
 
 }  // namespace io

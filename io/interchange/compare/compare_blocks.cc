@@ -16,10 +16,11 @@ namespace io {
 namespace {
 
 constexpr std::size_t kCompareBlock =
-    1 << 18;  // stays in a core's cache while it is compared; a multiple of every element's size
-constexpr std::uint64_t kTaskBytes = 8 * kCompareBlock;  // of one file, for one thread at a time
-constexpr std::size_t kMaxTasksAhead = 16;  // what digests wait for stays within a few megabytes
-constexpr std::uint64_t kBytesOfWorker = std::uint64_t{1} << 24;  // fewer are done before it begins
+    1 << 18;  // stays in a core's cache during the comparison; a multiple of every element size
+constexpr std::uint64_t kTaskBytes = 8 * kCompareBlock;  // of one file, per thread at a time
+constexpr std::size_t kMaxTasksAhead = 16;  // limits the data that digests wait for to a few
+                                            // megabytes
+constexpr std::uint64_t kBytesOfWorker = std::uint64_t{1} << 24;  // minimum bytes per worker
 constexpr std::size_t kMaxWorkers = 8;
 
 bool is_finite(DType type, std::span<const std::byte> block) {
@@ -50,7 +51,7 @@ std::vector<Task> tasks_of(const std::vector<ArraySource*>& files,
         tasks.emplace_back();
         room = kTaskBytes;
       }
-      // Blocks are whole ones of the array, whatever came before it.
+      // Blocks are aligned in the array, regardless of what precedes it.
       const std::uint64_t part = std::min(bytes - at, std::max(room / block * block, block));
       tasks.back().push_back({r, at, at + part});
       at += part;
@@ -96,7 +97,7 @@ void merge(const ValueReport& from, ValueReport& into) {
 BlockComparer::BlockComparer(const std::vector<ArraySource*>& files, const Tolerance& tolerance)
     : files_(files), tolerance_(tolerance), one_(kCompareBlock), other_(kCompareBlock) {}
 
-// Most blocks are equal and finite, which one look at both tells.
+// Most blocks are equal and finite, which a single pass detects.
 void BlockComparer::compare(const Columns& columns, std::size_t one, const FileList& others,
                             std::uint64_t from, std::uint64_t to, BlockReport& report) {
   const DType type = files_[one]->entries()[columns[one]].type;
@@ -104,7 +105,7 @@ void BlockComparer::compare(const Columns& columns, std::size_t one, const FileL
     const std::size_t part = std::min<std::uint64_t>(kCompareBlock, to - at);
     const auto a = std::span(one_).first(part), b = std::span(other_).first(part);
     files_[one]->read(columns[one], at, a);
-    bool seen = false;  // that it is finite
+    bool seen = false;  // it is known to be finite
     for (const std::size_t f : others) {
       files_[f]->read(columns[f], at, b);
       if (base::equal_and_finite(type, a.data(), b.data(), part / size_of(type))) {
@@ -128,7 +129,7 @@ void compare_rows(const std::vector<ArraySource*>& files, const Tolerance& toler
   const std::vector<Task> tasks = tasks_of(files, rows);
   const std::size_t workers = workers_for(files, rows);
   std::vector<BlockComparer> comparers(workers, BlockComparer(files, tolerance));
-  std::mutex mutex;  // of the rows' reports
+  std::mutex mutex;  // guards the rows' reports
   base::parallel_for(tasks.size(), workers, kMaxTasksAhead, [&](std::size_t w, std::size_t task) {
     for (const auto& [r, from, to] : tasks[task]) {
       BlockReport found = none;

@@ -1,4 +1,4 @@
-// Arrays of several files, compared block by block and by several threads.
+// Compares arrays of several files block by block, with several threads.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,22 @@ constexpr std::size_t kNoColumn = ~std::size_t{0};
 using Columns = std::vector<std::size_t>;  // for each file its array, or kNoColumn
 using FileList = std::vector<std::size_t>;
 
-// What a look at one array of several files has shown, by file.
+// The result of comparing one array of several files, for each file.
 struct BlockReport {
-  std::vector<ValueReport> values;  // against the file that the others are compared with
-  std::vector<char> not_finite;     // a NaN or an infinity; not of bool, for several threads
+  std::vector<ValueReport> values;  // relative to the file that the others are compared with
+  std::vector<char> not_finite;     // has a NaN or an infinity; not bool, because several threads
+                                    // write it
 };
 
 void merge(const ValueReport& from, ValueReport& into);
 
-// With the memory for its blocks. One thread.
+// Compares arrays and owns the memory for the blocks. For one thread.
 class BlockComparer {
  public:
   BlockComparer(const std::vector<ArraySource*>& files, const Tolerance& tolerance);
 
-  // Bytes `from` to `to` of file `one`'s array with those of the `others`; adds to `report`.
-  // REQUIRES: they have the same type and shape; `from` is at a number's begin.
+  // Compares bytes `from` to `to` of file `one`'s array with those of the `others`; adds to
+  // `report`. REQUIRES: they have the same type and shape; `from` is the start of an element.
   void compare(const Columns& columns, std::size_t one, const FileList& others, std::uint64_t from,
                std::uint64_t to, BlockReport& report);
 
@@ -38,19 +39,19 @@ class BlockComparer {
   std::vector<std::byte> one_, other_;
 };
 
-// Arrays of file 0, and which of the other files are compared with it.
+// An array of file 0, and the other files that are compared with it.
 struct ComparedRow {
   const Columns* columns;
   FileList others;
   BlockReport report;
 };
 
-// Fills the rows' reports. Uses the processors that the process has, where all files can be read by
-// several threads and are large enough. Throws what the first place that cannot be read throws.
+// Fills the rows' reports. Uses all processors of the process if several threads may read each file
+// and the files are large enough. Rethrows the exception of the first read that fails.
 void compare_rows(const std::vector<ArraySource*>& files, const Tolerance& tolerance,
                   std::vector<ComparedRow>& rows);
 
-// finish() of every file, of several at the same time. Throws for the first that is damaged.
+// Calls finish() of every file, of several concurrently. Throws for the first damaged one.
 void finish_all(const std::vector<ArraySource*>& files);
 
 }  // namespace io

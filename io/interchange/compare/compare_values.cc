@@ -21,8 +21,8 @@ T load(Bytes bytes, std::size_t i) {
   return value;
 }
 
-// Distance in representable numbers; -0 and +0 are 0 apart. Bits: the signed integer of the
-// number's size.
+// Returns the distance in representable numbers; -0 and +0 have distance 0. Bits is the signed
+// integer of the number's size.
 template <class Bits>
 std::uint64_t ulp_distance(Bits a, Bits b) {
   const auto place = [](Bits v) {
@@ -43,7 +43,7 @@ void note(std::int64_t index, double distance, std::int64_t ulp, ValueReport& re
   report.max_ulp = std::max(report.max_ulp, ulp);
 }
 
-// value_of: the number behind the bits, as double.
+// value_of converts the bits to the number as double.
 template <class Bits, class ValueOf>
 void compare_floats(Bytes a, Bytes b, std::int64_t first, const Tolerance& t, ValueOf value_of,
                     ValueReport& report) {

@@ -16,7 +16,7 @@ constexpr std::pair<std::string_view, DType> kNpyTypes[] = {
     {"<f2", DType::kF16}, {"<f4", DType::kF32}, {"<f8", DType::kF64},
     {"<i4", DType::kI32}, {"<i8", DType::kI64}, {"|u1", DType::kU8}};
 
-// Recursive descent over the one Python dictionary that a header is.
+// Parses the Python dictionary of a header by recursive descent.
 class DictionaryReader {
  public:
   DictionaryReader(std::string_view text, const std::string& what) : text_(text), what_(what) {}
@@ -74,7 +74,7 @@ class DictionaryReader {
   void expect(char c) {
     if (!take(c)) fail(std::string("expected '") + c + "'");
   }
-  // Shapes and offsets are whole numbers of at least 0.
+  // Shapes and offsets are integers of at least 0.
   std::int64_t number() {
     space();
     const std::size_t start = at_;
@@ -119,7 +119,7 @@ class DictionaryReader {
            "': an array of Python objects is a pickle, and pickles are never read");
     if (descr.starts_with('>'))
       fail("dtype '" + descr + "' is big-endian; save it after .astype(a.dtype.newbyteorder('<'))");
-    // Truth values, whole numbers, text and times: no model has weights of these.
+    // Booleans, integers, text and times: no model has weights of these types.
     constexpr std::string_view kUnread = "|b1 |i1 <i2 <u2 <u4 <u8";
     const bool unread = (descr.size() == 3 && kUnread.find(descr) != std::string_view::npos) ||
                         descr.starts_with("<U") || descr.starts_with("|S") ||
@@ -139,7 +139,7 @@ class DictionaryReader {
     fail("expected True or False");
   }
 
-  std::vector<std::int64_t> tuple() {  // (), (3,), (3, 4), (3, 4,); "(3)" is no tuple
+  std::vector<std::int64_t> tuple() {  // (), (3,), (3, 4), (3, 4,); "(3)" is not a tuple
     expect('(');
     std::vector<std::int64_t> values;
     if (take(')')) return values;

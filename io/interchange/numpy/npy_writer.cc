@@ -30,7 +30,8 @@ void NpyWriter::add(std::span<const float> rows) {
 
 void NpyWriter::finish() {
   std::string text = header(static_cast<std::int64_t>(elements_) / row_elements_);
-  constexpr std::size_t kLength = 8;  // where two bytes say how long the text after them is
+  constexpr std::size_t kLength = 8;  // position of the two bytes with the length of the text after
+                                      // them
   text.insert(text.size() - 1, header_bytes_ - text.size(), ' ');
   const std::size_t length = text.size() - kLength - 2;
   text[kLength] = static_cast<char>(length & 0xFF);

@@ -1,4 +1,4 @@
-// Writes an array to a .npy file row by row, however many there will be.
+// Writes an array with any number of rows to a .npy file row by row.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace io {
 
 class NpyWriter {
  public:
-  // float32 of [rows, row_shape...]. Throws as AtomicFile, at once.
+  // Writes float32 of [rows, row_shape...]. Throws as AtomicFile, from the constructor.
   NpyWriter(const std::string& path, std::vector<std::int64_t> row_shape);
 
-  // Whole rows.
+  // Adds whole rows.
   void add(std::span<const float> rows);
-  // The file appears under its name, with as many rows as there were.
+  // The file appears under its name, with the rows that were added.
   void finish();
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kEnding = ".npy";
 
-// Elements of `fortran` (first index fastest) in C order (last index fastest).
+// Converts elements from Fortran order (first index fastest) to C order (last index fastest).
 std::vector<std::byte> to_c_order(const std::vector<std::byte>& fortran,
                                   const std::vector<std::int64_t>& shape, std::size_t element) {
   std::vector<std::byte> out(fortran.size());
@@ -40,7 +40,8 @@ class NpzSource : public ArraySource {
  public:
   explicit NpzSource(std::unique_ptr<ByteSource> bytes)
       : ArraySource(std::move(bytes)), zip_(*bytes_) {
-    for (const ZipMember& member : zip_.members())  // before any header: the clearer message
+    for (const ZipMember& member : zip_.members())  // checked before any header: the clearer
+                                                    // message
       if (!member.name.ends_with(kEnding) || member.name.size() == kEnding.size())
         throw DataError(name() + ": '" + member.name +
                         "' is not a .npy array; neither an .npz file nor PyTorch's");
@@ -97,13 +98,13 @@ class NpzSource : public ArraySource {
 
   static constexpr std::size_t kNone = ~std::size_t{0};
   ZipReader zip_;
-  std::vector<NpyHeader> headers_;    // of each entry
-  std::vector<std::size_t> members_;  // of the archive, for each entry
+  std::vector<NpyHeader> headers_;    // for each entry
+  std::vector<std::size_t> members_;  // index in the archive, for each entry
   std::size_t turned_index_ = kNone;
-  std::vector<std::byte> turned_;  // the array that was turned last
+  std::vector<std::byte> turned_;  // the last converted array
 };
 
-// What the reader would refuse.
+// Throws for names that the reader would reject.
 void check_name(const std::string& name, std::set<std::string>& names, const std::string& what) {
   const std::string path = "/" + name + std::string(kEnding) + "/";
   if (name.empty() || name.size() > format::kLongestName - kEnding.size() || !is_utf8(name) ||

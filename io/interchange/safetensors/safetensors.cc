@@ -14,14 +14,14 @@
 namespace io {
 namespace {
 
-constexpr std::uint64_t kLargestHeader = 100'000'000;  // the format's own cap
+constexpr std::uint64_t kLargestHeader = 100'000'000;  // the format's own limit
 constexpr std::pair<std::string_view, DType> kSafetensorsTypes[] = {
     {"F32", DType::kF32}, {"F64", DType::kF64}, {"F16", DType::kF16}, {"BF16", DType::kBF16},
     {"I64", DType::kI64}, {"I32", DType::kI32}, {"U8", DType::kU8}};
 
 constexpr std::string_view kUnreadTypes[] = {"BOOL", "I8", "I16", "U16", "U32", "U64"};
 
-// Nothing for a type that is not read; no model has weights of these.
+// Returns nothing for an unsupported type; no model has weights of these.
 std::optional<DType> type_of(const SafetensorsEntry& entry, const std::string& file) {
   for (const auto& [name, type] : kSafetensorsTypes)
     if (entry.dtype == name) return type;
@@ -69,10 +69,10 @@ class SafetensorsSource : public ArraySource {
   void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) override {
     bytes_->read(begins_[index] + offset, target);
   }
-  void finish() override {}  // the format has no sums
+  void finish() override {}  // the format has no checksums
 
  private:
-  // Returns where it ends, which is where the next must begin.
+  // Returns the end of the entry, at which the next one must start.
   std::uint64_t take(SafetensorsEntry& entry, std::uint64_t at) {
     const std::uint64_t data_size = bytes_->size() - data_;
     if (entry.begin != at || entry.end < entry.begin || entry.end > data_size)
@@ -96,7 +96,7 @@ class SafetensorsSource : public ArraySource {
     return entry.end;
   }
 
-  std::uint64_t data_ = 0;  // where the tensors begin in the file
+  std::uint64_t data_ = 0;  // start of the tensors in the file
   std::vector<std::uint64_t> begins_;
 };
 
@@ -134,7 +134,8 @@ void save_safetensors(const std::vector<NamedArray>& arrays, const std::string& 
   }
   std::string header = write_safetensors_header(entries);
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  static_cast<void>(parse_safetensors_header(header, path));  // never writes what it would not read
+  // never writes a file that it would not read
+  static_cast<void>(parse_safetensors_header(header, path));
   std::byte length[8];
   for (std::size_t i = 0; i < 8; ++i)
     length[i] = static_cast<std::byte>(static_cast<std::uint64_t>(header.size()) >> (8 * i));

@@ -114,7 +114,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     throw DataError(file_ + ": bad safetensors header: " + text);
   }
 
-  // Names the place of a value that the format does not allow there.
+  // Throws with the position of a value that the format does not allow there.
   [[noreturn]] void fail(const std::string& found) const {
     switch (level_) {
       case Level::kMetadata:
@@ -160,7 +160,7 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text,
 std::string write_safetensors_header(const std::vector<SafetensorsEntry>& entries) {
   base::JsonWriter json;
   json.begin_object();
-  // Some loaders ask for it.
+  // Some loaders require it.
   json.key("__metadata__").begin_object().member("format", "pt").end_object();
   for (const SafetensorsEntry& entry : entries) {
     json.key(entry.name).begin_object().member("dtype", entry.dtype).member("shape", entry.shape);

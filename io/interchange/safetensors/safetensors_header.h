@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file.
+// Parses and writes the JSON header of a safetensors file.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@ namespace io {
 struct SafetensorsEntry {
   std::string name, dtype;  // "F32"
   std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0, end = 0;  // bytes, from the end of the header
+  std::uint64_t begin = 0, end = 0;  // in bytes from the end of the header
 };
 
-// Entries in the order of the text; "__metadata__" is checked and left out. Throws DataError
-// "`file`: ..." for anything that is not an object of {dtype, shape, data_offsets} objects: unknown
-// or repeated keys, repeated names, numbers that overflow.
+// Returns the entries in the order of the text; "__metadata__" is checked and omitted. Throws
+// DataError "`file`: ..." for anything that is not an object of {dtype, shape, data_offsets}
+// objects: unknown or repeated keys, repeated names, numbers that overflow.
 std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text,
                                                        const std::string& file);
 
-// The same as text, with the "__metadata__" that says that names and layouts are PyTorch's.
+// Returns the entries as text, with a "__metadata__" that states that names and layouts are
+// PyTorch's.
 std::string write_safetensors_header(const std::vector<SafetensorsEntry>& entries);
 
 }  // namespace io

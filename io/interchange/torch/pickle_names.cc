@@ -8,9 +8,9 @@
 namespace io::pickle {
 namespace {
 
-// MODULE.NAME of values that stand beside models and are not looked into. Nothing of them is
-// imported or called: a name that is not here is refused although it could do no harm, so that a
-// file which is made to run something elsewhere is noticed.
+// MODULE.NAME of values that are stored beside models and are skipped. Nothing is imported or
+// called: a name that is not listed is rejected although it would be harmless here, so that a file
+// that is made to execute code elsewhere is detected.
 constexpr std::string_view kHarmless[] = {
     "_codecs.encode",
     "argparse.Namespace",
@@ -38,7 +38,7 @@ constexpr std::string_view kHarmless[] = {
     "types.SimpleNamespace",
     "uuid.UUID",
 };
-// Python 2's name of a module, or another version's, with the same names in it.
+// The module's name in Python 2 or in another version, with the same names in it.
 constexpr std::string_view kBuiltinModules[] = {"builtins", "__builtin__"};
 constexpr std::string_view kHarmlessBuiltins[] = {
     "bool",   "bytearray", "bytes", "complex", "dict", "float",   "frozenset", "int",   "list",

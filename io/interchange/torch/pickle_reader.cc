@@ -1,5 +1,5 @@
 // A stack machine for the few opcodes that torch.save needs (CPython's pickletools.py describes
-// them all). Values refer to each other by number, so that no nesting ends in recursion.
+// them all). Values refer to each other by index, so that nesting causes no recursion.
 #include <cstdio>
 #include <cstring>
 #include <unordered_map>
@@ -11,20 +11,20 @@
 namespace io::pickle {
 namespace {
 
-constexpr std::size_t kMaxValues = 1'000'000;  // of the stack and of the memo too
-constexpr std::size_t kDeepest = 1000;         // open tuples, lists and dictionaries
+constexpr std::size_t kMaxValues = 1'000'000;  // limit of the stack and of the memo as well
+constexpr std::size_t kDeepest = 1000;         // maximum of open tuples, lists and dictionaries
 constexpr std::size_t kLongestGlobal = 256;
 
-// The names that are known; the storages' types come after them.
+// The known names; the storages' types follow them.
 enum Known : std::int64_t {
   kOrderedDict,
   kRebuildTensor,
   kRebuildTensorV2,
   kRebuildParameter,
-  kListLike,      // called with anything, it is a list
-  kDictLike,      // called with anything, it is a dictionary
-  kOpaque,        // called with anything, it is a value that is not looked into
-  kFirstStorage,  // and on, as kStorageTypes
+  kListLike,      // a call of it with any arguments gives a list
+  kDictLike,      // a call of it with any arguments gives a dictionary
+  kOpaque,        // a call of it with any arguments gives a value that is skipped
+  kFirstStorage,  // and following, as in kStorageTypes
 };
 struct KnownName {
   std::string_view name;
@@ -35,7 +35,7 @@ constexpr KnownName kNames[] = {
     {"torch._utils._rebuild_tensor", kRebuildTensor},
     {"torch._utils._rebuild_tensor_v2", kRebuildTensorV2},
     {"torch._utils._rebuild_parameter", kRebuildParameter},
-    // In options, the states of schedulers and loops, and measurements, beside the model's.
+    // Used in options, in the states of schedulers and loops, and in measurements.
     {"collections.defaultdict", kDictLike},
     {"collections.deque", kListLike},
 };
@@ -162,7 +162,7 @@ class Machine {
     if (value >= 0 && value < 256) return push(static_cast<Ref>(4 + value));
     push_new({.kind = Kind::kInteger, .number = value});
   }
-  // The lowest place that may be taken from: what lies before the last mark is not there.
+  // The lowest position that may be popped: values before the last mark are not accessible.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   Ref pop() {
     if (stack_.size() <= floor()) fail("a value is missing");
@@ -236,7 +236,7 @@ class Machine {
   bool is_storage_name(Ref ref) const {
     return at(ref).kind == Kind::kName && at(ref).number >= kFirstStorage;
   }
-  // ('storage', type, key, location, elements); where it was does not matter.
+  // Reads ('storage', type, key, location, elements); the location is ignored.
   void persistent() {
     const Ref id = pop();
     const std::vector<Ref>& items = at(id).items;
@@ -278,7 +278,7 @@ class Machine {
         return push_new({.kind = Kind::kOther});
     }
   }
-  // An object of one of the harmless classes.
+  // Creates an object of one of the harmless classes.
   void new_object() {
     const Ref arguments = pop(), type = pop();
     if (at(type).kind != Kind::kName || at(type).number != kOpaque ||
@@ -286,7 +286,7 @@ class Machine {
       fail("an object of what is no known class");
     push_new({.kind = Kind::kOther});
   }
-  // (storage, offset, sizes, strides[, requires_grad, hooks[, metadata]])
+  // Reads (storage, offset, sizes, strides[, requires_grad, hooks[, metadata]]).
   void tensor(const std::vector<Ref>& items, std::size_t least, std::size_t most) {
     if (items.size() < least || items.size() > most)
       fail("a tensor with " + std::to_string(items.size()) + " arguments");
@@ -298,14 +298,14 @@ class Machine {
     if (sizes.items.size() != strides.items.size())
       fail("a tensor with " + std::to_string(sizes.items.size()) + " sizes and " +
            std::to_string(strides.items.size()) + " strides");
-    // How its numbers are to be changed on reading: conjugated, negated.
+    // The metadata states if its numbers must be conjugated or negated when they are read.
     if (items.size() == 7 && (at(items[6]).kind != Kind::kDict || !at(items[6]).items.empty()))
       fail("a tensor that is a conjugated or negated view; save it after .clone()");
     push_new(
         {.kind = Kind::kTensor, .number = offset.number, .items = {items[0], items[2], items[3]}});
   }
   // The attributes of a state dict (_metadata: versions of its modules) are not needed, nor is the
-  // state of what is not looked into.
+  // state of skipped values.
   void build() {
     const Ref state = pop();
     if (stack_.size() > floor() && at(stack_.back()).kind == Kind::kOther) return;
@@ -320,7 +320,7 @@ class Machine {
     for (std::size_t i = 0; i < bytes.size(); ++i)
       bits |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
     if (const auto missing = static_cast<int>(64 - 8 * bytes.size()); missing > 0 && missing < 64)
-      push_integer(static_cast<std::int64_t>(bits << missing) >> missing);  // the sign
+      push_integer(static_cast<std::int64_t>(bits << missing) >> missing);  // extends the sign
     else
       push_integer(static_cast<std::int64_t>(bits));
   }
@@ -328,7 +328,7 @@ class Machine {
   void step(unsigned char opcode) {
     switch (opcode) {
       case kFrame:
-        number<std::uint64_t>();  // how far one may read at once
+        number<std::uint64_t>();  // the length of the frame
         return;
       case kMark:
         if (marks_.size() == kDeepest) fail("nested more than 1000 deep");
@@ -385,7 +385,7 @@ class Machine {
     }
   }
 
-  // Values of which nothing is needed: sets, bytes, large numbers.
+  // Skips values that are not needed: sets, bytes, large numbers.
   void step_unread(unsigned char opcode) {
     switch (opcode) {
       case kEmptySet:
@@ -457,9 +457,9 @@ class Machine {
   const std::string& file_;
   std::size_t at_ = 0;  // in the bytes
   Pickle pickle_;
-  std::size_t shared_ = 0;  // so many values are the machine's own
+  std::size_t shared_ = 0;  // number of values that belong to the machine itself
   std::vector<Ref> stack_;
-  std::vector<std::size_t> marks_;  // heights of the stack
+  std::vector<std::size_t> marks_;  // sizes of the stack
   std::unordered_map<std::uint64_t, Ref> memo_;
 };
 

@@ -1,5 +1,6 @@
-// What a pickle of tensors holds: the values that torch.save writes for a state dict, and nothing
-// that runs. Why by hand: docs/adr/0023-a-pickle-reader-that-runs-nothing.md.
+// The contents of a pickle of tensors: the values that torch.save writes for a state dict, and
+// nothing that is executed. The reason for not using a library:
+// docs/adr/0023-a-pickle-reader-that-runs-nothing.md.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 
 namespace io::pickle {
 
-using Ref = std::uint32_t;  // the place of a value in Pickle::values
+using Ref = std::uint32_t;  // the index of a value in Pickle::values
 
 enum class Kind : std::uint8_t {
   kNone,
@@ -23,20 +24,21 @@ enum class Kind : std::uint8_t {
   kText,
   kTuple,
   kList,
-  kDict,     // OrderedDict too; keys may repeat: the reader of the dictionary decides
+  kDict,     // also OrderedDict; keys may repeat: the reader of the dictionary handles that
   kName,     // one of the names below
-  kStorage,  // a block of numbers beside the pickle
+  kStorage,  // a block of numbers outside the pickle
   kTensor,   // a view of a storage
-  kOther,    // harmless and of no use here: a fraction, a device, a number of more than 64 bits
+  kOther,    // harmless and not needed: a float, a device, a number of more than 64 bits
 };
 
 struct Value {
   Kind kind = Kind::kNone;
-  // kBool, kInteger: it. kName: its number. kStorage: elements. kTensor: the first element's place.
+  // kBool, kInteger: the value. kName: its number. kStorage: elements. kTensor: offset of the first
+  // element.
   std::int64_t number = 0;
-  std::string_view text{};   // kText: it. kStorage: its key. Lies in the pickle's bytes.
-  std::vector<Ref> items{};  // kTuple, kList: it. kDict: key, value, key, value. kStorage: the name
-                             // of its type. kTensor: storage, sizes, strides
+  std::string_view text{};   // kText: the text. kStorage: its key. Refers to the pickle's bytes.
+  std::vector<Ref> items{};  // kTuple, kList: the values. kDict: key, value, key, value. kStorage:
+                             // the name of its type. kTensor: storage, sizes, strides
 };
 
 struct Pickle {
@@ -45,12 +47,12 @@ struct Pickle {
   const Value& at(Ref ref) const { return values[ref]; }
 };
 
-// How a storage's elements are read. PyTorch's types that arrays here do not have are widened, and
-// keep their name in `stored_as`.
+// The conversion of a storage's elements. PyTorch's types without an array type here are widened,
+// and keep their name in `stored_as`.
 struct StorageType {
   std::string_view name;  // "FloatStorage"
   DType type;
-  std::size_t bytes;  // of an element in the file
+  std::size_t bytes;  // per element in the file
   std::string_view stored_as{};
 };
 inline constexpr StorageType kStorageTypes[] = {
@@ -63,25 +65,26 @@ inline constexpr StorageType kStorageTypes[] = {
 // REQUIRES: `value` is a kStorage of a pickle that parse_pickle() returned.
 const StorageType& type_of_storage(const Pickle& pickle, const Value& value);
 
-// Reads one pickle of protocol 2 to 5, to its last byte. Nothing is imported or called: of names
-// only those of ordered dictionaries, tensors and storages are known, and every other one is
-// refused, by name. `bytes` must outlive the result. Takes memory in proportion to the bytes, with
-// at most a million values. Throws DataError that begins with `file`.
+// Reads one pickle of protocol 2 to 5, to its last byte. Nothing is imported or called: only the
+// names of ordered dictionaries, tensors and storages and the harmless ones (pickle_names.h) are
+// known, and every other one is rejected by name. `bytes` must outlive the result. The memory is
+// proportional to the bytes, with at most a million values. Throws DataError that starts with
+// `file`.
 Pickle parse_pickle(std::span<const std::byte> bytes, const std::string& file);
 
-// One tensor of a state dict, as the pickle describes it; no storage was looked at.
+// One tensor of a state dict, as described in the pickle; its storage has not been read.
 struct TensorEntry {
   std::string name;
   const StorageType* type = nullptr;
   std::string key;                           // of its storage
   std::int64_t elements = 0;                 // of its storage
   std::int64_t offset = 0;                   // of the first element in the storage
-  std::vector<std::int64_t> shape, strides;  // as long as each other, strides in elements
+  std::vector<std::int64_t> shape, strides;  // of equal length; strides in elements
 };
 
-// The state dict of a pickle, in its order: the root itself, or what lies under "model",
-// "state_dict" and the like. Throws DataError that begins with `file`: no state dict or several,
-// names that are no text or repeat, values that are no tensors, negative numbers.
+// Returns the state dict of a pickle, in its order: the root itself, or the value of "model",
+// "state_dict" and similar keys. Throws DataError that starts with `file`: no state dict or
+// several, names that are not text or repeat, values that are not tensors, negative numbers.
 std::vector<TensorEntry> state_dict_of(const Pickle& pickle, const std::string& file);
 
 }  // namespace io::pickle

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kPickle = "/data.pkl", kAgain = "save it again with torch.save";
 constexpr std::uint64_t kLargestPickle = std::uint64_t{32} << 20;
 
-// Of the folder that all members of such an archive lie in, with its slash.
+// Returns the folder of all members of such an archive, with its slash.
 std::string_view folder_of(const ZipMember& member) {
   const std::string_view name = member.name;
   return name.substr(0, name.find('/') + 1);
@@ -26,7 +26,7 @@ bool is_torch_pickle(const ZipMember& member) {
          member.name.find('/') == member.name.size() - kPickle.size();
 }
 
-// `count` elements of `from`, `stride` bytes apart, one after the other in `to`.
+// Copies `count` elements of `from`, which are `stride` bytes apart, contiguously to `to`.
 template <class In, class Out>
 void gather(const std::byte* from, std::uint64_t stride, std::int64_t count, std::byte* to) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -87,7 +87,7 @@ class TorchSource : public ArraySource {
  private:
   struct View {
     std::size_t member = 0;
-    std::uint64_t begin = 0, bytes = 0;  // the part of the member that it reaches
+    std::uint64_t begin = 0, bytes = 0;  // the part of the member that it covers
     bool in_place = false;               // those bytes are the array
     const pickle::StorageType* type = nullptr;
     std::vector<std::int64_t> strides;
@@ -119,7 +119,7 @@ class TorchSource : public ArraySource {
         fail("'" + member.name + "' is compressed, which torch.save never does; " +
              std::string(kAgain));
     const auto order = member_of_.find(folder + "byteorder");
-    if (order == member_of_.end()) return;  // before PyTorch 2.1: not written
+    if (order == member_of_.end()) return;  // not written before PyTorch 2.1
     std::string text(std::min<std::uint64_t>(zip_.members()[order->second].size, 16), '\0');
     zip_.read(order->second, 0, std::as_writable_bytes(std::span(text)));
     if (text == "big")
@@ -142,7 +142,7 @@ class TorchSource : public ArraySource {
     View view{.member = member->second, .type = tensor.type, .strides = tensor.strides};
     const std::uint64_t bytes = format::array_bytes(tensor.shape, tensor.type->type, what);
     if (bytes > 0) {
-      const std::uint64_t count = reach(tensor, what);  // elements, from the first on
+      const std::uint64_t count = reach(tensor, what);  // elements from the first one on
       view.begin = static_cast<std::uint64_t>(tensor.offset) * size;
       view.bytes = count * size;
     }
@@ -153,7 +153,8 @@ class TorchSource : public ArraySource {
                         tensor.type->stored_as});
   }
 
-  // How many elements of the storage, from the view's first on, it reaches. REQUIRES: not empty.
+  // Returns the number of elements of the storage, from the view's first on, that it covers.
+  // REQUIRES: not empty.
   static std::uint64_t reach(const pickle::TensorEntry& tensor, const std::string& what) {
     std::uint64_t last = 0;
     bool beyond = false;
@@ -170,8 +171,8 @@ class TorchSource : public ArraySource {
                       " elements of its storage");
     return last + 1;
   }
-  // Row-major without gaps; the strides of dimensions of one element do not matter. REQUIRES: not
-  // empty.
+  // Returns true for row-major order without gaps; the strides of dimensions with one element do
+  // not matter. REQUIRES: not empty.
   static bool is_dense(const pickle::TensorEntry& tensor) {
     std::int64_t expected = 1;
     for (std::size_t d = tensor.shape.size(); d-- > 0;) {
@@ -187,7 +188,7 @@ class TorchSource : public ArraySource {
     const View& view = views_[index];
     std::vector<std::byte> reached(view.bytes);
     zip_.read(view.member, view.begin, reached);
-    // Row by row; `at` is where a row begins.
+    // Reads row by row; `at` is the start of a row.
     const std::vector<std::int64_t>& shape = entries_[index].shape;
     const std::int64_t row = shape.empty() ? 1 : shape.back();
     const std::uint64_t apart = shape.empty() ? 0 : stride_bytes(view, shape.size() - 1),
@@ -215,7 +216,7 @@ class TorchSource : public ArraySource {
   std::unordered_map<std::string, std::size_t> member_of_;
   std::vector<View> views_;
   std::size_t gathered_index_ = kNowhere;
-  std::vector<std::byte> gathered_;  // the array that was gathered last
+  std::vector<std::byte> gathered_;  // the last gathered array
 };
 
 }  // namespace

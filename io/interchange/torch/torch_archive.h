@@ -1,5 +1,5 @@
-// PyTorch's own files (.pth, .pt): the zip archives of a pickled state dict that torch.save has
-// written since PyTorch 1.6.
+// Reads and writes PyTorch's own files (.pth, .pt): the zip archives of a pickled state dict that
+// torch.save writes since PyTorch 1.6.
 #pragma once
 
 #include <memory>
@@ -10,21 +10,22 @@
 
 namespace io {
 
-// By the members of an archive. REQUIRES: is_zip(bytes). Throws DataError: a damaged archive.
+// Checks the members of an archive. REQUIRES: is_zip(bytes). Throws DataError: a damaged archive.
 bool is_torch_archive(const ByteSource& bytes);
 
-// Reads directory and pickle, which runs nothing (pickle_values.h). The state dict is the file's
-// value or what lies in it under "model", "state_dict" and the like; its order is kept. Views with
-// strides are gathered in memory, one tensor at a time; all others are read where they lie. i16 and
-// i8 become i32, bool becomes u8. Throws DataError: a damaged archive (zip_archive.h), what
-// parse_pickle() and state_dict_of() refuse, big-endian numbers, compiled modules (torch.jit),
-// tensors that reach beyond their storage, and such that need more than unpacked_limit() in all.
+// Reads directory and pickle, without executing anything (pickle_values.h). The state dict is the
+// file's value or its value under "model", "state_dict" and similar keys; its order is kept. Views
+// with strides are gathered in memory, one tensor at a time; all others are read in place. i16 and
+// i8 become i32, bool becomes u8. Throws DataError: a damaged archive (zip_archive.h), values that
+// parse_pickle() and state_dict_of() reject, big-endian numbers, compiled modules (torch.jit),
+// tensors that extend beyond their storage, and tensors that need more than unpacked_limit() in
+// total.
 std::unique_ptr<ArraySource> open_torch_archive(std::unique_ptr<ByteSource> bytes);
 
-// Writes a state dict in the order given, names and data alone, that torch.load(weights_only=True)
-// reads; atomically as save_checkpoint does and with its errors. The same arrays give the same
-// bytes. DataError, and nothing written: names that repeat or are no UTF-8, data that does not fit
-// shape and type, more tensors than the reader takes.
+// Writes a state dict in the given order, only names and data, that torch.load(weights_only=True)
+// reads; atomically as save_checkpoint and with its errors. The same arrays give the same bytes.
+// Throws DataError, without writing anything, for names that repeat or are not UTF-8, data that do
+// not match shape and type, and more tensors than the reader accepts.
 void save_torch_archive(const std::vector<NamedArray>& arrays, const std::string& path);
 
 }  // namespace io

@@ -1,4 +1,4 @@
-// Which of a pickle's dictionaries is the model's state dict, and its tensors.
+// Finds the model's state dict among a pickle's dictionaries, and its tensors.
 #include <algorithm>
 #include <array>
 #include <unordered_set>
@@ -10,7 +10,7 @@
 namespace io::pickle {
 namespace {
 
-// Where programs keep a state dict beside epochs, optimizers and options.
+// The keys under which programs store a state dict beside epochs, optimizers and options.
 constexpr std::array<std::string_view, 9> kUsualKeys = {"state_dict", "model_state_dict", "model",
                                                         "module",     "model_state",      "net",
                                                         "network",    "weights",          "params"};
@@ -72,7 +72,7 @@ class StateDict {
     return key.kind == Kind::kText &&
            std::find(kUsualKeys.begin(), kUsualKeys.end(), key.text) != kUsualKeys.end();
   }
-  // Whether a state dict is, or may be, in there.
+  // Returns true if the value is, or may contain, a state dict.
   bool is_promising(const Value& value) const {
     if (value.kind != Kind::kDict) return false;
     if (has_tensor(value)) return true;
@@ -82,8 +82,8 @@ class StateDict {
         return true;
     return false;
   }
-  // The dictionary under one of the usual keys; nullptr when there is none, a DataError when there
-  // are several.
+  // Returns the dictionary under one of the usual keys; nullptr if there is none; throws DataError
+  // if there are several.
   const Value* inner_dict(const Value& dict) const {
     const Value* found = nullptr;
     std::string key_found;

@@ -1,4 +1,5 @@
-// A state dict as torch.save writes it: a pickle of protocol 2, and a member for each storage.
+// Writes a state dict in the format of torch.save: a pickle of protocol 2, and a member for each
+// storage.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,7 +14,7 @@
 namespace io {
 namespace {
 
-constexpr std::uint64_t kTorchAlignment = 64;  // of every storage, as PyTorch's
+constexpr std::uint64_t kTorchAlignment = 64;  // of every storage, the same as PyTorch's
 constexpr std::string_view kFolder = "archive/";
 
 std::string_view storage_name(DType type) {
@@ -22,7 +23,7 @@ std::string_view storage_name(DType type) {
   return "";  // not reached: every DType has one
 }
 
-// The pickle of an OrderedDict of tensors; tensor i is the whole of storage i.
+// Writes the pickle of an OrderedDict of tensors; tensor i is the whole of storage i.
 class PickleWriter {
  public:
   std::string write(const std::vector<NamedArray>& arrays) {
@@ -52,12 +53,12 @@ class PickleWriter {
     } else if (value < 0x80000000) {
       text_ += 'J';
       little_endian(value, 4);
-    } else {  // 63 bits at most
+    } else {  // at most 63 bits
       text_ += "\x8A\x08";
       little_endian(value, 8);
     }
   }
-  // Written out once, then taken from the memo.
+  // Writes a name once; later uses refer to the memo.
   void global(const std::string& module, std::string_view name) {
     const std::string full = module + '\n' + std::string(name) + '\n';
     const auto [found, fresh] = memo_.try_emplace(full, memo_.size());
@@ -77,7 +78,7 @@ class PickleWriter {
     for (const std::int64_t number : numbers) integer(static_cast<std::uint64_t>(number));
     text_ += 't';
   }
-  // _rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks)
+  // Writes _rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks).
   void tensor(const NamedArray& array, std::size_t storage) {
     std::vector<std::int64_t> strides(array.shape.size(), 1);
     for (std::size_t d = strides.size(); d-- > 1;)
@@ -121,7 +122,7 @@ void save_torch_archive(const std::vector<NamedArray>& arrays, const std::string
   check_arrays(arrays, path);
   const std::string text = PickleWriter().write(arrays), order = "little", version = "3\n";
   static_cast<void>(pickle::parse_pickle(std::as_bytes(std::span(text)),
-                                         path));  // never writes what it would not read
+                                         path));  // never writes a file that it would not read
   using Parts = std::vector<std::span<const std::byte>>;
   std::vector<std::pair<std::string, std::uint64_t>> sizes;
   std::vector<Parts> contents;
@@ -129,7 +130,8 @@ void save_torch_archive(const std::vector<NamedArray>& arrays, const std::string
     sizes.emplace_back(std::string(kFolder) + name, content.size());
     contents.push_back({content});
   };
-  member("data.pkl", std::as_bytes(std::span(text)));  // PyTorch finds the folder by the first
+  member("data.pkl", std::as_bytes(std::span(text)));  // PyTorch finds the folder from the first
+                                                       // member
   member("byteorder", std::as_bytes(std::span(order)));
   for (std::size_t i = 0; i < arrays.size(); ++i)
     member("data/" + std::to_string(i), arrays[i].data);

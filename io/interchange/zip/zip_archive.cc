@@ -13,14 +13,14 @@ namespace io {
 namespace {
 
 constexpr std::size_t kCopyBlock = 1 << 18;
-constexpr std::uint64_t kLargest32 = 0xFFFFFFFE;  // what needs more stands in a zip64 field
+constexpr std::uint64_t kLargest32 = 0xFFFFFFFE;  // larger values are in a zip64 field
 constexpr std::uint64_t kLocal64Bytes = 20, kCentral64Bytes = 28;  // extra fields
 constexpr std::size_t kMaxMembers = 0xFFFE;
-constexpr std::uint64_t kPaddingField = 'F' | 'B' << 8;  // as PyTorch calls its own
+constexpr std::uint64_t kPaddingField = 'F' | 'B' << 8;  // the same id as PyTorch's
 constexpr char kPaddingByte = 'Z';
 constexpr std::uint16_t kFirstDay = 1 << 5 | 1;  // 1980-01-01
 
-class Record {  // numbers, little-endian, one after the other
+class Record {  // consecutive little-endian numbers
  public:
   template <class T>
   Record& put(T value) {
@@ -41,8 +41,8 @@ class Record {  // numbers, little-endian, one after the other
   std::vector<std::byte> bytes_;
 };
 
-// Of the extra field that moves a member's data to a multiple of `alignment`; they would begin at
-// `begin` without it. 0: there is none.
+// Returns the size of the extra field that aligns a member's data, which would start at `begin`
+// without it, to a multiple of `alignment`. 0: no field.
 std::uint64_t padding_bytes(std::uint64_t begin, std::uint64_t alignment) {
   constexpr std::uint64_t kFieldHead = 4;
   if (alignment <= 1) return 0;
@@ -53,7 +53,7 @@ bool needs64(std::uint64_t size, std::uint64_t at) { return size > kLargest32 ||
 
 }  // namespace
 
-class ZipReader::Inflater {  // one deflated member, front to back
+class ZipReader::Inflater {  // one deflated member, read sequentially
  public:
   Inflater(const ByteSource& file, std::size_t index, const ZipMember& member)
       : index_(index),
@@ -99,7 +99,7 @@ class ZipReader::Inflater {  // one deflated member, front to back
     stream_.next_in = reinterpret_cast<Bytef*>(part.data());
     stream_.avail_in = static_cast<uInt>(part.size());
   }
-  // After the last byte: the stream must say that it ends, and nothing may follow.
+  // Called after the last byte: the stream must have ended, and nothing may follow.
   void check_end() {
     Bytef none = 0;
     while (!ended_) {
@@ -163,7 +163,7 @@ void ZipReader::read(std::size_t member, std::uint64_t offset, std::span<std::by
 void ZipReader::finish() {
   std::vector<std::byte> block;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    do {  // once for an empty one too: it can be deflated
+    do {  // once even for an empty member: it can be deflated
       block.resize(std::min<std::uint64_t>(kCopyBlock, members_[i].size - progress_[i].summed));
       if (!block.empty() || (members_[i].deflated && members_[i].size == 0))
         read(i, progress_[i].summed, block);

@@ -1,5 +1,5 @@
-// Reading of a zip directory. Every value is checked against the size of the file and the local
-// headers before it is used.
+// Reads a zip directory. Every value is checked against the size of the file and the local headers
+// before it is used.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50,
                         kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
-constexpr std::uint32_t kMasked32 = 0xFFFFFFFF;  // the number stands in a zip64 field
+constexpr std::uint32_t kMasked32 = 0xFFFFFFFF;  // the number is in a zip64 field
 constexpr std::uint16_t kMasked16 = 0xFFFF;
 constexpr std::uint64_t kLargestDirectory = 100'000'000, kLongestMemberName = 4096;
 constexpr std::uint16_t kEncrypted = 1 << 0, kDescriptor = 1 << 3;
-constexpr std::uint64_t kDeflateRatio = 1032;  // no deflated byte stands for more
+constexpr std::uint64_t kDeflateRatio = 1032;  // maximum compression ratio of deflate
 
 using Bytes = std::span<const std::byte>;
 
@@ -108,8 +108,8 @@ class DirectoryReader {
            get<std::uint32_t>(file_.bytes(limit - kLocator64Bytes, 4), 0) == kLocator64;
   }
 
-  // zip64: the locator stands before the end record and says where the larger one is. `limit`
-  // becomes the larger one's place.
+  // zip64: the locator precedes the end record and contains the position of the zip64 one. `limit`
+  // becomes that position.
   Directory find64(std::uint64_t& limit) const {
     if (limit < kLocator64Bytes + kEnd64Bytes) fail("truncated: no zip64 directory");
     const std::vector<std::byte> locator = file_.bytes(limit - kLocator64Bytes, kLocator64Bytes);
@@ -129,7 +129,7 @@ class DirectoryReader {
             .count = get<std::uint64_t>(end, 32)};
   }
 
-  // The zip64 numbers that stand for masked ones, in their fixed order.
+  // Reads the zip64 numbers that replace masked ones, in their fixed order.
   void unmask(Bytes extra, const std::string& name, std::vector<std::uint64_t*> masked) const {
     while (!extra.empty()) {
       if (extra.size() < 4 || get<std::uint16_t>(extra, 2) > extra.size() - 4)
@@ -173,7 +173,7 @@ class DirectoryReader {
     ZipMember member;
     member.name.assign(reinterpret_cast<const char*>(left.data()) + kCentralBytes, name_bytes);
     check_name(member.name, flags);
-    if ((flags & ~(kDescriptor | kUtf8 | 6)) != 0)  // 6: how hard deflate tried
+    if ((flags & ~(kDescriptor | kUtf8 | 6)) != 0)  // 6: bits of the compression level
       fail("'" + member.name + "' is " +
            ((flags & kEncrypted) != 0 ? "encrypted" : "of a kind unknown to this reader"));
     if (method != 0 && method != 8)
@@ -200,7 +200,7 @@ class DirectoryReader {
     return member;
   }
 
-  // The header before the data; it says where the data begins, and must say the same as the
+  // Checks the header before the data; it gives the start of the data, and must agree with the
   // directory.
   void check_local(ZipMember& member, std::uint64_t at, std::uint16_t flags, std::uint16_t method) {
     const std::uint64_t size = file_.size();

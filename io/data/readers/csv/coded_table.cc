@@ -1,4 +1,4 @@
-// Rows come from the stream that `engine predict` reads; answers are added to them.
+// Reads rows with the stream that `engine predict` uses, and adds their answers.
 #include "io/data/readers/csv/coded_table.h"
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 namespace io {
 namespace {
 
-// These samples of a set, with all that it states.
+// Returns these samples of a set, with all its properties.
 Dataset take_rows(const Dataset& all, const std::vector<std::size_t>& rows) {
   const FeatureSamples& from = all.as<FeatureSamples>();
   const std::size_t width = from.width();
@@ -33,7 +33,7 @@ Dataset take_rows(const Dataset& all, const std::vector<std::size_t>& rows) {
   return part;
 }
 
-// All rows of a table, coded as another one was.
+// All rows of a table, coded as another table was.
 struct CodedRows {
   Dataset set;  // without labels
   std::unique_ptr<CsvAnswers> answers;

@@ -1,4 +1,4 @@
-// A table read as a trained model takes it.
+// Reads a table in the coding of a trained model.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace io {
 
-// The rows of the file as options.coding states it: columns, categories and classes by their names.
-// Split as read_csv_splits() does, or with options.parts kHoldOut not at all. Throws DataError,
-// naming file and row: a column that is missing, a cell that is no number where training had
-// numbers, no label or target.
+// Reads the rows of the file in the coding of options.coding: columns, categories and classes are
+// found by their names. Splits them as read_csv_splits() does, or with options.parts kHoldOut not
+// at all. Throws DataError with file and row: a column is missing, a cell is not a number although
+// training had numbers, or there is no label or target.
 DatasetSplits read_coded_table(const std::string& path, const DatasetOptions& options);
 
 }  // namespace io

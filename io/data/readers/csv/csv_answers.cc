@@ -15,7 +15,7 @@ namespace io {
 namespace {
 
 constexpr std::uint64_t kSplitStream =
-    0x637376;  // keeps the split's random numbers apart from the sample order's
+    0x637376;  // separates the split's random numbers from those of the sample order
 
 std::vector<bool> draw_of_classes(const std::vector<std::int32_t>& ids, std::size_t classes,
                                   double share, std::uint64_t seed) {

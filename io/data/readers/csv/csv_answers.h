@@ -1,4 +1,4 @@
-// The answers of a table's rows, labels or targets, and the draw of the rows for testing.
+// The answers of a table's rows, i.e. labels or targets, and the draw of the test rows.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,30 @@
 
 namespace io {
 
-// The answers of all rows of data, in their order. A kind of answer is a class of this kind.
+// The answers of all data rows, in order. Each kind of answer is a subclass.
 class CsvAnswers {
  public:
   virtual ~CsvAnswers() = default;
-  // Whether each row is for testing: of each class the same share, drawn, but never all its rows.
-  // Numbers count as one class.
+  // Returns true for each test row: the same fraction of each class is drawn, but never all its
+  // rows. Numbers count as one class.
   virtual std::vector<bool> draw_test_rows(double share, std::uint64_t seed) const = 0;
-  // The labels of all rows. `training`: positions of the rows that a scale of numbers is learnt
-  // from, mean and deviation (of the population); or that of `like`, if it has one. Throws
-  // DataError if all numbers are equal.
+  // Returns the labels of all rows. `training` has the positions of the rows from which the scale
+  // of numbers is learned, mean and deviation (of the population); if `like` is given, its scale is
+  // used. Throws DataError if all numbers are equal.
   virtual Labels labels(const std::vector<std::size_t>& training,
                         const TargetScale* like = nullptr) const = 0;
 };
 
-// The column `index` of the rows from `first` on. `title` stands for it in messages. Throws as
+// Reads the column `index` of the rows from `first` on. `title` names it in messages. Throws as
 // read_labels().
 std::unique_ptr<CsvAnswers> read_classes(const CsvTable& table, std::size_t index,
                                          std::size_t first, const CsvMissing& missing);
-// As read_targets() reads them.
+// Reads numbers like read_targets().
 std::unique_ptr<CsvAnswers> read_numbers(const CsvTable& table, std::size_t index,
                                          std::size_t first, char decimal, const CsvMissing& missing,
                                          const std::string& title);
-// Of rows that have been read: their classes by name, which may be a single one, or their numbers.
-// `file` stands for the table in messages.
+// For rows that have been read: their classes by name, which may be a single one, or their numbers.
+// `file` names the table in messages.
 std::unique_ptr<CsvAnswers> class_answers(const std::vector<std::string>& names);
 std::unique_ptr<CsvAnswers> number_answers(const std::string& file, const std::string& title,
                                            std::vector<double> numbers);

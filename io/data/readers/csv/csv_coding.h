@@ -1,4 +1,4 @@
-// How a run reads the rows of its table: which columns, and what was learnt of them.
+// The coding of a run's table rows: the selected columns, and what was learned from them.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ struct CsvCoding {
   std::size_t table_columns = 0;
   std::string separator;                      // as CsvOptions::separator has it
   std::shared_ptr<const CsvMissing> missing;  // not null
-  char label_decimal = '.';        // a regression: how its target is written (csv_number.h)
-  std::size_t features = 0;        // of all columns together
-  std::vector<CsvColumn> columns;  // those of the selection, in its order
+  char label_decimal = '.';        // for regression: the decimal sign of the target (csv_number.h)
+  std::size_t features = 0;        // total for all columns
+  std::vector<CsvColumn> columns;  // the selected ones, in order
 };
 
 }  // namespace io

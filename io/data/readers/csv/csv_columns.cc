@@ -1,4 +1,4 @@
-// Types, categories and statistics of columns.
+// Determines types, categories and statistics of columns.
 #include "io/data/readers/csv/csv_columns.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Content = CsvNumber::Content;
 
-// A number, or nothing for a missing value and for any other text.
+// Returns a number, or nothing for a missing value and for any other text.
 std::optional<double> read_value(std::string_view field, char decimal, const CsvMissing& missing) {
   if (field.empty() || (missing.has_numbers() && missing.has(field))) return std::nullopt;
   const CsvNumber number = read_number(field, decimal);
@@ -58,7 +58,7 @@ std::vector<std::string_view> different(std::vector<std::string_view> values) {
   return values;
 }
 
-// Relative to `origin`, so that numbers keep their digits.
+// Computes relative to `origin`, so that numbers keep their digits.
 Spread spread_around(std::span<const double> numbers, double origin) {
   double sum = 0, squares = 0;
   for (const double number : numbers) sum += number - origin;
@@ -74,7 +74,7 @@ Spread spread_around(std::span<const double> numbers, double origin) {
 Spread spread_of(std::span<const double> numbers) {
   if (numbers.empty()) return {.constant = true};
   Spread spread = spread_around(numbers, 0);
-  // Far from 0 the sums round: 1e15 - 100 and 1e15 + 100 differ all the same.
+  // Far from 0 the sums are rounded, although e.g. 1e15 - 100 and 1e15 + 100 differ.
   if (!(spread.deviation > 1e-12 * std::abs(spread.mean)))
     spread = spread_around(numbers, numbers.front());
   constexpr double kRounding = 1e-15;

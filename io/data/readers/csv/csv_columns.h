@@ -15,64 +15,65 @@
 
 namespace io {
 
-// What has been learnt of one column. Numbers become (x - mean) / deviation, both of the training
-// rows' values (deviation: of the population; 1 where all are equal), and a missing number the
-// mean, so 0; so does an odd cell that csv_scan.h leaves to a column of numbers. A column with
-// other text is text: with at most kMaxOneHot different values in the training rows it becomes a
-// 0/1 feature for each of them, in byte order, all 0 for a missing or a new value; with more, it
+// The properties learned from one column. Numbers become (x - mean) / deviation, both over the
+// training rows' values (deviation: of the population; 1 if all are equal), and a missing number
+// the mean, i.e. 0; so does an odd cell that csv_scan.h accepts in a column of numbers. A column
+// with other text is text: with at most kMaxOneHot different values in the training rows it becomes
+// a 0/1 feature for each of them, in byte order, all 0 for a missing or a new value; with more, it
 // becomes the position of its value in their order, standardized like a number.
 struct CsvColumn {
   static constexpr std::size_t kMaxOneHot = 16;
 
   std::size_t index = 0;  // in the table
   bool text = false;
-  char decimal = '.';                         // csv_number.h
+  char decimal = '.';                         // see csv_number.h
   std::shared_ptr<const CsvMissing> missing;  // not null
-  std::vector<std::string> odd;  // of numbers: other texts of the table that count as missing
-  std::vector<std::string> categories;  // of text, ascending
+  std::vector<std::string> odd;  // for numbers: other texts in the table that count as missing
+  std::vector<std::string> categories;  // for text, ascending
   double mean = 0, deviation = 1;
-  bool constant = false;  // a number, or a position, of which training has one value or none
+  bool constant = false;  // a number, or a position, of which training has at most one value
 
   bool one_hot() const { return text && categories.size() <= kMaxOneHot; }
   std::size_t features() const { return one_hot() ? categories.size() : 1; }
-  // Whether encode() knows what to make of it: in a column of numbers a number, a missing value, or
-  // an odd cell that training had, too.
+  // Returns true if encode() supports the field: in a column of numbers a number, a missing value,
+  // or an odd cell that also occurs in training.
   bool accepts(std::string_view field) const;
-  // Whether training had it: a missing value, a number, or one of the categories.
+  // Returns true if training had the field: a missing value, a number, or one of the categories.
   bool knows(std::string_view field) const;
-  // Writes features() numbers; returns accepts(field), without which they are 0.
+  // Writes features() numbers; returns accepts(field), and writes zeros if that is false.
   bool encode(std::string_view field, float* out) const;
 };
 
-// Mean and deviation (of the population). `constant`: the numbers differ by rounding alone.
+// Mean and deviation (of the population). `constant`: the numbers differ only by rounding.
 struct Spread {
   double mean = 0, deviation = 0;
   bool constant = false;
 };
 Spread spread_of(std::span<const double> numbers);
 
-// Type and decimal sign from the scan of all rows of data, everything else from `training` rows.
-// Throws DataError where a column of numbers has one that is not finite.
+// Learns type and decimal sign from the scan of all data rows, everything else from `training`
+// rows. Throws DataError if a column of numbers has a non-finite one.
 CsvColumn learn_column(const CsvTable& table, std::size_t index, const ColumnScan& scan,
                        std::shared_ptr<const CsvMissing> missing,
                        std::span<const std::size_t> training);
 
 struct CsvLabels {
-  std::vector<std::int32_t> ids;   // of rows [first, table.rows())
-  std::vector<std::string> names;  // by class; whole numbers ascending, anything else in byte order
+  std::vector<std::int32_t> ids;   // for rows [first, table.rows())
+  std::vector<std::string> names;  // for each class; integers ascending, anything else in byte
+                                   // order
 };
 
-// The numbers of the column, of rows [first, table.rows()), written with this `decimal` sign.
-// `title` is what messages call it. Throws DataError, naming the row, for a field that is missing,
-// no number, or not finite as float32.
+// Returns the numbers of the column in rows [first, table.rows()), written with this `decimal`
+// sign. `title` names the column in messages. Throws DataError with the row for a field that is
+// missing, not a number, or not finite as float32.
 std::vector<double> read_targets(const CsvTable& table, std::size_t index, std::size_t first,
                                  char decimal, const CsvMissing& missing, const std::string& title);
 
-// Throws DataError: a missing label, a single class, or as good as every row another (a number to
-// predict, not a class).
+// Throws DataError: a missing label, a single class, or nearly as many classes as rows (a
+// regression target, not a class).
 CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first,
                       const CsvMissing& missing);
-// The classes of these labels, which may be a single one.
+// Returns the classes of these labels, which may be a single one.
 CsvLabels classes_of(std::span<const std::string_view> values);
 
 }  // namespace io

@@ -1,4 +1,4 @@
-// From a table of fields to features and labels, split into a training and a test part.
+// Converts a table of fields to features and labels, and splits it into training and test parts.
 #include "io/data/readers/csv/csv_files.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ namespace {
 std::string only_csv_file(const std::string& directory) {
   std::error_code failure;
   if (std::filesystem::is_regular_file(directory, failure)) return directory;
-  LeftOut ignored;  // one file is read, and the options say which
+  LeftOut ignored;  // one file is read, and the options name it
   const std::vector<std::string> found = pick_files(
       directory,
       [](const std::string& name) { return name.ends_with(".csv") || name.ends_with(".csv.gz"); },
@@ -43,7 +43,7 @@ std::string only_csv_file(const std::string& directory) {
                     ", expected one" + hint);
 }
 
-// What the beginning of a file that is not cut into columns looks like.
+// Returns the beginning of a file that is not divided into columns, for a message.
 std::string beginning(std::string_view field) {
   constexpr std::size_t kShown = 60;
   std::string text(field.substr(0, kShown));
@@ -52,7 +52,7 @@ std::string beginning(std::string_view field) {
   return "'" + text + (field.size() > kShown ? "...'" : "'");
 }
 
-// Adds a line to `warnings` if other separators cut the rows as well.
+// Adds a line to `warnings` if other separators would divide the rows as well.
 CsvTable read_table(const std::string& path, const std::string& wanted,
                     std::vector<std::string>& warnings) {
   std::vector<std::uint8_t> bytes = CsvText(path).rest();
@@ -74,8 +74,8 @@ CsvTable read_table(const std::string& path, const std::string& wanted,
                                       : "; --separator auto finds the usual ones"));
 }
 
-// A line about classes of one row, such as sums and lines between head and rows; "" if there are
-// none.
+// Returns a line about classes with a single row, such as sums and lines between head and rows; ""
+// if there are none.
 std::string single_rows_line(const std::string& path, const Labels& all, std::size_t first) {
   constexpr std::size_t kMaxNames = 5;
   const auto* const labels = std::get_if<ClassLabels>(&all);
@@ -100,7 +100,7 @@ std::string single_rows_line(const std::string& path, const Labels& all, std::si
          "; if such a row is no sample, remove it";
 }
 
-// `labels`: of all rows of data. `rows`: positions among these.
+// `labels` are those of all data rows. `rows` are positions among these.
 Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns, const Labels& labels,
                std::size_t first, const std::vector<std::size_t>& rows) {
   std::size_t width = 0;

@@ -1,4 +1,4 @@
-// A CSV file as a data set: which column is the label, which rows are for testing.
+// Reads a CSV file as a data set: selects the label column and the test rows.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Lines about decisions that a reader of tables takes for its user.
+// Formats notices about decisions that the reader of a table makes.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t kMaxColumnsShown = 8;
 
-// "12%", "$7.50", "180 cm", and of accounts " 7.50 " and "(7.50)"; not dates and times.
+// Recognizes "12%", "$7.50", "180 cm", and in accounting notation " 7.50 " and "(7.50)"; not dates
+// and times.
 bool has_unit(std::string_view field) {
   while (field.starts_with(' ')) field.remove_prefix(1);
   while (field.ends_with(' ')) field.remove_suffix(1);
@@ -29,7 +30,7 @@ bool has_unit(std::string_view field) {
   return !part_of_date && std::count(field.begin(), field.end(), '.') < 2;
 }
 
-// Collects what one line says of several columns.
+// Collects several columns for one line.
 class ColumnList {
  public:
   void add(std::string text) {
@@ -83,7 +84,7 @@ class Notices {
     shown += base::escape_text(field.substr(0, kLongest));
     return shown + (field.size() > kLongest ? "...'" : "'");
   }
-  // "row 17: 'None'"
+  // Formats "row 17: 'None'".
   std::string at(std::size_t row, std::size_t column) const {
     return "row " + std::to_string(row + 1) + ": " + value(row, column);
   }
@@ -115,7 +116,7 @@ class Notices {
     if (!renamed.empty()) say(renamed.text());
   }
 
-  // A first column without a name that is used, as the numbers of rows that were put together are.
+  // Warns of a first column without a name that is used, e.g. row numbers of concatenated tables.
   void add_repeated_index() {
     if (selection_.header.empty() || !is_unnamed(table_.field(0, 0))) return;
     if (std::ranges::none_of(columns_, [](const CsvColumn& column) { return column.index == 0; }))
@@ -132,7 +133,8 @@ class Notices {
     }
   }
 
-  // Features, and the label of a regression: its classes are texts, whatever they look like.
+  // Visits the features, and the label of a regression: class labels are texts, even if they look
+  // like numbers.
   template <typename Use>
   void for_numbers(const Use& use) const {
     for (const CsvColumn& column : columns_)

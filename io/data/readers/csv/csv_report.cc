@@ -1,4 +1,4 @@
-// Groups columns by what they became, and looks at their values.
+// Groups columns by their coding, and examines their values.
 #include "io/data/readers/csv/csv_report.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ bool is_whole_number(std::string_view field) {
   return !field.empty() && std::all_of(field.begin(), field.end(), is_digit);
 }
 
-// The numbers between `separators`; empty where there is anything else.
+// Returns the numbers between `separators`; empty if there is any other text.
 std::vector<int> numbers_of(std::string_view text, std::string_view separators) {
   std::vector<int> numbers{0};
   std::size_t digits = 0;
@@ -50,7 +50,7 @@ bool is_month_and_day(int month, int day) {
   return month >= 1 && month <= 12 && day >= 1 && day <= 31;
 }
 
-// 2024-05-17, 17.05.2024, 5/17/24, with or without a time behind it; 20240517.
+// Recognizes 2024-05-17, 17.05.2024, 5/17/24, with or without a time after it; 20240517.
 bool is_date(std::string_view field) {
   if (field.size() == 8 && std::all_of(field.begin(), field.end(), is_digit)) {
     const auto number = [&](std::size_t at, std::size_t count) {
@@ -65,7 +65,7 @@ bool is_date(std::string_view field) {
                    : is_month_and_day(n[1], n[0]) || is_month_and_day(n[0], n[1]);
 }
 
-// Whether there are values and each of them is of a kind.
+// Returns true if there are values and all of them are of the kind.
 bool all_are(const CsvTable& table, const CsvColumn& column, std::size_t first,
              const std::function<bool(std::string_view)>& kind) {
   bool any = false;

@@ -1,4 +1,4 @@
-// What a CSV table's columns became, for the user.
+// Reports the coding of a CSV table's columns to the user.
 #pragma once
 
 #include <span>
@@ -11,22 +11,22 @@
 
 namespace io {
 
-// One line: "label species (3 classes); numbers: mass, year; categories: sex (2 values); left out:
-// id (by option)". `columns` are those of the selection, learnt; `label` is the part before the
-// first semicolon. Long lists are cut short.
+// Returns one line: "label species (3 classes); numbers: mass, year; categories: sex (2 values);
+// left out: id (by option)". `columns` are the learned columns of the selection; `label` is the
+// part before the first semicolon. Long lists are truncated.
 std::string columns_text(const CsvTable& table, const CsvSelection& selection,
                          std::span<const CsvColumn> columns, const std::string& label);
 
-// Lines about how the file was read, where that is not plain: a first row that may or may not be
-// names, an index, names given twice, decimal commas, digits in groups, cells without a value and
-// odd ones, and text columns that have mostly numbers or numbers with a unit. Each names a row and
-// its value. `scans` are of the rows of data, one for each column of the table; `regression`: the
+// Returns lines about doubtful decisions in reading the file: a first row that may or may not
+// contain names, an index, duplicate names, decimal commas, digits in groups, cells without a value
+// and odd ones, and text columns that have mostly numbers or numbers with a unit. Each names a row
+// and its value. `scans` cover the data rows, one for each column of the table; `regression`: the
 // label has numbers.
 std::vector<std::string> reading_notices(const CsvTable& table, const CsvSelection& selection,
                                          std::span<const CsvColumn> columns,
                                          std::span<const ColumnScan> scans, bool regression);
 
-// Lines about columns that are used but look like identifiers (whole numbers or text, another one
+// Returns lines about columns that are used but look like identifiers (integers or text, distinct
 // in each of 20 rows or more), or like dates.
 std::vector<std::string> column_warnings(const CsvTable& table, const CsvSelection& selection,
                                          std::span<const CsvColumn> columns);

@@ -20,7 +20,7 @@ bool is_number(std::string_view field) {
   return error == std::errc() && end == field.data() + field.size();
 }
 
-// The first row's fields.
+// Returns the first row's fields.
 std::vector<std::string> first_fields(const CsvTable& table) {
   std::vector<std::string> names;
   for (std::size_t c = 0; c < table.columns(); ++c) names.emplace_back(table.field(0, c));
@@ -32,7 +32,7 @@ HeaderDecision decide_header(const CsvTable& table, std::span<const ColumnScan> 
   if (options.csv.header != CsvHeader::kAuto)
     return {.header = options.csv.header == CsvHeader::kYes};
   if (table.short_header()) return {.header = true};
-  // A number means a position: it says nothing about row 1, which may well have that number in it.
+  // A number means a position: it is no evidence about row 1, which may contain that number.
   const std::vector<std::string> names = first_fields(table);
   const bool named = !options.csv.label_column.empty() && !is_number(options.csv.label_column) &&
                      std::find(names.begin(), names.end(), options.csv.label_column) != names.end();
@@ -52,7 +52,7 @@ std::optional<std::size_t> find_index(const CsvTable& table, const CsvSelection&
   return index ? std::optional<std::size_t>(0) : std::nullopt;
 }
 
-// `what` is looked for: "label column" or "column"; `option` is where `wanted` was given.
+// `what` is the thing to find: "label column" or "column"; `option` is the source of `wanted`.
 std::size_t find_column(const CsvTable& table, const std::vector<std::string>& header,
                         const std::string& wanted, const std::string& what, const char* option) {
   const auto found = std::find(header.begin(), header.end(), wanted);
@@ -76,7 +76,7 @@ std::size_t find_column(const CsvTable& table, const std::vector<std::string>& h
                     encoding_hint(header));
 }
 
-// "A,B": whether each column is in the list.
+// Parses "A,B": returns for each column if it is in the list.
 std::vector<bool> listed(const CsvTable& table, const std::vector<std::string>& header,
                          std::string_view list, const char* option) {
   std::vector<bool> found(table.columns(), false);
@@ -94,7 +94,7 @@ std::string CsvSelection::title(std::size_t column) const {
   for (char& c : name)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
   if (name.size() <= kLongest) return name;
-  std::size_t end = kLongest;  // not within a character of UTF-8
+  std::size_t end = kLongest;  // not within a UTF-8 character
   while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;
   return name.substr(0, end) + "...";
 }

@@ -1,4 +1,4 @@
-// Which columns of a CSV table are read, and which one is the label.
+// Selects the columns of a CSV table that are read, and the label.
 #pragma once
 
 #include <cstddef>
@@ -15,25 +15,25 @@
 namespace io {
 
 struct CsvSelection {
-  std::vector<std::string> header;  // unique names; empty: there is none
+  std::vector<std::string> header;  // unique names; empty: there is no header
   std::size_t label = 0;
   std::vector<std::size_t> columns;   // the features, ascending
   std::vector<std::size_t> left_out;  // by --columns or --ignore-columns, or the index; ascending
-  std::optional<std::size_t> index;   // a column without a name that numbers the rows
-  bool doubtful = false;              // the first row might be what it was not taken for
+  std::optional<std::size_t> index;   // a column without a name that contains row numbers
+  bool doubtful = false;              // the decision about the first row is uncertain
 
   std::size_t first_row() const { return header.empty() ? 0 : 1; }
-  // The name in the header, on one line and not too long, or "column 3".
+  // The name in the header, on one line and shortened, or "column 3".
   std::string title(std::size_t column) const;
   // The same with its number: "column 3 ('age')".
   std::string place(std::size_t column) const;
-  // How options name it: by the header, or by its number where that cannot be.
+  // The name for options: from the header, or its number if that is not possible.
   std::string option_name(std::size_t column) const;
 };
 
-// csv_files.h says how the header and the label are found; `scans` are of the rows after the first
-// one. Throws ConfigError: no such column (with the nearest), a name that several columns have, the
-// label among the columns to be ignored; DataError for a first row that is too short.
+// csv_files.h describes how the header and the label are found; `scans` cover the rows after the
+// first one. Throws ConfigError: no such column (with the nearest), a name that several columns
+// have, the label among the ignored columns; DataError for a first row that is too short.
 CsvSelection select_columns(const CsvTable& table, std::span<const ColumnScan> scans,
                             const CsvMissing& missing, const DatasetOptions& options);
 

@@ -1,4 +1,4 @@
-// Rows of a CSV file, read in blocks, as the columns of another table were learnt.
+// Reads rows of a CSV file in blocks, with the coding learned from another table's columns.
 #include "io/data/readers/csv/table_inputs.h"
 
 #include <algorithm>
@@ -19,13 +19,13 @@ namespace {
 
 constexpr std::size_t kBlock = std::size_t{1} << 20, kLongestRow = std::size_t{64} << 20;
 
-// The file as tables of whole rows.
+// Reads the file as tables of whole rows.
 class TableBlocks {
  public:
   TableBlocks(const std::string& path, std::string separator)
       : file_(path), wanted_(std::move(separator)) {}
 
-  // Null: no more.
+  // Returns null at the end.
   std::unique_ptr<CsvTable> next() {
     std::size_t end = 0;
     while (!at_end_ && end == 0) {
@@ -46,14 +46,14 @@ class TableBlocks {
     const auto cut = text_.begin() + static_cast<std::ptrdiff_t>(end);
     std::vector<std::uint8_t> rows(text_.begin(), cut);
     text_.erase(text_.begin(), cut);
-    last_end_ = 0;  // what is left holds no end of a row
+    last_end_ = 0;  // the rest contains no end of a row
     auto table = std::make_unique<CsvTable>(std::move(rows), file_.path(), separator_, start_);
     start_ = table->next();
     return table;
   }
 
  private:
-  // Remembers the last end of a row. Rows that end with CR alone come as one block.
+  // Finds the last end of a row. A file whose rows end with CR alone is read as one block.
   void scan(std::size_t from) {
     for (std::size_t i = from; i < text_.size(); ++i) {
       if (text_[i] == '"') quoted_ = !quoted_;
@@ -117,7 +117,7 @@ class TableRows : public SampleStream {
   }
 
  private:
-  // The training table had no header: columns have their places.
+  // The training table had no header: columns are found by position.
   void find_places() {
     const std::size_t label = coding_.selection.label, found = table_->columns();
     const bool without_label =
@@ -139,14 +139,14 @@ class TableRows : public SampleStream {
     for (const CsvColumn& column : coding_.columns)
       places_.push_back(place_of(given, coding_.selection.header[column.index]));
     if (answers_.kind == TableAnswers::Kind::kNone) return;
-    // An option that is not given names no column, not even the index, which has an empty name.
+    // If the option is not given, it names no column, not even the index, which has an empty name.
     const bool named =
         !answers_.column.empty() && std::ranges::find(given, answers_.column) != given.end();
     answer_ = place_of(given,
                        named ? answers_.column : coding_.selection.header[coding_.selection.label]);
   }
 
-  // `given`: the names of the header, as they are there.
+  // `given` has the names of the header as they are written.
   std::size_t place_of(const std::vector<std::string>& given, const std::string& name) const {
     const std::vector<std::string> header = unique_names(given);
     const std::vector<std::string>& trained = coding_.selection.header;
@@ -155,7 +155,7 @@ class TableRows : public SampleStream {
       throw DataError(path_ + ": row 1 names no column '" + name +
                       "', which the model was trained with" + base::did_you_mean(name, header) +
                       encoding_hint(header));
-    // Of equal names the later ones have another one in both tables, or the model knows one only.
+    // Of several equal names the later ones were renamed in both tables, or the model has only one.
     if (std::count(given.begin(), given.end(), name) > 1 &&
         std::find(trained.begin(), trained.end(), name + ".1") == trained.end())
       throw DataError(path_ + ": several columns are called '" + name + "', expected one");
@@ -212,11 +212,11 @@ class TableRows : public SampleStream {
   const TableAnswers answers_;
   TableBlocks blocks_;
   std::unique_ptr<CsvTable> table_;
-  std::vector<UnknownNames> unknown_;  // by column of the coding
-  std::size_t row_ = 0, first_ = 0;    // of table_; first_: the first row with a target
-  std::int64_t rows_before_ = 0;       // of the file, before table_
+  std::vector<UnknownNames> unknown_;  // for each column of the coding
+  std::size_t row_ = 0, first_ = 0;    // in table_; first_: the first row with a target
+  std::int64_t rows_before_ = 0;       // rows of the file before table_
   std::int64_t done_ = 0;
-  std::vector<std::size_t> places_;  // by column of the coding
+  std::vector<std::size_t> places_;  // for each column of the coding
   std::size_t answer_ = 0;           // the column of the label or target
   std::vector<double> targets_;      // of table_'s rows from first_ on
 };

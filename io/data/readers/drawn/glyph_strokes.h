@@ -16,9 +16,9 @@ struct GlyphStroke {
 
 using GlyphStyle = std::span<const GlyphStroke>;  // one way to write a digit
 
-constexpr int kMaxGlyphPoints = 16;  // in one stroke
+constexpr int kMaxGlyphPoints = 16;  // per stroke
 
-// The ways to write a digit. REQUIRES: 0 <= digit <= 9.
+// Returns the styles of a digit. REQUIRES: 0 <= digit <= 9.
 std::span<const GlyphStyle> glyph_styles(int digit);
 
 }  // namespace io

@@ -1,7 +1,7 @@
 // Draws the digits: jittered control points, a random affine map, distance to the strokes, ink,
-// noise. The same bytes everywhere: only + - * / and square roots of floats, which IEEE 754 rounds
-// in one way, compiled without fused multiply-add (CMakeLists.txt), and no function of the
-// mathematics library.
+// noise. The bytes are the same everywhere: it uses only + - * / and square roots of floats, which
+// IEEE 754 rounds uniquely, compiled without fused multiply-add (CMakeLists.txt), and no function
+// of the math library.
 #include "io/data/readers/drawn/glyphs.h"
 
 #include <algorithm>
@@ -18,9 +18,9 @@ namespace {
 
 constexpr int kGlyphSide = 28, kPixels = kGlyphSide * kGlyphSide;
 constexpr int kSpanSteps = 4;  // straight pieces between two points of a curve
-constexpr float kFar = 1e6f;   // squared distance of a pixel that no stroke comes near to
+constexpr float kFar = 1e6f;   // squared distance of pixels that are far from every stroke
 
-// How much one image may differ from the next; in pixels and radians where nothing else is said.
+// The ranges of random variation between images, in pixels and radians unless stated otherwise.
 constexpr float kPointJitter = 0.08f;  // of a control point, in units of the digit
 constexpr float kMaxAngle = 0.24f, kMaxShear = 0.25f, kMaxShift = 2.5f;
 constexpr float kMinHeight = 7.0f, kMaxHeight = 10.0f;  // half the digit's height
@@ -30,8 +30,8 @@ constexpr float kMinEdge = 0.9f, kMaxEdge = 1.8f;    // from full ink to none
 constexpr float kMinInk = 160.0f, kMaxInk = 255.0f;  // gray level
 constexpr float kMaxNoise = 32.0f;                   // gray levels, upwards and downwards
 
-// Four neighboring pixels of a row, in one vector register: GCC does not vectorize the comparisons
-// by itself.
+// Four adjacent pixels of a row, in one vector register: GCC does not vectorize the comparisons by
+// itself.
 using Lanes = float __attribute__((vector_size(16)));
 constexpr int kLanes = 4, kRowLanes = kGlyphSide / kLanes;
 
@@ -59,7 +59,8 @@ Affine draw_affine(SplitMix& random) {
   const float width = height * between(random, kMinAspect, kMaxAspect);
   const float shear = between(random, -kMaxShear, kMaxShear),
               angle = between(random, -kMaxAngle, kMaxAngle);
-  const float square = angle * angle;  // series of sine and cosine, good to 1e-6 at these angles
+  const float square = angle * angle;  // series of sine and cosine, accurate to 1e-6 at these
+                                       // angles
   const float sine = angle * (1.0f - square / 6.0f * (1.0f - square / 20.0f));
   const float cosine = 1.0f - square / 2.0f * (1.0f - square / 12.0f * (1.0f - square / 30.0f));
   const float centre = (kGlyphSide - 1) / 2.0f;
@@ -71,12 +72,12 @@ Affine draw_affine(SplitMix& random) {
           centre + between(random, -kMaxShift, kMaxShift)};
 }
 
-// Squared distance of every pixel to the nearest stroke.
+// The squared distance of every pixel to the nearest stroke.
 class DistanceField {
  public:
   explicit DistanceField(float reach) : reach_(reach) { squares_.fill(Lanes{} + kFar); }
 
-  // Lowers the distances around one straight piece.
+  // Reduces the distances around one straight piece.
   void add_segment(GlyphPoint a, GlyphPoint b) {
     const int top = clip(std::min(a.y, b.y) - reach_),
               bottom = clip(std::max(a.y, b.y) + reach_ + 1.0f);
@@ -96,7 +97,7 @@ class DistanceField {
     }
   }
 
-  // Distances of the pixels kLanes * i to kLanes * i + 3, counted row by row.
+  // Returns the distances of the pixels kLanes * i to kLanes * i + 3, counted row by row.
   Lanes distance(std::size_t i) const {
     const Lanes square = squares_[i];
     return Lanes{std::sqrt(square[0]), std::sqrt(square[1]), std::sqrt(square[2]),
@@ -108,12 +109,12 @@ class DistanceField {
     return static_cast<int>(std::clamp(position, 0.0f, static_cast<float>(kGlyphSide)));
   }
 
-  float reach_;  // pixels further from every stroke stay at kFar
+  float reach_;  // pixels farther from every stroke stay at kFar
   std::array<Lanes, kPixels / kLanes> squares_;
 };
 
-// Point at t in [0, 1] between b and c of the curve through a, b, c, d (uniform Catmull-Rom
-// spline).
+// Returns the point at t in [0, 1] between b and c on the curve through a, b, c, d (uniform
+// Catmull-Rom spline).
 GlyphPoint on_curve(GlyphPoint a, GlyphPoint b, GlyphPoint c, GlyphPoint d, float t) {
   const auto blend = [t](float p, float q, float r, float s) {
     return q +
@@ -169,7 +170,7 @@ void draw_digit(int digit, SplitMix& random, std::uint8_t* pixels) {
   }
 }
 
-// The digits of ten images in a row: a permutation of 0..9.
+// Draws the digits of ten consecutive images: a permutation of 0..9.
 std::array<int, 10> draw_labels(std::uint64_t seed, std::uint64_t stream, std::int64_t block) {
   SplitMix random(seed, stream, static_cast<std::uint64_t>(block));
   std::array<int, 10> labels{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};

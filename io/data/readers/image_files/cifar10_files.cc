@@ -32,7 +32,7 @@ void check_unpacked(const FolderEntry& entry) {
                          "`, or run `tools/scripts/get_data.sh " + kSet + " --dir DIR`");
 }
 
-// Paths of PREFIX*.bin, shorter names first: 2 before 10.
+// Returns the paths of PREFIX*.bin, shorter names first: 2 before 10.
 std::vector<std::string> find_batches(const std::string& directory, const std::string& prefix,
                                       const char* what) {
   const std::string looked_for = prefix + "*.bin";
@@ -47,7 +47,7 @@ std::vector<std::string> find_batches(const std::string& directory, const std::s
       ignored);
   if (found.empty()) {
     const std::filesystem::path below = std::filesystem::path(directory) / "cifar-10-batches-bin";
-    if (std::error_code unknown; std::filesystem::is_directory(below, unknown))  // of the archive
+    if (std::error_code unknown; std::filesystem::is_directory(below, unknown))  // from the archive
       throw MissingFileError("no " + looked_for + " in " + directory + ", but a folder " +
                              below.filename().string() + ": name that with --data-dir " +
                              below.string());
@@ -57,17 +57,17 @@ std::vector<std::string> find_batches(const std::string& directory, const std::s
   return found;
 }
 
-// A line for the user on files that are not of the set, or "".
+// Returns a line for the user about files that do not belong to the set, or "".
 std::string left_out_line(const std::string& directory) {
   LeftOut left_out;
   for (const FolderEntry& entry : list_folder(directory))
     if (!is_cifar10_name(entry.name) && !entry.name.ends_with(".bin.xz") &&
-        entry.name != "batches.meta.txt" && entry.name != "readme.html")  // of the archive
+        entry.name != "batches.meta.txt" && entry.name != "readme.html")  // from the archive
       left_out.add(entry);
   return left_out.line(directory, "batches are data_batch_*.bin and test_batch*.bin");
 }
 
-// Planes of red, green and blue to pixels of three bytes.
+// Converts planes of red, green and blue to pixels of three bytes.
 void interleave(const std::uint8_t* planes, std::uint8_t* pixels) {
   for (std::size_t i = 0; i < kPlane; ++i) {
     for (std::size_t c = 0; c < kChannels; ++c) pixels[kChannels * i + c] = planes[c * kPlane + i];
@@ -111,7 +111,7 @@ Dataset read_cifar10_split(const std::string& directory, const std::string& pref
   std::error_code ignored;
   for (const std::string& path : paths)
     if (const auto size = std::filesystem::file_size(path, ignored); !ignored) bytes += size;
-  images.pixels.reserve(bytes);  // else growing has all of them in memory twice
+  images.pixels.reserve(bytes);  // otherwise growing would copy all of them
   for (const std::string& path : paths) append_batch(path, images.pixels, labels.ids);
   return {.name = kSet, .samples = std::move(images), .labels = std::move(labels)};
 }

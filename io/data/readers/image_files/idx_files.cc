@@ -32,8 +32,8 @@ std::vector<std::string> class_names(const std::string& set) {
   return {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
 }
 
-// Length and CRC-32 of the content. Of a gzip file what its end says (RFC 1952, 2.3.1): of several
-// streams in one file, which nobody packs MNIST into, those of the last.
+// Returns the length and CRC-32 of the contents. For a gzip file they are those at its end (RFC
+// 1952, 2.3.1); if it has several streams, which is unusual for MNIST, those of the last one.
 std::pair<std::uint64_t, std::uint64_t> content_sum(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(file), {});
@@ -47,8 +47,8 @@ std::pair<std::uint64_t, std::uint64_t> content_sum(const std::string& path) {
   return {word(size - 4), word(size - 8)};
 }
 
-// All places where a file may lie, as archives and torchvision leave it: plain, packed, and in a
-// folder of its own name.
+// Returns all locations in which archives and torchvision place a file: plain, packed, and in a
+// folder with its own name.
 std::vector<std::string> places_of(const std::string& directory,
                                    const std::array<std::string, 4>& names) {
   namespace fs = std::filesystem;
@@ -66,7 +66,7 @@ std::vector<std::string> places_of(const std::string& directory,
   return found;
 }
 
-// Where the set lies below a folder that does not have it: for a hint.
+// Returns the subfolder that contains the set if the folder itself does not, for a hint.
 std::string folder_with(const std::string& directory, const std::array<std::string, 4>& names) {
   namespace fs = std::filesystem;
   std::error_code failure;
@@ -81,7 +81,7 @@ std::string folder_with(const std::string& directory, const std::array<std::stri
   return "";
 }
 
-// MNIST as tables, as Kaggle has it, too: for a hint.
+// Returns a hint if MNIST exists as tables, as on Kaggle.
 std::string table_hint(const std::string& directory) {
   std::error_code unknown;
   if (!std::filesystem::is_directory(directory, unknown)) return "";
@@ -93,7 +93,7 @@ std::string table_hint(const std::string& directory) {
   return "";
 }
 
-// stem "train-images", suffix "idx3-ubyte".
+// E.g. stem "train-images", suffix "idx3-ubyte".
 std::string find_idx(const std::string& set, const std::string& directory, const std::string& stem,
                      const std::string& suffix) {
   const std::array<std::string, 4> names = {stem + "-" + suffix, stem + "." + suffix,
@@ -103,7 +103,7 @@ std::string find_idx(const std::string& set, const std::string& directory, const
   if (found.empty()) {
     for (const std::string& name : names)
       if (const auto path = std::filesystem::path(directory) / name;
-          std::filesystem::exists(path))  // a folder: opening it says so
+          std::filesystem::exists(path))  // a folder: opening it reports the error
         return path.string();
     if (const std::string other = folder_with(directory, names); !other.empty())
       throw MissingFileError("no " + stem + " of " + set + " in " + directory + ", but in " +
@@ -123,7 +123,7 @@ DataFile open_idx(const std::string& set, const std::string& directory, const st
   return DataFile(find_idx(set, directory, stem, suffix));
 }
 
-// Big-endian words.
+// Reads big-endian words.
 template <std::size_t kCount>
 std::array<std::uint32_t, kCount> read_header(DataFile& file) {
   std::array<std::uint8_t, 4 * kCount> bytes;
@@ -144,7 +144,7 @@ void check_magic(const DataFile& file, std::uint32_t found, std::uint32_t expect
                   ", expected " + std::to_string(expected) + " (IDX " + kind + ")");
 }
 
-// The rest of the file, which must be `count` items of `item_bytes` bytes.
+// Reads the rest of the file, which must be `count` items of `item_bytes` bytes.
 std::vector<std::uint8_t> read_items(DataFile& file, std::uint64_t count, std::uint64_t item_bytes,
                                      const char* kind) {
   if (count == 0) throw DataError(file.path() + ": found 0 " + kind + ", expected at least 1");
@@ -209,7 +209,7 @@ std::vector<std::string> find_idx_images(const std::string& name, const std::str
 
 DatasetSplits read_idx_splits(const std::string& name, const std::string& directory, Parts parts) {
   DatasetSplits splits;
-  base::TaskQueue beside;  // unpacking is what takes the time
+  base::TaskQueue beside;  // unpacking dominates the time
   beside.add([&] { splits.test = read_idx_split(name, directory, "t10k"); });
   try {
     splits.train = read_idx_split(name, directory, "train");

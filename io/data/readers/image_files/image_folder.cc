@@ -29,14 +29,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTakenImages = "images are *.png, *.jpg and *.jpeg";
 
-// One part's files and, where they fit, their pixels.
+// The files of one part and, if they fit, their pixels.
 class FolderImages : public ImageSource {
  public:
   FolderImages(std::vector<std::string> paths, std::int64_t size, std::int64_t cache_bytes)
       : paths_(std::move(paths)), size_(size), bytes_(static_cast<std::size_t>(3 * size * size)) {
     if (static_cast<std::int64_t>(paths_.size()) > cache_bytes / (3 * size * size)) return;
-    pixels_.reset(
-        new std::uint8_t[paths_.size() * bytes_]);  // not zeroed: memory is taken as it fills
+    pixels_.reset(new std::uint8_t[paths_.size() * bytes_]);  // not zeroed: memory is allocated as
+                                                              // it is filled
     states_ = std::vector<std::atomic<int>>(paths_.size());
   }
 
@@ -49,14 +49,14 @@ class FolderImages : public ImageSource {
       return;
     }
     decode(paths_[i], nullptr, out);
-    int state = kAbsent;  // two workers may be at the same image at the end of an epoch: one of
-                          // them keeps it
+    int state = kAbsent;  // two workers may read the same image at the end of an epoch: one of them
+                          // stores it
     if (!states_[i].compare_exchange_strong(state, kBeingKept, std::memory_order_relaxed)) return;
     std::memcpy(kept, out.data(), bytes_);
     states_[i].store(kKept, std::memory_order_release);
   }
 
-  // CLASS/NAME and the size of each file: where the folder lies does not matter.
+  // Adds CLASS/NAME and the size of each file, so that the location of the folder does not matter.
   void add_to(base::StreamDigest& digest) const override {
     for (const std::string& path : paths_) {
       std::error_code unknown;
@@ -101,14 +101,14 @@ void check_decoder(const std::string& path) {
                     (png ? "libpng-dev" : "libjpeg62-turbo-dev") + " and build again");
 }
 
-// Images of a folder and below, none or more.
+// Returns the images in a folder and below, possibly none.
 std::vector<std::string> find_images(const std::string& folder, LeftOut& left_out) {
   std::vector<std::string> paths = pick_files_below(folder, is_image_name, left_out);
   for (const std::string& path : paths) check_decoder(path);
   return paths;
 }
 
-// Names of the folders in `directory`, in byte order.
+// Returns the names of the folders in `directory`, in byte order.
 std::vector<std::string> class_folders(const fs::path& directory, LeftOut* left_out = nullptr) {
   std::vector<std::string> names;
   for (const FolderEntry& entry : list_folder(directory.string())) {
@@ -128,7 +128,7 @@ std::vector<std::string> class_folders(const fs::path& directory, LeftOut* left_
   return names;
 }
 
-// A line for the user, "" where most images of a few are no smaller than what is made of them.
+// Returns a line for the user, or "" if most of a few images are at least as large as the result.
 std::string enlarged_line(const std::vector<std::string>& paths, std::int64_t size) {
   constexpr std::size_t kLookedAt = 15;
   std::vector<std::pair<ImageExtent, std::string>> small;
@@ -147,8 +147,8 @@ std::string enlarged_line(const std::vector<std::string>& paths, std::int64_t si
          " takes them as they are";
 }
 
-// Adds lines for the user to `warnings`, if there are any: on files that are left out, and,
-// `small`, on images that are smaller than they are to be.
+// Adds lines for the user to `warnings`, if there are any: about files that are left out, and, if
+// `small`, about images that are smaller than the requested size.
 Dataset read_part(const DatasetOptions& options, const fs::path& directory,
                   const std::vector<std::string>& classes,
                   std::vector<std::string>* warnings = nullptr, bool small = false) {
@@ -183,7 +183,7 @@ Dataset read_part(const DatasetOptions& options, const fs::path& directory,
   return {.name = options.name, .samples = std::move(images), .labels = std::move(labels)};
 }
 
-// The folder of a part, which is there.
+// Returns the existing folder of a part.
 fs::path part_folder(const fs::path& directory, const std::vector<std::string>& names,
                      const std::string& expected) {
   for (const std::string& name : names) {
@@ -193,7 +193,8 @@ fs::path part_folder(const fs::path& directory, const std::vector<std::string>& 
     for (const FolderEntry& entry : list_folder(directory.string()))
       if (entry.name == name) check_usable(entry, "a folder");
   }
-  static_cast<void>(list_folder(directory.string()));  // no such folder: that is the fault
+  static_cast<void>(list_folder(directory.string()));  // if the folder does not exist, this reports
+                                                       // it
   throw MissingFileError("no folder " + base::join_text(names, " or ") + " in " +
                          directory.string() + ": expected " + expected +
                          "; name the folder above with --data-dir");
@@ -205,7 +206,7 @@ fs::path test_folder(const fs::path& directory) {
                          " with images for testing");
 }
 
-// Classes of the folders that are there, in byte order of their names.
+// Returns the classes of the existing folders, in byte order of their names.
 std::vector<std::string> classes_below(const std::vector<fs::path>& directories) {
   std::vector<std::string> classes;
   for (const fs::path& directory : directories)
@@ -215,7 +216,7 @@ std::vector<std::string> classes_below(const std::vector<fs::path>& directories)
   return classes;
 }
 
-// A single class is a folder too much between train/ and the classes.
+// A single class is probably a superfluous folder between train/ and the classes.
 void check_classes(const fs::path& training, const std::vector<std::string>& classes) {
   if (classes.size() > 1) return;
   constexpr std::size_t kMaxNames = 5;
@@ -235,8 +236,8 @@ void check_classes(const fs::path& training, const std::vector<std::string>& cla
                   (below.empty() ? "" : "; if those are the classes, move them up by one level"));
 }
 
-// For a model that is trained: the parts that are there, or DIR/CLASS. Which of the classes the
-// model has is not known here.
+// For a trained model: reads the existing parts, or DIR/CLASS. The model's classes are not known
+// here.
 DatasetSplits read_hold_out(const DatasetOptions& options) {
   const fs::path directory(options.directory), train = directory / "train";
   const bool parts = fs::is_directory(train) || fs::is_directory(directory / "val") ||
@@ -263,7 +264,7 @@ DatasetSplits read_parts(const DatasetOptions& options) {
   const std::vector<std::string> classes = class_folders(training);
   check_classes(training, classes);
   DatasetSplits splits;
-  // Images for testing are as large as those for training: one line is enough.
+  // Test images have the size of the training images: one line is enough.
   splits.train = read_part(options, training, classes, &splits.warnings, /*small=*/true);
   splits.test = read_part(options, testing, classes, &splits.warnings);
   return splits;

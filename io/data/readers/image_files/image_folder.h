@@ -1,4 +1,4 @@
-// A folder of images, a subfolder for each class, as a data set.
+// Reads a folder of images, with a subfolder for each class, as a data set.
 #pragma once
 
 #include <string>
@@ -26,8 +26,8 @@ DatasetSplits read_image_folder_splits(const DatasetOptions& options);
 bool is_image_name(const std::string& name);  // *.png, *.jpg, *.jpeg, in any case
 
 // All images in a folder and below, in byte order of their paths, and a line for the user if other
-// files are left out, or "". Throws DataError where there are none, MissingFileError where it
-// cannot be read, ConfigError as above.
+// files are left out, or "". Throws DataError if there are none, MissingFileError if it cannot be
+// read, ConfigError as above.
 struct FoundImages {
   std::vector<std::string> paths;
   std::string left_out;

@@ -1,4 +1,4 @@
-// Images: one in a file of its own, or many in a file of IDX or CIFAR-10.
+// Reads images: one in its own file, or many in a file of IDX or CIFAR-10.
 #include "io/data/readers/image_files/image_inputs.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::string size_text(const ImageSamples& like) {
   return size_text(like.format.shape[0], like.format.shape[1], like.format.shape[2]);
 }
 
-std::uint8_t gray(const std::uint8_t* pixel) {  // ITU-R 601, in 2^-16 as Pillow has it
+std::uint8_t gray(const std::uint8_t* pixel) {  // ITU-R 601 in units of 2^-16, as in Pillow
   return static_cast<std::uint8_t>(
       (19595u * pixel[0] + 38470u * pixel[1] + 7471u * pixel[2] + 0x8000u) >> 16);
 }
@@ -74,7 +74,7 @@ class SingleImage : public SampleStream {
   bool done_ = false;
 };
 
-// Records of equal size, of which the last sample_count() bytes are an image.
+// Records of equal size, whose last sample_count() bytes are an image.
 class PackedImages : public SampleStream {
  public:
   PackedImages(const std::string& path, const ImageSamples& like)

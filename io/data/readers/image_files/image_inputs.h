@@ -9,8 +9,8 @@
 
 namespace io {
 
-// One image, or a file of many in IDX format or CIFAR-10's, by its name; `like` outlives it. Throws
-// as open_samples().
+// Opens one image, or a file of many in IDX format or CIFAR-10's, depending on the name; `like`
+// must outlive the stream. Throws as open_samples().
 std::unique_ptr<SampleStream> open_images(const std::string& path, const ImageSamples& like);
 
 }  // namespace io

@@ -1,4 +1,4 @@
-// Reads texts and token files and cuts them into a training and a test part.
+// Reads texts and token files, and divides them into training and test parts.
 #include "io/data/readers/tokens/text_files.h"
 
 #include <algorithm>
@@ -19,13 +19,14 @@
 namespace io {
 namespace {
 
-// With a line for the user, "" if no file is left out.
+// The files found, and a line for the user, "" if no file is left out.
 struct FoundTexts {
   std::vector<std::string> paths;
   std::string left_out;
 };
 
-// The words of a name, in lower case: "Wiki.Valid-1.txt" has "wiki", "valid", "1" and "txt".
+// Searches the words of a name, in lower case: "Wiki.Valid-1.txt" has "wiki", "valid", "1" and
+// "txt".
 bool has_word(const std::string& path, const std::vector<std::string>& wanted) {
   std::string word;
   for (const char c : std::filesystem::path(path).filename().string() + ".") {
@@ -40,7 +41,7 @@ bool has_word(const std::string& path, const std::vector<std::string>& wanted) {
   return false;
 }
 
-// Texts are one stream: a file that is named as the part for testing must not be trained on.
+// Texts are one stream: a file whose name marks it as the test part must not be trained on.
 void refuse_parts(const std::string& directory, const std::vector<std::string>& paths) {
   if (paths.size() < 2) return;
   const bool train = std::ranges::any_of(paths, [](const std::string& path) {
@@ -84,7 +85,7 @@ Samples make_part(const DatasetOptions& options, std::vector<std::int32_t> token
   return part;
 }
 
-// Both parts, of which one may have no windows yet.
+// Returns both parts, whose windows may still be missing.
 DatasetSplits empty_splits(const DatasetOptions& options, const NextTokens& labels) {
   const Dataset part{.name = options.name,
                      .samples = TokenSamples{.context = options.text.context},
@@ -112,7 +113,7 @@ void check_ids(const TokenFile& stream, std::int64_t vocabulary_size) {
                   std::to_string(*beyond) + ", expected 0.." + std::to_string(vocabulary_size - 1));
 }
 
-// The bytes that occur, ascending.
+// Returns the bytes that occur, ascending.
 std::string bytes_of(const std::vector<std::uint8_t>& text) {
   std::array<bool, 256> found{};
   for (const std::uint8_t byte : text) found[byte] = true;
@@ -122,7 +123,7 @@ std::string bytes_of(const std::vector<std::uint8_t>& text) {
   return bytes;
 }
 
-// The id of each byte; -1: the vocabulary lacks it.
+// Returns the id of each byte; -1: it is not in the vocabulary.
 std::array<std::int32_t, 256> ids_of(const std::string& vocabulary) {
   std::array<std::int32_t, 256> ids;
   ids.fill(-1);
@@ -131,7 +132,7 @@ std::array<std::int32_t, 256> ids_of(const std::string& vocabulary) {
   return ids;
 }
 
-// Leaves out what the vocabulary lacks. Returns a line about it, or "".
+// Removes bytes that are not in the vocabulary. Returns a line about them, or "".
 std::string leave_out_unknown(const std::array<std::int32_t, 256>& ids, const std::string& where,
                               std::vector<std::uint8_t>& text) {
   UnknownNames unknown;

@@ -1,4 +1,4 @@
-// Text as a stream of byte tokens, and streams of tokens that another program has made.
+// Reads text as a stream of byte tokens, and token streams from other programs.
 #pragma once
 
 #include "io/data/dataset/dataset_options.h"

@@ -1,4 +1,4 @@
-// Decides what kind of token file it is by the first bytes, and reads it block by block.
+// Determines the kind of a token file from its first bytes, and reads it block by block.
 #include "io/data/readers/tokens/token_file.h"
 
 #include <algorithm>
@@ -17,17 +17,17 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 1024;                 // llm.c's
+constexpr std::size_t kHeaderBytes = 1024;                 // in llm.c's files
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;  // a multiple of every width
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 
 using Bytes = std::span<const std::uint8_t>;
 
 struct Layout {
-  std::size_t first = 0;  // byte of the first id
-  std::size_t width = 2;  // bytes of an id
+  std::size_t first = 0;  // offset of the first id
+  std::size_t width = 2;  // bytes per id
   bool is_signed = false;
-  std::optional<std::uint64_t> count = {};  // what the header announces
+  std::optional<std::uint64_t> count = {};  // the count in the header
 };
 
 std::uint64_t little_endian(const std::uint8_t* at, std::size_t width) {
@@ -38,7 +38,7 @@ std::uint64_t little_endian(const std::uint8_t* at, std::size_t width) {
 
 struct KnownMagic {
   std::uint32_t magic, version;
-  std::size_t width;  // 0: no token file
+  std::size_t width;  // 0: not a token file
   const char* what;
 };
 // The first two words of llm.c's files.
@@ -77,7 +77,7 @@ std::optional<Layout> llmc_layout(const std::string& path, Bytes head) {
   return std::nullopt;
 }
 
-// The text after `key` in a .npy header, without blanks; the header is a Python dictionary.
+// Returns the text after `key` in a .npy header, without blanks; the header is a Python dictionary.
 std::string_view value_of(std::string_view header, std::string_view key) {
   const std::size_t at = header.find(key);
   if (at == std::string_view::npos) return {};
@@ -118,10 +118,9 @@ std::optional<Layout> npy_layout(const std::string& path, Bytes head) {
   return layout;
 }
 
-// Whether ids of 16 bits look as if their bytes were swapped: nearly all that are not 0 are then
-// multiples of 256.
+// Returns true if 16-bit ids look byte-swapped: then nearly all nonzero ones are multiples of 256.
 bool looks_swapped(Bytes head) {
-  constexpr std::size_t kFewest = 32;  // ids other than 0, below which nothing is said
+  constexpr std::size_t kFewest = 32;  // nonzero ids, below which there is too little evidence
   std::size_t others = 0, multiples = 0;
   for (std::size_t i = 0; i + 1 < head.size(); i += 2) {
     if (head[i] == 0 && head[i + 1] == 0) continue;
@@ -131,11 +130,13 @@ bool looks_swapped(Bytes head) {
   return others >= kFewest && 10 * multiples >= 9 * others;
 }
 
-// What a file without header looks to be where its ids are not of 16 bits, "" where nothing speaks
-// against that. Read as 16 bits, one half of each wider id is 0 or tiny, and the other is not.
+// Describes the probable contents of a file without header if its ids do not look like 16-bit ids;
+// "" if they do. Read as 16-bit words, one half of each wider id is 0 or small, and the other is
+// not.
 std::string looks_like(Bytes head) {
-  constexpr std::size_t kFewest = 16, kEnough = 256;  // wider ids, below which nothing is said
-  std::array<std::uint64_t, 4> most{};                // of the words at 4 k + i
+  constexpr std::size_t kFewest = 16, kEnough = 256;  // wider ids, below which there is too little
+                                                      // evidence
+  std::array<std::uint64_t, 4> most{};                // maximum of the words at 4 k + i
   const std::size_t words = head.size() / 2;
   for (std::size_t i = 0; i < words; ++i)
     most[i % 4] = std::max(most[i % 4], little_endian(&head[2 * i], 2));
@@ -198,7 +199,7 @@ class IdReader {
  public:
   IdReader(TokenFile& out, const Layout& layout) : out_(out), layout_(layout) {}
 
-  // Whole ids; returns how many bytes are left over.
+  // Adds whole ids; returns the number of remaining bytes.
   std::size_t add(Bytes bytes) {
     const std::size_t width = layout_.width, whole = bytes.size() / width * width;
     if (width == 2 && !layout_.is_signed) {
@@ -254,7 +255,7 @@ TokenFile read_token_file(const std::string& directory, const std::string& name,
   std::uint64_t bytes = got;
   std::size_t rest = reader.add(Bytes(block).first(got).subspan(layout.first));
   while (got > 0) {
-    // The next block begins with what was left of an id.
+    // The next block starts with the remaining part of an id.
     std::copy_n(block.begin() + static_cast<std::ptrdiff_t>(got - rest), rest, block.begin());
     const std::size_t more = source.read(std::span(block).subspan(rest));
     bytes += more;
