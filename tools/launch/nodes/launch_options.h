@@ -26,8 +26,7 @@ struct LaunchOptions {
   int max_restarts = 0;
   int monitor_interval_ms = 100;
   std::string redirects, tee, log_dir,
-      // As given; checked when the number of local ranks is known.
-      local_ranks_filter;
+      local_ranks_filter;  // as given; checked when the number of local ranks is known
   std::vector<std::string> environment;  // K=V
   bool dry_run = false, kill_orphans = true;
   bool controlled = false;           // started by another launch, which controls it through stdin

@@ -1,4 +1,4 @@
-// Rounds of as many blocks as there are ranks.
+// Predicts in rounds of one block per rank.
 #include "tools/run/predict/distributed_prediction.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kFailed = -1;
 
-// Every rank's numbers of its block, in rank order.
+// The numbers of every rank's block, in rank order.
 template <class T>
 class Gathered {
  public:

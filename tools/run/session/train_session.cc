@@ -1,4 +1,5 @@
-// The life of a training: where its state comes from, the loop, and what is carried over.
+// Implements the life cycle of a training: the source of its state, the loop, and the retained
+// state.
 #include "tools/run/session/train_session.h"
 
 #include "io/interchange/array_files.h"
@@ -26,7 +27,7 @@ const SessionFacts& TrainSession::start_state() {
 
 namespace {
 
-// In the image of a state: what was done of it.
+// Progress counters in the image of a state.
 constexpr const char *kEvaluated = "trainer.evaluated", *kSaved = "trainer.saved";
 
 }  // namespace
@@ -40,8 +41,8 @@ void TrainSession::Impl::take_over() {
   carried->image = {};
 }
 
-// Out of memory, or with a device that has failed, the rank has nothing to go on from, and takes
-// another one's.
+// Out of memory, or with a failed device, the rank has no state to continue from, and takes another
+// rank's.
 void TrainSession::Impl::carry() {
   if (carried == nullptr) return;
   try {
@@ -66,8 +67,8 @@ StartFacts TrainSession::Impl::load_or_share_state() {
   if (done) return {.source = Source::kMemory};
   state.model.initialize(model.graph, options.seed);
   if (keeping.resume != "none") resumed_from = keeper.resume(keeping.resume, state);
-  // A job that ended between a snapshot and the line that names it the best: nobody would name it
-  // later, and it would be pruned.
+  // A job may have ended after it wrote a checkpoint and before it named it the best: it would not
+  // be named later, and would be pruned.
   if (keeping.resume == "auto" && !resumed_from.empty() && best != nullptr &&
       best->is_best(state.progress.global_step))
     keeper.name_best(state.progress.global_step);
@@ -97,7 +98,7 @@ std::vector<std::string> TrainSession::Impl::load_weights() {
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
                                            RankChanges changes) {
   Impl& s = *impl_;
-  if (!s.bound) s.bound.emplace(s.compute.own_cpus());  // all that helps it has been started
+  if (!s.bound) s.bound.emplace(s.compute.own_cpus());  // all its helper threads have been started
   std::vector<engine::TrainObserver*> observers;
   for (const auto& o : s.observers) observers.push_back(o.get());
   return engine::Trainer(
