@@ -41,7 +41,7 @@ bool address_of(const Endpoint& to, sockaddr_storage& address, socklen_t& length
 }
 
 // The kernel retransmits lost data at growing intervals: if a link returns after an hour, the next
-// retransmission may be minutes away. So such a connection fails, and a new one succeeds at once.
+// retransmission may be minutes away. So the old connection fails, and a new one succeeds at once.
 void fail_after(int fd, std::chrono::milliseconds patience) {
   const int ms = static_cast<int>(patience.count());
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);

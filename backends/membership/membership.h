@@ -29,7 +29,7 @@ std::string register_job(const GroupOptions& group);
 
 struct View {
   std::uint64_t generation = 0;
-  int rank = 0, world_size = 1;  // of this process
+  int rank = 0, world_size = 1;  // for this process
   // This process was not a member of the previous generation: its state is not used.
   bool fresh = true;
   std::vector<PeerInfo> members;       // by rank
@@ -69,7 +69,7 @@ class Membership {
   // Returns why the present view cannot continue: a member is gone, or has asked for the next one.
   // Any thread, cheap.
   std::optional<std::string> broken() const;
-  // Returns options of join_group() for the group of this view, which is also cancelled if the view
+  // Returns options of join_group() for the group of this view, which is also canceled if the view
   // is broken.
   GroupOptions group_options(const View& view) const;
 

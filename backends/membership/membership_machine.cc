@@ -176,7 +176,7 @@ MembershipMessage MembershipMachine::report() {
   for (const MemberId& id : heard_) {
     if (!roster_ || !roster_->has(id)) m.hears_others.push_back(id);
   }
-  m.members.push_back(options_.self);  // so that a member that has forgotten this one can answer
+  m.members.push_back(options_.self);  // allows a member that has forgotten this one to answer
   return m;
 }
 

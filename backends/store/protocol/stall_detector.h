@@ -30,8 +30,9 @@ class StallDetector {
     const std::string& activity;
   };
   struct Stall {
-    std::string text;  // which ranks wait in which call, which do not, and which links are idle
-    int culprit;       // the rank that the others wait for, if it can be determined
+    // The ranks that wait in each call, those that do not wait, and the links that are idle.
+    std::string text;
+    int culprit;              // the rank that the others wait for, if it can be determined
     std::set<int> concerned;  // the culprit, the rank that has waited longest, those at silent
                               // links
   };

@@ -458,7 +458,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   const std::function<void(const std::string&)> notice_;  // empty: none
   InterruptibleWait progress_;
   cuda::Stream stream_;             // for the blocking calls
-  std::vector<ControlWord> words_;  // of all ranks
+  std::vector<ControlWord> words_;  // the words of all ranks
   // The same words on the device, followed by the word that this rank sends.
   ControlWord* device_words_ = nullptr;
   const int device_ = cuda::current_device();

@@ -111,9 +111,9 @@ class ENGINE_API Communicator {
   std::unique_ptr<Impl> impl_;
 };
 
-// How this process finds the other ranks. Fields that are not set come from the launcher's
-// variables (RANK, WORLD_SIZE, MASTER_ADDR, SLURM_PROCID, OMPI_COMM_WORLD_RANK ...), as described
-// in docs/launching.md.
+// The parameters by which this process finds the other ranks. Fields that are not set come from the
+// launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR, SLURM_PROCID, OMPI_COMM_WORLD_RANK ...), as
+// described in docs/launching.md.
 struct GroupOptions {
   std::string init_method = "env://";  // or tcp://HOST:PORT, file:///PATH
   std::optional<int> rank = {}, world_size = {}, local_rank = {};

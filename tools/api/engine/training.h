@@ -18,7 +18,7 @@ namespace engine::api {
 
 // Samples in memory, each with a label: either `values` or `pixels`.
 struct Samples {
-  std::array<std::int64_t, 3> shape{};    // of one sample: height, width, channels; 1, 1, columns
+  std::array<std::int64_t, 3> shape{};    // one sample: height, width, channels; 1, 1, columns
   std::vector<float> values = {};         // NHWC, as the model reads them
   std::vector<std::uint8_t> pixels = {};  // NHWC; prepared according to the options normalize and
                                           // augment

@@ -19,7 +19,8 @@ using Point = std::pair<double, double>;
 // The chart is narrow, so that its letters stay readable if a phone scales it down.
 constexpr double kWidth = 480, kHeight = 220, kLeft = 72, kRight = 16, kTop = 14, kBottom = 44;
 constexpr std::size_t kMaxPoints = 500;  // per series; the width has hardly more pixels
-constexpr std::size_t kMaxRows = 24;     // of the table for users who cannot see the chart
+constexpr std::size_t kMaxRows = 24;     // maximum rows of the table for users who cannot see the
+                                         // chart
 
 std::string coordinate(double value) { return base::number_text("%.1f", value); }
 

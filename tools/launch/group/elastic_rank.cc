@@ -173,7 +173,7 @@ class ElasticRank {
   std::string why_;
   std::vector<std::string> history_;
   int in_vain_ = 0;
-  Record last_record_;  // of the previous group
+  Record last_record_;  // record of the previous group
 };
 
 }  // namespace

@@ -64,7 +64,7 @@ void kill_groups(const std::vector<pid_t>& groups) {
   sigfillset(&all);
   sigprocmask(SIG_BLOCK, &all, nullptr);
   close_all_but(line);
-  if (chdir("/") != 0) _exit(1);  // so that the guard keeps no folder busy
+  if (chdir("/") != 0) _exit(1);  // keeps no folder busy
   std::vector<pid_t> groups;
   std::vector<std::string> files;
   char record[kMaxRecord];

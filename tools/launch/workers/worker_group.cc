@@ -223,7 +223,7 @@ void WorkerGroup::look_for_ends() {
     end.by_us = decided_.has_value() || outcome_.killed || stragglers_killed_;
     end.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
     end.code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
-    // Training without a folder ends with this code if it is told to save.
+    // Training without a folder ends with this code if it receives such a signal.
     if (rules_.ranks_of_one_run && outcome_.stop_signal == 0 && end.signal == 0)
       for (const int signal : kSaveSignals)
         if (end.code == 128 + signal) outcome_.stop_signal = signal;

@@ -22,7 +22,7 @@ struct ConfigValue {
   std::string value;   // "": unset
   std::string source;  // "--lr", "ENGINE_LR", "run.toml:3", "default"
 };
-// By option name, spelled with -.
+// Maps option names, spelled with -, to values.
 using ConfigValues = std::map<std::string, ConfigValue, std::less<>>;
 
 // The source of a value; a greater one takes precedence.

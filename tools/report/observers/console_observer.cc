@@ -132,7 +132,7 @@ class ConsoleObserver : public engine::TrainObserver {
  private:
   // The sums of the reports since the last printed one.
   struct Span {
-    std::int64_t step = -1;  // of the previous report; -1: none yet
+    std::int64_t step = -1;  // step of the previous report; -1: none yet
     double steps = 0, seconds = 0, samples = 0;
 
     void add(const engine::StepReport& report) {

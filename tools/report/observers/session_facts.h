@@ -27,10 +27,10 @@ struct ModelFacts {
 
 struct DataFacts {
   std::string name;
-  std::int64_t train = 0, test = 0;   // samples
-  std::string digest;                 // of the training data; "" if nothing is saved or resumed
-  std::string columns;                // how the columns of a table are used; "" without a table
-  std::vector<std::string> warnings;  // from the reader
+  std::int64_t train = 0, test = 0;  // samples
+  std::string digest;   // digest of the training data; "" if nothing is saved or resumed
+  std::string columns;  // how the columns of a table are used; "" without a table
+  std::vector<std::string> warnings;                 // from the reader
   std::optional<io::PartitionCheck> partition = {};  // with --check-sampler: its result
   std::vector<io::FileShard> shards = {};            // with --shard file: each rank's samples
 };
@@ -58,7 +58,7 @@ struct RankFacts {
 
 struct AveragingFacts {
   std::string text;                                // "params every 8"
-  std::optional<int> canonical_shards = {};        // of gradients summed in canonical order
+  std::optional<int> canonical_shards = {};        // shards of gradients summed in canonical order
   std::optional<engine::AveragingPlan> plan = {};  // for parameters
 };
 

@@ -48,7 +48,7 @@ void write_all(int fd, std::string_view text) {
 }
 
 // The text to be written, in order. Its thread may outlive the ConsoleThreads: a write that has no
-// reader cannot be cancelled.
+// reader cannot be canceled.
 class Queue {
  public:
   void add(int fd, std::string_view text) {

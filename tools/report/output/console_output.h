@@ -41,8 +41,8 @@ inline constexpr double kConsolePatienceSeconds = 10;
 // Waits until the threads have written everything, for at most `seconds`.
 void wait_for_console(double seconds) noexcept;
 
-// The errno of the first write to stdout that failed; 0: none did. ETIMEDOUT: its reader did not
-// read.
+// Returns the errno of the first write to stdout that failed; 0: none did. ETIMEDOUT: its reader
+// did not read.
 int console_fault() noexcept;
 
 }  // namespace tools

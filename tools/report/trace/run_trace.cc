@@ -133,8 +133,8 @@ void RunTrace::follow_device(int device) {
 void RunTrace::add_device_spans() {
   if (!device_ || began_ns_ == 0) return;
   std::map<std::uint32_t, std::uint32_t> threads;
-  // Nothing has been launched since the last recorded step, so all activity until now belongs to
-  // it.
+  // All activity until now belongs to the last recorded step, because no work has been launched
+  // since.
   for (const DeviceSpan& span :
        activity_->between(static_cast<std::uint32_t>(*device_), began_ns_, INT64_MAX)) {
     const auto [thread, is_new] = threads.try_emplace(span.stream, 0);

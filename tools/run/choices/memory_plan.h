@@ -42,7 +42,7 @@ struct MemoryPlanOptions {
   int optimizer_rank = 0;         // index of this rank among them
   bool whole_tensors = false;     // a share consists of whole tensors, not elements
   std::size_t averages = 0;       // number of averages of the parameters
-  int shards = 1;                 // of this rank, each with its own activations and gradients
+  int shards = 1;                 // this rank's shards, each with its own activations and gradients
   std::size_t short_weights = 0;  // bytes of each weight's copy in a short type; 0: none
   std::int64_t micro_batches = 1;
   std::int64_t evaluation = 0;    // samples per forward pass; 0: it has no memory of its own

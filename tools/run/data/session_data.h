@@ -27,7 +27,7 @@ io::DataDigest data_digest(const io::DatasetSplits& splits);
 
 struct LoadedData {
   io::DatasetSplits splits;
-  io::DataDigest digest;       // of the training part; "" with a single rank, which needs none
+  io::DataDigest digest;  // digest of the training part; "" with a single rank, which needs none
   backends::Settings content;  // content_of() it; empty with a single rank
   bool hold_out = false;       // the data are not those of the evaluated model's run
 };

@@ -48,7 +48,8 @@ class RunFolder {
   // Writes run.json: the run as in `record`, with this run's id, after its earlier starts.
   void begin(RunRecord record, const RunStart& start);
   const RunRecord& record() const { return record_; }
-  // Nothing of this start was saved: restores the previous run in run.json, plus the start.
+  // Called if nothing of this start was saved: restores the previous run in run.json, and keeps
+  // only the entry of the start.
   void take_back();
   // The run continues from the checkpoint of this step: moves newer ones to DIR/given-up-N, so that
   // they are neither resumed nor pruned. Returns a notice; "" if there are none.

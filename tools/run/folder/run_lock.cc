@@ -51,7 +51,7 @@ RunLock::RunLock(const std::string& folder, const LockClaim& claim)
     try {
       write_lock_sign(fd_, path_);
     } catch (...) {
-      static_cast<void>(unlink(path_.c_str()));  // nobody can use it
+      static_cast<void>(unlink(path_.c_str()));  // unsigned, so it is useless
       throw;
     }
     // The unsigned file may have been replaced.

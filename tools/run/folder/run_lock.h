@@ -14,7 +14,7 @@
 
 namespace tools {
 
-// How to claim a lock that another process may hold.
+// Options for a claim to a lock that another process may hold.
 struct LockClaim {
   bool take_over = false;  // take it; the other process detects that in look()
   bool waits = false;  // wait for a holder on another host, which may have died, instead of failing
@@ -66,7 +66,7 @@ class RunLock {
 
   std::string folder_, path_;
   int fd_ = -1;
-  dev_t device_ = 0;  // of the folder
+  dev_t device_ = 0;  // device of the folder
   ino_t folder_inode_ = 0;
   std::atomic<bool> lost_{false};
   std::string why_lost_;  // written before lost_

@@ -15,7 +15,7 @@ struct RunData {
   std::string name, folder, digest;  // digest: of the training samples and labels
   std::int64_t train = 0, test = 0;  // samples
   std::int64_t classes = 0;
-  std::vector<std::int64_t> shape;  // of a sample
+  std::vector<std::int64_t> shape;  // shape of a sample
   std::string normalization;        // "unit" or "standard"
   std::string vocabulary;           // for text: the byte of each token id
 };
@@ -30,7 +30,7 @@ struct RunMachine {
 // One call of `engine train` on the run: the first, or one that resumed it.
 struct RunStart {
   std::string time, program, command;     // UTC; version and commit; as typed
-  std::vector<std::string> hosts;         // of the ranks, in rank order
+  std::vector<std::string> hosts;         // hosts of the ranks, in rank order
   std::string backend = {};               // e.g. "shm"; "" in records of earlier versions
   std::vector<RunMachine> machines = {};  // empty in records of earlier versions
   std::int64_t step = 0;                  // first step

@@ -42,7 +42,7 @@ void predict_distributed(const backends::Group& group, backends::Communicator& c
   const auto world = static_cast<std::size_t>(group.world_size()),
              rank = static_cast<std::size_t>(group.rank());
   std::vector<PredictedBlock> round(world);
-  std::vector<std::int64_t> counts(world);  // of samples in each rank's block
+  std::vector<std::int64_t> counts(world);  // number of samples in each rank's block
   Gathered<double> logits(sizes.samples * sizes.logits, world);
   Gathered<float> watched(sizes.samples * sizes.watched, world);
   do {

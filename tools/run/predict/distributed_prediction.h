@@ -12,7 +12,7 @@
 namespace tools {
 
 struct PredictedBlock {
-  std::vector<io::SampleBlock::Origin> origins;  // none: there are no more blocks
+  std::vector<io::SampleBlock::Origin> origins;  // empty: there are no more blocks
   std::vector<double> logits;                    // by sample, like `watched`
   std::vector<float> watched;                    // other values of the model that are requested
 };

@@ -20,8 +20,8 @@ namespace tools {
 void read_judged_data(const ModelReference& model, const io::DatasetOptions& options,
                       LoadedData& loaded);
 
-// Returns how the run read the data at the location of `given`. Nothing if it read another data
-// set, or none.
+// Returns the options with which the run read the data at the location of `given`; nullopt if it
+// read another data set, or none.
 std::optional<io::DatasetOptions> as_the_run(const ModelReference& model,
                                              const io::DatasetOptions& given);
 

@@ -19,14 +19,15 @@ namespace tools {
 struct ModelReference {
   std::string path, weights = "model";  // a run, checkpoint or file of weights; --weights
   std::string given = {};               // value of path before trained_config()
-  std::string data_digest = {};         // of the run's training samples; "": unknown
+  std::string data_digest = {};         // digest of the run's training samples; "": unknown
   // The checkpoint's description of the samples (sample_statement.h). Null: there is none.
   std::shared_ptr<const io::SampleCoding> coding = {};
   std::optional<io::Normalization> normalization = {};  // from the same description
   bool of_run = false;         // a checkpoint that a training wrote; else only weights
   bool names_data = false;     // the command line names data, which may not be the run's
   bool other_samples = false;  // the command line selects other samples of the data than the run
-  // How the run read its data, for other_samples, and if its checkpoint states no coding.
+  // The options with which the run read its data, for other_samples, and if its checkpoint states
+  // no coding.
   std::optional<io::DatasetOptions> data_of_run = {};
 };
 
@@ -38,7 +39,7 @@ std::vector<std::string> judging_options();
 // reading it does.
 RunConfig trained_config(ModelReference& reference, ConfigValues& values);
 
-// How a command uses the data.
+// A command's use of the data.
 enum class DataUse {
   kCoding,   // only for the coding of samples: if the checkpoint states it, no sample is read
   kSamples,  // as read by judged_data.h

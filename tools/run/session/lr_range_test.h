@@ -28,7 +28,7 @@ RateRange parse_rate_range(const std::string& text, std::int64_t steps);
 SessionOptions of_rate_test(SessionOptions options, const RateRange& range);
 
 struct RatePoint {
-  double rate, loss;  // of one step
+  double rate, loss;  // values of one step
 };
 
 struct RateFinding {

@@ -32,8 +32,8 @@ struct SessionModel {
   // Throws engine::MemoryError before allocating anything that does not fit `memory`.
   SessionModel(const SessionOptions& options, const Compute& compute, const backends::Group& group,
                const SessionData& data, const MemoryBudget& memory);
-  // Adapts to another group and its shares of a batch; the state stays. Nothing may run on it.
-  // Throws as the constructor does.
+  // Adapts to another group and its shares of a batch; the state stays. REQUIRES: no work runs on
+  // it. Throws as the constructor does.
   void refit(const SessionOptions& options, const Compute& compute, const backends::Group& group,
              const SessionData& data, const MemoryBudget& memory);
 
@@ -55,7 +55,7 @@ struct SessionCommunicators {
                        backends::Group& group, const engine::Graph& graph);
 
   std::vector<int> island;  // ranks that form one replica
-  // Of all ranks, for the policy or, in canonical order, the work.
+  // For all ranks: used by the policy or, in canonical order, the work.
   std::unique_ptr<backends::Communicator> averaging;
   std::unique_ptr<backends::Communicator> within_island;  // null: every rank is its own island
   // NCCL's, if gradients can be averaged on the devices. Null: they pass through host memory,
