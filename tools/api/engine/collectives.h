@@ -37,7 +37,8 @@ inline constexpr ElementType kElementTypeOf = std::same_as<T, float>    ? Elemen
                                               : std::same_as<T, double> ? ElementType::kF64
                                                                         : ElementType::kI64;
 
-// Vectors, arrays and spans of numbers, or of any values that can be copied as bytes.
+// Numbers are vectors, arrays and spans of numbers; PlainValues hold any type that can be copied as
+// bytes.
 template <class Values>
 concept Numbers =
     std::ranges::contiguous_range<Values> && Number<std::ranges::range_value_t<Values>>;
@@ -45,8 +46,9 @@ template <class Values>
 concept PlainValues = std::ranges::contiguous_range<Values> &&
     std::is_trivially_copyable_v<std::ranges::range_value_t<Values>>;
 
-// Move-only. One caller at a time; threads of a rank that communicate at the same time need a
-// communicator each. After a failure only destruction is allowed.
+// Connects this rank with the other members. Move-only. One caller at a time; threads of a rank
+// that communicate at the same time need a communicator each. After a failure only destruction is
+// allowed.
 class ENGINE_API Communicator {
  public:
   Communicator(Communicator&&) noexcept;
