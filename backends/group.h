@@ -48,8 +48,8 @@ struct GroupOptions {
   // one.
   int listen_fd = -1;
   bool restarted = false;  // true after a failure: wait if the previous group is still ending
-  std::vector<std::string> history = {};  // membership changes of an elastic job, for
-                                          // flight_record()
+  // Membership changes of an elastic job, for flight_record().
+  std::vector<std::string> history = {};
   // Called while the group forms and its ranks connect, one call at a time, possibly from another
   // thread; true ends that with CancelledError.
   std::function<bool()> cancelled = {};

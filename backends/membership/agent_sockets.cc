@@ -101,9 +101,7 @@ void AgentSockets::send(const Endpoint& to, const MembershipMessage& message) {
 }
 
 void AgentSockets::put(Outgoing& out, const MembershipMessage& message) {
-  if (out.connection.out.size() > 4 * kFrameBytes)
-    return;  // the peer does not read: its silence
-             // counts
+  if (out.connection.out.size() > 4 * kFrameBytes) return;  // the peer does not read
   out.connection.out += out.seals.to_server.close(membership_frame(message));
   (void)out.connection.flush();  // a broken connection is detected when it is read
 }

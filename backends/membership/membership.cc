@@ -101,8 +101,7 @@ class Membership::Agent {
   std::optional<AgentSockets> sockets_;
   std::optional<MembershipMachine> machine_;
   Deadline next_door_{}, next_problem_{};
-  std::uint64_t shown_ = 0;  // the generation for which the file of the join endpoint names this
-                             // process
+  std::uint64_t shown_ = 0;  // the generation for which the endpoint's file names this process
   bool is_leaving_ = false, has_news_ = false;
 
   std::atomic<bool> join_wanted_ = false, stopping_ = false;

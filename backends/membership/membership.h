@@ -33,8 +33,7 @@ struct View {
   // This process was not a member of the previous generation: its state is not used.
   bool fresh = true;
   std::vector<PeerInfo> members;       // by rank
-  std::vector<PeerInfo> left, joined;  // since the previous generation; if fresh: this process has
-                                       // joined
+  std::vector<PeerInfo> left, joined;  // since the previous generation; if fresh: joined is itself
 };
 
 // The job's training has finished on all ranks, and the other ranks have left.

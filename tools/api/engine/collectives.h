@@ -130,8 +130,8 @@ struct GroupOptions {
   std::chrono::milliseconds join_timeout{300'000};  // limit until all ranks have joined
   std::chrono::milliseconds timeout{600'000};       // limit of a collective
   std::chrono::milliseconds heartbeat{1'000};       // a rank that misses three is considered dead
-  std::chrono::milliseconds stall_after{10'000};    // time before a notice names the waiting ranks;
-                                                    // 0: never
+  // Time before a notice names the waiting ranks; 0: never.
+  std::chrono::milliseconds stall_after{10'000};
   // Called while the group forms, from any thread; returning true cancels that.
   std::function<bool()> cancelled = {};
 };

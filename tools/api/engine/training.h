@@ -20,8 +20,7 @@ namespace engine::api {
 struct Samples {
   std::array<std::int64_t, 3> shape{};    // one sample: height, width, channels; 1, 1, columns
   std::vector<float> values = {};         // NHWC, as the model reads them
-  std::vector<std::uint8_t> pixels = {};  // NHWC; prepared according to the options normalize and
-                                          // augment
+  std::vector<std::uint8_t> pixels = {};  // NHWC; prepared by the options normalize and augment
   std::vector<std::int32_t> labels = {};  // 0 ... classes - 1
   std::int64_t classes = 0;
 };

@@ -164,8 +164,7 @@ class ElasticRank {
 
   const ElasticBody& body_;
   const std::string flight_dir_;
-  const std::chrono::milliseconds heartbeats_;  // after this time without heartbeats a rank is
-                                                // considered lost
+  const std::chrono::milliseconds heartbeats_;  // silence after which a rank is lost
   std::atomic<bool> has_trained_ = false;
   std::mutex stop_mutex_;
   std::optional<base::Deadline> stop_until_;  // guarded by it

@@ -11,12 +11,10 @@
 
 namespace tools {
 
-std::span<const OptionSpec> train_options();  // ordered by group; only those that this build
-                                              // supports
+std::span<const OptionSpec> train_options();  // by group; only those that this build supports
 // Accepts - and _, and earlier names; nullptr if unknown.
 const OptionSpec* find_option(std::string_view name);
-std::string environment_name(std::string_view option);  // converts "sync-every" to
-                                                        // "ENGINE_SYNC_EVERY"
+std::string environment_name(std::string_view option);  // "sync-every" -> "ENGINE_SYNC_EVERY"
 
 struct ConfigValue {
   std::string value;   // "": unset

@@ -35,8 +35,7 @@ struct DataOptions {
   // This rank's data, already in memory; replaces `set`.
   std::shared_ptr<LoadedData> given = {};
   std::string stage = {};  // a folder of this host to copy the files to; "": read them in place
-  std::optional<io::Normalization> normalization = {};  // none: determined by the number of
-                                                        // channels
+  std::optional<io::Normalization> normalization = {};  // none: by the number of channels
   io::Augmentation augmentation = {};                   // only for training
   int workers = 1, prefetch = 2;
 
@@ -44,8 +43,7 @@ struct DataOptions {
   io::SamplerOptions sampling;     // the session sets size, order, rank and world size
   std::int64_t batch_of_rank = 0;  // > 0: size of a micro-batch, replaces sampling.global_batch
   int max_ranks = 0;               // for an elastic job; 0: the number of ranks is fixed
-  bool batch_scales = false;       // with the ranks of an elastic job; else the batch is that of
-                                   // max_ranks
+  bool batch_scales = false;       // with the ranks of an elastic job; else that of max_ranks
   bool check_sampler = false;
 };
 
@@ -145,8 +143,7 @@ struct KeepingOptions {
   bool background = false;
   std::string resume = "none";  // auto, none or a path
   std::string init_from = {};
-  std::vector<std::string> allowed_mismatches = {};  // patterns of the names that the checkpoint
-                                                     // may lack
+  std::vector<std::string> allowed_mismatches = {};  // patterns of names that may be missing
   InitCoding init_coding = InitCoding::kAll;
   bool other_coding = false;  // options that affect the coding may differ from the checkpoint's
   io::DeviceMap placement = io::DeviceMap::parse("auto");

@@ -39,9 +39,7 @@ class ConsoleObserver : public engine::TrainObserver {
       started_ = now;
     }
     if (now - drawn_ < std::chrono::milliseconds(200)) return;
-    if (!console_is_idle(ConsoleStream::kOut))
-      return;  // if the reader is behind, the bar would be
-               // outdated
+    if (!console_is_idle(ConsoleStream::kOut)) return;  // the bar would be outdated
     drawn_ = now;
     draw(progress, std::chrono::duration<double>(now - started_).count());
   }

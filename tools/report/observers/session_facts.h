@@ -80,8 +80,7 @@ struct StartFacts {
 
 // The length of the run, and if part of it is left.
 struct LengthFacts {
-  std::int64_t total_steps = 0, epochs = 0;  // global steps, and epochs started or completed, at
-                                             // the end
+  std::int64_t total_steps = 0, epochs = 0;  // at the end: steps, and epochs started or completed
   bool by_steps = false;                     // --steps determines the length, not --epochs
   std::int64_t asked = 0;                    // steps or epochs
   std::int64_t done = 0;                     // same unit, when the state was loaded

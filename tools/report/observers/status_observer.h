@@ -25,8 +25,7 @@ struct StatusOptions {
 // outlives it.
 class StatusObserver : public engine::TrainObserver {
  public:
-  virtual void on_failure(const std::string& cause) = 0;  // called if the training ends with this
-                                                          // error
+  virtual void on_failure(const std::string& cause) = 0;  // the training ends with this error
 };
 std::unique_ptr<StatusObserver> make_status_observer(StatusOptions options, backends::Group& group);
 

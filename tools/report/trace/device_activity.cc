@@ -49,8 +49,7 @@ static_assert(offsetof(Copy, stream) == 40 && offsetof(Fill, stream) == 40 &&
               offsetof(Kernel, name) == 104);
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-constexpr std::size_t kMost = std::size_t{1} << 20;  // maximum number of records; later ones are
-                                                     // dropped
+constexpr std::size_t kMost = std::size_t{1} << 20;  // records kept; later ones are dropped
 
 const char* direction_text(std::uint8_t direction) {
   switch (direction) {
@@ -234,8 +233,7 @@ class Library {
   Code (*next_)(std::uint8_t*, std::size_t, void**) = nullptr;
   Code (*text_)(Code, const char**) = nullptr;
 
-  std::mutex records_mutex_;  // acquired last: CUPTI's thread needs it while a flush waits for that
-                              // thread
+  std::mutex records_mutex_;  // acquired last: CUPTI's thread needs it during a flush
   std::vector<Record> records_;
   std::set<std::string, std::less<>> symbols_;  // elements have stable addresses
 };

@@ -73,8 +73,7 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
   DeviceChoice choice;
   run_on_all_ranks(group, control, [&] {
     choice = choose_device(options.device, group);
-    static_cast<void>(engine::ops::cpu_isa());  // throws if the processor lacks the instruction set
-                                                // of ENGINE_ISA
+    static_cast<void>(engine::ops::cpu_isa());  // throws if ENGINE_ISA is not supported
     if (choice.device.kind == engine::Device::Kind::kCpu) check_on_cpu(options, choice.reason);
   });
   if (engine::cuda::kBuilt && group.world_size() > 1) check_devices_apart(choice, group, control);

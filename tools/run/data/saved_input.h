@@ -20,8 +20,7 @@ struct SavedInput {
   std::string normalization = {};  // for images: "unit" or "standard"; "": unknown, or not images
   std::vector<float> mean = {}, deviation = {};  // for each channel, if known
   std::vector<std::string> class_names = {};     // by class, if known
-  std::optional<io::TargetScale> target = {};    // set if the model predicts a number instead of
-                                                 // classes
+  std::optional<io::TargetScale> target = {};    // set if the model predicts a number
 };
 
 // `snapshot`: the description of the checkpoint at `path`; nullptr: the file is not a checkpoint.

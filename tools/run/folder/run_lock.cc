@@ -154,8 +154,7 @@ void RunLock::watch(const LockSign& first, std::chrono::milliseconds time) {
 // then, which is visible even if its process, in a container, is not.
 void RunLock::replace_unsigned(const LockSign& first, const LockClaim& claim) {
   constexpr auto kPause = std::chrono::milliseconds(20);
-  constexpr auto kUntold = std::chrono::milliseconds(500);  // time before the notice; a start takes
-                                                            // less
+  constexpr auto kUntold = std::chrono::milliseconds(500);  // a start takes less
   const LockHolder& holder = first.holder;
   const std::string what =
       path_ + " is locked by a process that it does not name" +

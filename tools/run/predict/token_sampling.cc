@@ -60,8 +60,7 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
     sums[i] = sum += logits[i] < least ? 0 : std::exp((logits[i] - *largest) / options.temperature);
   const double drawn = uniform(options.seed, place) * sum;
   const auto found = std::upper_bound(sums.begin(), sums.end(),
-                                      drawn);  // the first sum above it, so never a token of
-                                               // probability 0
+                                      drawn);  // the first sum above it: never of probability 0
   if (found != sums.end()) return static_cast<std::int32_t>(found - sums.begin());
   return static_cast<std::int32_t>(std::lower_bound(sums.begin(), sums.end(), sum) -
                                    sums.begin());  // rounding may reach the end
