@@ -86,7 +86,7 @@ struct Backend {
   // Returns why a built-in backend cannot run on this machine; "" if it can. nullptr: it always
   // can. Any thread.
   const std::string& (*missing)() = nullptr;
-  std::string (*describe)() = nullptr;  // what was found, e.g. a library version
+  std::string (*describe)() = nullptr;  // returns what was found, e.g. a library version
   // True if its calls take GPU memory only, so that `auto` and host stages do not use it.
   bool device_memory = false;
 };

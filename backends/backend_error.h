@@ -7,7 +7,7 @@
 
 namespace backends {
 
-class Error : public std::runtime_error {  // exit code 69 unless a subclass says otherwise
+class Error : public std::runtime_error {  // exit code 69 unless a subclass states another
  public:
   using std::runtime_error::runtime_error;
 };
@@ -31,7 +31,7 @@ class MismatchError : public Error {
   using Error::Error;
 };
 
-// This rank gave up waiting for the others, because it was asked to stop (Group::interrupt()).
+// This rank stopped waiting for the others, because it was asked to stop (Group::interrupt()).
 class InterruptedError : public PeerError {
  public:
   using PeerError::PeerError;

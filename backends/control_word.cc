@@ -26,7 +26,7 @@ std::string_view to_string(Operation operation) {
   return "?";
 }
 
-// Part of the wire format: never reuse a code for another type.
+// The codes are part of the wire format: never reuse one for another type.
 constexpr std::pair<DType, std::uint8_t> kWireCodes[] = {{DType::kF32, 0}, {DType::kF64, 1},
                                                          {DType::kI64, 2}, {DType::kU8, 3},
                                                          {DType::kF16, 4}, {DType::kBF16, 5}};

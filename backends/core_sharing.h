@@ -19,8 +19,9 @@ bool leave_core(int core) noexcept;
 
 // Waits on a shared core by yielding it: the awaited rank may need this core. A yield lets that
 // rank run for less than the cost of a sleep and a wake-up. But if other programs compete, a yield
-// may last until they are done with their time slices. After such a long yield, waits do not yield
-// for a while, twice as many each time, until many yields have been short.
+// may last until they are done with their time slices. After such a long yield, the next waits do
+// not yield; their number doubles with each long yield, and halves after many waits with short
+// ones.
 class YieldingWait {
  public:
   explicit YieldingWait(int ranks);  // `ranks`: the number of ranks on this host

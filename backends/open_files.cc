@@ -16,9 +16,7 @@ void require_files(int count, const std::string& what) {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   rlim_t open = 0;
   DIR* folder = opendir("/proc/self/fd");
-  if (folder == nullptr && errno != EMFILE)
-    return;  // without /proc: opening the files will show
-             // it
+  if (folder == nullptr && errno != EMFILE) return;  // no /proc: opening the files shows it
   if (folder == nullptr) open = limit.rlim_cur;
   while (folder != nullptr && readdir(folder) != nullptr) ++open;
   if (folder != nullptr) {

@@ -85,8 +85,7 @@ int run(Arguments arguments) {
 
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(true);
-  prctl(PR_SET_NAME, "engine");   // `launch` starts workers as /proc/self/exe, which ps would show
-                                  // as "exe"
+  prctl(PR_SET_NAME, "engine");   // `launch` starts /proc/self/exe, which is "exe" for ps
   std::signal(SIGXFSZ, SIG_IGN);  // if a file may not grow (ulimit -f), a write fails
   tools::report_uncaught_errors();
   try {

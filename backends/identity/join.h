@@ -18,9 +18,9 @@ struct JoinedStore {
   std::shared_ptr<TcpStore> store;
   // This group's secret, derived from the job's: proofs of other groups are invalid here.
   Secret secret;
-  // Of this rank, reachable by others: loopback if all ranks are on one host.
+  // This rank's address for the others: loopback if all ranks are on one host.
   std::string address;
-  std::string rendezvous_address;  // where the store listens, as this rank reaches it
+  std::string rendezvous_address;  // address of the store, as seen from this rank
 };
 
 // Blocks until all ranks have joined. Notices and exceptions are those of join_group().

@@ -31,7 +31,7 @@ class PortScan {
   [[nodiscard]] std::optional<StoreSession> round(const Secret& secret, const Hello& hello,
                                                   Deadline deadline, std::string& reason);
 
-  const Endpoint& found() const { return found_; }  // where round() succeeded
+  const Endpoint& found() const { return found_; }  // the endpoint at which round() succeeded
   // Returns the error if a server with another secret was found in any round; such a rank 0 may
   // time out before this rank does.
   const std::string& other_secret() const { return other_secret_; }

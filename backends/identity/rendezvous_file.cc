@@ -21,7 +21,7 @@ constexpr const char* kNoSecret = "-";
 std::string absent(const std::string& path) { return "no file " + path + " yet"; }
 
 // Removes the stale file of run `nonce`. Another process may do the same and have created its own
-// file since; such a file is put back.
+// file since; that file is put back.
 void remove_stale(const std::string& path, const std::string& nonce) {
   const std::string aside = path + "." + to_hex(random_bytes(8)) + ".tmp";
   if (rename(path.c_str(), aside.c_str()) != 0) {

@@ -15,7 +15,7 @@ struct Rendezvous {
   Endpoint endpoint;
   std::string nonce;       // identifies the run; part of the job id in the handshake
   std::string secret_hex;  // "": the secret comes from elsewhere, and is not copied into a file
-  int pid = 0;             // of rank 0; with start time and host it shows if the run is dead
+  int pid = 0;             // rank 0's; with start time and host it shows if the run is dead
   std::uint64_t start_time = 0;
   std::string host, host_id;
 };

@@ -234,8 +234,8 @@ void AcceptorFile::remove_dead_ones(const std::string& folder, const std::string
   }
 }
 
-// If members on other hosts may be alive, they and the processes that join them may still need this
-// state. REQUIRES: the state's lock.
+// Returns true if no process uses the file, and no member on another host, or a process that joins
+// it, may still need the state. REQUIRES: the state's lock.
 bool AcceptorFile::is_of_dead_job() {
   struct stat status {};
   if (fstat(file_.fd(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink == 0 ||

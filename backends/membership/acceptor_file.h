@@ -49,7 +49,7 @@ class AcceptorFile final : public Register {
   std::string path_, notice_, problem_;
   base::Descriptor file_;
   RegisterId id_;
-  std::uint64_t sequence_ = 0;  // of the copy that state_ was read from or written to
+  std::uint64_t sequence_ = 0;  // sequence of the copy that state_ was read from or written to
   AcceptorState state_;
 };
 

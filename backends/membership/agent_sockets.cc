@@ -41,7 +41,7 @@ bool address_of(const Endpoint& to, sockaddr_storage& address, socklen_t& length
 }
 
 // The kernel retransmits lost data at growing intervals: if a link returns after an hour, the next
-// retransmission may be minutes away. So such a connection fails, and a new one succeeds at once.
+// retransmission may be minutes away. So the old connection fails, and a new one succeeds at once.
 void fail_after(int fd, std::chrono::milliseconds patience) {
   const int ms = static_cast<int>(patience.count());
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
@@ -101,9 +101,7 @@ void AgentSockets::send(const Endpoint& to, const MembershipMessage& message) {
 }
 
 void AgentSockets::put(Outgoing& out, const MembershipMessage& message) {
-  if (out.connection.out.size() > 4 * kFrameBytes)
-    return;  // the peer does not read: its silence
-             // counts
+  if (out.connection.out.size() > 4 * kFrameBytes) return;  // the peer does not read
   out.connection.out += out.seals.to_server.close(membership_frame(message));
   (void)out.connection.flush();  // a broken connection is detected when it is read
 }

@@ -27,7 +27,7 @@ class AgentSockets {
  public:
   struct Events {
     std::function<void(const MembershipMessage&)> received;
-    std::function<void(const MemberId&)> refused;  // nothing listens there any more
+    std::function<void(const MemberId&)> refused;  // no process listens there any more
     // No agent is there: no process listens, or (`answers`) the process is silent or speaks another
     // protocol.
     std::function<void(const Endpoint&, bool answers)> no_agent;

@@ -72,8 +72,7 @@ std::optional<Endpoint> JoinEndpoint::find() const {
 Secret JoinEndpoint::secret(const Endpoint& agent) {
   if (!is_file()) return load_secret(explicit_secret_, "");
   std::string reason;
-  for (int attempt = 0; attempt < 10; ++attempt) {  // other processes may create and remove it
-                                                    // meanwhile
+  for (int attempt = 0; attempt < 10; ++attempt) {  // others may create and remove it
     if (const std::optional<Rendezvous> file = read_rendezvous(path_, reason)) {
       secret_hex_ = file->secret_hex;
       return load_secret(explicit_secret_, secret_hex_);

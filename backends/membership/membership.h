@@ -29,12 +29,11 @@ std::string register_job(const GroupOptions& group);
 
 struct View {
   std::uint64_t generation = 0;
-  int rank = 0, world_size = 1;  // of this process
+  int rank = 0, world_size = 1;  // for this process
   // This process was not a member of the previous generation: its state is not used.
   bool fresh = true;
   std::vector<PeerInfo> members;       // by rank
-  std::vector<PeerInfo> left, joined;  // since the previous generation; if fresh: this process has
-                                       // joined
+  std::vector<PeerInfo> left, joined;  // since the previous generation; if fresh: joined is itself
 };
 
 // The job's training has finished on all ranks, and the other ranks have left.
@@ -69,7 +68,7 @@ class Membership {
   // Returns why the present view cannot continue: a member is gone, or has asked for the next one.
   // Any thread, cheap.
   std::optional<std::string> broken() const;
-  // Returns options of join_group() for the group of this view, which is also cancelled if the view
+  // Returns options of join_group() for the group of this view, which is also canceled if the view
   // is broken.
   GroupOptions group_options(const View& view) const;
 

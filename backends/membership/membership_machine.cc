@@ -120,8 +120,7 @@ void MembershipMachine::tick(Time now) {
     forget_strangers();
     if (!is_member() || is_ready()) read_register();
     if (proposal_) send_proposal();
-    // A new process that has found the join endpoint free learns of the job before it bootstraps
-    // another.
+    // A new process at a free join endpoint learns of the job before it bootstraps another.
     if (should_publish_endpoint() && !has_door_)
       output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
   }
@@ -174,7 +173,7 @@ MembershipMessage MembershipMachine::report() {
   for (const MemberId& id : reports_.heard) {
     if (!roster_ || !roster_->has(id)) m.hears_others.push_back(id);
   }
-  m.members.push_back(options_.self);  // so that a member that has forgotten this one can answer
+  m.members.push_back(options_.self);  // allows a member that has forgotten this one to answer
   return m;
 }
 
@@ -236,7 +235,7 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
   catch_up(m);
 }
 
-// Called for a message of another generation: one of the two does not know the newest roster.
+// Sends the newest roster, or requests it, if one of the two processes does not know it.
 void MembershipMachine::catch_up(const MembershipMessage& m) {
   if (m.members.empty()) return;
   if (m.generation < generation_of(roster_)) {
@@ -350,8 +349,7 @@ void MembershipMachine::forget_strangers() {
   });
 }
 
-// Other members base decisions on the members that this process hears: changes are reported at
-// once.
+// The others base decisions on the members that this process hears: changes are reported at once.
 void MembershipMachine::note_changes() {
   const auto is_heard = [&](const Peer& peer) { return peer.heard && is_reachable(peer); };
   std::size_t heard = 0;  // usually the lists are equal, and nothing has to be allocated
@@ -490,8 +488,7 @@ std::string MembershipMachine::waiting_for() const {
   return "waiting to be taken into the job";
 }
 
-// Members leave when all have finished; a process that has not noticed it, or wants to join, is too
-// late.
+// Members leave when all have finished; a process that missed this, or wants to join, is too late.
 bool MembershipMachine::job_has_ended() const {
   return roster_ && std::ranges::any_of(roster_->members, [&](const Member& m) {
            const auto peer = peers_.find(m.id);

@@ -17,8 +17,7 @@ enum class Stage : std::uint8_t {
   kTraining,
   kReady,       // has left its generation's group, and wants the next one
   kLeft,        // has ended in order, as all ranks do
-  kWithdrawing  // leaves while the others continue; its host votes until they have agreed without
-                // it
+  kWithdrawing  // leaves while the others continue; its host votes until they agree
 };
 
 struct MembershipMessage {
@@ -44,8 +43,7 @@ struct MembershipMessage {
   std::vector<bool> hears;
   std::vector<MemberId> hears_others;
 
-  std::vector<Member> members;  // kReport: the sender, or none; kRosterUpdate: all waiting
-                                // processes
+  std::vector<Member> members;  // kReport: the sender, or none; kRosterUpdate: those that wait
 
   // The instance: `base` is the roster of the previous generation.
   RosterPtr base;

@@ -21,8 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kRequestTime = std::chrono::seconds(30);  // limit for requests that rank 0 answers
-                                                         // at once
+constexpr auto kRequestTime = std::chrono::seconds(30);  // for requests answered at once
 // Interval between calls of cancelled().
 constexpr auto kCancelInterval = std::chrono::milliseconds(100);
 constexpr auto kLastWords = std::chrono::seconds(5);

@@ -18,7 +18,7 @@ struct StoreSession {
 
 // The servers other than this job's rank 0 that may listen at an address.
 enum class OtherServers {
-  kNone,       // none: any refusal is an error of this run
+  kNone,       // any refusal is an error of this run
   kOnPort,     // another service or another job may use the port
   kAtAddress,  // the address may be that of an earlier run
 };

@@ -171,9 +171,7 @@ struct Training::Impl {
 tools::RunConfig Training::Impl::resolve() const {
   tools::ConfigValues all = values;
   if (!definition.empty()) all["model"] = {kDefinition, "--model"};
-  if (data)
-    all["dataset"] = {"synthetic", "--dataset"};  // a placeholder until it has passed the
-                                                  // checks
+  if (data) all["dataset"] = {"synthetic", "--dataset"};  // a placeholder for the checks
   for (const std::string& file : files) tools::apply_config_file(file, all);
   std::string model_definition = tools::take_resumed_run(all);
   // Ignore group options from files and runs, which are set elsewhere.

@@ -1,4 +1,4 @@
-// All commands, in the order in which help lists them.
+// Lists all commands in the order of help.
 #include "tools/commands/command.h"
 
 namespace tools {

@@ -97,8 +97,7 @@ void export_arrays(const ExportOptions& o) {
 
 // A model's definition and its source.
 struct SavedModel {
-  std::optional<io::Checkpoint> snapshot;  // the checkpoint's description; none: a file that has
-                                           // only arrays
+  std::optional<io::Checkpoint> snapshot;  // its description; none: a file with only arrays
   std::string name, definition;
   SavedInput input;
 };

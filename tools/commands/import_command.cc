@@ -42,7 +42,7 @@ void strip(std::vector<io::NamedArray>& arrays, const std::vector<std::string>& 
                  wrapped, arrays.size());
 }
 
-struct Target {  // what the arrays must fit
+struct Target {  // the model that the arrays must fit
   engine::Graph graph;
   std::string config, vocabulary, described;
   engine::DType dtype;

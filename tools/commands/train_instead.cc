@@ -56,7 +56,7 @@ int dry_run(const RunConfig& config, backends::Group& group) {
   return kExitOk;
 }
 
-// Returns the factor by which the session multiplies --lr.
+// Returns the factor that the session applies to --lr.
 double rate_scale(const RunConfig& config, int world_size) {
   using Scale = UpdateOptions::RateScale;
   if (config.update.scale == Scale::kNone) return 1;

@@ -15,7 +15,7 @@ struct Guard {
   std::shared_ptr<FailureDetector> watch;
   std::shared_ptr<FlightRecorder> recorder;
   int communicator = 0;          // its number in the flight record
-  int rank = 0, world_size = 1;  // of the group, for messages
+  int rank = 0, world_size = 1;  // the rank in the group and its size, for messages
 };
 
 std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, Guard by);
@@ -27,8 +27,8 @@ std::unique_ptr<DeviceCommunicator> guard_device(std::unique_ptr<DeviceCommunica
 std::string failure_context(std::string_view backend, int rank, int world_size,
                             const std::string& operation);
 
-// Throws `context` and the failure that the watch reports within 2 s, with `error` if that says
-// more. If the watch reports none, throws `context` and `error`.
+// Throws `context` and the failure that the watch reports within 2 s, with `error` if that has more
+// information. If the watch reports none, throws `context` and `error`.
 [[noreturn]] void raise_explained(FailureDetector& watch, const std::string& context,
                                   const std::string& error);
 

@@ -274,7 +274,7 @@ class StagedCommunicator final : public DeviceCommunicator {
   std::vector<int> members_;
   InterruptibleWait progress_;
   int device_;
-  cuda::Stream stream_, out_, in_;  // of the blocking calls; of the copies
+  cuda::Stream stream_, out_, in_;  // stream_ for the blocking calls, the others for the copies
   cuda::Event fence_;
   Buffer buffers_[2];
   std::uint32_t sequence_ = 0, registrations_ = 0;

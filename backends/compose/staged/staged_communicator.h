@@ -16,8 +16,7 @@
 namespace backends {
 
 struct StagedOptions {
-  std::size_t piece_bytes = std::size_t{2} << 20;  // size of a pinned buffer; at least 16 for each
-                                                   // rank
+  std::size_t piece_bytes = std::size_t{2} << 20;  // of a pinned buffer; at least 16 per rank
   std::chrono::milliseconds timeout{600'000};
   std::vector<int> members = {};  // each rank's rank in the group, for messages; empty: the same
 };

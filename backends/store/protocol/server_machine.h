@@ -132,8 +132,7 @@ class ServerMachine {
   void broadcast(const std::string& frame, const Link* except = nullptr);
   void tell_observers(const std::string& frame);
   std::vector<int> missing() const;   // excludes ranks that have left again
-  std::string absence_frame() const;  // the missing ranks and those that have left; empty after the
-                                      // start
+  std::string absence_frame() const;  // missing and departed ranks; empty after the start
   void send_progress();
   void send_heartbeat();
   void check_stall();

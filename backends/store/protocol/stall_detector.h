@@ -30,10 +30,10 @@ class StallDetector {
     const std::string& activity;
   };
   struct Stall {
-    std::string text;  // which ranks wait in which call, which do not, and which links are idle
-    int culprit;       // the rank that the others wait for, if it can be determined
-    std::set<int> concerned;  // the culprit, the rank that has waited longest, those at silent
-                              // links
+    // The ranks that wait in each call, those that do not wait, and the links that are idle.
+    std::string text;
+    int culprit;              // the rank that the others wait for, if it can be determined
+    std::set<int> concerned;  // the culprit, the longest waiting rank, those at silent links
   };
   // Returns a stall when one begins, and again each time that its length has doubled.
   [[nodiscard]] std::optional<Stall> check(const std::vector<Member>& members);

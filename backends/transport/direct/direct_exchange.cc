@@ -32,8 +32,8 @@ DirectExchange::DirectExchange(Links& links, int rank, std::vector<int> members)
       one_hop_bytes_(Links::one_hop_bytes(size_)),
       parts_(static_cast<std::size_t>(size_)) {}
 
-// Chooses the exception of a failed call: a peer's differing word takes precedence over errors of
-// its connection.
+// Runs `body` and selects the exception of a failed call: a peer's differing word takes precedence
+// over errors of its connection.
 template <typename Body>
 void DirectExchange::run(const ControlWord& word, const Body& body) {
   word_ = word;

@@ -19,7 +19,7 @@ enum class Lane { kShare, kResult };
 struct Head {
   ControlWord word;
   const char* payload;
-  std::size_t bytes;  // of the payload
+  std::size_t bytes;  // size of the payload
 };
 
 // Not thread-safe except abort(). The schedule reuses a slot only after the receiver has requested

@@ -1,4 +1,4 @@
-// Gloo over TCP, if libgloo was found; else the stub in no_gloo.cc.
+// The backend for Gloo over TCP, if libgloo was found; else the stub in no_gloo.cc.
 #pragma once
 
 #include <memory>

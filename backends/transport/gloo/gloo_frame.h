@@ -7,8 +7,7 @@
 namespace backends {
 
 struct GlooFrame {
-  std::uint64_t length = 0, roffset = 0;  // number of bytes, and their offset in the receiver's
-                                          // buffer
+  std::uint64_t length = 0, roffset = 0;  // bytes, and their offset in the receiver's buffer
   std::uint32_t number = 0;               // number of the frame in its direction, from 0
   std::uint32_t slot = 0;                 // slot of the receiver's buffer
   std::uint64_t digest = 0;               // digest of all fields above

@@ -114,8 +114,8 @@ class GlooPair final : public gloo::transport::Pair {
   std::string trouble_;
 
   std::array<Output, kMaxQueued> output_{};
-  std::uint32_t first_ = 0, end_ = 0;  // of the unsent frames; never reset
-  std::size_t sent_bytes_ = 0;         // of the first unsent frame, with its header
+  std::uint32_t first_ = 0, end_ = 0;  // bounds of the unsent frames; never reset
+  std::size_t sent_bytes_ = 0;         // sent bytes of the first unsent frame, with its header
   std::uint32_t next_out_ = 0, next_in_ = 0;
 
   std::map<std::uint32_t, GlooBuffer*> receivers_;  // by slot

@@ -259,8 +259,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       return {key, store_.get(key, timeout_).substr(1)};
     }
     std::string verdict = judge(0, own);
-    for (int r = 1; r < size_; ++r) {  // read all texts, since no rank continues before the last
-                                       // has arrived
+    for (int r = 1; r < size_; ++r) {  // all, since none continues before the last has arrived
       const std::string their_key = key + "/" + std::to_string(r),
                         text = store_.get(their_key, timeout_);
       if (verdict.empty()) verdict = judge(r, text);

@@ -68,7 +68,7 @@ class LinkExchange {
   };
   struct Queue {
     std::array<Part, kMaxQueued> parts;
-    std::uint32_t first = 0, end = 0;  // of the unfinished parts; never reset
+    std::uint32_t first = 0, end = 0;  // bounds of the unfinished parts; never reset
     std::size_t done = 0;              // bytes done of the first part
     bool opened = false;               // true if the word is queued
     bool empty() const { return first == end; }

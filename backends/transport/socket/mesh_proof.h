@@ -33,8 +33,7 @@ struct MeshHello {
   std::uint32_t magic = kMeshMagic, version = kMeshVersion;
   std::int32_t from = 0, to = 0;  // ranks in the communicator
   std::int32_t stream = 0, streams = 1;
-  std::int32_t port = 0;      // port that the connector connected to: the acceptor's own, unless
-                              // relayed
+  std::int32_t port = 0;      // that the connector used: the acceptor's own, unless relayed
   std::uint32_t machine = 0;  // the connector's: digest of machine_id()
   char nonce[kNonceBytes] = {};
 };
@@ -45,8 +44,7 @@ struct MeshChallenge {
 };
 
 struct MeshWelcome {
-  std::int32_t streams = 0, crowded = 0;  // the acceptor's; crowded: 1 if it found more ranks than
-                                          // cores
+  std::int32_t streams = 0, crowded = 0;  // the acceptor's; crowded: 1 for more ranks than cores
   std::uint32_t machine = 0;
   char mac[kMacBytes] = {};
 };

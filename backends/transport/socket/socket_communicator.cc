@@ -30,8 +30,7 @@ constexpr std::size_t kSmallBytes = LinkExchange::kInboxBytes;
 // twice the time, smaller ones more system calls.
 constexpr std::size_t kPieceBytes = 64 << 10;   // bytes of one rank in a block
 constexpr std::size_t kAhead = 4;               // blocks in flight
-constexpr std::size_t kOwnerBytes = 128 << 10;  // minimum bytes of one rank's slice if ranks share
-                                                // cores
+constexpr std::size_t kOwnerBytes = 128 << 10;  // minimum of one rank's slice on shared cores
 
 class SocketCommunicator final : public Communicator {
  public:

@@ -102,9 +102,7 @@ void ZmqGuard::proven(int fd) {
 void ZmqGuard::accepted(int fd, const std::string& endpoint) {
   std::erase_if(unproven_, [&](const Unproven& u) { return u.fd == fd; });
   const ino_t inode = inode_of(fd);
-  if (own_endpoint(fd) != endpoint)
-    return;  // libzmq has closed it, and another file has its
-             // number now
+  if (own_endpoint(fd) != endpoint) return;  // libzmq has closed it; the number is reused
   if (std::ranges::find(proven_, inode) != proven_.end()) return;  // the event came late
   const std::string peer = peer_text(fd), address = peer.substr(0, peer.rfind(':'));
   std::erase_if(unproven_, [](const Unproven& u) { return inode_of(u.fd) != u.inode; });

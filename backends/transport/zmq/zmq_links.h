@@ -83,8 +83,7 @@ class ZmqLinks final : public Links {
     zmq::socket_t socket;
     int listener = -1;  // libzmq's descriptor; -1: none
     Connection connection;
-    std::deque<zmq::message_t> early;  // received before this end knew that the link was
-                                       // established
+    std::deque<zmq::message_t> early;  // received before this end knew of the link
     std::uint32_t sent = 0, received = 0;
     // Messages received ahead of the call that needs them, or in use by it.
     std::array<zmq::message_t, kKinds> slots;

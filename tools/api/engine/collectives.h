@@ -37,7 +37,8 @@ inline constexpr ElementType kElementTypeOf = std::same_as<T, float>    ? Elemen
                                               : std::same_as<T, double> ? ElementType::kF64
                                                                         : ElementType::kI64;
 
-// Vectors, arrays and spans of numbers, or of any values that can be copied as bytes.
+// Numbers are vectors, arrays and spans of numbers; PlainValues hold any type that can be copied as
+// bytes.
 template <class Values>
 concept Numbers =
     std::ranges::contiguous_range<Values> && Number<std::ranges::range_value_t<Values>>;
@@ -45,8 +46,9 @@ template <class Values>
 concept PlainValues = std::ranges::contiguous_range<Values> &&
     std::is_trivially_copyable_v<std::ranges::range_value_t<Values>>;
 
-// Move-only. One caller at a time; threads of a rank that communicate at the same time need a
-// communicator each. After a failure only destruction is allowed.
+// Connects this rank with the other members. Move-only. One caller at a time; threads of a rank
+// that communicate at the same time need a communicator each. After a failure only destruction is
+// allowed.
 class ENGINE_API Communicator {
  public:
   Communicator(Communicator&&) noexcept;
@@ -111,9 +113,9 @@ class ENGINE_API Communicator {
   std::unique_ptr<Impl> impl_;
 };
 
-// How this process finds the other ranks. Fields that are not set come from the launcher's
-// variables (RANK, WORLD_SIZE, MASTER_ADDR, SLURM_PROCID, OMPI_COMM_WORLD_RANK ...), as described
-// in docs/launching.md.
+// The parameters by which this process finds the other ranks. Fields that are not set come from the
+// launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR, SLURM_PROCID, OMPI_COMM_WORLD_RANK ...), as
+// described in docs/launching.md.
 struct GroupOptions {
   std::string init_method = "env://";  // or tcp://HOST:PORT, file:///PATH
   std::optional<int> rank = {}, world_size = {}, local_rank = {};
@@ -128,8 +130,8 @@ struct GroupOptions {
   std::chrono::milliseconds join_timeout{300'000};  // limit until all ranks have joined
   std::chrono::milliseconds timeout{600'000};       // limit of a collective
   std::chrono::milliseconds heartbeat{1'000};       // a rank that misses three is considered dead
-  std::chrono::milliseconds stall_after{10'000};    // time before a notice names the waiting ranks;
-                                                    // 0: never
+  // Time before a notice names the waiting ranks; 0: never.
+  std::chrono::milliseconds stall_after{10'000};
   // Called while the group forms, from any thread; returning true cancels that.
   std::function<bool()> cancelled = {};
 };

@@ -18,10 +18,9 @@ namespace engine::api {
 
 // Samples in memory, each with a label: either `values` or `pixels`.
 struct Samples {
-  std::array<std::int64_t, 3> shape{};    // of one sample: height, width, channels; 1, 1, columns
+  std::array<std::int64_t, 3> shape{};    // one sample: height, width, channels; 1, 1, columns
   std::vector<float> values = {};         // NHWC, as the model reads them
-  std::vector<std::uint8_t> pixels = {};  // NHWC; prepared according to the options normalize and
-                                          // augment
+  std::vector<std::uint8_t> pixels = {};  // NHWC; prepared by the options normalize and augment
   std::vector<std::int32_t> labels = {};  // 0 ... classes - 1
   std::int64_t classes = 0;
 };
@@ -84,9 +83,9 @@ class ENGINE_API Training {
   }
   // Reads options from a file as for `engine train --config`; values from set() take precedence.
   Training& read_options(const std::string& path);
-  // Sets the model instead of the option: the text of a list of layers (docs/models.md).
+  // Sets the model, in place of the option: the text of a list of layers (docs/models.md).
   Training& define_model(const std::string& toml);
-  // Sets arrays instead of the option dataset. They must be equal on all ranks; each trains on its
+  // Sets arrays in place of the option dataset. They must be equal on all ranks; each trains on its
   // share. Without test samples there is no evaluation. Throws DataError for inconsistent samples.
   Training& use(Samples train, Samples test = {});
 

@@ -37,8 +37,8 @@ struct CommBench {
   std::vector<CommOp> ops;
   std::vector<std::int64_t> sizes;  // bytes, ascending
   base::DType type = base::DType::kF32;
-  // As in CommunicatorRequest; the measurements of several backends are interleaved in blocks of
-  // iterations.
+  // Same as in CommunicatorRequest; the measurements of several backends are interleaved in blocks
+  // of iterations.
   std::vector<std::string> backends;
   int iterations = 20, warmup = 5;
   // Measuring time for one size on one backend; there are fewer iterations if they would take

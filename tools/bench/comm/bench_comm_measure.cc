@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kBlocks = 5, kFewestInBlock = 4;  // of iterations
+constexpr int kBlocks = 5, kFewestInBlock = 4;  // numbers of blocks, and of iterations in a block
 // The time that a lane runs unmeasured after another one: until the scheduler has moved the ranks
 // to separate cores, so that waits spin. A number of calls would be too short at 8 bytes, where 40
 // calls take 20 us.

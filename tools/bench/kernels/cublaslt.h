@@ -1,5 +1,5 @@
 // Measures NVIDIA's matrix products for comparison in `engine bench kernels`: cuBLASLt, loaded at
-// run time if it is installed. Nothing else uses it.
+// run time if it is installed. It is not used elsewhere.
 //
 // ENGINE_CUBLASLT_LIBRARY names the file, or "none"; else the system's search path is searched for
 // libcublasLt.so.13 and .12, starting with the CUDA runtime's version.
@@ -25,7 +25,7 @@ struct PlainProduct {
 struct ProductOperands {
   const void *a = nullptr, *b = nullptr;
   void* c = nullptr;
-  engine::DType type, result;  // of a and b; of c
+  engine::DType type, result;  // type: a and b; result: c
 };
 
 class CublasLt {

@@ -29,8 +29,8 @@ struct KernelBenchOptions {
 struct Ceilings {
   double flops = 0;  // per second, for multiply-adds in the type of the products; 0: unknown
   double bytes_per_second = 0;  // read and written, in a copy much larger than the caches
-  std::string instruction{};    // of the multiply-adds, on a CUDA device: e.g. "wgmma m64n128k16
-                                // bf16"
+  // Instruction of the multiply-adds, on a CUDA device: e.g. "wgmma m64n128k16 bf16".
+  std::string instruction{};
 };
 
 // The occupancy of a CUDA multiprocessor by a call's largest kernel, the one with most threads:
@@ -56,7 +56,7 @@ class KernelBench {
   double median_seconds(const KernelCase& test);  // per call
   Occupancy occupancy(const KernelCase& test);    // zeros on a CPU
   // Returns the time of a call of cuBLASLt with the operands of a product on a CUDA device, without
-  // the bias that the case may have. Nothing if cuBLASLt has no such product.
+  // the bias that the case may have. Empty if cuBLASLt has no such product.
   std::optional<double> cublaslt_seconds(const KernelCase& test, CublasLt& library);
   // Returns the largest difference of an element of cuBLASLt's product from this program's,
   // relative to the largest magnitude; nothing as above.

@@ -77,7 +77,7 @@ struct DemoRow {
   std::string method;
   int processes = 1, devices = 1;
   std::int64_t iterations = 0;  // per epoch
-  std::int64_t measured = 0;    // of those; fewer than all: times are extrapolated
+  std::int64_t measured = 0;    // measured iterations; fewer than all: times are extrapolated
   double epoch_s = 0, batch_s = 0, rate = 0;
 };
 // Returns "2:34", "~2:34" for an extrapolated time, or "1.04s".

@@ -18,7 +18,7 @@
 namespace tools {
 namespace {
 
-constexpr int kStepsADecision = 4;  // so that the decisions cost negligible time
+constexpr int kStepsADecision = 4;  // makes the cost of the decisions negligible
 constexpr int kStepsOnDevice = 20;  // same, for waiting until a device has completed them
 constexpr int kWarmupOnDevice = 6;  // a step is captured as a graph in the third and fourth
 

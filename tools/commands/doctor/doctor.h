@@ -48,10 +48,9 @@ struct Link {
   bool one_host = false;
   double latency_us = 0, best_us = 0;      // half of a ping-pong of 8 bytes: median, shortest
   double forward_gb_s = 0, back_gb_s = 0;  // a to b, b to a; the best of several transfers
-  double bytes = 0;                        // of one such transfer
-  double clock_offset_s = 0,
-         // b's clock minus a's, with an error of at most half of the shortest round trip.
-      clock_error_s = 0;
+  double bytes = 0;                        // size of one such transfer
+  // b's clock minus a's, with an error of at most half of the shortest round trip.
+  double clock_offset_s = 0, clock_error_s = 0;
   double slower_gb_s() const { return forward_gb_s < back_gb_s ? forward_gb_s : back_gb_s; }
 };
 // Collective: measures all pairs, disjoint ones at the same time. A suspicious pair is measured

@@ -21,8 +21,7 @@ std::string pair_text(const Link& l) {
   return "ranks " + std::to_string(l.a) + " and " + std::to_string(l.b);
 }
 
-using Kind = std::pair<std::string, bool>;  // backend, and true within one host: links of a kind
-                                            // are comparable
+using Kind = std::pair<std::string, bool>;  // backend, and true within one host
 Kind kind_of(const Link& l) { return {l.backend, l.one_host}; }
 
 // The values that the better quarter of the links of a kind reach.
@@ -170,9 +169,7 @@ std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts) {
       findings.push_back({who + ": --save-dir: " + f.folder_fault, {f.rank}});
     if (f.build != hosts.front().build)
       findings.push_back({who + ": runs " + f.build + ", rank 0 " + hosts.front().build, {f.rank}});
-    if (!told.insert(f.host_id).second)
-      continue;  // further facts belong to the host, not to the
-                 // rank
+    if (!told.insert(f.host_id).second) continue;  // the other facts are the host's
     const int here = ranks_on[f.host_id];
     if (here > 1 && f.shared_memory_free < kMinSharedMemory)
       findings.push_back({who + ": " + gigabytes(f.shared_memory_free) + " free in /dev/shm for " +

@@ -28,7 +28,7 @@ struct FlightRecord {
   std::string path, host, backend, reason, activity;
   int rank = 0, world_size = 1;
   std::int64_t pid = 0, written_us = 0;
-  std::vector<std::string> membership;  // of an elastic job: changes of its ranks
+  std::vector<std::string> membership;  // for an elastic job: changes of its ranks
   std::vector<FlightCall> calls;        // oldest first
 };
 

@@ -41,7 +41,7 @@ struct RunHistory {
   std::vector<Gpu> gpus;
   std::vector<Event> events;  // members that joined and left, replicas that differ, NaN
   double last_step = 0, seconds = 0;
-  std::optional<int> exit;  // of the last start; none: it has not ended, or was killed
+  std::optional<int> exit;  // last start; none: it has not ended, or was killed
   std::size_t unreadable_lines = 0;
 };
 

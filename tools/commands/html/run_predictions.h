@@ -15,9 +15,9 @@ struct RunPredictions {
   struct Sample {
     std::int64_t number = 0;  // index in the test set, from 0
     std::int64_t label = 0, prediction = 0;
-    double probability = 0, label_probability = 0;  // of the prediction, of the label
+    double probability = 0, label_probability = 0;  // for the prediction, for the label
     std::string png = {};                           // its picture; "": none
-    std::int64_t height = 0, width = 0;             // of the picture
+    std::int64_t height = 0, width = 0;             // size of the picture
   };
 
   std::string snapshot, set;

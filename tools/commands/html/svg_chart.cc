@@ -117,14 +117,13 @@ class Drawing {
   bool has_width() const { return has_width_; }  // true if there are several places on the x axis
 
   std::string svg(const std::string& id) const {
-    std::string out = "<svg class=\"chart\" viewBox=\"0 0 " + base::number_text("%.0f ", kWidth) +
-                      base::number_text("%.0f", kHeight) +
-                      // The chart is a slider along the x axis: screen readers pass its keys on,
-                      // and read its value.
-                      "\" role=\"slider\" tabindex=\"0\" aria-valuemin=\"" +
-                      base::number_text("%.15g", x_.low) + "\" aria-valuemax=\"" +
-                      base::number_text("%.15g", x_.high) + "\" aria-labelledby=\"" + id +
-                      "-title\" aria-describedby=\"" + id + "-summary\">";
+    std::string out =
+        "<svg class=\"chart\" viewBox=\"0 0 " + base::number_text("%.0f ", kWidth) +
+        base::number_text("%.0f", kHeight) +
+        // A slider along the x axis: screen readers pass its keys on, and read its value.
+        "\" role=\"slider\" tabindex=\"0\" aria-valuemin=\"" + base::number_text("%.15g", x_.low) +
+        "\" aria-valuemax=\"" + base::number_text("%.15g", x_.high) + "\" aria-labelledby=\"" + id +
+        "-title\" aria-describedby=\"" + id + "-summary\">";
     out += "<desc id=\"" + id + "-summary\">" + html_text(summary()) + "</desc>";
     return out + contents() + "<line class=\"cursor\" y1=\"" + coordinate(kTop) + "\" y2=\"" +
            coordinate(kHeight - kBottom) + "\"/></svg>";

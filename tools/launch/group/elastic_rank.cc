@@ -164,8 +164,7 @@ class ElasticRank {
 
   const ElasticBody& body_;
   const std::string flight_dir_;
-  const std::chrono::milliseconds heartbeats_;  // after this time without heartbeats a rank is
-                                                // considered lost
+  const std::chrono::milliseconds heartbeats_;  // silence after which a rank is lost
   std::atomic<bool> has_trained_ = false;
   std::mutex stop_mutex_;
   std::optional<base::Deadline> stop_until_;  // guarded by it
@@ -173,7 +172,7 @@ class ElasticRank {
   std::string why_;
   std::vector<std::string> history_;
   int in_vain_ = 0;
-  Record last_record_;  // of the previous group
+  Record last_record_;  // record of the previous group
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ bool was_restarted();
 
 // Returns the identity from the options and the launchers' variables.
 backends::Identity identity_of(const RunConfig& config);
-// Sets the rendezvous and the rank of such a process; prints warnings.
+// Sets the rendezvous and the rank of this process in `options`; prints warnings.
 void take_identity(const backends::Identity& identity, backends::GroupOptions& options);
 
 // Returns the options from launchers' variables and the command line, for a process that is one

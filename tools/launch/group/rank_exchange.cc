@@ -24,8 +24,7 @@ std::vector<std::string> gather_texts(backends::Communicator& communicator,
 }
 
 std::vector<std::vector<std::pair<int, int>>> pair_rounds(int ranks) {
-  const int seats = ranks + ranks % 2;  // with an odd number, the rank paired with the last seat is
-                                        // idle
+  const int seats = ranks + ranks % 2;  // with an odd number, one rank is idle in each round
   std::vector<std::vector<std::pair<int, int>>> rounds;
   for (int round = 0; round + 1 < seats; ++round) {
     std::vector<std::pair<int, int>> pairs;

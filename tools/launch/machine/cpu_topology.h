@@ -9,7 +9,7 @@ namespace tools {
 struct Cpu {       // a hardware thread
   int number = 0;  // the kernel's number
   int core = 0;    // equal for CPUs of one core
-  int node = 0;    // of memory (NUMA), by the kernel's number
+  int node = 0;    // number of the memory (NUMA) node in the kernel
 };
 using CpuTopology = std::vector<Cpu>;  // ordered by locality
 

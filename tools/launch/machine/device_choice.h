@@ -19,9 +19,9 @@ namespace tools {
 struct VisibleDevices {
   int count = 0;
   std::string missing = {};               // why there is no device
-  base::cuda::UnusedDevices unused = {};  // those of them that kernels do not run on
+  base::cuda::UnusedDevices unused = {};  // the devices among them that kernels do not run on
 };
-VisibleDevices visible_devices();  // of this process; creates no context
+VisibleDevices visible_devices();  // devices of this process; creates no context
 
 struct DeviceChoice {
   engine::Device device;

@@ -96,8 +96,7 @@ MemoryKills::MemoryKills(std::string root)
 
 std::string MemoryKills::text() const {
   if (kills_in_group(root_) <= before_) return "";
-  constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // version 1 has a large number for no
-                                                              // limit
+  constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // in version 1, more means no limit
   const std::optional<MemoryLimit> limit = memory_limit(kNoLimit, root_);
   if (!limit) return "; the kernel has killed for want of memory";
   return "; the kernel has killed for want of memory, of which " + limit->file + " allows " +

@@ -7,7 +7,7 @@
 
 namespace tools {
 
-struct MemoryLimit {  // of a control group
+struct MemoryLimit {  // limit of a control group
   std::uint64_t bytes = 0;
   std::string file;  // file that contains it
 };
@@ -18,7 +18,7 @@ struct AvailableMemory {
 };
 // Returns the available memory according to the kernel, free swap included, or less if a control
 // group (version 2 or 1) has a limit: the rest of that limit, with cached files counted as free.
-// Nothing if the kernel does not report it. `root` replaces / in tests.
+// Returns nullopt if the kernel does not report it. `root` replaces / in tests.
 std::optional<AvailableMemory> available_memory(const std::string& root = "");
 
 // Returns the smallest limit of the process's control groups that is below `most`.

@@ -10,7 +10,7 @@
 namespace tools {
 
 struct HostNeeds {
-  std::vector<RankNeed> ranks;  // of one host, in their order
+  std::vector<RankNeed> ranks;  // all ranks of one host, in their order
   std::size_t own = 0;          // index of the calling rank
 };
 // Gathers the needs of the ranks on this rank's host; `own` is this rank's need. Collective over

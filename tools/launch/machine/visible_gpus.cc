@@ -100,8 +100,8 @@ std::string ask_driver() {
   }
   close(ends[0]);
   if (child < 0) return "";
-  kill(child, SIGKILL);  // it has ended, or hangs in the driver, where even this signal may have no
-                         // effect
+  // The child has ended, or hangs in the driver, where even this signal may have no effect.
+  kill(child, SIGKILL);
   for (int i = 0; i < 1000 && waitpid(child, nullptr, WNOHANG) == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return text;

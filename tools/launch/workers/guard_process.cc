@@ -64,15 +64,14 @@ void kill_groups(const std::vector<pid_t>& groups) {
   sigfillset(&all);
   sigprocmask(SIG_BLOCK, &all, nullptr);
   close_all_but(line);
-  if (chdir("/") != 0) _exit(1);  // so that the guard keeps no folder busy
+  if (chdir("/") != 0) _exit(1);  // keeps no folder busy
   std::vector<pid_t> groups;
   std::vector<std::string> files;
   char record[kMaxRecord];
   for (;;) {
     const ssize_t n = recv(line, record, sizeof record, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && getppid() == owner) {  // e.g. out of memory, which is no reason to kill the
-                                        // workers
+    if (n < 0 && getppid() == owner) {  // e.g. out of memory: no reason to kill the workers
       pause_10_ms();
       continue;
     }
@@ -140,9 +139,7 @@ GuardProcess::~GuardProcess() {
 void GuardProcess::enter_worker(pid_t parent) {
   setpgid(0, 0);
   if (kill_orphans_) prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (kill_orphans_ && getppid() != parent)
-    _exit(1);  // the parent died before the line above took
-               // effect
+  if (kill_orphans_ && getppid() != parent) _exit(1);  // it died before prctl() took effect
   send_record(line_.fd(), kGroup, std::to_string(getpid()));
   line_.close();
 }

@@ -15,8 +15,7 @@
 namespace tools {
 namespace {
 
-constexpr std::size_t kMaxPending = 1 << 20;  // beyond that the workers wait until the reader has
-                                              // read
+constexpr std::size_t kMaxPending = 1 << 20;  // then the workers wait for the reader
 constexpr std::chrono::seconds kDrainTimeout{10};
 constexpr std::size_t kLongestTail = 4096;
 

@@ -16,7 +16,7 @@ struct WorkerFailure {
   std::string why;  // cause of the signal, as in MemoryKills::text(); "" if unknown
   int attempt = 0;
   bool decided = true;    // true if it ended the job; else others continue
-  std::string last_line;  // of its stderr; "" if that was empty
+  std::string last_line;  // last line of its stderr; "" if that was empty
   std::string log;        // file of its stderr; "" if there is none
 };
 

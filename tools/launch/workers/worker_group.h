@@ -45,8 +45,7 @@ class EventSource {
  public:
   virtual ~EventSource() = default;
   virtual void add_to(std::vector<pollfd>& polls) = 0;
-  virtual void handle(std::span<const pollfd> polls) = 0;  // the descriptors that it has added, in
-                                                           // order
+  virtual void handle(std::span<const pollfd> polls) = 0;  // those that it has added, in order
 };
 
 struct GroupRules {

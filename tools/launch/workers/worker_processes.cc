@@ -98,7 +98,7 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
   return lines;
 }
 
-// Prints the reasons, with the cause last, where users look; returns its code.
+// Prints the reasons, with the cause in the last line, and returns its code.
 int print_failures(const GroupOutcome& outcome, const Board* board, const MemoryKills& kills) {
   const std::vector<Line> lines = lines_of(outcome, board, kills);
   if (lines.empty() || outcome.killed || !outcome.culprit) return outcome.code();

@@ -12,8 +12,8 @@ struct WorkerPlace {
   int rank = 0;
   // The bound, listening rendezvous socket: for rank 0, or for all; -1 for others.
   int listen_fd = -1;
-  int port = 0;        // of that socket, on 127.0.0.1
-  std::string secret;  // of this job, hexadecimal
+  int port = 0;        // port of that socket, on 127.0.0.1
+  std::string secret;  // secret of this job, hexadecimal
 };
 
 // Forks `count` children; each runs body() and exits with its result. Children die with the parent,

@@ -15,8 +15,7 @@ struct DeviceRequest {
   int local_rank = 0, local_world = 1;  // among the ranks of this host
   std::optional<int> place = {};        // from place_on_host(); replaces the local rank
   std::string amp = "off";
-  std::string cpu_only = "";  // an option that CUDA devices do not support, e.g. "--dtype f64"; "":
-                              // none
+  std::string cpu_only = "";  // an option that CUDA does not support, "--dtype f64"; "": none
 };
 
 enum class Bind {

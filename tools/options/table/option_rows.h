@@ -31,7 +31,7 @@ struct OptionGroup {
   GroupCheck check = nullptr;
 };
 
-// In the order of --help; help_text.cc has longer headings.
+// The groups are in the order of --help; help_text.cc has longer headings.
 OptionGroup data_rows();  // [run]: model and data
 OptionGroup compute_rows();
 OptionGroup group_rows();

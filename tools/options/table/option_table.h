@@ -11,18 +11,16 @@
 
 namespace tools {
 
-std::span<const OptionSpec> train_options();  // ordered by group; only those that this build
-                                              // supports
+std::span<const OptionSpec> train_options();  // by group; only those that this build supports
 // Accepts - and _, and earlier names; nullptr if unknown.
 const OptionSpec* find_option(std::string_view name);
-std::string environment_name(std::string_view option);  // converts "sync-every" to
-                                                        // "ENGINE_SYNC_EVERY"
+std::string environment_name(std::string_view option);  // "sync-every" -> "ENGINE_SYNC_EVERY"
 
 struct ConfigValue {
   std::string value;   // "": unset
   std::string source;  // "--lr", "ENGINE_LR", "run.toml:3", "default"
 };
-// By option name, spelled with -.
+// Maps option names, spelled with -, to values.
 using ConfigValues = std::map<std::string, ConfigValue, std::less<>>;
 
 // Sources of values that nobody gave: the option's default, or what is left of an option that plays

@@ -35,17 +35,15 @@ struct DataOptions {
   // This rank's data, already in memory; replaces `set`.
   std::shared_ptr<LoadedData> given = {};
   std::string stage = {};  // a folder of this host to copy the files to; "": read them in place
-  std::optional<io::Normalization> normalization = {};  // none: determined by the number of
-                                                        // channels
+  std::optional<io::Normalization> normalization = {};  // none: by the number of channels
   io::Augmentation augmentation = {};                   // only for training
   int workers = 1, prefetch = 2;
 
   std::string order = "shuffle";   // order of an epoch: make_epoch_order()
   io::SamplerOptions sampling;     // the session sets size, order, rank and world size
   std::int64_t batch_of_rank = 0;  // > 0: size of a micro-batch, replaces sampling.global_batch
-  int max_ranks = 0;               // of an elastic job; 0: the number of ranks is fixed
-  bool batch_scales = false;       // with the ranks of an elastic job; else the batch is that of
-                                   // max_ranks
+  int max_ranks = 0;               // for an elastic job; 0: the number of ranks is fixed
+  bool batch_scales = false;       // with the ranks of an elastic job; else that of max_ranks
   bool check_sampler = false;
 };
 
@@ -104,7 +102,7 @@ struct AveragingOptions {
   std::vector<engine::SyncPhase> phases = {};
   engine::OuterOptions diloco{0.7, 0.9, /*nesterov=*/true, /*over_inner_rate=*/false};
   engine::OuterOptions slowmo{1, 0.5, /*nesterov=*/false, /*over_inner_rate=*/true};
-  States states = States::kNone;  // of the optimizer, also averaged
+  States states = States::kNone;  // optimizer states that are also averaged
   bool running_statistics = false;
   bool host_islands = false;
 
@@ -115,7 +113,7 @@ struct UpdateOptions {
   const engine::OptimizerSpec* optimizer = engine::find_optimizer("sgd");  // never null
   engine::OptimizerSettings settings = engine::default_settings(*optimizer);
   enum class RateScale { kNone, kLinear, kSquareRoot };
-  RateScale scale = RateScale::kNone;  // of the rate, with the number of ranks
+  RateScale scale = RateScale::kNone;  // scale of the rate, by the number of ranks
   // True: also with the batch of an elastic job; linearly, unless `scale` is set.
   bool with_batch = false;
   engine::LearningRate rate = {};  // the session sets milestones and total steps
@@ -128,7 +126,7 @@ struct UpdateOptions {
 };
 
 struct DataSummary {
-  io::DataDigest digest;             // of the training samples and labels
+  io::DataDigest digest;             // digest of the training samples and labels
   std::int64_t train = 0, test = 0;  // samples
 };
 
@@ -145,8 +143,7 @@ struct KeepingOptions {
   bool background = false;
   std::string resume = "none";  // auto, none or a path
   std::string init_from = {};
-  std::vector<std::string> allowed_mismatches = {};  // patterns of the names that the checkpoint
-                                                     // may lack
+  std::vector<std::string> allowed_mismatches = {};  // patterns of names that may be missing
   InitCoding init_coding = InitCoding::kAll;
   bool other_coding = false;  // options that affect the coding may differ from the checkpoint's
   io::DeviceMap placement = io::DeviceMap::parse("auto");
@@ -159,7 +156,7 @@ struct KeepingOptions {
   std::function<std::string()> before_write = {};  // same as in engine::KeeperOptions
 };
 
-// How the best evaluation is chosen and used.
+// The choice and the use of the best evaluation.
 struct BestOptions {
   struct Keep {
     enum class When { kNever, kWhereItChangesNothing, kAlways };

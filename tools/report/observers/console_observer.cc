@@ -39,9 +39,7 @@ class ConsoleObserver : public engine::TrainObserver {
       started_ = now;
     }
     if (now - drawn_ < std::chrono::milliseconds(200)) return;
-    if (!console_is_idle(ConsoleStream::kOut))
-      return;  // if the reader is behind, the bar would be
-               // outdated
+    if (!console_is_idle(ConsoleStream::kOut)) return;  // the bar would be outdated
     drawn_ = now;
     draw(progress, std::chrono::duration<double>(now - started_).count());
   }
@@ -132,7 +130,7 @@ class ConsoleObserver : public engine::TrainObserver {
  private:
   // The sums of the reports since the last printed one.
   struct Span {
-    std::int64_t step = -1;  // of the previous report; -1: none yet
+    std::int64_t step = -1;  // step of the previous report; -1: none yet
     double steps = 0, seconds = 0, samples = 0;
 
     void add(const engine::StepReport& report) {

@@ -43,8 +43,8 @@ class PredictionWriter {
   const PredictionFormat format_;
   const std::vector<std::string> classes_;
   const std::optional<io::TargetScale> target_ = {};
-  std::vector<std::size_t> order_;  // of the current row: the most likely classes, and all
-                                    // probabilities
+  // For the current row: the most likely classes, and all probabilities.
+  std::vector<std::size_t> order_;
   std::vector<double> probabilities_;
 };
 

@@ -107,7 +107,7 @@ void LossHistory::add(double loss) {
 
 namespace {
 
-// Returns means of so many neighbors that at most `most` values remain.
+// Returns means of neighbors, of which at most `most` remain.
 std::vector<double> gathered(const std::vector<double>& values, std::size_t most) {
   if (values.size() <= most) return values;
   std::vector<double> means(most);

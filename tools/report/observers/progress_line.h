@@ -44,8 +44,7 @@ class LossHistory {
 
  private:
   std::vector<double> values_;
-  int in_last_ = 1, of_each_ = 1;  // number of losses in the mean of the last value, and of each
-                                   // value
+  int in_last_ = 1, of_each_ = 1;  // losses in the mean of the last value, and of each value
 };
 
 // Draws a curve of the values in two lines of block characters (UTF-8), each of at most `columns`

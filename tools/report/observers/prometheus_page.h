@@ -16,7 +16,7 @@ namespace tools {
 struct PrometheusServer {
   std::string address;          // numeric
   int port = 0;                 // 0: any free port
-  std::string version, commit;  // of the program
+  std::string version, commit;  // version of the program
   bool patient = false;         // retries if the address is in use
 };
 

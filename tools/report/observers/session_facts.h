@@ -27,10 +27,10 @@ struct ModelFacts {
 
 struct DataFacts {
   std::string name;
-  std::int64_t train = 0, test = 0;   // samples
-  std::string digest;                 // of the training data; "" if nothing is saved or resumed
-  std::string columns;                // how the columns of a table are used; "" without a table
-  std::vector<std::string> warnings;  // from the reader
+  std::int64_t train = 0, test = 0;  // samples
+  std::string digest;   // digest of the training data; "" if nothing is saved or resumed
+  std::string columns;  // how the columns of a table are used; "" without a table
+  std::vector<std::string> warnings;                 // from the reader
   std::optional<io::PartitionCheck> partition = {};  // with --check-sampler: its result
   std::vector<io::FileShard> shards = {};            // with --shard file: each rank's samples
 };
@@ -58,7 +58,7 @@ struct RankFacts {
 
 struct AveragingFacts {
   std::string text;                                // "params every 8"
-  std::optional<int> canonical_shards = {};        // of gradients summed in canonical order
+  std::optional<int> canonical_shards = {};        // shards of gradients summed in canonical order
   std::optional<engine::AveragingPlan> plan = {};  // for parameters
 };
 
@@ -80,8 +80,7 @@ struct StartFacts {
 
 // The length of the run, and if part of it is left.
 struct LengthFacts {
-  std::int64_t total_steps = 0, epochs = 0;  // global steps, and epochs started or completed, at
-                                             // the end
+  std::int64_t total_steps = 0, epochs = 0;  // at the end: steps, and epochs started or completed
   bool by_steps = false;                     // --steps determines the length, not --epochs
   std::int64_t asked = 0;                    // steps or epochs
   std::int64_t done = 0;                     // same unit, when the state was loaded

@@ -1,4 +1,4 @@
-// What observers are told, gathered for a thread that writes it.
+// Collects observed events for a thread that writes them.
 #include "tools/report/observers/status_observer.h"
 
 #include <unistd.h>
@@ -104,7 +104,7 @@ class Writer final : public StatusObserver {
     try {
       options_.check();
     } catch (const std::exception&) {
-      return;  // the training ends with it
+      return;  // this check ends the training
     }
     try {
       const std::vector<backends::RankStatus> ranks = group_.statuses();
@@ -127,9 +127,9 @@ class Writer final : public StatusObserver {
   const StatusOptions options_;
   backends::Group& group_;
   std::mutex mutex_;
-  RunStatus status_;     // guarded by it
-  bool told_ = false;    // of the thread, then of the destructor
-  std::jthread thread_;  // last: it uses the others
+  RunStatus status_;     // guarded by the mutex
+  bool told_ = false;    // used by the thread, then by the destructor
+  std::jthread thread_;  // last member, because it uses the others
 };
 
 }  // namespace

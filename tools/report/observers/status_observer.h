@@ -1,5 +1,4 @@
-// Rank 0's side of `engine top`: keeps status.json of the run's folder, and observers of the group,
-// up to date.
+// Updates status.json of the run's folder, and observers of the group, on rank 0 for `engine top`.
 #pragma once
 
 #include <functional>
@@ -14,16 +13,16 @@
 namespace tools {
 
 struct StatusOptions {
-  std::string folder;  // the run's; "": none is kept
-  RunStatus begin;     // what does not change: run, model, data set, steps, epochs
+  std::string folder;  // the run's folder; "": none
+  RunStatus begin;     // constant values: run, model, data set, steps, epochs
   ProgressUnit unit;
-  bool elastic = false;         // another group goes on where this one fails
-  std::function<void()> check;  // throws where the folder is another job's by now; any thread
+  bool elastic = false;         // another group continues if this one fails
+  std::function<void()> check;  // throws if the folder now belongs to another job; any thread
 };
 
-// Tells about once a second in a thread of its own, so also while the training waits for a rank,
-// and at the end. A file that cannot be written is told once and tried again. The group outlives
-// it.
+// Publishes the status about once a second in its own thread, so also while the training waits for
+// a rank, and at the end. A file that cannot be written is reported once, and retried. The group
+// outlives it.
 class StatusObserver : public engine::TrainObserver {
  public:
   virtual void on_failure(const std::string& cause) = 0;  // the training ends with this error

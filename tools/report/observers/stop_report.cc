@@ -1,4 +1,4 @@
-// Words for the end by a signal.
+// Describes an end by a signal.
 #include "tools/report/observers/stop_report.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// What is said when a training was stopped by a signal.
+// Formats the messages after a training was stopped by a signal.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tools {
 
-// Remembers the newest snapshot.
+// Stores the path of the newest checkpoint.
 class LastSave : public engine::TrainObserver {
  public:
   void on_save(const engine::TrainProgress& progress, const std::string& path) override {
@@ -23,12 +23,12 @@ class LastSave : public engine::TrainObserver {
   std::string path_;
 };
 
-// "stopped by signal 2 (Interrupt) after step 120: saved run/step-120.ckpt; to go on: engine train
-// --resume run". REQUIRES: result.signal > 0.
+// Returns e.g. "stopped by signal 2 (Interrupt) after step 120: saved run/step-120.ckpt; to go on:
+// engine train --resume run". REQUIRES: result.signal > 0.
 std::string stop_text(const engine::TrainResult& result, bool preempted, const LastSave& last);
 
-// "step-00000400.ckpt is saved in run; to continue: engine train --resume run", for a run in
-// `folder` that was ended by a failure. "" if nothing is saved there, or nothing that can be read.
+// Returns e.g. "step-00000400.ckpt is saved in run; to continue: engine train --resume run", for a
+// run in `folder` that was ended by a failure. "" if no readable checkpoint is saved there.
 std::string continue_text(const std::string& folder);
 
 }  // namespace tools

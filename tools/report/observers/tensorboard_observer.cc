@@ -1,4 +1,4 @@
-// One event for each report, evaluation and sample.
+// Writes one event per report, evaluation and sample.
 #include "tools/report/observers/tensorboard_observer.h"
 
 #include <utility>
@@ -100,7 +100,7 @@ class TensorboardObserver final : public engine::TrainObserver {
                    std::string(engine::to_string(r.action)));
   }
 
-  // A run that was stopped, or goes on with other ranks, has not come to its end.
+  // A run that was stopped, or continues with other ranks, is not complete.
   void on_end(const engine::TrainResult& r) override {
     ended_ = true;
     if (!r.paused && r.signal == 0) file_.end(r.progress.global_step, /*success=*/true);

@@ -1,4 +1,4 @@
-// Text of comparisons.
+// Formats comparisons.
 #include "tools/report/observers/verify_report.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::vector<std::string> minority_paths(const io::ArrayDifference& d,
 
 using Row = std::vector<std::string>;
 
-// Columns as wide as their widest cell; the last one is left as it is.
+// Makes columns as wide as their widest cell; the last one is not padded.
 std::string aligned(const std::vector<Row>& rows) {
   std::vector<std::size_t> width(rows.front().size(), 0);
   for (const Row& row : rows)

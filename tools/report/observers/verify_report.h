@@ -1,4 +1,4 @@
-// Output of `engine verify`: names, a table or JSON, and a one-line summary.
+// Formats the output of `engine verify`: names, a table or JSON, and a one-line summary.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace tools {
 
-// At most `most` differences (0: all), as one string to print. `format`: names, table, json.
-// `paths`: the files compared.
+// Returns at most `most` differences (0: all), as one string to print. `format`: names, table,
+// json. `paths`: the compared files.
 std::string differences_text(const io::Comparison& comparison, const std::string& format,
                              std::int64_t most, const std::vector<std::string>& paths);
 
-// "310 of 880 tensors differ (0 parameters, 310 BatchNorm running statistics); in sync except BN:
-// try --sync-bn"
+// Returns e.g. "310 of 880 tensors differ (0 parameters, 310 BatchNorm running statistics); in sync
+// except BN: try --sync-bn".
 std::string verdict(const io::Comparison& comparison);
 
-// "2 tensors hold NaN or infinity: fc.weight, fc.bias (b.ckpt)": the first few, with their files
-// where not all hold it; "" where there are none.
+// Returns e.g. "2 tensors hold NaN or infinity: fc.weight, fc.bias (b.ckpt)": the first few, with
+// their files if not all files have it; "" if there are none.
 std::string not_finite_text(const io::Comparison& comparison,
                             const std::vector<std::string>& paths);
 

@@ -1,5 +1,5 @@
-// One queue and one thread per stream; stdout and stderr share them if they are the same file, so
-// that the order of lines stays.
+// Uses one queue and one thread per stream; stdout and stderr share them if they are the same file,
+// which preserves the order of lines.
 #include "tools/report/output/console_output.h"
 
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ int descriptor_of(ConsoleStream stream) {
   return stream == ConsoleStream::kOut ? STDOUT_FILENO : STDERR_FILENO;
 }
 
-// Writes what the system accepts at once; returns how much that was, and remembers a failure.
+// Writes what the system accepts at once; returns the number of bytes, and stores a failure.
 std::size_t write_some(int fd, std::string_view text) {
   const ssize_t n = base::retry_on_eintr([&] { return ::write(fd, text.data(), text.size()); });
   if (n >= 0) return static_cast<std::size_t>(n);
@@ -47,8 +47,8 @@ void write_all(int fd, std::string_view text) {
   while (!text.empty()) text.remove_prefix(write_some(fd, text));
 }
 
-// The text that is to be written, in order. Its thread may outlive the ConsoleThreads: a write that
-// nobody reads cannot be taken back.
+// The text to be written, in order. Its thread may outlive the ConsoleThreads: a write that has no
+// reader cannot be canceled.
 class Queue {
  public:
   void add(int fd, std::string_view text) {
@@ -68,7 +68,8 @@ class Queue {
     const std::lock_guard guard(mutex_);
     return bytes_ == 0;
   }
-  // Waits for the end of all writes as ~ConsoleThreads() says; false: text remains.
+  // Waits for the end of all writes, as described at ~ConsoleThreads(); returns false if text
+  // remains.
   bool finish(const std::atomic<int>& stop_signal) {
     std::unique_lock lock(mutex_);
     is_ending_ = true;
@@ -128,14 +129,14 @@ class Queue {
   std::mutex mutex_;
   std::condition_variable wake_, written_;
   std::vector<Piece> pieces_;
-  std::size_t bytes_ = 0;  // not written yet, the piece that is being written included
+  std::size_t bytes_ = 0;  // not written yet, including the piece that is being written
   std::int64_t dropped_ = 0;
   bool is_ending_ = false;
 };
 
 std::mutex queues_mutex;                       // guards the next two
 std::array<std::shared_ptr<Queue>, 2> queues;  // by stream; null: written directly
-int users = 0;                                 // ConsoleThreads that exist
+int users = 0;                                 // number of existing ConsoleThreads
 
 std::shared_ptr<Queue> queue_of(ConsoleStream stream) {
   const std::lock_guard guard(queues_mutex);
@@ -159,7 +160,7 @@ std::shared_ptr<Queue> started_queue() {
 
 void write_console(ConsoleStream stream, std::string_view text) noexcept {
   if (const auto queue = queue_of(stream)) return queue->add(descriptor_of(stream), text);
-  if (stream == ConsoleStream::kOut) flush_standard_output();  // what stdio holds comes first
+  if (stream == ConsoleStream::kOut) flush_standard_output();  // text in stdio's buffer comes first
   write_all(descriptor_of(stream), text);
 }
 

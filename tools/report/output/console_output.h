@@ -8,16 +8,16 @@ namespace tools {
 
 enum class ConsoleStream { kOut, kError };
 
-// Writes all of `text`, or hands it to the stream's thread while a ConsoleThreads exists. A failure
-// is remembered for check_standard_output(). May be called on any thread.
+// Writes all of `text`, or passes it to the stream's thread while a ConsoleThreads exists. A
+// failure is stored for check_standard_output(). May be called on any thread.
 void write_console(ConsoleStream stream, std::string_view text) noexcept;
 
-// Whether everything handed to the stream's thread is written; true without one.
+// Returns true if all text passed to the stream's thread is written, or if there is no thread.
 bool console_is_idle(ConsoleStream stream) noexcept;
 
-// While it exists, a reader of stdout or stderr that does not read delays neither a step nor a
-// save: write_console() returns at once. The threads keep at most 1 MiB of text per stream. They
-// drop what exceeds it and write how many lines are missing once the reader continues.
+// While it exists, a slow reader of stdout or stderr delays neither a step nor a save:
+// write_console() returns at once. The threads store at most 1 MiB of text per stream. They drop
+// text beyond that, and write the number of missing lines when the reader continues.
 //
 // The last destructor waits until everything is written, but no longer than kConsolePatienceSeconds
 // after the last byte was accepted, or a quarter of a second if `stop_signal` is not 0. It then
@@ -41,8 +41,8 @@ inline constexpr double kConsolePatienceSeconds = 10;
 // Waits until the threads have written everything, for at most `seconds`.
 void wait_for_console(double seconds) noexcept;
 
-// The errno of the first write to stdout that failed; 0: none did. ETIMEDOUT: its reader did not
-// read.
+// Returns the errno of the first write to stdout that failed; 0: none did. ETIMEDOUT: its reader
+// did not read.
 int console_fault() noexcept;
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Error classes to exit codes, most derived first.
+// Maps error classes to exit codes, most derived first.
 #include "tools/report/output/exit_codes.h"
 
 #include <sys/resource.h>
@@ -17,7 +17,7 @@
 namespace tools {
 namespace {
 
-// Whether it is one of these.
+// Returns true if the error is one of these.
 template <class... Errors>
 bool is(const std::exception& error) {
   return ((dynamic_cast<const Errors*>(&error) != nullptr) || ...);
@@ -28,8 +28,8 @@ bool has_memory_limit() {
   return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
-// What the standard library or a call of ours met: a limit on memory, processes or open files, or
-// a file that cannot be used.
+// Returns the code of an error of the standard library or a system call: a limit on memory,
+// processes or open files, or an unusable file.
 int code_of_system_error(const std::error_code& error) {
   for (const std::errc limit :
        {std::errc::resource_unavailable_try_again, std::errc::not_enough_memory,
@@ -39,7 +39,7 @@ int code_of_system_error(const std::error_code& error) {
   return kExitIo;
 }
 
-// std::thread says no more than "Resource temporarily unavailable".
+// std::thread reports only "Resource temporarily unavailable".
 bool is_of_thread(const std::exception& error) {
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   return system != nullptr && !is<std::filesystem::filesystem_error>(error) &&

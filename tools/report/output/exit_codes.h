@@ -1,4 +1,4 @@
-// Exit codes of the program and the one place that maps errors to them.
+// Defines the exit codes of the program, and the only mapping from errors to them.
 #pragma once
 
 #include <exception>
@@ -12,8 +12,8 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitDifferent = 1;  // verify, doctor: a difference was found
 inline constexpr int kExitUsage = 2;      // also verify's "trouble"
 inline constexpr int kExitBadData = 65;
-inline constexpr int kExitUnavailable =
-    69;  // peer or rendezvous; memory; a CUDA device that fails or is out of memory
+// Peer or rendezvous; memory; a CUDA device that fails or is out of memory.
+inline constexpr int kExitUnavailable = 69;
 inline constexpr int kExitInternal = 70;
 inline constexpr int kExitCannotCreate = 73;
 inline constexpr int kExitIo = 74;
@@ -22,22 +22,22 @@ inline constexpr int kExitMismatch = 76;
 inline constexpr int kExitAuthentication = 77;
 inline constexpr int kExitConfiguration = 78;
 inline constexpr int kExitNonFinite = 79;  // training has diverged: NaN or infinity
-inline constexpr int kExitLeft = 80;       // this rank has left an elastic job, which goes on
+inline constexpr int kExitLeft = 80;       // this rank has left an elastic job, which continues
 
-// Each of them, ascending, with its meaning for users: one line, no full stop.
+// Returns all codes, ascending, with their meaning for users: one line, no period.
 struct ExitCode {
   int code;
   const char* meaning;
 };
 std::span<const ExitCode> exit_codes();
 
-// The command line itself makes no sense.
+// The command line itself is invalid.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A signal has asked for the end: 128 + its number.
+// A signal asked for the stop; the exit code is 128 + its number.
 struct StoppedError : std::runtime_error {
   explicit StoppedError(int number)
       : runtime_error("stopped by signal " + std::to_string(number)), signal(number) {}
@@ -45,8 +45,8 @@ struct StoppedError : std::runtime_error {
 };
 
 int exit_code_of(const std::exception& error);
-// What to print, on one line: its what(), or words where that is none of ours. Names and messages
-// of others that are in it are made visible.
+// Returns the text to print, on one line: the error's what(), or a description if that is not from
+// this program. Control characters in foreign names and messages are made visible.
 std::string text_of(const std::exception& error);
 
 }  // namespace tools

@@ -1,5 +1,5 @@
-// The checks around nlohmann's parser. It keeps its own stack, but its values are compared, printed
-// and destroyed by recursion, so their depth is limited before.
+// Implements the checks around nlohmann's parser. It has its own stack, but its values are
+// compared, printed and destroyed recursively, so their depth is limited first.
 #include "tools/report/output/json_file.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// One set of files for the process, as there is one console.
+// The process has one set of files, as it has one console.
 #include "tools/report/output/run_log.h"
 
 #include <cstdio>
@@ -20,7 +20,7 @@
 namespace tools {
 namespace {
 
-std::mutex log_mutex;  // guards the rest
+std::mutex log_mutex;  // guards the following
 LogOptions log_options;
 std::optional<io::LineFile> run_log_file;     // log.txt
 std::optional<io::LineFile> chosen_log_file;  // --log-file
@@ -42,18 +42,18 @@ std::string json_line(const std::string& time, const char* level, const char* ev
   return json.text();
 }
 
-// "rank 3: " where several ranks speak.
+// Returns e.g. "rank 3: " if several ranks print.
 std::string prefix() {
   const LogContext& who = log_context();
   return who.named ? "rank " + std::to_string(who.rank) + ": " : "";
 }
 
-// "2026-01-02T03:04:05.678Z ", if lines on the console begin with the time.
+// Returns e.g. "2026-01-02T03:04:05.678Z ", if lines on the console begin with the time.
 std::string console_time(const LogOptions& options) {
   return options.time ? base::utc_text(base::unix_us()) + " " : "";
 }
 
-// A JSON line for each line of a text.
+// Returns one JSON line per line of a text.
 std::string json_lines(const char* level, const char* event, const std::string& text) {
   const std::string time = base::utc_text(base::unix_us());
   std::istringstream lines(text);
@@ -71,7 +71,7 @@ std::string timed_lines(const std::string& text) {
   return all;
 }
 
-// What fails is told, but where one log fails the other one, and the console, have the lines.
+// A failure is reported, but if one log fails, the other one and the console still have the lines.
 void log_lines(const std::string& text, const std::string& json) {
   const std::string timed = timed_lines(text);
   std::string faults[2];
@@ -87,9 +87,9 @@ void log_lines(const std::string& text, const std::string& json) {
 
 using NoticeHandler = std::function<void(const std::string&)>;
 std::mutex notice_mutex;
-std::shared_ptr<const NoticeHandler> own_handler;  // guarded by it; null: stderr
+std::shared_ptr<const NoticeHandler> own_handler;  // guarded by the mutex; null: stderr
 
-// Not called under the lock: it may set another one.
+// The handler is not called under the lock, because it may set another one.
 std::shared_ptr<const NoticeHandler> notice_handler() {
   const std::lock_guard guard(notice_mutex);
   return own_handler;
@@ -150,7 +150,7 @@ void warn(const std::string& line) {
   const std::string json = json_lines("warning", "notice", line);
   if (const auto handler = notice_handler())
     (*handler)(line);
-  else  // at once, so that lines of several processes do not mix
+  else  // flushed, so that lines of several processes do not mix
     write_console(ConsoleStream::kError,
                   as_json ? json : console_time(options) + "engine: " + line + "\n");
   log_lines(line, json);

@@ -1,5 +1,5 @@
-// What a run says: lines on the console, in log.txt of its folder and in --log-file, for people or,
-// as JSON, for programs.
+// Logs the messages of a run: on the console, in log.txt of its folder and in --log-file, for
+// people or, as JSON, for programs.
 #pragma once
 
 #include <cstdint>
@@ -11,39 +11,40 @@ namespace tools {
 enum class LogFormat { kText, kJson };
 
 struct LogOptions {
-  bool quiet = false;  // lines of say() do not go to the console
+  bool quiet = false;  // true: lines of say() are not printed on the console
   LogFormat format = LogFormat::kText;
-  bool time = false;  // lines on the console begin with the time, as in logs
+  bool time = false;  // true: lines on the console begin with the time, as in logs
 };
-// Of the process. JSON lines, one for each line said, have the keys ts (UTC), level (info,
-// warning), node, rank (null before it is known), step (the last one told; null: none), event and
-// message.
+// Applies to the whole process. JSON lines, one per printed line, have the keys ts (UTC), level
+// (info, warning), node, rank (null before it is known), step (the last one set; null: none), event
+// and message.
 void set_log_options(const LogOptions& options);
 
-// Who speaks on the calling thread from now on.
+// The origin of messages from the calling thread.
 struct LogContext {
   int rank = -1;           // -1: not known yet
-  bool named = false;      // its lines begin with "rank N: " in text
-  bool silent = false;     // its lines do not go to the console
+  bool named = false;      // its lines begin with "rank N: " in text format
+  bool silent = false;     // its lines are not printed on the console
   std::int64_t step = -1;  // -1: none yet
 };
 LogContext& log_context() noexcept;
 
-// From now on the lines of say() and print_notice() are also appended to this file ("": no longer).
-// That a log cannot be written is said, once, and ends nothing: the console has the lines.
+// From now on lines of say() and print_notice() are also appended to this file ("": no longer). A
+// log that cannot be written is reported once, and has no other effect: the console has the lines.
 void keep_log(const std::string& path);
-// The same for --log-file, which has the format of the console. Throws io::CannotCreateError where
-// the file cannot be opened.
+// Does the same for --log-file, which has the format of the console. Throws io::CannotCreateError
+// if the file cannot be opened.
 void open_log_file(const std::string& path);
 
-// One line or several on stdout, flushed, so that a log of the console follows the run. `event`
-// says in JSON what it is about.
+// Prints one or several lines on stdout, flushed, so that a log of the console follows the run.
+// `event` is the topic in JSON.
 void say(const std::string& text, const char* event = "message");
 
-// "engine: TEXT" on stderr, one write, or JSON, or to the handler below; and in the logs.
+// Writes "engine: TEXT" to stderr in one write, or JSON, or calls the handler below; and writes it
+// to the logs.
 void warn(const std::string& line);
-// For programs that have a place of their own for notices: `handler` is told each from now on, from
-// any thread; empty: stderr again. Of the process.
+// For programs that handle notices themselves: `handler` receives each notice from now on, on any
+// thread; empty: stderr again. Applies to the whole process.
 void set_notice_handler(std::function<void(const std::string&)> handler);
 
 }  // namespace tools

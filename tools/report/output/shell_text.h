@@ -1,4 +1,4 @@
-// Text for people to paste into a shell.
+// Quotes text for users to paste into a shell.
 #pragma once
 
 #include <algorithm>
@@ -8,14 +8,14 @@
 
 namespace tools {
 
-// In single quotes, for any POSIX shell: it's -> 'it'\''s'.
+// Returns the text in single quotes, for any POSIX shell: it's -> 'it'\''s'.
 inline std::string shell_quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
 }
 
-// Quoted only where it must be: runs/a stays, my run -> 'my run'.
+// Quotes only if necessary: runs/a stays, my run -> 'my run'.
 inline std::string shell_word(const std::string& text) {
   constexpr std::string_view kPlain = "-_=./,:@%+";
   const bool plain = !text.empty() && std::ranges::all_of(text, [&](char c) {

@@ -1,4 +1,4 @@
-// Looks at the descriptors and at stdio's own memory of errors.
+// Checks the descriptors and stdio's error state.
 #include "tools/report/output/standard_output.h"
 
 #include <fcntl.h>
@@ -27,7 +27,8 @@ void open_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
     if (fd == STDOUT_FILENO) output = false;
-    [[maybe_unused]] const int opened = open("/dev/null", O_RDWR);  // the lowest free one: fd
+    // The lowest free descriptor: fd.
+    [[maybe_unused]] const int opened = open("/dev/null", O_RDWR);
   }
   if (!output) throw io::Error("standard output is closed: redirect it to /dev/null to have none");
 }
@@ -46,7 +47,7 @@ void print_output(std::string_view lines) {
 }
 
 void check_standard_output() {
-  flush_standard_output();  // also what std::cout was given: the streams are synchronized
+  flush_standard_output();  // includes std::cout, because the streams are synchronized
   wait_for_console(1);
   if (!standard_output_failed()) return;
   const int fault = flush_fault.load() != 0 ? flush_fault.load() : console_fault();

@@ -1,4 +1,4 @@
-// Columns as wide as their widest cell.
+// Makes columns as wide as their widest cell.
 #include "tools/report/output/text_table.h"
 
 #include <algorithm>

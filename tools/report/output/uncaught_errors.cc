@@ -1,4 +1,4 @@
-// Allocates nothing.
+// Handles uncaught errors without any allocation.
 #include "tools/report/output/uncaught_errors.h"
 
 #include <unistd.h>
@@ -27,7 +27,7 @@ std::terminate_handler handler_before = nullptr;
     }
   }
   handler_before();
-  _exit(kExitInternal);  // a handler does not return
+  _exit(kExitInternal);  // a terminate handler must not return
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Round trips made of broadcasts, one rank after the other: all others take part without a word.
+// Makes round trips from broadcasts, for one rank after the other; all other ranks take part
+// passively.
 #include "tools/report/trace/clock_offset.h"
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// CUPTI hands over buffers of records on a thread of its own. Its functions and the beginnings of
-// its records are declared here by its documented interface (CUPTI reference, 12.0 and newer):
-// later versions of a record only grow at the end.
+// CUPTI delivers buffers of records on its own thread. Its functions and the beginnings of its
+// records are declared here by its documented interface (CUPTI reference, 12.0 and newer): later
+// versions of a record only grow at the end.
 #include "tools/report/trace/device_activity.h"
 
 #include <cxxabi.h>
@@ -49,7 +49,7 @@ static_assert(offsetof(Copy, stream) == 40 && offsetof(Fill, stream) == 40 &&
               offsetof(Kernel, name) == 104);
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-constexpr std::size_t kMost = std::size_t{1} << 20;  // records kept; what comes later is dropped
+constexpr std::size_t kMost = std::size_t{1} << 20;  // records kept; later ones are dropped
 
 const char* direction_text(std::uint8_t direction) {
   switch (direction) {
@@ -66,7 +66,7 @@ const char* direction_text(std::uint8_t direction) {
   }
 }
 
-// One a process, which is never unloaded: CUPTI's threads may still run at its end.
+// One per process, and never unloaded, because CUPTI's threads may still run when the process ends.
 class Library {
  public:
   static Library& instance() {
@@ -161,7 +161,7 @@ class Library {
     return "";
   }
 
-  // The name where there is no such function.
+  // Returns the name if there is no such function.
   template <class F>
   const char* find(F*& function, const char* symbol) {
     function = reinterpret_cast<F*>(dlsym(file_, symbol));
@@ -175,11 +175,11 @@ class Library {
 
   static std::uint64_t clock() { return static_cast<std::uint64_t>(base::Tracer::now_ns()); }
 
-  // CUPTI records nothing where it gets no buffer.
+  // CUPTI records nothing if it gets no buffer.
   static void give_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records) {
     *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, kBufferBytes));
     *bytes = *buffer == nullptr ? 0 : kBufferBytes;
-    *max_records = 0;  // as many as there is room for
+    *max_records = 0;  // as many as fit
   }
 
   static void take_buffer(void*, std::uint32_t, std::uint8_t* buffer, std::size_t,
@@ -224,7 +224,7 @@ class Library {
     }
   }
 
-  std::mutex use_;  // one call of CUPTI at a time; guards what follows
+  std::mutex use_;  // one call of CUPTI at a time; guards the following
   void* file_ = nullptr;
   int users_ = 0;
   Code (*enable_)(std::uint32_t) = nullptr;
@@ -233,9 +233,9 @@ class Library {
   Code (*next_)(std::uint8_t*, std::size_t, void**) = nullptr;
   Code (*text_)(Code, const char**) = nullptr;
 
-  std::mutex records_mutex_;  // taken last: CUPTI's thread wants it while a flush waits for it
+  std::mutex records_mutex_;  // acquired last: CUPTI's thread needs it during a flush
   std::vector<Record> records_;
-  std::set<std::string, std::less<>> symbols_;  // whose elements stay where they are
+  std::set<std::string, std::less<>> symbols_;  // elements have stable addresses
 };
 
 }  // namespace

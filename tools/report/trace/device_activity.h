@@ -1,5 +1,5 @@
-// What CUDA devices did for this process, kernel by kernel and copy by copy, as CUPTI tells it.
-// The library is loaded at run time.
+// Records the activity of CUDA devices for this process, each kernel and each copy, with CUPTI. The
+// library is loaded at run time.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 namespace tools {
 
 struct DeviceSpan {
-  std::string name;  // "engine::gemm_kernel", "copy to device", "fill"
+  std::string name;  // e.g. "engine::gemm_kernel", "copy to device", "fill"
   std::uint32_t device = 0, stream = 0;
-  std::int64_t begin_ns = 0, end_ns = 0;  // of the clock of base::Tracer
-  std::int64_t bytes = -1;                // of a copy or a fill
+  std::int64_t begin_ns = 0, end_ns = 0;  // from the clock of base::Tracer
+  std::int64_t bytes = -1;                // for a copy or a fill
 };
 
-// From its construction on; of all devices of the process. Ranks that are threads of one process
-// have one each: what is recorded is kept until the last of them ends. Kernels of a captured graph
-// are seen only if this was there before the graph.
+// Records all devices of the process from its construction on. Ranks that are threads of one
+// process have one each: records are kept until the last of them ends. Kernels of a captured graph
+// are recorded only if this existed before the graph.
 class DeviceActivity {
  public:
-  // Does not throw for want of the library: missing() says what is wrong.
+  // Does not throw if the library is missing: missing() has the reason.
   DeviceActivity();
   ~DeviceActivity();
   DeviceActivity(const DeviceActivity&) = delete;
   DeviceActivity& operator=(const DeviceActivity&) = delete;
 
-  // "" where there are records.
+  // Returns "" if there are records.
   const std::string& missing() const { return missing_; }
-  // What `device` did between these times, in the order in which it began. Waits for what CUPTI
-  // still holds, not for the device.
+  // Returns the activity of `device` between these times, in order of its beginning. Waits for
+  // records that CUPTI still buffers, not for the device.
   std::vector<DeviceSpan> between(std::uint32_t device, std::int64_t begin_ns,
                                   std::int64_t end_ns) const;
 
@@ -38,8 +38,8 @@ class DeviceActivity {
   std::string missing_;
 };
 
-// The function of a kernel's symbol, without result, template arguments and parameters:
-// "_ZN6engine4gemmIfEEvPKf" gives "engine::gemm". What is no C++ symbol stays as it is.
+// Returns the function of a kernel's symbol, without result, template arguments and parameters:
+// "_ZN6engine4gemmIfEEvPKf" gives "engine::gemm". Symbols that are not C++ are unchanged.
 std::string kernel_name(const char* symbol);
 
 }  // namespace tools

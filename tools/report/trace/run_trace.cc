@@ -1,4 +1,4 @@
-// Ranks send what they have recorded, one after the other, in pieces.
+// Ranks send their records, one after the other, in pieces.
 #include "tools/report/trace/run_trace.h"
 
 #include <unistd.h>
@@ -19,7 +19,7 @@
 namespace tools {
 namespace {
 
-// 12 MB of a rank, 100 MB of a job; viewers show no more than that.
+// 12 MB per rank, 100 MB per job, which is the limit of viewers.
 constexpr std::size_t kMaxOfRank = std::size_t{1} << 18, kMaxOfJob = std::size_t{1} << 21,
                       kMinOfRank = std::size_t{1} << 12;
 
@@ -27,8 +27,8 @@ std::size_t max_spans(int ranks) {
   return std::clamp(kMaxOfJob / static_cast<std::size_t>(ranks), kMinOfRank, kMaxOfRank);
 }
 
-// Onto rank 0's clock, which may go faster or slower than this one: between two measurements along
-// a line.
+// Converts times to rank 0's clock, which may run faster or slower than this one, by linear
+// interpolation between two measurements.
 void move_to_root(const ClockOffset& before, const ClockOffset& after,
                   base::Tracer::Record& record) {
   const double drift = after.at_ns > before.at_ns
@@ -55,7 +55,7 @@ RankTrace own_trace(const backends::Group& group, const base::Tracer& tracer,
   return trace;
 }
 
-// The bytes of `root` on rank 0; "" on the others.
+// Returns the bytes of rank `root` on rank 0; "" on the others.
 std::string bring_to_rank_0(backends::Communicator& communicator, const std::string& own,
                             int root) {
   constexpr std::size_t kPiece = std::size_t{1} << 20;
@@ -129,11 +129,12 @@ void RunTrace::follow_device(int device) {
     print_notice("--trace: without kernels of devices: " + activity_->missing());
 }
 
-// A thread for each stream, on which one thing comes after the other.
+// Adds a thread for each stream, on which activities are sequential.
 void RunTrace::add_device_spans() {
   if (!device_ || began_ns_ == 0) return;
   std::map<std::uint32_t, std::uint32_t> threads;
-  // Nothing has been issued since the last step that was recorded: all until now belongs to it.
+  // All activity until now belongs to the last recorded step, because no work has been launched
+  // since.
   for (const DeviceSpan& span :
        activity_->between(static_cast<std::uint32_t>(*device_), began_ns_, INT64_MAX)) {
     const auto [thread, is_new] = threads.try_emplace(span.stream, 0);
@@ -208,7 +209,7 @@ void RunTrace::write_own() noexcept {
     try {
       print_notice(std::string("--trace: not written: ") + error.what());
     } catch (const std::exception&) {
-      // Out of memory: the error that ends the training says what happened.
+      // Out of memory: the error that ends the training describes what happened.
     }
   }
 }

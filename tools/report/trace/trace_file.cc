@@ -1,4 +1,4 @@
-// Events are put into text one by one, and the text goes to the file piece by piece.
+// Converts events to text one by one, and writes the text to the file in pieces.
 #include "tools/report/trace/trace_file.h"
 
 #include <zlib.h>
@@ -20,7 +20,7 @@ namespace {
 
 using Event = base::Tracer::Event;
 
-// The file, through zlib where its name says so.
+// The file, compressed with zlib if its name requires it.
 class TraceOutput {
  public:
   explicit TraceOutput(const std::string& path)
@@ -81,7 +81,7 @@ std::string microseconds(std::int64_t ns) {
   return text.data();
 }
 
-// Threads are numbered from 1 on: 0 stands for the process.
+// Threads are numbered from 1 on, because 0 represents the process.
 std::string place(int rank, std::uint32_t thread) {
   return ",\"pid\":" + std::to_string(rank) + ",\"tid\":" + std::to_string(thread + 1);
 }
@@ -129,7 +129,7 @@ struct CallPart {
   const Event* event;
 };
 
-// One arrow a rank that waited, from the rank that came last.
+// Adds one arrow per rank that waited, from the rank that came last.
 void add_arrows(std::span<const RankTrace> ranks, std::int64_t origin, TraceOutput& out) {
   std::map<std::uint64_t, std::vector<CallPart>> calls;
   for (const RankTrace& trace : ranks)
@@ -155,7 +155,7 @@ void add_arrows(std::span<const RankTrace> ranks, std::int64_t origin, TraceOutp
   }
 }
 
-// Whatever the bytes, numbers of names and threads are those of some.
+// Checks that names and threads have valid numbers, whatever the bytes.
 void check_numbers(const base::Tracer::Record& record) {
   for (const Event& e : record.events)
     if (e.name >= record.names.size() || e.key >= record.names.size() ||
@@ -180,7 +180,7 @@ void write_trace(const TraceFile& file, std::span<const RankTrace> ranks) {
   about.end_object().end_object();
 
   TraceOutput out(file.path);
-  // The first event is one that every viewer ignores, so that the others begin with a comma.
+  // The first event is one that every viewer ignores, so that all others begin with a comma.
   out.add("{\"displayTimeUnit\":\"ms\",\"otherData\":" + about.text() +
           ",\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"trace\",\"pid\":0,\"tid\":0,\"args\":{}}");
   for (const RankTrace& trace : ranks) add_names(trace, out);

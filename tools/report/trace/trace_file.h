@@ -1,4 +1,4 @@
-// Traces of ranks as one file that https://ui.perfetto.dev and chrome://tracing show.
+// Writes traces of ranks to one file that https://ui.perfetto.dev and chrome://tracing show.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ struct RankTrace {
 };
 
 struct TraceFile {
-  std::string path;  // ".gz" at its end: compressed
+  std::string path;  // with ".gz" at its end: compressed
   std::string program;
-  int world_size = 1;  // ranks of the job, of which some may be missing
+  int world_size = 1;  // ranks of the job, some of which may be missing
 };
 
-// The JSON of "Trace Event Format": complete events ("X") with ranks as processes and named
-// threads; between the collective of the rank that came last and those of the others arrows ("s",
-// "f"). Times are in microseconds from the first event on. The file appears complete or not at all.
-// Throws io::Error and io::CannotCreateError.
+// Writes JSON in the "Trace Event Format": complete events ("X") with ranks as processes and named
+// threads, and arrows ("s", "f") from the collective of the rank that came last to those of the
+// others. Times are in microseconds from the first event on. The file appears complete or not at
+// all. Throws io::Error and io::CannotCreateError.
 void write_trace(const TraceFile& file, std::span<const RankTrace> ranks);
 
-// A record as bytes, for the way between ranks of one build.
+// Returns a record as bytes, to be sent between ranks of one build.
 std::string pack_trace(const RankTrace& trace);
 RankTrace unpack_trace(const std::string& bytes);  // throws io::DataError
 

@@ -1,4 +1,4 @@
-// Texts and digests gathered from all ranks, and compared.
+// Gathers texts and digests from all ranks, and compares them.
 #include "tools/run/choices/agreement.h"
 
 #include <algorithm>
@@ -26,8 +26,9 @@ std::string rank_text(const backends::Group& group, std::size_t rank) {
   return backends::member_text(peer.rank, peer.host, peer.pid);
 }
 
-// Who ends first is a failure to those who have not heard everything yet: nobody goes before all
-// know why. From then on a failure of the exchange itself is no news.
+// A rank that ends first looks like a failure to ranks that have not received everything yet, so no
+// rank leaves before all know the reason. Afterwards a failure of the exchange itself does not
+// matter.
 void wait_until_all_know(backends::Communicator& control) noexcept {
   try {
     control.barrier();
@@ -53,7 +54,8 @@ backends::Settings from_text(const std::string& text) {
   return settings;
 }
 
-// The first rank that has something else than rank 0; their number where all have the same.
+// Returns the first rank whose value differs from rank 0's, or the number of ranks if all are
+// equal.
 template <class Value>
 std::size_t first_other(const std::vector<Value>& of_ranks) {
   return static_cast<std::size_t>(

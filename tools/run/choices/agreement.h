@@ -1,5 +1,5 @@
-// What the ranks of a start must have in common before the first step: that each of them could do
-// its part, and what it was given.
+// Checks before the first step that every rank of a start could do its part, and that the ranks
+// have the same options and data.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,8 @@
 
 namespace tools {
 
-// `control`, here and below: a communicator of all ranks of `group`. All functions are collective.
+// `control`, here and below, is a communicator of all ranks of `group`. All functions are
+// collective.
 
 // Runs `work`, which waits for no other rank. All ranks return together or fail together: a rank
 // whose own work failed throws that error, the others throw engine::RemoteError with the exit code
@@ -22,17 +23,17 @@ void run_on_all_ranks(const backends::Group& group, backends::Communicator& cont
 
 // Throws engine::DesyncError on every rank unless all have the same names and values, which contain
 // no line breaks and no tabs: "WHAT: NAME: rank 0 (host a, pid 1) has X, rank 1 (host b, pid 2) has
-// Y; ...", of rank 0 and the first rank that differs from it.
+// Y; ...", for rank 0 and the first rank that differs from it.
 void require_equal(const backends::Group& group, backends::Communicator& control,
                    const backends::Settings& own, const std::string& what);
 
-// For require_equal(): what a data set is, in numbers; and digests of what it holds. `digest`:
+// For require_equal(): the sizes of a data set, and digests of its contents. `digest`:
 // data_digest() of the training part.
 backends::Settings extent_of(const io::DatasetSplits& data);
 backends::Settings content_of(const io::DatasetSplits& data, const std::string& digest);
 
-// "" where all ranks compute with the same instruction set; else a line that names the first two
-// that do not, and what follows.
+// Returns "" if all ranks compute with the same instruction set; else a line that names the first
+// two that do not, and the consequence.
 std::string instruction_set_notice(const backends::Group& group, backends::Communicator& control,
                                    engine::Products products);
 

@@ -1,4 +1,4 @@
-// Which policies an option stands for, and how they are put together.
+// Maps options to policies, and composes the policies.
 #include "tools/run/choices/averaging_choice.h"
 
 #include <algorithm>
@@ -15,13 +15,14 @@ using AveragingMethod = AveragingOptions::Method;
 using Compression = AveragingOptions::Compression;
 using States = AveragingOptions::States;
 
-// Steps at the start that average gradients: all warm-ups but that of --sync params.
+// Returns the number of steps at the start that average gradients: all warm-ups except that of
+// --sync params.
 std::int64_t gradient_steps(const AveragingOptions& options) {
   if (options.method == AveragingMethod::kParameters || !options.of_parameters()) return 0;
   return options.phases.empty() ? options.warmup : options.phases.front().from;
 }
 
-// In global steps.
+// The schedule is in global steps.
 engine::SyncSchedule schedule_of(const AveragingOptions& options) {
   if (!options.phases.empty()) return engine::SyncSchedule(options.phases);
   if (options.method == AveragingMethod::kParameters)
@@ -29,7 +30,7 @@ engine::SyncSchedule schedule_of(const AveragingOptions& options) {
   return engine::SyncSchedule({{gradient_steps(options), options.every}});
 }
 
-// "every 8", "by 0:1,1000:8"
+// Returns e.g. "every 8", "by 0:1,1000:8".
 std::string schedule_text(const AveragingOptions& options) {
   if (options.phases.empty()) return "every " + std::to_string(options.every);
   std::vector<std::string> phases;

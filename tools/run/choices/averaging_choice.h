@@ -1,4 +1,4 @@
-// From options to the averaging policy of a run.
+// Makes the averaging policy of a run from options.
 #pragma once
 
 #include <memory>
@@ -15,30 +15,30 @@
 
 namespace tools {
 
-// What a policy works with; all of it outlives the policy.
+// The objects that a policy uses; all of them outlive the policy.
 struct AveragingParts {
-  backends::Communicator& wire;    // of all ranks, for the policy alone
-  backends::Communicator* island;  // of this rank's island; null where --sync-island is rank
+  backends::Communicator& wire;    // connects all ranks, only for the policy
+  backends::Communicator* island;  // connects this rank's island; null if --sync-island is rank
   engine::ModelState& model;
   engine::Optimizer& optimizer;
   engine::KernelContext& context;
-  // Where each rank updates a share; null: all update all.
+  // If each rank updates a share; null: all ranks update everything.
   const engine::OptimizerShards* shares = nullptr;
 };
 std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& options,
                                                         const backends::Group& group,
                                                         const AveragingParts& parts);
 
-// The ranks that count as one replica with this one, itself among them, ascending.
+// Returns the ranks that form one replica with this one, including itself, ascending.
 std::vector<int> island_ranks(const AveragingOptions& options, const backends::Group& group);
-// Whether the step after `steps` steps sums gradients over ranks.
+// Returns true if the step after `steps` steps sums gradients over ranks.
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size);
-// "params every 8", "grad overlapped, top-k 0.01": for the start line.
+// Returns e.g. "params every 8", "grad overlapped, top-k 0.01": for the start line.
 std::string averaging_text(const AveragingOptions& options, std::string_view policy);
-// How often parameters will be averaged; none where gradients are averaged every step, or nothing
-// is.
+// Returns how often parameters will be averaged; none if gradients are averaged every step, or
+// there is no averaging.
 struct PlannedSteps {
-  std::int64_t first = 0, of_epoch = 1, total = 0;  // first: done at the start
+  std::int64_t first = 0, of_epoch = 1, total = 0;  // first: completed at the start
   std::int64_t first_of_epochs = 0;                 // EpochSteps::step_of_epoch(0)
 };
 std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& options,

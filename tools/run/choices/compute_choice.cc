@@ -1,4 +1,4 @@
-// From --device, --amp and their like to what the engine takes.
+// Converts --device, --amp and related options to the engine's types.
 #include "tools/run/choices/compute_choice.h"
 
 #include <cstdlib>
@@ -17,10 +17,10 @@
 namespace tools {
 namespace {
 
-// Of a rank that waits by polling: one for that, and one for what prepares its batches.
+// For a rank that waits by polling: one core for that, and one to prepare its batches.
 constexpr int kCoresOfADevice = 2;
 
-// ", bf16", ", f16 products, loss scale dynamic".
+// Returns e.g. ", bf16", ", f16 products, loss scale dynamic".
 std::string precision_text(const Compute& compute, engine::DType stored) {
   using engine::Products;
   std::string text;
@@ -34,7 +34,7 @@ std::string precision_text(const Compute& compute, engine::DType stored) {
   return text;
 }
 
-// What --amp and --loss-scale ask for, of the CPU. Throws io::ConfigError for what it cannot do.
+// Checks --amp and --loss-scale for the CPU. Throws io::ConfigError for an unsupported request.
 void check_on_cpu(const ComputeOptions& options, const std::string& reason) {
   const std::string why = reason.starts_with("auto") ? " (" + reason + ")" : "";
   if (options.loss_scale.on())
@@ -73,7 +73,7 @@ Compute choose_compute(const ComputeOptions& options, const backends::Group& gro
   DeviceChoice choice;
   run_on_all_ranks(group, control, [&] {
     choice = choose_device(options.device, group);
-    static_cast<void>(engine::ops::cpu_isa());  // what ENGINE_ISA asks for may not be there
+    static_cast<void>(engine::ops::cpu_isa());  // throws if ENGINE_ISA is not supported
     if (choice.device.kind == engine::Device::Kind::kCpu) check_on_cpu(options, choice.reason);
   });
   if (engine::cuda::kBuilt && group.world_size() > 1) check_devices_apart(choice, group, control);

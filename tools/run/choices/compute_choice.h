@@ -1,4 +1,4 @@
-// Where and how a rank computes: device, storage of activations, matrix products, loss scale.
+// Chooses how a rank computes: device, storage of activations, matrix products, loss scale.
 #pragma once
 
 #include <memory>
@@ -18,48 +18,47 @@ namespace tools {
 
 struct Compute {
   engine::Device device;
-  engine::DType storage = engine::DType::kF32;  // of activations
+  engine::DType storage = engine::DType::kF32;  // type of activations
   engine::Products products = engine::Products::kF32;
   engine::LossScaleRule loss_scale;
   bool graph = true, pinned = true, non_blocking = true;
-  int threads = 1;  // of this rank's pool
-  // On a CUDA device: waits give the core away (engine::cuda::block_in_waits()), since the rank has
-  // a single one.
+  int threads = 1;  // in this rank's pool
+  // On a CUDA device: waits yield the core (engine::cuda::block_in_waits()), since the rank has
+  // only one.
   bool blocks = false;
-  // While it lives the calling thread is bound; null: no thread is.
+  // The calling thread is bound while this exists; null: no thread is bound.
   std::shared_ptr<const RankBinding> binding;
-  std::string reason;  // why `auto` took this device; "" where it was named
+  std::string reason;  // why `auto` chose this device; "" if it was named
 
   bool cuda() const { return device.kind == engine::Device::Kind::kCuda; }
-  // Of what is computed on the host, whatever the device.
+  // Returns the products for computations on the host, whatever the device.
   engine::Products host_products() const { return cuda() ? engine::Products::kF32 : products; }
-  engine::ThreadPool make_pool(int shares = 0) const;  // `shares` as the pool has them
-  // For a base::BoundThread of the rank's thread while it computes, which comes after all that
-  // starts threads; empty where it is not bound.
+  engine::ThreadPool make_pool(int shares = 0) const;  // `shares` as for the pool
+  // Returns the CPUs for a base::BoundThread of the rank's thread while it computes, which must be
+  // created after everything that starts threads; empty if it is not bound.
   base::CpuSet own_cpus() const { return binding ? binding->own_cpus() : base::CpuSet{}; }
 };
 
-// Collective over the group, by way of `control`, a communicator of all its ranks for host memory.
-// The device is choose_device()'s (device_choice.h); ranks of one host have different ones. Makes
-// no context on any device. Binds the calling thread where that is asked for (rank_binding.h).
-// Decides for the process whether waits for its devices block.
-// Throws io::ConfigError for a combination that cannot be computed, on all ranks
-// (engine::RemoteError where it is another's).
+// Collective over the group, through `control`, a communicator of all its ranks for host memory.
+// The device is choose_device()'s (device_choice.h); ranks of one host have different ones. Creates
+// no context on any device. Binds the calling thread if requested (rank_binding.h). Decides for the
+// process if waits for its devices block. Throws io::ConfigError on all ranks for a combination
+// that cannot be computed (engine::RemoteError if it is another rank's).
 Compute choose_compute(const ComputeOptions& options, const backends::Group& group,
                        backends::Communicator& control);
 
-// Lets large products of bf16 and f16 use sm_90a's warpgroup instructions where
-// ENGINE_WARPGROUP_PRODUCTS=1: off otherwise, as they have not run on a device yet. The calling
-// thread's device counts. Throws engine::cuda::CudaError where it has none.
+// Allows large products of bf16 and f16 to use sm_90a's warpgroup instructions if
+// ENGINE_WARPGROUP_PRODUCTS=1. They are off by default, because they have not run on a device yet.
+// Applies to the calling thread's device. Throws engine::cuda::CudaError if it has none.
 void apply_warpgroup_switch();
 
-// For host memory, whatever the group's backend is for. Collective over `members`; empty: over the
-// group.
+// Makes a communicator for host memory, whatever the group's backend. Collective over `members`;
+// empty: over the group.
 std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group,
                                                           const std::vector<int>& members = {});
 
-// "cuda:0 (NVIDIA H200, sm_90), bf16": for the line that a run starts with. On the CPU: threads and
-// instruction set. `stored`: the plan's, of activations.
+// Returns e.g. "cuda:0 (NVIDIA H200, sm_90), bf16" for the start line of a run. On the CPU: threads
+// and instruction set. `stored`: the plan's type of activations.
 std::string compute_text(const Compute& compute, int threads, engine::DType stored);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Facts travel as JSON, from all ranks to all.
+// Exchanges facts as JSON between all ranks.
 #include "tools/run/choices/machine_facts.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 using Facts = std::map<std::string, std::string>;
 
-// Nothing that tells equal machines apart, as a host's name or a device's number do.
+// Excludes facts that distinguish equal machines, e.g. a host's name or a device's number.
 Facts own_facts(const Compute& compute, int threads) {
   const MachineInfo machine = machine_info();
   const std::string cores = std::to_string(machine.cores);

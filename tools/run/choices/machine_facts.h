@@ -1,4 +1,4 @@
-// What the ranks of a start compute on, for the run's record.
+// Collects the machines of a start's ranks for the run's record.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace tools {
 
-// The machines of all ranks, by the lowest rank on each; equal ones are one. Collective over
-// `control`, a communicator of all ranks. `threads`: of this rank.
+// Returns the machines of all ranks, by the lowest rank on each; equal ones are merged. Collective
+// over `control`, a communicator of all ranks. `threads`: this rank's.
 std::vector<RunMachine> gather_machines(backends::Communicator& control, const Compute& compute,
                                         int threads);
 

@@ -1,4 +1,4 @@
-// Sums over the plan, and a line through two of them.
+// Sums memory over the plan, and extrapolates linearly from two of its sums.
 #include "tools/run/choices/memory_plan.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace tools {
 namespace {
 
-// Of all, or of those that are trained.
+// For all parameters, or only the trained ones.
 std::uint64_t parameter_bytes(const engine::Graph& graph, engine::DType dtype, bool all) {
   std::uint64_t bytes = 0;
   for (const engine::OrderedParameter& parameter : engine::completion_order(graph, dtype))
@@ -24,7 +24,7 @@ std::uint64_t parameter_bytes(const engine::Graph& graph, engine::DType dtype, b
   return bytes;
 }
 
-// What this rank has of the optimizer's states.
+// Returns this rank's bytes of the optimizer's states.
 std::uint64_t optimizer_bytes(const engine::Graph& graph, const MemoryPlanOptions& options) {
   using Of = engine::OptimizerState::Of;
   const auto ranks = static_cast<std::uint64_t>(options.optimizer_ranks);
@@ -73,7 +73,7 @@ std::string parts_text(const MemoryNeed& need) {
   return text;
 }
 
-// Its model, and the activations of its batches; without gradients.
+// Counts the evaluation's model, and the activations of its batches, without gradients.
 std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOptions& plan,
                                const MemoryPlanOptions& options, const MemoryNeed& training) {
   if (options.evaluation == 0) return 0;
@@ -85,7 +85,7 @@ std::uint64_t evaluation_bytes(const engine::Graph& graph, const engine::PlanOpt
          static_cast<std::uint64_t>(options.evaluation * options.batches * options.sample_bytes);
 }
 
-// Of the option --batch-size-per-device, within `bytes`.
+// Returns the largest --batch-size-per-device that fits `bytes`.
 std::int64_t largest_batch_of_device(const engine::Graph& graph, const engine::PlanOptions& plan,
                                      const MemoryPlanOptions& options, std::uint64_t bytes) {
   const auto fits = [&](std::int64_t batch) {
@@ -151,7 +151,7 @@ MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& pl
 
 void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
                   const MemoryPlanOptions& options, const MemoryBudget& budget) {
-  if (budget.bytes == 0 && budget.device < 0) return;  // the host's is not known
+  if (budget.bytes == 0 && budget.device < 0) return;  // the host's memory is unknown
   const MemoryNeed need = memory_need(graph, plan, plan.max_batch, options);
   const auto ranks = static_cast<std::uint64_t>(std::max(1, budget.ranks));
   const std::uint64_t share = budget.bytes / ranks;

@@ -1,5 +1,5 @@
-// What a training takes of memory, by its plan, before any of it is taken: of the host's, or of the
-// CUDA device that it computes on.
+// Computes, from its plan, the memory that a training needs before any of it is allocated: on the
+// host, or on the CUDA device that it computes on.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,20 @@
 namespace tools {
 
 struct MemoryBudget {
-  std::uint64_t bytes = 0;  // for all these ranks; 0: not known, and nothing is refused
-  int ranks = 1;            // of this host
-  int device = -1;          // the CUDA device whose memory it is; -1: the host's
+  std::uint64_t bytes = 0;  // for all these ranks; 0: unknown, and nothing is rejected
+  int ranks = 1;            // on this host
+  int device = -1;          // the CUDA device of the memory; -1: host memory
 };
-// What is available now, to be asked before data are loaded. Every rank of a host asks at about the
-// same time.
+// Returns the memory that is available now; call it before data are loaded. Every rank of a host
+// calls it at about the same time.
 MemoryBudget memory_budget(const backends::Group& group);
-// Of a CUDA device, for one rank; the calling thread's from now on. Throws engine::cuda::CudaError.
+// Returns the memory of a CUDA device for one rank; the device becomes the calling thread's. Throws
+// engine::cuda::CudaError.
 MemoryBudget device_memory_budget(int device);
 
-struct MemoryNeed {  // bytes, of one rank
+struct MemoryNeed {  // in bytes, for one rank
   std::uint64_t activations = 0, parameters = 0, gradients = 0, optimizer = 0, batches = 0,
-                data = 0, evaluation = 0;  // evaluation: with a model of its own, on a device
+                data = 0, evaluation = 0;  // evaluation: with its own model, on a device
   std::uint64_t total() const {
     return activations + parameters + gradients + optimizer + batches + data + evaluation;
   }
@@ -35,31 +36,31 @@ struct MemoryNeed {  // bytes, of one rank
 std::uint64_t data_bytes(const io::DatasetSplits& splits);
 
 struct MemoryPlanOptions {
-  engine::DType state = engine::DType::kF32;  // of parameters
+  engine::DType state = engine::DType::kF32;  // type of parameters
   std::vector<engine::OptimizerState> optimizer_states = {};
-  int optimizer_ranks = 1;        // of which each has a share of them
-  int optimizer_rank = 0;         // this one of these
-  bool whole_tensors = false;     // are such a share, and not elements
-  std::size_t averages = 0;       // of the parameters
-  int shards = 1;                 // of this rank, each with its own activations and gradients
+  int optimizer_ranks = 1;        // ranks that share the optimizer state
+  int optimizer_rank = 0;         // index of this rank among them
+  bool whole_tensors = false;     // a share consists of whole tensors, not elements
+  std::size_t averages = 0;       // number of averages of the parameters
+  int shards = 1;                 // this rank's shards, each with its own activations and gradients
   std::size_t short_weights = 0;  // bytes of each weight's copy in a short type; 0: none
   std::int64_t micro_batches = 1;
-  std::int64_t evaluation = 0;    // samples a forward pass; 0: it has no memory of its own
-  std::int64_t batches = 1;       // kept ready by the loader, or on their way to the device
-  std::int64_t sample_bytes = 0;  // of a prepared sample
+  std::int64_t evaluation = 0;    // samples per forward pass; 0: it has no memory of its own
+  std::int64_t batches = 1;       // kept ready by the loader, or being copied to the device
+  std::int64_t sample_bytes = 0;  // per prepared sample
   std::uint64_t data = 0;
 };
-// For batches of `batch` samples of each shard.
+// Returns the need for batches of `batch` samples in each shard.
 MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& plan,
                        std::int64_t batch, const MemoryPlanOptions& options);
 
-// Throws engine::MemoryError where the ranks need more than the budget: what for, and the largest
-// --batch-size-per-device that would fit. Also where the budget is a device's.
+// Throws engine::MemoryError if the ranks need more than the budget, of the host or a device. The
+// error lists the needs, and the largest --batch-size-per-device that would fit.
 void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
                   const MemoryPlanOptions& options, const MemoryBudget& budget);
 
-// What to do where memory of a device was refused although the plan had room for it: "at most
-// --batch-size-per-device N would fit" into `bytes`, or what else.
+// Returns advice if a device refused an allocation although the plan had fitted: "at most
+// --batch-size-per-device N would fit" into `bytes`, or an alternative.
 std::string batch_advice(const engine::Graph& graph, const engine::PlanOptions& plan,
                          const MemoryPlanOptions& options, std::uint64_t bytes);
 

@@ -1,4 +1,4 @@
-// Samples are few here: they are prepared one by one, in the calling thread.
+// Prepares samples one by one in the calling thread, because there are few of them.
 #include "tools/run/data/sample_judge.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ Picture picture_of(const io::Dataset& set, std::int64_t i, std::int64_t max_side
                   .channels = channels};
   std::vector<std::uint8_t> buffer;
   const std::span<const std::uint8_t> pixels = images.read(i, buffer);
-  // Each pixel is the mean of a square of factor x factor, or of what the border leaves of it.
+  // Each pixel is the mean of a square of factor x factor pixels, cropped at the border.
   for (std::int64_t y = 0; y < height; y += factor)
     for (std::int64_t x = 0; x < width; x += factor)
       for (std::int64_t c = 0; c < channels; ++c) {

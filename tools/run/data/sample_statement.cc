@@ -1,4 +1,4 @@
-// Its members are described in docs/checkpoint-format.md.
+// Writes and reads the members that docs/checkpoint-format.md describes.
 #include "tools/run/data/sample_statement.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kLongestStatement = std::size_t{16} << 20;
 constexpr std::int64_t kMost = std::int64_t{1} << 40;  // samples are far smaller
 
-// What is not UTF-8 cannot be in JSON as text: it becomes a list of bytes.
+// JSON text must be UTF-8, so other text becomes a list of bytes.
 void write_text(base::JsonWriter& json, const std::string& text) {
   if (io::is_utf8(text)) {
     json.value(text);
@@ -60,7 +60,7 @@ void write_table(base::JsonWriter& json, const io::CsvCoding& coding) {
   json.end_array().end_object();
 }
 
-// At least so long is what they become.
+// A lower bound of the length of the names in JSON.
 std::size_t bytes_of_names(const io::DatasetSplits& splits) {
   std::size_t bytes = 0;
   for (const std::string& name : splits.train.class_names()) bytes += name.size();
@@ -110,7 +110,7 @@ std::vector<float> read_numbers(const Json& object, const char* key, const std::
   return numbers;
 }
 
-// What separates decimals; a point if nothing is stated.
+// Returns the decimal separator; a point if none is stated.
 char read_decimal(const Json& object, const char* key, const std::string& where) {
   if (!object.contains(key)) return '.';
   const std::string text = text_member(object, key, where);
@@ -176,7 +176,7 @@ io::Samples read_kind(const Json& json, const std::string& where) {
                       io::sample_names());
 }
 
-// What a kind of samples states beside its shape: of most kinds nothing.
+// Writes members of a kind of samples beside its shape; most kinds have none.
 template <class Kind>
 void write_kind(base::JsonWriter&, const Kind&, io::Normalization) {}
 template <class Kind>
@@ -218,7 +218,7 @@ void read_kind(const Json& json, const std::string& where, io::FeatureSamples& r
                         std::to_string(rows.width()));
 }
 
-// Targets are stated as such. Other labels follow from the kind of samples.
+// Targets are stated explicitly. Other labels follow from the kind of samples.
 io::Labels read_labels(const Json& json, const std::string& where, const io::Samples& samples) {
   const std::int64_t classes = whole_member(json, "classes", 1, kMost, where);
   std::vector<std::string> names = read_texts(json, "class_names", where);
@@ -270,8 +270,8 @@ std::string sample_statement(const io::DatasetSplits& splits, io::Normalization 
   const io::TargetScale* const target = set.target();
   if (bytes_of_names(splits) > kLongestStatement) return "";
   base::JsonWriter json;
-  // A program that knows classes only would take the number for the logit of one, and one that
-  // knows no markers and decimal signs would read other numbers.
+  // A program that knows only classes would take the number for the logit of a class, and one that
+  // does not know markers and decimal signs would read other numbers.
   json.begin_object().member("schema", splits.coding ? 3 : target != nullptr ? 2 : 1);
   json.member("kind", set.sample_traits().name);
   json.key("name");

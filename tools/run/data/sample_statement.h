@@ -1,6 +1,6 @@
-// What a snapshot states of the samples that its model takes, so that the model can be used where
-// the run's data are not: their shape, the names of the classes, how images are normalized and how
-// a table's columns become numbers, and the number that a regression predicts.
+// Describes in a checkpoint the samples that its model takes, so that the model can be used without
+// the run's data: their shape, the names of the classes, the normalization of images, the coding of
+// a table's columns, and the number that a regression predicts.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace tools {
 
-// As JSON, for Checkpoint::samples. "" where it would be too long to be part of every snapshot
+// Returns JSON for Checkpoint::samples. "" if it would be too long to be part of every checkpoint
 // (a column of text with very many values): then the data are needed as before.
 std::string sample_statement(const io::DatasetSplits& splits, io::Normalization normalization);
 
@@ -21,17 +21,17 @@ struct InputSchema {
   io::DatasetSplits splits;   // without samples; `coding` for tables
   std::string normalization;  // images: "unit" or "standard"; else ""
 };
-// Throws io::DataError, naming `source`: not such a statement, or one that contradicts itself.
+// Throws io::DataError that names `source` for an invalid or inconsistent statement.
 InputSchema read_sample_statement(const std::string& text, const std::string& source);
 
-// The coding of a snapshot's samples, and how it normalizes images. Null and nothing: it states
-// none. `path` stands for the snapshot. Throws as above.
+// Returns the coding of a checkpoint's samples, and its normalization of images. Null and empty: it
+// states none. `path` names the checkpoint. Throws as above.
 struct StatedCoding {
   std::shared_ptr<const io::SampleCoding> coding = {};
   std::optional<io::Normalization> normalization = {};
 };
 StatedCoding stated_coding(const io::Checkpoint& snapshot, const std::string& path);
-// That of data that have been read; the digest is theirs.
+// Returns the coding of data that have been read, with their digest.
 std::shared_ptr<const io::SampleCoding> coding_of(const io::DatasetSplits& splits,
                                                   const std::string& source);
 

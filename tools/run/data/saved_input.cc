@@ -1,4 +1,4 @@
-// The snapshot first, then run.json, then the data set, then the model's defaults.
+// Uses the checkpoint first, then run.json, then the data set, then the model's defaults.
 #include "tools/run/data/saved_input.h"
 
 #include <filesystem>
@@ -17,7 +17,8 @@
 namespace tools {
 namespace {
 
-// The record of the run that has written the snapshot, if that lies in the run's folder.
+// Returns the record of the run that wrote the checkpoint, if the checkpoint is in the run's
+// folder.
 std::optional<RunRecord> record_beside(const io::Checkpoint& snapshot, const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;

@@ -1,5 +1,5 @@
-// What a saved model reads and which classes it tells apart, from the snapshot itself, or from the
-// run's own record where that lies beside an older one, so that the data need not be there.
+// Determines the input and the classes of a saved model from the checkpoint itself or, for older
+// ones, from the run's record beside it, so that the data are not needed.
 #pragma once
 
 #include <optional>
@@ -16,17 +16,18 @@ namespace tools {
 struct SavedInput {
   engine::Shape sample_shape;  // [h, w, c], or [context] for tokens
   std::int64_t classes = 0;
-  std::string vocabulary = {};     // text: the byte of each token id
-  std::string normalization = {};  // images: "unit" or "standard"; "": unknown, or no images
-  std::vector<float> mean = {}, deviation = {};  // of each channel, where they are known
-  std::vector<std::string> class_names = {};     // by class, where they are known
-  std::optional<io::TargetScale> target = {};    // the model predicts a number, no classes
+  std::string vocabulary = {};     // for text: the byte of each token id
+  std::string normalization = {};  // for images: "unit" or "standard"; "": unknown, or not images
+  std::vector<float> mean = {}, deviation = {};  // for each channel, if known
+  std::vector<std::string> class_names = {};     // by class, if known
+  std::optional<io::TargetScale> target = {};    // set if the model predicts a number
 };
 
-// `snapshot`: the description of the one at `path`; nullptr: the file is none. `values`: options of
-// the command line and, of a snapshot, what it has saved; with data sets named on the command line
-// (`other_data`), and with `statistics` that the snapshot does not state, the data are read.
-// Without a data set it is what the model was made for. Throws what reading the files throws.
+// `snapshot`: the description of the checkpoint at `path`; nullptr: the file is not a checkpoint.
+// `values`: options of the command line and, for a checkpoint, its saved options. The data are read
+// if the command line names a data set (`other_data`), or for `statistics` that the checkpoint does
+// not state. Without a data set, returns the input that the model was made for. Throws as reading
+// the files does.
 SavedInput saved_input(const io::Checkpoint* snapshot, const std::string& path,
                        const ConfigValues& values, bool other_data, bool statistics);
 

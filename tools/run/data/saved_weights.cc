@@ -1,4 +1,4 @@
-// Averages in the model's place.
+// Replaces the model's weights by averages.
 #include "tools/run/data/saved_weights.h"
 
 #include <map>

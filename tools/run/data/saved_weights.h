@@ -1,4 +1,4 @@
-// Which weights of a snapshot a command works with: the model's, or an average of them.
+// Selects the weights of a checkpoint that a command uses: the model's, or an average of them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,22 +11,22 @@
 
 namespace tools {
 
-// --weights model|ema|average; `weights` becomes what was chosen.
+// Adds --weights model|ema|average; `weights` becomes the chosen value.
 void add_weights_option(CLI::App& app, std::string& weights);
 
-// Which snapshot of a run's folder they are taken from: the model's from the best, an average,
-// which the best was not chosen by, from the newest.
+// Selects the checkpoint of a run's folder for these weights: the model's come from the best; an
+// average comes from the newest, because the best was not chosen by it.
 inline Snapshot snapshot_with(const std::string& weights) {
   return weights == "model" ? Snapshot::kBest : Snapshot::kNewest;
 }
 
-// Puts the average in the place of the model's parameters (and of what else it has), and leaves
-// nothing but these and the model's buffers. "model": changes nothing. Throws io::DataError where
-// the snapshot has no such average; `path` stands for the file.
+// Replaces the model's parameters (and associated values) by the average, and removes everything
+// except these and the model's buffers. "model": changes nothing. Throws io::DataError if the
+// checkpoint has no such average; `path` names the file.
 void choose_weights(const std::string& weights, const std::string& path,
                     io::Checkpoint& checkpoint);
 
-// io::load_arrays(), or of a snapshot what choose_weights() makes of it.
+// Calls io::load_arrays() or, for a checkpoint, returns the result of choose_weights().
 std::vector<io::NamedArray> load_weights(const std::string& weights, const std::string& path,
                                          std::vector<io::UnreadArray>* unread = nullptr);
 

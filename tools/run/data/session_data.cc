@@ -1,4 +1,4 @@
-// Staging, loading, and the ranks' shares.
+// Implements staging, loading, and the ranks' shares.
 #include "tools/run/data/session_data.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace tools {
 namespace {
 
-// One rank of a host copies, all of them wait.
+// One rank per host copies, and all ranks wait.
 io::DatasetOptions staged(const DataOptions& data, const backends::Group& group,
                           backends::Communicator& control) {
   io::DatasetOptions options = data.set;
@@ -38,7 +38,7 @@ io::DatasetOptions staged(const DataOptions& data, const backends::Group& group,
   return options;
 }
 
-// For so many ranks that load on this host.
+// Checks the memory for the given number of ranks that load on this host.
 void check_room(const io::DatasetOptions& set, std::uint64_t bytes, std::int64_t ranks,
                 const std::optional<AvailableMemory>& left) {
   if (!left || bytes * static_cast<std::uint64_t>(ranks) <= left->bytes) return;
@@ -50,8 +50,8 @@ void check_room(const io::DatasetOptions& set, std::uint64_t bytes, std::int64_t
                 : " on this host"));
 }
 
-// Collective. All have looked at what is left before any takes of it; ranks that have their data
-// need no more.
+// Collective. All ranks check the available memory before any of them allocates; ranks that have
+// their data need no more.
 void check_room_together(const io::DatasetOptions& set, bool loads, const backends::Group& group,
                          backends::Communicator& control) {
   const std::string& host = group.peers().at(static_cast<std::size_t>(group.rank())).host_id;

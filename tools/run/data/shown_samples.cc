@@ -1,4 +1,4 @@
-// Tags do not change from step to step, so that TensorBoard shows each sample over time.
+// Uses the same tags in every step, so that TensorBoard shows each sample over time.
 #include "tools/run/data/shown_samples.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<std::uint8_t, 3> kGreen{42, 138, 62}, kRed{179, 40, 45};
 
-// A cell of a Markdown table.
+// Returns a cell of a Markdown table.
 std::string cell(const std::string& text) {
   std::string out;
   for (const char c : base::escape_text(text))

@@ -1,4 +1,4 @@
-// Samples of the test set beside what a model in training says of them, for TensorBoard.
+// Shows samples of the test set beside the predictions of a model in training, for TensorBoard.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@ namespace tools {
 
 class ShownSamples {
  public:
-  // `count` of them, evenly over the set, which outlives this. `names` are those of the classes.
+  // Shows `count` of them, evenly spread over the set, which outlives this. `names` are those of
+  // the classes.
   ShownSamples(std::unique_ptr<SamplePredictor> judge, const io::Dataset& set,
                std::vector<std::string> names, const std::vector<std::int64_t>& samples);
 
-  // Pictures in a green border where the prediction is right and a red one where it is wrong, and a
-  // table of predictions. The state lies in host memory.
+  // Writes pictures with a green border if the prediction is correct and a red one if it is wrong,
+  // and a table of predictions. The state must be in host memory.
   void show(std::int64_t step, io::EventFile& file);
 
  private:
@@ -26,10 +27,10 @@ class ShownSamples {
   const io::Dataset& set_;
   const std::vector<std::string> names_;
   const std::vector<std::int64_t> samples_;
-  std::vector<Picture> pictures_;  // of each sample, or none
+  std::vector<Picture> pictures_;  // one per sample, or none
 };
 
-// So many places of the set, evenly over it; all of a smaller set.
+// Returns `count` indices, evenly spread over the set; all for a smaller set.
 std::vector<std::int64_t> spread_samples(const io::Dataset& set, std::int64_t count);
 
 }  // namespace tools

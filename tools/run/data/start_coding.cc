@@ -1,4 +1,4 @@
-// Rank 0 alone reads snapshots; the others get the statement as text.
+// Only rank 0 reads checkpoints; the others receive the statement as text.
 #include "tools/run/data/start_coding.h"
 
 #include <filesystem>
@@ -23,8 +23,8 @@ struct Start {
   io::Checkpoint snapshot;  // its description
 };
 
-// The newest of the folder, of this run if that is known. It is looked into only as far as its
-// description: snapshots of a run state the same coding.
+// Returns the newest checkpoint of the folder, from this run if that is known. Only its description
+// is read, because all checkpoints of a run state the same coding.
 std::optional<Start> newest_of(const std::string& folder, const std::string& run_id) {
   const std::string name = io::newest_checkpoint_name(folder);
   if (name.empty()) return std::nullopt;
@@ -33,14 +33,14 @@ std::optional<Start> newest_of(const std::string& folder, const std::string& run
     io::Checkpoint snapshot = io::load_description(path);
     if (run_id.empty() || snapshot.run_id == run_id) return Start{path, std::move(snapshot)};
   } catch (const io::DataError&) {
-    path.clear();  // damaged: an older one has it
+    path.clear();  // damaged: an older one has the coding
   }
   path = io::find_newest_checkpoint(folder, nullptr, run_id);
   if (path.empty()) return std::nullopt;
   return Start{path, io::load_description(path)};
 }
 
-// The keeper reports what is wrong with a snapshot, and may take another one.
+// The checkpoint manager reports problems of a checkpoint, and may use another one.
 std::optional<Start> resumed_start(const KeepingOptions& keeping) {
   std::error_code unknown;
   try {
@@ -66,7 +66,7 @@ std::optional<Start> initial_start(const KeepingOptions& keeping) {
                        });
 }
 
-// Columns are the model's: options name the same ones, in the same words, or none.
+// The model determines the columns: options must name the same ones, in the same words, or none.
 void check_columns(const Start& start, const io::DatasetOptions& data) {
   if (start.snapshot.samples.empty()) return;
   ConfigValues saved;
@@ -88,7 +88,7 @@ void check_columns(const Start& start, const io::DatasetOptions& data) {
 DataOptions with_start_coding(const SessionOptions& options, backends::Communicator& control) {
   const KeepingOptions& keeping = options.keeping;
   DataOptions data = options.data;
-  if (data.given) return data;  // arrays of a program, which have no names
+  if (data.given) return data;  // arrays of a program have no column names
   Start start;
   std::string inputs_only;
   engine::run_on_root(
@@ -126,7 +126,7 @@ std::shared_ptr<LoadedData> coded_alike(std::shared_ptr<LoadedData> before,
   io::DatasetSplits stated;
   stated.train = coding.like;
   stated.train.name = before->splits.train.name;
-  stated.train.set_shape(before->splits.train.shape());  // of texts it may differ
+  stated.train.set_shape(before->splits.train.shape());  // it may differ for texts
   stated.coding = coding.table;
   return text(stated) == text(before->splits) ? before : nullptr;
 }

@@ -1,4 +1,5 @@
-// The coding of a training's samples: that of the snapshot which it starts from, if there is one.
+// Determines the coding of a training's samples: that of the checkpoint which it starts from, if
+// any.
 #pragma once
 
 #include <memory>
@@ -9,14 +10,13 @@
 
 namespace tools {
 
-// Collective. Returns the options of the data with the coding of the snapshot that is resumed, or
-// else of the one of --init-from; without a coding if neither states one, or if other options ask
-// for another one. Throws
-// io::ConfigError: other columns are asked for than those of --init-from; and what reading the
-// statement throws.
+// Collective. Returns the options of the data with the coding of the resumed checkpoint, or else of
+// the one of --init-from; without a coding if neither states one, or if other options request
+// another one. Throws io::ConfigError if other columns are requested than those of --init-from;
+// also throws as reading the statement does.
 DataOptions with_start_coding(const SessionOptions& options, backends::Communicator& control);
 
-// `before`, unless it was read by another coding than these options have: then null.
+// Returns `before`, or null if it was read with another coding than these options have.
 std::shared_ptr<LoadedData> coded_alike(std::shared_ptr<LoadedData> before,
                                         const DataOptions& options);
 

@@ -1,4 +1,4 @@
-// Modes, and renameat2(), which exchanges two files.
+// Sets file modes, and exchanges two files with renameat2().
 #include "tools/run/folder/lock_file.h"
 
 #include <fcntl.h>
@@ -17,15 +17,16 @@
 namespace tools {
 namespace {
 
-// Without read permission for group and others: nobody else opens it before limit_readers().
+// Without read permission for group and others, no other user can open the file before
+// limit_readers().
 constexpr mode_t kFirstMode = 0622;
 
 bool lock(int fd) {
   return base::retry_on_eintr([&] { return flock(fd, LOCK_EX | LOCK_NB); }) == 0;
 }
 
-// Who may write the file may read it, and nobody else. Best effort: a file system may have no
-// modes, and a lock of a stranger is found by replace_lock_file(), too.
+// Allows only users who may write the file to read it. Best effort: a file system may have no
+// modes, and replace_lock_file() also handles a lock of another user.
 void limit_readers(int fd) {
   struct stat found {};
   if (fstat(fd, &found) != 0 || found.st_uid != geteuid()) return;
@@ -57,13 +58,13 @@ int make_lock_file(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, kFirstMode);
   if (fd < 0) return -1;
   limit_readers(fd);
-  if (lock(fd) || errno != EWOULDBLOCK) return fd;  // without locks the signs decide
+  if (lock(fd) || errno != EWOULDBLOCK) return fd;  // without file locks, the signs decide
   close(fd);
   return -1;
 }
 
 int replace_lock_file(const std::string& path, int held, const LockSign& seen) {
-  // The name is the same for all, so that one of them replaces: who has locked this file.
+  // All processes use the same name, so that only the one that has locked this file replaces.
   const std::string aside = path + ".new";
   const int fd = open_lock_file(aside);
   bool replaced = false;
@@ -74,8 +75,8 @@ int replace_lock_file(const std::string& path, int held, const LockSign& seen) {
         if (!exchange(aside, path))
           throw io::CannotCreateError("cannot replace " + path +
                                       ", which is locked: " + base::system_error_text(errno));
-        // A job that has locked the file signs it, then looks at the name: either it is seen here,
-        // or it sees that the file was replaced.
+        // A job that has locked the file signs it, then checks the name: either its sign is seen
+        // here, or it sees that the file was replaced.
         replaced = lock_sign(held, path) == seen || !exchange(aside, path);
       }
       unlink(aside.c_str());

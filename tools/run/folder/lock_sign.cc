@@ -1,4 +1,5 @@
-// "HOST PID\n" and a time of modification.
+// Reads and writes "HOST PID
+// " and a modification time.
 #include "tools/run/folder/lock_sign.h"
 
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 namespace tools {
 namespace {
 
-// The file is data that anybody may have written.
+// The file is untrusted data.
 LockHolder parsed(std::string_view line) {
   const auto blank = line.find(' ');
   if (blank == std::string_view::npos) return {};
@@ -75,7 +76,7 @@ void write_lock_sign(int fd, const std::string& path) {
     if (n < 0) error = errno;
     if (n > 0) done += static_cast<std::size_t>(n);
   }
-  // Not before, or others would see a file that nobody holds.
+  // Truncate last, or other processes would see a file without a holder.
   if (error == 0 &&
       base::retry_on_eintr([&] { return ftruncate(fd, static_cast<off_t>(text.size())); }) != 0)
     error = errno;

@@ -1,4 +1,4 @@
-// Who holds the lock of a run's folder, and the signs of life that holders give.
+// Identifies the holder of the lock of a run's folder, and its signs of life.
 #pragma once
 
 #include <sys/types.h>
@@ -12,19 +12,19 @@ namespace tools {
 // The process that a lock file names.
 struct LockHolder {
   std::string host;
-  long pid = 0;  // 0: nobody
+  long pid = 0;  // 0: no process
 
-  bool is_here() const;      // on this host
-  bool is_gone() const;      // no other process of this host has the id
-  std::string text() const;  // "process 7 on n1"
+  bool is_here() const;      // true if it is on this host
+  bool is_gone() const;      // true if no other process of this host has the id
+  std::string text() const;  // e.g. "process 7 on n1"
   bool operator==(const LockHolder&) const = default;
 };
 
-// What a living holder changes every few seconds. Two are compared with each other and never with a
-// clock: that of the host which keeps the file may be another.
+// The values that a living holder changes every few seconds. Two signs are compared with each other
+// and never with a clock, because the host that stores the file may have another clock.
 struct LockSign {
   LockHolder holder;
-  timespec changed{};  // the file's time of modification
+  timespec changed{};  // the file's modification time
 
   bool operator==(const LockSign& other) const {
     return holder == other.holder && changed.tv_sec == other.changed.tv_sec &&
@@ -32,9 +32,10 @@ struct LockSign {
   }
 };
 
-// Throws io::Error where the file cannot be looked at.
+// Throws io::Error if the file cannot be inspected.
 LockSign lock_sign(int fd, const std::string& path);
-// Opens the file, so that a network file system asks its server. Nothing: there is no such file.
+// Opens the file, so that a network file system asks its server. Returns nothing if there is no
+// such file.
 std::optional<LockSign> lock_sign(const std::string& path);
 // Writes this process as the holder. Throws io::CannotCreateError.
 void write_lock_sign(int fd, const std::string& path);

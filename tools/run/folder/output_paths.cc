@@ -1,4 +1,4 @@
-// Asks the file system.
+// Checks paths in the file system.
 #include "tools/run/folder/output_paths.h"
 
 #include <unistd.h>
@@ -30,7 +30,7 @@ fs::path folder_of(const std::string& path) {
 
 fs::path normal(const fs::path& p) { return (p / "").lexically_normal(); }
 
-// What a run could not do without, and writes as a whole.
+// Files that a run needs, and writes as a whole.
 bool is_name_of_run(const std::string& name) {
   for (const char* own : {"run.json", "run.lock", "latest", "best", "status.json"})
     if (name == own) return true;
@@ -46,7 +46,7 @@ void check_is_not_of_run(const std::string& what, const std::string& path,
     fail(what, "it is a file of the run in " + folder.string() + "; give another name");
 }
 
-// How the files of a run begin.
+// The name and the beginning of a file of a run.
 struct OwnFile {
   const char* name;
   const char* beginning;
@@ -57,7 +57,7 @@ constexpr OwnFile kOwnFiles[] = {
     {"metrics.jsonl", "\\{\"schema\":"},   {"log.txt", "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z "},
 };
 
-// What is no plain file is told by whoever opens it.
+// Special files are reported when they are opened.
 bool is_foreign(const fs::path& path, const OwnFile& own) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return false;

@@ -1,4 +1,4 @@
-// Files that a run or a command is to write, looked at before anything else is done.
+// Checks the files that a run or a command is going to write, before anything else is done.
 #pragma once
 
 #include <string>
@@ -6,24 +6,24 @@
 
 namespace tools {
 
-// Throws io::CannotCreateError where the file of an option (`what`: "metrics") cannot be made or
-// written: a folder has its name, its own folder is missing, permissions are, or it is a file that
-// a run keeps in its folder. The file is not made. "" and "-" are no file; `save_dir` may be
-// missing, for it will be made.
+// Throws io::CannotCreateError if the file of an option (`what`: "metrics") cannot be created or
+// written: a folder has its name, its folder or permissions are missing, or it is a file that a run
+// keeps in its folder. The file is not created. "" and "-" are not files; `save_dir` may be
+// missing, because it will be created.
 void check_output_path(const std::string& what, const std::string& path,
                        const std::string& save_dir);
 
-// The same for a file that takes the place of what is there: it must be neither a link (which would
-// be replaced, and what it points to left as it was) nor one of the files that are read. Throws
-// UsageError for "-", which is no name of a file.
+// Does the same for a file that replaces an existing one: it must be neither a link (the link would
+// be replaced, and its target left unchanged) nor one of the files that are read. Throws UsageError
+// for "-", which is not a file name.
 void check_new_file(const std::string& path, const std::vector<std::string>& read);
 
-// Throws io::CannotCreateError for a file that a run appends to or writes in place, or its folder
-// for TensorBoard, if it is a link or has a second name (io/base/files/own_file.h).
+// Throws io::CannotCreateError if a file that a run appends to or writes in place, or its folder
+// for TensorBoard, is a link or has a second name (io/base/files/own_file.h).
 void check_own_names(const std::string& folder);
 
-// Of a folder that holds no run: throws io::CannotCreateError for a file of a name that a run would
-// write or append to, where no run has written it.
+// For a folder that contains no run: throws io::CannotCreateError for an existing file that a run
+// would write or append to, unless a run has written it.
 void check_folder_is_free(const std::string& folder);
 
 }  // namespace tools

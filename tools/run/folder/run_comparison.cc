@@ -1,4 +1,4 @@
-// Compares the options of a run with those that it is resumed with.
+// Compares the options of a run with those of its resumption.
 #include "tools/run/folder/run_comparison.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 using OnResume = OptionSpec::OnResume;
 
-// In one spelling; "" where it is unset on purpose.
+// Returns the canonical spelling; "" if it is unset on purpose.
 std::string value_of(const ConfigValues& values, const OptionSpec& option) {
   const auto entry = values.find(option.name);
   const std::string value = entry == values.end() || entry->second.value.empty()
@@ -30,12 +30,12 @@ OptionChange change_of(const OptionSpec& option, const std::string& before, cons
           option.on_resume == OnResume::kReject};
 }
 
-// --epochs beside --steps, for example: the change of the other one says it.
+// E.g. --epochs with --steps: the change of the other option is reported.
 bool plays_no_part(const OptionChange& change) {
   return change.source == kUnusedSource && !change.experiment;
 }
 
-// Of a run that was as long as --steps said, its epochs are no number.
+// For a run whose length was given by --steps, the epochs are not a number.
 bool had_no_epochs(const ConfigValues& before) {
   const auto set = [&](const char* name) {
     const auto entry = before.find(name);
@@ -48,7 +48,7 @@ bool had_no_epochs(const ConfigValues& before) {
 
 std::vector<OptionChange> option_changes(const ConfigValues& before, const ConfigValues& now) {
   std::vector<OptionChange> changes;
-  // A snapshot that was imported knows the options of its model and data only.
+  // An imported checkpoint has only the options of its model and data.
   const bool whole = before.contains("epochs") || before.contains("steps");
   for (const OptionSpec& option : train_options()) {
     if (!whole && !before.contains(option.name)) continue;
@@ -78,8 +78,8 @@ std::string change_text(const OptionChange& change) {
 
 namespace {
 
-// What somebody who asked for this change may do instead. Two built-in models have never the same
-// arrays.
+// Returns an alternative for a user who requested this change. Two built-in models never have the
+// same arrays.
 std::string advice(const OptionChange& change) {
   const bool other_arrays =
       change.name == "model" && !change.before.ends_with(".toml") && !change.now.ends_with(".toml");

@@ -1,4 +1,4 @@
-// Taking a folder, and moving an older run aside.
+// Implements taking a folder, and moving an older run aside.
 #include "tools/run/folder/run_folder.h"
 
 #include <sys/stat.h>
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "models/my net.toml" -> "my-net"
+// Converts "models/my net.toml" to "my-net".
 std::string short_name(const std::string& model) {
   std::string name = fs::path(model).filename().string();
   if (name.ends_with(".toml")) name.resize(name.size() - 5);
@@ -28,7 +28,7 @@ std::string short_name(const std::string& model) {
   return name;
 }
 
-// The first number that is free; mkdir() decides between jobs that start at the same time.
+// Uses the first free number; mkdir() decides between jobs that start at the same time.
 std::string new_folder(const RunFolderRequest& request) {
   constexpr int kMost = 9999;
   fs::create_directories("runs");
@@ -55,8 +55,8 @@ std::string without_slashes(std::string folder) {
   throw io::CannotCreateError("cannot move " + folder + to + ": " + cause);
 }
 
-// The folder itself where `folder` is a link to it, or ends in "." or "..", which are no names that
-// could change. The working folder would take relative paths along.
+// Returns the folder itself if `folder` is a link to it, or ends in "." or "..", names that cannot
+// change. Relative paths would move with the working folder.
 std::string real_folder(const std::string& folder) {
   std::error_code error;
   const std::string name = fs::path(folder).filename().string();
@@ -69,8 +69,8 @@ std::string real_folder(const std::string& folder) {
   return real.string();
 }
 
-// The whole folder, so that nothing of it is overwritten: DIR becomes DIR.old-1, or the next number
-// that is free. Returns the new name.
+// Moves the whole folder, so that nothing in it is overwritten: DIR becomes DIR.old-1, or the next
+// free number. Returns the new name.
 std::string move_aside(const std::string& folder) {
   const std::string stem = folder + ".old-";
   for (int number = 1;; ++number) {
@@ -85,12 +85,12 @@ std::string move_aside(const std::string& folder) {
   }
 }
 
-// The run that a snapshot outside or inside of the folder belongs to; "" where it says none.
+// Returns the run of a checkpoint outside or inside the folder; "" if it states none.
 std::string run_of_snapshot(const std::string& path) {
   try {
     return io::load_description(path).run_id;
   } catch (const io::Error&) {
-    return "";  // whoever loads it says what is wrong
+    return "";  // the code that loads it reports the problem
   }
 }
 
@@ -99,7 +99,7 @@ bool same_folder(const std::string& a, const std::string& b) {
   return fs::equivalent(a, b, unknown) && !unknown;
 }
 
-// Whether `resume` names the run that the folder holds.
+// Returns true if `resume` names the run in the folder.
 bool resumes_this(const std::string& resume, const std::string& folder, const std::string& id) {
   if (resume == "none") return false;
   if (resume == "auto" || same_folder(resume, folder)) return true;
@@ -155,11 +155,11 @@ RunFolder::~RunFolder() {
 void RunFolder::remove_if_made() {
   if (!made_) return;
   std::error_code ignored;
-  if (lock_) {  // else another job may have it
+  if (lock_) {  // otherwise another job may have the folder
     lock_.reset();
     for (const char* name : {"run.lock", "log.txt"}) fs::remove(fs::path(path_) / name, ignored);
   }
-  fs::remove(path_, ignored);  // only where nothing else is in it
+  fs::remove(path_, ignored);  // only if it is empty
 }
 
 void RunFolder::take(const RunFolderRequest& request) {
@@ -168,7 +168,7 @@ void RunFolder::take(const RunFolderRequest& request) {
     try {
       record_ = read_run_record(path_);
     } catch (const io::DataError& error) {
-      record_ = {};  // damaged: the snapshots say what counts
+      record_ = {};  // damaged: use the checkpoints
       notice_ = std::string(error.what()) + "; it is written anew";
       if (held.empty())
         throw io::CannotCreateError(std::string(error.what()) + ": it is not overwritten; give " +
@@ -181,11 +181,11 @@ void RunFolder::take(const RunFolderRequest& request) {
     if (resumes_this(resume, path_, record_.id)) {
       continued_ = true;
     } else if (request.overwrite) {
-      lock_.reset();  // its file moves along
+      lock_.reset();  // its file moves with the folder
       const std::string folder = real_folder(path_);
       const std::string aside = move_aside(folder);
       notice_ = "moved the run in " + path_ + " (" + held + ") to " + aside;
-      io::ensure_writable_directory(folder);  // where the link points to, if there is one
+      io::ensure_writable_directory(folder);  // at the target of the link, if it is one
       lock_ = std::make_unique<RunLock>(path_);
     } else {
       throw io::CannotCreateError(path_ + " holds " + (resume == "none" ? "a run" : "another run") +
@@ -195,7 +195,7 @@ void RunFolder::take(const RunFolderRequest& request) {
     }
   }
   if (!continued_ && !begun_) record_ = {};
-  if (record_.id.empty() && continued_)  // without run.json: the snapshots know whose they are
+  if (record_.id.empty() && continued_)  // without run.json: the checkpoints state the run
     record_.id = run_of_snapshot((fs::path(path_) / io::newest_checkpoint_name(path_)).string());
   if (record_.id.empty()) record_.id = new_run_id();
 }
@@ -254,7 +254,7 @@ std::string RunFolder::check(const std::function<void(const std::string&)>& noti
   try {
     if (!record_.starts.empty()) write_run_record(record_, path_);
   } catch (const io::Error& error) {
-    notice(error.what());  // the snapshots tell what is needed
+    notice(error.what());  // the checkpoints contain what is needed
   }
   notice(
       "the folder " + path_ +

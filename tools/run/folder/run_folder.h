@@ -1,4 +1,4 @@
-// The folder that a run owns: who may use it, and what is in it. Layout: docs/runs.md.
+// The folder that a run owns: its users and its contents. docs/runs.md has the layout.
 #pragma once
 
 #include <chrono>
@@ -14,51 +14,53 @@ namespace tools {
 
 struct RunFolderRequest {
   std::string folder;           // --save-dir; "auto": a new one, runs/MODEL-DATASET-NNN
-  std::string resume = "none";  // --resume: none, auto, a snapshot or a folder
-  bool overwrite = false;       // an older run moves aside
-  bool restarted = false;       // by a launcher: the run goes on, whatever else was asked
-  bool take_over = false;       // likewise, from another rank of this job, which is out
-  std::chrono::milliseconds stale = LockClaim{}.stale;  // as there
+  std::string resume = "none";  // --resume: none, auto, a checkpoint or a folder
+  bool overwrite = false;       // move an older run aside
+  bool restarted = false;  // restarted by a launcher: continue the run, whatever else was requested
+  bool take_over = false;  // same, from another rank of this job, which has left
+  std::chrono::milliseconds stale = LockClaim{}.stale;  // same as there
   std::string model = {}, dataset = {};                 // for "auto"
 };
 
-// On rank 0 alone, for as long as the training runs.
+// Exists only on rank 0, while the training runs.
 class RunFolder {
  public:
-  // Takes the folder, made where it is missing, and its lock. Throws io::CannotCreateError, with
-  // nothing changed: the folder holds a run that was not asked for (says which, and what to type),
-  // another job is running in it, its run.json is none, it cannot be written. A run that goes on
-  // waits for a job of another host that may have died; StoppedError where a signal ends that.
+  // Takes the folder, created if it is missing, and its lock. Throws io::CannotCreateError, with
+  // nothing changed, if the folder contains a run that was not requested (names it, and what to
+  // type), another job is running in it, its run.json is invalid, or it cannot be written. A run
+  // that continues waits for a job on another host that may have died; throws StoppedError if a
+  // signal ends that wait.
   explicit RunFolder(const RunFolderRequest& request);
-  // A folder that this made, and in which no run began, is gone again.
+  // Removes a folder that this object created, if no run has started in it.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
   const std::string& path() const { return path_; }
   const std::string& id() const { return record_.id; }
-  // Whether the run goes on that the folder held.
+  // Returns true if the run in the folder continues.
   bool continued() const { return continued_; }
-  // Whether the run goes on that the folder held and that has no snapshot: from step 0.
+  // Returns true if the run in the folder, which has no checkpoint, continues from step 0.
   bool begun() const { return begun_; }
-  // "moved the run of mlp on mnist to runs/a.old-1"; "" where nothing was moved.
+  // Returns e.g. "moved the run of mlp on mnist to runs/a.old-1"; "" if nothing was moved.
   const std::string& notice() const { return notice_; }
 
-  // run.json: the run as `record` has it, under this run's id, after its earlier starts.
+  // Writes run.json: the run as in `record`, with this run's id, after its earlier starts.
   void begin(RunRecord record, const RunStart& start);
   const RunRecord& record() const { return record_; }
-  // Nothing of this start was kept: run.json has again what the run was before, and the start.
+  // Called if nothing of this start was saved: restores the previous run in run.json, and keeps
+  // only the entry of the start.
   void take_back();
-  // The run goes on from the snapshot of this step: newer ones move to DIR/given-up-N, so that they
-  // are neither resumed nor pruned. Returns what to say of it; "" where there are none.
+  // The run continues from the checkpoint of this step: moves newer ones to DIR/given-up-N, so that
+  // they are neither resumed nor pruned. Returns a notice; "" if there are none.
   std::string give_up_newer(std::int64_t step);
 
-  // Before the folder is written to. Throws io::CannotCreateError where another job has taken it. A
-  // folder that is gone is made again where its file system is there, and an empty one in its place
-  // is taken; `notice` tells it. Returns why it must not be written to for now, "" where it may.
-  // From one thread at a time.
+  // Called before a write to the folder. Throws io::CannotCreateError if another job has taken it.
+  // A missing folder is created again if its file system is there, and an empty one in its place is
+  // taken; `notice` reports it. Returns why it must not be written for now, "" if it may be. One
+  // thread at a time.
   std::string check(const std::function<void(const std::string&)>& notice);
-  // Throws as check() where the lock was found lost; cheap.
+  // Throws as check() does if the lock was lost; cheap.
   void check_lock() const { lock_->check(); }
 
  private:
@@ -72,9 +74,9 @@ class RunFolder {
   bool continued_ = false, begun_ = false, made_ = false, started_ = false;
 };
 
-// "mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot step-00000938.ckpt": the run that a
-// folder holds; "" where it holds none. A folder without snapshots holds no run: nothing of it
-// could be lost.
+// Returns e.g. "mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot step-00000938.ckpt":
+// the run in a folder; "" if there is none. A folder without checkpoints contains no run, because
+// nothing could be lost.
 std::string run_in_folder(const std::string& folder);
 
 }  // namespace tools

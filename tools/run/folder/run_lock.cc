@@ -1,4 +1,4 @@
-// flock() and a heartbeat in the file's time of modification.
+// Implements the lock with flock() and a heartbeat in the file's modification time.
 #include "tools/run/folder/run_lock.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 namespace tools {
 namespace {
 
-// Without waiting. 0: it is ours.
+// Does not wait. Returns 0 if this process has the lock.
 int try_lock(int fd) {
   return base::retry_on_eintr([&] { return flock(fd, LOCK_EX | LOCK_NB); });
 }
@@ -51,7 +51,7 @@ RunLock::RunLock(const std::string& folder, const LockClaim& claim)
     try {
       write_lock_sign(fd_, path_);
     } catch (...) {
-      static_cast<void>(unlink(path_.c_str()));  // of no use to anybody
+      static_cast<void>(unlink(path_.c_str()));  // unsigned, so it is useless
       throw;
     }
     // The unsigned file may have been replaced.
@@ -75,18 +75,18 @@ RunLock::~RunLock() {
   }
   wake_.notify_one();
   beats_.join();
-  static_cast<void>(!ftruncate(fd_, 0));  // nobody holds it: also seen from hosts without flock()
+  static_cast<void>(!ftruncate(fd_, 0));  // no holder: also visible to hosts without flock()
   close(fd_);
 }
 
 void RunLock::open_and_lock(const LockClaim& claim) {
   fd_ = open_lock_file(path_);
-  const int error = try_lock(fd_) == 0 ? 0 : errno;  // without locks the signs decide
+  const int error = try_lock(fd_) == 0 ? 0 : errno;  // without file locks, the signs decide
   if (error == 0) check_is_named();
   if (claim.take_over) {
     if (error != EWOULDBLOCK) return;
     close(std::exchange(fd_, -1));
-    static_cast<void>(unlink(path_.c_str()));  // it keeps the file that it has
+    static_cast<void>(unlink(path_.c_str()));  // the other process keeps its open file
     return open_and_lock({});
   }
   const LockSign sign = lock_sign(fd_, path_);
@@ -95,7 +95,7 @@ void RunLock::open_and_lock(const LockClaim& claim) {
     const bool own = holder.pid == getpid();
     if (holder.pid == 0 || (holder.is_here() && !own && holder.is_gone()))
       return replace_unsigned(sign, claim);
-    // A server of files may keep the lock of a host that has died for some time.
+    // A file server may keep the lock of a dead host for some time.
     if (!claim.waits || holder.is_here()) refuse(holder, "");
   } else if (holder.pid == 0 || (holder.is_here() && (error == 0 || holder.is_gone()))) {
     return;
@@ -127,7 +127,7 @@ void RunLock::check_other_host(const LockSign& sign, const LockClaim& claim) {
     refuse(sign.holder, ", last seen " + std::to_string(age.count() / 1000) +
                             " s ago (if it was killed: " + seconds_text(claim.stale) +
                             " after its last sign the folder is free)");
-  // The clocks may differ: what looks old may be a moment old, and the other way round.
+  // The clocks may differ: a sign that looks old may be recent, and vice versa.
   watch(sign, std::clamp(claim.stale - age, claim.stale / 2, claim.stale));
 }
 
@@ -149,9 +149,9 @@ void RunLock::watch(const LockSign& first, std::chrono::milliseconds time) {
     refuse(first.holder, ", silent, but its lock is still held");
 }
 
-// The holder of the lock is a job that is just starting or ending, or no job: a process of another
-// user who could once read the file. A job that lives signs the file at once, and touches it then,
-// which is also seen if its process is not, in a container.
+// The holder of the lock is a job that is just starting or ending, or not a job: a process of
+// another user who could once read the file. A living job signs the file at once, and touches it
+// then, which is visible even if its process, in a container, is not.
 void RunLock::replace_unsigned(const LockSign& first, const LockClaim& claim) {
   constexpr auto kPause = std::chrono::milliseconds(20);
   constexpr auto kUntold = std::chrono::milliseconds(500);  // a start takes less
@@ -172,7 +172,7 @@ void RunLock::replace_unsigned(const LockSign& first, const LockClaim& claim) {
     const std::optional<LockSign> now = lock_sign(path_);
     if (now && *now == first && try_lock(fd_) != 0) continue;
     if (now && *now != first) {
-      std::this_thread::sleep_for(kPause);  // it may be about to sign
+      std::this_thread::sleep_for(kPause);  // the other process may be about to sign
       const std::optional<LockSign> then = lock_sign(path_);
       if (then && then->holder == holder) refuse(holder, ", which has just given a sign of life");
     }
@@ -220,31 +220,31 @@ void RunLock::look_locked() {
     LockHolder holder;
     try {
       holder = lock_sign(other, path_).holder;
-    } catch (const io::Error&) {  // the file system is away
+    } catch (const io::Error&) {  // the file system is not available
     }
     close(other);
     const bool own = holder.pid == getpid() && holder.is_here();
-    if (held && own) return;  // a file system whose numbers of files change
+    if (held && own) return;  // the file system changes inode numbers
     if (held || (holder.pid > 0 && !own))
       return lose("another job has taken the folder " + folder_ +
                   (holder.pid > 0 ? ": " + holder.text() : "") +
                   "; this job's run.lock was deleted or replaced");
   } else if (errno != ENOENT) {
-    return;  // the file system is away
+    return;  // the file system is not available
   }
   if (!is_in_place_locked()) {  // for take_place()
     if (!io::newest_checkpoint_name(folder_).empty())
       lose("another folder with snapshots has taken the place of " + folder_);
     return;
   }
-  unlink(path_.c_str());  // nobody's, if it is there
+  unlink(path_.c_str());  // if it exists, it has no holder
   static_cast<void>(make_file_locked());
 }
 
 bool RunLock::make_file_locked() {
   const int made = make_lock_file(path_);
-  if (made < 0) return false;             // somebody else was quicker, which the next look tells
-  static_cast<void>(!ftruncate(fd_, 0));  // where the old one went, nobody works any longer
+  if (made < 0) return false;             // another process was faster; the next look() reports it
+  static_cast<void>(!ftruncate(fd_, 0));  // no process works at the old file's location any longer
   close(fd_);
   fd_ = made;
   struct stat folder {};
@@ -255,7 +255,7 @@ bool RunLock::make_file_locked() {
   try {
     write_lock_sign(fd_, path_);
   } catch (const io::CannotCreateError&) {
-    return true;  // a full disk: the flock holds
+    return true;  // a full disk: the flock is sufficient
   }
   return true;
 }
@@ -285,7 +285,7 @@ bool RunLock::take_place() {
   if (status.st_dev != device_) return false;
   fs::create_directories(folder_, error);
   if (error) return false;
-  unlink(path_.c_str());  // look() has seen that it is nobody's, if it is there
+  unlink(path_.c_str());  // look() has found that it has no holder, if it exists
   return make_file_locked();
 }
 

@@ -1,4 +1,4 @@
-// Keeps a second job out of a run's folder, on this host and on others that mount it.
+// Keeps a second job out of a run's folder, on this host and on other hosts that mount it.
 #pragma once
 
 #include <sys/types.h>
@@ -14,38 +14,39 @@
 
 namespace tools {
 
-// How a lock is asked for that another process may have.
+// Options for a claim to a lock that another process may hold.
 struct LockClaim {
-  bool take_over = false;  // it is taken, which the other one finds out by look()
-  bool waits = false;      // for a holder on another host, who may have died, instead of refusing
-  // Silence after which one has died. Half of it is watched where the file looks that old already:
-  // three beats, for clocks differ.
+  bool take_over = false;  // take it; the other process detects that in look()
+  bool waits = false;  // wait for a holder on another host, which may have died, instead of failing
+  // The silence after which a holder is considered dead. If the file already looks that old, half
+  // of it is still waited: three heartbeats, because clocks differ.
   std::chrono::milliseconds stale = std::chrono::seconds(30);
 };
 
-// The lock is DIR/run.lock: an flock() for processes of hosts between which the file system passes
-// locks on, and the holder's host and process id in the file, whose time of modification is renewed
-// every few seconds, for hosts between which it does not. A lock whose holder is gone is taken over
-// at once on the holder's own host, and from another one where it is silent for LockClaim::stale.
-// A file that is locked by a process that it does not name is replaced after half of that time.
+// The lock is DIR/run.lock: an flock() for processes on hosts that share file locks, and, for other
+// hosts, the holder's host and process id in the file, whose modification time is renewed every few
+// seconds. A lock whose holder is gone is taken over at once on the holder's own host, and from
+// another host after a silence of LockClaim::stale. A file that is locked by a process that it does
+// not name is replaced after half of that time.
 class RunLock {
  public:
   static constexpr int kBeatSeconds = 5;
 
-  // Throws io::CannotCreateError that names the holder's host and process when another process has
-  // it, and when the file cannot be made; StoppedError where a signal ends the wait for it.
+  // Throws io::CannotCreateError that names the holder's host and process if another process has
+  // the lock, and if the file cannot be created; StoppedError if a signal ends the wait.
   explicit RunLock(const std::string& folder, const LockClaim& claim = {});
-  ~RunLock();  // releases; the file stays, empty
-  // Whether the file still is this job's; every kBeatSeconds by itself. One that is missing in the
-  // folder is made again; what another job has made in its place is the other's.
+  ~RunLock();  // releases the lock; the file stays, empty
+  // Checks that the file still belongs to this job; runs automatically every kBeatSeconds. A
+  // missing file in the folder is created again; a file that another job has made in its place
+  // belongs to that job.
   void look();
-  // Throws io::CannotCreateError where look() has found that the folder is another job's.
+  // Throws io::CannotCreateError if look() has found that the folder belongs to another job.
   void check() const;
-  // Whether the folder is the one in which the lock is.
+  // Returns true if the path still names the folder with the lock.
   bool is_in_place();
-  // The folder is gone, or an empty one has taken its place: makes it, and the lock, unless that
-  // would be on another file system (what was mounted there is away) or somebody else is quicker.
-  // Returns whether both are there.
+  // Called if the folder is gone, or an empty one has taken its place: creates it, and the lock,
+  // unless that would be on another file system (a mount is missing) or another process is faster.
+  // Returns true if both exist.
   bool take_place();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
@@ -65,7 +66,7 @@ class RunLock {
 
   std::string folder_, path_;
   int fd_ = -1;
-  dev_t device_ = 0;  // of the folder
+  dev_t device_ = 0;  // device of the folder
   ino_t folder_inode_ = 0;
   std::atomic<bool> lost_{false};
   std::string why_lost_;  // written before lost_

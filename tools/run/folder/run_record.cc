@@ -1,4 +1,4 @@
-// The record as JSON, and back.
+// Converts the record to JSON and back.
 #include "tools/run/folder/run_record.h"
 
 #include <cstdio>
@@ -18,9 +18,9 @@ namespace tools {
 namespace {
 
 constexpr int kSchema = 1;
-constexpr std::int64_t kLargestRecord = 16 << 20;  // a definition and a vocabulary fit many times
+constexpr std::int64_t kLargestRecord = 16 << 20;  // many times a definition and a vocabulary
 
-// Paths and commands are bytes; what is not UTF-8 in them cannot be in JSON.
+// Paths and commands are bytes; JSON cannot contain those that are not UTF-8.
 std::string as_utf8(const std::string& text) {
   if (io::is_utf8(text)) return text;
   std::string shown;
@@ -190,7 +190,7 @@ RunRecord read_run_record(const std::string& folder) {
   for (const auto& [name, entry] : options.items()) {
     const std::string where = path + ": option " + name;
     const OptionSpec* option = find_option(name);
-    if (option == nullptr) continue;  // of another version of the program
+    if (option == nullptr) continue;  // from another version of the program
     record.options[option->name] = {text_member(entry, "value", where),
                                     text_member(entry, "source", where)};
   }

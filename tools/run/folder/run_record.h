@@ -1,5 +1,5 @@
-// run.json: what a run is, for people, for plots and for the commands that go on from it. The
-// layout of a run's folder: docs/runs.md.
+// Reads and writes run.json, which describes a run for users, for plots and for the commands that
+// continue it. docs/runs.md has the layout of a run's folder.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@
 namespace tools {
 
 struct RunData {
-  std::string name, folder, digest;  // the digest: of the training samples and labels
+  std::string name, folder, digest;  // digest: of the training samples and labels
   std::int64_t train = 0, test = 0;  // samples
   std::int64_t classes = 0;
-  std::vector<std::int64_t> shape;  // of a sample
+  std::vector<std::int64_t> shape;  // shape of a sample
   std::string normalization;        // "unit" or "standard"
-  std::string vocabulary;           // text: the byte of each token id
+  std::string vocabulary;           // for text: the byte of each token id
 };
 
-// What ranks compute on: those of equal machines, which have equal threads and devices.
+// A machine of ranks: equal machines with equal threads and devices are merged.
 struct RunMachine {
   std::vector<int> ranks;
-  // "cpu", "threads", "memory", ..., for people; session/machine_facts.cc says which.
+  // "cpu", "threads", "memory", ..., for display; machine_facts.cc has the list.
   std::map<std::string, std::string> facts;
 };
 
-// One call of `engine train` on the run: the first, and each that resumed it.
+// One call of `engine train` on the run: the first, or one that resumed it.
 struct RunStart {
   std::string time, program, command;     // UTC; version and commit; as typed
-  std::vector<std::string> hosts;         // of the ranks, in their order
-  std::string backend = {};               // "shm"; "" where an earlier version wrote the record
-  std::vector<RunMachine> machines = {};  // likewise none
-  std::int64_t step = 0;                  // it began at
-  std::vector<std::string> changed;       // "lr 0.05 -> 0.01 (--lr)"
+  std::vector<std::string> hosts;         // hosts of the ranks, in rank order
+  std::string backend = {};               // e.g. "shm"; "" in records of earlier versions
+  std::vector<RunMachine> machines = {};  // empty in records of earlier versions
+  std::int64_t step = 0;                  // first step
+  std::vector<std::string> changed;       // e.g. "lr 0.05 -> 0.01 (--lr)"
 };
 
 struct RunRecord {
@@ -45,16 +45,16 @@ struct RunRecord {
   std::vector<RunStart> starts;
 };
 
-// A new id: the time in UTC and eight random hex digits, "20260102-030405-89abcdef".
+// Returns a new id: the time in UTC and eight random hex digits, "20260102-030405-89abcdef".
 std::string new_run_id();
 
 std::string run_record_path(const std::string& folder);  // FOLDER/run.json
 bool has_run_record(const std::string& folder);
-// Atomically. Throws what io::write_file_atomically throws.
+// Writes atomically. Throws as io::write_file_atomically does.
 void write_run_record(const RunRecord& record, const std::string& folder);
 // Throws io::MissingFileError and io::DataError (names the file and the member).
 RunRecord read_run_record(const std::string& folder);
-// The record as the members of a JSON object, for run.json and the metrics' `start` event.
+// Returns the record as the members of a JSON object, for run.json and the metrics' `start` event.
 std::string run_record_json(const RunRecord& record, bool one_line);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Folders to snapshots, and options out of run.json.
+// Finds checkpoints in folders, and takes options from run.json.
 #include "tools/run/folder/run_reference.h"
 
 #include <filesystem>
@@ -23,9 +23,9 @@ std::string value_of(const ConfigValues& values, const char* name) {
   return found == values.end() ? "" : found->second.value;
 }
 
-// A path in a backend's name is a shared library, which would run with the user's rights. Whoever
-// sends a run chooses its files, so only the command line, the environment or a config file names
-// one. The name of a plug-in finds libraries in the program's own folders alone.
+// A path as a backend's name is a shared library, which would run with the user's rights. The
+// sender of a run chooses its files, so only the command line, the environment or a config file may
+// name one. The name of a plug-in finds libraries only in the program's own folders.
 void check_names_no_code(const std::string& name, const std::string& value,
                          const std::string& source) {
   if (name == "backend" && value.find('/') != std::string::npos)
@@ -34,7 +34,8 @@ void check_names_no_code(const std::string& name, const std::string& value,
                           "library runs with your rights: give --backend");
 }
 
-// Like the values of a configuration file, which they stand behind. A default stays one.
+// Adds values as if from a configuration file, with the lowest precedence. A default stays a
+// default.
 void add(const ConfigValues& saved, const std::string& source, ConfigValues& values) {
   for (const auto& [name, entry] : saved) {
     if (entry.value.empty() || belongs_to_one_start(name) || values.contains(name)) continue;
@@ -43,8 +44,9 @@ void add(const ConfigValues& saved, const std::string& source, ConfigValues& val
   }
 }
 
-// Another optimizer has other defaults: what nobody gave is not taken along. The configuration in a
-// snapshot has no sources, so there a value that is the old optimizer's default counts as such.
+// Another optimizer has other defaults, so values that the user did not give are dropped. The
+// configuration in a checkpoint has no sources, so there a value that equals the old optimizer's
+// default counts as such.
 void forget_defaults(ConfigValues& saved, const ConfigValues& values, bool with_sources) {
   const std::string before = value_of(saved, "optimizer"), now = value_of(values, "optimizer");
   if (before.empty() || now.empty() || before == now) return;
@@ -60,13 +62,13 @@ void forget_defaults(ConfigValues& saved, const ConfigValues& values, bool with_
     if (was_default(name)) saved.erase(name);
 }
 
-// Ranks that are placed by hand or by a launcher are not spawned.
+// Ranks that are placed manually or by a launcher are not spawned.
 void drop_spawn_of_others(ConfigValues& values) {
   for (const char* name : {"rank", "world-size", "init-method"})
     if (values.contains(name)) values.erase("spawn");
 }
 
-// Whether the snapshot lies in the folder of the run that wrote it.
+// Returns true if the checkpoint is in the folder of the run that wrote it.
 bool is_of_the_run_in(const std::string& folder, const std::string& run_id) {
   if (run_id.empty() || !has_run_record(folder)) return false;
   try {
@@ -76,14 +78,14 @@ bool is_of_the_run_in(const std::string& folder, const std::string& run_id) {
   }
 }
 
-// What only a run with a folder can have.
+// Drops options that only a run with a folder can have.
 void drop_options_of_saving(ConfigValues& saved) {
   for (const std::string& name : options_requiring("save-dir")) saved.erase(name);
   if (value_of(saved, "early-stop").empty()) saved.erase("keep-best");
 }
 
-// What the snapshot's own configuration says; the layer list of its model if that is taken.
-// `in_folder`: of a folder that the run goes on in anyway.
+// Takes the checkpoint's own configuration; returns the layer list of its model if that is used.
+// `in_folder`: the checkpoint is in a folder in which the run continues anyway.
 std::string take_snapshot(const std::string& path, bool in_folder, ConfigValues& values) {
   const bool spawned_by_user = values.contains("spawn");
   const io::Checkpoint snapshot = io::load_description(path);

@@ -1,4 +1,4 @@
-// What a run's folder stands for where a command takes a snapshot, and a run that goes on.
+// Finds the checkpoint of a run's folder for a command, and the run to be continued.
 #pragma once
 
 #include <filesystem>
@@ -12,14 +12,14 @@ namespace tools {
 
 enum class Snapshot { kBest, kNewest };
 
-// The snapshot that `path` stands for: a file itself; of a folder the one that `best` names if that
-// is wanted and there, else the newest that loads. Throws io::MissingFileError: a folder without
-// snapshots.
+// Returns the checkpoint that `path` refers to: a file itself; for a folder the one that `best`
+// names if that is wanted and exists, else the newest that loads. Throws io::MissingFileError for a
+// folder without checkpoints.
 std::string snapshot_of(const std::string& path, Snapshot wanted);
 
-// What `read` makes of the snapshot that `path` stands for; `file`: snapshot_of() has taken this
-// one already. A run that goes on may delete it before it is open: then it is chosen again, a few
-// times. Throws what snapshot_of() and `read` throw.
+// Returns the result of `read` for the checkpoint that `path` refers to; `file`: already chosen by
+// snapshot_of(). A running run may delete it before it is opened: then it is chosen again, a few
+// times. Throws as snapshot_of() and `read` do.
 template <typename Read>
 auto read_snapshot(const std::string& path, Snapshot wanted, const Read& read,
                    std::string file = "") {
@@ -36,23 +36,24 @@ auto read_snapshot(const std::string& path, Snapshot wanted, const Read& read,
   }
 }
 
-// "runs/a: its best snapshot, step-00000938.ckpt" where `file` is what snapshot_of() took of a
-// folder; "" where it is `path` itself.
+// Returns e.g. "runs/a: its best snapshot, step-00000938.ckpt" if `file` is the choice of
+// snapshot_of() in a folder; "" if it is `path` itself.
 std::string taken_snapshot(const std::string& path, Snapshot wanted, const std::string& file);
 
-// Whether `engine import` wrote it.
+// Returns true if `engine import` wrote it.
 bool is_import(const io::Checkpoint& snapshot);
-// Throws io::ConfigError for what `engine import` wrote: it is not a run's. `path` stands for it.
+// Throws io::ConfigError for a checkpoint of `engine import`, which belongs to no run. `path` names
+// it.
 void refuse_import(const io::Checkpoint& snapshot, const std::string& path);
 
-// `--resume DIR` alone goes on with the run in DIR: what neither the command line nor the
-// environment nor a file has set comes from DIR/run.json, --save-dir is DIR, and --resume is auto.
-// `--resume FILE.ckpt` without a model or data set takes what is missing from the snapshot, and
-// goes on in the folder where that lies if it is its run's. Call it before apply_defaults(). A
-// folder without run.json is taken by its newest snapshot. The lr and weight decay that an
-// optimizer had by default are not kept with another one. Returns the layer list of the run's model
-// where that came from a file, else "". Throws io::ConfigError: DIR holds no run; and what reading
-// the files throws.
+// `--resume DIR` alone continues the run in DIR: options that neither the command line nor the
+// environment nor a file has set come from DIR/run.json, --save-dir is DIR, and --resume is auto.
+// `--resume FILE.ckpt` without a model or data set takes missing options from the checkpoint, and
+// continues in its folder if that belongs to its run. Call it before apply_defaults(). For a folder
+// without run.json the newest checkpoint is used. The default lr and weight decay of an optimizer
+// are not kept with another one. Returns the layer list of the run's model if that came from a
+// file, else "". Throws io::ConfigError if DIR contains no run; also throws as reading the files
+// does.
 std::string take_resumed_run(ConfigValues& values);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Rounds of as many blocks as there are ranks.
+// Predicts in rounds of one block per rank.
 #include "tools/run/predict/distributed_prediction.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kFailed = -1;
 
-// Every rank's numbers of its block, in rank order.
+// The numbers of every rank's block, in rank order.
 template <class T>
 class Gathered {
  public:
@@ -42,7 +42,7 @@ void predict_distributed(const backends::Group& group, backends::Communicator& c
   const auto world = static_cast<std::size_t>(group.world_size()),
              rank = static_cast<std::size_t>(group.rank());
   std::vector<PredictedBlock> round(world);
-  std::vector<std::int64_t> counts(world);  // of samples in each rank's block
+  std::vector<std::int64_t> counts(world);  // number of samples in each rank's block
   Gathered<double> logits(sizes.samples * sizes.logits, world);
   Gathered<float> watched(sizes.samples * sizes.watched, world);
   do {

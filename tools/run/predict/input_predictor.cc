@@ -1,4 +1,4 @@
-// Samples through an inference, texts through a model of the next token.
+// Runs samples through an inference, and texts through a next-token model.
 #include "tools/run/predict/input_predictor.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 namespace tools {
 namespace {
 
-// By its name, or "#7" by its place.
+// Finds a layer by its name, or by its index as "#7".
 engine::NodeId layer_of(const engine::Graph& graph, const std::string& wanted) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -40,7 +40,7 @@ engine::NodeId layer_of(const engine::Graph& graph, const std::string& wanted) {
                    base::did_you_mean(wanted, names) + " (it has " + base::join_text(names) + ")");
 }
 
-// The ends of these files, one a block.
+// The ends of these files, one per block.
 class Texts : public InputPredictor {
  public:
   Texts(const PredictorRequest& request, TrainedModel& model)
@@ -68,8 +68,8 @@ class Texts : public InputPredictor {
   std::vector<std::string> unknown() const override { return lines_; }
 
  private:
-  // The last tokens that the model can see. Characters that it lacks are left out, as in a text
-  // that it is judged by.
+  // Returns the last tokens within the model's context. Unknown characters are omitted, as in a
+  // text for evaluation.
   std::vector<std::int32_t> end_of_text(const std::string& path) {
     const auto most = static_cast<std::size_t>(next_.context());
     io::CsvText file(path);
@@ -109,7 +109,7 @@ class Texts : public InputPredictor {
   std::vector<std::string> lines_;
 };
 
-// Samples as the model takes them.
+// Prepares samples for the model.
 class PreparedBlock {
  public:
   explicit PreparedBlock(const TrainedModel& model)
@@ -128,7 +128,7 @@ class PreparedBlock {
   }
 
  private:
-  const std::string set_;  // what the model was trained on
+  const std::string set_;  // the model's training set
   const io::Normalization normalization_;
   io::BatchMemory memory_;
   std::vector<engine::ops::ImageDraw> draws_;
@@ -143,10 +143,10 @@ std::unique_ptr<io::SampleStream> open_inputs(const PredictorRequest& request,
   return stream;
 }
 
-// The samples of all inputs, kBatch a block.
+// The samples of all inputs, kBatch per block.
 class Samples : public InputPredictor {
  public:
-  static constexpr std::int64_t kBatch = 64;  // as an evaluation
+  static constexpr std::int64_t kBatch = 64;  // same as an evaluation
 
   Samples(const PredictorRequest& request, TrainedModel& model)
       : stream_(open_inputs(request, model)),

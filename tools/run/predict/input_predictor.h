@@ -1,4 +1,4 @@
-// A trained model on inputs of its own kind, block by block: what `engine predict` prints.
+// Applies a trained model to inputs of its own kind, block by block, for `engine predict`.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,28 @@ namespace tools {
 
 struct PredictorRequest {
   std::vector<std::string> inputs;  // files, and folders of images
-  std::string layer = {};           // whose output is wanted, too, by name or "#7"; "": none
-  std::string snapshot = {};        // for messages
+  std::string layer = {};     // a layer whose output is also requested, by name or "#7"; "": none
+  std::string snapshot = {};  // for messages
 };
 
 class InputPredictor {
  public:
   virtual ~InputPredictor() = default;
   virtual BlockSizes sizes() const = 0;
-  // Of the layer's output for one sample.
+  // Returns the shape of the layer's output for one sample.
   virtual std::vector<std::int64_t> watched_shape() const { return {}; }
-  // The next samples of the inputs, for predict_distributed(). Throws io::DataError for what is
-  // wrong with them.
+  // Returns the next samples of the inputs, for predict_distributed(). Throws io::DataError for
+  // invalid inputs.
   virtual PredictedBlock next(bool own) = 0;
-  // Lines about categories and characters, of what was read up to now, that the model lacks.
+  // Returns lines about categories and characters, in the inputs read so far, that the model does
+  // not know.
   virtual std::vector<std::string> unknown() const = 0;
 };
 
-// Images and tables, 64 samples a block; of each text the character that follows. `model` outlives
-// it. Throws io::MissingFileError and io::DataError where inputs cannot be opened or the model has
-// no vocabulary of characters, UsageError for a layer that the model lacks.
+// Makes a predictor of images and tables, 64 samples per block, or of texts, for which it predicts
+// the next character. `model` outlives it. Throws io::MissingFileError and io::DataError if inputs
+// cannot be opened or the model has no vocabulary of characters, UsageError for a layer that the
+// model does not have.
 std::unique_ptr<InputPredictor> make_predictor(const PredictorRequest& request,
                                                TrainedModel& model);
 

@@ -1,4 +1,4 @@
-// The run's own data are known by their digest.
+// Recognizes the run's own data by their digest.
 #include "tools/run/predict/judged_data.h"
 
 #include <utility>
@@ -10,7 +10,7 @@
 namespace tools {
 namespace {
 
-// Whether the data at this place are the run's. `splits`: what `options` take of them.
+// Returns true if the data are the run's. `splits`: the parts that `options` select.
 bool is_own(const ModelReference& model, const io::DatasetOptions& options,
             const io::DatasetSplits& splits) {
   if (model.data_digest.empty()) return !model.names_data;
@@ -20,7 +20,7 @@ bool is_own(const ModelReference& model, const io::DatasetOptions& options,
 }
 
 // Returns nothing for data that are not the run's: by their digest, or because they cannot be read
-// as the run's were.
+// like the run's.
 std::optional<io::DatasetSplits> read_own(const ModelReference& model,
                                           const io::DatasetOptions& options) {
   try {
@@ -46,7 +46,7 @@ void read_hold_out(const ModelReference& model, io::DatasetOptions options,
   for (std::string& line : splits.unknown) splits.warnings.push_back(std::move(line));
 }
 
-// Learns the coding again, from the data that the run had.
+// Recomputes the coding from the data that the run had.
 std::shared_ptr<const io::SampleCoding> learned_coding(const ModelReference& model) {
   const std::string what =
       model.path + " does not state how its samples are coded (an earlier version wrote it)";
@@ -67,7 +67,7 @@ std::shared_ptr<const io::SampleCoding> learned_coding(const ModelReference& mod
   return coding_of(splits, place);
 }
 
-// For weights without a statement of their coding, or of the data that they were trained on.
+// For weights without a statement of their coding, or of their training data.
 void read_by_itself(const ModelReference& model, const io::DatasetOptions& options,
                     LoadedData& loaded) {
   loaded.splits = io::load_dataset(options);

@@ -1,5 +1,5 @@
-// The samples by which a trained model is judged: a part of its run's own data, or all of others,
-// always as its snapshot states the coding.
+// Reads the samples for the evaluation of a trained model: a part of its run's own data, or all of
+// other data, always with the coding that its checkpoint states.
 #pragma once
 
 #include <optional>
@@ -9,19 +9,19 @@
 
 namespace tools {
 
-// Reads the data for this model, on one rank. Data whose digest is not the run's, or unknown where
-// the command line names data, are a hold-out: all rows and the whole text are in the test part. If
-// the command line asks for other samples of the data than the run's (--limit, --seed), the data
-// are first read as the run read them, to compare the digest.
-// Lines about that, and about what the model lacks, are added to the warnings. A snapshot without a
-// statement needs the run's own data: to judge by them, or to learn its coding again. Throws
-// io::DataError where they are not there. Weights of no run, and snapshots without a digest of the
-// data, are judged by data that are coded by themselves then, with a warning.
+// Reads the data for this model, on one rank. Data whose digest is not the run's, or is unknown
+// while the command line names data, are a hold-out: all rows and the whole text are in the test
+// part. If the command line selects other samples of the data than the run (--limit, --seed), the
+// data are first read as the run read them, to compare the digest. Lines about that, and about
+// values that the model does not know, are added to the warnings. A checkpoint without a statement
+// needs the run's own data: for the evaluation, or to recompute its coding. Throws io::DataError if
+// they are missing. Weights without a run, and checkpoints without a digest of the data, are then
+// evaluated with data that define their own coding, with a warning.
 void read_judged_data(const ModelReference& model, const io::DatasetOptions& options,
                       LoadedData& loaded);
 
-// How the run read the data that lie where `given` says. Nothing: it read another data set, or
-// none.
+// Returns the options with which the run read the data at the location of `given`; nullopt if it
+// read another data set, or none.
 std::optional<io::DatasetOptions> as_the_run(const ModelReference& model,
                                              const io::DatasetOptions& given);
 

@@ -1,4 +1,4 @@
-// Options out of a checkpoint's TOML.
+// Takes options from a checkpoint's TOML.
 #include "tools/run/predict/saved_run.h"
 
 #include <utility>
@@ -25,7 +25,7 @@ void take_saved_options(const io::Checkpoint& checkpoint, const std::string& pat
   for (const std::string& name : saved_options())
     if (const auto found = saved.find(name); found != saved.end() && !values.contains(name))
       values[name] = found->second;
-  // A variable names no other data than the run's, of whichever kind its place is.
+  // An environment variable does not replace the run's data by another kind of location.
   constexpr std::pair<const char*, const char*> kPlaces[] = {{"annotations", "data-dir"},
                                                              {"data-dir", "annotations"}};
   for (const auto& [place, other] : kPlaces)

@@ -1,4 +1,4 @@
-// What a checkpoint keeps of the run that wrote it, for commands that rebuild its model.
+// Reads the run's options that a checkpoint stores, for commands that rebuild its model.
 #pragma once
 
 #include <string>
@@ -10,12 +10,13 @@
 
 namespace tools {
 
-// Options that shape model and data: what a command that rebuilds them takes from a checkpoint.
+// Returns the options that determine model and data, which a command that rebuilds them takes from
+// a checkpoint.
 const std::vector<std::string>& saved_options();
 
-// Fills `values` from the checkpoint's configuration; what is in it already stays, for the command
-// line may say otherwise. Throws io::ConfigError for a configuration that does not parse; `path`
-// stands for the file.
+// Fills `values` from the checkpoint's configuration; existing entries stay, because the command
+// line takes precedence. Throws io::ConfigError for a configuration that does not parse; `path`
+// names the file.
 void take_saved_options(const io::Checkpoint& checkpoint, const std::string& path,
                         tools::ConfigValues& values);
 

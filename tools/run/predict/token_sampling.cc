@@ -1,4 +1,4 @@
-// Softmax, top-k, one counter-based random number a token.
+// Implements softmax, top-k, and one counter-based random number per token.
 #include "tools/run/predict/token_sampling.h"
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 namespace tools {
 namespace {
 
-// Uniform in [0, 1) with 53 bits.
+// Returns a uniform number in [0, 1) with 53 bits.
 double uniform(std::uint64_t seed, std::uint64_t place) {
   const auto words = engine::philox(engine::stream_key(seed, "sample"), 0, place);
   return static_cast<double>(std::uint64_t{words[0]} << 21 | words[1] >> 11) * 0x1p-53;
 }
 
-// The UTF-8 character that begins here, or one byte where there is none.
+// Returns the UTF-8 character that begins here, or one byte if there is none.
 std::string_view character(std::string_view text) {
   for (std::size_t length = 1; length <= std::min<std::size_t>(4, text.size()); ++length)
     if (io::is_utf8(text.substr(0, length))) return text.substr(0, length);
@@ -60,10 +60,10 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
     sums[i] = sum += logits[i] < least ? 0 : std::exp((logits[i] - *largest) / options.temperature);
   const double drawn = uniform(options.seed, place) * sum;
   const auto found = std::upper_bound(sums.begin(), sums.end(),
-                                      drawn);  // the first sum above it: never one without a chance
+                                      drawn);  // the first sum above it: never of probability 0
   if (found != sums.end()) return static_cast<std::int32_t>(found - sums.begin());
   return static_cast<std::int32_t>(std::lower_bound(sums.begin(), sums.end(), sum) -
-                                   sums.begin());  // rounded up to the end
+                                   sums.begin());  // rounding may reach the end
 }
 
 std::vector<std::int32_t> token_ids(std::string_view text, std::string_view vocabulary) {

@@ -1,4 +1,4 @@
-// Sampling of the next token from a model's logits, reproducible by its seed.
+// Samples the next token from a model's logits, reproducibly by seed.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct SamplingOptions {
   std::uint64_t seed = 0;
 };
 
-// The token at position `place` of the text; depends on the logits, the options and the place
-// alone. Softmax and sampling use double. Throws io::DataError for logits that are not finite.
+// Returns the token at position `place` of the text; depends only on the logits, the options and
+// the place. Softmax and sampling use double. Throws io::DataError for logits that are not finite.
 // REQUIRES: not empty.
 std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options,
                           std::uint64_t place);
 
-// Ids of the bytes of `text` in `vocabulary` (the bytes in the order of their ids). Throws
-// UsageError that names the characters that are not in it.
+// Returns the ids of the bytes of `text` in `vocabulary` (the bytes in the order of their ids).
+// Throws UsageError that names unknown characters.
 std::vector<std::int32_t> token_ids(std::string_view text, std::string_view vocabulary);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// From a snapshot to a model that computes.
+// Loads a checkpoint into a model that computes.
 #include "tools/run/predict/trained_model.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace tools {
 namespace {
 
-// Throws what opening does where the file is nothing that has weights.
+// Throws as opening does if the file contains no weights.
 bool is_snapshot(const std::string& path) {
   std::unique_ptr<io::ByteSource> bytes = io::open_bytes(path);
   if (path.ends_with(".ckpt") || io::is_checkpoint(*bytes)) return true;
@@ -32,7 +32,7 @@ bool is_snapshot(const std::string& path) {
   return false;
 }
 
-// Whether the command line asks for other samples of the data than the run's.
+// Returns true if the command line selects other samples of the data than the run.
 bool asks_for_other_samples(const ConfigValues& values) {
   const auto other = [](const std::string& name) {
     return name != "model" && name != "dtype" && name != "data-dir" && name != "annotations" &&
@@ -49,7 +49,7 @@ bool names_data(const ConfigValues& values) {
          values.contains("dataset");
 }
 
-// Reads the snapshot's options alone, without those of the command line.
+// Reads only the checkpoint's options, without those of the command line.
 std::optional<io::DatasetOptions> data_of_run(const io::Checkpoint& snapshot,
                                               const std::string& path) {
   ConfigValues values;
@@ -62,7 +62,7 @@ std::optional<io::DatasetOptions> data_of_run(const io::Checkpoint& snapshot,
   return resolve_run_config(values).data.set;
 }
 
-// Columns are the model's: other ones cannot be asked for.
+// The model determines the columns, so other ones are rejected.
 void refuse_other_columns(const ConfigValues& values, const io::Checkpoint& snapshot,
                           const std::string& path) {
   ConfigValues saved;
@@ -79,8 +79,8 @@ void refuse_other_columns(const ConfigValues& values, const io::Checkpoint& snap
   }
 }
 
-// The run's own split counts: what would draw its test rows from those that it was trained on is
-// refused. Other data may call the label otherwise.
+// The run's own split applies: options that would draw test rows from its training rows are
+// rejected. Other data may name the label differently.
 void refuse_other_split(const ConfigValues& values, const io::Checkpoint& snapshot,
                         const std::string& path) {
   ConfigValues saved;
@@ -114,7 +114,7 @@ std::shared_ptr<LoadedData> without_samples(const io::SampleCoding& coding) {
 DataOptions options_of(const RunConfig& config, const ModelReference& reference, DataUse use) {
   DataOptions options = config.data;
   if (!options.normalization) options.normalization = reference.normalization;
-  // The coding is learned from the samples that the run had.
+  // The coding is computed from the samples that the run had.
   if (use == DataUse::kCoding && reference.other_samples)
     options.set = as_the_run(reference, options.set).value_or(options.set);
   return options;

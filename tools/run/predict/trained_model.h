@@ -1,5 +1,4 @@
-// A trained model as commands use it: its weights, the data that it was trained on, and where to
-// compute.
+// A trained model as commands use it: its weights, the data that it was trained on, and its device.
 #pragma once
 
 #include <memory>
@@ -18,48 +17,50 @@
 namespace tools {
 
 struct ModelReference {
-  std::string path, weights = "model";  // a run, snapshot or file of weights; --weights
-  std::string given = {};               // what path was before trained_config()
-  std::string data_digest = {};         // of the run's training samples; "": unknown
-  // What the snapshot states of the samples (sample_statement.h). Null: it states nothing.
+  std::string path, weights = "model";  // a run, checkpoint or file of weights; --weights
+  std::string given = {};               // value of path before trained_config()
+  std::string data_digest = {};         // digest of the run's training samples; "": unknown
+  // The checkpoint's description of the samples (sample_statement.h). Null: there is none.
   std::shared_ptr<const io::SampleCoding> coding = {};
-  std::optional<io::Normalization> normalization = {};  // that it states
-  bool of_run = false;         // a snapshot that a training wrote; else weights alone
-  bool names_data = false;     // the command line does: they may be other data than the run's
-  bool other_samples = false;  // the command line asks for others of the data than the run's
-  // How the run read its data, for other_samples, and if its snapshot states no coding.
+  std::optional<io::Normalization> normalization = {};  // from the same description
+  bool of_run = false;         // a checkpoint that a training wrote; else only weights
+  bool names_data = false;     // the command line names data, which may not be the run's
+  bool other_samples = false;  // the command line selects other samples of the data than the run
+  // The options with which the run read its data, for other_samples, and if its checkpoint states
+  // no coding.
   std::optional<io::DatasetOptions> data_of_run = {};
 };
 
-// What commands take from the table of options that let ranks run a trained model.
+// Returns the table options of commands whose ranks run a trained model.
 std::vector<std::string> judging_options();
 
-// The configuration of the run whose model it is, with what the command line says otherwise; path
-// becomes the snapshot's. The run's limit holds too: its training samples are the very ones. Throws
-// what reading it throws.
+// Returns the configuration of the model's run, with changes from the command line; path becomes
+// the checkpoint's. The run's limit also applies, so its training samples are the same. Throws as
+// reading it does.
 RunConfig trained_config(ModelReference& reference, ConfigValues& values);
 
-// How a command uses the data.
+// A command's use of the data.
 enum class DataUse {
-  kCoding,   // how samples are coded: if the snapshot states it, no sample is read
-  kSamples,  // as judged_data.h reads them
+  kCoding,   // only for the coding of samples: if the checkpoint states it, no sample is read
+  kSamples,  // as read by judged_data.h
 };
 
-// On one rank.
+// The model on one rank.
 class TrainedModel {
  public:
-  // Collective. All ranks have rank 0's weights. Throws what loading throws, and io::DataError for
+  // Collective. All ranks have rank 0's weights. Throws as loading does, and io::DataError for
   // weights that are not finite.
   TrainedModel(const RunConfig& config, const ModelReference& reference, backends::Group& group,
                DataUse use);
 
-  // The file that was read, on rank 0: a run that goes on may have pruned reference.path.
+  // Returns the file that was read, on rank 0: a running training may have pruned reference.path.
   const std::string& path() const { return path_; }
   backends::Communicator& control() { return *control_; }
   const Compute& compute() const { return compute_; }
   const io::DatasetSplits& data() const { return loaded_->splits; }
-  bool other_data() const;  // than the run's; rank 0 alone has to know
-  // Lines about the data: that they are a hold-out, what the model lacks of them.
+  bool other_data() const;  // true if the data are not the run's; valid only on rank 0
+  // Returns lines about the data: that they are a hold-out, and values that the model does not
+  // know.
   const std::vector<std::string>& data_notices() const { return loaded_->splits.warnings; }
   io::Normalization normalization() const { return tools::normalization(options_, data().train); }
   const engine::Graph& graph() const { return graph_; }

@@ -1,4 +1,4 @@
-// Start lines, observers for the console, and exit codes.
+// Implements start lines, observers for the console, and exit codes.
 #include "tools/run/rank/console_run.h"
 
 #include <unistd.h>
@@ -33,7 +33,7 @@ bool prints_lines(const RunConfig& config, int rank) {
          std::ranges::find(config.console.ranks, rank) != config.console.ranks.end();
 }
 
-// On a terminal that shows lines of text.
+// Returns true on a terminal that shows lines of text.
 bool shows_bar(const RunConfig& config) {
   return config.console.progress != RunConfig::Progress::kNever && !config.console.log.quiet &&
          config.console.log.format == LogFormat::kText && isatty(STDOUT_FILENO) == 1;
@@ -68,7 +68,7 @@ class RunPage {
 
  private:
   std::unique_ptr<PrometheusPage> own_;
-  std::unique_ptr<PrometheusPage>& page_;  // own_, or the one kept from group to group
+  std::unique_ptr<PrometheusPage>& page_;  // own_, or the page kept across groups
 };
 
 class ConsoleRun {
@@ -85,7 +85,7 @@ class ConsoleRun {
   std::optional<int> run() {
     print_start();
     engine::TrainResult result;
-    // A state that came from a rank's memory may still have to be evaluated and saved.
+    // A state from a rank's memory may still have to be evaluated and saved.
     if (!facts_.is_complete() || facts_.is_carried_over())
       result = train();
     else if (run_.is_root())
@@ -119,7 +119,7 @@ class ConsoleRun {
         (scale.empty() ? "" : "; " + scale));
   }
 
-  // What the start line has no room for.
+  // Prints details that do not fit the start line.
   void print_details() const {
     const std::string columns = columns_line(facts_);
     if (!columns.empty()) say(base::escape_text(columns));
@@ -198,7 +198,7 @@ std::optional<int> run_on_console(const RankRunOptions& options, backends::Group
   std::unique_ptr<backends::Communicator> control = host_communicator(group);
   const RunPage page(config, group, *control,
                      options.turn == nullptr ? nullptr : &options.turn->retained);
-  // The others are told to wait for this, which may take long.
+  // The other ranks wait for this, which may take long.
   if (!config.keeping.directory.empty())
     group.set_activity("taking the folder " + config.keeping.directory);
   RankRunOptions own = options;

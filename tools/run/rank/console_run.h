@@ -1,4 +1,4 @@
-// A rank's run as `engine train` shows it: on the console, in logs, and to those who watch it.
+// Runs a rank for `engine train`, with output on the console, in logs, and for observers.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace tools {
 
-// Collective. Runs the training and returns the exit code; nothing: it was paused, and goes on in
-// another group. RankRunOptions::on_folder is this function's own.
+// Collective. Runs the training and returns the exit code; nothing if it was paused, and continues
+// in another group. This function sets RankRunOptions::on_folder.
 std::optional<int> run_on_console(const RankRunOptions& options, backends::Group& group);
 
 }  // namespace tools

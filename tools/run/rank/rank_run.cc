@@ -1,4 +1,4 @@
-// Folder, trace, session and records of a rank, in the order in which they need each other.
+// Creates folder, trace, session and records of a rank, in the order of their dependencies.
 #include "tools/run/rank/rank_run.h"
 
 #include <filesystem>
@@ -155,7 +155,7 @@ void RankRun::explain(const std::exception& error) {
 }
 
 void RankRun::finish_trace(const engine::TrainResult& result) {
-  // After an interruption the others do not come any more.
+  // After an interruption the other ranks no longer take part.
   if (trace_ && result.interrupted.empty()) trace_->finish(session_->state().progress.global_step);
 }
 

@@ -19,19 +19,19 @@
 
 namespace tools {
 
-// What a process keeps from one group of an elastic job to the next.
+// The data that a process keeps from one group of an elastic job to the next.
 struct RetainedRun {
   RetainedState state;
   KeptRun run;
-  std::unique_ptr<PrometheusPage> page;  // on rank 0, where one is asked for
-  double begin = 0;  // steady seconds at which this process began to train; 0: not yet
-  double since = 0;  // and at which the group before was lost or left
+  std::unique_ptr<PrometheusPage> page;  // on rank 0, if it is requested
+  double begin = 0;  // steady time in seconds at which this process started to train; 0: not yet
+  double since = 0;  // steady time at which the previous group was lost or left
 };
 
-// The group of an elastic job that a rank is in.
+// A rank's membership in a group of an elastic job.
 struct GroupTurn {
   const backends::View& view;
-  const std::function<bool()>& pause;  // as TrainerParts::pause
+  const std::function<bool()>& pause;  // same as TrainerParts::pause
   RetainedRun& retained;
 };
 
@@ -41,38 +41,38 @@ struct RankRunOptions {
   const std::atomic<int>& stop_signal;
   std::shared_ptr<LoadedData> data = {};  // null: the data set of the options
   const GroupTurn* turn = nullptr;        // null: the job has one group
-  // Told the run's folder, if it has one, on rank 0 before anything is loaded. May be empty.
+  // Called with the run's folder, if it has one, on rank 0 before anything is loaded. May be empty.
   std::function<void(const std::string& folder)> on_folder = {};
 };
 
 class RankRun {
  public:
-  // Collective: rank 0 takes the folder; all load the data and make the session. What `options`
-  // refers to and the group outlive the run. Throws what TrainingRun and TrainSession throw.
+  // Collective: rank 0 takes the folder; all load the data and make the session. Objects that
+  // `options` refers to and the group outlive the run. Throws as TrainingRun and TrainSession do.
   RankRun(RankRunOptions options, backends::Group& group,
           std::unique_ptr<backends::Communicator> control);
   ~RankRun();
   RankRun(const RankRun&) = delete;
   RankRun& operator=(const RankRun&) = delete;
 
-  // In this order. Collective: loads the state.
+  // Call the following in this order. Collective: loads the state.
   const SessionFacts& start();
-  // On rank 0: records the start in the folder, and watches what may end the run.
+  // On rank 0: records the start in the folder, and adds watches that may end the run.
   void begin();
-  // On rank 0: the metrics, event files and `page` (null: none) that the options ask for; on all,
-  // notices of replicas that differ.
+  // On rank 0: adds the metrics, event files and `page` (null: none) that the options request; on
+  // all ranks, notices of replicas that differ.
   void add_records(PrometheusPage* page);
-  // On rank 0: keeps the folder and observers of the job informed, for `engine top`.
+  // On rank 0: keeps the folder and observers of the job up to date, for `engine top`.
   void add_status();
   void add_observer(std::unique_ptr<engine::TrainObserver> observer) {
     session_->add_observer(std::move(observer));
   }
-  // Trains to the end. Observers of the status are told why it fails. Options with which the run
-  // has diverged before anything was saved do not become the run's.
+  // Trains to the end. Observers of the status receive the reason of a failure. Options with which
+  // the run diverged before anything was saved do not become the run's options.
   engine::TrainResult train();
   // Collective, after train() or instead of it.
   void finish_trace(const engine::TrainResult& result);
-  // This rank's model as a file, with --save-rank-models; returns its path, else "".
+  // Saves this rank's model to a file, with --save-rank-models; returns its path, else "".
   std::string save_rank_model();
 
   bool is_root() const { return group_.rank() == 0; }
@@ -96,8 +96,9 @@ class RankRun {
   std::optional<RunTrace> trace_;  // made before the session, whose parts it traces
   std::unique_ptr<TrainSession> session_;
   bool started_ = false;
-  LastSave* last_save_ = nullptr;     // the session's; null on other ranks than 0
-  StatusObserver* status_ = nullptr;  // likewise; null where nobody could see it, too
+  LastSave* last_save_ = nullptr;     // owned by the session; null on ranks other than 0
+  StatusObserver* status_ = nullptr;  // owned by the session; null on other ranks, and if no
+                                      // observer could see it
 };
 
 }  // namespace tools

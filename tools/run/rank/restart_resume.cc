@@ -10,7 +10,7 @@
 namespace tools {
 namespace {
 
-// By name, from the strongest source that gives them; no defaults.
+// Returns values by name, from the source of highest precedence; without defaults.
 ConfigValues values_given(const LaunchOptions& options) {
   ConfigValues values;
   std::string config_file;
@@ -32,12 +32,12 @@ ConfigValues values_given(const LaunchOptions& options) {
 
 bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
 
-// --resume DIR, or a snapshot that lies in its run's folder: that is where train saves.
+// Returns true for --resume DIR, or a checkpoint in its run's folder: train saves there.
 bool goes_on_in_its_folder(ConfigValues values) {
   try {
     static_cast<void>(take_resumed_run(values));
   } catch (const io::Error&) {
-    return true;  // train says what is wrong
+    return true;  // train reports the error
   }
   return !values["save-dir"].value.empty();
 }

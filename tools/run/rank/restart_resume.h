@@ -1,4 +1,4 @@
-// What restarts mean for `engine train`: it goes on from its snapshots, or begins anew.
+// Determines if a restarted `engine train` continues from its checkpoints or starts over.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@ namespace tools {
 
 struct RestartResume {
   std::vector<std::string> more;  // arguments to add to the command
-  std::string notice;             // one line for the user; "" where there is nothing to say
+  std::string notice;             // one line for the user, or ""
 };
 
-// With --max-restarts and `train` as the command: --resume auto where it saves and nobody (option,
-// variable, --env or configuration file) said how to resume. A command line that train would refuse
-// is left to it.
+// For --max-restarts with `train` as the command: adds --resume auto if it saves and no source
+// (option, variable, --env or configuration file) sets resume. A command line that train would
+// reject is not changed.
 RestartResume resume_after_restart(const LaunchOptions& options);
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Checks and defaults.
+// Implements checks and defaults.
 #include "tools/run/session/best_choice.h"
 
 #include "io/base/files/io_error.h"
@@ -6,8 +6,8 @@
 namespace tools {
 namespace {
 
-// Whether the model that is evaluated is the one that a snapshot would hold, without bringing
-// replicas together for it.
+// Returns true if the evaluated model is the one that a checkpoint would contain, without
+// synchronizing the replicas for it.
 bool evaluates_what_is_saved(const SessionOptions& options, const backends::Group& group) {
   return group.world_size() == 1 || options.evaluate.epochs ||
          (!options.averaging.of_parameters() && !engine::brings_together(options.buffers));

@@ -1,4 +1,4 @@
-// From options to what a run keeps besides its last weights: the best, and averages over epochs.
+// Makes what a run saves beside its last weights: the best model, and averages over epochs.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 
 namespace tools {
 
-// Null where no best is sought. Throws io::ConfigError for what there is no evaluation for, and for
-// a measure that the data have not.
+// Returns null if no best model is requested. Throws io::ConfigError if there is no evaluation for
+// it, and for a measure that the data do not have.
 std::unique_ptr<engine::BestModel> make_best_model(const SessionOptions& options,
                                                    const backends::Group& group,
                                                    const SessionData& data);
 
-// Null where there is none. `recompute_statistics` as engine::EpochAverageOptions have it. Throws
-// io::ConfigError for more epochs than there are, and for what a CUDA device cannot.
+// Returns null if there is none. `recompute_statistics` as in engine::EpochAverageOptions. Throws
+// io::ConfigError for more epochs than there are, and for options that a CUDA device does not
+// support.
 std::unique_ptr<engine::EpochAverage> make_epoch_average(
     const SessionOptions& options, const Compute& compute, const SessionData& data,
     SessionModel& model, std::function<void(std::int64_t epoch)> recompute_statistics);

@@ -1,4 +1,4 @@
-// Tables of the graph, of memory and of options.
+// Formats tables of the graph, of memory and of options.
 #include "tools/run/session/dry_run.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace tools {
 namespace {
 
-// Of the node itself: weights that it shares with another one count there.
+// Counts the node's own weights; tied weights count at their owner.
 std::int64_t own_parameter_count(const engine::Graph& graph, engine::NodeId node) {
   std::int64_t count = 0;
   for (const engine::ParameterSpec& spec : graph.own_parameters(node))
@@ -36,7 +36,7 @@ double forward_flops(const engine::Graph& graph, engine::NodeId node) {
     return 2 * positions * static_cast<double>(out.count());
   }
   if (kind != "conv2d" && kind != "dense") return 0;
-  // Each weight takes part once at every place of the output: rows and columns, or positions.
+  // Each weight is used once at every position of the output: rows and columns, or positions.
   const std::int64_t channels = out[out.rank() - 1];
   double flops = 0;
   for (const engine::ParameterSpec& spec : it.layer->parameters(graph.input_shapes(node)))

@@ -1,4 +1,4 @@
-// What a training would be made of: its model layer by layer, and what it needs of memory.
+// Describes a training without running it: its model by layer, and its memory.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@
 
 namespace tools {
 
-// Floating-point operations of one sample's forward pass through this node: those of the products
-// of convolutions, dense layers and causal attention (half of each product of all positions), where
-// a multiplication and an addition are two; 0 for other kinds, which are bound by memory.
+// Returns the floating-point operations of one sample's forward pass through this node: those of
+// the products of convolutions, dense layers and causal attention (half of each product of all
+// positions), where a multiplication and an addition are two; 0 for other kinds, which are bound by
+// memory.
 double forward_flops(const engine::Graph& graph, engine::NodeId node);
 
-// A line a layer: name, kind, shape of a sample's output, parameters of its own, operations; and
-// their sums.
+// Returns one line per layer: name, kind, shape of a sample's output, own parameters, operations;
+// and their sums.
 std::string model_table(const engine::Graph& graph);
 
 struct RankMemory {
@@ -25,7 +26,7 @@ struct RankMemory {
 };
 std::string memory_table(const std::vector<RankMemory>& ranks);
 
-// Every option that plays a part, with its value and where that came from.
+// Returns every option that has an effect, with its value and its source.
 std::string option_table_text(const ConfigValues& values);
 
 }  // namespace tools

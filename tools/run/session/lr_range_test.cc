@@ -1,4 +1,4 @@
-// The range, and what its curve says.
+// Implements the range, and the analysis of its curve.
 #include "tools/run/session/lr_range_test.h"
 
 #include <algorithm>
@@ -71,7 +71,7 @@ std::vector<double> smoothed(const std::vector<RatePoint>& points) {
 RateFinding find_rate(const std::vector<RatePoint>& points) {
   RateFinding found{.smooth = smoothed(points), .steepest = {}, .lowest = {}};
   const std::vector<double>& smooth = found.smooth;
-  // The last point may be one of a loss that is not finite, or has exploded.
+  // The last point's loss may be infinite, NaN, or very large.
   std::size_t lowest = 0;
   for (std::size_t i = 1; i < smooth.size(); ++i)
     if (smooth[i] < smooth[lowest]) lowest = i;

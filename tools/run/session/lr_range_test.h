@@ -1,6 +1,6 @@
 // The learning-rate range test of `engine train --lr-find` (Smith, 2017,
-// https://arxiv.org/abs/1506.01186): a short training whose rate grows exponentially; where its
-// loss falls fastest is a good rate to begin with.
+// https://arxiv.org/abs/1506.01186): a short training whose rate grows exponentially; the rate at
+// which its loss falls fastest is a good initial rate.
 #pragma once
 
 #include <atomic>
@@ -20,34 +20,34 @@ struct RateRange {
   double lowest = 1e-7, highest = 10;
   std::int64_t steps = 100;
 };
-// "1e-5:1" as the range's ends, "" as it is. Throws io::ConfigError.
+// Parses "1e-5:1" as the range's ends; "" returns the default range. Throws io::ConfigError.
 RateRange parse_rate_range(const std::string& text, std::int64_t steps);
 
-// The same training through the range: nothing is saved, resumed, evaluated or averaged over time,
-// and a loss that is not finite ends nothing by itself.
+// Returns the same training over the range: nothing is saved, resumed, evaluated or averaged over
+// time, and a loss that is not finite does not end it by itself.
 SessionOptions of_rate_test(SessionOptions options, const RateRange& range);
 
 struct RatePoint {
-  double rate, loss;  // of a step
+  double rate, loss;  // values of one step
 };
 
 struct RateFinding {
-  std::vector<double> smooth;  // each loss's mean with its neighbors, as many on either side
-  // Rates: where the smooth loss falls fastest over the rate's logarithm, and where it is lowest.
-  // None: it did not fall by a hundredth.
+  std::vector<double> smooth;  // mean of each loss and equally many neighbors on either side
+  // The rates at which the smooth loss falls fastest over the logarithm of the rate, and at which
+  // it is lowest. None: it did not fall by one percent.
   std::optional<double> steepest, lowest;
 };
 RateFinding find_rate(const std::vector<RatePoint>& points);
 
-// Some twenty of the points, with the smooth losses.
+// Returns about twenty of the points, with the smooth losses.
 std::string rate_table(const std::vector<RatePoint>& points, const RateFinding& found);
 
 // Collects the points, on every rank; with a `writer`, which outlives it, each becomes a step of
-// the metrics. Sets `stop` to a stop signal that comes, and to kDiverged where the loss is not
-// finite, or greater than at the start, more than four times the lowest and still growing.
+// the metrics. Sets `stop` to a received stop signal, and to kDiverged if the loss is not finite,
+// or is greater than at the start, more than four times the lowest and still growing.
 class LrRangeTest : public engine::TrainObserver {
  public:
-  static constexpr int kDiverged = 1 << 16;  // is no signal's number
+  static constexpr int kDiverged = 1 << 16;  // not the number of a signal
 
   LrRangeTest(const std::atomic<int>& stop_signal, std::atomic<int>& stop,
               io::MetricsWriter* writer)

@@ -1,4 +1,4 @@
-// From options to observers.
+// Makes observers from options.
 #include "tools/run/session/run_views.h"
 
 #include <unistd.h>
@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder, or the nearest above it that there is, can be written.
+// Checks that the folder, or its nearest existing parent, can be written.
 void check_folder_to_make(const std::string& folder) {
   const auto fail = [&](const std::string& cause) {
     throw io::CannotCreateError("tensorboard " + folder + ": cannot create: " + cause);
@@ -46,7 +46,7 @@ std::string tensorboard_folder(const RunConfig& config, const TrainingRun& run) 
                                                                    : "";
 }
 
-// Options that play a part in this run, as numbers where they are.
+// Returns the options that have an effect in this run, as numbers if they are numbers.
 std::vector<io::Hyperparameter> hyperparameters(const RunConfig& config) {
   std::vector<io::Hyperparameter> all;
   for (const auto& [name, value] : options_of_run(config.origin)) {
@@ -65,14 +65,14 @@ std::vector<io::Hyperparameter> hyperparameters(const RunConfig& config) {
   return all;
 }
 
-// As Markdown shows it line by line: code.
+// Indents the text, which Markdown shows as code.
 std::string indented(const std::string& text) {
   std::string out;
   for (const std::string& line : base::split_text(text, '\n')) out += "    " + line + "\n";
   return out;
 }
 
-// REQUIRES: one is asked for.
+// REQUIRES: a server is requested.
 PrometheusServer server_of(const RunConfig& config, bool patient) {
   return {.address = config.prometheus->address,
           .port = config.prometheus->port,
@@ -86,7 +86,7 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
   std::string text = "**" + record.model + "** on **" + record.data.name + "**, run " + record.id;
   if (!record.starts.empty())
     text += "\n\n" + indented(record.starts.back().program + ": " + record.starts.back().command);
-  // The observer is not copied, but what it calls is.
+  // The observer is not copied, but the function that it calls is.
   const std::shared_ptr<ShownSamples> samples =
       session.show_samples(viewed.config.tensorboard.samples);
   std::function<void(std::int64_t, io::EventFile&)> show;

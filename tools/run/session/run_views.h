@@ -1,4 +1,4 @@
-// What other tools see of a run: TensorBoard's event files, and the page for Prometheus.
+// Exports a run to other tools: TensorBoard's event files, and the page for Prometheus.
 #pragma once
 
 #include <memory>
@@ -12,19 +12,19 @@
 
 namespace tools {
 
-// Before anything else is done, on a process with rank 0: throws io::CannotCreateError where the
-// folder of --tensorboard-dir cannot be made or written, or, unless a job with the same address may
-// be running already (`joins`), where that of --prometheus cannot be had.
+// Called before anything else is done, on a process with rank 0: throws io::CannotCreateError if
+// the folder of --tensorboard-dir cannot be created or written, or if the address of --prometheus
+// is not available, unless a job with the same address may be running already (`joins`).
 void check_views(const RunConfig& config, bool joins);
 
-// Collective: rank 0 serves --prometheus from now on, and keeps it in `page` from one group of an
-// elastic job to the next; all fail where it cannot. Elsewhere the page ends. `goes_on`: of a
-// training that is under way, which does not end for it.
+// Collective: rank 0 serves --prometheus from now on, and keeps the server in `page` from one group
+// of an elastic job to the next; all ranks fail if it cannot. On other ranks the page ends.
+// `goes_on`: the training is already running, and does not end because of a failure here.
 void open_page(const RunConfig& config, const backends::Group& group,
                backends::Communicator& control, bool goes_on,
                std::unique_ptr<PrometheusPage>& page);
 
-// Rank 0's observers for both, as far as they are asked for.
+// Adds rank 0's observers for both, if they are requested.
 struct ViewedRun {
   const RunConfig& config;
   const TrainingRun& run;

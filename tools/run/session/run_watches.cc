@@ -1,4 +1,4 @@
-// Observers that end a run or say a notice.
+// Implements observers that end a run or print a notice.
 #include "tools/run/session/run_watches.h"
 
 #include <memory>
@@ -11,7 +11,7 @@
 namespace tools {
 namespace {
 
-// Ends the training where another job has taken its folder.
+// Ends the training if another job has taken its folder.
 class FolderWatch : public engine::TrainObserver {
  public:
   explicit FolderWatch(const TrainingRun& run) : run_(run) {}
@@ -21,8 +21,8 @@ class FolderWatch : public engine::TrainObserver {
   const TrainingRun& run_;
 };
 
-// The console went away (a full disk, a reader that has left). The run's folder has the lines in
-// log.txt; without a folder nothing would come of the run.
+// Handles a lost console (a full disk, a reader that has left). The run's folder has the lines in
+// log.txt; without a folder the run would have no result.
 class OutputWatch : public engine::TrainObserver {
  public:
   explicit OutputWatch(std::string folder) : folder_(std::move(folder)) {}
@@ -38,8 +38,8 @@ class OutputWatch : public engine::TrainObserver {
   bool told_ = false;
 };
 
-// The line that a run starts with says that steps will be captured; whether they can be is seen
-// some steps later.
+// The start line announces that steps will be captured; a failure of the capture is known only some
+// steps later.
 class CaptureWatch : public engine::TrainObserver {
  public:
   explicit CaptureWatch(const TrainSession& session) : session_(session) {}

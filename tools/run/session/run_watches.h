@@ -1,4 +1,4 @@
-// What rank 0 looks at while a run goes on: its folder, its output, the capture of its steps.
+// Adds rank 0's checks during a run: its folder, its output, the capture of its steps.
 #pragma once
 
 #include "tools/run/session/train_session.h"
@@ -6,7 +6,7 @@
 
 namespace tools {
 
-// Both must stay. What they see ends the training with an error, or is said in a notice.
+// Both must outlive the training. The checks end the training with an error, or print a notice.
 void add_watches(const TrainingRun& run, TrainSession& session);
 
 }  // namespace tools

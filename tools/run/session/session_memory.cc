@@ -1,4 +1,4 @@
-// Plans and their memory from a training's options.
+// Derives plans and their memory from a training's options.
 #include "tools/run/session/session_memory.h"
 
 #include <algorithm>
@@ -15,9 +15,10 @@
 namespace tools {
 namespace {
 
-// Of a sample that is on its way to the device, or there, in both places of DeviceExecutor.
+// Returns the bytes of a sample in both buffers of DeviceExecutor: on its way to the device, or
+// there.
 std::int64_t device_sample_bytes(const Compute& compute, const io::Dataset& dataset) {
-  constexpr std::int64_t kNumber = sizeof(float);  // labels and tokens have the same
+  constexpr std::int64_t kNumber = sizeof(float);  // labels and tokens have the same size
   const std::int64_t values = dataset.sample_count();
   const bool bytes = engine::sends_bytes(dataset, compute.device);
   const std::int64_t sent =
@@ -28,7 +29,7 @@ std::int64_t device_sample_bytes(const Compute& compute, const io::Dataset& data
   return engine::DeviceExecutorOptions{}.slots * sent + (prepared ? kNumber * values : 0);
 }
 
-// What the steps take of the memory of a CUDA device.
+// Returns what the steps need of a CUDA device's memory.
 MemoryPlanOptions device_memory_options(const SessionOptions& options, const Compute& compute,
                                         const SessionData& data) {
   const bool evaluates = options.evaluate.count > 0 && data.test().size() > 0;

@@ -1,4 +1,4 @@
-// What a training's options mean for the plan of a step, and for memory.
+// Derives the plan of a step, and its memory, from a training's options.
 #pragma once
 
 #include <functional>
@@ -14,28 +14,28 @@
 
 namespace tools {
 
-// For the most samples that one pass computes: a micro-batch, of a rank or of a shard. A rank may
-// have none at all.
+// Returns the plan for the maximum number of samples in one pass: a micro-batch, of a rank or of a
+// shard. A rank may have none at all.
 engine::PlanOptions plan_options(const SessionOptions& options, const Compute& compute,
                                  const SessionData& data, const engine::ThreadPool& pool);
 
-// In canonical order.
+// For canonical order.
 engine::TreePartition shards_of(const SessionOptions& options, const backends::Group& group);
 
-// Throws engine::MemoryError, as check_memory(). `memory`: of the host. For steps on a device its
-// memory counts, of which nothing has been taken.
+// Throws engine::MemoryError as check_memory() does. `memory`: of the host. For steps on a device
+// that device's memory counts, of which nothing has been allocated.
 void check_own_memory(const SessionOptions& options, const Compute& compute,
                       const backends::Group& group, const SessionData& data,
                       const engine::Graph& graph, const engine::ThreadPool& pool,
                       const MemoryBudget& memory);
 
-// What this rank needs, of the memory of the device that it computes on.
+// Returns this rank's need of memory on the device that it computes on.
 MemoryNeed memory_need(const SessionOptions& options, const Compute& compute,
                        const backends::Group& group, const SessionData& data,
                        const SessionModel& model);
 
-// Runs `make`, which may allocate on a CUDA device: memory that is refused is an
-// engine::MemoryError then, which also says which batch would fit.
+// Runs `make`, which may allocate on a CUDA device: a failed allocation becomes an
+// engine::MemoryError, which also names the batch that would fit.
 void allocate_on_device(const SessionOptions& options, const Compute& compute,
                         const backends::Group& group, const SessionData& data,
                         const SessionModel& model, const std::function<void()>& make);

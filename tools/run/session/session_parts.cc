@@ -1,4 +1,4 @@
-// The parts of a training from their options.
+// Makes the parts of a training from its options.
 #include "tools/run/session/session_parts.h"
 
 #include <algorithm>
@@ -31,10 +31,10 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
 
 namespace {
 
-// With --deterministic kernels cut their work into as many shares on every machine.
+// With --deterministic, kernels divide their work into equally many shares on every machine.
 constexpr int kDeterministicShares = 16;
 
-// A pattern without a parameter is a typing error.
+// A pattern that matches no parameter is a typing error.
 void require_match(const char* option, const std::string& pattern,
                    const std::vector<std::string>& names) {
   const auto fits = [&](const std::string& name) { return io::glob_matches(pattern, name); };
@@ -97,7 +97,7 @@ std::unique_ptr<backends::DeviceCommunicator> make_device_wire(const SessionOpti
   return communicator;
 }
 
-// Whether ranks could skip different steps: gradients stay each rank's own.
+// Returns true if ranks could skip different steps, because each rank keeps its own gradients.
 bool skips_apart(const SessionOptions& options, const Compute& compute,
                  const backends::Group& group) {
   return group.world_size() > 1 && compute.loss_scale.on() &&
@@ -110,7 +110,7 @@ double rate_of(const UpdateOptions& update, const std::string& name) {
   return 1;
 }
 
-// Neighbors with the same rate are one range. `values`: frozen parameters stand at the end.
+// Neighbors with the same rate form one range. `values`: frozen parameters are at the end.
 std::vector<engine::UpdateRange> update_ranges(const UpdateOptions& update,
                                                const engine::Graph& graph,
                                                const engine::FlatBuffer& values) {
@@ -148,7 +148,7 @@ std::unique_ptr<SharedUpdate> make_shared_update(const SessionOptions& options,
       engine::ParameterGather(shares, parameters.gradients.size(), parameters.values.dtype())});
 }
 
-// `shared`: null where every rank updates all.
+// `shared`: null if every rank updates all.
 std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
                                                   const engine::Graph& graph,
                                                   const engine::FlatBuffer& values,

@@ -1,4 +1,4 @@
-// What a training is put together from, in the order in which one part needs the others.
+// The parts of a training, in the order of their dependencies.
 #pragma once
 
 #include <memory>
@@ -18,22 +18,22 @@
 
 namespace tools {
 
-// Whether one of the patterns (* any run, ? any one character) is the name's.
+// Returns true if one of the patterns (* any run, ? any one character) matches the name.
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name);
 
-// What each rank updates, and how all get it.
+// The parameters that each rank updates, and their exchange.
 struct SharedUpdate {
   const engine::OptimizerShards shares;
   engine::ParameterGather gather;
 };
 
-// The model, without weights yet, and the plan of a step.
+// The model, whose weights are not initialized, and the plan of a step.
 struct SessionModel {
-  // Throws engine::MemoryError before anything is allocated that `memory` has no room for.
+  // Throws engine::MemoryError before allocating anything that does not fit `memory`.
   SessionModel(const SessionOptions& options, const Compute& compute, const backends::Group& group,
                const SessionData& data, const MemoryBudget& memory);
-  // For another group and its shares of a batch; the state stays. Nothing may run on it. Throws as
-  // the constructor does.
+  // Adapts to another group and its shares of a batch; the state stays. REQUIRES: no work runs on
+  // it. Throws as the constructor does.
   void refit(const SessionOptions& options, const Compute& compute, const backends::Group& group,
              const SessionData& data, const MemoryBudget& memory);
 
@@ -43,29 +43,29 @@ struct SessionModel {
   engine::ModelState state;
   std::unique_ptr<SharedUpdate> shared_update;  // null: every rank updates all parameters
   std::unique_ptr<engine::Optimizer> optimizer;
-  engine::StepControl control;  // of the loss scale
+  engine::StepControl control;  // for the loss scale
   engine::Plan plan;
-  engine::KernelContext context;  // of the pool
+  engine::KernelContext context;  // for the pool
 };
 
-// One communicator for each thread or stream of calls that may be under way with others.
+// Has one communicator for each thread or stream whose calls may run concurrently with others.
 struct SessionCommunicators {
-  // Collective. `graph` tells whether layers exchange statistics.
+  // Collective. `graph` determines if layers exchange statistics.
   SessionCommunicators(const SessionOptions& options, const Compute& compute,
                        backends::Group& group, const engine::Graph& graph);
 
-  std::vector<int> island;                                // ranks that count as one replica
-  std::unique_ptr<backends::Communicator> averaging;      // of all ranks, for the policy or, in
-                                                          // canonical order, the work
+  std::vector<int> island;  // ranks that form one replica
+  // For all ranks: used by the policy or, in canonical order, the work.
+  std::unique_ptr<backends::Communicator> averaging;
   std::unique_ptr<backends::Communicator> within_island;  // null: every rank is its own island
-  // NCCL's, where gradients can be averaged on the devices. Null: they pass through host memory,
+  // NCCL's, if gradients can be averaged on the devices. Null: they pass through host memory,
   // bucket by bucket.
   std::unique_ptr<backends::DeviceCommunicator> device;
-  std::unique_ptr<backends::Communicator> statistics;  // null: no layer exchanges any
-  std::unique_ptr<engine::ReplicaExchange> replicas;   // over it
+  std::unique_ptr<backends::Communicator> statistics;  // null: no layer exchanges statistics
+  std::unique_ptr<engine::ReplicaExchange> replicas;   // uses `statistics`
 };
 
-// How this rank computes a step. `control`: where ranks agree on skipped steps.
+// Returns how this rank computes a step. `control`: communicator for agreement on skipped steps.
 std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
                                             const backends::Group& group, const SessionData& data,
                                             SessionModel& model, const SessionCommunicators& wires,
@@ -78,10 +78,10 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data);
 
-// Of a run that begins or goes on at `at`. `max_ranks` as in DataOptions.
+// For a run that starts or continues at `at`. `max_ranks` as in DataOptions.
 engine::LearningRate learning_rate(const UpdateOptions& options, int world_size, int max_ranks,
                                    const engine::RunLength& run, const engine::TrainProgress& at);
-// How its base came from --lr: " (0.1 x 2 ranks)"; "" where it is --lr.
+// Returns how the base rate was computed from --lr: " (0.1 x 2 ranks)"; "" if it is --lr.
 std::string rate_arithmetic(const UpdateOptions& options, int world_size, int max_ranks);
 
 }  // namespace tools

@@ -1,4 +1,5 @@
-// The life of a training: where its state comes from, the loop, and what is carried over.
+// Implements the life cycle of a training: the source of its state, the loop, and the retained
+// state.
 #include "tools/run/session/train_session.h"
 
 #include "io/interchange/array_files.h"
@@ -11,7 +12,7 @@ namespace tools {
 
 namespace {
 
-// In the image of a state: what was done of it.
+// Progress counters in the image of a state.
 constexpr const char *kEvaluated = "trainer.evaluated", *kSaved = "trainer.saved";
 
 void take_over(SessionParts& s) {

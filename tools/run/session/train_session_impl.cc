@@ -1,4 +1,4 @@
-// Wiring: the only place that knows all parts of a training.
+// Connects all parts of a training; only this file knows all of them.
 #include "tools/run/session/train_session_impl.h"
 
 #include "engine/core/cuda.h"

@@ -1,4 +1,4 @@
-// The parts of a TrainSession, for its own sources.
+// Declares the parts of a TrainSession, for its own sources.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,7 @@ struct SessionParts {
   const SessionOptions options;
   backends::Group& group;
   RetainedState* const carried;
-  const std::unique_ptr<backends::Communicator> control;  // between steps
+  const std::unique_ptr<backends::Communicator> control;  // for use between steps
   const Compute compute;
   const SessionHost host;
   const SessionInput input;

@@ -1,4 +1,4 @@
-// Folder, comparison, record.
+// Implements folder, comparison and record.
 #include "tools/run/session/training_run.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace tools {
 namespace {
 
-// So that the run goes on from any working directory.
+// Absolute paths allow the run to continue from any working directory.
 std::string absolute(const std::string& path) {
   if (path.empty()) return path;
   std::error_code unknown;
@@ -30,8 +30,8 @@ std::string absolute(const std::string& path) {
   return unknown ? path : whole.lexically_normal().string();
 }
 
-// The options that a run keeps, with absolute places of the data, also of those that lie where no
-// option says.
+// Returns the options that a run stores, with absolute locations of the data, including default
+// locations.
 ConfigValues kept_options(const RunConfig& config) {
   ConfigValues kept = options_of_run(config.origin);
   const std::string folder = absolute(config.data.set.directory);
@@ -109,7 +109,7 @@ SessionOptions TrainingRun::session_options() {
   if (folder_)
     options.keeping.before_write = [folder = folder_] {
       return folder->check([&folder](const std::string& text) {
-        keep_log(folder->path() + "/log.txt");  // of the new one, if there is one
+        keep_log(folder->path() + "/log.txt");  // in the new folder, if there is one
         print_notice(text);
       });
     };
@@ -120,7 +120,7 @@ bool TrainingRun::allows(const char* change) const {
   return std::ranges::count(config_.allowed_changes, change) > 0;
 }
 
-// What is about to be resumed, looked at before anything is made that would not fit it.
+// Checks the checkpoint to be resumed before anything is created that would not fit it.
 void TrainingRun::check_snapshot() const {
   const bool own = config_.keeping.resume == "none" || config_.keeping.resume == "auto";
   if (own && (!folder_ || !folder_->continued())) return;
@@ -133,7 +133,7 @@ void TrainingRun::check_snapshot() const {
     if (snapshot.run_id.empty() || snapshot.run_id == id_ || !own)
       static_cast<void>(checked_changes(snapshot, path));
   } catch (const io::DataError&) {
-    return;  // whoever loads it says what is wrong, or takes another one
+    return;  // the code that loads it reports the problem, or uses another one
   }
 }
 
@@ -152,8 +152,8 @@ std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& sna
   return changes;
 }
 
-// "120 training samples then, 90 now; annotations a.csv -> b.csv (--annotations)": what is known of
-// a difference in the data.
+// Returns e.g. "120 training samples then, 90 now; annotations a.csv -> b.csv (--annotations)": the
+// known differences in the data.
 std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const ConfigValues& saved,
                                          std::int64_t samples) const {
   const std::int64_t before = engine::find_counter(snapshot.counters, "trainer.dataset_size", -1);
@@ -196,7 +196,7 @@ void TrainingRun::tell_changes(const std::vector<OptionChange>& changes) {
     print_notice("changed: " + base::join_text(changed_));
 }
 
-// "data /d/a.csv (120 train, 30 test) -> /d/b.csv (80 train, 20 test)"
+// Returns e.g. "data /d/a.csv (120 train, 30 test) -> /d/b.csv (80 train, 20 test)".
 std::string TrainingRun::data_change(const ConfigValues& saved, const std::string& digest,
                                      const DataSummary& data) const {
   const auto counted = [](const ConfigValues& options, std::int64_t train, std::int64_t test) {
@@ -217,7 +217,7 @@ void TrainingRun::take_back() noexcept {
   try {
     if (folder_) folder_->take_back();
   } catch (const std::exception&) {
-    return;  // why the run ends is what counts
+    return;  // the reason of the run's end matters more
   }
 }
 
@@ -256,7 +256,7 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
                  .changed = changed_};
   for (const backends::PeerInfo& peer : group_.peers()) start.hosts.push_back(peer.host);
   if (folder_) {
-    // A snapshot that was asked for by name: what was trained after it is given up.
+    // The checkpoint was requested by name: later ones are discarded.
     std::error_code unknown;
     if (folder_->continued() && resume_ != "auto" && step > 0 &&
         !std::filesystem::is_directory(resume_, unknown))

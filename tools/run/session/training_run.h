@@ -1,4 +1,4 @@
-// The run that a training belongs to: its folder, what it goes on from, and its record.
+// The run of a training: its folder, the checkpoint that it continues from, and its record.
 #pragma once
 
 #include <memory>
@@ -12,42 +12,44 @@
 
 namespace tools {
 
-// What a process keeps of a run when the ranks of its group change.
+// The part of a run that a process keeps when the ranks of its group change.
 struct KeptRun {
-  bool under_way = false;             // other ranks, or this one, have begun it in this job
+  bool under_way = false;             // other ranks, or this one, have started it in this job
   std::shared_ptr<RunFolder> folder;  // on the rank that was rank 0
-  std::string path, id;               // of the folder, which stays what it is; of the run
+  std::string path, id;               // path: of the folder, which does not change; id: of the run
 };
 
 class TrainingRun {
  public:
-  // Collective over `control`: rank 0 takes the folder, and all learn its name and the run's id.
-  // `command`: as typed, for the record. With `kept` (null: the group is the only one) the run goes
-  // on that this process has kept, and is kept there again. Throws what RunFolder throws, on all
-  // ranks, and where the snapshot to be resumed is of another experiment io::ConfigError.
+  // Collective over `control`: rank 0 takes the folder, and all ranks receive its name and the
+  // run's id. `command`: as typed, for the record. With `kept` (null: the group is the only one)
+  // the run that this process has kept continues, and is stored there again. Throws as RunFolder
+  // does, on all ranks, and io::ConfigError if the checkpoint to be resumed belongs to a different
+  // experiment.
   TrainingRun(const RunConfig& config, std::string command, const backends::Group& group,
               backends::Communicator& control, KeptRun* kept = nullptr);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  // Of the configuration, with the run's folder and id. A snapshot that the session resumes is held
-  // against the configuration: what makes another experiment throws io::ConfigError, other changes
-  // are told in one line. The run outlives the session.
+  // Returns the options from the configuration, with the run's folder and id. A checkpoint that the
+  // session resumes is compared with the configuration: changes that make a different experiment
+  // throw io::ConfigError, other changes are reported in one line. The run outlives the session.
   SessionOptions session_options();
 
-  // On rank 0, when the session has its first state: writes run.json. Nothing without a folder.
+  // On rank 0, when the session has its first state: writes run.json. Does nothing without a
+  // folder.
   void begin(const TrainSession& session, std::int64_t step);
 
-  // On rank 0, when the training has diverged before anything of it was saved: run.json keeps the
-  // start, but not its options.
+  // On rank 0, if the training has diverged before anything was saved: run.json keeps the start,
+  // but not its options.
   void take_back() noexcept;
-  // On rank 0: throws io::CannotCreateError where another job has taken the folder. Cheap.
+  // On rank 0: throws io::CannotCreateError if another job has taken the folder. Cheap.
   void check_folder() const {
     if (folder_) folder_->check_lock();
   }
 
-  const std::string& folder() const { return folder_path_; }  // "": nothing is kept
+  const std::string& folder() const { return folder_path_; }  // "": nothing is saved
   const RunRecord& record() const { return record_; }         // on rank 0, after begin()
 
  private:
@@ -68,9 +70,9 @@ class TrainingRun {
   const std::string command_;
   const backends::Group& group_;
   KeptRun* const kept_run_;            // or null
-  std::shared_ptr<RunFolder> folder_;  // on rank 0; a snapshot that is being written needs it
+  std::shared_ptr<RunFolder> folder_;  // on rank 0; a checkpoint that is being written needs it
   std::string folder_path_, id_, resume_;
-  bool recorded_ = false;  // this process has begun the run, with another group
+  bool recorded_ = false;  // this process has started the run, with another group
   std::vector<std::string> changed_;
   RunRecord record_;
 };
