@@ -35,14 +35,15 @@ int launch_command(const Arguments& arguments) {
     print_output(plan_table(plan, *options));
     return kExitOk;
   }
-  if (options->hosts.empty() && plan.own_command) {  // those on other hosts see to it themselves
+  if (options->nodes.hosts.empty() &&
+      plan.own_command) {  // those on other hosts see to it themselves
     const RestartResume resume = resume_after_restart(*options);
     options->command.insert(options->command.end(), resume.more.begin(), resume.more.end());
     if (!resume.notice.empty() && plan.node_rank == 0) print_notice(resume.notice);
   }
   SignalInbox inbox;
   GuardProcess guard(options->kill_orphans);
-  if (!options->hosts.empty()) return run_remote_nodes(*options, plan, guard, inbox);
+  if (!options->nodes.hosts.empty()) return run_remote_nodes(*options, plan, guard, inbox);
   if (control) control->report_to(inbox, options->kill_orphans);
   LocalNode node(*options, plan, guard, inbox, control ? control->secret() : "");
   return node.run(control.get());

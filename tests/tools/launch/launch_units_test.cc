@@ -41,7 +41,7 @@ std::string message_of(F&& f) {
 TEST(RestartResume, FollowsWhatTrainIsTold) {
   const auto of = [](std::vector<std::string> command, std::vector<std::string> environment = {}) {
     LaunchOptions options;
-    options.max_restarts = 3;
+    options.restarts.most = 3;
     options.command = std::move(command);
     options.environment = std::move(environment);
     return resume_after_restart(options);
@@ -100,7 +100,7 @@ TEST(StreamSpec, RankLists) {
 
 TEST(NodeCount, OneOrARange) {
   EXPECT_EQ(parse_node_count("3", "--nnodes").most, 3);
-  EXPECT_EQ(parse_node_count("2:2", "--nnodes").least, 0);  // fixed
+  EXPECT_EQ(parse_node_count("2:2", "--nnodes").least, std::nullopt);  // fixed
   EXPECT_EQ(parse_node_count("1:4", "--nnodes").least, 1);
   EXPECT_EQ(parse_node_count("1:4", "--nnodes").most, 4);
   for (const char* bad : {"4:1", "0", "", "two", "1:", "2:2:2"}) {
@@ -220,8 +220,8 @@ TEST(Quoting, AnyWordSurvivesAShell) {
 
 TEST(Remote, OneLineForTheOtherShellAndNoSecretInIt) {
   LaunchOptions o;
-  o.hosts = {"n1.example", "me@n2"};
-  o.nnodes = 2;
+  o.nodes.hosts = {"n1.example", "me@n2"};
+  o.nodes.count = 2;
   o.nproc_per_node = "4";
   o.environment = {"GREETING=it's"};
   o.command = {"train", "--model", "a b"};

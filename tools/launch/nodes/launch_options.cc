@@ -200,66 +200,96 @@ void check_command(const LaunchOptions& o) {
 }
 
 void check_meeting(const LaunchOptions& o, bool several) {
-  if (o.standalone &&
-      (o.nnodes != 1 || several || o.node_rank.value_or(0) != 0 || !o.rdzv_endpoint.empty()))
+  if (o.rendezvous.standalone && (o.nodes.count != 1 || several || o.nodes.rank.value_or(0) != 0 ||
+                                  !o.rendezvous.endpoint.empty()))
     throw UsageError(
         "--standalone is for a single node: drop it, or --nnodes, --node-rank, --hosts "
         "and --rdzv-endpoint");
-  if (!o.rdzv_endpoint.empty() && (!o.master_addr.empty() || o.master_port))
+  if (!o.rendezvous.endpoint.empty() &&
+      (!o.rendezvous.master_addr.empty() || o.rendezvous.master_port))
     throw UsageError(
         "--rdzv-endpoint and --master-addr or --master-port both set the rendezvous address: give "
         "one of them");
-  if (several && (o.node_rank || o.controlled))
+  if (several && (o.nodes.rank || o.controlled))
     throw UsageError("--hosts gives the node ranks itself: drop --node-rank");
 }
 
-void fill(LaunchOptions& o, const RawOptions& raw,
-          const std::map<std::string, std::string>& sources) {
-  const auto has = [&](const char* name) { return raw.text.count(name) != 0; };
-  const auto text = [&](const char* name) { return has(name) ? raw.text.at(name) : std::string(); };
-  const auto source = [&](const char* name) {
-    const auto found = sources.find(name);
-    return found != sources.end() ? found->second : std::string("--") + name;
-  };
-  const auto number = [&](const char* name, int least, int most) {
+// The texts of options that were given, with their sources for messages.
+class GivenTexts {
+ public:
+  GivenTexts(const RawOptions& raw, const std::map<std::string, std::string>& sources)
+      : raw_(raw), sources_(sources) {}
+
+  bool has(const char* name) const { return raw_.text.contains(name); }
+  std::string text(const char* name) const { return has(name) ? raw_.text.at(name) : ""; }
+  std::string source(const char* name) const {
+    const auto found = sources_.find(name);
+    return found != sources_.end() ? found->second : std::string("--") + name;
+  }
+  std::optional<int> number(const char* name, int least, int most) const {
+    if (!has(name)) return std::nullopt;
     return parse_whole(text(name), least, most, source(name));
-  };
-  std::string slots;
-  if (has("hosts") && has("hostfile"))
+  }
+  std::optional<int> milliseconds(const char* name) const {
+    if (!has(name)) return std::nullopt;
+    return milliseconds_of(text(name), source(name));
+  }
+
+ private:
+  const RawOptions& raw_;
+  const std::map<std::string, std::string>& sources_;
+};
+
+// `slots` gets those of a file of hosts.
+LaunchNodes nodes_of(const GivenTexts& given, std::string& slots) {
+  LaunchNodes nodes;
+  const bool from_file = given.has("hostfile"), named = given.has("hosts");
+  if (named && from_file)
     throw UsageError("--hosts and --hostfile both name the hosts: give one of them");
-  o.hosts = has("hostfile") ? read_host_file(text("hostfile"), slots) : split_list(text("hosts"));
-  if ((has("hosts") || has("hostfile")) && o.hosts.empty())
+  nodes.hosts =
+      from_file ? read_host_file(given.text("hostfile"), slots) : split_list(given.text("hosts"));
+  if ((named || from_file) && nodes.hosts.empty())
     throw io::ConfigError("no host is named: give at least one");
-  const NodeCount nodes =
-      has("nnodes") ? parse_node_count(text("nnodes"), source("nnodes"))
-                    : NodeCount{.most = std::max<int>(1, static_cast<int>(o.hosts.size()))};
-  o.nnodes = nodes.most;
-  o.min_nodes = nodes.least;
-  if (!o.hosts.empty() && o.nnodes != static_cast<int>(o.hosts.size()))
-    throw io::ConfigError(source("nnodes") + " " + std::to_string(o.nnodes) + ", but " +
-                          std::to_string(o.hosts.size()) +
+  const auto hosts = static_cast<int>(nodes.hosts.size());
+  const NodeCount count = given.has("nnodes")
+                              ? parse_node_count(given.text("nnodes"), given.source("nnodes"))
+                              : NodeCount{.most = std::max(1, hosts)};
+  nodes.count = count.most;
+  nodes.least = count.least;
+  if (hosts > 0 && nodes.count != hosts)
+    throw io::ConfigError(given.source("nnodes") + " " + std::to_string(nodes.count) + ", but " +
+                          std::to_string(hosts) +
                           " hosts are named; drop one of the two, or make them agree");
-  o.nproc_per_node = has("nproc-per-node") ? text("nproc-per-node") : slots;
-  if (has("node-rank")) o.node_rank = number("node-rank", 0, o.nnodes - 1);
-  if (has("master-port")) o.master_port = number("master-port", 0, 65535);
-  if (has("max-restarts")) o.max_restarts = number("max-restarts", 0, 1'000'000);
-  if (has("monitor-interval"))
-    o.monitor_interval_ms = milliseconds_of(text("monitor-interval"), source("monitor-interval"));
-  if (has("respawn-pause"))
-    o.respawn_pause_ms = milliseconds_of(text("respawn-pause"), source("respawn-pause"));
-  if (const std::string backend = text("rdzv-backend");
-      !backend.empty() && backend != "static" && backend != "engine")
-    throw io::ConfigError(source("rdzv-backend") + " '" + backend +
+  nodes.rank = given.number("node-rank", 0, nodes.count - 1);
+  return nodes;
+}
+
+void check_rendezvous_backend(const GivenTexts& given) {
+  const std::string backend = given.text("rdzv-backend");
+  if (!backend.empty() && backend != "static" && backend != "engine")
+    throw io::ConfigError(given.source("rdzv-backend") + " '" + backend +
                           "': expected static or engine; nodes meet by this program's own "
                           "rendezvous, with --node-rank and --rdzv-endpoint HOST:PORT");
-  o.master_addr = text("master-addr");
-  o.rdzv_id = text("rdzv-id");
-  o.rdzv_endpoint = text("rdzv-endpoint");
-  o.redirects = text("redirects");
-  o.tee = text("tee");
-  o.log_dir = text("log-dir");
-  o.local_ranks_filter = text("local-ranks-filter");
-  o.directory = text("directory");
+}
+
+void fill(LaunchOptions& o, const GivenTexts& given) {
+  std::string slots;
+  o.nodes = nodes_of(given, slots);
+  o.nproc_per_node = given.has("nproc-per-node") ? given.text("nproc-per-node") : slots;
+  o.rendezvous.master_port = given.number("master-port", 0, 65535);
+  o.restarts.most = given.number("max-restarts", 0, 1'000'000).value_or(0);
+  if (const auto interval = given.milliseconds("monitor-interval"))
+    o.monitor_interval_ms = *interval;
+  o.restarts.longest_pause_ms = given.milliseconds("respawn-pause");
+  check_rendezvous_backend(given);
+  o.rendezvous.master_addr = given.text("master-addr");
+  o.rendezvous.id = given.text("rdzv-id");
+  o.rendezvous.endpoint = given.text("rdzv-endpoint");
+  o.output = {.redirects = given.text("redirects"),
+              .tee = given.text("tee"),
+              .log_dir = given.text("log-dir"),
+              .local_ranks_filter = given.text("local-ranks-filter")};
+  o.directory = given.text("directory");
 }
 
 }  // namespace
@@ -281,15 +311,15 @@ std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments) {
     options.command.erase(options.command.begin());
   std::map<std::string, std::string> sources;
   if (!raw.controlled) add_environment(raw, sources);
-  options.standalone = raw.standalone;
+  options.rendezvous.standalone = raw.standalone;
   options.environment = raw.environment;
   options.dry_run = raw.dry_run;
   options.kill_orphans = !raw.no_kill_orphans;
-  options.respawn = raw.respawn;
+  options.restarts.respawn = raw.respawn;
   options.controlled = raw.controlled;
-  fill(options, raw, sources);
+  fill(options, GivenTexts(raw, sources));
   check_command(options);
-  check_meeting(options, !options.hosts.empty());
+  check_meeting(options, !options.nodes.hosts.empty());
   return options;
 }
 

@@ -9,24 +9,41 @@
 
 namespace tools {
 
+struct LaunchNodes {
+  int count = 1;
+  std::optional<int> least;             // of an elastic job, of which `count` are the most
+  std::optional<int> rank;              // this node's
+  std::vector<std::string> hosts = {};  // of --hosts or --hostfile, in order of node rank
+};
+
+struct LaunchRestarts {
+  int most = 0;                         // of all workers
+  bool respawn = false;                 // single workers of an elastic job are started again
+  std::optional<int> longest_pause_ms;  // before that
+};
+
+// Empty: not said.
+struct LaunchRendezvous {
+  std::string master_addr;
+  std::optional<int> master_port;  // 0: any free port
+  std::string id, endpoint;        // endpoint: HOST:PORT or file:///PATH
+  bool standalone = false;
+};
+
+// As given; checked once the number of local ranks is known.
+struct LaunchOutput {
+  std::string redirects, tee, log_dir, local_ranks_filter;
+};
+
 struct LaunchOptions {
   std::vector<std::string>
       own_commands;  // "train", ...: what the program itself can run as a worker
-  int nnodes = 1;
-  int min_nodes = 0;  // of an elastic job, of which nnodes are the most; 0: not said
-  bool respawn = false;
-  std::optional<int> respawn_pause_ms;  // the longest
-  std::string nproc_per_node;           // "4", "gpu", "cpu", "auto"; "" = not said
-  std::optional<int> node_rank;
-  std::string master_addr;             // "" = not said
-  std::optional<int> master_port;      // 0: any free port
-  std::string rdzv_id, rdzv_endpoint;  // endpoint: HOST:PORT or file:///PATH
-  bool standalone = false;
-  std::vector<std::string> hosts;  // of --hosts or --hostfile, in order of node rank
-  int max_restarts = 0;
+  LaunchNodes nodes;
+  std::string nproc_per_node;  // "4", "gpu", "cpu", "auto"; "" = not said
+  LaunchRestarts restarts;
+  LaunchRendezvous rendezvous;
   int monitor_interval_ms = 100;
-  std::string redirects, tee, log_dir,
-      local_ranks_filter;  // as given; checked once the number of local ranks is known
+  LaunchOutput output;
   std::vector<std::string> environment;  // K=V
   bool dry_run = false, kill_orphans = true;
   bool controlled = false;           // started by another launch, which speaks through stdin

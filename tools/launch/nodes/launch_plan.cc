@@ -56,14 +56,14 @@ int count_workers(const std::string& text, LaunchPlan& plan) {
 }
 
 int find_node_rank(const LaunchOptions& options) {
-  if (options.node_rank) return *options.node_rank;
-  if (options.nnodes == 1 || !options.hosts.empty()) return 0;
+  if (options.nodes.rank) return *options.nodes.rank;
+  if (options.nodes.count == 1 || !options.nodes.hosts.empty()) return 0;
   for (const char* name : {"NODE_RANK", "GROUP_RANK", "SLURM_NODEID"})
     if (const std::string value = base::environment(name); !value.empty())
-      return parse_whole(value, 0, options.nnodes - 1, name);
-  throw UsageError("which of the " + std::to_string(options.nnodes) +
-                   " nodes is this? Give --node-rank 0 to " + std::to_string(options.nnodes - 1) +
-                   ", a different one on each node");
+      return parse_whole(value, 0, options.nodes.count - 1, name);
+  throw UsageError("which of the " + std::to_string(options.nodes.count) +
+                   " nodes is this? Give --node-rank 0 to " +
+                   std::to_string(options.nodes.count - 1) + ", a different one on each node");
 }
 
 // A name for logs that sorts by time.
@@ -86,32 +86,33 @@ void check_run_id(const std::string& id) {
 }
 
 void choose_meeting(LaunchPlan& plan, const LaunchOptions& options) {
-  if (options.rdzv_endpoint.starts_with("file://")) {
-    if (options.rdzv_endpoint.size() < 9 || options.rdzv_endpoint[7] != '/')
-      throw io::ConfigError("--rdzv-endpoint " + options.rdzv_endpoint +
+  if (options.rendezvous.endpoint.starts_with("file://")) {
+    if (options.rendezvous.endpoint.size() < 9 || options.rendezvous.endpoint[7] != '/')
+      throw io::ConfigError("--rdzv-endpoint " + options.rendezvous.endpoint +
                             ": expected file:///ABSOLUTE/PATH");
-    plan.init_method = options.rdzv_endpoint;
+    plan.init_method = options.rendezvous.endpoint;
     return;
   }
-  if (!options.rdzv_endpoint.empty()) {
+  if (!options.rendezvous.endpoint.empty()) {
     const backends::Endpoint endpoint =
-        backends::parse_endpoint(options.rdzv_endpoint, "--rdzv-endpoint");
+        backends::parse_endpoint(options.rendezvous.endpoint, "--rdzv-endpoint");
     plan.master_addr = endpoint.host;
     plan.master_port = endpoint.port;
     return;
   }
-  const bool one_node = options.nnodes == 1;
-  plan.master_addr = options.master_addr;
-  if (plan.master_addr.empty() && !options.hosts.empty())
-    plan.master_addr = options.hosts.front().substr(options.hosts.front().find('@') + 1);
+  const bool one_node = options.nodes.count == 1;
+  plan.master_addr = options.rendezvous.master_addr;
+  if (plan.master_addr.empty() && !options.nodes.hosts.empty())
+    plan.master_addr =
+        options.nodes.hosts.front().substr(options.nodes.hosts.front().find('@') + 1);
   if (plan.master_addr.empty())
     plan.master_addr = one_node ? "127.0.0.1" : base::environment("MASTER_ADDR");
   if (plan.master_addr.empty())
-    throw UsageError("where do the " + std::to_string(options.nnodes) +
+    throw UsageError("where do the " + std::to_string(options.nodes.count) +
                      " nodes meet? Give --master-addr, the host of rank 0, or --rdzv-endpoint");
   const std::string port = one_node ? "" : base::environment("MASTER_PORT");
-  plan.master_port = options.master_port ? *options.master_port
-                     : !options.hosts.empty() && !one_node
+  plan.master_port = options.rendezvous.master_port ? *options.rendezvous.master_port
+                     : !options.nodes.hosts.empty() && !one_node
                          ? 10001 + static_cast<unsigned char>(backends::random_bytes(1)[0]) * 39
                      : !port.empty() ? parse_whole(port, 1, 65535, "MASTER_PORT")
                                      : (one_node ? 0 : kDefaultPort);
@@ -131,10 +132,10 @@ std::string elastic_of(const std::vector<std::string>& command) {
 
 LaunchPlan make_launch_plan(const LaunchOptions& options) {
   LaunchPlan plan;
-  plan.nnodes = options.nnodes;
+  plan.nnodes = options.nodes.count;
   plan.node_rank = find_node_rank(options);
   // The devices of other hosts are counted there.
-  const bool elsewhere = !options.hosts.empty() && !options.dry_run;
+  const bool elsewhere = !options.nodes.hosts.empty() && !options.dry_run;
   const bool number = options.nproc_per_node.find_first_not_of("0123456789") == std::string::npos;
   plan.own_command = std::find(options.own_commands.begin(), options.own_commands.end(),
                                options.command.front()) != options.own_commands.end();
@@ -148,23 +149,23 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
                    [](const std::string& e) { return e.starts_with("OMP_NUM_THREADS="); });
   plan.threads = default_threads(plan.nproc);
   plan.host = backends::host_name();
-  plan.max_restarts = options.max_restarts;
-  if (!options.rdzv_id.empty()) check_run_id(options.rdzv_id);
-  plan.run_id = options.rdzv_id.empty() ? fresh_run_id() : options.rdzv_id;
-  plan.common_run_id = plan.nnodes == 1 || !options.rdzv_id.empty();
+  plan.max_restarts = options.restarts.most;
+  if (!options.rendezvous.id.empty()) check_run_id(options.rendezvous.id);
+  plan.run_id = options.rendezvous.id.empty() ? fresh_run_id() : options.rendezvous.id;
+  plan.common_run_id = plan.nnodes == 1 || !options.rendezvous.id.empty();
   plan.elastic = plan.own_command ? elastic_of(options.command) : "";
-  if (plan.elastic.empty() && options.min_nodes > 0)
+  if (plan.elastic.empty() && options.nodes.least)
     plan.elastic =
-        std::to_string(options.min_nodes * plan.nproc) + ":" + std::to_string(plan.world_size());
+        std::to_string(*options.nodes.least * plan.nproc) + ":" + std::to_string(plan.world_size());
   if (!plan.elastic.empty() && !plan.own_command)
     throw UsageError("--nnodes MIN:MAX is for commands of this program, as train");
   if (!plan.elastic.empty() && plan.max_restarts > 0)
     throw UsageError(
         "--max-restarts starts all workers again, which an elastic job does not need: "
         "give --respawn, which starts those again that have failed");
-  if (options.respawn_pause_ms && !options.respawn)
+  if (options.restarts.longest_pause_ms && !options.restarts.respawn)
     throw UsageError("--respawn-pause is the longest pause of --respawn: give that, too");
-  if (options.respawn && plan.elastic.empty())
+  if (options.restarts.respawn && plan.elastic.empty())
     throw UsageError("--respawn is for elastic jobs, but the number of nodes is fixed, at " +
                      std::to_string(plan.nnodes) +
                      ": give --nnodes MIN:MAX with MIN below MAX, or train --elastic MIN:MAX, "
@@ -183,7 +184,8 @@ std::string plan_table(const LaunchPlan& plan, const LaunchOptions& options) {
                                   : plan.init_method;
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     const int node = rank / plan.nproc, local = rank % plan.nproc;
-    const std::string name = !options.hosts.empty() ? options.hosts[static_cast<std::size_t>(node)]
+    const std::string name = !options.nodes.hosts.empty()
+                                 ? options.nodes.hosts[static_cast<std::size_t>(node)]
                              : node == plan.node_rank ? plan.host
                                                       : "node" + std::to_string(node);
     table +=

@@ -137,7 +137,7 @@ int LocalNode::run(EventSource* control) {
 // Of an elastic job. Who is left on other nodes, or comes again, nobody here knows: the ranks
 // themselves wait for others as long as it makes sense.
 bool LocalNode::all_are_here() const {
-  return !plan_.elastic.empty() && plan_.nnodes == 1 && !options_.respawn;
+  return !plan_.elastic.empty() && plan_.nnodes == 1 && !options_.restarts.respawn;
 }
 
 GroupRules LocalNode::rules() const {
@@ -182,8 +182,8 @@ GroupOutcome LocalNode::run_attempt(EventSource* control) {
   std::vector<WorkerLogs::Stream> errors(static_cast<std::size_t>(plan_.nproc));
   respawned_.assign(errors.size(), 0);
   GroupRules group_rules = rules();
-  if (options_.respawn_pause_ms)
-    group_rules.longest_pause = std::chrono::milliseconds(*options_.respawn_pause_ms);
+  if (options_.restarts.longest_pause_ms)
+    group_rules.longest_pause = std::chrono::milliseconds(*options_.restarts.longest_pause_ms);
   if (!plan_.elastic.empty())
     group_rules.again = [&](std::size_t index, const WorkerEnd& end) {
       return respawn(relay, static_cast<int>(index), end, errors[index]);
@@ -205,7 +205,7 @@ GroupOutcome LocalNode::run_attempt(EventSource* control) {
 
 std::function<int()> LocalNode::respawn(OutputRelay& relay, int local_rank, const WorkerEnd& end,
                                         WorkerLogs::Stream& err) {
-  const bool again = options_.respawn && is_worth_restarting(end.code);
+  const bool again = options_.restarts.respawn && is_worth_restarting(end.code);
   int& times = respawned_[static_cast<std::size_t>(local_rank)];
   WorkerFailure failure = failure_of(local_rank, end, err);
   failure.attempt = times;

@@ -127,7 +127,7 @@ std::string node_failure(const std::string& host, const WorkerEnd& end, std::str
 
 void check_hosts(const LaunchOptions& options, const LaunchPlan& plan) {
   std::set<std::string> seen;
-  for (const std::string& host : options.hosts) {
+  for (const std::string& host : options.nodes.hosts) {
     if (host.front() == '-' || host.find_first_of(" \t'\"\\") != std::string::npos)
       throw UsageError("--hosts: '" + host + "' is not a host name");
     if (std::count(host.begin(), host.end(), ':') == 1)
@@ -159,9 +159,10 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
   add("--nnodes",
-      (o.min_nodes > 0 ? std::to_string(o.min_nodes) + ":" : "") + std::to_string(plan.nnodes));
-  if (o.respawn) words.emplace_back("--respawn");
-  if (o.respawn_pause_ms) add("--respawn-pause", std::to_string(*o.respawn_pause_ms * 1e-3));
+      (o.nodes.least ? std::to_string(*o.nodes.least) + ":" : "") + std::to_string(plan.nnodes));
+  if (o.restarts.respawn) words.emplace_back("--respawn");
+  if (o.restarts.longest_pause_ms)
+    add("--respawn-pause", std::to_string(*o.restarts.longest_pause_ms * 1e-3));
   add("--node-rank", std::to_string(node_rank));
   add("--nproc-per-node", o.nproc_per_node);
   if (plan.init_method.empty()) {
@@ -171,17 +172,17 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
     add("--rdzv-endpoint", plan.init_method);
   }
   add("--rdzv-id", plan.run_id);
-  add("--max-restarts", std::to_string(o.max_restarts));
+  add("--max-restarts", std::to_string(o.restarts.most));
   add("--monitor-interval", std::to_string(o.monitor_interval_ms / 1000.0));
-  add("--redirects", o.redirects);
-  add("--tee", o.tee);
-  add("--log-dir", o.log_dir);
-  add("--local-ranks-filter", o.local_ranks_filter);
+  add("--redirects", o.output.redirects);
+  add("--tee", o.output.tee);
+  add("--log-dir", o.output.log_dir);
+  add("--local-ranks-filter", o.output.local_ranks_filter);
   for (const std::string& variable : o.environment) add("--env", variable);
   if (!o.kill_orphans) words.emplace_back("--no-kill-orphans");
   words.emplace_back("--");
   words.insert(words.end(), o.command.begin(), o.command.end());
-  const std::string& host = o.hosts[static_cast<std::size_t>(node_rank)];
+  const std::string& host = o.nodes.hosts[static_cast<std::size_t>(node_rank)];
   if (is_this_host(host)) return words;
   // ssh hands one line to the shell of the other side, so every word is quoted.
   std::string line;
@@ -215,7 +216,7 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
   {
     WorkerGroup group(guard, inbox, rules);
     const std::string setup = setup_records(), program = own_path(), directory = own_directory();
-    nodes.reserve(options.hosts.size());
+    nodes.reserve(options.nodes.hosts.size());
     for (int r = 0; r < plan.nnodes; ++r)
       nodes.push_back(
           start_node(group, relay, node_command(options, plan, r, program, directory), setup));
@@ -228,7 +229,7 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
   if (outcome.culprit && !outcome.killed) {
     const std::size_t index = *outcome.culprit;
     const std::string failure =
-        node_failure(options.hosts[index], outcome.ends[index], nodes[index].err->last_line);
+        node_failure(options.nodes.hosts[index], outcome.ends[index], nodes[index].err->last_line);
     std::fprintf(stderr, "engine: error: %s\n", base::escape_text(failure).c_str());
   }
   // 255 is ssh's own word for a host that it cannot reach, and no code of this program.

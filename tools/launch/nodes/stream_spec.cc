@@ -101,7 +101,8 @@ NodeCount parse_node_count(const std::string& text, const std::string& option) {
   if (most < least)
     throw io::ConfigError(option + " '" + text +
                           "': the first number is the greater one; expected N or MIN:MAX");
-  return {.least = most == least ? 0 : least, .most = most};
+  if (most == least) return {.most = most};
+  return {.least = least, .most = most};
 }
 
 }  // namespace tools

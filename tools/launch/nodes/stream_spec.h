@@ -1,6 +1,7 @@
 // Parsers of the launcher's option values: streams by rank, lists of ranks, node counts.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ std::vector<int> parse_rank_list(const std::string& text, int count, const std::
 
 // "2" or "2:2"; "1:4" for a job whose nodes come and go. Throws io::ConfigError.
 struct NodeCount {
-  int least = 0;  // 0: the number is fixed
+  std::optional<int> least = {};  // none: the number is fixed
   int most = 1;
 };
 NodeCount parse_node_count(const std::string& text, const std::string& option);

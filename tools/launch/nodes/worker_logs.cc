@@ -21,26 +21,26 @@ namespace tools {
 
 WorkerLogs::WorkerLogs(const LaunchOptions& options, const LaunchPlan& plan)
     : plan_(plan),
-      redirected_(parse_streams(options.redirects, plan.nproc, "--redirects")),
-      teed_(
-          parse_streams(options.tee.empty() && options.redirects.empty() && !options.log_dir.empty()
-                            ? "3"
-                            : options.tee,
-                        plan.nproc, "--tee")),
+      redirected_(parse_streams(options.output.redirects, plan.nproc, "--redirects")),
+      teed_(parse_streams(options.output.tee.empty() && options.output.redirects.empty() &&
+                                  !options.output.log_dir.empty()
+                              ? "3"
+                              : options.output.tee,
+                          plan.nproc, "--tee")),
       shown_(static_cast<std::size_t>(plan.nproc), false),
       color_{wants_colour(1), wants_colour(2)} {
   for (const int rank :
-       parse_rank_list(options.local_ranks_filter, plan.nproc, "--local-ranks-filter"))
+       parse_rank_list(options.output.local_ranks_filter, plan.nproc, "--local-ranks-filter"))
     shown_[static_cast<std::size_t>(rank)] = true;
   const auto any = [](const std::vector<unsigned>& masks) {
     return std::any_of(masks.begin(), masks.end(), [](unsigned m) { return m != 0; });
   };
   keeps_ = any(redirected_) || any(teed_);
   std::error_code error;
-  base_ =
-      std::filesystem::absolute(options.log_dir.empty() ? "launch-logs" : options.log_dir, error)
-          .string() +
-      "/" + plan.run_id;
+  base_ = std::filesystem::absolute(
+              options.output.log_dir.empty() ? "launch-logs" : options.output.log_dir, error)
+              .string() +
+          "/" + plan.run_id;
 }
 
 std::string WorkerLogs::folder(int attempt, int rank) const {
