@@ -88,33 +88,25 @@ int train_elastic(const RunConfig& config, const std::string& command,
   });
 }
 
-}  // namespace
+constexpr const char* kFooter =
+    "Every option can also be set as ENGINE_NAME in the environment; precedence: option, "
+    "ENGINE_*, config "
+    "file, default.\n"
+    "Examples:\n"
+    "  engine train --model convnet --dataset glyphs --spawn 2 --save-dir run\n"
+    "  engine train --model convnet --dataset mnist --data-dir data/mnist --epochs 2 --save-dir "
+    "run --resume auto\n"
+    "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
+    "--init-method tcp://n1:29500";
 
-int train_command(const Arguments& arguments) {
-  CLI::App app("Trains a model, on one rank or data-parallel on several.", "engine train");
-  tools::ConfigValues values;
-  std::string config_file;
-  add_train_options(app, values, config_file);
-  Instead instead;
-  add_instead(app, instead);
-  app.footer(
-      "Every option can also be set as ENGINE_NAME in the environment; precedence: option, "
-      "ENGINE_*, config "
-      "file, default.\n"
-      "Examples:\n"
-      "  engine train --model convnet --dataset glyphs --spawn 2 --save-dir run\n"
-      "  engine train --model convnet --dataset mnist --data-dir data/mnist --epochs 2 --save-dir "
-      "run --resume auto\n"
-      "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
-      "--init-method tcp://n1:29500");
-  if (!parse(app, arguments)) return 0;
-  if (app.count("--config") > 0 && config_file.empty()) throw io::ConfigError("--config is empty");
+// `notice` gets what is to be said of the number of ranks, or "".
+RunConfig read_config(ConfigValues values, const std::string& config_file, std::string& notice) {
   apply_environment(values);
   if (!config_file.empty()) apply_config_file(config_file, values);
   const std::string definition = take_resumed_run(values);
   apply_defaults(values);
-  const std::string spawned = settle_spawn(values);
-  RunConfig config = tools::resolve_run_config(values);
+  notice = settle_spawn(values);
+  RunConfig config = resolve_run_config(values);
   config.model.definition =
       definition.empty() ? models::model_definition(config.model.name) : definition;
   if (config.keeping.resume == "auto" && config.keeping.directory == "auto" && !was_restarted())
@@ -122,35 +114,62 @@ int train_command(const Arguments& arguments) {
         "--resume auto would find nothing, since --save-dir auto makes a new folder: name the "
         "folder, --save-dir DIR");
   if (config.requeue) check_requeue();
-  if (!spawned.empty() && !instead.print_config) print_notice(spawned);
-  if (const std::optional<int> code = run_instead(instead, config)) return *code;
-  check_spawn(config.spawn);
-  if (const int cpus = base::count_of_cpus(); config.spawn > cpus)
-    print_notice(std::to_string(config.spawn) + " ranks share " + std::to_string(cpus) +
+  return config;
+}
+
+void check_ranks(int spawn) {
+  check_spawn(spawn);
+  if (const int cpus = base::count_of_cpus(); spawn > cpus)
+    print_notice(std::to_string(spawn) + " ranks share " + std::to_string(cpus) +
                  (cpus == 1 ? " CPU" : " CPUs") + ": steps are slower than with one rank per CPU");
-  if (has_rank_zero(config)) {
-    check_output_path("metrics", config.metrics, config.keeping.directory);
-    check_output_path("trace", config.trace, config.keeping.directory);
-    check_output_path("log-file", config.log_file, config.keeping.directory);
-    if (!config.trace.empty()) check_new_file(config.trace, {});
-    for (const std::string& other : {config.metrics, config.trace})
-      if (!config.log_file.empty() && config.log_file == other)
-        throw io::ConfigError("--log-file " + other + ": another output has this name");
-    check_views(config, /*joins=*/config.is_elastic() && config.spawn == 0);
-  }
-  set_log_options(config.log);
+}
+
+void check_outputs(const RunConfig& config) {
+  check_output_path("metrics", config.metrics, config.keeping.directory);
+  check_output_path("trace", config.trace.path, config.keeping.directory);
+  check_output_path("log-file", config.console.file, config.keeping.directory);
+  if (!config.trace.path.empty()) check_new_file(config.trace.path, {});
+  for (const std::string& other : {config.metrics, config.trace.path})
+    if (!config.console.file.empty() && config.console.file == other)
+      throw io::ConfigError("--log-file " + other + ": another output has this name");
+  check_views(config, /*joins=*/config.is_elastic() && config.spawn == 0);
+}
+
+// A scheduler's warning ends the run in order, also if nothing can be saved.
+const std::atomic<int>& install_signals(const RunConfig& config) {
   std::vector<int> signals = config.preempt_signals;
-  const bool is_elastic = config.is_elastic();
-  const bool leaves = is_elastic && std::ranges::find(signals, kLeaveSignal) == signals.end();
-  // A scheduler's warning ends the run in order, also if nothing can be saved.
+  const bool leaves =
+      config.is_elastic() && std::ranges::find(signals, kLeaveSignal) == signals.end();
   for (const int signal : kSaveSignals)
     if (!leaves || signal != kLeaveSignal) signals.push_back(signal);
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the output that leaves is a write that fails
   const std::atomic<int>& stop_signal = install_stop_signals(signals);
   if (leaves) install_leave_signal();
+  return stop_signal;
+}
+
+}  // namespace
+
+int train_command(const Arguments& arguments) {
+  CLI::App app("Trains a model, on one rank or data-parallel on several.", "engine train");
+  ConfigValues values;
+  std::string config_file, spawn_notice;
+  add_train_options(app, values, config_file);
+  Instead instead;
+  add_instead(app, instead);
+  app.footer(kFooter);
+  if (!parse(app, arguments)) return 0;
+  if (app.count("--config") > 0 && config_file.empty()) throw io::ConfigError("--config is empty");
+  RunConfig config = read_config(std::move(values), config_file, spawn_notice);
+  if (!spawn_notice.empty() && !instead.print_config) print_notice(spawn_notice);
+  if (const std::optional<int> code = run_instead(instead, config)) return *code;
+  check_ranks(config.spawn);
+  if (has_rank_zero(config)) check_outputs(config);
+  set_log_options(config.console.log);
+  const std::atomic<int>& stop_signal = install_signals(config);
   const std::string command = command_text(arguments);
-  if (is_elastic) return train_elastic(config, command, stop_signal);
-  return train_ranks(config, command, stop_signal);
+  return config.is_elastic() ? train_elastic(config, command, stop_signal)
+                             : train_ranks(config, command, stop_signal);
 }
 
 }  // namespace tools

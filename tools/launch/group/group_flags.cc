@@ -36,10 +36,10 @@ tools::RunConfig resolve_group_flags(tools::ConfigValues values,
   for (const auto& [name, value] : environment)
     if (std::find(names.begin(), names.end(), name) != names.end()) values.emplace(name, value);
   for (const auto& [name, value] : defaults)
-    values.emplace(name, tools::ConfigValue{value, "default"});
+    values.emplace(name, tools::ConfigValue{value, kDefaultSource});
   // A run needs a model and data; no group does.
-  values.emplace("model", tools::ConfigValue{"mlp", "default"});
-  values.emplace("dataset", tools::ConfigValue{"synthetic", "default"});
+  values.emplace("model", tools::ConfigValue{"mlp", kDefaultSource});
+  values.emplace("dataset", tools::ConfigValue{"synthetic", kDefaultSource});
   tools::apply_defaults(values);
   if (const std::string spawned = settle_spawn(values); !spawned.empty()) print_notice(spawned);
   return tools::resolve_run_config(values);

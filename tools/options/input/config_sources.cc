@@ -166,36 +166,45 @@ void ConfigFile::take_option(const std::string& key, const toml::node& node,
   if (!added) fail(node, "'" + key + "' is given twice, first at " + entry->second.source);
 }
 
-std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node) const {
+bool may_be_written_as(OptionSpec::Type type, toml::node_type node) {
   using Type = OptionSpec::Type;
-  const Type type = option.type();
-  const bool takes_text = type != Type::kInteger && type != Type::kReal && type != Type::kFlag;
+  switch (node) {
+    case toml::node_type::string:
+      return type != Type::kInteger && type != Type::kReal && type != Type::kFlag;
+    case toml::node_type::integer:
+      return type == Type::kInteger || type == Type::kReal || type == Type::kInterval ||
+             type == Type::kDevices;
+    case toml::node_type::floating_point:
+      return type == Type::kReal;
+    case toml::node_type::boolean:
+      return type == Type::kFlag;
+    case toml::node_type::array:
+      return type == Type::kList || type == Type::kDevices;
+    default:
+      return false;
+  }
+}
+
+std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node) const {
   if (const auto* text = node.as_string(); text && variables_ && has_variables(text->get())) {
     const bool plays_no_part = values_.contains(option.name);  // a stronger source said otherwise
     return plays_no_part ? text->get() : expanded(option.name, text->get(), node);
   }
-  if (const auto* text = node.as_string(); text != nullptr && takes_text) return text->get();
-  if (const auto* integer = node.as_integer();
-      integer != nullptr && (type == Type::kInteger || type == Type::kReal ||
-                             type == Type::kInterval || type == Type::kDevices))
-    return std::to_string(integer->get());
-  if (const auto* real = node.as_floating_point(); real != nullptr && type == Type::kReal)
-    return io::shortest_text(real->get());
-  if (const auto* flag = node.as_boolean(); flag != nullptr && type == Type::kFlag)
-    return flag->get() ? "true" : "false";
-  if (const auto* array = node.as_array();
-      array != nullptr && (type == Type::kList || type == Type::kDevices)) {
-    std::vector<std::int64_t> list;
-    for (const toml::node& item : *array) {
-      if (!item.is_integer())
-        fail(node, std::string("'") + option.name + "' is a list with " + type_name(item) +
-                       " in it; expected integers");
-      list.push_back(item.as_integer()->get());
-    }
-    return list_text(list);
+  if (!may_be_written_as(option.type(), node.type()))
+    fail(node, std::string("'") + option.name + "' is " + type_name(node) + "; expected " +
+                   expected_text(option));
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
+  if (const auto* real = node.as_floating_point()) return io::shortest_text(real->get());
+  if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
+  std::vector<std::int64_t> list;
+  for (const toml::node& item : *node.as_array()) {
+    if (!item.is_integer())
+      fail(node, std::string("'") + option.name + "' is a list with " + type_name(item) +
+                     " in it; expected integers");
+    list.push_back(item.as_integer()->get());
   }
-  fail(node, std::string("'") + option.name + "' is " + type_name(node) + "; expected " +
-                 expected_text(option));
+  return list_text(list);
 }
 
 std::string ConfigFile::expanded(const std::string& what, const std::string& text,
@@ -268,7 +277,7 @@ void apply_environment(ConfigValues& values) {
 
 void apply_defaults(ConfigValues& values) {
   for (const OptionSpec& option : train_options())
-    values.try_emplace(option.name, ConfigValue{option.default_value, "default"});
+    values.try_emplace(option.name, ConfigValue{option.default_value, kDefaultSource});
 }
 
 }  // namespace tools

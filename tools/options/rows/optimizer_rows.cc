@@ -244,7 +244,7 @@ void complete_by_optimizer(ConfigValues& values) {
   const OptimizerSpec& spec = *engine::find_optimizer(values.at("optimizer").value);
   for (const auto& [name, value] :
        {std::pair{"lr", spec.lr}, std::pair{"weight-decay", spec.weight_decay}})
-    if (values.at(name).value.empty()) values.at(name) = {io::shortest_text(value), "default"};
+    if (values.at(name).value.empty()) values.at(name) = {io::shortest_text(value), kDefaultSource};
 }
 
 }  // namespace tools

@@ -36,7 +36,7 @@ std::optional<ValueFault> take_prometheus(RunConfig& config, const std::string& 
 }
 
 std::optional<ValueFault> take_trace(RunConfig& config, const std::string& text) {
-  config.trace = text;
+  config.trace.path = text;
   if (text.ends_with(".json") || text.ends_with(".json.gz")) return std::nullopt;
   return ValueFault{"a file that ends in .json or .json.gz"};
 }
@@ -46,20 +46,20 @@ std::optional<ValueFault> take_trace_steps(RunConfig& config, const std::string&
   const auto first = parse_integer(parts.front()), last = parse_integer(parts.back());
   if (parts.size() != 2 || !first || !last || *first < 1 || *last < *first || *last > kMaxCount)
     return ValueFault{"two steps, counted from 1, as 100:150"};
-  config.trace_first = *first;
-  config.trace_last = *last;
+  config.trace.first_step = *first;
+  config.trace.last_step = *last;
   return std::nullopt;
 }
 
 std::optional<ValueFault> take_log_ranks(RunConfig& config, const std::string& text) {
-  config.log_all_ranks = text == "all";
-  if (config.log_all_ranks) return std::nullopt;
-  config.log_ranks.clear();
+  config.console.all_ranks = text == "all";
+  if (config.console.all_ranks) return std::nullopt;
+  config.console.ranks.clear();
   for (const std::string& rank : base::split_text(text, ',')) {
     const auto number = parse_integer(rank);
     if (!number || *number < 0 || *number > 1'000'000)
       return ValueFault{"all, or numbers of ranks from 0, as 0,2"};
-    config.log_ranks.push_back(static_cast<int>(*number));
+    config.console.ranks.push_back(static_cast<int>(*number));
   }
   return std::nullopt;
 }
@@ -129,7 +129,7 @@ const std::vector<OptionSpec> kReportRows{
                   {given("metrics"), given("save-dir"), given("tensorboard-dir")},
                   "--save-dir or --metrics FILE: samples go to the metrics"}}},
     {.name = "tensorboard",
-     .field = flag([](RunConfig& c) { return &c.tensorboard; }),
+     .field = flag([](RunConfig& c) { return &c.tensorboard.in_run_folder; }),
      .help = "write event files for TensorBoard, to --save-dir/tensorboard",
      .example = "--save-dir run --tensorboard",
      .agreement = kFree,
@@ -138,14 +138,14 @@ const std::vector<OptionSpec> kReportRows{
                   {given("tensorboard-dir"), given("save-dir")},
                   "--save-dir, or --tensorboard-dir DIR instead: a folder to write to"}}},
     {.name = "tensorboard-dir",
-     .field = text([](RunConfig& c) { return &c.tensorboard_dir; }),
+     .field = text([](RunConfig& c) { return &c.tensorboard.folder; }),
      .metavar = "DIR",
      .help = "write event files for TensorBoard there",
      .example = "--tensorboard-dir runs/tensorboard",
      .agreement = kFree,
      .on_resume = kOneStart},
     {.name = "histograms",
-     .field = integer([](RunConfig& c) { return &c.histograms; }, 0, kMaxCount),
+     .field = integer([](RunConfig& c) { return &c.tensorboard.histogram_every; }, 0, kMaxCount),
      .help = "every N steps, write histograms of parameters and gradients for TensorBoard (0: "
              "never)",
      .example = "--save-dir run --tensorboard --histograms 500",
@@ -153,7 +153,7 @@ const std::vector<OptionSpec> kReportRows{
      .on_resume = kOneStart,
      .demands = {{on(), {on("tensorboard"), given("tensorboard-dir")}, kNoTensorboard}}},
     {.name = "tensorboard-samples",
-     .field = integer([](RunConfig& c) { return &c.tensorboard_samples; }, 0, 1000),
+     .field = integer([](RunConfig& c) { return &c.tensorboard.samples; }, 0, 1000),
      .help = "with each evaluation, write N test samples and what the model says of them for "
              "TensorBoard (0: none)",
      .example = "--save-dir run --tensorboard --tensorboard-samples 16",
@@ -186,10 +186,10 @@ const std::vector<OptionSpec> kReportRows{
      .on_resume = kOneStart,
      .needs = {given("trace")}},
     {.name = "progress",
-     .field =
-         choice([](RunConfig& c) { return &c.progress; }, {{"auto", RunConfig::Progress::kAuto},
-                                                           {"rich", RunConfig::Progress::kRich},
-                                                           {"never", RunConfig::Progress::kNever}}),
+     .field = choice([](RunConfig& c) { return &c.console.progress; },
+                     {{"auto", RunConfig::Progress::kAuto},
+                      {"rich", RunConfig::Progress::kRich},
+                      {"never", RunConfig::Progress::kNever}}),
      .help = "progress bar on a terminal; rich: with a curve of the loss",
      .example = "--progress rich",
      .agreement = kFree,
@@ -197,34 +197,34 @@ const std::vector<OptionSpec> kReportRows{
      .demands = {{is("rich"), {off("quiet")}, kTextConsole},
                  {is("rich"), {is("log-format", "text")}, kTextConsole}}},
     {.name = "quiet",
-     .field = flag([](RunConfig& c) { return &c.log.quiet; }),
+     .field = flag([](RunConfig& c) { return &c.console.log.quiet; }),
      .help = "print warnings and errors only; logs have the other lines, too",
      .example = "--quiet --save-dir run",
      .agreement = kFree,
      .on_resume = kOneStart,
      .demands = {{on(), {off("verbose")}, "that --verbose is not given: it asks for more lines"}}},
     {.name = "verbose",
-     .field = flag([](RunConfig& c) { return &c.verbose; }),
+     .field = flag([](RunConfig& c) { return &c.console.verbose; }),
      .help = "print with each report where the time of a step went",
      .example = "--verbose --log-every 50",
      .agreement = kFree,
      .on_resume = kOneStart},
     {.name = "log-file",
-     .field = text([](RunConfig& c) { return &c.log_file; }),
+     .field = text([](RunConfig& c) { return &c.console.file; }),
      .metavar = "FILE",
      .help = "append the lines printed to this file, too",
      .example = "--log-file train.log",
      .agreement = kFree,
      .on_resume = kOneStart},
     {.name = "log-format",
-     .field = choice([](RunConfig& c) { return &c.log.format; },
+     .field = choice([](RunConfig& c) { return &c.console.log.format; },
                      {{"text", LogFormat::kText}, {"json", LogFormat::kJson}}),
      .help = "json: each line, on the console and in --log-file, as a JSON object",
      .example = "--log-format json",
      .agreement = kFree,
      .on_resume = kOneStart},
     {.name = "log-time",
-     .field = flag([](RunConfig& c) { return &c.log.time; }),
+     .field = flag([](RunConfig& c) { return &c.console.log.time; }),
      .help = "begin each line on the console with the time (UTC)",
      .example = "--log-time --spawn 2",
      .agreement = kFree,

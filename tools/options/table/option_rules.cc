@@ -13,7 +13,7 @@ std::string shown(const std::string& name, const ConfigValue& value) {
   return "--" + name + " is '" + value.value + "' (from " + value.source + ")";
 }
 
-void unset(ConfigValue& value) { value = {"", "not used"}; }
+void unset(ConfigValue& value) { value = {"", kUnusedSource}; }
 
 bool is_off(const std::string& text) {
   constexpr std::string_view kOff[] = {"", "false", "none", "off", "0"};
@@ -89,7 +89,7 @@ void apply_device_rule(const char* list_name, ConfigValues& values) {
     throw io::ConfigError(shown("device", one) + " and " + shown(list_name, list) +
                           " contradict each other; give only one");
   if (strength < list_strength)
-    one = {"auto", "not used"};
+    one = {"auto", kUnusedSource};
   else
     unset(list);
 }

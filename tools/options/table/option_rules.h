@@ -9,7 +9,7 @@
 
 namespace tools {
 
-// Unsets what plays no part (source "not used"). Throws ConfigError for contradictions. REQUIRES:
+// Unsets what plays no part (kUnusedSource). Throws ConfigError for contradictions. REQUIRES:
 // an entry for every option.
 void apply_option_rules(ConfigValues& values);
 // Enters what --lr and --weight-decay are by default with the optimizer chosen.

@@ -86,7 +86,7 @@ struct OptionSpec {
   Agreement agreement = Agreement::kEqual;  // what agreed_settings() lists
   OnResume on_resume = OnResume::kReport;
   Arrays arrays = Arrays::kSame;
-  // A setting that needs another choice plays no part without it (source "not used"), unless it
+  // A setting that needs another choice plays no part without it (kUnusedSource), unless it
   // comes from an equally strong source: then it is an error.
   std::vector<Condition> needs = {};
   std::vector<std::string> excludes = {};  // options; the stronger source counts

@@ -19,6 +19,25 @@
 namespace tools {
 
 struct RunConfig : SessionOptions {
+  enum class Progress { kAuto, kRich, kNever };
+  struct Console {
+    Progress progress = Progress::kAuto;
+    LogOptions log;
+    std::string file;  // that gets all lines, too; "": none
+    bool verbose = false, all_ranks = false;
+    std::vector<int> ranks{0};  // that print their lines
+  };
+  struct Tensorboard {
+    bool in_run_folder = false;
+    std::string folder;                // another one
+    std::int64_t histogram_every = 0;  // steps; 0: never
+    std::int64_t samples = 0;          // shown with each evaluation
+  };
+  struct Trace {
+    std::string path;  // "": none
+    std::int64_t first_step = 1, last_step = kMaxCount;
+  };
+
   // group
   backends::IdentityRequest identity;
   backends::GroupOptions group;  // backend and time limits; who takes part is the identity's
@@ -28,27 +47,18 @@ struct RunConfig : SessionOptions {
   bool overwrite = false, save_rank_models = false;
   std::vector<std::string> allowed_changes;  // option names, or "data"
   // report
-  enum class Progress { kAuto, kRich, kNever };
-  Progress progress = Progress::kAuto;
-  LogOptions log;
-  std::string log_file;
-  bool verbose = false, log_all_ranks = false;
-  std::vector<int> log_ranks{0};
+  Console console;
   std::string metrics, flight_dir;
   std::int64_t log_gpu = 0;
-  bool tensorboard = false;  // in the run's folder
-  std::string tensorboard_dir;
-  std::int64_t histograms = 0;                           // steps between two; 0 = never
-  std::int64_t tensorboard_samples = 0;                  // shown with each evaluation
-  std::optional<ListenAddress> prometheus{};             // where to serve metrics
-  std::string trace;                                     // "": none
-  std::int64_t trace_first = 1, trace_last = kMaxCount;  // steps, counted from 1
+  Tensorboard tensorboard;
+  std::optional<ListenAddress> prometheus{};  // where to serve metrics
+  Trace trace;
   // preempt
   std::vector<int> preempt_signals;
   bool requeue = false;
 
   // Text (canonical) and source of every option. An option that plays no part in this run (momentum
-  // with adamw, epochs beside steps) is unset here and has the source "not used".
+  // with adamw, epochs beside steps) is unset here and kUnusedSource.
   ConfigValues origin;
 
   bool is_elastic() const { return data.max_ranks > 0; }

@@ -26,13 +26,13 @@ OptionChange change_of(const OptionSpec& option, const std::string& before, cons
                        const ConfigValues& values) {
   const auto entry = values.find(option.name);
   return {option.name, shown(before), shown(now),
-          entry == values.end() ? "default" : entry->second.source,
+          entry == values.end() ? kDefaultSource : entry->second.source,
           option.on_resume == OnResume::kReject};
 }
 
 // --epochs beside --steps, for example: the change of the other one says it.
 bool plays_no_part(const OptionChange& change) {
-  return change.source == "not used" && !change.experiment;
+  return change.source == kUnusedSource && !change.experiment;
 }
 
 // Of a run that was as long as --steps said, its epochs are no number.

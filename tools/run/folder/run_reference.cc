@@ -39,7 +39,7 @@ void add(const ConfigValues& saved, const std::string& source, ConfigValues& val
   for (const auto& [name, entry] : saved) {
     if (entry.value.empty() || belongs_to_one_start(name) || values.contains(name)) continue;
     check_names_no_code(name, entry.value, source);
-    values[name] = {entry.value, entry.source == "default" ? "default" : source + ":" + name};
+    values[name] = {entry.value, is_default(entry) ? kDefaultSource : source + ":" + name};
   }
 }
 
@@ -50,14 +50,14 @@ void forget_defaults(ConfigValues& saved, const ConfigValues& values, bool with_
   if (before.empty() || now.empty() || before == now) return;
   ConfigValues defaults{{"optimizer", {before, ""}}, {"lr", {}}, {"weight-decay", {}}};
   if (engine::find_optimizer(before) != nullptr) complete_by_optimizer(defaults);
-  const auto is_default = [&](const char* name) {
+  const auto was_default = [&](const char* name) {
     const auto entry = saved.find(name);
     if (entry == saved.end()) return false;
-    return with_sources ? entry->second.source == "default"
+    return with_sources ? is_default(entry->second)
                         : entry->second.value == value_of(defaults, name);
   };
   for (const char* name : {"lr", "weight-decay"})
-    if (is_default(name)) saved.erase(name);
+    if (was_default(name)) saved.erase(name);
 }
 
 // Ranks that are placed by hand or by a launcher are not spawned.

@@ -29,28 +29,28 @@ namespace tools {
 namespace {
 
 bool prints_lines(const RunConfig& config, int rank) {
-  return config.log_all_ranks ||
-         std::ranges::find(config.log_ranks, rank) != config.log_ranks.end();
+  return config.console.all_ranks ||
+         std::ranges::find(config.console.ranks, rank) != config.console.ranks.end();
 }
 
 // On a terminal that shows lines of text.
 bool shows_bar(const RunConfig& config) {
-  return config.progress != RunConfig::Progress::kNever && !config.log.quiet &&
-         config.log.format == LogFormat::kText && isatty(STDOUT_FILENO) == 1;
+  return config.console.progress != RunConfig::Progress::kNever && !config.console.log.quiet &&
+         config.console.log.format == LogFormat::kText && isatty(STDOUT_FILENO) == 1;
 }
 
 // Sets up the log of the calling thread.
 void configure_logging(const RunConfig& config, const backends::Group& group) {
   const int rank = group.rank();
-  for (const int named : config.log_ranks)
+  for (const int named : config.console.ranks)
     if (named >= group.world_size() && !config.is_elastic())
       throw io::ConfigError("--log-ranks names rank " + std::to_string(named) +
                             ", but ranks go from 0 to " + std::to_string(group.world_size() - 1));
   const bool speaks = prints_lines(config, rank);
   log_context() = {.rank = rank, .named = speaks && rank != 0, .silent = !speaks};
-  if (speaks && !config.log_file.empty()) open_log_file(config.log_file);
-  if (rank == 0 && speaks && config.progress == RunConfig::Progress::kRich && shows_bar(config) &&
-      !shows_utf8())
+  if (speaks && !config.console.file.empty()) open_log_file(config.console.file);
+  if (rank == 0 && speaks && config.console.progress == RunConfig::Progress::kRich &&
+      shows_bar(config) && !shows_utf8())
     print_notice(
         "--progress rich needs a UTF-8 locale (LC_ALL, LC_CTYPE, LANG): a bar without the "
         "curve is shown");
@@ -141,9 +141,9 @@ class ConsoleRun {
          .total_steps = facts_.length.total_steps,
          .epochs = facts_.length.epochs,
          .progress_bar = root && speaks() && shows_bar(config_),
-         .rich = config_.progress == RunConfig::Progress::kRich && shows_utf8(),
+         .rich = config_.console.progress == RunConfig::Progress::kRich && shows_utf8(),
          .color = wants_colour(STDOUT_FILENO),
-         .verbose = config_.verbose,
+         .verbose = config_.console.verbose,
          .unit = progress_unit(run_.session().data().train()),
          .min_interval = std::chrono::seconds(config_.log_every ? 0 : 1),
          .seconds_before = turn_ == nullptr ? 0 : base::steady_seconds() - turn_->retained.begin}));

@@ -34,7 +34,7 @@ RankRun::RankRun(RankRunOptions options, backends::Group& group,
       run_(options_.config, options_.command, group, *control,
            retained() == nullptr ? nullptr : &retained()->run) {
   if (is_root() && !folder().empty() && options_.on_folder) options_.on_folder(folder());
-  if (!options_.config.trace.empty()) make_trace();
+  if (!options_.config.trace.path.empty()) make_trace();
   group.set_activity("loading the data");
   SessionOptions session = run_.session_options();
   if (options_.data) session.data.given = options_.data;
@@ -49,9 +49,9 @@ RankRun::~RankRun() {
 void RankRun::make_trace() {
   const RunConfig& config = options_.config;
   trace_communicator_ = host_communicator(group_);
-  trace_.emplace(TraceOptions{.path = config.trace,
-                              .first_step = config.trace_first,
-                              .last_step = config.trace_last,
+  trace_.emplace(TraceOptions{.path = config.trace.path,
+                              .first_step = config.trace.first_step,
+                              .last_step = config.trace.last_step,
                               .may_use_device = config.compute.device.device != "cpu" &&
                                                 engine::cuda::missing().empty()},
                  group_, *trace_communicator_);

@@ -41,8 +41,9 @@ void check_folder_to_make(const std::string& folder) {
 }
 
 std::string tensorboard_folder(const RunConfig& config, const TrainingRun& run) {
-  if (!config.tensorboard_dir.empty()) return config.tensorboard_dir;
-  return config.tensorboard && !run.folder().empty() ? run.folder() + "/tensorboard" : "";
+  if (!config.tensorboard.folder.empty()) return config.tensorboard.folder;
+  return config.tensorboard.in_run_folder && !run.folder().empty() ? run.folder() + "/tensorboard"
+                                                                   : "";
 }
 
 // Options that play a part in this run, as numbers where they are.
@@ -87,14 +88,14 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
     text += "\n\n" + indented(record.starts.back().program + ": " + record.starts.back().command);
   // The observer is not copied, but what it calls is.
   const std::shared_ptr<ShownSamples> samples =
-      session.show_samples(viewed.config.tensorboard_samples);
+      session.show_samples(viewed.config.tensorboard.samples);
   std::function<void(std::int64_t, io::EventFile&)> show;
   if (samples)
     show = [samples](std::int64_t step, io::EventFile& file) { samples->show(step, file); };
   session.add_observer(make_tensorboard_observer(
       {.folder = folder,
        .folder_named_by =
-           viewed.config.tensorboard_dir.empty() ? io::NamedBy::kRun : io::NamedBy::kUser,
+           viewed.config.tensorboard.folder.empty() ? io::NamedBy::kRun : io::NamedBy::kUser,
        .run = record.id,
        .step = session.state().progress.global_step,
        .hyperparameters = hyperparameters(viewed.config),
@@ -104,7 +105,7 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
        .top5 = record.data.classes > 5,
        .regression = !session.data().train().label_traits().classes,
        .gpu_every = viewed.config.log_gpu,
-       .histogram_every = viewed.config.histograms,
+       .histogram_every = viewed.config.tensorboard.histogram_every,
        .model = &session.state().model,
        .home = &session.state().home,
        .gradients = !session.facts().ranks.on_device && !viewed.config.averaging.shard_optimizer,
@@ -115,7 +116,7 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
 }  // namespace
 
 void check_views(const RunConfig& config, bool joins) {
-  if (!config.tensorboard_dir.empty()) check_folder_to_make(config.tensorboard_dir);
+  if (!config.tensorboard.folder.empty()) check_folder_to_make(config.tensorboard.folder);
   if (config.prometheus && !joins) check_prometheus_address(server_of(config, false));
 }
 
