@@ -73,7 +73,7 @@ int top_command(const Arguments& arguments) {
     // From the top left, and the rest of the screen is cleared.
     std::printf("%s%s", live ? "\033[H\033[J" : "", text.c_str());
     std::fflush(stdout);
-    if (!live || status.state != "training") return kExitOk;
+    if (!live || status.end) return kExitOk;
     std::this_thread::sleep_for(std::chrono::duration<double>(every));
   }
 }

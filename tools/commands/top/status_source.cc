@@ -99,8 +99,8 @@ RunStatus StatusSource::status() {
   if (const std::optional<std::string> text =
           feed_->next(base::deadline_in(std::chrono::seconds(0))))
     last_ = parse_run_status(*text, place_);
-  else if (feed_->has_ended() && last_->state == "training")
-    last_->state = "ended";
+  else if (feed_->has_ended() && !last_->end)
+    last_->end = "ended";
   return *last_;
 }
 

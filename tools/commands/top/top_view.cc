@@ -21,13 +21,13 @@ std::string four_places(double value) {
 }
 
 std::string progress_text(const RunStatus& s) {
-  std::string text = "step " + with_commas(s.step) + " of " + with_commas(s.steps) + ", epoch " +
-                     std::to_string(s.epoch) + " of " + std::to_string(s.epochs);
+  std::string text = "step " + with_commas(s.progress.step) + " of " +
+                     with_commas(s.progress.steps) + ", epoch " + std::to_string(s.progress.epoch) +
+                     " of " + std::to_string(s.progress.epochs);
   if (s.loss) text += " | loss " + four_places(*s.loss);
   if (s.accuracy) text += (s.loss ? ", accuracy " : " | accuracy ") + four_places(*s.accuracy);
   if (!s.rate.empty()) text += " | " + base::escape_text(s.rate);
-  if (s.seconds_left && s.state == "training")
-    text += " | " + clock_text(*s.seconds_left) + " left";
+  if (s.seconds_left && !s.end) text += " | " + clock_text(*s.seconds_left) + " left";
   return text;
 }
 
@@ -91,10 +91,10 @@ std::string table(const RunStatus& status, int rows, int columns) {
 }  // namespace
 
 std::string top_text(const RunStatus& s, double age, int rows, int columns) {
-  const bool running = s.state == "training";
+  const bool running = !s.end;
   std::string text =
       cut("run " + base::escape_text(s.run) + ": " + base::escape_text(s.model) + " on " +
-              base::escape_text(s.dataset) + ", " + base::escape_text(s.state),
+              base::escape_text(s.dataset) + ", " + base::escape_text(state_text(s)),
           columns) +
       "\n" + cut(progress_text(s), columns) + "\n";
   if (!s.evaluation.empty()) text += cut("test " + base::escape_text(s.evaluation), columns) + "\n";
@@ -102,8 +102,8 @@ std::string top_text(const RunStatus& s, double age, int rows, int columns) {
   if (!s.newest_snapshot.empty())
     text += "newest snapshot: " + base::escape_text(s.newest_snapshot) + "\n";
   if (running && age > kOld)
-    text += cut("no news for " + clock_text(age) + ": is process " + std::to_string(s.pid) +
-                    " on " + base::escape_text(s.host) + " still running?",
+    text += cut("no news for " + clock_text(age) + ": is process " + std::to_string(s.process.pid) +
+                    " on " + base::escape_text(s.process.host) + " still running?",
                 columns) +
             "\n";
   if (!s.cause.empty()) text += "cause: " + base::escape_text(s.cause) + "\n";

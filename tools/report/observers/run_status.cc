@@ -53,11 +53,16 @@ RunStatus::Rank read_rank(const Json& json, const std::string& path) {
 }
 
 bool is_gone(const RunStatus& status) {
-  return status.state == "training" && status.process_space == backends::process_space() &&
-         static_cast<std::int64_t>(backends::process_start_time(status.pid)) != status.start_time;
+  const RunStatus::Process& process = status.process;
+  return !status.end && process.space == backends::process_space() &&
+         static_cast<std::int64_t>(backends::process_start_time(process.pid)) != process.start_time;
 }
 
+constexpr const char* kTraining = "training";
+
 }  // namespace
+
+std::string state_text(const RunStatus& status) { return status.end.value_or(kTraining); }
 
 std::string run_status_path(const std::string& folder) {
   return (std::filesystem::path(folder) / "status.json").string();
@@ -70,17 +75,17 @@ std::string run_status_json(const RunStatus& status) {
       .member("run", status.run)
       .member("model", status.model)
       .member("dataset", status.dataset)
-      .member("host", status.host)
-      .member("pid", status.pid)
-      .member("process_space", status.process_space)
-      .member("start_time", status.start_time)
+      .member("host", status.process.host)
+      .member("pid", status.process.pid)
+      .member("process_space", status.process.space)
+      .member("start_time", status.process.start_time)
       .member("written_us", status.written_us)
-      .member("state", status.state)
+      .member("state", state_text(status))
       .member("cause", status.cause)
-      .member("step", status.step)
-      .member("steps", status.steps)
-      .member("epoch", status.epoch)
-      .member("epochs", status.epochs)
+      .member("step", status.progress.step)
+      .member("steps", status.progress.steps)
+      .member("epoch", status.progress.epoch)
+      .member("epochs", status.progress.epochs)
       .member("loss", status.loss)
       .member("accuracy", status.accuracy)
       .member("rate", status.rate)
@@ -108,17 +113,17 @@ RunStatus parse_run_status(std::string_view text, const std::string& source) {
   RunStatus status{.run = text_member(json, "run", source),
                    .model = text_member(json, "model", source),
                    .dataset = text_member(json, "dataset", source),
-                   .host = text_member(json, "host", source),
-                   .pid = small_member(json, "pid", source),
-                   .process_space = text_member(json, "process_space", source),
-                   .start_time = count("start_time"),
+                   .process = {.host = text_member(json, "host", source),
+                               .pid = small_member(json, "pid", source),
+                               .space = text_member(json, "process_space", source),
+                               .start_time = count("start_time")},
                    .written_us = count("written_us"),
-                   .state = text_member(json, "state", source),
+                   .end = text_member(json, "state", source),
                    .cause = text_member(json, "cause", source),
-                   .step = count("step"),
-                   .steps = count("steps"),
-                   .epoch = count("epoch"),
-                   .epochs = count("epochs"),
+                   .progress = {.step = count("step"),
+                                .steps = count("steps"),
+                                .epoch = count("epoch"),
+                                .epochs = count("epochs")},
                    .loss = maybe_real(json, "loss", source),
                    .accuracy = maybe_real(json, "accuracy", source),
                    .rate = text_member(json, "rate", source),
@@ -127,6 +132,7 @@ RunStatus parse_run_status(std::string_view text, const std::string& source) {
                    .evaluation = text_member(json, "evaluation", source),
                    .newest_snapshot = text_member(json, "newest_snapshot", source),
                    .ranks = {}};
+  if (status.end == kTraining) status.end.reset();
   const Json& ranks = list_member(json, "ranks", source);
   if (ranks.size() > kMaxRanks)
     throw io::DataError(source + ": " + std::to_string(ranks.size()) + " ranks");
@@ -141,8 +147,9 @@ RunStatus read_run_status(const std::string& folder) {
   if (!is_gone(status)) return status;
   status = read();  // its last word may have come since
   if (!is_gone(status)) return status;
-  status.state = "ended without saying so";
-  status.cause = "process " + std::to_string(status.pid) + " on " + status.host + " is gone";
+  status.end = "ended without saying so";
+  status.cause =
+      "process " + std::to_string(status.process.pid) + " on " + status.process.host + " is gone";
   status.seconds_left.reset();
   return status;
 }

@@ -13,20 +13,27 @@
 namespace tools {
 
 struct RunStatus {
+  // Of rank 0. Its space and start time show whether it is gone (host_identity.h).
+  struct Process {
+    std::string host;
+    int pid = 0;
+    std::string space;
+    std::int64_t start_time = 0;
+  };
+  struct Progress {
+    std::int64_t step = 0, steps = 0, epoch = 0, epochs = 0;  // epoch: the current one, from 1
+  };
+
   std::string run, model, dataset;  // the run's id
-  std::string host;                 // of rank 0
-  int pid = 0;
-  // Of that process: with its id they show whether it is gone (host_identity.h).
-  std::string process_space;
-  std::int64_t start_time = 0;
+  Process process;
   std::int64_t written_us = 0;  // Unix time
-  // "training", or how it ended: "completed", "stopped by signal 15", "failed", or "ended without
-  // saying so", which a reader finds.
-  std::string state = "training";
+  // "completed", "stopped by signal 15", "failed", or "ended without saying so", which a reader
+  // finds; none while it trains.
+  std::optional<std::string> end;
   std::string cause;  // why it failed; where it did not say so, what is known
-  std::int64_t step = 0, steps = 0, epoch = 0, epochs = 0;  // epoch: the current one, from 1
-  std::optional<double> loss, accuracy;                     // as last reported
-  std::string rate;                                         // "5,120 images/s"; "": not known yet
+  Progress progress;
+  std::optional<double> loss, accuracy;  // as last reported
+  std::string rate;                      // "5,120 images/s"; "": not known yet
   std::optional<double> seconds_left;
   std::int64_t bytes_sent = 0;  // by each rank, in averagings
   std::string evaluation;       // "after step 938: loss 0.03, accuracy 99.10 % (991/1000)"
@@ -39,6 +46,9 @@ struct RunStatus {
   };
   std::vector<Rank> ranks;
 };
+
+// "training", or how it ended.
+std::string state_text(const RunStatus& status);
 
 std::string run_status_path(const std::string& folder);  // FOLDER/status.json
 std::string run_status_json(const RunStatus& status);

@@ -24,11 +24,13 @@ class Writer final : public StatusObserver {
  public:
   Writer(StatusOptions options, backends::Group& group)
       : options_(std::move(options)), group_(group), status_(options_.begin) {
-    status_.pid = getpid();
-    status_.process_space = backends::process_space();
-    status_.start_time = static_cast<std::int64_t>(backends::process_start_time(status_.pid));
+    const pid_t pid = getpid();
+    status_.process = {.host = {},
+                       .pid = pid,
+                       .space = backends::process_space(),
+                       .start_time = static_cast<std::int64_t>(backends::process_start_time(pid))};
     for (const backends::PeerInfo& peer : group_.peers()) {
-      if (peer.rank == group_.rank()) status_.host = peer.host;
+      if (peer.rank == group_.rank()) status_.process.host = peer.host;
       status_.ranks.push_back({.now = {.rank = peer.rank, .activity = {}, .progress = {}},
                                .host = peer.host,
                                .pid = peer.pid});
@@ -38,8 +40,8 @@ class Writer final : public StatusObserver {
   ~Writer() override {
     thread_.request_stop();
     thread_.join();
-    if (status_.state == "training" && options_.elastic) return;  // with other ranks
-    if (status_.state == "training") status_.state = "failed";
+    if (!status_.end && options_.elastic) return;  // with other ranks
+    if (!status_.end) status_.end = "failed";
     tell();
   }
 
@@ -59,7 +61,7 @@ class Writer final : public StatusObserver {
     status_.rate = rate_text(options_.unit, r.samples_per_s);
     status_.bytes_sent = r.bytes_sent;
     status_.seconds_left =
-        static_cast<double>(status_.steps - r.progress.global_step) * r.step_seconds;
+        static_cast<double>(status_.progress.steps - r.progress.global_step) * r.step_seconds;
   }
   void on_eval(const engine::EvalReport& r) override {
     const std::lock_guard lock(mutex_);
@@ -76,21 +78,21 @@ class Writer final : public StatusObserver {
     take(r.progress);
     status_.seconds_left.reset();
     status_.bytes_sent = r.bytes_sent;
-    status_.state = r.signal != 0             ? "stopped by signal " + std::to_string(r.signal)
-                    : r.stopped_early.empty() ? "completed"
-                                              : "stopped early: " + r.stopped_early;
+    status_.end = r.signal != 0             ? "stopped by signal " + std::to_string(r.signal)
+                  : r.stopped_early.empty() ? "completed"
+                                            : "stopped early: " + r.stopped_early;
   }
   void on_failure(const std::string& cause) override {
     const std::lock_guard lock(mutex_);
     status_.seconds_left.reset();
-    status_.state = "failed";
+    status_.end = "failed";
     status_.cause = cause;
   }
 
  private:
   void take(const engine::TrainProgress& p) {
-    status_.step = p.global_step;
-    status_.epoch = p.epoch_of_step() + 1;
+    status_.progress.step = p.global_step;
+    status_.progress.epoch = p.epoch_of_step() + 1;
   }
 
   void run(const std::stop_token& stop) {

@@ -118,10 +118,10 @@ void RankRun::add_status() {
   begin.run = run_.record().id;
   begin.model = run_.record().model;
   begin.dataset = run_.record().data.name;
-  begin.step = progress.global_step;
-  begin.steps = length.total_steps;
-  begin.epoch = progress.epoch + 1;
-  begin.epochs = length.epochs;
+  begin.progress = {.step = progress.global_step,
+                    .steps = length.total_steps,
+                    .epoch = progress.epoch + 1,
+                    .epochs = length.epochs};
   auto observer = make_status_observer({.folder = folder(),
                                         .begin = std::move(begin),
                                         .unit = progress_unit(session_->data().train()),

@@ -50,7 +50,7 @@ TEST_F(StatusSourceTest, TellsTheNewestUntilTheEnd) {
   publish(2);
   EXPECT_TRUE(test_support::eventually([&] { return source.status().step == 2; }));
   server_.reset();
-  EXPECT_TRUE(test_support::eventually([&] { return source.status().state == "ended"; }));
+  EXPECT_TRUE(test_support::eventually([&] { return source.status().end == "ended"; }));
 }
 
 // Rank 0 may be stopped: how old the news are can only be shown by who does not wait for more.

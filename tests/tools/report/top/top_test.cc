@@ -26,15 +26,15 @@ RunStatus status_of_two() {
   s.run = "20260102-030405-89abcdef";
   s.model = "mlp";
   s.dataset = "mnist";
-  s.host = "n1";
-  s.pid = 4711;
-  s.process_space = "a host's";
-  s.start_time = 1234;
+  s.process.host = "n1";
+  s.process.pid = 4711;
+  s.process.space = "a host's";
+  s.process.start_time = 1234;
   s.written_us = 1'700'000'000'000'000;
-  s.step = 1200;
-  s.steps = 9380;
-  s.epoch = 2;
-  s.epochs = 10;
+  s.progress.step = 1200;
+  s.progress.steps = 9380;
+  s.progress.epoch = 2;
+  s.progress.epochs = 10;
   s.loss = 0.125;
   s.accuracy = 0.9612;
   s.rate = "5,120 images/s";
@@ -64,7 +64,7 @@ TEST(RunStatusFile, ReadsBackWhatWasWritten) {
   EXPECT_EQ(run_status_json(tools::read_run_status(folder.path().string())),
             run_status_json(status));
   status.loss = status.seconds_left = std::nullopt;
-  status.state = "failed";
+  status.end = "failed";
   status.cause = "rank 1 died";
   status.ranks[1].now.connected = false;
   write_status(status, folder.path().string());
@@ -85,28 +85,28 @@ TEST(RunStatusFile, DamageIsNamed) {
 TEST(RunStatusFile, ARunWhoseProcessIsGoneHasEnded) {
   const TemporaryDirectory folder;
   RunStatus status = status_of_two();
-  status.pid = getpid();
-  status.process_space = backends::process_space();
-  status.start_time = static_cast<std::int64_t>(backends::process_start_time(getpid()));
+  status.process.pid = getpid();
+  status.process.space = backends::process_space();
+  status.process.start_time = static_cast<std::int64_t>(backends::process_start_time(getpid()));
   const auto read = [&] {
     write_status(status, folder.path().string());
     return tools::read_run_status(folder.path().string());
   };
-  EXPECT_EQ(read().state, "training");
-  ++status.start_time;  // its id is another process's by now
+  EXPECT_EQ(read().end, std::nullopt);
+  ++status.process.start_time;  // its id is another process's by now
   RunStatus gone = read();
-  EXPECT_EQ(gone.state, "ended without saying so");
+  EXPECT_EQ(gone.end, "ended without saying so");
   EXPECT_EQ(gone.cause, "process " + std::to_string(getpid()) + " on n1 is gone");
   const std::string text = tools::top_text(gone, 75, 100, 200);
   EXPECT_CONTAINS(text, "mlp on mnist, ended without saying so\n");
   EXPECT_CONTAINS(text, "\ncause: process " + std::to_string(getpid()) + " on n1 is gone\n");
   EXPECT_EQ(text.find(" left"), std::string::npos);
   EXPECT_EQ(text.find("no news"), std::string::npos);
-  status.state = "completed";
-  EXPECT_EQ(read().state, "completed");
-  status.state = "training";
-  status.process_space = "another host's";
-  EXPECT_EQ(read().state, "training");
+  status.end = "completed";
+  EXPECT_EQ(read().end, "completed");
+  status.end.reset();
+  status.process.space = "another host's";
+  EXPECT_EQ(read().end, std::nullopt);
 }
 
 TEST(RunStatusFile, APipeInItsPlaceIsRefused) {
@@ -141,7 +141,7 @@ TEST(TopText, SaysWhenNewsAreOld) {
   EXPECT_CONTAINS(tools::top_text(status_of_two(), 75, 100, 200),
                   "no news for 1:15: is process 4711 on n1 still running?\n");
   RunStatus ended = status_of_two();
-  ended.state = "completed";
+  ended.end = "completed";
   const std::string text = tools::top_text(ended, 75, 100, 200);
   EXPECT_CONTAINS(text, "mlp on mnist, completed\n");
   EXPECT_EQ(text.find("no news"), std::string::npos);
@@ -177,7 +177,7 @@ TEST(TopText, SaysHowManyRanksItLeavesOut) {
 
 TEST(TopText, AFailedRunHasACauseAndNoTimeLeft) {
   RunStatus s = status_of_two();
-  s.state = "failed";
+  s.end = "failed";
   s.cause = "rank 1 (host n2, pid 4712) died";
   const std::string text = tools::top_text(s, 75, 100, 200);
   EXPECT_CONTAINS(text, "\ncause: rank 1 (host n2, pid 4712) died\n");
@@ -214,8 +214,8 @@ class StatusObserverTest : public testing::Test {
   std::unique_ptr<tools::StatusObserver> observer(backends::Group& group) {
     RunStatus begin;
     begin.run = "a run";
-    begin.steps = 10;
-    begin.epochs = 2;
+    begin.progress.steps = 10;
+    begin.progress.epochs = 2;
     return tools::make_status_observer({.folder = folder_.path().string(),
                                         .begin = begin,
                                         .unit = {},
@@ -230,23 +230,23 @@ class StatusObserverTest : public testing::Test {
 TEST_F(StatusObserverTest, WritesWhileNothingHappensAndAtTheEnd) {
   const auto groups = backends::make_inproc_groups(2, 20'000);
   const auto observing = observer(*groups[0]);
-  EXPECT_EQ(eventually([](const RunStatus&) { return true; }).state, "training");
+  EXPECT_EQ(eventually([](const RunStatus&) { return true; }).end, std::nullopt);
   groups[1]->set_activity("evaluation");
   const RunStatus status =
       eventually([](const RunStatus& s) { return s.ranks.at(1).now.activity == "evaluation"; });
   EXPECT_EQ(status.ranks.at(1).now.activity, "evaluation");
   observing->on_loss({}, 0.5);
   observing->on_step({.global_step = 7, .epoch = 1, .step_in_epoch = 2});
-  const RunStatus later = eventually([](const RunStatus& s) { return s.step == 7; });
-  EXPECT_EQ(later.step, 7);
-  EXPECT_EQ(later.epoch, 2);
+  const RunStatus later = eventually([](const RunStatus& s) { return s.progress.step == 7; });
+  EXPECT_EQ(later.progress.step, 7);
+  EXPECT_EQ(later.progress.epoch, 2);
   EXPECT_EQ(later.loss, 0.5);
   engine::TrainResult end;
   end.progress = {.global_step = 10, .epoch = 2};
   end.bytes_sent = 1234;
   observing->on_end(end);
-  const RunStatus last = eventually([](const RunStatus& s) { return s.state == "completed"; });
-  EXPECT_EQ(last.epoch, 2);
+  const RunStatus last = eventually([](const RunStatus& s) { return s.end == "completed"; });
+  EXPECT_EQ(last.progress.epoch, 2);
   EXPECT_EQ(last.bytes_sent, 1234);
   EXPECT_EQ(last.cause, "");
 }
@@ -254,7 +254,7 @@ TEST_F(StatusObserverTest, WritesWhileNothingHappensAndAtTheEnd) {
 TEST_F(StatusObserverTest, ARunThatDidNotEndHasFailed) {
   const auto groups = backends::make_inproc_groups(1, 20'000);
   observer(*groups[0]).reset();
-  EXPECT_EQ(tools::read_run_status(folder_.path().string()).state, "failed");
+  EXPECT_EQ(tools::read_run_status(folder_.path().string()).end, "failed");
 }
 
 TEST_F(StatusObserverTest, AFailureHasItsCause) {
@@ -264,7 +264,7 @@ TEST_F(StatusObserverTest, AFailureHasItsCause) {
   report.step_seconds = 1;
   observing->on_report(report);
   observing->on_failure("the disk is full");
-  const RunStatus status = eventually([](const RunStatus& s) { return s.state == "failed"; });
+  const RunStatus status = eventually([](const RunStatus& s) { return s.end == "failed"; });
   EXPECT_EQ(status.cause, "the disk is full");
   EXPECT_FALSE(status.seconds_left.has_value());
 }
