@@ -53,89 +53,97 @@ BatchFacts batch_facts(const ComputeOptions& compute, const SessionData& data, i
   return found;
 }
 
-}  // namespace
-
-RankFacts TrainSession::Impl::rank_facts() const {
-  RankFacts found{
-      .count = group.world_size(),
-      .full_count = options.data.batch_scales ? options.data.max_ranks : 0,
-      .computes = compute_text(
-          compute, model.pool.physical_threads(),
-          engine::stored_dtype(model.graph, plan_options(options, compute, data, model.pool))),
-      .bound_to = compute.binding ? compute.binding->text() : "",
-      .backend = group.backend(),
-      .backend_reason = group.backend_reason(),
-      .processors = processors,
-      .translation = {},
-      .on_device = compute.cuda()};
+RankFacts rank_facts(const SessionParts& s) {
+  const Compute& compute = s.compute;
+  const SessionModel& model = *s.model;
+  RankFacts found{.count = s.group.world_size(),
+                  .full_count = s.options.data.batch_scales ? s.options.data.max_ranks : 0,
+                  .computes = compute_text(
+                      compute, model.pool.physical_threads(),
+                      engine::stored_dtype(
+                          model.graph, plan_options(s.options, compute, s.input.data, model.pool))),
+                  .bound_to = compute.binding ? compute.binding->text() : "",
+                  .backend = s.group.backend(),
+                  .backend_reason = s.group.backend_reason(),
+                  .processors = s.host.processors,
+                  .translation = {},
+                  .on_device = compute.cuda()};
   if (compute.cuda()) found.translation = base::cuda::translation_notice(compute.device.index);
   return found;
 }
 
-AveragingFacts TrainSession::Impl::averaging_facts() const {
-  AveragingFacts found{.text = averaging_text(options.averaging, policy->name())};
-  if (options.averaging.canonical) found.canonical_shards = options.averaging.shards;
-  found.plan = averaging_plan(options.averaging, group, model.state, *model.optimizer,
-                              {.first = state.progress.global_step,
-                               .of_epoch = data.sampler().steps_per_epoch(),
-                               .total = total_steps,
-                               .first_of_epochs = epoch_steps.step_of_epoch(0)});
+AveragingFacts averaging_facts(const SessionParts& s) {
+  const AveragingOptions& options = s.options.averaging;
+  AveragingFacts found{.text = averaging_text(options, s.policy->name())};
+  if (options.canonical) found.canonical_shards = options.shards;
+  found.plan = averaging_plan(options, s.group, s.model->state, *s.model->optimizer,
+                              {.first = s.state.progress.global_step,
+                               .of_epoch = s.input.data.sampler().steps_per_epoch(),
+                               .total = s.schedule.total_steps,
+                               .first_of_epochs = s.schedule.epoch_steps.step_of_epoch(0)});
   return found;
 }
 
-UpdateFacts TrainSession::Impl::update_facts() const {
-  return {
-      .optimizer = model.optimizer->spec().name,
-      .details = model.optimizer->text(),
-      .lr = rate.base,
-      .lr_arithmetic = rate_arithmetic(options.update, group.world_size(), options.data.max_ranks),
-      .schedule = rate.schedule};
+UpdateFacts update_facts(const SessionParts& s) {
+  return {.optimizer = s.model->optimizer->spec().name,
+          .details = s.model->optimizer->text(),
+          .lr = s.schedule.rate.base,
+          .lr_arithmetic =
+              rate_arithmetic(s.options.update, s.group.world_size(), s.options.data.max_ranks),
+          .schedule = s.schedule.rate.schedule};
 }
 
-LengthFacts TrainSession::Impl::length_facts() const {
+LengthFacts length_facts(const SessionParts& s) {
   using Left = LengthFacts::Left;
-  const engine::TrainProgress& progress = state.progress;
-  const bool by_steps = options.steps > 0;
-  LengthFacts found{.total_steps = total_steps,
-                    .epochs = run_length(options, data).total_epochs(epoch_steps.start),
-                    .by_steps = by_steps,
-                    .asked = by_steps ? options.steps : options.epochs,
-                    .done = by_steps ? progress.global_step : progress.epoch,
-                    .done_steps = progress.global_step};
-  if (evaluator != nullptr && state.pending_evaluation != engine::PendingEvaluation::kNone) {
+  const engine::TrainProgress& progress = s.state.progress;
+  const SessionSchedule& schedule = s.schedule;
+  const engine::BestModel* best = s.judges.best.get();
+  const bool by_steps = s.options.steps > 0;
+  LengthFacts found{
+      .total_steps = schedule.total_steps,
+      .epochs = run_length(s.options, s.input.data).total_epochs(schedule.epoch_steps.start),
+      .by_steps = by_steps,
+      .asked = by_steps ? s.options.steps : s.options.epochs,
+      .done = by_steps ? progress.global_step : progress.epoch,
+      .done_steps = progress.global_step};
+  if (s.judges.evaluator && s.state.pending_evaluation != engine::PendingEvaluation::kNone) {
     found.left = Left::kEvaluation;
-  } else if (progress.global_step >= total_steps) {
+  } else if (progress.global_step >= schedule.total_steps) {
     found.left = Left::kNothing;
-  } else if (best && best->should_stop_early()) {
+  } else if (best != nullptr && best->should_stop_early()) {
     found.left = Left::kNothingForPatience;
     found.why_stopped = best->why_stopped();
-    found.patience = options.best.patience;
+    found.patience = s.options.best.patience;
   }
   return found;
 }
 
-std::string TrainSession::Impl::capture_text() const {
-  if (!compute.cuda()) return "";
-  const int world = group.world_size();
-  if (wires.device && data.global_batch() % world != 0)
+// How steps run on a CUDA device: "captured from step 3 on", or why not; "" on
+// the CPU.
+std::string capture_text(const SessionParts& s) {
+  if (!s.compute.cuda()) return "";
+  const int world = s.group.world_size();
+  if (s.wires.device && s.input.data.global_batch() % world != 0)
     return "not captured: the ranks' shares of a batch are unequal";
-  const bool on_host =
-      !wires.device && sums_gradients_after(state.progress.global_step, options.averaging, world);
-  return on_host ? "not captured: gradients pass through host memory" : work->graph_text();
+  const bool on_host = !s.wires.device && sums_gradients_after(s.state.progress.global_step,
+                                                               s.options.averaging, world);
+  return on_host ? "not captured: gradients pass through host memory" : s.work->graph_text();
 }
 
-void TrainSession::Impl::gather_facts(StartFacts start) {
-  const int world = group.world_size();
-  facts = {.model = model_facts(options, model),
-           .data = data_facts(data, data_digest.text, world),
-           .batch = batch_facts(options.compute, data, world),
-           .ranks = rank_facts(),
-           .averaging = averaging_facts(),
-           .update = update_facts(),
-           .start = std::move(start),
-           .length = length_facts(),
-           .seed = options.seed,
-           .capture = capture_text()};
+}  // namespace
+
+void gather_facts(SessionParts& s, StartFacts start) {
+  const int world = s.group.world_size();
+  s.facts = {.model = model_facts(s.options, *s.model),
+             .data = data_facts(s.input.data, s.input.digest.text, world),
+             .batch = batch_facts(s.options.compute, s.input.data, world),
+             .ranks = rank_facts(s),
+             .averaging = averaging_facts(s),
+             .update = update_facts(s),
+             .start = std::move(start),
+             .length = length_facts(s),
+             .seed = s.options.seed,
+             .capture = capture_text(s)};
 }
 
 }  // namespace tools

@@ -9,162 +9,171 @@
 
 namespace tools {
 
-TrainSession::TrainSession(const SessionOptions& options, backends::Group& group,
-                           std::unique_ptr<backends::Communicator> control, RetainedState* carried)
-    : impl_(std::make_unique<Impl>(options, group, std::move(control), carried)) {}
-TrainSession::~TrainSession() { impl_->carry(); }
-
-const SessionFacts& TrainSession::start_state() {
-  const engine::HostView view(impl_->work->home(), engine::Access::kWrite);
-  StartFacts start = impl_->load_or_share_state();
-  start.step = impl_->state.progress.global_step;
-  impl_->plan_steps();
-  impl_->started = true;
-  impl_->gather_facts(std::move(start));
-  return impl_->facts;
-}
-
 namespace {
 
 // In the image of a state: what was done of it.
 constexpr const char *kEvaluated = "trainer.evaluated", *kSaved = "trainer.saved";
 
-}  // namespace
-
-void TrainSession::Impl::take_over() {
-  if (carried == nullptr) return;
-  const std::optional<io::Checkpoint> taken = keeper.share(carried->image, state);
+void take_over(SessionParts& s) {
+  if (s.carried == nullptr) return;
+  const std::optional<io::Checkpoint> taken = s.keeper.share(s.carried->image, s.state);
   if (!taken) return;
-  done = {.evaluated = engine::find_counter(taken->counters, kEvaluated, -1),
-          .saved = engine::find_counter(taken->counters, kSaved, -1)};
-  carried->image = {};
+  s.start.done = {.evaluated = engine::find_counter(taken->counters, kEvaluated, -1),
+                  .saved = engine::find_counter(taken->counters, kSaved, -1)};
+  s.carried->image = {};
 }
 
 // Out of memory, or with a device that has failed, the rank has nothing to go on from, and takes
 // another one's.
-void TrainSession::Impl::carry() {
-  if (carried == nullptr) return;
+void carry(SessionParts& s) {
+  if (s.carried == nullptr) return;
+  engine::StateImage& image = s.carried->image;
   try {
-    if (started) {
-      carried->image = {.state = keeper.image(state),
-                        .whole = state.whole,
-                        .apart = state.policy.samples_since_sync()};
+    if (s.start.is_made) {
+      image = {.state = s.keeper.image(s.state),
+               .whole = s.state.whole,
+               .apart = s.state.policy.samples_since_sync()};
       const engine::TrainerParts::Done last =
-          trainer ? trainer->done() : done.value_or(engine::TrainerParts::Done{});
-      carried->image.state->counters.emplace_back(kEvaluated, last.evaluated);
-      carried->image.state->counters.emplace_back(kSaved, last.saved);
+          s.training.trainer ? s.training.trainer->done()
+                             : s.start.done.value_or(engine::TrainerParts::Done{});
+      image.state->counters.emplace_back(kEvaluated, last.evaluated);
+      image.state->counters.emplace_back(kSaved, last.saved);
     }
   } catch (const std::exception&) {
-    carried->image = {};
+    image = {};
   }
 }
 
-StartFacts TrainSession::Impl::load_or_share_state() {
-  using Source = StartFacts::Source;
-  const KeepingOptions& keeping = options.keeping;
-  take_over();
-  if (done) return {.source = Source::kMemory};
-  state.model.initialize(model.graph, options.seed);
-  if (keeping.resume != "none") resumed_from = keeper.resume(keeping.resume, state);
-  // A job that ended between a snapshot and the line that names it the best: nobody would name it
-  // later, and it would be pruned.
-  if (keeping.resume == "auto" && !resumed_from.empty() && best != nullptr &&
-      best->is_best(state.progress.global_step))
-    keeper.name_best(state.progress.global_step);
-  if (!resumed_from.empty()) return {.source = Source::kSnapshot, .path = resumed_from};
-  if (!keeping.init_from.empty())
-    return {.source = Source::kWeights, .path = keeping.init_from, .left_out = load_weights()};
-  engine::broadcast_state(*control, model.state);
-  return {.source = Source::kSeed};
-}
-
-std::vector<std::string> TrainSession::Impl::load_weights() {
-  const KeepingOptions& keeping = options.keeping;
+// Returns what was left out.
+std::vector<std::string> load_weights(SessionParts& s) {
+  const KeepingOptions& keeping = s.options.keeping;
   std::vector<io::UnreadArray> unread;
   const auto read = [&](const std::string& path) {
     std::vector<io::NamedArray> arrays =
         read_snapshot(path, Snapshot::kBest,
                       [&](const std::string& file) { return io::load_arrays(file, &unread); });
-    for (const io::NamedArray& array : arrays) place(array.device);
+    for (const io::NamedArray& array : arrays) place_saved(s, array.device);
     return arrays;
   };
   return engine::init_from(
-      *control, keeping.init_from, read, exit_code_of, model.state,
+      *s.control, keeping.init_from, read, exit_code_of, s.model->state,
       [&keeping](const std::string& name) { return matches_any(keeping.allowed_mismatches, name); },
       unread);
 }
 
+StartFacts load_or_share_state(SessionParts& s) {
+  using Source = StartFacts::Source;
+  const KeepingOptions& keeping = s.options.keeping;
+  take_over(s);
+  if (s.start.done) return {.source = Source::kMemory};
+  s.state.model.initialize(s.model->graph, s.options.seed);
+  std::string& resumed_from = s.start.resumed_from;
+  if (keeping.resume != "none") resumed_from = s.keeper.resume(keeping.resume, s.state);
+  // A job that ended between a snapshot and the line that names it the best: nobody would name it
+  // later, and it would be pruned.
+  const std::int64_t step = s.state.progress.global_step;
+  if (keeping.resume == "auto" && !resumed_from.empty() && s.judges.best != nullptr &&
+      s.judges.best->is_best(step))
+    s.keeper.name_best(step);
+  if (!resumed_from.empty()) return {.source = Source::kSnapshot, .path = resumed_from};
+  if (!keeping.init_from.empty())
+    return {.source = Source::kWeights, .path = keeping.init_from, .left_out = load_weights(s)};
+  engine::broadcast_state(*s.control, s.model->state);
+  return {.source = Source::kSeed};
+}
+
+}  // namespace
+
+TrainSession::TrainSession(const SessionOptions& options, backends::Group& group,
+                           std::unique_ptr<backends::Communicator> control, RetainedState* carried)
+    : parts_(std::make_unique<SessionParts>(options, group, std::move(control), carried)) {}
+TrainSession::~TrainSession() { carry(*parts_); }
+
+const SessionFacts& TrainSession::start_state() {
+  SessionParts& s = *parts_;
+  const engine::HostView view(s.work->home(), engine::Access::kWrite);
+  StartFacts start = load_or_share_state(s);
+  start.step = s.state.progress.global_step;
+  plan_steps(s);
+  s.start.is_made = true;
+  gather_facts(s, std::move(start));
+  return s.facts;
+}
+
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
                                            RankChanges changes) {
-  Impl& s = *impl_;
-  if (!s.bound) s.bound.emplace(s.compute.own_cpus());  // all that helps it has been started
+  SessionParts& s = *parts_;
+  if (!s.training.bound)
+    s.training.bound.emplace(s.compute.own_cpus());  // all that helps it has been started
   std::vector<engine::TrainObserver*> observers;
-  for (const auto& o : s.observers) observers.push_back(o.get());
+  for (const auto& o : s.training.observers) observers.push_back(o.get());
   return engine::Trainer(
-      {.total_steps = s.total_steps,
+      {.total_steps = s.schedule.total_steps,
        .log_every = s.options.log_every,
        .evaluate = s.options.evaluate,
        .save = s.options.save,
        .clip_grad = s.options.update.clip_grad,
        .losses_per_sample =
-           s.options.update.sum_losses ? static_cast<double>(s.data.train().positions()) : 0,
-       .has_labels = s.data.train().label_traits().classes,
+           s.options.update.sum_losses ? static_cast<double>(s.input.data.train().positions()) : 0,
+       .has_labels = s.input.data.train().label_traits().classes,
        .on_nonfinite = s.options.on_nonfinite,
        .supports_rollback = s.carried != nullptr,
        .min_ranks = changes.min_ranks,
        .leave_signal = changes.leave_signal},
       {.work = *s.work,
        .state = s.state,
-       .learning_rate = s.rate,
-       .sampler = s.data.sampler(),
+       .learning_rate = s.schedule.rate,
+       .sampler = s.input.data.sampler(),
        .loader = s.loader,
        .control = *s.control,
-       .evaluator = s.evaluator.get(),
+       .evaluator = s.judges.evaluator.get(),
        .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
-       .desync = s.desync.get(),
-       .best = s.best.get(),
-       .average = s.epoch_average ? s.epoch_average.get() : s.moving_average.get(),
+       .desync = s.judges.desync.get(),
+       .best = s.judges.best.get(),
+       .average =
+           s.judges.epoch_average ? s.judges.epoch_average.get() : s.judges.moving_average.get(),
        .observers = std::move(observers),
        .island = s.wires.island,
        .activity = [&g = s.group](std::string_view a) { g.set_activity(a); },
-       .resumed_from = s.resumed_from,
-       .done = s.done,
+       .resumed_from = s.start.resumed_from,
+       .done = s.start.done,
        .pause = std::move(changes.pause),
        .leave = std::move(changes.leave)},
       stop_signal);
 }
 
 engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankChanges changes) {
-  impl_->trainer.reset(new engine::Trainer(make_trainer(stop_signal, std::move(changes))));
-  return impl_->trainer->run();
+  parts_->training.trainer.reset(
+      new engine::Trainer(make_trainer(stop_signal, std::move(changes))));
+  return parts_->training.trainer->run();
 }
 
 void TrainSession::add_observer(std::unique_ptr<engine::TrainObserver> observer) {
-  impl_->observers.push_back(std::move(observer));
+  parts_->training.observers.push_back(std::move(observer));
 }
-const SessionFacts& TrainSession::facts() const { return impl_->facts; }
+const SessionFacts& TrainSession::facts() const { return parts_->facts; }
 std::string TrainSession::capture_failure() const {
-  return impl_->work->capture_failed() ? impl_->work->graph_text() : "";
+  return parts_->work->capture_failed() ? parts_->work->graph_text() : "";
 }
-const engine::Graph& TrainSession::graph() const { return impl_->model.graph; }
-const SessionData& TrainSession::data() const { return impl_->data; }
+const engine::Graph& TrainSession::graph() const { return parts_->model->graph; }
+const SessionData& TrainSession::data() const { return parts_->input.data; }
 std::unique_ptr<ShownSamples> TrainSession::show_samples(std::int64_t count) {
-  Impl& s = *impl_;
-  const io::Dataset& set = s.data.test();
+  SessionParts& s = *parts_;
+  const io::Dataset& set = s.input.data.test();
   if (count <= 0 || set.size() == 0 || set.find<io::ClassLabels>() == nullptr) return nullptr;
   const std::vector<std::int64_t> samples = spread_samples(set, count);
   auto judge =
-      std::make_unique<SamplePredictor>(s.model.graph, s.model.state, s.model.pool, s.compute, set,
-                                        s.data.normalization(), std::ssize(samples));
-  return std::make_unique<ShownSamples>(std::move(judge), set, class_names(s.data.train()),
+      std::make_unique<SamplePredictor>(s.model->graph, s.model->state, s.model->pool, s.compute,
+                                        set, s.input.data.normalization(), std::ssize(samples));
+  return std::make_unique<ShownSamples>(std::move(judge), set, class_names(s.input.data.train()),
                                         samples);
 }
 
-const std::vector<RunMachine>& TrainSession::machines() const { return impl_->machines; }
+const std::vector<RunMachine>& TrainSession::machines() const { return parts_->machines; }
 
 std::vector<RankMemory> TrainSession::gather_memory() const {
-  const Impl& s = *impl_;
-  const MemoryNeed own = memory_need(s.options, s.compute, s.group, s.data, s.model);
+  const SessionParts& s = *parts_;
+  const MemoryNeed own = memory_need(s.options, s.compute, s.group, s.input.data, *s.model);
   const std::int32_t device = s.compute.cuda() ? s.compute.device.index : -1;
   const auto world = static_cast<std::size_t>(s.group.world_size());
   std::vector<MemoryNeed> needs(world);
@@ -178,7 +187,7 @@ std::vector<RankMemory> TrainSession::gather_memory() const {
   return ranks;
 }
 
-engine::TrainState& TrainSession::state() { return impl_->state; }
-engine::CheckpointManager& TrainSession::keeper() { return impl_->keeper; }
+engine::TrainState& TrainSession::state() { return parts_->state; }
+engine::CheckpointManager& TrainSession::keeper() { return parts_->keeper; }
 
 }  // namespace tools

@@ -22,6 +22,7 @@
 namespace tools {
 
 struct SessionModel;
+struct SessionParts;  // train_session_impl.h
 
 // What a rank keeps in memory from one session to the next, when the ranks of its group change.
 struct RetainedState {
@@ -75,8 +76,7 @@ class TrainSession {
   engine::Trainer make_trainer(const std::atomic<int>& stop_signal, RankChanges changes = {});
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<SessionParts> parts_;
 };
 
 }  // namespace tools

@@ -53,164 +53,185 @@ std::shared_ptr<engine::SnapshotWriter> writer_of(RetainedState& kept) {
   return kept.writer;
 }
 
-}  // namespace
-
-TrainSession::Impl::Impl(const SessionOptions& o, backends::Group& g,
-                         std::unique_ptr<backends::Communicator> c, RetainedState* kept)
-    : options(o),
-      group(g),
-      carried(kept),
-      control(c ? std::move(c) : host_communicator(g)),
-      compute(choose_compute(with_place(o.compute), g, *control)),
-      processors(instruction_set_notice(g, *control, compute.products)),
-      memory(memory_budget(g)),
-      coded_data(with_start_coding(o, *control)),
-      data(coded_data, o.compute.micro_batches, g, *control,
-           coded_alike(kept == nullptr ? nullptr : kept->data, coded_data)),
-      data_digest(digest_of_data(o.keeping, data)),
-      own_model(make_model()),
-      model(*own_model),
-      machines(gather_machines(*control, compute, model.pool.physical_threads())),
-      wires(o, compute, g, model.graph),
-      work(make_step_work()),
-      policy(make_policy(o, g, model, wires)),
-      state(make_state()),
-      loader(data.train(), data.sampling(), loader_options(o.data, data, compute.device)),
-      keeper(*control, keeper_options(), kept == nullptr ? nullptr : writer_of(*kept)),
-      evaluator(make_evaluator()),
-      desync(make_desync()),
-      best(make_best_model(o, g, data)),
-      epoch_average(make_epoch_average(
-          o, compute, data, model, [this](std::int64_t epoch) { recompute_statistics(epoch); })),
-      moving_average(engine::make_weight_average(*model.optimizer, model.state)) {
-  if (carried != nullptr) carried->data = data.loaded();
-  if (best) state.parts.push_back(best.get());
-  if (epoch_average) state.parts.push_back(epoch_average.get());
-  plan_steps();
-  gather_facts({});
-}
-
-ComputeOptions TrainSession::Impl::with_place(ComputeOptions chosen) const {
-  if (carried == nullptr) return chosen;
-  carried->place = place_on_host(carried->place, group, *control);
-  chosen.device.place = carried->place;
+// The parts of `s` that stand before the one that is made are there already.
+ComputeOptions compute_options(const SessionParts& s) {
+  ComputeOptions chosen = s.options.compute;
+  if (s.carried == nullptr) return chosen;
+  s.carried->place = place_on_host(s.carried->place, s.group, *s.control);
+  chosen.device.place = s.carried->place;
   return chosen;
 }
 
-void TrainSession::Impl::plan_steps() {
-  const engine::RunLength length = run_length(options, data);
-  epoch_steps = length.epochs_from(state.progress);
-  total_steps = length.total_steps(state.progress);
-  rate = learning_rate(options.update, group.world_size(), options.data.max_ranks, length,
-                       state.progress);
-}
-
-std::shared_ptr<SessionModel> TrainSession::Impl::make_model() {
+// Collective: a host may lack the memory that the others have.
+std::shared_ptr<SessionModel> make_model(const SessionParts& s) {
+  const SessionData& data = s.input.data;
   std::shared_ptr<SessionModel> made;
-  if (carried != nullptr && carried->image.state) made = carried->model;
-  run_on_all_ranks(group, *control, [&] {
+  if (s.carried != nullptr && s.carried->image.state) made = s.carried->model;
+  run_on_all_ranks(s.group, *s.control, [&] {
     if (made)
-      made->refit(options, compute, group, data, memory);
+      made->refit(s.options, s.compute, s.group, data, s.host.memory);
     else
-      made = std::make_shared<SessionModel>(options, compute, group, data, memory);
+      made = std::make_shared<SessionModel>(s.options, s.compute, s.group, data, s.host.memory);
   });
-  if (carried != nullptr) carried->model = made;
+  if (s.carried != nullptr) s.carried->model = made;
   return made;
 }
 
-std::unique_ptr<engine::StepWork> TrainSession::Impl::make_step_work() {
-  std::unique_ptr<engine::StepWork> made;
-  allocate_on_device(options, compute, group, data, model, [&] {
-    made = make_work(options, compute, group, data, model, wires, *control);
-  });
+template <class Make>
+auto make_on_device(const SessionParts& s, const Make& make) {
+  decltype(make()) made;
+  allocate_on_device(s.options, s.compute, s.group, s.input.data, *s.model, [&] { made = make(); });
   return made;
 }
 
-engine::TrainState TrainSession::Impl::make_state() {
+std::unique_ptr<engine::StepWork> make_step_work(const SessionParts& s) {
+  return make_on_device(s, [&] {
+    return make_work(s.options, s.compute, s.group, s.input.data, *s.model, s.wires, *s.control);
+  });
+}
+
+engine::TrainState make_state(const SessionParts& s) {
+  const SessionData& data = s.input.data;
+  SessionModel& model = *s.model;
   return {.model = model.state,
           .optimizer = *model.optimizer,
-          .policy = *policy,
-          .home = work->home(),
+          .policy = *s.policy,
+          .home = s.work->home(),
           .progress = {},
-          .device = compute.device,
-          .seed = options.seed,
+          .device = s.compute.device,
+          .seed = s.options.seed,
           .global_batch = data.global_batch(),
           .dataset_size = data.train().size(),
-          .buffers = options.buffers,
+          .buffers = s.options.buffers,
           .steps_per_epoch = data.sampler().steps_per_epoch(),
-          .loss_scale = compute.loss_scale,
-          .control = compute.cuda() ? &model.control : nullptr,
-          .other_optimizer = options.keeping.other_optimizer,
-          .other_batch = options.data.batch_scales,
-          .file_ranks = data.sampling().shard == io::Shard::kFile ? group.world_size() : 0,
+          .loss_scale = s.compute.loss_scale,
+          .control = s.compute.cuda() ? &model.control : nullptr,
+          .other_optimizer = s.options.keeping.other_optimizer,
+          .other_batch = s.options.data.batch_scales,
+          .file_ranks = data.sampling().shard == io::Shard::kFile ? s.group.world_size() : 0,
           .shares = model.shared_update ? &model.shared_update->shares : nullptr};
 }
 
-engine::KeeperOptions TrainSession::Impl::keeper_options() {
-  return {.directory = options.keeping.directory,
-          .keep_last = options.keeping.keep_last,
-          .background = options.keeping.background,
-          .description = description(options, data, data_digest.text),
+engine::KeeperOptions keeper_options(const SessionParts& s) {
+  const KeepingOptions& keeping = s.options.keeping;
+  return {.directory = keeping.directory,
+          .keep_last = keeping.keep_last,
+          .background = keeping.background,
+          .description = description(s.options, s.input.data, s.input.digest.text),
           .exit_code_of = exit_code_of,
           .admit =
-              [this](const io::Checkpoint& snapshot, const std::string& path) {
-                if (options.keeping.admit)
-                  options.keeping.admit(snapshot, path,
-                                        {.digest = data_digest,
-                                         .train = data.train().size(),
-                                         .test = data.test().size()});
+              [&s](const io::Checkpoint& snapshot, const std::string& path) {
+                const SessionInput& input = s.input;
+                if (s.options.keeping.admit)
+                  s.options.keeping.admit(snapshot, path,
+                                          {.digest = input.digest,
+                                           .train = input.data.train().size(),
+                                           .test = input.data.test().size()});
               },
-          .before_write = options.keeping.before_write,
-          .place = [this](const std::string& saved) { place(saved); },
+          .before_write = keeping.before_write,
+          .place = [&s](const std::string& saved) { place_saved(s, saved); },
           .notice = print_notice};
 }
 
-std::unique_ptr<engine::Evaluator> TrainSession::Impl::make_evaluator() {
-  if (options.evaluate.count <= 0 || data.test().size() == 0) return nullptr;
-  std::unique_ptr<engine::Evaluator> made;
-  allocate_on_device(options, compute, group, data, model, [&] {
+std::unique_ptr<engine::Evaluator> make_evaluator(const SessionParts& s) {
+  const SessionData& data = s.input.data;
+  if (s.options.evaluate.count <= 0 || data.test().size() == 0) return nullptr;
+  return make_on_device(s, [&] {
     const base::cuda::MemoryPurpose purpose("evaluation");
-    made = std::make_unique<engine::Evaluator>(
-        *control, model.graph, model.state, model.pool, data.test(),
+    return std::make_unique<engine::Evaluator>(
+        *s.control, s.model->graph, s.model->state, s.model->pool, data.test(),
         engine::EvaluatorOptions{.normalization = data.normalization(),
-                                 .dtype = compute.storage,
-                                 .device = compute.device,
-                                 .products = compute.products});
+                                 .dtype = s.compute.storage,
+                                 .device = s.compute.device,
+                                 .products = s.compute.products});
   });
-  return made;
 }
 
-std::unique_ptr<engine::DesyncCheck> TrainSession::Impl::make_desync() const {
-  if (options.verify_every <= 0 || group.world_size() == 1) return nullptr;
-  if (policy->differences().parameters)
+std::unique_ptr<engine::DesyncCheck> make_desync(const SessionParts& s) {
+  const SessionOptions& options = s.options;
+  if (options.verify_every <= 0 || s.group.world_size() == 1) return nullptr;
+  if (s.policy->differences().parameters)
     throw io::ConfigError("verify-every compares replicas, but --sync " + options.averaging.name +
                           " never brings them together");
   return std::make_unique<engine::DesyncCheck>(
-      *control, state,
+      *s.control, s.state,
       engine::DesyncOptions{.every = options.verify_every,
                             .action = options.on_desync,
-                            .remember = !compute.cuda(),  // each digest would fetch the state
+                            .remember = !s.compute.cuda(),  // each digest would fetch the state
                             .equal_statistics = options.model.synchronized_statistics ||
                                                 options.buffers == engine::BufferMode::kEqual});
 }
 
-void TrainSession::Impl::recompute_statistics(std::int64_t epoch) {
-  engine::recompute_statistics({.graph = model.graph,
-                                .model = model.state,
-                                .threads = model.pool,
-                                .sampler = data.sampler(),
-                                .loader = loader,
-                                .communicator = *control,
-                                .micro_batches = options.compute.micro_batches,
-                                .products = compute.host_products(),
-                                .seed = options.seed,
-                                .replicas = wires.replicas.get()},
+void recompute_statistics(SessionParts& s, std::int64_t epoch) {
+  engine::recompute_statistics({.graph = s.model->graph,
+                                .model = s.model->state,
+                                .threads = s.model->pool,
+                                .sampler = s.input.data.sampler(),
+                                .loader = s.loader,
+                                .communicator = *s.control,
+                                .micro_batches = s.options.compute.micro_batches,
+                                .products = s.compute.host_products(),
+                                .seed = s.options.seed,
+                                .replicas = s.wires.replicas.get()},
                                epoch);
 }
 
-void TrainSession::Impl::place(const std::string& saved) const {
-  static_cast<void>(place_array(options.keeping.placement, saved, state.device,
-                                compute.cuda() ? engine::cuda::device_count() : 0));
+SessionJudges make_judges(SessionParts& s) {
+  const auto recompute = [&s](std::int64_t epoch) { recompute_statistics(s, epoch); };
+  return {
+      .evaluator = make_evaluator(s),
+      .desync = make_desync(s),
+      .best = make_best_model(s.options, s.group, s.input.data),
+      .epoch_average = make_epoch_average(s.options, s.compute, s.input.data, *s.model, recompute),
+      .moving_average = engine::make_weight_average(*s.model->optimizer, s.model->state)};
+}
+
+}  // namespace
+
+SessionInput::SessionInput(const SessionParts& s)
+    : options(with_start_coding(s.options, *s.control)),
+      data(options, s.options.compute.micro_batches, s.group, *s.control,
+           coded_alike(s.carried == nullptr ? nullptr : s.carried->data, options)),
+      digest(digest_of_data(s.options.keeping, data)) {}
+
+SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
+                           std::unique_ptr<backends::Communicator> c, RetainedState* kept)
+    : options(o),
+      group(g),
+      carried(kept),
+      control(c ? std::move(c) : host_communicator(g)),
+      compute(choose_compute(compute_options(*this), g, *control)),
+      host{instruction_set_notice(g, *control, compute.products), memory_budget(g)},
+      input(*this),
+      model(make_model(*this)),
+      machines(gather_machines(*control, compute, model->pool.physical_threads())),
+      wires(o, compute, g, model->graph),
+      work(make_step_work(*this)),
+      policy(make_policy(o, g, *model, wires)),
+      state(make_state(*this)),
+      loader(input.data.train(), input.data.sampling(),
+             loader_options(o.data, input.data, compute.device)),
+      keeper(*control, keeper_options(*this), kept == nullptr ? nullptr : writer_of(*kept)),
+      judges(make_judges(*this)) {
+  if (carried != nullptr) carried->data = input.data.loaded();
+  if (judges.best) state.parts.push_back(judges.best.get());
+  if (judges.epoch_average) state.parts.push_back(judges.epoch_average.get());
+  plan_steps(*this);
+  gather_facts(*this, {});
+}
+
+void plan_steps(SessionParts& s) {
+  const engine::RunLength length = run_length(s.options, s.input.data);
+  const engine::TrainProgress& from = s.state.progress;
+  s.schedule = {.epoch_steps = length.epochs_from(from),
+                .total_steps = length.total_steps(from),
+                .rate = learning_rate(s.options.update, s.group.world_size(),
+                                      s.options.data.max_ranks, length, from)};
+}
+
+void place_saved(const SessionParts& s, const std::string& saved) {
+  static_cast<void>(place_array(s.options.keeping.placement, saved, s.state.device,
+                                s.compute.cuda() ? engine::cuda::device_count() : 0));
 }
 
 }  // namespace tools

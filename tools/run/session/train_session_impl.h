@@ -15,53 +15,63 @@
 
 namespace tools {
 
-// Each part needs only those before it. As many fields as parts: their order is the order in which
-// parts are made, and destroyed in reverse.
-struct TrainSession::Impl {
-  Impl(const SessionOptions& o, backends::Group& g, std::unique_ptr<backends::Communicator> c,
-       RetainedState* kept);
+// What was asked of this host before the data were loaded.
+struct SessionHost {
+  const std::string processors;  // what is to be said of them, or ""
+  const MemoryBudget memory;
+};
 
-  ComputeOptions with_place(ComputeOptions chosen) const;
-  // What is left of the run, and with it the learning rate, follows from where the state stands.
-  void plan_steps();
-  // Collective: a host may lack the memory that the others have.
-  std::shared_ptr<SessionModel> make_model();
-  std::unique_ptr<engine::StepWork> make_step_work();
-  engine::TrainState make_state();
-  engine::KeeperOptions keeper_options();
-  std::unique_ptr<engine::Evaluator> make_evaluator();
-  std::unique_ptr<engine::DesyncCheck> make_desync() const;
-  void recompute_statistics(std::int64_t epoch);
-  // --map-location: a rank has one device, so that is where every array must go. All pass through
-  // host memory.
-  void place(const std::string& saved) const;
+struct SessionInput {
+  explicit SessionInput(const SessionParts& s);  // by the parts before it
 
-  StartFacts load_or_share_state();
-  std::vector<std::string> load_weights();  // returns what was left out
-  void take_over();
-  void carry();
+  const DataOptions options;  // with the coding that the run starts from
+  const SessionData data;
+  const io::DataDigest digest;
+};
 
-  void gather_facts(StartFacts start);
-  RankFacts rank_facts() const;
-  AveragingFacts averaging_facts() const;
-  UpdateFacts update_facts() const;
-  LengthFacts length_facts() const;
-  // How steps run on a CUDA device: "captured from step 3 on", or why not; "" on
-  // the CPU.
-  std::string capture_text() const;
+// What judges and averages the weights; null where that is not done.
+struct SessionJudges {
+  const std::unique_ptr<engine::Evaluator> evaluator;
+  const std::unique_ptr<engine::DesyncCheck> desync;
+  const std::unique_ptr<engine::BestModel> best;
+  const std::unique_ptr<engine::EpochAverage> epoch_average;
+  const std::unique_ptr<engine::WeightAverage> moving_average;
+};
+
+// Where the state comes from.
+struct SessionStart {
+  bool is_made = false;                            // the state is one to go on from
+  std::string resumed_from;                        // path of a snapshot, or ""
+  std::optional<engine::TrainerParts::Done> done;  // of a state from a rank's memory
+};
+
+// What is left of the run, and with it the learning rate: follows from where the state stands.
+struct SessionSchedule {
+  engine::EpochSteps epoch_steps;
+  std::int64_t total_steps = 0;
+  engine::LearningRate rate;
+};
+
+struct SessionTraining {
+  std::vector<std::unique_ptr<engine::TrainObserver>> observers;
+  std::unique_ptr<engine::Trainer> trainer;  // that runs, or ran last
+  std::optional<base::BoundThread> bound;    // the thread that trains
+};
+
+// Each part needs only those before it. Their order is the order in which they are made, and
+// destroyed in reverse.
+struct SessionParts {
+  SessionParts(const SessionOptions& o, backends::Group& g,
+               std::unique_ptr<backends::Communicator> c, RetainedState* kept);
 
   const SessionOptions options;
   backends::Group& group;
   RetainedState* const carried;
   const std::unique_ptr<backends::Communicator> control;  // between steps
   const Compute compute;
-  const std::string processors;  // what is to be said of them, or ""
-  const MemoryBudget memory;     // before the data
-  const DataOptions coded_data;  // with the coding that the run starts from
-  const SessionData data;
-  const io::DataDigest data_digest;
-  const std::shared_ptr<SessionModel> own_model;
-  SessionModel& model;
+  const SessionHost host;
+  const SessionInput input;
+  const std::shared_ptr<SessionModel> model;
   const std::vector<RunMachine> machines;
   const SessionCommunicators wires;
   const std::unique_ptr<engine::StepWork> work;
@@ -69,22 +79,17 @@ struct TrainSession::Impl {
   engine::TrainState state;
   io::BatchLoader loader;
   engine::CheckpointManager keeper;
-  const std::unique_ptr<engine::Evaluator> evaluator;           // null: never evaluates
-  const std::unique_ptr<engine::DesyncCheck> desync;            // null: replicas are not compared
-  const std::unique_ptr<engine::BestModel> best;                // null: none is sought
-  const std::unique_ptr<engine::EpochAverage> epoch_average;    // null: none is kept
-  const std::unique_ptr<engine::WeightAverage> moving_average;  // null: none is kept
-  std::vector<std::unique_ptr<engine::TrainObserver>> observers;
-  std::string resumed_from;
-  bool started = false;                            // the state is one to go on from
-  std::optional<engine::TrainerParts::Done> done;  // of a state from a rank's memory
-  std::unique_ptr<engine::Trainer> trainer;        // that runs, or ran last
-  std::optional<base::BoundThread> bound;          // of the thread that trains
-  // By plan_steps().
-  engine::EpochSteps epoch_steps;
-  std::int64_t total_steps = 0;
-  engine::LearningRate rate;
+  const SessionJudges judges;
+  SessionStart start;
+  SessionTraining training;
+  SessionSchedule schedule;
   SessionFacts facts;
 };
+
+void plan_steps(SessionParts& s);
+void gather_facts(SessionParts& s, StartFacts start);
+// --map-location: a rank has one device, so that is where every array must go. All pass through
+// host memory.
+void place_saved(const SessionParts& s, const std::string& saved);
 
 }  // namespace tools
