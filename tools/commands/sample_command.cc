@@ -86,11 +86,7 @@ void print(const SampleOptions& o, const io::Checkpoint& checkpoint, models::Nex
   if (std::fflush(stdout) != 0) throw io::Error("cannot write to the standard output");
 }
 
-}  // namespace
-
-int sample_command(const Arguments& arguments) {
-  CLI::App app("Continues a prompt with a model trained on text.", "engine sample");
-  SampleOptions o;
+void add_options(CLI::App& app, SampleOptions& o) {
   app.add_option("RUN|CKPT", o.path,
                  "a run's folder (its best snapshot, else the newest), or a checkpoint of a text "
                  "model, written by train or import")
@@ -125,13 +121,25 @@ int sample_command(const Arguments& arguments) {
   app.footer(
       "Prints the prompt and its continuation. The model sees only the last characters that fit "
       "into its context.");
+}
+
+void check_options(const SampleOptions& o) {
+  if (o.prompt.empty()) throw UsageError("--prompt is empty: at least one character is needed");
+  if (!std::isfinite(o.sampling.temperature))
+    throw UsageError("--temperature must be a finite number, 0 or more");
+}
+
+}  // namespace
+
+int sample_command(const Arguments& arguments) {
+  CLI::App app("Continues a prompt with a model trained on text.", "engine sample");
+  SampleOptions o;
+  add_options(app, o);
   Arguments plain = arguments;
   std::string prompt = take_prompt(plain);
   if (!parse(app, plain)) return kExitOk;
   o.prompt = std::move(prompt);
-  if (o.prompt.empty()) throw UsageError("--prompt is empty: at least one character is needed");
-  if (!std::isfinite(o.sampling.temperature))
-    throw UsageError("--temperature must be a finite number, 0 or more");
+  check_options(o);
 
   const std::string given = o.path;
   io::Checkpoint checkpoint =

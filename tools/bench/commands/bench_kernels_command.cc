@@ -77,14 +77,70 @@ std::vector<KernelCase> cases_of(const KernelFlags& flags, std::int64_t images) 
   return flags.set == "conv" ? resnet_convolution_cases(sizes) : kernel_cases(sizes);
 }
 
+std::string type_text(const KernelFlags& flags) { return flags.amp == "off" ? "f32" : flags.amp; }
+
+struct ChosenCases {
+  std::vector<KernelCase> timed;
+  // The same with a small batch, of which errors are measured, because the float64 reference takes
+  // its time; but with one that chooses the same kernels of convolutions.
+  std::vector<KernelCase> small;
+};
+
+ChosenCases choose_cases(const KernelFlags& flags, bool cuda) {
+  const std::int64_t images = flags.batch > 0 ? flags.batch : cuda ? 256 : 32;
+  const std::vector<KernelCase> cases = cases_of(flags, images);
+  const std::vector<KernelCase> small = cases_of(flags, std::min<std::int64_t>(images, 8));
+  ChosenCases chosen;
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    if (wanted(flags, cases[i]) && (!cuda || cases[i].cuda)) {
+      chosen.timed.push_back(cases[i]);
+      chosen.small.push_back(small[i]);
+    }
+  if (chosen.timed.empty())
+    throw UsageError(
+        "no operator matches that name, model and shape: see engine bench kernels --list");
+  return chosen;
+}
+
+void print_list(const std::vector<KernelCase>& cases) {
+  for (const KernelCase& test : cases)
+    std::printf("%s %s %s\n", test.op.c_str(), test.model.c_str(), test.shape.c_str());
+}
+
 // Each product's lines as soon as they are measured: a run that is cut off has those before.
-void print_cuts(KernelBench& bench, const std::vector<KernelCase>& cases,
-                const std::vector<std::size_t>& chosen, const std::string& type) {
+void print_cuts(const KernelBenchOptions& options, const std::vector<KernelCase>& cases,
+                const std::string& type) {
+  KernelBench bench(options);
   std::fputs(cuts_text(nullptr, type, {}).c_str(), stdout);
-  for (const std::size_t i : chosen) {
-    std::fputs(cuts_text(&cases[i], type, bench.cut_times(cases[i])).c_str(), stdout);
+  for (const KernelCase& test : cases) {
+    std::fputs(cuts_text(&test, type, bench.cut_times(test)).c_str(), stdout);
     std::fflush(stdout);
   }
+}
+
+void print_rows(const KernelBenchOptions& options, const ChosenCases& cases,
+                const KernelFlags& flags) {
+  const bool cuda = options.device.kind == engine::Device::Kind::kCuda;
+  KernelHeading heading{.bench = bench_heading(), .device = device_text(options), .cuda = cuda};
+  KernelBench bench(options);
+  std::unique_ptr<CublasLt> cublaslt;
+  if (cuda) {
+    std::string missing;
+    cublaslt = CublasLt::load(missing);
+    heading.cublaslt = cublaslt ? cublaslt->description() : "no cuBLASLt (" + missing + ")";
+  }
+  heading.ceilings = bench.ceilings();
+  std::vector<KernelRow> rows;
+  for (std::size_t i = 0; i < cases.timed.size(); ++i) {
+    const KernelCase& test = cases.timed[i];
+    rows.push_back(make_row(test, bench.stored(), type_text(flags), heading.ceilings));
+    rows.back().seconds = bench.median_seconds(test);
+    rows.back().occupancy = bench.occupancy(test);
+    if (cublaslt) rows.back().cublaslt_seconds = bench.cublaslt_seconds(test, *cublaslt);
+    rows.back().error = bench.error(cases.small[i]);
+  }
+  const std::string text = kernels_text(heading, rows, flags.format);
+  std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
 void add_options(CLI::App& app, KernelFlags& flags) {
@@ -162,48 +218,16 @@ int bench_kernels_command(const Arguments& arguments) {
       .threads = flags.threads > 0 ? flags.threads : default_threads(1),
       .seconds = flags.seconds};
   const bool cuda = options.device.kind == engine::Device::Kind::kCuda;
-  const std::int64_t images = flags.batch > 0 ? flags.batch : cuda ? 256 : 32;
-  const std::vector<KernelCase> cases = cases_of(flags, images);
-  // Errors are measured with a small batch, because the float64 reference takes its time, but with
-  // one that chooses the same kernels of convolutions.
-  const std::vector<KernelCase> small = cases_of(flags, std::min<std::int64_t>(images, 8));
-  std::vector<std::size_t> chosen;
-  for (std::size_t i = 0; i < cases.size(); ++i)
-    if (wanted(flags, cases[i]) && (!cuda || cases[i].cuda)) chosen.push_back(i);
-  if (chosen.empty())
-    throw UsageError(
-        "no operator matches that name, model and shape: see engine bench kernels --list");
+  const ChosenCases cases = choose_cases(flags, cuda);
   if (flags.list) {
-    for (const std::size_t i : chosen)
-      std::printf("%s %s %s\n", cases[i].op.c_str(), cases[i].model.c_str(),
-                  cases[i].shape.c_str());
+    print_list(cases.timed);
     return kExitOk;
   }
-  KernelHeading heading{.bench = bench_heading(), .device = device_text(options), .cuda = cuda};
   if (flags.cuts && !cuda) throw UsageError("--cuts is for CUDA devices: add --device cuda");
-  KernelBench bench(options);
-  if (flags.cuts) {
-    print_cuts(bench, cases, chosen, flags.amp == "off" ? "f32" : flags.amp);
-    return kExitOk;
-  }
-  std::unique_ptr<CublasLt> cublaslt;
-  if (cuda) {
-    std::string missing;
-    cublaslt = CublasLt::load(missing);
-    heading.cublaslt = cublaslt ? cublaslt->description() : "no cuBLASLt (" + missing + ")";
-  }
-  heading.ceilings = bench.ceilings();
-  const std::string type = flags.amp == "off" ? "f32" : flags.amp;
-  std::vector<KernelRow> rows;
-  for (const std::size_t i : chosen) {
-    rows.push_back(make_row(cases[i], bench.stored(), type, heading.ceilings));
-    rows.back().seconds = bench.median_seconds(cases[i]);
-    rows.back().occupancy = bench.occupancy(cases[i]);
-    if (cublaslt) rows.back().cublaslt_seconds = bench.cublaslt_seconds(cases[i], *cublaslt);
-    rows.back().error = bench.error(small[i]);
-  }
-  const std::string text = kernels_text(heading, rows, flags.format);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (flags.cuts)
+    print_cuts(options, cases.timed, type_text(flags));
+  else
+    print_rows(options, cases, flags);
   return kExitOk;
 }
 

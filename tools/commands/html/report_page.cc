@@ -50,13 +50,101 @@ std::string hosts_text(const std::vector<std::string>& hosts) {
   return base::join_text(parts);
 }
 
-template <class List>
-Points points_of(const List& list,
-                 const std::function<double(const typename List::value_type&)>& y) {
-  Points points;
-  for (const auto& entry : list)
-    if (const double value = y(entry); std::isfinite(value)) points.emplace_back(entry.step, value);
-  return points;
+using Step = RunHistory::Step;
+using Evaluation = RunHistory::Evaluation;
+using Averaging = RunHistory::Averaging;
+using PointsOfRun = std::function<Points(const RunHistory&)>;
+
+// By step; without what is not told.
+template <class Entry>
+PointsOfRun values_of(std::vector<Entry> RunHistory::*list, double Entry::*value) {
+  return [list, value](const RunHistory& run) {
+    Points points;
+    for (const Entry& entry : run.*list)
+      if (std::isfinite(entry.*value)) points.emplace_back(entry.step, entry.*value);
+    return points;
+  };
+}
+PointsOfRun of_steps(double Step::*value) { return values_of(&RunHistory::steps, value); }
+PointsOfRun of_tests(double Evaluation::*value) {
+  return values_of(&RunHistory::evaluations, value);
+}
+
+struct Curve {
+  const char* name;
+  PointsOfRun points;
+  // What tells it from the other curves of its run: training, test, and more of the test.
+  int color = 0;
+  bool of_tests() const { return color > 0; }
+};
+struct CurveChart {
+  Chart axes;
+  std::vector<Curve> curves;
+  bool has_marks = false;
+};
+
+// Of one run, the label among the first 5 predictions stands beside the accuracy.
+std::vector<CurveChart> curve_charts(bool is_one) {
+  const Curve top5{"test, among the first 5", of_tests(&Evaluation::top5), 2};
+  std::vector<Curve> accuracies{{"training", of_steps(&Step::accuracy)},
+                                {"test", of_tests(&Evaluation::accuracy), 1}};
+  if (is_one) accuracies.push_back(top5);
+  return {
+      {.axes = {.title = "Loss", .y_name = "loss"},
+       .curves = {{"training", of_steps(&Step::loss)}, {"test", of_tests(&Evaluation::loss), 1}},
+       .has_marks = true},
+      {.axes = {.title = "Accuracy", .y_name = "share"}, .curves = std::move(accuracies)},
+      {.axes = {.title = "Label among the first 5 predictions, test", .y_name = "share"},
+       .curves = is_one ? std::vector<Curve>{} : std::vector{top5}},
+      {.axes = {.title = "Perplexity of the test set", .y_name = "perplexity"},
+       .curves = {{"test", of_tests(&Evaluation::perplexity), 1}}},
+      {.axes = {.title = "Explained share of the variance (R2)", .y_name = "R2"},
+       .curves = {{"test", of_tests(&Evaluation::r2), 1}}},
+      {.axes = {.title = "Mean absolute error, in the target's unit",
+                .y_name = "error",
+                .from_zero = true},
+       .curves = {{"test", of_tests(&Evaluation::mae), 1}}},
+      {.axes = {.title = "Learning rate", .y_name = "lr", .from_zero = true},
+       .curves = {{"learning rate", of_steps(&Step::lr)}}},
+      {.axes = {.title = "Speed", .y_name = "samples/s", .from_zero = true},
+       .curves = {{"samples a second", of_steps(&Step::samples_per_s)}},
+       .has_marks = true},
+      {.axes = {.title = "Spread of the replicas when they are averaged", .y_name = "spread"},
+       .curves = {{"spread", values_of(&RunHistory::averagings, &Averaging::spread)}}},
+      {.axes = {.title = "Sent by each rank", .y_name = "bytes", .from_zero = true},
+       .curves = {{"bytes", values_of(&RunHistory::averagings, &Averaging::bytes_sent)}}},
+  };
+}
+
+// Null if the run has none with this value.
+const Evaluation* best_evaluation(const RunHistory& run, double Evaluation::*value) {
+  const Evaluation* best = nullptr;
+  for (const Evaluation& e : run.evaluations)
+    if (std::isfinite(e.*value) && (best == nullptr || e.*value > best->*value)) best = &e;
+  return best;
+}
+
+std::string best_accuracy_text(const RunHistory& run) {
+  const Evaluation* best = best_evaluation(run, &Evaluation::accuracy);
+  if (best == nullptr) return "";
+  return base::number_text("%.2f\u00a0%%", 100 * best->accuracy) + " after step " +
+         base::number_text("%.0f", best->step);
+}
+
+std::string best_r2_text(const RunHistory& run) {
+  const Evaluation* best = best_evaluation(run, &Evaluation::r2);
+  if (best == nullptr) return "";
+  return base::number_text("%.4f", best->r2) + " (mean absolute error " + short_number(best->mae) +
+         ") after step " + base::number_text("%.0f", best->step);
+}
+
+std::string median_rate_text(const RunHistory& run) {
+  std::vector<double> rates;
+  for (const Step& s : run.steps)
+    if (std::isfinite(s.samples_per_s)) rates.push_back(s.samples_per_s);
+  if (rates.empty()) return "";
+  std::ranges::nth_element(rates, rates.begin() + std::ssize(rates) / 2);
+  return short_number(rates[rates.size() / 2]);
 }
 
 std::vector<std::pair<double, std::string>> marks_of(const RunHistory& run) {
@@ -86,7 +174,7 @@ class Page {
     summary();
     curves();
     if (options_.judged) out_ += judged_html(*options_.judged);
-    for (std::size_t i = 0; i < runs_.size(); ++i) details(runs_[i], i);
+    for (const RunHistory& run : runs_) details(run);
     out_ += "<p class=\"dim\">Made by engine " + html_text(ENGINE_VERSION " " ENGINE_COMMIT) +
             ". Point at a chart, or move to it and use the arrow keys, for its values.</p>"
             "</main><script>" +
@@ -156,61 +244,44 @@ class Page {
     out_ += "<h2>At a glance</h2><div class=\"scroll\"><table>";
     if (!is_one_) header();
     out_ += "<tbody>";
-    row("best test accuracy", [](const RunHistory& run) {
-      const RunHistory::Evaluation* best = nullptr;
-      for (const auto& e : run.evaluations)
-        if (std::isfinite(e.accuracy) && (best == nullptr || e.accuracy > best->accuracy))
-          best = &e;
-      return best == nullptr ? ""
-                             : base::number_text("%.2f\u00a0%%", 100 * best->accuracy) +
-                                   " after step " + base::number_text("%.0f", best->step);
-    });
-    row("best test R2", [](const RunHistory& run) {
-      const RunHistory::Evaluation* best = nullptr;
-      for (const auto& e : run.evaluations)
-        if (std::isfinite(e.r2) && (best == nullptr || e.r2 > best->r2)) best = &e;
-      return best == nullptr ? ""
-                             : base::number_text("%.4f", best->r2) + " (mean absolute error " +
-                                   short_number(best->mae) + ") after step " +
-                                   base::number_text("%.0f", best->step);
-    });
+    results();
+    for (const std::string& name : told_options())
+      row("--" + name, [&](const RunHistory& run) { return option_of(run, name); });
+    if (!is_one_) other_environments();
+    out_ += "</tbody></table></div>\n";
+  }
+
+  void results() {
+    row("best test accuracy", best_accuracy_text);
+    row("best test R2", best_r2_text);
     row("last test loss", [](const RunHistory& run) {
       return run.evaluations.empty() ? "" : short_number(run.evaluations.back().loss);
     });
     row("last training loss", [](const RunHistory& run) {
       return run.steps.empty() ? "" : short_number(run.steps.back().loss);
     });
-    row("samples a second (median)", [](const RunHistory& run) {
-      std::vector<double> rates;
-      for (const auto& s : run.steps)
-        if (std::isfinite(s.samples_per_s)) rates.push_back(s.samples_per_s);
-      if (rates.empty()) return std::string();
-      std::ranges::nth_element(rates, rates.begin() + std::ssize(rates) / 2);
-      return short_number(rates[rates.size() / 2]);
-    });
+    row("samples a second (median)", median_rate_text);
     row("training time", [](const RunHistory& run) {
       return run.seconds > 0 ? short_number(run.seconds) + " s" : "";
     });
     row("ranks", [](const RunHistory& run) {
       return run.record.starts.empty() ? "" : std::to_string(run.record.starts.back().hosts.size());
     });
-    // Of several runs only what tells them apart; of one what was chosen.
-    std::set<std::string> shown;
+  }
+
+  // Of several runs only what tells them apart; of one what was chosen.
+  std::set<std::string> told_options() const {
+    std::set<std::string> told;
     for (const RunHistory& run : runs_)
-      for (const auto& option : run.record.options) {
-        const ConfigValue& value = option.second;
-        const bool chosen = value.source != "default" && value.source != "not used";
-        const bool differs = std::ranges::any_of(runs_, [&](const RunHistory& other) {
-          return option_of(other, option.first) != value.value;
-        });
-        const bool is_told =
-            is_one_ ? option.first != "model" && option.first != "dataset" : differs;
-        if (chosen && is_told) shown.insert(option.first);
-      }
-    for (const std::string& name : shown)
-      row("--" + name, [&](const RunHistory& run) { return option_of(run, name); });
-    if (!is_one_) other_environments();
-    out_ += "</tbody></table></div>\n";
+      for (const auto& [name, value] : run.record.options)
+        if (is_chosen(value) && (is_one_ ? name != "model" && name != "dataset" : differs(name)))
+          told.insert(name);
+    return told;
+  }
+  bool differs(const std::string& option) const {
+    return std::ranges::any_of(runs_, [&](const RunHistory& run) {
+      return option_of(run, option) != option_of(runs_.front(), option);
+    });
   }
 
   // What the runs' last starts do not share.
@@ -251,70 +322,8 @@ class Page {
   void curves() {
     out_ += "<h2>Curves</h2><div class=\"charts\">\n";
     const std::size_t begin = out_.size();
-    Chart loss{.title = "Loss", .y_name = "loss"}, accuracy{.title = "Accuracy", .y_name = "share"},
-        top5{.title = "Label among the first 5 predictions, test", .y_name = "share"},
-        perplexity{.title = "Perplexity of the test set", .y_name = "perplexity"},
-        r2{.title = "Explained share of the variance (R2)", .y_name = "R2"},
-        mae{.title = "Mean absolute error, in the target's unit",
-            .y_name = "error",
-            .from_zero = true},
-        rate{.title = "Learning rate", .y_name = "lr", .from_zero = true},
-        speed{.title = "Speed", .y_name = "samples/s", .from_zero = true},
-        spread{.title = "Spread of the replicas when they are averaged", .y_name = "spread"},
-        bytes{.title = "Sent by each rank", .y_name = "bytes", .from_zero = true},
-        gpu{.title = "GPU utilization", .y_name = "%", .from_zero = true};
-    int color = 0;
-    for (const RunHistory& run : runs_) {
-      using Step = RunHistory::Step;
-      using Evaluation = RunHistory::Evaluation;
-      const int own = color, test = is_one_ ? color + 1 : color;
-      const auto series = [&](Chart& chart, const std::string& name, Points points, int c,
-                              bool dots) {
-        if (!points.empty())
-          chart.series.push_back(
-              {.name = name, .points = std::move(points), .color = c, .dots = dots});
-      };
-      series(loss, label(run, "training"),
-             points_of(run.steps, [](const Step& s) { return s.loss; }), own, false);
-      series(loss, label(run, "test"),
-             points_of(run.evaluations, [](const Evaluation& e) { return e.loss; }), test, true);
-      series(accuracy, label(run, "training"),
-             points_of(run.steps, [](const Step& s) { return s.accuracy; }), own, false);
-      series(accuracy, label(run, "test"),
-             points_of(run.evaluations, [](const Evaluation& e) { return e.accuracy; }), test,
-             true);
-      series(is_one_ ? accuracy : top5, only(run, "test, among the first 5"),
-             points_of(run.evaluations, [](const Evaluation& e) { return e.top5; }),
-             is_one_ ? 2 : color, true);
-      series(perplexity, only(run, "test"),
-             points_of(run.evaluations, [](const Evaluation& e) { return e.perplexity; }), test,
-             true);
-      series(r2, only(run, "test"),
-             points_of(run.evaluations, [](const Evaluation& e) { return e.r2; }), test, true);
-      series(mae, only(run, "test"),
-             points_of(run.evaluations, [](const Evaluation& e) { return e.mae; }), test, true);
-      series(rate, only(run, "learning rate"),
-             points_of(run.steps, [](const Step& s) { return s.lr; }), own, false);
-      series(speed, only(run, "samples a second"),
-             points_of(run.steps, [](const Step& s) { return s.samples_per_s; }), own, false);
-      using Averaging = RunHistory::Averaging;
-      series(spread, only(run, "spread"),
-             points_of(run.averagings, [](const Averaging& a) { return a.spread; }), own, false);
-      series(bytes, only(run, "bytes"),
-             points_of(run.averagings, [](const Averaging& a) { return a.bytes_sent; }), own,
-             false);
-      std::map<std::string, Points> devices;
-      for (const RunHistory::Gpu& g : run.gpus)
-        if (std::isfinite(g.utilization)) devices[g.device].emplace_back(g.step, g.utilization);
-      int device_color = own;
-      for (auto& [device, points] : devices)
-        series(gpu, label(run, "device " + device), std::move(points), device_color++, false);
-      for (Chart* chart : {&loss, &speed}) chart->marks = is_one_ ? marks_of(run) : chart->marks;
-      ++color;
-    }
-    for (const Chart* chart :
-         {&loss, &accuracy, &top5, &perplexity, &r2, &mae, &rate, &speed, &spread, &bytes, &gpu})
-      add(*chart);
+    for (const CurveChart& chart : curve_charts(is_one_)) add(filled(chart));
+    add(gpus());
     for (const RunHistory& run : runs_) {
       add(phases(run));
       add(stragglers(run));
@@ -326,13 +335,49 @@ class Page {
     out_ += "</div>\n";
   }
 
+  // Several runs are told apart by color.
+  Chart filled(const CurveChart& curves) const {
+    Chart chart = curves.axes;
+    int run_color = 0;
+    for (const RunHistory& run : runs_) {
+      for (const Curve& curve : curves.curves) {
+        const bool is_alone = curves.curves.size() == 1;
+        Points points = curve.points(run);
+        if (!points.empty())
+          chart.series.push_back({.name = is_alone ? only(run, curve.name) : label(run, curve.name),
+                                  .points = std::move(points),
+                                  .color = is_one_ ? curve.color : run_color,
+                                  .dots = curve.of_tests()});
+      }
+      ++run_color;
+    }
+    if (curves.has_marks && is_one_) chart.marks = marks_of(runs_.front());
+    return chart;
+  }
+
+  Chart gpus() const {
+    Chart chart{.title = "GPU utilization", .y_name = "%", .from_zero = true};
+    int run_color = 0;
+    for (const RunHistory& run : runs_) {
+      std::map<std::string, Points> devices;
+      for (const RunHistory::Gpu& g : run.gpus)
+        if (std::isfinite(g.utilization)) devices[g.device].emplace_back(g.step, g.utilization);
+      int color = run_color++;
+      for (auto& [device, points] : devices)
+        chart.series.push_back({.name = label(run, "device " + device),
+                                .points = std::move(points),
+                                .color = color++});
+    }
+    return chart;
+  }
+
   Chart phases(const RunHistory& run) const {
     Chart chart{.title = title(run, "Where the time of a step goes"),
                 .y_name = "ms a step",
                 .stacked = true};
     for (int phase = 0; phase < 5; ++phase) {
       ChartSeries series{.name = kPhaseTitles[phase], .color = phase};
-      for (const RunHistory::Step& s : run.steps)
+      for (const Step& s : run.steps)
         if (std::ranges::all_of(s.phases, [](double v) { return std::isfinite(v); }))
           series.points.emplace_back(s.step, 1000 * s.phases[phase]);
       chart.series.push_back(std::move(series));
@@ -343,7 +388,7 @@ class Page {
   Chart stragglers(const RunHistory& run) const {
     Chart chart{.title = title(run, "The slowest rank"), .y_name = "times the others' median"};
     std::map<int, Points> by_rank;
-    for (const RunHistory::Step& s : run.steps)
+    for (const Step& s : run.steps)
       if (s.slowest_rank >= 0 && std::isfinite(s.slowest_ratio))
         by_rank[s.slowest_rank].emplace_back(s.step, s.slowest_ratio);
     int color = 0;
@@ -356,7 +401,7 @@ class Page {
     return chart;
   }
 
-  void details(const RunHistory& run, std::size_t) {
+  void details(const RunHistory& run) {
     out_ += "<h2>" + html_text(is_one_ ? "The run" : name_of(run)) + "</h2>\n";
     if (!run.events.empty()) {
       out_ += "<ul>";
