@@ -38,7 +38,7 @@ void require_named_devices(const DeviceRequest& request,
 // entry). Devices that kernels do not run on are passed over, and named in the reason. `auto`
 // takes the CPU where no device is left, or for `cpu_only`, and says so; nothing else does. Throws
 // io::ConfigError: no such device (with the number that is visible), or one that kernels do not run
-// on, more ranks than devices on this host unless ENGINE_ALLOW_SHARED_GPU=1, --amp but bf16 on the
+// on, more ranks than devices on this host unless ENGINE_ALLOW_SHARED_GPU=1, `cuda_only` on the
 // CPU, `cpu_only` on a CUDA device. Asks `visible` only where it matters.
 DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
                            const std::function<VisibleDevices()>& visible);
