@@ -51,7 +51,7 @@ TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
   EXPECT_EQ(config.group.heartbeat_ms, 1000);
   EXPECT_EQ(config.evaluate.count, 1);
   EXPECT_TRUE(config.evaluate.epochs);
-  EXPECT_EQ(config.keeping.resume, "none");
+  EXPECT_FALSE(config.keeping.resume.is_wanted());
   EXPECT_EQ(config.on_nonfinite, engine::OnNonFinite::kAbort);
   EXPECT_EQ(config.origin.at("lr").value, "0.05");
 }
