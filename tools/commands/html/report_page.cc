@@ -389,8 +389,8 @@ class Page {
     Chart chart{.title = title(run, "The slowest rank"), .y_name = "times the others' median"};
     std::map<int, Points> by_rank;
     for (const Step& s : run.steps)
-      if (s.slowest_rank >= 0 && std::isfinite(s.slowest_ratio))
-        by_rank[s.slowest_rank].emplace_back(s.step, s.slowest_ratio);
+      if (s.slowest_rank && std::isfinite(s.slowest_ratio))
+        by_rank[*s.slowest_rank].emplace_back(s.step, s.slowest_ratio);
     int color = 0;
     for (auto& [rank, points] : by_rank)
       chart.series.push_back({.name = "rank " + std::to_string(rank),

@@ -13,7 +13,7 @@ struct RunHistory {
   struct Step {
     double step, time, loss, lr, samples_per_s, accuracy;  // NaN: not told
     double phases[5];  // seconds of a step: data, forward, backward, communication, update
-    int slowest_rank;  // -1: a single rank
+    std::optional<int> slowest_rank;  // none: a single rank
     double slowest_ratio;
   };
   struct Evaluation {

@@ -14,9 +14,9 @@
 namespace tools {
 
 struct MemoryBudget {
-  std::uint64_t bytes = 0;  // for all these ranks; 0: not known, and nothing is refused
-  int ranks = 1;            // of this host
-  int device = -1;          // the CUDA device whose memory it is; -1: the host's
+  std::uint64_t bytes = 0;         // for all these ranks; 0: not known, and nothing is refused
+  int ranks = 1;                   // of this host
+  std::optional<int> device = {};  // the CUDA device whose memory it is; none: the host's
 };
 // What is available now, to be asked before data are loaded. Every rank of a host asks at about the
 // same time.
