@@ -8,7 +8,8 @@ above its bound, and names what is. A change that makes a bound needless lowers 
 
 The product is backends, engine, io, models and tools; tests/ is only counted in lines. A function's length is that of its
 definition, comments included, its complexity 1 + if, for, while, case, catch, ?, && and || (McCabe 1976), lambdas within it
-included. A unit is x.h with x.cc; it is in a circle if the units that it includes lead back to it. Fields do not include static ones, public functions neither constructors nor what is deleted.
+included. A unit is x.h with x.cc; it is in a circle if the units that it includes lead back to it. Fields do not include static ones, public functions neither constructors nor what is
+deleted; a pointer to a function is a field.
 """
 import argparse
 import csv
