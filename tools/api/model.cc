@@ -176,7 +176,7 @@ void Model::load(const std::string& path) {
     std::vector<io::UnreadArray> unread;
     const auto load = [&](const std::string& file) {
       chosen = file;
-      return tools::load_weights("model", file, &unread);
+      return tools::load_weights(engine::AverageKind::kNone, file, &unread);
     };
     const auto arrays = tools::read_snapshot(path, tools::Snapshot::kBest, load);
     impl_->take(arrays, chosen, unread);

@@ -18,7 +18,24 @@ std::string heading_text(const BenchHeading& h) {
          " cores, load " + fixed(h.machine.load, 2) + ", " + h.machine.kernel + "\n";
 }
 
-void add_heading(base::JsonWriter& json, const BenchHeading& h) {
+CLI::Option* add_format_option(CLI::App& app, ReportFormat& format,
+                               std::vector<std::string> names) {
+  const auto take = [&format](const std::string& name) {
+    format = name == "json"  ? ReportFormat::kJson
+             : name == "csv" ? ReportFormat::kCsv
+             : name == "md"  ? ReportFormat::kMarkdown
+                             : ReportFormat::kTable;
+  };
+  const bool json = std::ranges::find(names, "json") != names.end();
+  return app
+      .add_option_function<std::string>("--format", take,
+                                        json ? "table, json, csv or md" : "table, csv or md")
+      ->check(CLI::IsMember(std::move(names)))
+      ->default_str("table");
+}
+
+void begin_report(base::JsonWriter& json, const char* command, const BenchHeading& h) {
+  json.begin_object().member("schema", 1).member("command", command);
   json.member("build", h.build).member("when", h.when).member("host", h.machine.host);
   json.member("cpu", h.machine.cpu).member("kernel", h.machine.kernel);
   json.member("cores", h.machine.cores).member("allowed_cores", h.machine.allowed_cores);
@@ -31,6 +48,15 @@ std::string csv_text(const std::vector<Cells>& lines) {
     for (std::size_t c = 0; c < line.size(); ++c)
       text += base::csv_field(line[c]) + (c + 1 < line.size() ? "," : "\n");
   return text;
+}
+
+std::string report_text(ReportFormat format, const std::string& before,
+                        const std::vector<Cells>& lines, const std::vector<std::size_t>& left,
+                        const std::string& after) {
+  if (format == ReportFormat::kCsv) return csv_text(lines);
+  const bool markdown = format == ReportFormat::kMarkdown;
+  const std::string gap = markdown && !after.empty() ? "\n" : "";
+  return before + gap + table_text(lines, left, markdown) + gap + after;
 }
 
 std::vector<std::string> split_list(const std::string& list, const char* option) {

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <CLI/CLI.hpp>
 #include <new>
 #include <string>
 #include <type_traits>
@@ -21,10 +22,20 @@ struct BenchHeading {
 };
 BenchHeading bench_heading();                           // as of now
 std::string heading_text(const BenchHeading& heading);  // two lines
-void add_heading(base::JsonWriter& json,
-                 const BenchHeading& heading);  // members from "build" to "load"
 
+enum class ReportFormat { kTable, kMarkdown, kCsv, kJson };
+// Adds --format with these names; `format` becomes what was chosen.
+CLI::Option* add_format_option(CLI::App& app, ReportFormat& format,
+                               std::vector<std::string> names = {"table", "json", "csv", "md"});
+
+// Begins an object with the schema, `command`, and members from "build" to "load".
+void begin_report(base::JsonWriter& json, const char* command, const BenchHeading& heading);
 std::string csv_text(const std::vector<Cells>& lines);
+// A table between what people are told before and after it; as CSV the lines alone. Columns in
+// `left` as table_text() has them. REQUIRES: not kJson.
+std::string report_text(ReportFormat format, const std::string& before,
+                        const std::vector<Cells>& lines, const std::vector<std::size_t>& left,
+                        const std::string& after = "");
 
 // Return the parts of "gloo,checked:shm,gloo" (checked:A,B is one), and of "1,2,4". The UsageError
 // names `option`.

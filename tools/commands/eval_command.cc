@@ -28,16 +28,17 @@ struct EvalOptions {
 
 void print_numbers(const engine::EvalReport& report, const io::TargetScale& target,
                    const EvalOptions& o, const std::string& set) {
-  const bool model = o.model.weights == "model";
+  const bool model = o.model.weights == engine::AverageKind::kNone;
   if (o.format != "json") {
     std::printf("%s%s on %s (%s), target %s: %s\n", base::escape_text(o.model.path).c_str(),
-                model ? "" : (" " + o.model.weights).c_str(), base::escape_text(set).c_str(),
-                o.split.c_str(), base::escape_text(target.name).c_str(), eval_text(report).c_str());
+                model ? "" : (std::string(" ") + weights_name(o.model.weights)).c_str(),
+                base::escape_text(set).c_str(), o.split.c_str(),
+                base::escape_text(target.name).c_str(), eval_text(report).c_str());
     return;
   }
   base::JsonWriter object;
   object.begin_object().member("schema", 1).member("event", "eval").member("split", o.split);
-  if (!model) object.member("weights", o.model.weights);
+  if (!model) object.member("weights", weights_name(o.model.weights));
   object.member("loss", report.loss).member("samples", report.samples);
   object.member("target", base::escape_text(target.name)).member("mse", report.errors->mse);
   object.member("mae", report.errors->mae).member("r2", report.errors->r2);
@@ -46,20 +47,21 @@ void print_numbers(const engine::EvalReport& report, const io::TargetScale& targ
 
 void print(const engine::EvalReport& report, const engine::ClassCounts& counts,
            const std::vector<std::string>& names, const EvalOptions& o, const std::string& set) {
-  const bool model = o.model.weights == "model";
+  const bool model = o.model.weights == engine::AverageKind::kNone;
   if (o.format == "csv") {
     print_output(class_csv(counts, names));
     return;
   }
   if (o.format != "json") {
     std::printf("%s%s on %s (%s): %s\n%s", base::escape_text(o.model.path).c_str(),
-                model ? "" : (" " + o.model.weights).c_str(), base::escape_text(set).c_str(),
-                o.split.c_str(), eval_text(report).c_str(), class_tables(counts, names).c_str());
+                model ? "" : (std::string(" ") + weights_name(o.model.weights)).c_str(),
+                base::escape_text(set).c_str(), o.split.c_str(), eval_text(report).c_str(),
+                class_tables(counts, names).c_str());
     return;
   }
   base::JsonWriter object;
   object.begin_object().member("schema", 1).member("event", "eval").member("split", o.split);
-  if (!model) object.member("weights", o.model.weights);
+  if (!model) object.member("weights", weights_name(o.model.weights));
   object.member("loss", report.loss).member("accuracy", report.accuracy());
   object.member("correct", report.correct).member("samples", report.samples);
   if (report.rows != report.samples) object.member("rows", report.rows);

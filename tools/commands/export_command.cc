@@ -33,7 +33,8 @@ namespace {
 constexpr const char* kFormats[] = {"safetensors", "npz", "pth", "onnx"};
 
 struct ExportOptions {
-  std::string path, out, format, weights = "model", input = "prepared";
+  std::string path, out, format, input = "prepared";
+  engine::AverageKind weights = engine::AverageKind::kNone;
   bool half = false, brain = false;
   ConfigValues values;  // --model, --dataset and related options: only for ONNX
 };
@@ -135,7 +136,7 @@ std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions
     entries.emplace_back("dataset", model.snapshot->dataset);
     entries.emplace_back("written_by", model.snapshot->build);
   }
-  entries.emplace_back("weights", o.weights);
+  entries.emplace_back("weights", weights_name(o.weights));
   if (const auto& target = model.input.target) {
     // The output is (number - mean) / deviation.
     entries.emplace_back("target", target->name);

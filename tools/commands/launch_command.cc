@@ -35,7 +35,8 @@ int launch_command(const Arguments& arguments) {
     print_output(plan_table(plan, *options));
     return kExitOk;
   }
-  if (options->nodes.hosts.empty() && plan.own_command) {  // those on other hosts see to it themselves
+  if (options->nodes.hosts.empty() &&
+      plan.own_command) {  // those on other hosts see to it themselves
     const RestartResume resume = resume_after_restart(*options);
     options->command.insert(options->command.end(), resume.more.begin(), resume.more.end());
     if (!resume.notice.empty() && plan.node_rank == 0) print_notice(resume.notice);

@@ -24,7 +24,8 @@ namespace tools {
 namespace {
 
 struct SampleOptions {
-  std::string path, prompt, weights = "model";
+  std::string path, prompt;
+  engine::AverageKind weights = engine::AverageKind::kNone;
   std::int64_t count = 200, threads = 0;
   SamplingOptions sampling;
 };

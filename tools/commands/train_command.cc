@@ -109,7 +109,8 @@ RunConfig read_config(ConfigValues values, const std::string& config_file, std::
   RunConfig config = resolve_run_config(values);
   config.model.definition =
       definition.empty() ? models::model_definition(config.model.name) : definition;
-  if (config.keeping.resume == "auto" && config.keeping.directory == "auto" && !was_restarted())
+  if (config.keeping.resume.is_automatic() && config.keeping.directory == "auto" &&
+      !was_restarted())
     throw io::ConfigError(
         "--resume auto would find nothing, since --save-dir auto makes a new folder: name the "
         "folder, --save-dir DIR");

@@ -34,7 +34,7 @@ int dry_run(const RunConfig& config, backends::Group& group) {
   SessionOptions options = config;
   options.data.stage.clear();
   options.keeping.directory.clear();
-  options.keeping.resume = "none";
+  options.keeping.resume = {};
   const TrainSession session(options, group);
   const std::vector<RankMemory> memory = session.gather_memory();
   if (group.rank() != 0) return kExitOk;
@@ -116,11 +116,11 @@ int find_lr(const RunConfig& config, const RateRange& range, backends::Group& gr
 
 int find_lr(const Instead& instead, const RunConfig& config) {
   const RateRange range = parse_rate_range(instead.rates, config.steps);
-  if (config.keeping.resume != "none")
+  if (config.keeping.resume.is_wanted())
     throw io::ConfigError(
         "--lr-find begins with fresh weights or those of --init-from: leave "
         "--resume " +
-        config.keeping.resume + " out");
+        config.keeping.resume.text() + " out");
   if (config.is_elastic())
     throw io::ConfigError("--lr-find needs ranks that stay: leave --elastic out");
   if (has_rank_zero(config)) check_output_path("metrics", config.metrics, "");

@@ -143,7 +143,7 @@ TEST(CommMeasure, WrongResultsAreCounted) {
                     .iterations_asked = 4,
                     .check_all = false,
                     .rows = rows};
-  EXPECT_NE(to_table(report, false).find("WRONG RESULTS"), std::string::npos);
+  EXPECT_NE(comm_text(report, ReportFormat::kTable).find("WRONG RESULTS"), std::string::npos);
 }
 
 CommRow sample_row(const std::string& backend, std::int64_t bytes, double p50) {
@@ -167,10 +167,11 @@ TEST(CommReport, JsonReadsBackAndComparisonsCountTheSlower) {
   CommReport report;
   report.heading.machine.host = "h \"quoted\"";
   report.rows = {sample_row("gloo", 8, 10), sample_row("checked:gloo,shm", 1 << 20, 1.0 / 3)};
-  test_support::write_text(folder / "a.json", to_json(report));
+  test_support::write_text(folder / "a.json", comm_text(report, ReportFormat::kJson));
   EXPECT_EQ(read_comm_rows(folder / "a.json"), report.rows);
-  EXPECT_NE(to_csv(report).find("allreduce,\"checked:gloo,shm\",2,1048576"), std::string::npos)
-      << to_csv(report);
+  EXPECT_NE(comm_text(report, ReportFormat::kCsv).find("allreduce,\"checked:gloo,shm\",2,1048576"),
+            std::string::npos)
+      << comm_text(report, ReportFormat::kCsv);
 
   std::vector<CommRow> now = report.rows;
   now[0].p50_us = 12.4;

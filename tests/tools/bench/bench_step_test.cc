@@ -252,10 +252,11 @@ TEST(BenchDemos, TimesAreWrittenAsInTheTableOfTheDemos) {
   EXPECT_EQ(epoch_text(row), "~2:34");
   BenchHeading heading;
   heading.machine.allowed_cores = 2;
-  const std::string table = demos_text(heading, "about", 256, {row}, "md");
+  const std::string table =
+      demos_text(heading, "about", 256, {row}, tools::ReportFormat::kMarkdown);
   EXPECT_EQ(table.find("other programs were running"), std::string::npos) << table;
   heading.machine.load = 1.5;
-  EXPECT_NE(demos_text(heading, "about", 256, {row}, "table")
+  EXPECT_NE(demos_text(heading, "about", 256, {row}, tools::ReportFormat::kTable)
                 .find("Load 1.5 on 2 cores: other programs were running"),
             std::string::npos);
   EXPECT_NE(table.find("| method | epoch time | batch time |"), std::string::npos) << table;

@@ -51,7 +51,7 @@ TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
   EXPECT_EQ(config.group.heartbeat_ms, 1000);
   EXPECT_EQ(config.evaluate.count, 1);
   EXPECT_TRUE(config.evaluate.epochs);
-  EXPECT_EQ(config.keeping.resume, "none");
+  EXPECT_FALSE(config.keeping.resume.is_wanted());
   EXPECT_EQ(config.on_nonfinite, engine::OnNonFinite::kAbort);
   EXPECT_EQ(config.origin.at("lr").value, "0.05");
 }
@@ -361,25 +361,29 @@ TEST(RunConfig, ListenAddresses) {
 
 TEST(RunConfig, Devices) {
   using Names = std::vector<std::string>;
-  const auto devices = [](const char* list) {
-    return tools::resolve_run_config(flags({{"gpu-devices", list}})).compute.device.devices;
+  const auto names = [](const ConfigValues& values) {
+    Names result;
+    for (const engine::Device device : tools::resolve_run_config(values).compute.device.devices)
+      result.push_back(engine::to_string(device));
+    return result;
   };
+  const auto devices = [&](const char* list) { return names(flags({{"gpu-devices", list}})); };
   EXPECT_EQ(devices("0 1"), (Names{"cuda:0", "cuda:1"}));
   EXPECT_EQ(devices("3,1"), (Names{"cuda:3", "cuda:1"}));
   EXPECT_EQ(devices("0, 2-4 7"), (Names{"cuda:0", "cuda:2", "cuda:3", "cuda:4", "cuda:7"}));
   EXPECT_EQ(devices("none"), Names{});
-  EXPECT_EQ(tools::resolve_run_config(flags({{"gpu-devices", "none"}})).compute.device.device,
-            "cpu");
+  EXPECT_EQ(
+      to_string(tools::resolve_run_config(flags({{"gpu-devices", "none"}})).compute.device.device),
+      "cpu");
   EXPECT_EQ(
       tools::resolve_run_config(flags({{"gpu-devices", "0-2"}})).origin.at("gpu-devices").value,
       "0,1,2");
-  EXPECT_EQ(tools::resolve_run_config(flags({{"device", "cuda"}, {"gpu-devices", "1"}}))
-                .compute.device.devices,
-            Names{"cuda:1"});
-  EXPECT_EQ(tools::resolve_run_config(flags({{"devices", "cuda:1,cuda:0"}})).compute.device.devices,
-            (Names{"cuda:1", "cuda:0"}));
+  EXPECT_EQ(names(flags({{"device", "cuda"}, {"gpu-devices", "1"}})), Names{"cuda:1"});
+  EXPECT_EQ(names(flags({{"devices", "cuda:1,cuda:0"}})), (Names{"cuda:1", "cuda:0"}));
   for (const char* device : {"auto", "cpu", "cuda", "cuda:0", "cuda:31"})
-    EXPECT_EQ(tools::resolve_run_config(flags({{"device", device}})).compute.device.device, device);
+    EXPECT_EQ(
+        to_string(tools::resolve_run_config(flags({{"device", device}})).compute.device.device),
+        device);
   for (const char* list : {"0 0", "0,1,1", "0-2,1", "-1", "0-", "2-1", "x", ",", "0,,1", "0,",
                            "0 none", "1024", "0.5", " "})
     EXPECT_NE(fault(flags({{"gpu-devices", list}}))
@@ -416,11 +420,11 @@ TEST(RunConfig, DevicesAreSaidOnce) {
   ConfigValues values = flags({{"gpu-devices", "0,1"}});
   values["device"] = {"cpu", "run.toml:3"};
   EXPECT_EQ(tools::resolve_run_config(values).compute.device.devices.size(), 2u);
-  EXPECT_EQ(tools::resolve_run_config(values).compute.device.device, "auto");
+  EXPECT_EQ(to_string(tools::resolve_run_config(values).compute.device.device), "auto");
   values = flags({{"device", "cpu"}});
   values["gpu-devices"] = {"0,1", "ENGINE_GPU_DEVICES"};
   EXPECT_TRUE(tools::resolve_run_config(values).compute.device.devices.empty());
-  EXPECT_EQ(tools::resolve_run_config(values).compute.device.device, "cpu");
+  EXPECT_EQ(to_string(tools::resolve_run_config(values).compute.device.device), "cpu");
 }
 
 TEST(RunConfig, TablesAreReadAsTheOptionsSay) {
@@ -479,7 +483,8 @@ TEST(RunConfig, Precision) {
             std::string::npos);
   EXPECT_NE(fault(flags({{"dtype", "f64"}, {"amp", "O1"}})).find("expected f32 beside --amp O1"),
             std::string::npos);
-  EXPECT_EQ(tools::resolve_run_config(flags({{"dtype", "f64"}})).compute.device.device, "auto");
+  EXPECT_EQ(to_string(tools::resolve_run_config(flags({{"dtype", "f64"}})).compute.device.device),
+            "auto");
 
   const tools::RunConfig plain = tools::resolve_run_config(flags({}));
   EXPECT_TRUE(plain.compute.graph && plain.compute.pinned && plain.compute.non_blocking);

@@ -76,10 +76,8 @@ struct CommReport {
   bool check_all = false;
   std::vector<CommRow> rows;
 };
-std::string to_table(const CommReport& report, bool markdown);
-std::string to_csv(const CommReport& report);
-std::string to_json(const CommReport& report);
-// Reads the rows of a report written by to_json(). Throws io::DataError.
+std::string comm_text(const CommReport& report, ReportFormat format);
+// The rows of a report as JSON. Throws io::DataError.
 std::vector<CommRow> read_comm_rows(const std::string& path);
 // Converts rows to JSON lines, which rank 0 of a spawned group writes, and back.
 std::string rows_to_json(const std::vector<CommRow>& rows);

@@ -17,9 +17,10 @@ namespace tools {
 namespace {
 
 constexpr std::int64_t kLargestSize = std::int64_t{16} << 30, kLargestBaseline = 16 << 20;
-const std::vector<std::string> kColumns{"op",         "backend",    "ranks",  "bytes",  "count",
-                                        "dtype",      "iters",      "min us", "p50 us", "p99 us",
-                                        "algbw GB/s", "busbw GB/s", "check"};
+const Cells kColumns{"op",     "backend", "ranks",  "bytes",      "count",      "dtype", "iters",
+                     "min us", "p50 us",  "p99 us", "algbw GB/s", "busbw GB/s", "check"};
+const Cells kCsvColumns{"op",     "backend", "ranks",  "bytes",      "count",      "dtype", "iters",
+                        "min_us", "p50_us",  "p99_us", "algbw_gb_s", "busbw_gb_s", "wrong"};
 
 std::vector<std::string> cells(const CommRow& r) {
   const auto us = [](double v) { return fixed(v, v < 1000 ? 2 : 0); };
@@ -130,24 +131,7 @@ CommRow summarize(CommRow row, CommOp op, const std::vector<std::vector<double>>
   return row;
 }
 
-std::string to_table(const CommReport& report, bool markdown) {
-  std::vector<Cells> lines{kColumns};
-  for (const CommRow& row : report.rows) lines.push_back(cells(row));
-  const std::string gap = markdown ? "\n" : "";
-  return heading_text(report.heading) + gap + table_text(lines, {0, 1, 5, 12}, markdown) + gap +
-         notes(report);
-}
-
-std::string to_csv(const CommReport& report) {
-  std::vector<Cells> lines{{"op", "backend", "ranks", "bytes", "count", "dtype", "iters", "min_us",
-                            "p50_us", "p99_us", "algbw_gb_s", "busbw_gb_s", "wrong"}};
-  for (const CommRow& r : report.rows)
-    lines.push_back({r.op, r.backend, std::to_string(r.ranks), std::to_string(r.bytes),
-                     std::to_string(r.count), r.dtype, std::to_string(r.iterations),
-                     fixed(r.min_us, 3), fixed(r.p50_us, 3), fixed(r.p99_us, 3), fixed(r.algbw, 5),
-                     fixed(r.busbw, 5), std::to_string(r.wrong)});
-  return csv_text(lines);
-}
+namespace {
 
 void add_rows(base::JsonWriter& json, const std::vector<CommRow>& rows) {
   json.begin_array();
@@ -161,23 +145,30 @@ void add_rows(base::JsonWriter& json, const std::vector<CommRow>& rows) {
   json.new_line().end_array();
 }
 
-std::string rows_to_json(const std::vector<CommRow>& rows) {
-  base::JsonWriter json;
-  add_rows(json, rows);
-  return json.text();
-}
-
 std::string to_json(const CommReport& r) {
   base::JsonWriter json;
-  json.begin_object().member("schema", 1).member("command", "bench comm");
-  add_heading(json, r.heading);
+  begin_report(json, "bench comm", r.heading);
   json.member("iters_asked", r.iterations_asked);
   json.member("check", r.check_all ? "all" : "samples").key("rows");
   add_rows(json, r.rows);
   return json.end_object().text() + "\n";
 }
 
-namespace {
+Cells csv_cells(const CommRow& r) {
+  return {r.op,
+          r.backend,
+          std::to_string(r.ranks),
+          std::to_string(r.bytes),
+          std::to_string(r.count),
+          r.dtype,
+          std::to_string(r.iterations),
+          fixed(r.min_us, 3),
+          fixed(r.p50_us, 3),
+          fixed(r.p99_us, 3),
+          fixed(r.algbw, 5),
+          fixed(r.busbw, 5),
+          std::to_string(r.wrong)};
+}
 
 std::vector<CommRow> rows_of(const Json& list, const std::string& where) {
   if (!list.is_array()) throw io::DataError(where + ": expected a list of rows");
@@ -204,6 +195,20 @@ std::vector<CommRow> rows_of(const Json& list, const std::string& where) {
 }
 
 }  // namespace
+
+std::string rows_to_json(const std::vector<CommRow>& rows) {
+  base::JsonWriter json;
+  add_rows(json, rows);
+  return json.text();
+}
+
+std::string comm_text(const CommReport& report, ReportFormat format) {
+  if (format == ReportFormat::kJson) return to_json(report);
+  const bool people = format != ReportFormat::kCsv;
+  std::vector<Cells> lines{people ? kColumns : kCsvColumns};
+  for (const CommRow& row : report.rows) lines.push_back(people ? cells(row) : csv_cells(row));
+  return report_text(format, heading_text(report.heading), lines, {0, 1, 5, 12}, notes(report));
+}
 
 std::vector<CommRow> read_comm_rows(const std::string& path) {
   const Json report = parse_json(io::read_small_file(path, kLargestBaseline), path);

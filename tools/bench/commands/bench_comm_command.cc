@@ -24,8 +24,8 @@ namespace tools {
 namespace {
 
 struct CommFlags {
-  std::string op = "allreduce", sizes = "8:16M:8", dtype = "f32", backends, ranks, baseline,
-              format = "table", plot;
+  std::string op = "allreduce", sizes = "8:16M:8", dtype = "f32", backends, ranks, baseline, plot;
+  ReportFormat format = ReportFormat::kTable;
   int iterations = 20, warmup = 5;
   double seconds = 2, tolerance = 1.25;
   bool check = false;
@@ -154,9 +154,7 @@ int measure_all(const CommFlags& flags, const tools::RunConfig& config,
 }
 
 int report(const CommFlags& flags, const std::vector<CommRow>& baseline, const CommReport& result) {
-  const std::string text = flags.format == "json"  ? to_json(result)
-                           : flags.format == "csv" ? to_csv(result)
-                                                   : to_table(result, flags.format == "md");
+  const std::string text = comm_text(result, flags.format);
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (!flags.plot.empty()) io::write_file_atomically(flags.plot, to_svg(result));
   if (const int wrong = wrong_results(result.rows); wrong > 0) {
@@ -169,8 +167,9 @@ int report(const CommFlags& flags, const std::vector<CommRow>& baseline, const C
   if (comparison.compared == 0)
     throw io::DataError(flags.baseline + ": has none of the " + std::to_string(result.rows.size()) +
                         " rows measured here (same op, backend, ranks, bytes and dtype)");
-  // With a table for people the summary is on stdout; with data for programs it goes to stderr.
-  const bool people = flags.format == "table" || flags.format == "md";
+  // Beside a table for people; beside data for programs it would be in the way.
+  const bool people =
+      flags.format == ReportFormat::kTable || flags.format == ReportFormat::kMarkdown;
   const std::string summary = "baseline " + flags.baseline + ": " +
                               std::to_string(comparison.slower) + " of " +
                               std::to_string(comparison.compared) + " rows are slower\n";
@@ -222,9 +221,7 @@ void add_flags(CLI::App& app, CommFlags& flags) {
                  "--baseline: factor from which a row counts as slower")
       ->transform(number_above_zero())
       ->capture_default_str();
-  app.add_option("--format", flags.format, "table, json, csv or md")
-      ->check(CLI::IsMember({"table", "json", "csv", "md"}))
-      ->capture_default_str();
+  add_format_option(app, flags.format);
   app.add_option("--plot", flags.plot, "also plot the medians")
       ->type_name("FILE.svg")
       ->check(some_text("a file"));

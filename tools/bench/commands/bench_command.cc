@@ -14,7 +14,7 @@ namespace tools {
 namespace {
 
 struct StepFlags {
-  std::string format = "table";
+  ReportFormat format = ReportFormat::kTable;
   int batch = 100, ranks = 0;
   StepBench bench;
 };
@@ -25,8 +25,7 @@ std::string step_json(const StepFlags& flags, const tools::RunConfig& config,
   const PhaseRow& step = rows[5];  // rank 0's step
   const auto ranks = static_cast<std::int64_t>(times.ranks.size());
   base::JsonWriter json;
-  json.begin_object().member("schema", 1).member("command", "bench step");
-  add_heading(json, heading);
+  begin_report(json, "bench step", heading);
   json.member("model", config.model.name).member("batch_per_rank", times.global_batch / ranks);
   json.member("global_batch", times.global_batch).member("ranks", ranks);
   json.member("threads", config.compute.threads).member("backend", times.backend);
@@ -46,21 +45,20 @@ std::string step_text(const StepFlags& flags, const tools::RunConfig& config,
                       const StepTimes& times) {
   const std::vector<PhaseRow> rows = summarize(times);
   const BenchHeading heading = bench_heading();
-  if (flags.format == "json") return step_json(flags, config, heading, times, rows);
-  const bool people = flags.format != "csv", markdown = flags.format == "md";
+  if (flags.format == ReportFormat::kJson) return step_json(flags, config, heading, times, rows);
+  const bool people = flags.format != ReportFormat::kCsv;
   std::vector<Cells> lines{people ? Cells{"rank", "phase", "min ms", "median ms", "p99 ms", "share"}
                                   : Cells{"rank", "phase", "min_ms", "p50_ms", "p99_ms", "share"}};
   for (const PhaseRow& row : rows)
     lines.push_back({std::to_string(row.rank), row.phase, fixed(row.min_ms, 3),
                      fixed(row.p50_ms, 3), fixed(row.p99_ms, 3),
                      people ? fixed(100 * row.share, 1) + " %" : fixed(row.share, 5)});
-  if (!people) return csv_text(lines);
-  const std::string gap = markdown ? "\n" : "";
-  return heading_text(heading) + times.start_line + "\n" + gap + table_text(lines, {1}, markdown) +
-         gap + std::to_string(times.ranks.front().size()) +
-         " steps: " + fixed(times.rate(), times.rate() < 100 ? 2 : 0) +
-         " samples/s at the median step of rank 0. communication: time waiting for averaging that "
-         "backward does not hide.\n";
+  return report_text(
+      flags.format, heading_text(heading) + times.start_line + "\n", lines, {1},
+      std::to_string(times.ranks.front().size()) +
+          " steps: " + fixed(times.rate(), times.rate() < 100 ? 2 : 0) +
+          " samples/s at the median step of rank 0. communication: time waiting for averaging that "
+          "backward does not hide.\n");
 }
 
 int bench_step_command(const Arguments& arguments) {
@@ -82,30 +80,14 @@ int bench_step_command(const Arguments& arguments) {
   app.add_option("--ranks", flags.ranks, "ranks to start on this machine, like --spawn")
       ->transform(whole_number(1, 1024))
       ->excludes("--spawn");
-  app.add_option("--seconds", flags.bench.seconds, "how long to measure")
-      ->transform(number_above_zero())
-      ->capture_default_str();
-  app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
-      ->transform(whole_number(1, kMaxCount))
-      ->excludes("--seconds");
-  app.add_option("--warmup", flags.bench.warmup, "warm-up steps")
-      ->transform(whole_number(0))
-      ->capture_default_str();
-  app.add_option("--format", flags.format, "table, json, csv or md")
-      ->check(CLI::IsMember({"table", "text", "json", "csv", "md"}))
-      ->capture_default_str();
+  add_step_options(app, flags.bench, "how long to measure");
+  add_format_option(app, flags.format, {"table", "text", "json", "csv", "md"});
   if (!parse(app, arguments)) return kExitOk;
   if (flags.ranks > 0) values["spawn"] = {std::to_string(flags.ranks), "--ranks"};
   if (app.count("--batch") > 0)
     values["batch-size-per-device"] = {std::to_string(flags.batch), "--batch"};
   const tools::RunConfig config =
-      resolve_bench(values, {{"model", "convnet"},
-                             {"batch-size-per-device", std::to_string(flags.batch)},
-                             {"threads", "1"},
-                             {"shuffle", "false"},
-                             {"workers", "0"},
-                             {"lr", "0.01"},
-                             {"momentum", "0.9"}});
+      resolve_bench(values, step_defaults("batch-size-per-device", flags.batch));
   return run_group(config, [&](backends::Group& group) {
     const StepTimes times = measure_steps(config, flags.bench, group);
     if (group.rank() == 0) {

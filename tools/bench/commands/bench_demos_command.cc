@@ -27,7 +27,7 @@ constexpr DemoMethod kDemoMethods[] = {{"single", 1, 1}, {"v1", 1, 2}, {"v2", 2,
 constexpr std::int64_t kTrainingImages = 50'000;  // in CIFAR-10
 
 struct DemoFlags {
-  std::string format = "table";
+  ReportFormat format = ReportFormat::kTable;
   std::int64_t limit_steps = 0;
 };
 
@@ -153,9 +153,7 @@ int bench_demos_command(const Arguments& arguments) {
   app.add_option("--limit-steps", flags.limit_steps,
                  "measure N iterations and extrapolate to the epoch")
       ->transform(whole_number(1, kMaxCount));
-  app.add_option("--format", flags.format, "table, json, csv or md")
-      ->check(CLI::IsMember({"table", "json", "csv", "md"}))
-      ->capture_default_str();
+  add_format_option(app, flags.format);
   add_train_options(app, values,
                     {"epochs", "steps", "spawn", "devices", "rank", "world-size", "local-rank",
                      "init-method", "backend", "batch-size-per-device"});

@@ -18,7 +18,8 @@ namespace tools {
 namespace {
 
 struct IoFlags {
-  std::string directory = ".", format = "table";
+  std::string directory = ".";
+  ReportFormat format = ReportFormat::kTable;
   int rounds = 5;
   double seconds = 1;
 };
@@ -120,10 +121,9 @@ std::uint64_t measure_snapshot(const std::string& model, const IoFlags& flags,
 
 std::string io_text(const RunConfig& config, const IoFlags& flags, std::uint64_t bytes,
                     const BenchHeading& heading, const std::vector<IoRow>& rows) {
-  if (flags.format == "json") {
+  if (flags.format == ReportFormat::kJson) {
     base::JsonWriter json;
-    json.begin_object().member("schema", 1).member("command", "bench io");
-    add_heading(json, heading);
+    begin_report(json, "bench io", heading);
     json.member("dataset", config.data.set.name).member("model", config.model.name);
     json.member("batch", config.data.sampling.global_batch).member("workers", config.data.workers);
     json.member("snapshot_bytes", bytes).member("rounds", flags.rounds).key("rows").begin_array();
@@ -134,20 +134,19 @@ std::string io_text(const RunConfig& config, const IoFlags& flags, std::uint64_t
     }
     return json.end_array().end_object().text() + "\n";
   }
-  const bool people = flags.format != "csv";
   std::vector<Cells> lines{{"what", "median", "min", "max", "unit"}};
   for (const IoRow& row : rows) {
     const int digits = row.median < 100 ? 1 : 0;
     lines.push_back({row.what, fixed(row.median, digits), fixed(row.low, digits),
                      fixed(row.high, digits), row.unit});
   }
-  if (!people) return csv_text(lines);
-  return heading_text(heading) + config.data.set.name + ", batches of " +
-         std::to_string(config.data.sampling.global_batch) + ", " +
-         std::to_string(config.data.workers) +
-         (config.data.workers == 1 ? " worker; " : " workers; ") + config.model.name +
-         " with momentum: " + std::to_string(bytes) + " bytes; " + std::to_string(flags.rounds) +
-         " rounds\n\n" + table_text(lines, {0, 4}, flags.format == "md");
+  const std::string before = heading_text(heading) + config.data.set.name + ", batches of " +
+                             std::to_string(config.data.sampling.global_batch) + ", " +
+                             std::to_string(config.data.workers) +
+                             (config.data.workers == 1 ? " worker; " : " workers; ") +
+                             config.model.name + " with momentum: " + std::to_string(bytes) +
+                             " bytes; " + std::to_string(flags.rounds) + " rounds\n\n";
+  return report_text(flags.format, before, lines, {0, 4});
 }
 
 }  // namespace
@@ -175,9 +174,7 @@ int bench_io_command(const Arguments& arguments) {
   app.add_option("--seconds", flags.seconds, "how long a round takes batches")
       ->transform(number_from(0.001, 3600))
       ->capture_default_str();
-  app.add_option("--format", flags.format, "table, json, csv or md")
-      ->check(CLI::IsMember({"table", "json", "csv", "md"}))
-      ->capture_default_str();
+  add_format_option(app, flags.format);
   if (!parse(app, arguments)) return kExitOk;
   const RunConfig config = resolve_bench(values, {{"model", "resnet18-cifar"}}, 10'000);
   const BenchHeading heading = bench_heading();

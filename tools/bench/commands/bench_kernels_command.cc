@@ -16,8 +16,8 @@ namespace tools {
 namespace {
 
 struct KernelFlags {
-  std::string set = "models", ops, models, shape, device = "cpu", amp = "off", conv = "auto",
-              format = "table";
+  std::string set = "models", ops, models, shape, device = "cpu", amp = "off", conv = "auto";
+  ReportFormat format = ReportFormat::kTable;
   std::vector<std::int64_t> sides{512, 1024, 2048, 4096, 8192};
   int threads = 0, batch = 0;
   double seconds = 0.2;
@@ -188,11 +188,7 @@ void add_options(CLI::App& app, KernelFlags& flags) {
   app.add_option("--seconds", flags.seconds, "measuring time per row")
       ->transform(number_above_zero())
       ->capture_default_str();
-  app.add_option("--format", flags.format, "table, json, csv or md")
-      ->check(CLI::IsMember({"table", "json", "csv", "md"}))
-      ->capture_default_str()
-      ->excludes("--cuts")
-      ->excludes("--list");
+  add_format_option(app, flags.format)->excludes("--cuts")->excludes("--list");
 }
 
 }  // namespace

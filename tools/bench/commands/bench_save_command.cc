@@ -13,12 +13,13 @@ namespace tools {
 namespace {
 
 struct SaveFlags {
-  std::string model = "resnet18-cifar", directory = ".", format = "table";
+  std::string model = "resnet18-cifar", directory = ".";
+  ReportFormat format = ReportFormat::kTable;
   int rounds = 11;
 };
 
 std::string report(std::vector<Measured>& all, std::uint64_t bytes, const SaveFlags& flags) {
-  const bool people = flags.format != "csv";
+  const bool people = flags.format != ReportFormat::kCsv;
   std::vector<Cells> lines{people ? Cells{"what", "median ms", "min ms", "max ms", "of plain"}
                                   : Cells{"what", "p50_ms", "min_ms", "max_ms", "ratio"}};
   const double plain = all.front().median();
@@ -27,10 +28,10 @@ std::string report(std::vector<Measured>& all, std::uint64_t bytes, const SaveFl
     lines.push_back({m.what, fixed(median, 1), fixed(m.ms.front(), 1), fixed(m.ms.back(), 1),
                      fixed(median / plain, 2)});
   }
-  if (!people) return csv_text(lines);
-  return heading_text(bench_heading()) + flags.model + " with momentum: " + std::to_string(bytes) +
-         " bytes, " + std::to_string(flags.rounds) + " rounds, in turn\n\n" +
-         table_text(lines, {0}, flags.format == "md");
+  const std::string before = heading_text(bench_heading()) + flags.model +
+                             " with momentum: " + std::to_string(bytes) + " bytes, " +
+                             std::to_string(flags.rounds) + " rounds, in turn\n\n";
+  return report_text(flags.format, before, lines, {0});
 }
 
 std::string measure(const SaveFlags& flags, const std::string& directory) {
@@ -74,9 +75,7 @@ int bench_save_command(const Arguments& arguments) {
   app.add_option("--rounds", flags.rounds, "of one measurement each")
       ->transform(whole_number(1))
       ->capture_default_str();
-  app.add_option("--format", flags.format, "table, csv or md")
-      ->check(CLI::IsMember({"table", "csv", "md"}))
-      ->capture_default_str();
+  add_format_option(app, flags.format, {"table", "csv", "md"});
   if (!parse(app, arguments)) return kExitOk;
   const BenchFolder folder(flags.directory);
   const std::string text = measure(flags, folder.path());

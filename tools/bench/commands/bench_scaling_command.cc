@@ -20,7 +20,8 @@ namespace tools {
 namespace {
 
 struct ScalingFlags {
-  std::string backends = "auto", ranks = "1,2", mode = "weak", format = "table";
+  std::string backends = "auto", ranks = "1,2", mode = "weak";
+  ReportFormat format = ReportFormat::kTable;
   int batch = 100;
   StepBench bench;
 };
@@ -37,15 +38,8 @@ int measure(const ScalingFlags& flags, const tools::ConfigValues& given, const s
   tools::ConfigValues values = given;
   values["spawn"] = {std::to_string(ranks), "--ranks"};
   values["backend"] = {ranks == 1 ? "auto" : backend, "--backends"};
-  const std::string batch = std::to_string(flags.batch);
-  const tools::RunConfig config =
-      resolve_bench(values, {{"model", "convnet"},
-                             {flags.mode == "weak" ? "batch-size-per-device" : "batch-size", batch},
-                             {"threads", "1"},
-                             {"shuffle", "false"},
-                             {"workers", "0"},
-                             {"lr", "0.01"},
-                             {"momentum", "0.9"}});
+  const char* batch = flags.mode == "weak" ? "batch-size-per-device" : "batch-size";
+  const tools::RunConfig config = resolve_bench(values, step_defaults(batch, flags.batch));
   const SharedValue<ScalingOutcome> outcome;
   const int code = run_group(config, [&](backends::Group& group) {
     const StepTimes times = measure_steps(config, flags.bench, group);
@@ -107,18 +101,8 @@ void add_flags(CLI::App& app, ScalingFlags& flags) {
   app.add_option("--batch", flags.batch, "samples, see --mode")
       ->transform(whole_number(1))
       ->capture_default_str();
-  app.add_option("--seconds", flags.bench.seconds, "measuring time per row")
-      ->transform(number_above_zero())
-      ->capture_default_str();
-  app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
-      ->transform(whole_number(1, kMaxCount))
-      ->excludes("--seconds");
-  app.add_option("--warmup", flags.bench.warmup, "warm-up steps")
-      ->transform(whole_number(0))
-      ->capture_default_str();
-  app.add_option("--format", flags.format, "table, json, csv or md")
-      ->check(CLI::IsMember({"table", "json", "csv", "md"}))
-      ->capture_default_str();
+  add_step_options(app, flags.bench, "measuring time per row");
+  add_format_option(app, flags.format);
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ namespace tools {
 namespace {
 
 struct VerifyFlags {
-  std::string directory = ".", format = "table";
+  std::string directory = ".";
+  ReportFormat format = ReportFormat::kTable;
   int megabytes = 256, rounds = 5;
 };
 
@@ -97,10 +98,9 @@ std::vector<VerifyRow> measure_all(const VerifyFlags& flags) {
 
 std::string verify_text(const VerifyFlags& flags, const BenchHeading& heading,
                         const std::vector<VerifyRow>& rows) {
-  if (flags.format == "json") {
+  if (flags.format == ReportFormat::kJson) {
     base::JsonWriter json;
-    json.begin_object().member("schema", 1).member("command", "bench verify");
-    add_heading(json, heading);
+    begin_report(json, "bench verify", heading);
     json.member("mebibytes", flags.megabytes).member("rounds", flags.rounds);
     json.key("rows").begin_array();
     for (const VerifyRow& row : rows) {
@@ -110,17 +110,17 @@ std::string verify_text(const VerifyFlags& flags, const BenchHeading& heading,
     }
     return json.end_array().end_object().text() + "\n";
   }
-  const bool people = flags.format != "csv";
+  const bool people = flags.format != ReportFormat::kCsv;
   std::vector<Cells> lines{people
                                ? Cells{"two files", "median ms", "min ms", "max ms", "MB/s a file"}
                                : Cells{"what", "p50_ms", "min_ms", "max_ms", "mb_per_s"}};
   for (const VerifyRow& row : rows)
     lines.push_back(
         {row.what, fixed(row.ms, 1), fixed(row.low, 1), fixed(row.high, 1), fixed(row.rate, 0)});
-  if (!people) return csv_text(lines);
-  return heading_text(heading) + "two files of " + std::to_string(flags.megabytes) +
-         " MiB of f32 in the system's cache, " + std::to_string(flags.rounds) + " rounds\n\n" +
-         table_text(lines, {0}, flags.format == "md");
+  const std::string before =
+      heading_text(heading) + "two files of " + std::to_string(flags.megabytes) +
+      " MiB of f32 in the system's cache, " + std::to_string(flags.rounds) + " rounds\n\n";
+  return report_text(flags.format, before, lines, {0});
 }
 
 }  // namespace
@@ -140,9 +140,7 @@ int bench_verify_command(const Arguments& arguments) {
   app.add_option("--rounds", flags.rounds, "of one measurement each")
       ->transform(whole_number(1, 10'000))
       ->capture_default_str();
-  app.add_option("--format", flags.format, "table, json, csv or md")
-      ->check(CLI::IsMember({"table", "json", "csv", "md"}))
-      ->capture_default_str();
+  add_format_option(app, flags.format);
   if (!parse(app, arguments)) return kExitOk;
   const BenchHeading heading = bench_heading();
   const std::string text = verify_text(flags, heading, measure_all(flags));

@@ -110,7 +110,7 @@ struct KernelHeading {
 std::string cuts_text(const KernelCase* test, const std::string& type,
                       const std::vector<CutTime>& times);
 std::string kernels_text(const KernelHeading& heading, const std::vector<KernelRow>& rows,
-                         const std::string& format);
+                         ReportFormat format);
 
 // Returns the rate of independent multiply-adds on the calling thread, in flop/s, by its CPU time
 // or by the clock: of float32, or of bf16 with sums in float32. 0 if there is no implementation for

@@ -24,8 +24,7 @@ std::string to_json(const KernelHeading& heading, const std::vector<KernelRow>& 
     return text.empty() ? std::nullopt : std::optional(text);
   };
   base::JsonWriter json;
-  json.begin_object().member("schema", 1).member("command", "bench kernels");
-  add_heading(json, heading.bench);
+  begin_report(json, "bench kernels", heading.bench);
   json.member("device", heading.device).member("ceiling_gflops", ceilings.flops / 1e9);
   json.member("ceiling_instruction", text_or_null(ceilings.instruction));
   json.member("ceiling_gbs", ceilings.bytes_per_second / 1e9);
@@ -102,9 +101,9 @@ std::string cuts_text(const KernelCase* test, const std::string& type,
 }
 
 std::string kernels_text(const KernelHeading& heading, const std::vector<KernelRow>& rows,
-                         const std::string& format) {
-  if (format == "json") return to_json(heading, rows);
-  const bool people = format != "csv", markdown = format == "md";
+                         ReportFormat format) {
+  if (format == ReportFormat::kJson) return to_json(heading, rows);
+  const bool people = format != ReportFormat::kCsv;
   std::vector<Cells> lines{people ? Cells{"operator", "model", "shape", "type", "us", "GFLOP/s",
                                           "GB/s", "bound", "of it", "error"}
                                   : Cells{"op", "model", "shape", "type", "us", "gflops", "gbs",
@@ -127,20 +126,16 @@ std::string kernels_text(const KernelHeading& heading, const std::vector<KernelR
                      base::number_text("%.1e", row.error)});
     if (heading.cuda) add_device_cells(lines.back(), row);
   }
-  if (!people) return csv_text(lines);
-  const std::string gap = markdown ? "\n" : "";
-  return heading_text(heading.bench) + limits_text(heading) + gap +
-         table_text(lines, {0, 1, 2, 3, 7}, markdown) + gap +
-         "of it: the minimum time at these two rates over the measured time (above 100 %: operands "
-         "stayed in cache, or a convolution took fewer multiply-adds than the plain sums that it "
-         "is "
-         "counted as). error: largest difference from float64, relative to the output's largest "
-         "value.\n" +
-         (heading.cuda
-              ? "blocks, warps: what a processor holds at once of the call's largest kernel. "
-                "ratio: "
-                "cuBLASLt's time, of the product alone, over ours (above 1: ours is shorter).\n"
-              : "");
+  const std::string of_cuda =
+      "blocks, warps: what a processor holds at once of the call's largest kernel. ratio: "
+      "cuBLASLt's time, of the product alone, over ours (above 1: ours is shorter).\n";
+  return report_text(
+      format, heading_text(heading.bench) + limits_text(heading), lines, {0, 1, 2, 3, 7},
+      "of it: the minimum time at these two rates over the measured time (above 100 %: operands "
+      "stayed in cache, or a convolution took fewer multiply-adds than the plain sums that it is "
+      "counted as). error: largest difference from float64, relative to the output's largest "
+      "value.\n" +
+          (heading.cuda ? of_cuda : ""));
 }
 
 }  // namespace tools

@@ -31,6 +31,11 @@ struct StepBench {
   std::int64_t steps = 0;  // > 0: run exactly this many steps instead
 };
 
+// Adds --seconds (`help` of it), --steps and --warmup.
+void add_step_options(CLI::App& app, StepBench& bench, const char* help);
+// Of step and scaling: a small model, with `batch` as the option of that name.
+std::map<std::string, std::string> step_defaults(const char* batch_option, int batch);
+
 struct StepTimes {
   std::string start_line, backend;
   std::int64_t global_batch = 0;
@@ -70,7 +75,7 @@ struct LeftOutBackend {
 };
 std::string scaling_text(const BenchHeading& heading, const std::string& mode,
                          const std::string& model, const std::vector<ScalingRow>& rows,
-                         const std::vector<LeftOutBackend>& left_out, const std::string& format);
+                         const std::vector<LeftOutBackend>& left_out, ReportFormat format);
 
 // One line of `engine bench demos`.
 struct DemoRow {
@@ -85,6 +90,6 @@ std::string epoch_text(const DemoRow& row);
 std::string batch_text(double seconds);
 std::string demos_text(const BenchHeading& heading, const std::string& about,
                        std::int64_t global_batch, const std::vector<DemoRow>& rows,
-                       const std::string& format);
+                       ReportFormat format);
 
 }  // namespace tools

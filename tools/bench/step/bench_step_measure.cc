@@ -9,6 +9,7 @@
 #include "models/model_catalog.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/launch/group/joining_options.h"
+#include "tools/options/table/value_check.h"
 #include "tools/report/observers/session_text.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
@@ -60,6 +61,25 @@ void add_refused_option(CLI::App& app, const std::string& flag) {
 }
 
 }  // namespace
+
+void add_step_options(CLI::App& app, StepBench& bench, const char* help) {
+  app.add_option("--seconds", bench.seconds, help)
+      ->transform(number_above_zero())
+      ->capture_default_str();
+  app.add_option("--steps", bench.steps, "number of steps to measure, instead of --seconds")
+      ->transform(whole_number(1, kMaxCount))
+      ->excludes("--seconds");
+  app.add_option("--warmup", bench.warmup, "warm-up steps")
+      ->transform(whole_number(0))
+      ->capture_default_str();
+}
+
+std::map<std::string, std::string> step_defaults(const char* batch_option, int batch) {
+  return {{"model", "convnet"}, {batch_option, std::to_string(batch)},
+          {"threads", "1"},     {"shuffle", "false"},
+          {"workers", "0"},     {"lr", "0.01"},
+          {"momentum", "0.9"}};
+}
 
 void add_train_options(CLI::App& app, tools::ConfigValues& values,
                        const std::vector<std::string>& without) {

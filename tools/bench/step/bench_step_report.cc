@@ -31,11 +31,10 @@ std::string left_out_lines(const std::vector<LeftOutBackend>& left_out) {
 
 std::string scaling_text(const BenchHeading& heading, const std::string& mode,
                          const std::string& model, const std::vector<ScalingRow>& rows,
-                         const std::vector<LeftOutBackend>& left_out, const std::string& format) {
-  if (format == "json") {
+                         const std::vector<LeftOutBackend>& left_out, ReportFormat format) {
+  if (format == ReportFormat::kJson) {
     base::JsonWriter json;
-    json.begin_object().member("schema", 1).member("command", "bench scaling");
-    add_heading(json, heading);
+    begin_report(json, "bench scaling", heading);
     json.member("mode", mode).member("model", model).key("rows").begin_array();
     for (const ScalingRow& r : rows) {
       json.new_line().begin_object().member("backend", r.backend).member("ranks", r.ranks);
@@ -48,7 +47,7 @@ std::string scaling_text(const BenchHeading& heading, const std::string& mode,
       json.begin_object().member("backend", b.name).member("reason", b.reason).end_object();
     return json.end_array().end_object().text() + "\n";
   }
-  const bool people = format != "csv";
+  const bool people = format != ReportFormat::kCsv;
   std::vector<Cells> lines{people ? Cells{"backend", "ranks", "batch", "img/s", "speed-up",
                                           "efficiency", "exposed comm."}
                                   : Cells{"backend", "ranks", "global_batch", "samples_per_s",
@@ -59,16 +58,15 @@ std::string scaling_text(const BenchHeading& heading, const std::string& mode,
          fixed(r.rate, r.rate < 100 ? 2 : 0), fixed(r.speedup, people ? 2 : 5),
          people ? with_sign(100 * r.speedup / r.ranks, 0, " %") : fixed(r.speedup / r.ranks, 5),
          people ? with_sign(100 * r.communication, 1, " %") : fixed(r.communication, 5)});
-  if (!people) return csv_text(lines);
-  const bool markdown = format == "md";
-  const std::string gap = markdown ? "\n" : "";
-  return heading_text(heading) + model + ", " +
-         (mode == "weak" ? "weak scaling: constant batch per rank"
-                         : "strong scaling: constant global batch") +
-         "\n" + gap + table_text(lines, {0}, markdown) + gap +
-         "img/s: of the whole group, at the median step. Speed-up: relative to one rank. Exposed "
-         "comm.: rank 0's wait for averaging.\n" +
-         left_out_lines(left_out) + busy_note(heading);
+  return report_text(format,
+                     heading_text(heading) + model + ", " +
+                         (mode == "weak" ? "weak scaling: constant batch per rank"
+                                         : "strong scaling: constant global batch") +
+                         "\n",
+                     lines, {0},
+                     "img/s: of the whole group, at the median step. Speed-up: relative to one "
+                     "rank. Exposed comm.: rank 0's wait for averaging.\n" +
+                         left_out_lines(left_out) + busy_note(heading));
 }
 
 std::string epoch_text(const DemoRow& row) {
@@ -83,11 +81,10 @@ std::string batch_text(double seconds) { return fixed(seconds, seconds < 0.1 ? 4
 
 std::string demos_text(const BenchHeading& heading, const std::string& about,
                        std::int64_t global_batch, const std::vector<DemoRow>& rows,
-                       const std::string& format) {
-  if (format == "json") {
+                       ReportFormat format) {
+  if (format == ReportFormat::kJson) {
     base::JsonWriter json;
-    json.begin_object().member("schema", 1).member("command", "bench demos");
-    add_heading(json, heading);
+    begin_report(json, "bench demos", heading);
     json.member("about", about).member("global_batch", global_batch).key("rows").begin_array();
     for (const DemoRow& r : rows) {
       json.new_line().begin_object().member("method", r.method);
@@ -98,7 +95,7 @@ std::string demos_text(const BenchHeading& heading, const std::string& about,
     }
     return json.new_line().end_array().end_object().text() + "\n";
   }
-  const bool people = format != "csv";
+  const bool people = format != ReportFormat::kCsv;
   std::vector<Cells> lines{people ? Cells{"method", "epoch time", "batch time", "iters", "measured",
                                           "processes x devices", "img/s", "times single"}
                                   : Cells{"method", "epoch_s", "batch_s", "iterations", "measured",
@@ -114,19 +111,15 @@ std::string demos_text(const BenchHeading& heading, const std::string& about,
       lines.push_back({r.method, fixed(r.epoch_s, 4), fixed(r.batch_s, 6), iterations, measured,
                        std::to_string(r.processes), std::to_string(r.devices), fixed(r.rate, 3)});
   }
-  if (!people) return csv_text(lines);
-  const bool markdown = format == "md";
-  const std::string gap = markdown ? "\n" : "";
-  std::string text = heading_text(heading) + about + "\n" + gap +
-                     table_text(lines, {0, 5}, markdown) + gap + "One global batch of " +
-                     std::to_string(global_batch) +
-                     " for every method. Epoch time: m:ss, the training loop "
-                     "alone; batch time: the median iteration.\n";
+  std::string after = "One global batch of " + std::to_string(global_batch) +
+                      " for every method. Epoch time: m:ss, the training loop alone; batch time: "
+                      "the median iteration.\n";
   if (rows.front().measured < rows.front().iterations)
-    text += "~: extrapolated from " + std::to_string(rows.front().measured) + " of " +
-            std::to_string(rows.front().iterations) +
-            " iterations (--limit-steps); the first one is not counted.\n";
-  return text + busy_note(heading);
+    after += "~: extrapolated from " + std::to_string(rows.front().measured) + " of " +
+             std::to_string(rows.front().iterations) +
+             " iterations (--limit-steps); the first one is not counted.\n";
+  return report_text(format, heading_text(heading) + about + "\n", lines, {0, 5},
+                     after + busy_note(heading));
 }
 
 }  // namespace tools

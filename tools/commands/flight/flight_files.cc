@@ -31,6 +31,14 @@ int rank_in_name(const std::string& name) {
   return error == std::errc{} && stop == end && rank >= 0 ? rank : -1;
 }
 
+FlightCall::State read_state(const Json& item, const std::string& where) {
+  const std::string text = text_member(item, "state", where);
+  using enum FlightCall::State;
+  for (const FlightCall::State state : {kDone, kRunning, kFailed})
+    if (text == state_name(state)) return state;
+  throw io::DataError(where + ": \"state\" is \"" + text + "\"; expected done, running or failed");
+}
+
 FlightCall read_call(const Json& item, const std::string& where) {
   FlightCall call;
   call.communicator = static_cast<int>(whole_member(item, "communicator", 0, 1 << 30, where));
@@ -45,10 +53,7 @@ FlightCall read_call(const Json& item, const std::string& where) {
   call.begin_us = whole_member(item, "begin_us", 0, kUnlimited, where);
   if (!member(item, "end_us", where).is_null())
     call.end_us = whole_member(item, "end_us", 0, kUnlimited, where);
-  call.state = text_member(item, "state", where);
-  if (call.state != "done" && call.state != "running" && call.state != "failed")
-    throw io::DataError(where + ": \"state\" is \"" + call.state +
-                        "\"; expected done, running or failed");
+  call.state = read_state(item, where);
   return call;
 }
 

@@ -54,8 +54,9 @@ const FlightCall* find(const std::vector<const FlightCall*>& calls, std::int64_t
 using RankCalls = std::vector<std::pair<int, std::vector<const FlightCall*>>>;
 
 std::int64_t last_done(const std::vector<const FlightCall*>& calls) {
-  const auto found = std::find_if(calls.rbegin(), calls.rend(),
-                                  [](const FlightCall* call) { return call->state == "done"; });
+  const auto found = std::find_if(calls.rbegin(), calls.rend(), [](const FlightCall* call) {
+    return call->state == FlightCall::State::kDone;
+  });
   return found == calls.rend() ? 0 : (*found)->sequence;
 }
 
@@ -133,10 +134,11 @@ std::vector<std::string> make_verdict(const FlightReport& r) {
 
 std::string last_call_text(const FlightCall& call, std::int64_t written_us) {
   const std::string what = "collective " + std::to_string(call.sequence) + ", " + to_string(call);
-  if (call.state == "done")
-    return "finished " + what + " at " + base::utc_text(call.end_us) + " and began no other";
-  const std::int64_t until = call.end_us > 0 ? call.end_us : written_us;
-  return (call.state == "running" ? "in " : "failed in ") + what + ", since " +
+  if (call.state == FlightCall::State::kDone)
+    return "finished " + what + " at " + base::utc_text(call.end_us.value_or(0)) +
+           " and began no other";
+  const std::int64_t until = call.end_us.value_or(written_us);
+  return (call.state == FlightCall::State::kRunning ? "in " : "failed in ") + what + ", since " +
          base::utc_text(call.begin_us) + " (" + seconds_text(until - call.begin_us) + ")";
 }
 
@@ -144,8 +146,7 @@ void add_call(base::JsonWriter& json, const FlightCall& c) {
   json.begin_object().member("sequence", c.sequence).member("call", to_string(c));
   json.member("operation", c.operation).member("count", c.count).member("type", c.type);
   json.member("begin_us", c.begin_us);
-  json.member("end_us", c.end_us > 0 ? std::optional(c.end_us) : std::nullopt);
-  json.member("state", c.state).end_object();
+  json.member("end_us", c.end_us).member("state", state_name(c.state)).end_object();
 }
 
 void add_calls(base::JsonWriter& json, const std::vector<std::pair<int, FlightCall>>& calls) {
@@ -176,12 +177,17 @@ void add_communicator(base::JsonWriter& json, const FlightCommunicator& c) {
 
 }  // namespace
 
+const char* state_name(FlightCall::State state) {
+  constexpr const char* kNames[] = {"running", "done", "failed"};
+  return kNames[static_cast<int>(state)];
+}
+
 std::string to_string(const FlightCall& c) {
   if (c.operation == "barrier") return "barrier";
   if (!c.op.empty())
     return c.operation + " " + c.op + " of " + std::to_string(c.count) + " " + c.type;
   return c.operation + " of " + std::to_string(c.count) + " bytes" +
-         (c.root >= 0 ? " from rank " + std::to_string(c.root) : "");
+         (c.root ? " from rank " + std::to_string(*c.root) : "");
 }
 
 FlightReport merge_flight_records(std::vector<FlightRecord> records) {

@@ -11,18 +11,21 @@ namespace tools {
 
 struct FlightCall {
   int communicator = 0;  // in the order in which the group made them
-  std::int64_t sequence = 0, count = 0, begin_us = 0,
-               end_us = 0;                 // end 0: was running when the record was written
-  std::string operation, type, op, state;  // op: for reductions; state: done, running, failed
-  int root = -1;                           // for broadcast
+  std::int64_t sequence = 0, count = 0, begin_us = 0;
+  std::optional<std::int64_t> end_us;  // none: it was running when the record was written
+  std::string operation, type, op;     // op: of reductions
+  enum class State { kRunning, kDone, kFailed };
+  State state = State::kRunning;
+  std::optional<int> root;  // of broadcast
 
   bool same_call(const FlightCall& other) const {
     return operation == other.operation && type == other.type && op == other.op &&
            root == other.root && count == other.count;
   }
 };
-// Returns e.g. "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0".
-std::string to_string(const FlightCall& call);
+const char* state_name(FlightCall::State state);  // "done"
+std::string to_string(
+    const FlightCall& call);  // "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"
 
 struct FlightRecord {
   std::string path, host, backend, reason, activity;

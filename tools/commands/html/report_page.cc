@@ -284,6 +284,21 @@ class Page {
     });
   }
 
+  // Of several runs only what tells them apart; of one what was chosen.
+  std::set<std::string> told_options() const {
+    std::set<std::string> told;
+    for (const RunHistory& run : runs_)
+      for (const auto& [name, value] : run.record.options)
+        if (is_chosen(value) && (is_one_ ? name != "model" && name != "dataset" : differs(name)))
+          told.insert(name);
+    return told;
+  }
+  bool differs(const std::string& option) const {
+    return std::ranges::any_of(runs_, [&](const RunHistory& run) {
+      return option_of(run, option) != option_of(runs_.front(), option);
+    });
+  }
+
   // Shows the environment facts in which the runs' last starts differ.
   void other_environments() {
     for (const auto& [name, title] : kEnvironmentRows) {
@@ -389,8 +404,8 @@ class Page {
     Chart chart{.title = title(run, "The slowest rank"), .y_name = "times the others' median"};
     std::map<int, Points> by_rank;
     for (const Step& s : run.steps)
-      if (s.slowest_rank >= 0 && std::isfinite(s.slowest_ratio))
-        by_rank[s.slowest_rank].emplace_back(s.step, s.slowest_ratio);
+      if (s.slowest_rank && std::isfinite(s.slowest_ratio))
+        by_rank[*s.slowest_rank].emplace_back(s.step, s.slowest_ratio);
     int color = 0;
     for (auto& [rank, points] : by_rank)
       chart.series.push_back({.name = "rank " + std::to_string(rank),

@@ -56,7 +56,7 @@ class Reader {
                          .samples_per_s = number(event, "samples_per_s"),
                          .accuracy = number(event, "accuracy"),
                          .phases = {},
-                         .slowest_rank = -1,
+                         .slowest_rank = {},
                          .slowest_ratio = number(event, "slowest_ratio")};
       for (std::size_t i = 0; i < 5; ++i) s.phases[i] = number(event, kPhaseKeys[i]);
       if (const double rank = number(event, "slowest_rank"); std::isfinite(rank))

@@ -11,9 +11,9 @@ namespace tools {
 
 struct RunHistory {
   struct Step {
-    double step, time, loss, lr, samples_per_s, accuracy;  // NaN: not recorded
-    double phases[5];  // seconds per step: data, forward, backward, communication, update
-    int slowest_rank;  // -1: a single rank
+    double step, time, loss, lr, samples_per_s, accuracy;  // NaN: not told
+    double phases[5];  // seconds of a step: data, forward, backward, communication, update
+    std::optional<int> slowest_rank;  // none: a single rank
     double slowest_ratio;
   };
   struct Evaluation {

@@ -43,9 +43,9 @@ std::string variable_of_one(const backends::Environment& environment) {
   return "";
 }
 
-void require(const std::string& name, const std::string& option, const VisibleDevices& visible) {
-  const Device device = engine::parse_device(name);
+void require(Device device, const std::string& option, const VisibleDevices& visible) {
   if (device.kind != Device::Kind::kCuda) return;
+  const std::string name = engine::to_string(device);
   if (device.index >= visible.count)
     throw io::ConfigError(option + ": there is no " + name + ", " + escape_text(visible));
   if (const auto found = visible.unused.find(device.index); found != visible.unused.end())
@@ -64,8 +64,7 @@ std::string joined(const std::vector<int>& numbers) {
 
 DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environment& environment,
                            const VisibleDevices& visible) {
-  // The devices were lost just now.
-  if (visible.count == 0) refuse_without_devices(request.device, visible);
+  if (visible.count == 0) refuse_without_devices(request.named_text(), visible);  // lost just now
   const std::string one = visible.count == 1 ? variable_of_one(environment) : "";
   if (!one.empty()) return {{Device::Kind::kCuda, 0}, "the one that " + one + " shows"};
   const std::vector<int> devices = base::cuda::used_devices(visible.count, visible.unused);
@@ -75,7 +74,7 @@ DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environ
                             std::to_string(request.local_world);
   if (request.local_world > count && !may_share(environment))
     throw io::ConfigError(
-        "--device " + request.device + ": " + std::to_string(request.local_world) +
+        "--device " + request.named_text() + ": " + std::to_string(request.local_world) +
         " ranks are on this host, but " + escape_text(visible) +
         (unused.empty() ? "" : ", and " + unused) +
         "; start fewer ranks, have the scheduler assign each its own, or give --device cpu");
@@ -111,48 +110,59 @@ VisibleDevices visible_to_auto() {
   return visible_devices();
 }
 
-}  // namespace
-
-void require_named_devices(const DeviceRequest& request,
-                           const std::function<VisibleDevices()>& visible) {
-  const std::string named = request.devices.empty() ? request.device : request.devices.front();
-  const bool cuda = named.starts_with("cuda");
-  const VisibleDevices seen = cuda ? visible() : VisibleDevices{};
-  for (const std::string& name : request.devices)
-    require(name, cuda ? "--gpu-devices" : "--devices", seen);
-  if (!request.devices.empty() || !cuda) return;
-  if (seen.count == 0) refuse_without_devices(named, seen);
-  if (named != "cuda") require(named, "--device", seen);
-}
-
-DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
-                           const std::function<VisibleDevices()>& visible) {
-  const std::string named = request.devices.empty() ? request.device : request.devices.front();
-  if (!request.cpu_only.empty() && named.starts_with("cuda"))
-    throw io::ConfigError(request.cpu_only + " is computed on the CPU, not on " + named +
-                          "; leave one of them out");
-  require_named_devices(request, visible);
-  if (!request.devices.empty()) {
-    const auto replica = static_cast<std::size_t>(request.replica) % request.devices.size();
-    return {engine::parse_device(request.devices[replica]),
-            "device " + std::to_string(replica + 1) + " of the " +
-                std::to_string(request.devices.size()) + " of this process"};
-  }
-  if (request.device == "cpu") return {{}, "--device cpu"};
-  if (request.device == "cuda") return by_local_rank(request, environment, visible());
-  if (request.device != "auto")
-    return {engine::parse_device(request.device), "--device " + request.device};
-  const VisibleDevices seen = request.cpu_only.empty() ? visible() : VisibleDevices{};
+// A CUDA device, else the CPU.
+DeviceChoice choose_by_itself(const DeviceRequest& request,
+                              const backends::Environment& environment,
+                              const std::function<VisibleDevices()>& visible) {
+  const VisibleDevices seen = request.cpu_only ? VisibleDevices{} : visible();
   if (seen.count > 0) {
     DeviceChoice choice = by_local_rank(request, environment, seen);
     choice.reason = "auto: " + choice.reason;
     return choice;
   }
   const std::string why =
-      request.cpu_only.empty() ? seen.missing : request.cpu_only + " is computed on the CPU";
-  if (request.amp != "off" && request.amp != "bf16")
-    throw io::ConfigError("--amp " + request.amp + " is for CUDA devices: " + why);
+      request.cpu_only ? *request.cpu_only + " is computed on the CPU" : seen.missing;
+  if (request.cuda_only) throw io::ConfigError(*request.cuda_only + " is for CUDA devices: " + why);
   return {{}, "auto: " + why};
+}
+
+}  // namespace
+
+void require_named_devices(const DeviceRequest& request,
+                           const std::function<VisibleDevices()>& visible) {
+  const bool cuda = request.names_cuda();
+  const VisibleDevices seen = cuda ? visible() : VisibleDevices{};
+  for (const Device device : request.devices)
+    require(device, cuda ? "--gpu-devices" : "--devices", seen);
+  if (!request.devices.empty() || !cuda) return;
+  if (seen.count == 0) refuse_without_devices(request.named_text(), seen);
+  if (request.device.kind == DeviceName::Kind::kNumbered)
+    require({Device::Kind::kCuda, request.device.number}, "--device", seen);
+}
+
+DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
+                           const std::function<VisibleDevices()>& visible) {
+  if (request.cpu_only && request.names_cuda())
+    throw io::ConfigError(*request.cpu_only + " is computed on the CPU, not on " +
+                          request.named_text() + "; leave one of them out");
+  require_named_devices(request, visible);
+  if (!request.devices.empty()) {
+    const auto replica = static_cast<std::size_t>(request.replica) % request.devices.size();
+    return {request.devices[replica], "device " + std::to_string(replica + 1) + " of the " +
+                                          std::to_string(request.devices.size()) +
+                                          " of this process"};
+  }
+  switch (request.device.kind) {
+    case DeviceName::Kind::kCpu:
+      return {{}, "--device cpu"};
+    case DeviceName::Kind::kCuda:
+      return by_local_rank(request, environment, visible());
+    case DeviceName::Kind::kNumbered:
+      return {{Device::Kind::kCuda, request.device.number}, "--device " + request.named_text()};
+    case DeviceName::Kind::kAuto:
+      return choose_by_itself(request, environment, visible);
+  }
+  return {};
 }
 
 DeviceChoice choose_device(DeviceRequest request, const backends::Group& group) {
@@ -166,7 +176,7 @@ DeviceChoice choose_device(DeviceRequest request, const backends::Group& group) 
   }
   request.local_rank = request.place.value_or(request.local_rank);
   if (!request.devices.empty()) request.replica = rank % static_cast<int>(request.devices.size());
-  const bool automatic = request.device == "auto" && request.devices.empty();
+  const bool automatic = request.device.kind == DeviceName::Kind::kAuto && request.devices.empty();
   return choose_device(request, backends::process_environment(),
                        automatic ? visible_to_auto : visible_devices);
 }

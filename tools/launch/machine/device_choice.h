@@ -33,14 +33,13 @@ struct DeviceChoice {
 void require_named_devices(const DeviceRequest& request,
                            const std::function<VisibleDevices()>& visible = visible_devices);
 
-// Returns the rank's own device from `devices`; or cuda:N; else the device of its local rank, or
-// the only one if the scheduler shows this process just one (CUDA_VISIBLE_DEVICES or
-// SLURM_STEP_GPUS with one entry). Devices that kernels do not run on are skipped and named in the
-// reason. `auto` selects the CPU if no device is left, or for `cpu_only`, and reports it; no other
-// request does. Throws io::ConfigError for a device that does not exist (with the number of visible
-// ones) or that kernels do not run on, more ranks than devices on this host unless
-// ENGINE_ALLOW_SHARED_GPU=1, --amp other than bf16 on the CPU, `cpu_only` on a CUDA device. Calls
-// `visible` only if it matters.
+// The rank's own device of `devices`; cuda:N; else the device of its local rank, or the only one
+// where the scheduler shows this process just one (CUDA_VISIBLE_DEVICES or SLURM_STEP_GPUS with one
+// entry). Devices that kernels do not run on are passed over, and named in the reason. `auto`
+// takes the CPU where no device is left, or for `cpu_only`, and says so; nothing else does. Throws
+// io::ConfigError: no such device (with the number that is visible), or one that kernels do not run
+// on, more ranks than devices on this host unless ENGINE_ALLOW_SHARED_GPU=1, `cuda_only` on the
+// CPU, `cpu_only` on a CUDA device. Asks `visible` only where it matters.
 DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
                            const std::function<VisibleDevices()>& visible);
 // Does the same for this rank of the group, with the places that `request` does not specify.

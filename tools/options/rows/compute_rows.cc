@@ -17,37 +17,30 @@ using engine::BufferMode;
 using engine::DType;
 using engine::Products;
 
-// E.g. "cuda:3" is a numbered "cuda".
-bool is_numbered(const std::string& device, const std::string& kind) {
-  if (!device.starts_with(kind + ":")) return false;
-  const std::string number = device.substr(kind.size() + 1);
-  const auto index = parse_integer(number);
-  return index && *index >= 0 && *index < 1024 && std::to_string(*index) == number;
-}
-
 std::optional<ValueFault> take_device(RunConfig& config, const std::string& text) {
-  config.compute.device.device = text;
-  if (text == "auto" || text == "cpu" || text == "cuda" || is_numbered(text, "cuda"))
-    return std::nullopt;
-  return ValueFault{"one of auto, cpu, cuda, cuda:N"};
+  const auto name = parse_device_name(text);
+  if (!name) return ValueFault{"one of auto, cpu, cuda, cuda:N"};
+  config.compute.device.device = *name;
+  return std::nullopt;
 }
 
 std::optional<ValueFault> take_gpu_devices(RunConfig& config, const std::string& text) {
-  if (text == "none") config.compute.device.device = "cpu";
+  DeviceRequest& request = config.compute.device;
+  if (text == "none") request.device = {DeviceName::Kind::kCpu};
   const std::vector<std::int64_t> numbers = parse_device_numbers(text).value();
   for (const std::int64_t number : numbers)
-    config.compute.device.devices.push_back("cuda:" + std::to_string(number));
+    request.devices.push_back({engine::Device::Kind::kCuda, static_cast<int>(number)});
   return std::nullopt;
 }
 
 std::optional<ValueFault> take_replicas(RunConfig& config, const std::string& text) {
-  std::vector<std::string>& devices = config.compute.device.devices;
+  std::vector<engine::Device>& devices = config.compute.device.devices;
   for (const std::string& replica : base::split_text(text, ',')) {
-    const bool known = is_numbered(replica, "cpu") || is_numbered(replica, "cuda");
-    const bool mixed = !devices.empty() && replica.substr(0, 3) != devices.front().substr(0, 3);
-    if (!known || mixed || std::ranges::find(devices, replica) != devices.end())
+    const auto device = parse_numbered_device(replica);
+    if (!device || (!devices.empty() && device->kind != devices.front().kind) ||
+        std::ranges::find(devices, *device) != devices.end())
       return ValueFault{"different devices of one kind, as cpu:0,cpu:1 or cuda:0,cuda:1"};
-    devices.push_back(replica);
+    devices.push_back(*device);
   }
   return std::nullopt;
 }
@@ -60,37 +53,38 @@ std::optional<ValueFault> take_loss_scale(RunConfig& config, const std::string& 
   return std::nullopt;
 }
 
-// Returns the name of an option that only the CPU supports; "": none.
-std::string option_of_cpu(const GivenValues& given, const RunConfig& config) {
+// Names an option that only the CPU can do.
+std::optional<std::string> option_of_cpu(const GivenValues& given, const RunConfig& config) {
   using Compression = AveragingOptions::Compression;
   if (config.averaging.shard_optimizer) return "--shard-optimizer";
   if (config.averaging.compression != Compression::kNone)
     return "--compress " + given.text("compress");
   if (config.averaging.canonical) return "--reduction-order canonical";
-  if (config.data.set.csv.regression) return "--task regression";
-  return config.compute.dtype == DType::kF64 ? "--dtype f64" : "";
+  if (config.data.set.regression) return "--task regression";
+  if (config.compute.dtype == DType::kF64) return "--dtype f64";
+  return std::nullopt;
 }
 
 void check_compute(const GivenValues& given, RunConfig& config) {
   ComputeOptions& compute = config.compute;
-  compute.device.amp = given.text("amp");
-  const bool amp = compute.precision != Precision{}, f64 = compute.dtype == DType::kF64;
-  const std::vector<std::string>& devices = compute.device.devices;
-  const std::string first = devices.empty() ? compute.device.device : devices.front();
-  const bool cpu = first.starts_with("cpu"), cuda = first.starts_with("cuda");
-  if (amp && cpu && compute.precision.half != DType::kBF16)
+  const Precision& precision = compute.precision;
+  const bool amp = precision != Precision{}, f64 = compute.dtype == DType::kF64;
+  const bool cpu = compute.device.names_cpu(), cuda = compute.device.names_cuda();
+  if (amp && cpu && precision.half != DType::kBF16)
     given.refuse("amp", "off or bf16 on the CPU: the others are for CUDA devices (--device cuda)");
   if (f64 && cuda)
     given.refuse("dtype", "f32 on CUDA devices: f64 is computed on the CPU (--device cpu)");
   if (config.data.set.csv.regression && cuda)
     given.refuse("task",
                  "classification on CUDA devices: numbers are predicted on the CPU (--device cpu)");
-  if (f64 && amp) given.refuse("dtype", "f32 beside --amp " + compute.device.amp);
+  if (f64 && amp) given.refuse("dtype", "f32 beside --amp " + given.text("amp"));
   if (given.has("loss-scale") && cpu)
     given.refuse("loss-scale",
                  "no value on the CPU: losses are scaled on CUDA devices (--device cuda)");
-  const bool of_f16 = compute.device.amp == "O1" || compute.device.amp == "O2";
+  const bool of_f16 = precision.half == DType::kF16 || precision.products == Products::kF16;
   if (!given.has("loss-scale") && of_f16) compute.loss_scale = engine::parse_loss_scale("dynamic");
+  if (amp && precision.half != DType::kBF16)
+    compute.device.cuda_only = "--amp " + given.text("amp");
   compute.device.cpu_only = option_of_cpu(given, config);
 }
 

@@ -18,6 +18,11 @@ using enum OptionSpec::Arrays;
 using When = BestOptions::Keep::When;
 using engine::Measure;
 
+std::optional<ValueFault> take_resume(RunConfig& config, const std::string& text) {
+  config.keeping.resume = Resume::parse(text);
+  return std::nullopt;
+}
+
 std::optional<ValueFault> take_early_stop(RunConfig& config, const std::string& text) {
   const std::vector<std::string> parts = base::split_text(text, ':');
   const auto patience = parse_integer(parts[0]);
@@ -139,8 +144,9 @@ const std::vector<OptionSpec> kStateRows{
      .example = "--save-dir run --save-async",
      .needs = {given("save-dir")}},
     {.name = "resume",
-     .field = text([](RunConfig& c) { return &c.keeping.resume; }),
+     .field = parsed(take_resume),
      .metavar = "auto|PATH|none",
+     .initial = "none",
      .help = "continue a run from its folder, or from one snapshot; auto: the run in "
              "--save-dir, if any",
      .example = "--save-dir run --resume auto",

@@ -3,19 +3,44 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "engine/core/device.h"
 
 namespace tools {
 
+struct DeviceName {
+  enum class Kind {
+    kAuto,  // a CUDA device if there is one
+    kCpu,
+    kCuda,      // that of the local rank
+    kNumbered,  // cuda:N
+  };
+  Kind kind = Kind::kAuto;
+  int number = 0;  // with kNumbered
+
+  bool operator==(const DeviceName&) const = default;
+};
+std::optional<DeviceName> parse_device_name(std::string_view text);  // "cuda:1"
+std::string to_string(DeviceName name);
+// "cpu:0" or "cuda:3", with a number below 1024 in its one spelling.
+std::optional<engine::Device> parse_numbered_device(std::string_view text);
+
 struct DeviceRequest {
-  std::string device = "auto";  // auto, cpu, cuda, cuda:N
-  // For the process, one for each of its replicas; empty: one, given by `device`.
-  std::vector<std::string> devices = {};
-  int replica = 0;                      // index in `devices`
+  DeviceName device = {};
+  // Of the process, one for each of its replicas; empty: one, by `device`.
+  std::vector<engine::Device> devices = {};
+  int replica = 0;                      // in `devices`
   int local_rank = 0, local_world = 1;  // among the ranks of this host
-  std::optional<int> place = {};        // from place_on_host(); replaces the local rank
-  std::string amp = "off";
-  std::string cpu_only = "";  // an option that CUDA does not support, "--dtype f64"; "": none
+  std::optional<int> place = {};        // of place_on_host(), in place of the local rank
+  // Options that only one kind of devices can do: "--amp O1", "--dtype f64".
+  std::optional<std::string> cuda_only = {}, cpu_only = {};
+
+  // Whether the user named such a device.
+  bool names_cpu() const;
+  bool names_cuda() const;
+  std::string named_text() const;  // "cuda:1": the first of those that the user named
 };
 
 enum class Bind {

@@ -9,7 +9,6 @@
 namespace tools {
 namespace {
 
-using Type = OptionSpec::Type;
 using Limits = std::numeric_limits<double>;
 
 std::optional<ValueFault> range_fault(double value, const RealRange& range) {
@@ -21,7 +20,7 @@ std::optional<ValueFault> range_fault(double value, const RealRange& range) {
 // Makes a real number that `set` and `get` store in another unit.
 template <class Set, class Get>
 OptionField real_field(const RealRange& range, Set set, Get get) {
-  return {Type::kReal,
+  return {OptionSpec::Type::kReal,
           {},
           [=](RunConfig& config, const std::string& value) {
             const double number = parse_real(value).value();
@@ -36,7 +35,7 @@ OptionField real_field(const RealRange& range, Set set, Get get) {
 }
 
 OptionField flag_field(Member<bool> member, bool opposite) {
-  return {Type::kFlag,
+  return {OptionSpec::Type::kFlag,
           {},
           [=](RunConfig& config, const std::string& value) -> std::optional<ValueFault> {
             *member(config) = (value == "true") != opposite;
@@ -55,7 +54,7 @@ RealRange from_zero_to(double high) {
 }
 
 OptionField text(Member<std::string> member) {
-  return {Type::kString,
+  return {OptionSpec::Type::kString,
           {},
           [=](RunConfig& config, const std::string& value) -> std::optional<ValueFault> {
             *member(config) = value;
@@ -66,7 +65,7 @@ OptionField text(Member<std::string> member) {
 
 OptionField word(Member<std::string> member, std::vector<std::string> choices) {
   OptionField field = text(member);
-  field.type = Type::kChoice;
+  field.type = OptionSpec::Type::kChoice;
   field.choices = std::move(choices);
   return field;
 }
@@ -103,7 +102,7 @@ OptionField mebibytes(Member<std::int64_t> member, double high) {
 }
 
 OptionField interval(Member<engine::Every> member) {
-  OptionField field{Type::kInterval};
+  OptionField field{OptionSpec::Type::kInterval};
   field.store = [=](RunConfig& config, const std::string& value) -> std::optional<ValueFault> {
     const Interval interval_of_text = parse_interval(value).value();
     *member(config) = {interval_of_text.every, interval_of_text.epochs};
@@ -123,7 +122,7 @@ OptionField patterns(Member<std::vector<std::string>> member) {
 }
 
 OptionField parsed(std::optional<ValueFault> (*store)(RunConfig&, const std::string& text),
-                   Type type) {
+                   OptionSpec::Type type) {
   OptionField field{type};
   field.store = store;
   return field;

@@ -25,6 +25,7 @@
 #include "io/data/order/sampler.h"
 #include "io/data/sources/dataset.h"
 #include "tools/options/table/device_request.h"
+#include "tools/options/table/resume.h"
 
 namespace tools {
 
@@ -141,7 +142,7 @@ struct KeepingOptions {
   std::string directory = {};  // "": nothing is saved
   int keep_last = 3;
   bool background = false;
-  std::string resume = "none";  // auto, none or a path
+  Resume resume = {};
   std::string init_from = {};
   std::vector<std::string> allowed_mismatches = {};  // patterns of names that may be missing
   InitCoding init_coding = InitCoding::kAll;

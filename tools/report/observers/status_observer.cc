@@ -25,7 +25,8 @@ class Writer final : public StatusObserver {
   Writer(StatusOptions options, backends::Group& group)
       : options_(std::move(options)), group_(group), status_(options_.begin) {
     const pid_t pid = getpid();
-    status_.process = {.pid = pid,
+    status_.process = {.host = {},
+                       .pid = pid,
                        .space = backends::process_space(),
                        .start_time = static_cast<std::int64_t>(backends::process_start_time(pid))};
     for (const backends::PeerInfo& peer : group_.peers()) {

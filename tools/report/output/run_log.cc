@@ -36,8 +36,7 @@ std::string json_line(const std::string& time, const char* level, const char* ev
   base::JsonWriter json;
   json.begin_object().member("ts", time).member("level", level);
   json.member("node", backends::host_name());
-  json.member("rank", who.rank < 0 ? std::nullopt : std::optional(who.rank));
-  json.member("step", who.step < 0 ? std::nullopt : std::optional(who.step));
+  json.member("rank", who.rank).member("step", who.step);
   json.member("event", event).member("message", message).end_object();
   return json.text();
 }
@@ -45,7 +44,7 @@ std::string json_line(const std::string& time, const char* level, const char* ev
 // Returns e.g. "rank 3: " if several ranks print.
 std::string prefix() {
   const LogContext& who = log_context();
-  return who.named ? "rank " + std::to_string(who.rank) + ": " : "";
+  return who.named ? "rank " + std::to_string(who.rank.value_or(0)) + ": " : "";
 }
 
 // Returns e.g. "2026-01-02T03:04:05.678Z ", if lines on the console begin with the time.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace tools {
@@ -22,10 +23,10 @@ void set_log_options(const LogOptions& options);
 
 // The origin of messages from the calling thread.
 struct LogContext {
-  int rank = -1;           // -1: not known yet
-  bool named = false;      // its lines begin with "rank N: " in text format
-  bool silent = false;     // its lines are not printed on the console
-  std::int64_t step = -1;  // -1: none yet
+  std::optional<int> rank;  // none: not known yet
+  bool named = false;       // its lines begin with "rank N: " in text
+  bool silent = false;      // its lines do not go to the console
+  std::optional<std::int64_t> step = {};
 };
 LogContext& log_context() noexcept;
 

@@ -151,7 +151,7 @@ MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& pl
 
 void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
                   const MemoryPlanOptions& options, const MemoryBudget& budget) {
-  if (budget.bytes == 0 && budget.device < 0) return;  // the host's memory is unknown
+  if (budget.bytes == 0 && !budget.device) return;  // the host's is not known
   const MemoryNeed need = memory_need(graph, plan, plan.max_batch, options);
   const auto ranks = static_cast<std::uint64_t>(std::max(1, budget.ranks));
   const std::uint64_t share = budget.bytes / ranks;
@@ -159,9 +159,9 @@ void check_memory(const engine::Graph& graph, const engine::PlanOptions& plan,
   const std::int64_t fits = largest_batch_of_device(graph, plan, options, share);
   const std::string of_ranks =
       ranks == 1 ? "" : " for each of " + std::to_string(ranks) + " ranks of this host";
-  const bool on_device = budget.device >= 0;
+  const bool on_device = budget.device.has_value();
   throw engine::MemoryError(
-      "out of memory" + (on_device ? " on cuda:" + std::to_string(budget.device) : "") + ": " +
+      "out of memory" + (on_device ? " on cuda:" + std::to_string(*budget.device) : "") + ": " +
       (options.micro_batches > 1 ? "micro-batches of " : "batches of ") +
       std::to_string(options.shards * plan.max_batch) + " samples need " + gib_text(need.total()) +
       " (" + parts_text(need) + ")" + of_ranks + ", but " + gib_text(budget.bytes) +

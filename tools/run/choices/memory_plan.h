@@ -14,9 +14,9 @@
 namespace tools {
 
 struct MemoryBudget {
-  std::uint64_t bytes = 0;  // for all these ranks; 0: unknown, and nothing is rejected
-  int ranks = 1;            // on this host
-  int device = -1;          // the CUDA device of the memory; -1: host memory
+  std::uint64_t bytes = 0;         // for all these ranks; 0: not known, and nothing is refused
+  int ranks = 1;                   // of this host
+  std::optional<int> device = {};  // the CUDA device whose memory it is; none: the host's
 };
 // Returns the memory that is available now; call it before data are loaded. Every rank of a host
 // calls it at about the same time.

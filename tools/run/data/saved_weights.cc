@@ -1,6 +1,8 @@
 // Replaces the model's weights by averages.
 #include "tools/run/data/saved_weights.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "engine/train/weight_average.h"
@@ -14,21 +16,20 @@ using engine::AverageKind;
 using io::Section;
 
 struct Choice {
-  const char* weights;
   AverageKind kind;
-  const char* what;
+  const char *name, *what;
 };
 constexpr Choice kChoices[] = {
-    {"ema", AverageKind::kMoving, "a moving average of the weights (train --ema)"},
-    {"average", AverageKind::kEpochs,
+    {AverageKind::kMoving, "ema", "a moving average of the weights (train --ema)"},
+    {AverageKind::kEpochs, "average",
      "an average of the weights of epochs (train --average-last)"}};
 
-void require_average(const std::string& weights, const std::string& path,
+void require_average(AverageKind weights, const std::string& path,
                      const io::Checkpoint& checkpoint) {
   const AverageKind found = engine::average_kind(checkpoint);
   std::string missing, other;
   for (const Choice& choice : kChoices) {
-    if (weights == choice.weights && choice.kind != found) missing = choice.what;
+    if (weights == choice.kind && choice.kind != found) missing = choice.what;
     if (choice.kind == found) other = "; it has " + std::string(choice.what);
   }
   if (!missing.empty()) throw io::DataError(path + " does not have " + missing + other);
@@ -38,19 +39,28 @@ void require_average(const std::string& weights, const std::string& path,
 
 }  // namespace
 
-void add_weights_option(CLI::App& app, std::string& weights) {
+const char* weights_name(AverageKind weights) {
+  const auto* choice = std::ranges::find(kChoices, weights, &Choice::kind);
+  return choice == std::end(kChoices) ? "model" : choice->name;
+}
+
+void add_weights_option(CLI::App& app, AverageKind& weights) {
   std::vector<std::string> names{"model"};
-  for (const Choice& choice : kChoices) names.emplace_back(choice.weights);
-  app.add_option("--weights", weights,
-                 "which weights of a snapshot: the model's, or the average of train --ema or "
-                 "--average-last")
+  for (const Choice& choice : kChoices) names.emplace_back(choice.name);
+  const auto take = [&weights](const std::string& name) {
+    const auto* choice = std::ranges::find(kChoices, name, &Choice::name);
+    weights = choice == std::end(kChoices) ? AverageKind::kNone : choice->kind;
+  };
+  app.add_option_function<std::string>(
+         "--weights", take,
+         "which weights of a snapshot: the model's, or the average of train --ema or "
+         "--average-last")
       ->check(CLI::IsMember(names))
       ->default_str("model");
 }
 
-void choose_weights(const std::string& weights, const std::string& path,
-                    io::Checkpoint& checkpoint) {
-  if (weights == "model") return;
+void choose_weights(AverageKind weights, const std::string& path, io::Checkpoint& checkpoint) {
+  if (weights == AverageKind::kNone) return;
   require_average(weights, path, checkpoint);
   std::map<std::string, io::NamedArray> average;
   for (io::NamedArray& array : checkpoint.arrays)
@@ -68,9 +78,9 @@ void choose_weights(const std::string& weights, const std::string& path,
   }
 }
 
-std::vector<io::NamedArray> load_weights(const std::string& weights, const std::string& path,
+std::vector<io::NamedArray> load_weights(AverageKind weights, const std::string& path,
                                          std::vector<io::UnreadArray>* unread) {
-  if (weights == "model") return io::load_arrays(path, unread);
+  if (weights == AverageKind::kNone) return io::load_arrays(path, unread);
   io::Checkpoint checkpoint = io::load_checkpoint(path);
   choose_weights(weights, path, checkpoint);
   return std::move(checkpoint.arrays);

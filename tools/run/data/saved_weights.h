@@ -5,29 +5,33 @@
 #include <string>
 #include <vector>
 
+#include "engine/train/saving/average_kind.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/run/folder/run_reference.h"
 
 namespace tools {
 
-// Adds --weights model|ema|average; `weights` becomes the chosen value.
-void add_weights_option(CLI::App& app, std::string& weights);
+// As --weights has it: "model" for no average, "ema", "average".
+const char* weights_name(engine::AverageKind weights);
 
-// Selects the checkpoint of a run's folder for these weights: the model's come from the best; an
-// average comes from the newest, because the best was not chosen by it.
-inline Snapshot snapshot_with(const std::string& weights) {
-  return weights == "model" ? Snapshot::kBest : Snapshot::kNewest;
+// --weights; `weights` becomes what was chosen.
+void add_weights_option(CLI::App& app, engine::AverageKind& weights);
+
+// Which snapshot of a run's folder they are taken from: the model's from the best, an average,
+// which the best was not chosen by, from the newest.
+inline Snapshot snapshot_with(engine::AverageKind weights) {
+  return weights == engine::AverageKind::kNone ? Snapshot::kBest : Snapshot::kNewest;
 }
 
-// Replaces the model's parameters (and associated values) by the average, and removes everything
-// except these and the model's buffers. "model": changes nothing. Throws io::DataError if the
-// checkpoint has no such average; `path` names the file.
-void choose_weights(const std::string& weights, const std::string& path,
+// Puts the average in the place of the model's parameters (and of what else it has), and leaves
+// nothing but these and the model's buffers. kNone: changes nothing. Throws io::DataError where
+// the snapshot has no such average; `path` stands for the file.
+void choose_weights(engine::AverageKind weights, const std::string& path,
                     io::Checkpoint& checkpoint);
 
-// Calls io::load_arrays() or, for a checkpoint, returns the result of choose_weights().
-std::vector<io::NamedArray> load_weights(const std::string& weights, const std::string& path,
+// io::load_arrays(), or of a snapshot what choose_weights() makes of it.
+std::vector<io::NamedArray> load_weights(engine::AverageKind weights, const std::string& path,
                                          std::vector<io::UnreadArray>* unread = nullptr);
 
 }  // namespace tools

@@ -44,14 +44,14 @@ std::optional<Start> newest_of(const std::string& folder, const std::string& run
 std::optional<Start> resumed_start(const KeepingOptions& keeping) {
   std::error_code unknown;
   try {
-    if (keeping.resume == "none") return std::nullopt;
-    if (keeping.resume == "auto") {
+    if (!keeping.resume.is_wanted()) return std::nullopt;
+    if (keeping.resume.is_automatic()) {
       if (keeping.directory.empty()) return std::nullopt;
       return newest_of(keeping.directory, keeping.run_id);
     }
-    if (std::filesystem::is_directory(keeping.resume, unknown))
-      return newest_of(keeping.resume, "");
-    return Start{keeping.resume, io::load_description(keeping.resume)};
+    const std::string& path = keeping.resume.path;
+    if (std::filesystem::is_directory(path, unknown)) return newest_of(path, "");
+    return Start{path, io::load_description(path)};
   } catch (const io::DataError&) {
     return std::nullopt;
   }

@@ -99,15 +99,16 @@ bool same_folder(const std::string& a, const std::string& b) {
   return fs::equivalent(a, b, unknown) && !unknown;
 }
 
-// Returns true if `resume` names the run in the folder.
-bool resumes_this(const std::string& resume, const std::string& folder, const std::string& id) {
-  if (resume == "none") return false;
-  if (resume == "auto" || same_folder(resume, folder)) return true;
+// Whether `resume` names the run that the folder holds.
+bool resumes_this(const Resume& resume, const std::string& folder, const std::string& id) {
+  if (!resume.is_wanted()) return false;
+  const std::string& path = resume.path;
+  if (resume.is_automatic() || same_folder(path, folder)) return true;
   std::error_code unknown;
-  if (fs::is_directory(resume, unknown)) return false;
-  const std::string parent = fs::path(resume).parent_path().string();
+  if (fs::is_directory(path, unknown)) return false;
+  const std::string parent = fs::path(path).parent_path().string();
   return same_folder(parent.empty() ? "." : parent, folder) ||
-         (!id.empty() && run_of_snapshot(resume) == id);
+         (!id.empty() && run_of_snapshot(path) == id);
 }
 
 }  // namespace
@@ -139,7 +140,7 @@ RunFolder::RunFolder(const RunFolderRequest& request)
   try {
     lock_ = std::make_unique<RunLock>(
         path_, LockClaim{.take_over = request.take_over,
-                         .waits = request.restarted || request.resume != "none",
+                         .waits = request.restarted || request.resume.is_wanted(),
                          .stale = request.stale});
     take(request);
   } catch (...) {
@@ -175,7 +176,8 @@ void RunFolder::take(const RunFolderRequest& request) {
                                     "another --save-dir, or remove it");
     }
   }
-  const std::string resume = request.restarted || request.take_over ? "auto" : request.resume;
+  const Resume resume =
+      request.restarted || request.take_over ? Resume{Resume::From::kOwnFolder} : request.resume;
   begun_ = held.empty() && !record_.id.empty() && resumes_this(resume, path_, record_.id);
   if (!held.empty()) {
     if (resumes_this(resume, path_, record_.id)) {
@@ -188,10 +190,10 @@ void RunFolder::take(const RunFolderRequest& request) {
       io::ensure_writable_directory(folder);  // at the target of the link, if it is one
       lock_ = std::make_unique<RunLock>(path_);
     } else {
-      throw io::CannotCreateError(path_ + " holds " + (resume == "none" ? "a run" : "another run") +
-                                  " (" + held + "): --resume " + path_ +
-                                  " goes on with it, --overwrite moves it aside, --save-dir auto " +
-                                  "makes a new folder");
+      throw io::CannotCreateError(
+          path_ + " holds " + (resume.is_wanted() ? "another run" : "a run") + " (" + held +
+          "): --resume " + path_ +
+          " goes on with it, --overwrite moves it aside, --save-dir auto " + "makes a new folder");
     }
   }
   if (!continued_ && !begun_) record_ = {};

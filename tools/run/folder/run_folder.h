@@ -7,18 +7,19 @@
 #include <optional>
 #include <string>
 
+#include "tools/options/table/resume.h"
 #include "tools/run/folder/run_lock.h"
 #include "tools/run/folder/run_record.h"
 
 namespace tools {
 
 struct RunFolderRequest {
-  std::string folder;           // --save-dir; "auto": a new one, runs/MODEL-DATASET-NNN
-  std::string resume = "none";  // --resume: none, auto, a checkpoint or a folder
-  bool overwrite = false;       // move an older run aside
-  bool restarted = false;  // restarted by a launcher: continue the run, whatever else was requested
-  bool take_over = false;  // same, from another rank of this job, which has left
-  std::chrono::milliseconds stale = LockClaim{}.stale;  // same as there
+  std::string folder;  // --save-dir; "auto": a new one, runs/MODEL-DATASET-NNN
+  Resume resume = {};
+  bool overwrite = false;  // an older run moves aside
+  bool restarted = false;  // by a launcher: the run goes on, whatever else was asked
+  bool take_over = false;  // likewise, from another rank of this job, which is out
+  std::chrono::milliseconds stale = LockClaim{}.stale;  // as there
   std::string model = {}, dataset = {};                 // for "auto"
 };
 

@@ -12,15 +12,17 @@
 #include "io/data/dataset/sample_coding.h"
 #include "tools/options/table/run_config.h"
 #include "tools/run/choices/compute_choice.h"
+#include "tools/run/data/saved_weights.h"
 #include "tools/run/data/session_data.h"
 
 namespace tools {
 
 struct ModelReference {
-  std::string path, weights = "model";  // a run, checkpoint or file of weights; --weights
-  std::string given = {};               // value of path before trained_config()
-  std::string data_digest = {};         // digest of the run's training samples; "": unknown
-  // The checkpoint's description of the samples (sample_statement.h). Null: there is none.
+  std::string path;  // of a run, snapshot or file of weights
+  engine::AverageKind weights = engine::AverageKind::kNone;
+  std::string given = {};        // what path was before trained_config()
+  std::string data_digest = {};  // of the run's training samples; "": unknown
+  // What the snapshot states of the samples (sample_statement.h). Null: it states nothing.
   std::shared_ptr<const io::SampleCoding> coding = {};
   std::optional<io::Normalization> normalization = {};  // from the same description
   bool of_run = false;         // a checkpoint that a training wrote; else only weights

@@ -49,12 +49,13 @@ RankRun::~RankRun() {
 void RankRun::make_trace() {
   const RunConfig& config = options_.config;
   trace_communicator_ = host_communicator(group_);
-  trace_.emplace(TraceOptions{.path = config.trace.path,
-                              .first_step = config.trace.first_step,
-                              .last_step = config.trace.last_step,
-                              .may_use_device = config.compute.device.device != "cpu" &&
-                                                engine::cuda::missing().empty()},
-                 group_, *trace_communicator_);
+  trace_.emplace(
+      TraceOptions{.path = config.trace.path,
+                   .first_step = config.trace.first_step,
+                   .last_step = config.trace.last_step,
+                   .may_use_device = config.compute.device.device.kind != DeviceName::Kind::kCpu &&
+                                     engine::cuda::missing().empty()},
+      group_, *trace_communicator_);
 }
 
 const SessionFacts& RankRun::start() {

@@ -34,7 +34,7 @@ RateRange parse_rate_range(const std::string& text, std::int64_t steps) {
 
 SessionOptions of_rate_test(SessionOptions options, const RateRange& range) {
   options.keeping.directory.clear();
-  options.keeping.resume = "none";
+  options.keeping.resume = {};
   options.best = {};
   options.average_last = 0;
   options.evaluate = options.save = {};

@@ -69,11 +69,11 @@ StartFacts load_or_share_state(SessionParts& s) {
   if (s.start.done) return {.source = Source::kMemory};
   s.state.model.initialize(s.model->graph, s.options.seed);
   std::string& resumed_from = s.start.resumed_from;
-  if (keeping.resume != "none") resumed_from = s.keeper.resume(keeping.resume, s.state);
+  if (keeping.resume.is_wanted()) resumed_from = s.keeper.resume(keeping.resume.text(), s.state);
   // A job that ended between a snapshot and the line that names it the best: nobody would name it
   // later, and it would be pruned.
   const std::int64_t step = s.state.progress.global_step;
-  if (keeping.resume == "auto" && !resumed_from.empty() && s.judges.best != nullptr &&
+  if (keeping.resume.is_automatic() && !resumed_from.empty() && s.judges.best != nullptr &&
       s.judges.best->is_best(step))
     s.keeper.name_best(step);
   if (!resumed_from.empty()) return {.source = Source::kSnapshot, .path = resumed_from};

@@ -29,7 +29,7 @@ io::LoaderOptions loader_options(const DataOptions& options, const SessionData& 
 
 io::DataDigest digest_of_data(const KeepingOptions& keeping, const SessionData& data) {
   if (!data.digest().text.empty()) return data.digest();
-  const bool wanted = !keeping.directory.empty() || keeping.resume != "none";
+  const bool wanted = !keeping.directory.empty() || keeping.resume.is_wanted();
   return wanted ? data_digest(data.splits()) : io::DataDigest{};
 }
 

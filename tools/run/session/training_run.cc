@@ -59,7 +59,9 @@ TrainingRun::TrainingRun(const RunConfig& config, std::string command, const bac
       control, [&] { take_folder(); }, exit_code_of);
   engine::broadcast_text(control, folder_path_);
   engine::broadcast_text(control, id_);
-  engine::broadcast_text(control, resume_);
+  std::string resume = resume_.text();
+  engine::broadcast_text(control, resume);
+  resume_ = Resume::parse(resume);
   if (kept_run_ == nullptr) return;
   kept_run_->under_way = true;
   kept_run_->path = folder_path_;
@@ -91,7 +93,7 @@ void TrainingRun::take_folder() {
   }
   folder_path_ = folder_->path();
   id_ = folder_->id();
-  if ((was_restarted() || goes_on) && folder_->continued()) resume_ = "auto";
+  if ((was_restarted() || goes_on) && folder_->continued()) resume_ = {Resume::From::kOwnFolder};
   check_snapshot();
   if (!folder_->begun() || goes_on) return;
   print_notice("the run in " + folder_path_ + " has no snapshot yet: it begins from step 0");
@@ -122,9 +124,10 @@ bool TrainingRun::allows(const char* change) const {
 
 // Checks the checkpoint to be resumed before anything is created that would not fit it.
 void TrainingRun::check_snapshot() const {
-  const bool own = config_.keeping.resume == "none" || config_.keeping.resume == "auto";
+  const Resume& asked = config_.keeping.resume;
+  const bool own = asked.from != Resume::From::kPath;
   if (own && (!folder_ || !folder_->continued())) return;
-  std::string path = own ? folder_path_ : config_.keeping.resume;
+  std::string path = own ? folder_path_ : asked.path;
   std::error_code unknown;
   try {
     if (std::filesystem::is_directory(path, unknown))
@@ -258,8 +261,8 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
   if (folder_) {
     // The checkpoint was requested by name: later ones are discarded.
     std::error_code unknown;
-    if (folder_->continued() && resume_ != "auto" && step > 0 &&
-        !std::filesystem::is_directory(resume_, unknown))
+    if (folder_->continued() && resume_.from == Resume::From::kPath && step > 0 &&
+        !std::filesystem::is_directory(resume_.path, unknown))
       if (const std::string moved = folder_->give_up_newer(step); !moved.empty())
         print_notice(moved);
     folder_->begin(std::move(record), start);

@@ -70,9 +70,10 @@ class TrainingRun {
   const std::string command_;
   const backends::Group& group_;
   KeptRun* const kept_run_;            // or null
-  std::shared_ptr<RunFolder> folder_;  // on rank 0; a checkpoint that is being written needs it
-  std::string folder_path_, id_, resume_;
-  bool recorded_ = false;  // this process has started the run, with another group
+  std::shared_ptr<RunFolder> folder_;  // on rank 0; a snapshot that is being written needs it
+  std::string folder_path_, id_;
+  Resume resume_;
+  bool recorded_ = false;  // this process has begun the run, with another group
   std::vector<std::string> changed_;
   RunRecord record_;
 };

@@ -34,6 +34,14 @@ struct Visible : tools::VisibleDevices {
   }
 };
 
+tools::DeviceName named(const char* text) { return tools::parse_device_name(text).value(); }
+
+std::vector<Device> listed(std::initializer_list<const char*> names) {
+  std::vector<Device> devices;
+  for (const char* name : names) devices.push_back(engine::parse_device(name));
+  return devices;
+}
+
 tools::DeviceChoice choose(const DeviceRequest& request, const Visible& visible,
                            const Variables& variables = {}) {
   return tools::choose_device(
@@ -62,9 +70,9 @@ std::string refusal(const DeviceRequest& request, const Visible& visible,
 TEST(DeviceChoice, LocalRanksTakeTheDeviceOfTheirNumber) {
   for (const char* device : {"auto", "cuda"})
     for (int rank = 0; rank < 4; ++rank)
-      EXPECT_EQ(chosen({.device = device, .local_rank = rank, .local_world = 4}, 4),
+      EXPECT_EQ(chosen({.device = named(device), .local_rank = rank, .local_world = 4}, 4),
                 "cuda:" + std::to_string(rank));
-  EXPECT_EQ(choose({.device = "cuda", .local_rank = 1, .local_world = 2}, 4).reason,
+  EXPECT_EQ(choose({.device = named("cuda"), .local_rank = 1, .local_world = 2}, 4).reason,
             "local rank 1 of 2, 4 CUDA devices visible");
   EXPECT_EQ(choose({}, 4).reason,
             "auto: local rank 0 of 1, 4 CUDA devices visible; --gpu-devices 0-3 uses all");
@@ -74,17 +82,17 @@ TEST(DeviceChoice, LocalRanksTakeTheDeviceOfTheirNumber) {
 TEST(DeviceChoice, TheOneThatTheSchedulerShows) {
   // srun --gpus-per-task=1: each rank sees one device, whatever its local rank.
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS"}) {
-    const DeviceRequest third{.device = "cuda", .local_rank = 3, .local_world = 4};
+    const DeviceRequest third{.device = named("cuda"), .local_rank = 3, .local_world = 4};
     EXPECT_EQ(chosen(third, 1, {{name, "2"}}), "cuda:0");
     EXPECT_EQ(choose(third, 1, {{name, "2"}}).reason,
               "the one that " + std::string(name) + "=2 shows");
     // An entry that hides nothing says nothing about this rank.
     EXPECT_EQ(chosen(third, 4, {{name, "2"}}), "cuda:3");
   }
-  EXPECT_EQ(chosen({.device = "cuda", .local_rank = 1, .local_world = 2}, 2,
+  EXPECT_EQ(chosen({.device = named("cuda"), .local_rank = 1, .local_world = 2}, 2,
                    {{"CUDA_VISIBLE_DEVICES", "4,7"}}),
             "cuda:1");
-  EXPECT_EQ(chosen({.device = "cuda", .local_rank = 1, .local_world = 2}, 1,
+  EXPECT_EQ(chosen({.device = named("cuda"), .local_rank = 1, .local_world = 2}, 1,
                    {{"CUDA_VISIBLE_DEVICES", "MIG-1f2e"}}),
             "cuda:0");
 }
@@ -92,7 +100,7 @@ TEST(DeviceChoice, TheOneThatTheSchedulerShows) {
 TEST(DeviceChoice, MoreRanksThanDevicesIsAnErrorOnEachOfThem) {
   for (const char* device : {"auto", "cuda"})
     for (int rank = 0; rank < 3; ++rank) {
-      const DeviceRequest request{.device = device, .local_rank = rank, .local_world = 3};
+      const DeviceRequest request{.device = named(device), .local_rank = rank, .local_world = 3};
       EXPECT_EQ(
           refusal(request, 2),
           "--device " + std::string(device) +
@@ -108,17 +116,17 @@ TEST(DeviceChoice, MoreRanksThanDevicesIsAnErrorOnEachOfThem) {
 }
 
 TEST(DeviceChoice, AnExplicitDeviceWins) {
-  EXPECT_EQ(chosen({.device = "cuda:1", .local_rank = 0, .local_world = 8}, 2), "cuda:1");
-  EXPECT_EQ(chosen({.device = "cuda:0"}, 1, {{"CUDA_VISIBLE_DEVICES", "5"}}), "cuda:0");
-  EXPECT_EQ(refusal({.device = "cuda:2"}, 2),
+  EXPECT_EQ(chosen({.device = named("cuda:1"), .local_rank = 0, .local_world = 8}, 2), "cuda:1");
+  EXPECT_EQ(chosen({.device = named("cuda:0")}, 1, {{"CUDA_VISIBLE_DEVICES", "5"}}), "cuda:0");
+  EXPECT_EQ(refusal({.device = named("cuda:2")}, 2),
             "--device: there is no cuda:2, 2 CUDA devices are visible to this process");
-  EXPECT_EQ(refusal({.device = "cuda:5"}, 1, {{"CUDA_VISIBLE_DEVICES", "5"}}),
+  EXPECT_EQ(refusal({.device = named("cuda:5")}, 1, {{"CUDA_VISIBLE_DEVICES", "5"}}),
             "--device: there is no cuda:5, 1 CUDA device is visible to this process");
-  EXPECT_EQ(choose({.device = "cpu"}, 4).device, Device{});
+  EXPECT_EQ(choose({.device = named("cpu")}, 4).device, Device{});
 }
 
 TEST(DeviceChoice, ReplicasOfAProcessTakeTheirPlaceInTheList) {
-  const DeviceRequest first{.devices = {"cuda:3", "cuda:1"}, .replica = 0},
+  const DeviceRequest first{.devices = listed({"cuda:3", "cuda:1"}), .replica = 0},
       second{.devices = first.devices, .replica = 1};
   EXPECT_EQ(chosen(first, 4), "cuda:3");
   EXPECT_EQ(chosen(second, 4), "cuda:1");
@@ -126,7 +134,7 @@ TEST(DeviceChoice, ReplicasOfAProcessTakeTheirPlaceInTheList) {
     EXPECT_EQ(refusal(request, 2),
               "--gpu-devices: there is no cuda:3, 2 CUDA devices are visible to this process");
   EXPECT_EQ(refusal(first, 0), "--gpu-devices: there is no cuda:3, no CUDA device (none)");
-  EXPECT_EQ(chosen({.devices = {"cpu:0", "cpu:1"}, .replica = 1}, 0), "cpu:1");
+  EXPECT_EQ(chosen({.devices = listed({"cpu:0", "cpu:1"}), .replica = 1}, 0), "cpu:1");
 }
 
 TEST(DeviceChoice, NamedDevicesAreLookedForBeforeTheOthersAreMet) {
@@ -140,15 +148,15 @@ TEST(DeviceChoice, NamedDevicesAreLookedForBeforeTheOthersAreMet) {
       return error.what();
     }
   };
-  EXPECT_EQ(refused({.device = "cuda"}, 0),
+  EXPECT_EQ(refused({.device = named("cuda")}, 0),
             "--device cuda: no CUDA device (none); give --device cpu");
-  EXPECT_EQ(refused({.device = "cuda:2"}, 1),
+  EXPECT_EQ(refused({.device = named("cuda:2")}, 1),
             "--device: there is no cuda:2, 1 CUDA device is visible to this process");
-  EXPECT_EQ(refused({.devices = {"cuda:0", "cuda:1"}}, 1),
+  EXPECT_EQ(refused({.devices = listed({"cuda:0", "cuda:1"})}, 1),
             "--gpu-devices: there is no cuda:1, 1 CUDA device is visible to this process");
-  EXPECT_EQ(refused({.device = "cuda"}, 1), "");
-  EXPECT_EQ(refused({.device = "auto"}, 0), "");
-  EXPECT_EQ(refused({.devices = {"cpu:0", "cpu:1"}}, 0), "");
+  EXPECT_EQ(refused({.device = named("cuda")}, 1), "");
+  EXPECT_EQ(refused({.device = named("auto")}, 0), "");
+  EXPECT_EQ(refused({.devices = listed({"cpu:0", "cpu:1"})}, 0), "");
 }
 
 TEST(DeviceChoice, OnlyAutoFallsToTheCpuAndSaysSo) {
@@ -157,48 +165,49 @@ TEST(DeviceChoice, OnlyAutoFallsToTheCpuAndSaysSo) {
   EXPECT_EQ(choose({.cpu_only = "--dtype f64"}, 2).device, Device{});
   EXPECT_EQ(choose({.cpu_only = "--dtype f64"}, 2).reason,
             "auto: --dtype f64 is computed on the CPU");
-  EXPECT_EQ(refusal({.device = "cuda", .cpu_only = "--dtype f64"}, 2),
+  EXPECT_EQ(refusal({.device = named("cuda"), .cpu_only = "--dtype f64"}, 2),
             "--dtype f64 is computed on the CPU, not on cuda; leave one of them out");
-  EXPECT_EQ(refusal({.devices = {"cuda:0"}, .cpu_only = "--compress topk"}, 2),
+  EXPECT_EQ(refusal({.devices = listed({"cuda:0"}), .cpu_only = "--compress topk"}, 2),
             "--compress topk is computed on the CPU, not on cuda:0; leave one of them out");
-  EXPECT_EQ(refusal({.amp = "O1", .cpu_only = "--compress topk"}, 2),
+  EXPECT_EQ(refusal({.cuda_only = "--amp O1", .cpu_only = "--compress topk"}, 2),
             "--amp O1 is for CUDA devices: --compress topk is computed on the CPU");
-  EXPECT_EQ(refusal({.device = "cuda"}, 0),
+  EXPECT_EQ(refusal({.device = named("cuda")}, 0),
             "--device cuda: no CUDA device (none); give --device cpu");
-  EXPECT_EQ(refusal({.device = "cuda:0"}, 0),
+  EXPECT_EQ(refusal({.device = named("cuda:0")}, 0),
             "--device cuda:0: no CUDA device (none); give --device cpu");
-  EXPECT_EQ(refusal({.amp = "O2"}, 0), "--amp O2 is for CUDA devices: no CUDA device (none)");
-  EXPECT_EQ(choose({.amp = "bf16"}, 0).device, Device{});
-  EXPECT_EQ(chosen({.amp = "bf16"}, 1), "cuda:0");
+  EXPECT_EQ(refusal({.cuda_only = "--amp O2"}, 0),
+            "--amp O2 is for CUDA devices: no CUDA device (none)");
 }
 
 TEST(DeviceChoice, TheCpuIsChosenWithoutAskingForDevices) {
   const auto never = []() -> tools::VisibleDevices { throw std::logic_error("asked"); };
   const auto nothing = [](const std::string&) { return std::optional<std::string>(); };
-  EXPECT_EQ(tools::choose_device({.device = "cpu"}, nothing, never).device, Device{});
-  EXPECT_EQ(tools::choose_device({.devices = {"cpu:0"}}, nothing, never).device, Device{});
+  EXPECT_EQ(tools::choose_device({.device = named("cpu")}, nothing, never).device, Device{});
+  EXPECT_EQ(tools::choose_device({.devices = listed({"cpu:0"})}, nothing, never).device, Device{});
 }
 
 TEST(DeviceChoice, DevicesThatAreTooOldArePassedOver) {
   const std::string said = "GPU 0 (Tesla T4, compute capability 7.5) is not used: kernels need 8.0";
   const std::map<int, std::string> first{{0, "GPU 0 (Tesla T4, compute capability 7.5)"}};
   const Visible both(2, first);
-  for (const char* device : {"auto", "cuda"}) EXPECT_EQ(chosen({.device = device}, both), "cuda:1");
+  for (const char* device : {"auto", "cuda"})
+    EXPECT_EQ(chosen({.device = named(device)}, both), "cuda:1");
   EXPECT_EQ(choose({}, both).reason, "auto: local rank 0 of 1, 2 CUDA devices visible; " + said);
-  EXPECT_EQ(chosen({.device = "cuda:1"}, both), "cuda:1");
-  EXPECT_EQ(refusal({.device = "cuda:0"}, both), "--device cuda:0: " + said);
-  EXPECT_EQ(refusal({.devices = {"cuda:1", "cuda:0"}}, both), "--gpu-devices cuda:0: " + said);
-  EXPECT_EQ(refusal({.device = "cuda", .local_rank = 1, .local_world = 2}, both),
+  EXPECT_EQ(chosen({.device = named("cuda:1")}, both), "cuda:1");
+  EXPECT_EQ(refusal({.device = named("cuda:0")}, both), "--device cuda:0: " + said);
+  EXPECT_EQ(refusal({.devices = listed({"cuda:1", "cuda:0"})}, both),
+            "--gpu-devices cuda:0: " + said);
+  EXPECT_EQ(refusal({.device = named("cuda"), .local_rank = 1, .local_world = 2}, both),
             "--device cuda: 2 ranks are on this host, but 2 CUDA devices are visible to this "
             "process, and " +
                 said +
                 "; start fewer ranks, have the scheduler assign each its own, or give --device "
                 "cpu");
-  EXPECT_EQ(chosen({.device = "cuda", .local_rank = 1, .local_world = 2}, both,
+  EXPECT_EQ(chosen({.device = named("cuda"), .local_rank = 1, .local_world = 2}, both,
                    {{"ENGINE_ALLOW_SHARED_GPU", "1"}}),
             "cuda:1");
   const Visible middle(3, {{1, "GPU 1 (Tesla T4, compute capability 7.5)"}});
-  EXPECT_EQ(chosen({.device = "cuda", .local_rank = 1, .local_world = 2}, middle), "cuda:2");
+  EXPECT_EQ(chosen({.device = named("cuda"), .local_rank = 1, .local_world = 2}, middle), "cuda:2");
   EXPECT_EQ(choose({}, middle).reason,
             "auto: local rank 0 of 1, 3 CUDA devices visible; GPU 1 (Tesla T4, compute capability "
             "7.5) is not used: kernels need 8.0; --gpu-devices 0,2 uses all");

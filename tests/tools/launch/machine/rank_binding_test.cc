@@ -22,7 +22,7 @@ using tools::ComputeOptions;
 
 ComputeOptions bound(Bind bind, int threads) {
   ComputeOptions options;
-  options.device.device = "cpu";
+  options.device.device = {tools::DeviceName::Kind::kCpu};
   options.bind = bind;
   options.threads = threads;
   return options;

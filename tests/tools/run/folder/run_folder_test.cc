@@ -26,6 +26,7 @@
 namespace {
 
 namespace fs = std::filesystem;
+using tools::Resume;
 using tools::RunFolder;
 
 class Folder : public testing::Test {
@@ -80,15 +81,16 @@ TEST_F(Folder, WithARunIsRefusedAndNothingChanges) {
                       " goes on with it, --overwrite moves it aside, --save-dir auto makes "
                       "a new folder");
   EXPECT_TRUE(fs::exists(dir() + "/step-00000100.ckpt"));
-  EXPECT_NE(refusal({.folder = dir(), .resume = folder_ / "elsewhere/step-00000100.ckpt"})
-                .find("holds another run"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal({.folder = dir(), .resume = Resume::parse(folder_ / "elsewhere/step-00000100.ckpt")})
+          .find("holds another run"),
+      std::string::npos);
 }
 
 TEST_F(Folder, IsTakenAgainToResume) {
   const std::string id = finished_run();
   for (const std::string& resume : {std::string("auto"), dir(), dir() + "/step-00000100.ckpt"}) {
-    const RunFolder folder({.folder = dir(), .resume = resume});
+    const RunFolder folder({.folder = dir(), .resume = Resume::parse(resume)});
     EXPECT_TRUE(folder.continued()) << resume;
     EXPECT_EQ(folder.id(), id) << resume;
   }
@@ -124,7 +126,8 @@ TEST_F(Folder, WithARunJsonOfNoRunIsRefused) {
     fs::create_directories(dir());
     test_support::write_text(dir() + "/run.json", text);
     for (const bool overwrite : {false, true}) {
-      const std::string said = refusal({.folder = dir(), .resume = "auto", .overwrite = overwrite});
+      const std::string said =
+          refusal({.folder = dir(), .resume = Resume::parse("auto"), .overwrite = overwrite});
       EXPECT_TRUE(said.starts_with(dir() + "/run.json: ")) << said;
       EXPECT_TRUE(said.ends_with(": it is not overwritten; give another --save-dir, or remove it"))
           << said;
@@ -141,10 +144,11 @@ TEST_F(Folder, WithFilesOfARunsNamesThatNoRunWroteIsRefused) {
     for (const char* text : {"mine\n", "{\"loss\": 1}\n", "x"}) {
       test_support::write_text(path, text);
       for (const bool overwrite : {false, true})
-        EXPECT_EQ(refusal({.folder = dir(), .resume = "auto", .overwrite = overwrite}),
-                  path +
-                      ": no training has written it, and it is not overwritten; give another "
-                      "--save-dir, or remove it");
+        EXPECT_EQ(
+            refusal({.folder = dir(), .resume = Resume::parse("auto"), .overwrite = overwrite}),
+            path +
+                ": no training has written it, and it is not overwritten; give another "
+                "--save-dir, or remove it");
       EXPECT_EQ(test_support::read_text(path), text);
     }
     fs::remove(path);
@@ -171,7 +175,7 @@ TEST_F(Folder, WithWhatARunLeftBehindIsFree) {
 TEST_F(Folder, WhoseRunJsonIsDamagedGoesOnAndSaysSo) {
   const std::string id = finished_run();
   test_support::write_text(dir() + "/run.json", "{");
-  const RunFolder folder({.folder = dir(), .resume = "auto"});
+  const RunFolder folder({.folder = dir(), .resume = Resume::parse("auto")});
   EXPECT_TRUE(folder.continued());
   EXPECT_EQ(folder.id(), id);
   EXPECT_TRUE(folder.notice().starts_with(dir() + "/run.json: ")) << folder.notice();
@@ -255,7 +259,7 @@ TEST_F(Folder, WithoutARecordIsRefusedAndCanGoOn) {
   EXPECT_EQ(tools::take_resumed_run(values), "");
   EXPECT_EQ(values.at("model").value, "mlp");
   EXPECT_EQ(values.at("dataset").value, "csv");
-  const RunFolder folder({.folder = dir(), .resume = values.at("resume").value});
+  const RunFolder folder({.folder = dir(), .resume = Resume::parse(values.at("resume").value)});
   EXPECT_TRUE(folder.continued());
   EXPECT_EQ(folder.id(), snapshot.run_id);
 }
@@ -365,7 +369,7 @@ TEST_F(Folder, ALockThatCannotBeOpenedIsToldWithItsOwner) {
   fs::remove(dir() + "/run.lock");
   fs::create_directories(dir() + "/run.lock");  // root may open every file
   ASSERT_EQ(chmod((dir() + "/run.lock").c_str(), 0750), 0);
-  EXPECT_EQ(refusal({.folder = dir(), .resume = "auto"}),
+  EXPECT_EQ(refusal({.folder = dir(), .resume = Resume::parse("auto")}),
             "cannot open " + dir() + "/run.lock: Is a directory (owned by user " +
                 std::to_string(geteuid()) + ", mode 0750)");
 }
@@ -476,15 +480,17 @@ TEST_F(Folder, OfAnotherHostIsNotJudgedByTheClockOfThisOne) {
   const std::string lock = dir() + "/run.lock";
   for (const std::string resume : {"none", "auto"}) {
     write_lock(lock, std::chrono::hours(-1));
-    EXPECT_EQ(refusal({.folder = dir(), .resume = resume, .stale = std::chrono::milliseconds(300)}),
+    EXPECT_EQ(refusal({.folder = dir(),
+                       .resume = Resume::parse(resume),
+                       .stale = std::chrono::milliseconds(300)}),
               "")
         << "nobody touches it";
     for (const auto age : {std::chrono::hours(1), std::chrono::hours(-1)}) {
       write_lock(lock, age);
       const Elsewhere beats(
           [&] { fs::last_write_time(lock, fs::file_time_type::clock::now() - age); });
-      const std::string text =
-          refusal({.folder = dir(), .resume = resume, .stale = std::chrono::minutes(2)});
+      const std::string text = refusal(
+          {.folder = dir(), .resume = Resume::parse(resume), .stale = std::chrono::minutes(2)});
       EXPECT_NE(text.find("which has just given a sign of life"), std::string::npos) << text;
     }
   }
@@ -494,7 +500,7 @@ TEST_F(Folder, OfAHostThatHasDiedIsWaitedForToGoOn) {
   using std::chrono::milliseconds;
   fs::create_directories(dir());
   for (tools::RunFolderRequest request :
-       {tools::RunFolderRequest{.folder = dir(), .resume = "auto"},
+       {tools::RunFolderRequest{.folder = dir(), .resume = Resume::parse("auto")},
         tools::RunFolderRequest{.folder = dir(), .restarted = true}}) {
     test_support::write_text(dir() + "/run.lock", "elsewhere 4711\n");
     request.stale = milliseconds(300);
@@ -514,10 +520,11 @@ TEST_F(Folder, OfAnotherHostThatLivesIsNotWaitedFor) {
   const std::string lock = dir() + "/run.lock";
   test_support::write_text(lock, "elsewhere 4711\n");
   const Elsewhere beats([&] { fs::last_write_time(lock, fs::file_time_type::clock::now()); });
-  EXPECT_EQ(refusal({.folder = dir(), .resume = "auto", .stale = std::chrono::minutes(2)}),
-            "another job is running in " + dir() +
-                ": process 4711 on elsewhere, which has just given a sign of life; wait for it, or "
-                "give another --save-dir");
+  EXPECT_EQ(
+      refusal({.folder = dir(), .resume = Resume::parse("auto"), .stale = std::chrono::minutes(2)}),
+      "another job is running in " + dir() +
+          ": process 4711 on elsewhere, which has just given a sign of life; wait for it, or "
+          "give another --save-dir");
 }
 
 TEST_F(Folder, ASignalEndsTheWaitForAnotherHost) {
@@ -532,7 +539,7 @@ TEST_F(Folder, ASignalEndsTheWaitForAnotherHost) {
     close(said[1]);
     tools::install_stop_signals();
     try {
-      const RunFolder own({.folder = dir(), .resume = "auto"});
+      const RunFolder own({.folder = dir(), .resume = Resume::parse("auto")});
       _exit(0);
     } catch (const std::exception& error) {
       _exit(tools::exit_code_of(error));
@@ -557,7 +564,9 @@ TEST_F(Folder, IsTakenAsSoonAsAnotherHostLetsItGo) {
   const Elsewhere ends([&] {
     if (!let_go.exchange(true)) fs::resize_file(lock, 0);
   });
-  EXPECT_EQ(refusal({.folder = dir(), .resume = dir(), .stale = std::chrono::minutes(2)}), "");
+  EXPECT_EQ(
+      refusal({.folder = dir(), .resume = Resume::parse(dir()), .stale = std::chrono::minutes(2)}),
+      "");
 }
 
 TEST_F(Folder, StandsForASnapshot) {
