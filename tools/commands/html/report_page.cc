@@ -1,4 +1,4 @@
-// Chooses the charts and tables of a page.
+// Which charts and tables a page has.
 #include "tools/commands/html/report_page.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace tools {
 namespace {
 
-// The policy forbids the page to fetch anything, whatever it contains.
+// The page can fetch nothing, whatever it may contain.
 constexpr const char* kPolicy =
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
@@ -31,7 +31,7 @@ std::string name_of(const RunHistory& run) {
   return path.substr(path.find_last_of('/') + 1);
 }
 
-// Keeps words together, because a browser would break a line after the hyphens of an option.
+// A browser would end a line behind the hyphens of an option.
 std::string words_html(const std::string& command) {
   std::string out;
   for (const std::string& word : base::split_text(command, ' '))
@@ -39,7 +39,7 @@ std::string words_html(const std::string& command) {
   return out;
 }
 
-// Returns e.g. "n1 (2 ranks), n2 (2 ranks)".
+// "n1 (2 ranks), n2 (2 ranks)"
 std::string hosts_text(const std::vector<std::string>& hosts) {
   std::vector<std::string> parts;
   for (std::size_t first = 0, end = 0; first < hosts.size(); first = end) {
@@ -192,7 +192,7 @@ class Page {
            std::to_string(options_.refresh_seconds) + "\"></noscript>";
   }
 
-  // Outside of <main>, which the script renews.
+  // Not in <main>, which is what the script renews.
   std::string watch_controls() const {
     if (!follows()) return "";
     return "<div class=\"watch\" hidden data-seconds=\"" +
@@ -284,22 +284,7 @@ class Page {
     });
   }
 
-  // Of several runs only what tells them apart; of one what was chosen.
-  std::set<std::string> told_options() const {
-    std::set<std::string> told;
-    for (const RunHistory& run : runs_)
-      for (const auto& [name, value] : run.record.options)
-        if (is_chosen(value) && (is_one_ ? name != "model" && name != "dataset" : differs(name)))
-          told.insert(name);
-    return told;
-  }
-  bool differs(const std::string& option) const {
-    return std::ranges::any_of(runs_, [&](const RunHistory& run) {
-      return option_of(run, option) != option_of(runs_.front(), option);
-    });
-  }
-
-  // Shows the environment facts in which the runs' last starts differ.
+  // What the runs' last starts do not share.
   void other_environments() {
     for (const auto& [name, title] : kEnvironmentRows) {
       const auto text = [fact = name](const RunHistory& run) {
@@ -318,7 +303,7 @@ class Page {
   }
 
   void add(Chart chart) {
-    // A single series has no legend.
+    // Without a legend.
     if (!is_one_ && chart.series.size() == 1) chart.title += ": " + chart.series.front().name;
     out_ += chart_html(chart, "chart" + std::to_string(++charts_));
   }
@@ -326,7 +311,7 @@ class Page {
   std::string label(const RunHistory& run, const std::string& what) const {
     return is_one_ ? what : name_of(run) + ", " + what;
   }
-  // Names a curve in a chart that shows only `what`.
+  // In a chart of this alone.
   std::string only(const RunHistory& run, const std::string& what) const {
     return is_one_ ? what : name_of(run);
   }

@@ -31,14 +31,6 @@ inline bool is_chosen(const ConfigValue& value) {
   return !is_default(value) && value.source != kUnusedSource;
 }
 
-// Sources of values that nobody gave: the option's default, or what is left of an option that plays
-// no part in the run.
-inline constexpr const char *kDefaultSource = "default", *kUnusedSource = "not used";
-inline bool is_default(const ConfigValue& value) { return value.source == kDefaultSource; }
-inline bool is_chosen(const ConfigValue& value) {
-  return !is_default(value) && value.source != kUnusedSource;
-}
-
 // Where a value came from; a greater one wins.
 enum class Precedence { kDefault, kFile, kEnvironment, kCommandLine };
 Precedence precedence_of(const ConfigValue& value);  // from the form of its source
