@@ -95,8 +95,8 @@ __device__ __forceinline__ void load_columns(const T* row, int tile, int width, 
   }
 }
 
-// kSplit warps sum a tile of a token's row; warp i adds the places i, i + kSplit, .... The grid is
-// (rows, tiles).
+// kSplit warps sum a tile of a token's row; warp i adds the places i, i + kSplit, and so on. The
+// grid is (rows, tiles).
 template <class T, int kSplit, bool kNeighbours>
 __global__ void __launch_bounds__(kThreads)
     sum_places(const T* dy, const std::int32_t* starts, const std::int32_t* listed, int vocabulary,

@@ -27,7 +27,8 @@ namespace engine::ops::ENGINE_ISA_NAMESPACE {
 inline constexpr int kTileRows = 16, kTileSteps = 16;
 static_assert(kWidth == kTileRows && kMaxPointerRows == 2 * kTileRows);
 
-inline thread_local std::int64_t configured_rows = 0;  // of this thread's registers; 0: none
+inline thread_local std::int64_t configured_rows =
+    0;  // rows of this thread's configuration; 0: none
 
 struct TileScope {
   TileScope() = default;
@@ -81,7 +82,7 @@ struct AmxTile {
     const std::int64_t* place = a.table == nullptr ? &first : a.table + first;
     if (a.table == nullptr && depth == kTileSteps)
       return {a.a + a.row[0] + first, a.row[1] - a.row[0]};
-    // places ascend
+    // The places are ascending.
     const bool run = a.table == nullptr || place[depth - 1] - place[0] == depth - 1;
     for (std::int64_t i = 0; i < rows; ++i) {
       const float* row = a.a + a.row[i];

@@ -67,7 +67,8 @@ struct GemmKind {
         rate(!tensor                       ? 0.2e6
              : storage != DType::kF32      ? 2.3e6
              : products == Products::kTf32 ? 1.1e6
-                                           : 1.5e6) {}  // the last: halves that are read as floats
+                                           : 1.5e6) {
+  }  // the last: 16-bit products of operands stored as f32
 };
 
 constexpr std::int64_t gemm_tiles(std::int64_t m, std::int64_t n, const GemmPlan& plan) {

@@ -45,7 +45,7 @@ struct TrainState {
   BufferMode buffers = BufferMode::kLocal;
   std::int64_t steps_per_epoch = 0;
   LossScaleRule loss_scale = {};
-  StepControl* control = nullptr;  // of the loss scale; null: none
+  StepControl* control = nullptr;  // control of the loss scale; null: none
   // Allows restoring a checkpoint of another kind of optimizer, whose state then starts over.
   bool other_optimizer = false;
   // Allows restoring one with another global batch size in the middle of an epoch: the rest of the

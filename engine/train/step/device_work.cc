@@ -113,7 +113,7 @@ class Work final : public StepWork, private StateHome {
     try {
       cuda::use_device(options_.device.index);
       wait(stream_.handle());
-      copies_.synchronize();  // of gradients to memory that is freed as well
+      copies_.synchronize();  // waits for copies of gradients to memory that is freed as well
     } catch (const std::exception&) {
       // Nothing on the device waits for another rank any more; the cause of the failure is already
       // known.
@@ -306,7 +306,7 @@ class Work final : public StepWork, private StateHome {
     if (alike && batch.count == captured.count && why_straight_.empty()) {
       captured.graph.launch(stream_.handle());
     } else {
-      issue();  // again for other batch sizes: a smaller batch at the end of an epoch
+      issue();  // also later, for a smaller batch at the end of an epoch
       if (alike) ++straight_steps_[batch.count];
     }
     timer.lap(phases.forward);
@@ -446,7 +446,7 @@ class Work final : public StepWork, private StateHome {
   Pin pin_values_, pin_gradients_;
   cuda::Stream stream_, copies_;  // all computing; gradients that are copied to the host
   ModelState model_;
-  Kept running_, counters_;  // of model_
+  Kept running_, counters_;  // copies of those of model_
   std::unique_ptr<Optimizer> optimizer_;
   Arena control_memory_, scratch_;
   std::byte* pinned_ = nullptr;  // a StepControl
