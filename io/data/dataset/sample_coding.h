@@ -18,7 +18,7 @@ struct SampleCoding {
   std::shared_ptr<const CsvCoding> table = {};  // for kFeatures
   std::string source = {};                      // the origin of the coding, for messages:
                                                 // "run/step-8.ckpt"
-  std::string digest = {};  // of the training samples that it was learned from; "": unknown
+  std::string digest = {};  // digest of the training samples that it was learned from; "": unknown
   // Only samples are coded this way; classes and targets are learned from the data, for a new head.
   bool inputs_only = false;
 };
