@@ -2,12 +2,12 @@
 // and blocking for AVX512_BF16 stays the same: a panel of B, whose step holds a pair of terms for
 // each column, is the layout that the instruction needs for its second operand.
 //
-// A tile is 32 rows x 2 vectors of columns: four of the eight registers are sums of 16 x 16, two
-// hold rows of A and two columns of B, the only split with which every loaded register is used
-// twice. 16 steps take 4 products of 16 cycles each and 4 loads of 16 rows, at two rows per cycle 8
-// cycles each: the loads take half the time of the products, with which they overlap. Four sums
-// also cover the latency of a product, 52 cycles (Intel 64 and IA-32 Architectures Optimization
-// Reference Manual, chapter on AMX).
+// A tile is 32 rows x 2 vectors of columns. Four of the eight registers are sums of 16 x 16, two
+// hold rows of A and two columns of B. This is the only split with which every loaded register is
+// used twice. 16 steps take 4 products of 16 cycles each and 4 loads of 16 rows, at two rows per
+// cycle 8 cycles each. The loads take half the time of the products, with which they overlap. Four
+// sums also cover the latency of a product, 52 cycles (Intel 64 and IA-32 Architectures
+// Optimization Reference Manual, chapter on AMX).
 //
 // A configuration takes 204 cycles (same manual), so a thread keeps its configuration as long as
 // the number of rows of its tiles does not change, and releases it at the end of its share

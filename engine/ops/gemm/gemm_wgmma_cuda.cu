@@ -1,6 +1,6 @@
 // Two warpgroups compute 128 x 128 of C, 64 rows each, from a ring of three stages of 64 k in
-// shared memory (two blocks per multiprocessor). cp.async copies the operands: it needs no tensor
-// map and accepts any operand that the other products accept; it writes the swizzled layout that
+// shared memory (two blocks per multiprocessor). cp.async copies the operands. It needs no tensor
+// map and accepts any operand that the other products accept. It writes the swizzled layout that
 // wgmma reads. A stage is multiplied while the next one is loaded and the previous one may still be
 // read. HAS NOT RUN ON A DEVICE YET. Bound by flops. Source: PTX ISA (wgmma); NVIDIA, "Hopper
 // Tuning Guide".

@@ -41,7 +41,7 @@ class UnknownNames {
 };
 
 // Replaces the labels by those of the coding's classes with the same names, or with the same
-// numbers if one of the two has no names; classes that the coding does not have become
+// numbers if one of the two has no names. Classes that the coding does not have become
 // `unknown_classes`, and a line about them is added to `lines`. `place_of` returns the position of
 // sample i.
 void match_classes(const SampleCoding& coding, Dataset& set,

@@ -42,9 +42,9 @@ struct ColumnScan {
 // Scans all columns from row `first` on. `decimal` is "point", "comma" or "auto": for each column
 // the one that reads more of its cells as numbers. Cells that both of them read (1,234) are read
 // like the other columns. If there is no such evidence, the sign groups digits if it precedes
-// exactly three of them in some cells, and the others are integers below 1000; a point also without
-// others if the fields are separated by semicolons, but not if commas separate them. Otherwise it
-// is a decimal sign: a comma in a file with semicolons, a point in all others.
+// exactly three of them in some cells, and the others are integers below 1000. A point also does so
+// without others if the fields are separated by semicolons, but not if commas separate them.
+// Otherwise it is a decimal sign: a comma in a file with semicolons, a point in all others.
 std::vector<ColumnScan> scan_columns(const CsvTable& table, std::size_t first,
                                      const CsvMissing& missing, const std::string& decimal);
 
