@@ -14,7 +14,7 @@ namespace layers = engine::layers;
 
 namespace {
 
-constexpr double kDeviation = 0.02;  // of initial weights
+constexpr double kDeviation = 0.02;  // standard deviation of initial weights
 
 struct Block {
   const GptOptions& options;

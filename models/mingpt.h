@@ -21,7 +21,7 @@ struct GptOptions {
       0;  // length of a sample, at most `context`; 0: context. The state is the same for any length
   double dropout =
       0;  // on the embeddings, the attention's probabilities and each branch before it is added
-  double label_smoothing = 0;  // of the training loss
+  double label_smoothing = 0;  // label smoothing of the training loss
 };
 
 // Reads token ids [positions] and labels [positions]; logits [positions, vocabulary]. The output

@@ -16,7 +16,7 @@ struct ModelOptions {
   engine::Shape sample_shape;  // shape of one sample of the data set: [h, w, c]; features [1, 1,
                                // columns]; tokens [context]
   std::int64_t classes = 10;   // with a regression loss: number of regression targets
-  double label_smoothing = 0;  // of the training loss, in [0, 1)
+  double label_smoothing = 0;  // for the training loss, in [0, 1)
   double dropout = 0;          // for models that support it (mingpt's), in [0, 1)
   // The loss, if the model predicts regression targets instead of classes.
   std::optional<engine::ops::RegressionLoss> regression = {};

@@ -21,7 +21,7 @@ class Graph {
                        // without parameters
     LayerPtr layer;    // null for inputs
     std::vector<NodeId> inputs;
-    Shape shape;        // of one item
+    Shape shape;        // shape of one item
     DType dtype;        // kF32 stands for the compute dtype; kI32 for labels and token ids
     NodeId owner = -1;  // the node whose parameters this node's layer uses; -1: its own
     std::vector<bool> frozen = {};  // which of its own parameters are not trained; empty: none

@@ -3,7 +3,7 @@
 // deviation per channel, in f32 even if x has a narrower type.
 //
 // Unlike in PyTorch, one value per channel (a last batch of one sample after a global pool) is no
-// error: the output is the bias, the gradient of the input is 0, and the running variance stays as
+// error. The output is the bias, the gradient of the input is 0, and the running variance stays as
 // it is, because one value gives no estimate of it.
 #include "engine/ops/norm/batch_norm.h"
 

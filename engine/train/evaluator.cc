@@ -169,7 +169,8 @@ struct Evaluator::Impl {
   std::vector<ChunkSums> own_sums, sums;  // per chunk: of this rank, of all ranks
   // Samples, rows, correct rows, rows among the first five, rows of unknown classes.
   std::array<std::int64_t, 5> counts{};
-  std::vector<std::int32_t> labels;  // of a batch, with those that the model does not have replaced
+  std::vector<std::int32_t>
+      labels;  // a batch's labels, with those that the model does not have replaced
   std::optional<ClassCounts> by_class;
 };
 

@@ -83,7 +83,7 @@ void Milestones::finish() {
 void Milestones::evaluate() {
   const TrainerParts& parts = context_.parts;
   if (parts.evaluator == nullptr) return;
-  // for a checkpoint, if a stop aborts the evaluation
+  // A checkpoint contains this if a stop aborts the evaluation.
   parts.state.pending_evaluation = PendingEvaluation::kAll;
   const base::TraceSpan span("evaluation");
   recovery_.check_parameters();

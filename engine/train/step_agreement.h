@@ -11,8 +11,8 @@ namespace engine {
 
 // The contribution of one rank to an exchange; += adds those of several. Sent as raw memory.
 struct StepSums {
-  double loss_sum = 0, rows = 0;       // of the last step
-  double correct = 0, epoch_rows = 0;  // of the epoch so far
+  double loss_sum = 0, rows = 0;       // sums of the last step
+  double correct = 0, epoch_rows = 0;  // sums of the epoch so far
   FiniteGuard::Signs not_finite = {};
   std::int64_t overdue_reports = 0;  // ranks on which a report is overdue
   // The agreement itself sets these.

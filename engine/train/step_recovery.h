@@ -44,7 +44,7 @@ class StepRecovery {
   std::optional<std::int64_t> skipped_steps() const { return finite_.skipped_steps(); }
 
  private:
-  // How the state relates to the progress. In kBegun everything except running statistics and
+  // The relation of the state to the progress. In kBegun everything except running statistics and
   // counters matches the progress; in kUpdated the state is that of the step.
   enum class Step { kSettled, kBegun, kUpdated, kUnknown };
 

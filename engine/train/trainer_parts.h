@@ -58,7 +58,7 @@ struct TrainerParts {
   CheckpointManager* keeper = nullptr;  // null: never saves
   DesyncCheck* desync = nullptr;        // null: replicas are not compared
   BestModel* best = nullptr;            // null: evaluations are not compared
-  WeightAverage* average = nullptr;     // of the weights over time, which is evaluated as well;
+  WeightAverage* average = nullptr;     // average of the weights over time, evaluated as well;
                                         // null: none
   std::vector<TrainObserver*> observers;
   std::vector<int> island;  // the ranks that form one replica with this one, including itself;

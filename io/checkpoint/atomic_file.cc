@@ -3,7 +3,7 @@
 //
 // rename() replaces a name atomically: a reader sees the old file or the new one, never a part. The
 // order matters after a power failure. Without the fsync before the rename, the new name could
-// reach the disk before the data and refer to an empty file; without the fsync of the folder, the
+// reach the disk before the data and refer to an empty file. Without the fsync of the folder, the
 // rename itself could be lost although the caller was told that the file is saved.
 #include "io/checkpoint/atomic_file.h"
 

@@ -74,7 +74,7 @@ std::optional<std::int64_t> named_step(const std::string& directory, const char*
   } catch (const MissingFileError& refused) {
     throw Error(refused.what());
   } catch (const DataError&) {
-    return std::nullopt;  // the file contains something else
+    return std::nullopt;  // not a regular file with a name
   }
   if (name.ends_with('\n')) name.pop_back();
   return step_of(name);

@@ -26,7 +26,7 @@ constexpr std::array<unsigned char, 8> kMagic = {0x89, 'E', 'N', 'G', 'C', 'K', 
 constexpr std::uint32_t kFirstVersion = 1, kTextVersion = 2, kRunVersion = 3, kBlockVersion = 4;
 constexpr std::size_t kPreambleBytes = 8 + 4 + 8 + 4;
 constexpr std::size_t kTrailerBytes = 16 + 8;
-constexpr std::size_t kAlignment = 64;                 // of the first tensor
+constexpr std::size_t kAlignment = 64;                 // alignment of the first tensor
 constexpr std::uint64_t kLargestHeader = 100'000'000;  // the cap of safetensors
 constexpr std::size_t kLongestName = 4096;
 constexpr std::size_t kHighestRank = 8;
@@ -84,13 +84,13 @@ struct Head {
   std::vector<Placement> placements;
   std::uint64_t tensors_begin = 0;  // in the file
   std::uint32_t version = kBlockVersion;
-  Digest digest;  // of everything before the tensors
+  Digest digest;  // digest of everything before the tensors
 };
 Head read_head(const ByteSource& file);
 
 // The readers' common error messages. Throw DataError.
 void check_length(std::uint64_t claimed, std::uint64_t found,
-                  const std::string& file);  // of all tensors
+                  const std::string& file);  // total of all tensors
 void check_trailer(std::span<const std::byte> trailer, const Digest& digest,
                    const std::string& file);
 [[noreturn]] void fail_array(Section section, const std::string& name, const std::string& file);

@@ -28,7 +28,7 @@ constexpr std::size_t kMaxWorkers = 8;
 // One digest block of a wanted array, or all of an unwanted one.
 struct Piece {
   std::size_t array;
-  std::uint64_t first, rows;   // of a wanted array
+  std::uint64_t first, rows;   // rows of a wanted array
   std::uint64_t begin, bytes;  // within the array
   bool wanted;
 };

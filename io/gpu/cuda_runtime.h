@@ -102,7 +102,10 @@ class PinnedMemory {
   void* data_;
 };
 
-enum class Priority { kUsual, kHighest };  // of work that waits for resources of the device
+enum class Priority {
+  kUsual,
+  kHighest
+};  // priority of work that waits for resources of the device
 
 class Stream {
  public:

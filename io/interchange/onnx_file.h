@@ -28,7 +28,7 @@ struct OnnxNode {
   std::vector<OnnxAttribute> attributes;
 };
 
-// a name: chosen when the model runs
+// A size, or a name for a dimension that is chosen when the model runs.
 using OnnxDimension = std::variant<std::int64_t, std::string>;
 
 struct OnnxValue {  // an input or an output
@@ -38,7 +38,7 @@ struct OnnxValue {  // an input or an output
 };
 
 struct OnnxModel {
-  std::string name;  // of the graph
+  std::string name;  // name of the graph
   std::string producer, producer_version;
   std::vector<OnnxNode> nodes;        // each after the nodes whose outputs it reads
   std::vector<NamedArray> constants;  // weights and other constants; sections and devices are

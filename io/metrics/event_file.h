@@ -36,7 +36,7 @@ class EventFile {
   // Marks the data after `step` in earlier files of the folder as discarded: the run continues from
   // there.
   void begin(std::int64_t step);
-  // tags such as "train/loss" with values
+  // Tags such as "train/loss", and their values.
   using Scalars = std::vector<std::pair<std::string, double>>;
   void scalars(std::int64_t step, const Scalars& values);
   void text(std::int64_t step, const std::string& tag, const std::string& markdown);

@@ -10,8 +10,8 @@
 
 namespace io {
 
-// Whether requests must name the responder as their host: its address or localhost. A page of
-// another site whose name was made to resolve to this address then cannot read what a browser on
+// Controls whether requests must name the responder as their host: its address or localhost. A page
+// of another site whose name was made to resolve to this address then cannot read what a browser on
 // this host may.
 enum class HostCheck { kNone, kName, kNameAndPort };
 

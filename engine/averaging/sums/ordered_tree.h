@@ -2,8 +2,8 @@
 //
 // Floating-point addition is not associative: (a + b) + (c + d) and ((a + b) + c) + d may differ in
 // the last bit. The tree fixes the parentheses once for all parts. Eight parts are always
-// ((0+1)+(2+3))+((4+5)+(6+7)). If three ranks hold them, the second rank has the parts 2, 3 and 4:
-// it reduces 2+3, which is a node of the tree, and keeps 4 separately; every rank then combines the
+// ((0+1)+(2+3))+((4+5)+(6+7)). If three ranks hold them, the second rank has the parts 2, 3 and 4.
+// It reduces 2+3, which is a node of the tree, and keeps 4 separately. Every rank then combines the
 // nodes of all ranks in the order of the tree. Hence any number of ranks gets the same bits (ADR
 // 12).
 #pragma once

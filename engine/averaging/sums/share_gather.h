@@ -28,7 +28,7 @@ class ShareGather {
 
  private:
   const std::size_t width_;
-  std::vector<std::byte> piece_, pieces_;  // of this rank and of all ranks
+  std::vector<std::byte> piece_, pieces_;  // pieces of this rank and of all ranks
 };
 
 // Gathers the values after each rank has updated its shard. It is made before the communicator that

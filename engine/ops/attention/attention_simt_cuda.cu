@@ -1,6 +1,6 @@
 // Attention by FlashAttention-2 (Dao, 2023) in float32 arithmetic, for head sizes up to 128, which
 // are padded with zeros to 32, 64 or 128. A warp keeps 8 rows of queries (for dK and dV: of keys)
-// and processes 32 rows of the other operand at a time, one per lane; the 8 x 32 weights then pass
+// and processes 32 rows of the other operand at a time, one per lane. The 8 x 32 weights then pass
 // through shared memory and multiply those rows, now one column per lane. dQ, and dK with dV, are
 // two kernels, so that every sum has one owner and one order. Bound by flops of the float32 units
 // and by reads of shared memory.

@@ -1,6 +1,6 @@
 // Selects the instruction set of the fast CPU kernels, once at run time.
 //
-// How a fast kernel is built: `x_cpu.cc` is one source, compiled once per instruction set
+// Structure of a fast kernel: `x_cpu.cc` is one source, compiled once per instruction set
 // (CMakeLists.txt, kernel_isa_sources) inside `namespace engine::ops::ENGINE_ISA_NAMESPACE`, and
 // ends in one constant table of function pointers. `x_cpu.h` declares the table for every
 // instruction set with ENGINE_ISA_TABLE; x.cc calls isa_table_of_x().function(...).

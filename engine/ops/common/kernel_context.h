@@ -68,7 +68,7 @@ inline bool on_cuda(const KernelContext& context) {
   return context.device.kind == Device::Kind::kCuda;
 }
 
-// Whether a result overwrites the output or is added to it.
+// Controls whether a result overwrites the output or is added to it.
 enum class Write { kOverwrite, kAdd };
 
 }  // namespace engine

@@ -5,8 +5,8 @@
 // are the weights for them (HWIO). So a pixel's row of the product is kernel_h runs of kernel_w *
 // in floats, one map row apart, read in place through a table of offsets, without im2col. A tile is
 // 6 (AVX-512: 8) pixels x 2 vectors of output channels; the pixels may be on any rows of any
-// images. Backward to the input is the same product over dy: for stride s, the pixels of dx form s
-// * s classes of equal (pixel + padding) mod s, and for each class the taps that reach it form a
+// images. Backward to the input is the same product over dy. For stride s, the pixels of dx form s
+// * s classes of equal (pixel + padding) mod s. For each class the taps that reach it form a
 // separate kernel, rotated and transposed. First layers (1 or 3 input channels) with one vector of
 // output channels have special tiles in row_tiles.h. While tiles compute, the inputs of the next
 // ones are prefetched into L2. Bound by the FMA rate. In bf16 (gemm_tiles.h) a step has two

@@ -4,11 +4,11 @@
 //
 // Tiles of the input are transformed to V [36][tiles][in], the weights to U [36][in][out], and M =
 // V U, 36 matrix products, is transformed to tiles of the output. All intermediate results stay in
-// the caches: tiles are processed in blocks, output channels in panels, and the weights of a panel
-// are transformed a chunk of input channels at a time, right before their use; a block has enough
-// tiles to amortize repeating that, and if all weights are one chunk of one panel, they are
-// transformed once. Each thread processes blocks of tiles; if there are too few blocks, all threads
-// share the tiles' V and process panels. Bound by the FMA rate.
+// the caches. Tiles are processed in blocks, output channels in panels. The weights of a panel are
+// transformed a chunk of input channels at a time, right before their use. A block has enough tiles
+// to amortize repeating that. If all weights are one chunk of one panel, they are transformed once.
+// Each thread processes blocks of tiles; if there are too few blocks, all threads share the tiles'
+// V and process panels. Bound by the FMA rate.
 #include "engine/ops/conv2d/winograd_cpu.h"
 #include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/conv2d/conv2d_maps.h"

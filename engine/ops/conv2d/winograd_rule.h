@@ -11,7 +11,7 @@ namespace engine::ops {
 // same bits for any number of ranks, and so for any batch size.
 inline constexpr std::int64_t kForwardBatch = 8;
 
-// Costs are in multiply-adds, or in lanes of other work with the same duration: 36 per tile and
+// Costs are in multiply-adds, or in lanes of other work with the same duration. A tile costs 36 per
 // pair of channels, where the direct kernels take 9 or 25 per output; about 180 to transform a
 // channel of a tile, and at most 300 to transform the weights of a pair or their gradient, most of
 // it waiting for memory. The last factor is for products of few channels and few tiles, which are

@@ -1,8 +1,8 @@
 // Winograd's transforms of tiles of 6 x 6, vectorized over channels: F(4x4, 3x3) and F(2x2, 5x5).
 // Only for sources compiled once per instruction set.
 //
-// A convolution with 3 taps along one axis is a product of polynomials: the tile of 6 inputs and
-// the 3 taps are evaluated at 6 points and multiplied point by point, and 4 outputs are
+// A convolution with 3 taps along one axis is a product of polynomials. The tile of 6 inputs and
+// the 3 taps are evaluated at 6 points and multiplied point by point. Then 4 outputs are
 // interpolated from the 6 products, where the plain sum needs 12 (Winograd 1980; Lavin and Gray,
 // CVPR 2016). Two dimensions do the same along rows and columns: 36 products per tile instead of
 // 144, and the products of all channels are 36 matrix products. The gradient of the weights is also
@@ -10,9 +10,9 @@
 // gives 2 outputs, 36 products instead of 100; the evaluation of the inputs is the same.
 //
 // Accuracy depends on the points. The usual 0, +-1, +-2, infinity lose 7 times as much as plain
-// sums or more, these 2 to 4 times: 0, +-a, +-b, infinity with a * b near 1 keep the matrices'
-// entries close to each other in magnitude (Barabasz et al., ACM TOMS 46(4), 2020; Alam et al., ACM
-// TECS 21(6), 2022). All entries except those of 1 / N are exact in binary.
+// sums or more, those here 2 to 4 times. The points 0, +-a, +-b, infinity with a * b near 1 keep
+// the matrices' entries close to each other in magnitude (Barabasz et al., ACM TOMS 46(4), 2020;
+// Alam et al., ACM TECS 21(6), 2022). All entries except those of 1 / N are exact in binary.
 #pragma once
 
 #include "engine/ops/common/flat_loops.h"

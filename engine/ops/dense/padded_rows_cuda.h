@@ -1,5 +1,5 @@
-// Copies a matrix to longer rows for matrix products: rows of a vocabulary of 50257 bf16 start at
-// any multiple of 2 bytes and would be read 2 bytes at a time, again for each tile; after one copy
+// Copies a matrix to longer rows for matrix products. Rows of a vocabulary of 50257 bf16 start at
+// any multiple of 2 bytes and would be read 2 bytes at a time, again for each tile. After one copy
 // to rows of whole 128 bytes they are read 16 bytes at a time. The copy is in scratch, so that
 // layers and checkpoints are not affected.
 #pragma once

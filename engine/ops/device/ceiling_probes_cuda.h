@@ -14,9 +14,9 @@ struct MultiplyAddProbe {
   const char* instruction = "";  // "wgmma m64n128k16 bf16"
 };
 
-// Runs `steps` rounds of independent multiply-adds without global memory in `blocks` blocks:
-// float32 for Products::kF32, otherwise on tensor cores with the fastest instruction that a kernel
-// of this program has for these operands on this device: wgmma for bf16 and f16 on compute
+// Runs `steps` rounds of independent multiply-adds without global memory in `blocks` blocks. They
+// use float32 for Products::kF32, otherwise tensor cores with the fastest instruction that a kernel
+// of this program has for these operands on this device. That is wgmma for bf16 and f16 on compute
 // capability 9.0 if the program contains code for it, otherwise mma.sync. sink [>= 1] is f32.
 MultiplyAddProbe probe_multiply_adds(KernelContext& context, int steps, int blocks,
                                      TensorView sink);

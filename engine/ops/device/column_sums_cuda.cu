@@ -1,6 +1,6 @@
-// Each block sums 64 columns of its part of the rows: 32 threads along the rows, each with 8
-// adjacent columns (one or two 16-byte reads per row), combined in shared memory in a fixed order;
-// a second pass adds the parts in order. Bound by bytes.
+// Each block sums 64 columns of its part of the rows. It has 32 threads along the rows, each with 8
+// adjacent columns (one or two 16-byte reads per row), whose sums are combined in shared memory in
+// a fixed order. A second pass adds the parts in order. Bound by bytes.
 #include "engine/ops/device/column_sums_cuda.h"
 
 #include <algorithm>

@@ -74,7 +74,7 @@ std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary
 void embedding_forward(KernelContext& context, const EmbeddingForward& o) {
   const EmbeddingSizes s =
       check_embedding("embedding_forward", context, o.tokens, o.table, o.y, o.table.dtype);
-  // on a CUDA device the kernel checks them
+  // On a CUDA device the kernel checks the tokens.
   if (!on_cuda(context)) check_tokens(o.tokens, s.vocabulary);
   dispatch(
       context, o.table.dtype, [&] { reference::embedding_forward<double>(o); },

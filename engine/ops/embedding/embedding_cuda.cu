@@ -1,6 +1,6 @@
 // Forward: one warp copies a row. Backward first lists the places of each token in order (a
 // counting sort in which each block reads all ids for only 32 tokens, so that blocks need not wait
-// for each other); then it sums the rows of dy at a token's places: with one warp if tokens have
+// for each other). Then it sums the rows of dy at a token's places, with one warp if tokens have
 // few places, or with the warps of a block, each at every eighth place, if they have many. Every
 // sum has one order: no atomics. Bound by bytes; for a large vocabulary the ids are read from the
 // L2 cache vocabulary / 32 times.
@@ -95,8 +95,8 @@ __device__ __forceinline__ void load_columns(const T* row, int tile, int width, 
   }
 }
 
-// kSplit warps sum a tile of a token's row; warp i adds the places i, i + kSplit, .... The grid is
-// (rows, tiles).
+// kSplit warps sum a tile of a token's row; warp i adds the places i, i + kSplit, and so on. The
+// grid is (rows, tiles).
 template <class T, int kSplit, bool kNeighbours>
 __global__ void __launch_bounds__(kThreads)
     sum_places(const T* dy, const std::int32_t* starts, const std::int32_t* listed, int vocabulary,

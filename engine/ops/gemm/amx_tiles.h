@@ -2,12 +2,12 @@
 // and blocking for AVX512_BF16 stays the same: a panel of B, whose step holds a pair of terms for
 // each column, is the layout that the instruction needs for its second operand.
 //
-// A tile is 32 rows x 2 vectors of columns: four of the eight registers are sums of 16 x 16, two
-// hold rows of A and two columns of B, the only split with which every loaded register is used
-// twice. 16 steps take 4 products of 16 cycles each and 4 loads of 16 rows, at two rows per cycle 8
-// cycles each: the loads take half the time of the products, with which they overlap. Four sums
-// also cover the latency of a product, 52 cycles (Intel 64 and IA-32 Architectures Optimization
-// Reference Manual, chapter on AMX).
+// A tile is 32 rows x 2 vectors of columns. Four of the eight registers are sums of 16 x 16, two
+// hold rows of A and two columns of B. This is the only split with which every loaded register is
+// used twice. 16 steps take 4 products of 16 cycles each and 4 loads of 16 rows, at two rows per
+// cycle 8 cycles each. The loads take half the time of the products, with which they overlap. Four
+// sums also cover the latency of a product, 52 cycles (Intel 64 and IA-32 Architectures
+// Optimization Reference Manual, chapter on AMX).
 //
 // A configuration takes 204 cycles (same manual), so a thread keeps its configuration as long as
 // the number of rows of its tiles does not change, and releases it at the end of its share
@@ -27,7 +27,8 @@ namespace engine::ops::ENGINE_ISA_NAMESPACE {
 inline constexpr int kTileRows = 16, kTileSteps = 16;
 static_assert(kWidth == kTileRows && kMaxPointerRows == 2 * kTileRows);
 
-inline thread_local std::int64_t configured_rows = 0;  // of this thread's registers; 0: none
+inline thread_local std::int64_t configured_rows =
+    0;  // rows of this thread's configuration; 0: none
 
 struct TileScope {
   TileScope() = default;
@@ -81,7 +82,7 @@ struct AmxTile {
     const std::int64_t* place = a.table == nullptr ? &first : a.table + first;
     if (a.table == nullptr && depth == kTileSteps)
       return {a.a + a.row[0] + first, a.row[1] - a.row[0]};
-    // places ascend
+    // The places are ascending.
     const bool run = a.table == nullptr || place[depth - 1] - place[0] == depth - 1;
     for (std::int64_t i = 0; i < rows; ++i) {
       const float* row = a.a + a.row[i];

@@ -2,7 +2,7 @@
 // gemm_tiles.h.
 //
 // The summed dimension is divided into chunks of at most kStepsInCache, so that one packed panel of
-// B (kPanel columns x chunk) stays in L1 while all row tiles of a block use it; a block of 192 rows
+// B (kPanel columns x chunk) stays in L1 while all row tiles of a block use it. A block of 192 rows
 // x chunk of A stays in L2. A small m has a single block: then a panel is packed just before its
 // only use and never leaves L1. Otherwise all of B is packed once in advance. Bound by the FMA
 // rate: packing moves m * k + k * n elements for 2 * m * n * k operations. In bf16 (gemm_tiles.h)

@@ -4,9 +4,9 @@
 // device (its number of multiprocessors, and how many blocks one of them holds), so that sums on a
 // device always have the same order. The model is derived, not measured.
 //
-// A tile of 128 x 128 reads least from L2, and two blocks of 8 warps fit a multiprocessor of 9.0;
-// 128 x 64 has the same 32 x 64 per warp, 4 warps, and three fit; 64 x 64 has 32 x 32 per warp, so
-// it reads more shared memory for the same flops, and four fit; 32 x 32 has 16 x 32, for small
+// A tile of 128 x 128 reads least from L2, and two blocks of 8 warps fit a multiprocessor of 9.0.
+// 128 x 64 has the same 32 x 64 per warp, 4 warps, and three fit. 64 x 64 has 32 x 32 per warp, so
+// it reads more shared memory for the same flops, and four fit. 32 x 32 has 16 x 32, for small
 // products. On other devices fewer fit, and the runtime is queried: on 8.6 one block of each large
 // tile. The number of blocks on the busiest multiprocessor decides: with many tiles the large one
 // is best, with 64 columns or fewer the middle one, with few tiles the small ones although they are
@@ -67,7 +67,8 @@ struct GemmKind {
         rate(!tensor                       ? 0.2e6
              : storage != DType::kF32      ? 2.3e6
              : products == Products::kTf32 ? 1.1e6
-                                           : 1.5e6) {}  // the last: halves that are read as floats
+                                           : 1.5e6) {
+  }  // the last: 16-bit products of operands stored as f32
 };
 
 constexpr std::int64_t gemm_tiles(std::int64_t m, std::int64_t n, const GemmPlan& plan) {

@@ -11,9 +11,9 @@ namespace engine::ops::cuda {
 // Element (line, depth) is at line * kPitch + depth (kByDepth: k is contiguous), or at depth *
 // kPitch + line.
 //
-// kPitch keeps the loads of the multiplication free of bank conflicts: 16 bytes more than a power
-// of two suffice for ldmatrix, for reads of 16 bytes, and for pairs of floats one row apart; 32
-// bytes more for 32 x 1 reads along lines and for float2.
+// kPitch keeps the loads of the multiplication free of bank conflicts. 16 bytes more than a power
+// of two suffice for ldmatrix, for reads of 16 bytes, and for pairs of floats one row apart. 32
+// bytes more are needed for 32 x 1 reads along lines and for float2.
 template <class Storage, Products kProducts, bool kByDepth_, int kLines_>
 struct SharedTile {
   static constexpr bool kByDepth = kByDepth_;

@@ -48,7 +48,7 @@ class FfmaWarp {
     const float *lines_a = a + TileA::at(row, 0), *lines_b = b + TileB::at(column, 0);
 #pragma unroll kUnroll
     for (int depth = 0; depth < TileA::kDepth; depth += kSteps) {
-      float part_a[kSteps][kHigh];  // of B, only as much as is needed next
+      float part_a[kSteps][kHigh];  // for B, only as much as is needed next
 #pragma unroll
       for (int i = 0; i < kHigh && TileA::kByDepth; ++i) {
         float line[kSteps];

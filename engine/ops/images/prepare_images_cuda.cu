@@ -1,4 +1,4 @@
-// Each block makes a part of one image, so that all its threads share the image's draw; each thread
+// Each block makes a part of one image, so that all its threads share the image's draw. Each thread
 // makes 16 bytes of output at a time and reads its bytes one by one (shifted and mirrored, they
 // have no alignment, but adjacent ones share cache lines). Bound by bytes. The table of values is
 // in shared memory; rows of 257 put equal bytes of different channels into different banks. As in

@@ -1,5 +1,5 @@
 // Softmax with cross entropy in float32. Rows that fit into L1 together pass side by side through
-// three passes, the largest logit, the sum of exp, and the gradient from the exps: so the sums
+// three passes, the largest logit, the sum of exp, and the gradient from the exps. So the sums
 // across the lanes of one row overlap with the arithmetic of the others, and one log serves all.
 // Longer rows are processed one by one, in blocks; each block stores the largest logit known when
 // its exps were computed (the online softmax of Milakov and Gimelshein, arXiv 1805.02867), so that

@@ -1,9 +1,9 @@
 // One warp per row if the row fits into its registers (up to 1024 classes: the logits are read
-// once), otherwise one block per row, 16 bytes at a time for any alignment of the row: one pass for
-// the loss and the rank of the label, and, for the gradient, one more over a row that is still in
-// the cache. Totals of a batch come from the per-row results, not from the logits. Exponentials are
-// relative to finite numbers or to +inf, so that rows with infinite logits give the results of the
-// reference. Bound by bytes.
+// once), otherwise one block per row, 16 bytes at a time for any alignment of the row. One pass
+// computes the loss and the rank of the label, and, for the gradient, one more goes over a row that
+// is still in the cache. Totals of a batch come from the per-row results, not from the logits.
+// Exponentials are relative to finite numbers or to +inf, so that rows with infinite logits give
+// the results of the reference. Bound by bytes.
 #include "engine/ops/loss/softmax_cross_entropy_cuda.h"
 
 #include "engine/ops/device/device_code.h"

@@ -2,8 +2,8 @@
 // channel, a second merges these in float64 in a fixed order. Bound by bytes; each operand is read
 // once.
 //
-// Statistics: a thread loads kRows rows at a time into registers, computes their mean and then
-// their squared differences from it, and merges these into its previous result by the pairwise
+// Statistics: a thread loads kRows rows at a time into registers, and computes their mean and then
+// their squared differences from it. It merges these into its previous result by the pairwise
 // formula of Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
 // sample variances", 1979. All values are relative to the first row of the block, so that a large
 // common value costs no digits. Blocks are merged by two passes over their results: the mean, then

@@ -1,5 +1,5 @@
 // Group normalization: one block for each group of each sample, which makes three passes over the
-// group's elements forward and two backward; adjacent blocks have adjacent groups, so that other
+// group's elements forward and two backward. Adjacent blocks have adjacent groups, so that other
 // groups' parts of a cache line, and the later passes, come from the cache. The variance is
 // computed around the mean. Gradients of gamma and beta: sums over slices of all positions, one
 // channel per lane, then the sum of the slices, each in one order. Bound by bytes.

@@ -1,6 +1,6 @@
 // Layer normalization in float32. A row is small and stays in L1: two passes for its statistics,
 // one to write. Gradients of the parameters: each thread has a range of columns and processes all
-// rows, so that the order of a sum is the same for any number of threads; sums are float32 within a
+// rows, so that the order of a sum is the same for any number of threads. Sums are float32 within a
 // block of rows, then the blocks are added, which keeps rounding errors small. Bound by bytes.
 #include "engine/ops/norm/layer_norm_cpu.h"
 

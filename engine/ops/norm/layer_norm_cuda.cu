@@ -1,5 +1,5 @@
 // One warp per row, which it keeps in registers (up to 1024 elements; beyond that, and from 256 if
-// rows are not aligned, one block per row, which reads it again from the cache): each operand is
+// rows are not aligned, one block per row, which reads it again from the cache). Each operand is
 // read from memory once, 16 bytes at a time if rows are aligned. The variance is computed around
 // the mean, not as a difference of moments. Bound by bytes.
 #include "engine/ops/common/rows.h"

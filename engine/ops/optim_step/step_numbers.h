@@ -44,7 +44,7 @@ struct StepControl {
       0;  // 1: gradients are not finite, and nothing may be updated; ranks take the maximum
   float gradient_scale =
       1;  // the optimizer's factor of gradients: clipping, and division by the loss scale
-  double squared_norm = 0;  // of the scaled gradients; 0 if neither clipping nor scaling needs it
+  double squared_norm = 0;  // for the scaled gradients; 0 if neither clipping nor scaling needs it
 };
 
 }  // namespace engine

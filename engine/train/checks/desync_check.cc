@@ -53,7 +53,7 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
             e.kind == ModelState::Kind::kRunning && !options.equal_statistics);
   if (!state.policy.differences().optimizer_states)
     for (const Optimizer::State& s : state.optimizer.state()) {
-      // each rank has its own
+      // Each rank has the states of its own shard.
       if (state.shares != nullptr && s.role != StateRole::kAverage) continue;
       for (const ModelState::Entry& e : model.entries)
         if (const auto slot = s.buffer->find(e.name);

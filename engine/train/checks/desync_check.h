@@ -80,7 +80,7 @@ class DesyncCheck {
   const TrainState& state_;
   const DesyncOptions options_;
   std::vector<Watched> watched_;
-  std::vector<StateDigest> digests_, gathered_;  // of this rank's tensors; of all ranks'
+  std::vector<StateDigest> digests_, gathered_;  // digests of this rank's tensors; of all ranks'
   std::vector<StateDigest> whole_;               // one per rank
   std::vector<Past> past_;                       // since the last check, oldest first
   DesyncReport report_;

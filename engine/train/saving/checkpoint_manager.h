@@ -28,8 +28,8 @@ struct KeeperOptions {
   // Called on all ranks with the checkpoint that resume() is about to load; throws if this run must
   // not continue from it. May be empty.
   std::function<void(const io::Checkpoint&, const std::string& path)> admit;
-  // Called on rank 0 (with `background` in the writing thread) before each attempt to write: throws
-  // if this run must not write any more, creates the folder if necessary, and returns why the
+  // Called on rank 0 (with `background` in the writing thread) before each attempt to write. Throws
+  // if this run must not write any more. Creates the folder if necessary, and returns why the
   // folder cannot be written to at present (the attempt has then failed), or "". May be empty.
   std::function<std::string()> before_write = {};
   // Called with the device tag of each array that resume() is about to load; throws if the array

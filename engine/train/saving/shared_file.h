@@ -35,7 +35,7 @@ class SharedFile final : public io::ByteSource {
   std::uint64_t size_ = 0;
   mutable std::vector<std::byte>
       block_;  // one byte that states if it could be read, then the content
-  mutable std::uint64_t index_ = ~std::uint64_t{0};  // of the current block
+  mutable std::uint64_t index_ = ~std::uint64_t{0};  // index of the current block
 };
 
 }  // namespace engine

@@ -91,7 +91,8 @@ void send_buffers(backends::Communicator& communicator, int source, bool takes, 
   std::size_t whole = 0;
   for (const FlatBuffer* buffer : buffers) whole += buffer->bytes();
   if (takes && has_own) staged.resize(whole);
-  std::vector<std::uint64_t> digests;  // of the blocks, on the source and those that take them
+  std::vector<std::uint64_t>
+      digests;  // digests of the blocks, on the source and those that take them
   std::size_t before = 0;
   for (const FlatBuffer* buffer : buffers) {
     auto* memory = static_cast<std::byte*>(buffer->data());

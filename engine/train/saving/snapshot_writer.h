@@ -53,9 +53,9 @@ class SnapshotWriter {
 
   StateCopy copy_;
   std::optional<Saved> saved_;
-  std::string last_path_;  // of the last saved one; accessed by the thread that writes
+  std::string last_path_;  // path of the last saved one; accessed by the thread that writes
   TrainProgress pending_progress_;
-  std::exception_ptr failure_;        // of a write in the background
+  std::exception_ptr failure_;        // exception of a background write
   std::future<std::string> pending_;  // the path; declared last: its destructor waits for the
                                       // thread
 };

@@ -32,7 +32,7 @@ class StateCopy {
 
  private:
   io::Checkpoint checkpoint_;
-  std::vector<TensorLayout> layouts_;          // of the arrays
+  std::vector<TensorLayout> layouts_;          // one per array
   std::vector<std::vector<std::byte>> spare_;  // memory of the previous copy's arrays
   std::vector<std::byte> scratch_;             // as large as the largest array that is not in file
                                                // order

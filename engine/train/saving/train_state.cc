@@ -20,7 +20,7 @@ namespace {
 struct LocalBuffer {  // memory whose contents may differ between ranks
   FlatBuffer* buffer;
   std::optional<ModelState::Kind> kind;  // none: it has its own slots
-  std::string prefix;                    // of its arrays' names
+  std::string prefix;                    // prefix of its arrays' names
 };
 
 std::string policy_prefix(const PolicyState& s) { return s.name + "/"; }

@@ -114,7 +114,7 @@ class Work final : public StepWork, private StateHome {
     try {
       cuda::use_device(options_.device.index);
       wait(stream_.handle());
-      copies_.synchronize();  // of gradients to memory that is freed as well
+      copies_.synchronize();  // waits for copies of gradients to memory that is freed as well
     } catch (const std::exception&) {
       // Nothing on the device waits for another rank any more; the cause of the failure is already
       // known.

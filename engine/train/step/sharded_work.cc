@@ -27,8 +27,8 @@ struct Shard {
   ThreadPool pool;
   MicroBatches work;
   BatchResult result;
-  StepPhases phases;   // of the step
-  std::thread thread;  // of every shard except the first, which runs on the caller's thread
+  StepPhases phases;   // phases of the step
+  std::thread thread;  // for every shard except the first, which runs on the caller's thread
 };
 
 // Returns the slots of the running statistics that steps read in training, because their layers are
@@ -264,8 +264,8 @@ class ShardedWork final : public StepWork {
   StepResults results_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::optional<TreeSum> sum_;    // none: one rank
-  std::vector<void*> gradients_;  // of this rank's nodes
-  std::vector<double> losses_;    // of all ranks' nodes
+  std::vector<void*> gradients_;  // gradients of this rank's nodes
+  std::vector<double> losses_;    // losses of all ranks' nodes
 
   std::mutex mutex_;  // guards the members below; the step's inputs are constant while shards run
   std::condition_variable changed_;

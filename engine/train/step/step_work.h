@@ -78,9 +78,9 @@ struct AccumulatedWorkOptions {
 std::unique_ptr<StepWork> make_accumulated_work(const HostWorkParts& parts,
                                                 const AccumulatedWorkOptions& options);
 
-// The batch of a step is divided into the parts of `cut`, and this rank computes its range of them,
-// each like a separate rank: with a replica of the model, one thread (so that the bits do not
-// depend on the number of threads), and batch statistics of its own samples. The number of
+// The batch of a step is divided into the parts of `cut`, and this rank computes its range of them.
+// Each part is like a separate rank, with a replica of the model, one thread (so that the bits do
+// not depend on the number of threads), and batch statistics of its own samples. The number of
 // concurrent parts is the pool's number of physical threads. Sums over all ranks' parts follow the
 // tree of ordered_tree.h: the gradients, which need no StepRequest::exchange, and the loss, which
 // results() returns on rank 0 (zero elsewhere, so that the sum over ranks is that of the tree).

@@ -22,7 +22,7 @@ class StreamDigest {  // the same for data that is added piece by piece
  public:
   StreamDigest();
   void add(std::span<const std::byte> bytes);
-  Digest value() const;  // of the data added so far
+  Digest value() const;  // digest of the data added so far
 
  private:
   struct Free {

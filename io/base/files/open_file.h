@@ -15,7 +15,7 @@ struct OpenedFile {
   std::uint64_t bytes = 0;
 };
 
-// How to treat a name that is a symbolic link.
+// The treatment of a name that is a symbolic link.
 enum class Links { kFollow, kReject };
 
 // Opens a regular file; does not wait for the other end of a pipe. Throws MissingFileError (it does

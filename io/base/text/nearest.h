@@ -7,9 +7,10 @@
 
 namespace base {
 
-// Returns the first candidate that has `name` (of three letters or more) as a prefix; otherwise the
-// one with the fewest typing errors (a letter missing, added, wrong or swapped: optimal string
-// alignment), treating - and _ as equal; "" if all differ by more than a third of the name.
+// Returns the first candidate that has `name` (of three letters or more) as a prefix. Otherwise
+// returns the one with the fewest typing errors (a letter missing, added, wrong or swapped: optimal
+// string alignment), treating - and _ as equal. Returns "" if all differ by more than a third of
+// the name.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
 // Returns ": did you mean 'x'?" for the nearest of the candidates, with `mark` before it ("--" for

@@ -35,7 +35,7 @@ class TaskQueue {
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;  // guarded, as is `ending_`
   bool ending_ = false;
-  std::exception_ptr failure_;  // of the thread, until it has ended
+  std::exception_ptr failure_;  // exception of a job; owned by the thread until it has ended
   bool begun_ = false;
   std::thread thread_;  // declared last: it uses the other members
 };

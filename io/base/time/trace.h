@@ -49,9 +49,9 @@ class Tracer {
   struct Event {
     std::int64_t begin_ns = 0, end_ns = 0;  // on the steady clock
     std::uint64_t call = 0;    // > 0: a collective, with the same number on all participating ranks
-    std::int64_t value = 0;    // of the detail
+    std::int64_t value = 0;    // value of the detail
     std::uint32_t name = 0;    // index in Record::names
-    std::uint32_t key = 0;     // of the detail, also an index; 0, the name "": none
+    std::uint32_t key = 0;     // key of the detail, also an index; 0, the name "": none
     std::uint32_t thread = 0;  // index in Record::threads
     std::uint32_t unused = 0;
   };

@@ -18,7 +18,7 @@ struct SampleCoding {
   std::shared_ptr<const CsvCoding> table = {};  // for kFeatures
   std::string source = {};                      // the origin of the coding, for messages:
                                                 // "run/step-8.ckpt"
-  std::string digest = {};  // of the training samples that it was learned from; "": unknown
+  std::string digest = {};  // digest of the training samples that it was learned from; "": unknown
   // Only samples are coded this way; classes and targets are learned from the data, for a new head.
   bool inputs_only = false;
 };
@@ -41,7 +41,7 @@ class UnknownNames {
 };
 
 // Replaces the labels by those of the coding's classes with the same names, or with the same
-// numbers if one of the two has no names; classes that the coding does not have become
+// numbers if one of the two has no names. Classes that the coding does not have become
 // `unknown_classes`, and a line about them is added to `lines`. `place_of` returns the position of
 // sample i.
 void match_classes(const SampleCoding& coding, Dataset& set,

@@ -104,7 +104,7 @@ bool equal_content(const std::string& a, const std::string& b) {
 
 // Checks the files of one folder. `by_content`: only copies with equal bytes are rejected.
 void check_copies(const std::vector<FolderEntry>& files, bool by_content) {
-  // with the names of their originals
+  // The copies, with the names of their originals.
   std::vector<std::pair<const FolderEntry*, std::string>> copies;
   for (const FolderEntry& file : files)
     if (std::string original = original_name(file.name); original != file.name)

@@ -29,7 +29,7 @@ struct PlainFile {
   int samples = 0;          // per pixel: 1 gray, 2 with transparency, 3 RGB, 4 with transparency
   std::vector<Bytes> data;  // the parts of the packed pixels
   std::uint64_t row_bytes() const { return std::uint64_t{width} * static_cast<unsigned>(samples); }
-  // including the filters' numbers
+  // Includes the filters' numbers.
   std::uint64_t raw_bytes() const { return (row_bytes() + 1) * height; }
 };
 

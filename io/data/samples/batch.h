@@ -14,7 +14,7 @@
 namespace io {
 
 struct Batch {
-  std::int64_t epoch = 0, step = 0;  // of the sampler
+  std::int64_t epoch = 0, step = 0;  // position in the sampler
   std::span<const float>
       samples;  // count * sample_count: NHWC, normalized; or features. Empty for tokens
   std::span<const std::uint8_t>

@@ -7,9 +7,9 @@
 
 namespace io {
 
-// The digest of a part of a data set, independent of its location: 32 hex digits (XXH3-128) over
-// everything that training reads: shape, labels and samples (for images that are read on demand,
-// their names and sizes), and the names of classes, columns, categories and characters.
+// The digest of a part of a data set, independent of its location. It has 32 hex digits (XXH3-128)
+// over everything that training reads: shape, labels and samples (for images that are read on
+// demand, their names and sizes), and the names of classes, columns, categories and characters.
 struct DataDigest {
   std::string text;
   std::string nameless;  // without the names, as earlier versions stored it

@@ -29,7 +29,7 @@ struct FileSize {
 FileSize size_of_file(const std::string& path) {
   std::error_code failure;
   const std::uint64_t bytes = std::filesystem::file_size(path, failure);
-  // opening a pipe would block
+  // Opening a pipe would block.
   if (failure || !std::filesystem::is_regular_file(path, failure)) return {};
   std::ifstream file(path, std::ios::binary);
   std::array<char, 4> start{}, end{};

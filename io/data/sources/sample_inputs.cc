@@ -77,7 +77,7 @@ class FileSequence : public SampleStream {
   const DatasetSplits& splits_;
   std::size_t next_ = 0;
   Stream current_;
-  std::vector<std::string> lines_;  // of the previous files
+  std::vector<std::string> lines_;  // lines about the previous files
 };
 
 }  // namespace

@@ -110,7 +110,7 @@ std::vector<BlankRow> rows_between_blanks(std::string_view text) {
 }
 
 // Returns true if the table looks like the output of R's write.table(), with fields separated by
-// blanks: each row but the first starts with a quoted field, and all have the same number of
+// blanks. Each row but the first starts with a quoted field, and all have the same number of
 // fields, except that the first one may have one less.
 bool has_blanks_between(std::string_view text) {
   const std::vector<BlankRow> rows = rows_between_blanks(text);

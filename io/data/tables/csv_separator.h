@@ -12,12 +12,12 @@ namespace io {
 std::size_t separator_line(std::string_view text);
 
 // Returns the character named `wanted`: "tab", "space" (one or more blanks), or the character
-// itself. "auto" selects that of a separator_line(), otherwise among , ; tab and | those that
-// divide all of the first rows into the same number of fields, two or more, or the first one into
-// one less (csv_table.h): the one with the largest fraction of numbers among the fields, or the
-// first. If none fits, it selects blanks if all rows but the first start with a quoted field, as in
-// the output of R's write.table(), otherwise the most frequent candidate in the first row,
-// otherwise a comma. Quoted fields are skipped. Throws ConfigError for anything else.
+// itself. "auto" selects that of a separator_line(). Otherwise the candidates are those of , ; tab
+// and | that divide all of the first rows into the same number of fields, two or more, or the first
+// one into one less (csv_table.h). It selects the one with the largest fraction of numbers among
+// the fields, or the first. If none fits, it selects blanks if all rows but the first start with a
+// quoted field, as in the output of R's write.table(), otherwise the most frequent candidate in the
+// first row, otherwise a comma. Quoted fields are skipped. Throws ConfigError for anything else.
 char csv_separator(const std::string& wanted, std::string_view text);
 
 // Returns the other candidates that divide the rows equally well: "';' and a tab". "" if there are

@@ -28,7 +28,7 @@ struct CompareOptions {
 struct ArrayDifference {
   std::string name;
   Section section = Section::kParameter;
-  std::string type, shape;  // of the first file that has it
+  std::string type, shape;  // those of the first file that has it
   std::string reason;       // "values", "missing", "shape", "type"
   ValueReport values;       // over all files relative to the first; only for "values"
   std::vector<int>

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kCompareBlock =
     1 << 18;  // stays in a core's cache during the comparison; a multiple of every element size
-constexpr std::uint64_t kTaskBytes = 8 * kCompareBlock;  // of one file, per thread at a time
+constexpr std::uint64_t kTaskBytes = 8 * kCompareBlock;  // bytes of one file, per thread at a time
 constexpr std::size_t kMaxTasksAhead = 16;  // limits the data that digests wait for to a few
                                             // megabytes
 constexpr std::uint64_t kBytesOfWorker = std::uint64_t{1} << 24;  // minimum bytes per worker

@@ -134,7 +134,7 @@ void save_safetensors(const std::vector<NamedArray>& arrays, const std::string& 
   }
   std::string header = write_safetensors_header(entries);
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  // never writes a file that it would not read
+  // Never write a file that the reader would reject.
   static_cast<void>(parse_safetensors_header(header, path));
   std::byte length[8];
   for (std::size_t i = 0; i < 8; ++i)

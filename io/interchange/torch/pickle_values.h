@@ -76,9 +76,9 @@ Pickle parse_pickle(std::span<const std::byte> bytes, const std::string& file);
 struct TensorEntry {
   std::string name;
   const StorageType* type = nullptr;
-  std::string key;                           // of its storage
-  std::int64_t elements = 0;                 // of its storage
-  std::int64_t offset = 0;                   // of the first element in the storage
+  std::string key;                           // key of its storage
+  std::int64_t elements = 0;                 // size of its storage
+  std::int64_t offset = 0;                   // position of the first element in the storage
   std::vector<std::int64_t> shape, strides;  // of equal length; strides in elements
 };
 

@@ -14,7 +14,7 @@
 namespace io {
 namespace {
 
-constexpr std::uint64_t kTorchAlignment = 64;  // of every storage, the same as PyTorch's
+constexpr std::uint64_t kTorchAlignment = 64;  // alignment of every storage, the same as PyTorch's
 constexpr std::string_view kFolder = "archive/";
 
 std::string_view storage_name(DType type) {

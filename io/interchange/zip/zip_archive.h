@@ -55,7 +55,7 @@ class ZipReader {
   const ByteSource& file_;
   std::vector<ZipMember> members_;
   std::vector<Progress> progress_;
-  std::unique_ptr<Inflater> inflater_;  // of the member read last, if it is deflated
+  std::unique_ptr<Inflater> inflater_;  // for the member read last, if it is deflated
 };
 
 // Writes an archive of stored members sequentially. It contains no timestamps: the same contents

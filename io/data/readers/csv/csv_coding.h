@@ -12,7 +12,7 @@
 namespace io {
 
 struct CsvCoding {
-  CsvSelection selection;  // of the training table
+  CsvSelection selection;  // selection of the training table
   std::size_t table_columns = 0;
   std::string separator;                      // as CsvOptions::separator has it
   std::shared_ptr<const CsvMissing> missing;  // not null

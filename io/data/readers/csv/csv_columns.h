@@ -17,10 +17,10 @@ namespace io {
 
 // The properties learned from one column. Numbers become (x - mean) / deviation, both over the
 // training rows' values (deviation: of the population; 1 if all are equal), and a missing number
-// the mean, i.e. 0; so does an odd cell that csv_scan.h accepts in a column of numbers. A column
-// with other text is text: with at most kMaxOneHot different values in the training rows it becomes
-// a 0/1 feature for each of them, in byte order, all 0 for a missing or a new value; with more, it
-// becomes the position of its value in their order, standardized like a number.
+// becomes the mean, i.e. 0. So does an odd cell that csv_scan.h accepts in a column of numbers. A
+// column with other text is text. With at most kMaxOneHot different values in the training rows it
+// becomes a 0/1 feature for each of them, in byte order, all 0 for a missing or a new value. With
+// more, it becomes the position of its value in their order, standardized like a number.
 struct CsvColumn {
   static constexpr std::size_t kMaxOneHot = 16;
 

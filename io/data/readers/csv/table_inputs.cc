@@ -155,7 +155,7 @@ class TableRows : public SampleStream {
       throw DataError(path_ + ": row 1 names no column '" + name +
                       "', which the model was trained with" + base::did_you_mean(name, header) +
                       encoding_hint(header));
-    // Of several equal names the later ones were renamed in both tables, or the model has only one.
+    // The later ones of equal names were renamed in both tables, or the model has only one.
     if (std::count(given.begin(), given.end(), name) > 1 &&
         std::find(trained.begin(), trained.end(), name + ".1") == trained.end())
       throw DataError(path_ + ": several columns are called '" + name + "', expected one");
@@ -218,7 +218,7 @@ class TableRows : public SampleStream {
   std::int64_t done_ = 0;
   std::vector<std::size_t> places_;  // for each column of the coding
   std::size_t answer_ = 0;           // the column of the label or target
-  std::vector<double> targets_;      // of table_'s rows from first_ on
+  std::vector<double> targets_;      // targets of table_'s rows from first_ on
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ constexpr int kSpanSteps = 4;  // straight pieces between two points of a curve
 constexpr float kFar = 1e6f;   // squared distance of pixels that are far from every stroke
 
 // The ranges of random variation between images, in pixels and radians unless stated otherwise.
-constexpr float kPointJitter = 0.08f;  // of a control point, in units of the digit
+constexpr float kPointJitter = 0.08f;  // jitter of a control point, in units of the digit
 constexpr float kMaxAngle = 0.24f, kMaxShear = 0.25f, kMaxShift = 2.5f;
 constexpr float kMinHeight = 7.0f, kMaxHeight = 10.0f;  // half the digit's height
 constexpr float kMinAspect = 0.8f, kMaxAspect = 1.25f;
