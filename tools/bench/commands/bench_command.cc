@@ -73,8 +73,7 @@ int bench_step_command(const Arguments& arguments) {
   StepFlags flags;
   tools::ConfigValues values;
   add_train_options(app, values, {"epochs", "steps"});
-  app.add_option("--batch", flags.batch,
-                 "samples per step and rank (or --batch-size: over all ranks)")
+  app.add_option("--batch", flags.batch, "samples per step and rank (--batch-size: over all ranks)")
       ->transform(whole_number(1))
       ->excludes("--batch-size")
       ->excludes("--batch-size-per-device")
@@ -82,10 +81,10 @@ int bench_step_command(const Arguments& arguments) {
   app.add_option("--ranks", flags.ranks, "ranks to start on this machine, like --spawn")
       ->transform(whole_number(1, 1024))
       ->excludes("--spawn");
-  app.add_option("--seconds", flags.bench.seconds, "how long to measure")
+  app.add_option("--seconds", flags.bench.seconds, "measuring time in seconds")
       ->transform(number_above_zero())
       ->capture_default_str();
-  app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
+  app.add_option("--steps", flags.bench.steps, "steps to measure, instead of --seconds")
       ->transform(whole_number(1, kMaxCount))
       ->excludes("--seconds");
   app.add_option("--warmup", flags.bench.warmup, "warm-up steps")
@@ -132,11 +131,10 @@ int bench_command(const Arguments& arguments) {
   if (what == "io") return bench_io_command(rest);
   if (what == "verify") return bench_verify_command(rest);
   CLI::App app(
-      "Measures: step (training steps and where their time goes), scaling (steps for several "
-      "numbers of ranks and backends), demos (one "
-      "process, several devices, several processes, both), comm (collectives), kernels (single "
-      "operators), save (snapshots), io (data and snapshots, beside the disk), verify (comparing "
-      "files). The options of each: engine bench WHAT --help.",
+      "Measures: step (training steps and their phases), scaling (steps for several numbers of "
+      "ranks and backends), demos (one process, several devices, several processes, both), comm "
+      "(collectives), kernels (single operators), save (checkpoints), io (data and checkpoints, "
+      "and the disk), verify (comparing files). The options of each: engine bench WHAT --help.",
       "engine bench");
   std::string word;
   app.add_option("WHAT", word, "what to measure")

@@ -94,23 +94,22 @@ std::vector<std::string> usable_backends(const std::vector<std::string>& asked,
 }
 
 void add_flags(CLI::App& app, ScalingFlags& flags) {
-  app.add_option("--backends", flags.backends, "with commas")
+  app.add_option("--backends", flags.backends, "comma-separated backends")
       ->type_name("LIST")
       ->capture_default_str();
-  app.add_option("--ranks", flags.ranks,
-                 "comma-separated numbers of ranks; 1 is always measured, too")
+  app.add_option("--ranks", flags.ranks, "comma-separated numbers of ranks; 1 is always included")
       ->type_name("LIST")
       ->capture_default_str();
-  app.add_option("--mode", flags.mode, "weak: --batch samples per rank; strong: over all ranks")
+  app.add_option("--mode", flags.mode, "--batch is per rank (weak) or over all ranks (strong)")
       ->check(CLI::IsMember({"weak", "strong"}))
       ->capture_default_str();
-  app.add_option("--batch", flags.batch, "samples, see --mode")
+  app.add_option("--batch", flags.batch, "samples per rank or over all ranks (--mode)")
       ->transform(whole_number(1))
       ->capture_default_str();
   app.add_option("--seconds", flags.bench.seconds, "measuring time per row")
       ->transform(number_above_zero())
       ->capture_default_str();
-  app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
+  app.add_option("--steps", flags.bench.steps, "steps to measure, instead of --seconds")
       ->transform(whole_number(1, kMaxCount))
       ->excludes("--seconds");
   app.add_option("--warmup", flags.bench.warmup, "warm-up steps")

@@ -42,8 +42,7 @@ void add_weights_option(CLI::App& app, std::string& weights) {
   std::vector<std::string> names{"model"};
   for (const Choice& choice : kChoices) names.emplace_back(choice.weights);
   app.add_option("--weights", weights,
-                 "which weights of a snapshot: the model's, or the average of train --ema or "
-                 "--average-last")
+                 "the model's weights, or an average of train --ema or --average-last")
       ->check(CLI::IsMember(names))
       ->default_str("model");
 }
