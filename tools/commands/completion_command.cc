@@ -17,9 +17,10 @@ int completion_command(const Arguments& arguments) {
       ->check(CLI::IsMember({"bash", "zsh", "fish"}))
       ->type_name("bash|zsh|fish");
   app.footer(
-      "Debian's package needs none of this. Otherwise:\n  bash: source <(engine completion "
-      "bash)\n  zsh: engine completion zsh >~/.zfunc/_engine, with ~/.zfunc in fpath\n  fish: "
-      "engine completion fish >~/.config/fish/completions/engine.fish");
+      "An installed engine needs none of this. Otherwise:\n"
+      "  bash: source <(engine completion bash)\n"
+      "  zsh: engine completion zsh >~/.zfunc/_engine, with ~/.zfunc in fpath\n"
+      "  fish: engine completion fish >~/.config/fish/completions/engine.fish");
   if (!parse(app, arguments)) return kExitOk;
   const ProgramShape program = shape_of_program();
   const std::string text = shell == "bash"  ? bash_completion(program)
