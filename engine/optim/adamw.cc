@@ -24,7 +24,7 @@ const OptimizerSpec kAdamwSpec{
     .weight_decay = 0.01,
     .options = {{"adam-beta1", Kind::kFraction, 0.9, "decay of adamw's first moment"},
                 {"adam-beta2", Kind::kFraction, 0.999, "decay of adamw's second moment"},
-                {"adam-eps", Kind::kPositive, 1e-8, "added to adamw's denominator"}},
+                {"adam-eps", Kind::kPositive, 1e-8, "epsilon of adamw"}},
     .states = {{"exp_avg", StateRole::kFirstMoment}, {"exp_avg_sq", StateRole::kSecondMoment}},
     .on_cuda = true,
     .by_ranges = true,

@@ -21,7 +21,7 @@ const OptimizerSpec kLionSpec{
     .name = "lion",
     .lr = 0.0001,
     .weight_decay = 0,
-    .options = {{"lion-beta1", Kind::kFraction, 0.9, "share of the momentum in lion's direction"},
+    .options = {{"lion-beta1", Kind::kFraction, 0.9, "weight of the momentum in lion's update"},
                 {"lion-beta2", Kind::kFraction, 0.99, "decay of lion's momentum"}},
     .states = {{"exp_avg", StateRole::kFirstMoment}},
     .on_cuda = true,

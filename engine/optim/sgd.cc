@@ -21,7 +21,7 @@ const OptimizerSpec kSgdSpec{
     .name = "sgd",
     .lr = 0.05,
     .weight_decay = 0,
-    .options = {{"momentum", Kind::kFraction, 0.9, "of sgd"},
+    .options = {{"momentum", Kind::kFraction, 0.9, "SGD momentum"},
                 {"nesterov", Kind::kFlag, 0, "Nesterov momentum for sgd", "momentum"}},
     .states = {{"momentum", StateRole::kFirstMoment, "momentum"}},
     .on_cuda = true,

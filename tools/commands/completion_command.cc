@@ -17,7 +17,7 @@ int completion_command(const Arguments& arguments) {
       ->check(CLI::IsMember({"bash", "zsh", "fish"}))
       ->type_name("bash|zsh|fish");
   app.footer(
-      "An installed engine is completed without this. Otherwise:\n"
+      "An installed engine needs none of this. Otherwise:\n"
       "  bash: source <(engine completion bash)\n"
       "  zsh: engine completion zsh >~/.zfunc/_engine, with ~/.zfunc in fpath\n"
       "  fish: engine completion fish >~/.config/fish/completions/engine.fish");

@@ -57,9 +57,8 @@ int doctor_command(const Arguments& arguments) {
       ->capture_default_str();
   add_group_flags(app, values, {"save-dir"});
   app.footer(
-      "Start it like the training: srun engine doctor, engine launch ... engine doctor, or --rank "
-      "on each host. Default timeouts are shorter here: 60 s for all ranks to join, 60 s for a "
-      "transfer.");
+      "Start it as the training run: srun engine doctor, engine launch ... engine doctor, or "
+      "--rank on each host. Default timeouts are shorter: 60 s to join, 60 s per transfer.");
   if (!parse(app, arguments)) return kExitOk;
   const tools::RunConfig config =
       resolve_group_flags(values, {"save-dir"}, {{"rdzv-timeout", "60"}, {"timeout", "60"}});

@@ -149,8 +149,7 @@ int env_command(const Arguments& arguments) {
       ->check(CLI::IsMember({"text", "sh", "json"}))
       ->default_str("text");
   CLI::Option* hosts_option =
-      app.add_option("--hosts", hosts,
-                     "only expand this host list, one host per line: n[01-03,7],login")
+      app.add_option("--hosts", hosts, "only expand this host list: n[01-03,7],login")
           ->type_name("HOSTLIST");
   add_table_options(app, values,
                     {"init-method", "rank", "world-size", "local-rank", "port-rule", "job-id"});

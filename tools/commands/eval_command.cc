@@ -114,25 +114,24 @@ int eval_command(const Arguments& arguments) {
   tools::ConfigValues values;
   EvalOptions o;
   app.add_option("RUN|CKPT", o.model.path,
-                 "a run's folder (its best snapshot, else the newest), a .ckpt, or a .safetensors, "
-                 ".npz or .pth together with --model")
+                 "run's folder (its best checkpoint, else the newest), .ckpt, or .safetensors, "
+                 ".npz or .pth with --model")
       ->required();
   add_weights_option(app, o.model.weights);
-  app.add_option("--split", o.split, "which part of the data set")
+  app.add_option("--split", o.split, "part of the data set")
       ->check(CLI::IsMember({"test", "val", "train"}))
       ->default_str("test");
   app.add_option("--format", o.format,
-                 "text; json, one object; csv, precision, recall and F1 of each class")
+                 "text, json (one object) or csv (precision, recall, F1 per class)")
       ->check(CLI::IsMember({"text", "json", "csv"}))
       ->default_str("text");
   app.add_option("--confusion", o.confusion,
-                 "write the confusion matrix as CSV: a row for each label, a column for each "
-                 "prediction")
+                 "write the confusion matrix as CSV: a row per label, a column per prediction")
       ->type_name("FILE");
   add_table_options(app, values, judging_options());
   app.footer(
-      "Samples are coded as the snapshot states. Of data that are not the run's all samples "
-      "count.");
+      "Samples are coded as the checkpoint states. Other data than the run's are evaluated as a "
+      "whole.");
   if (!parse(app, arguments)) return kExitOk;
   const tools::RunConfig config = trained_config(o.model, values);
   return run_group(config, [&](backends::Group& group) { return eval_rank(config, o, group); });

@@ -230,24 +230,21 @@ int export_command(const Arguments& arguments) {
       "engine export");
   ExportOptions o;
   app.add_option("RUN|CKPT", o.path,
-                 "a run's folder (its best snapshot, else the newest), or a .ckpt, .safetensors, "
-                 ".npz or .pth file")
+                 "run's folder (its best checkpoint, else the newest), .ckpt, .safetensors, .npz "
+                 "or .pth")
       ->required();
   app.add_option(
          "-o,--output", o.out,
-         "the file to write; its extension selects the format: .safetensors, .npz, .pth, .pt or "
-         ".onnx")
+         "output file; its extension selects the format: .safetensors, .npz, .pth, .pt or .onnx")
       ->required()
       ->type_name("FILE");
-  app.add_option("--format", o.format,
-                 "safetensors, npz, pth (what torch.load reads) or onnx, whatever the extension")
+  app.add_option("--format", o.format, "format, whatever the extension")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kFormats), std::end(kFormats))));
   add_weights_option(app, o.weights);
   app.add_flag("--half", o.half, "convert to f16; a number beyond its range is an error");
   app.add_flag("--bf16", o.brain, "convert to bf16 (not .npz)");
   app.add_option("--input", o.input,
-                 "what an ONNX model of images reads: prepared (normalized as in training) or "
-                 "pixels (0 to 255, which its first nodes normalize)")
+                 "input of an ONNX image model: normalized as in training, or pixels (0 to 255)")
       ->check(CLI::IsMember({"prepared", "pixels"}))
       ->default_str("prepared");
   add_table_options(app, o.values, saved_options());

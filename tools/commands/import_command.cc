@@ -78,10 +78,8 @@ int import_command(const Arguments& arguments) {
   std::vector<std::string> prefixes;
   app.add_option("FILE", path, ".safetensors, .npz, .pth or .ckpt, detected by content")
       ->required();
-  app.add_option("-o,--output", out, "the checkpoint to write")->required()->type_name("CKPT");
-  app.add_option(
-         "--strip-prefix", prefixes,
-         "remove this prefix from names, in addition to module. and _orig_mod.; may be repeated")
+  app.add_option("-o,--output", out, "output file")->required()->type_name("CKPT");
+  app.add_option("--strip-prefix", prefixes, "also remove this prefix from names; may be repeated")
       ->type_name("P")
       ->expected(1)
       ->take_all()

@@ -141,18 +141,17 @@ int inspect_command(const Arguments& arguments) {
   std::string path, flight, format = "text";
   bool tensors = false, config = false, check = false;
   std::int64_t order = -1;
-  app.add_option("RUN|CKPT", path, "a run's folder (its newest snapshot) or a snapshot");
-  app.add_option(
-         "--flight", flight,
-         "merge the flight_rank_*.json files in DIR and show which rank was waiting for which")
+  app.add_option("RUN|CKPT", path, "run's folder (its newest checkpoint) or a checkpoint");
+  app.add_option("--flight", flight,
+                 "merge the flight_rank_*.json files in DIR and show who waited for whom")
       ->type_name("DIR");
   app.add_option("--format", format, "with --flight: text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
-  app.add_flag("--tensors", tensors, "one line per array: section, name, dtype, shape, device");
-  app.add_flag("--config", config, "the resolved configuration as TOML");
+  app.add_flag("--tensors", tensors, "print a line per array: section, name, dtype, shape, device");
+  app.add_flag("--config", config, "print the resolved configuration as TOML");
   app.add_flag("--check", check, "only check whether the file is intact");
-  app.add_option("--order", order, "sample ids in the order of this epoch (from 0)")
+  app.add_option("--order", order, "print the sample ids in the order of this epoch (from 0)")
       ->type_name("EPOCH")
       ->transform(whole_number(0, kMaxCount));
   if (!parse(app, arguments)) return kExitOk;

@@ -29,11 +29,10 @@ int manual_command(const Arguments& arguments) {
                "engine manual");
   std::string folder, date;
   bool layers = false;
-  CLI::Option* dir = app.add_option("DIR", folder, "an existing folder");
-  app.add_flag("--layers", layers,
-               "instead: print the table of the layers of TOML models, as docs/toml.md has it")
+  CLI::Option* dir = app.add_option("DIR", folder, "existing folder for the pages");
+  app.add_flag("--layers", layers, "print the table of layers of docs/toml.md instead")
       ->excludes(dir);
-  app.add_option("--date", date, "the date in the pages (default: today)")->type_name("YYYY-MM-DD");
+  app.add_option("--date", date, "date in the pages (default: today)")->type_name("YYYY-MM-DD");
   if (!parse(app, arguments)) return kExitOk;
   if (layers) {
     std::fputs(models::layer_kinds_table().c_str(), stdout);

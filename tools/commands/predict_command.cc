@@ -114,37 +114,36 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
 }  // namespace
 
 int predict_command(const Arguments& arguments) {
-  CLI::App app("Prints what a trained model says of images, rows of tables, and text.",
+  CLI::App app("Prints a trained model's predictions for images, rows of tables, and text.",
                "engine predict");
   ConfigValues values;
   PredictOptions o;
   app.add_option("RUN|CKPT", o.model.path,
-                 "a run's folder (its best snapshot, else the newest), a .ckpt, or a .safetensors, "
-                 ".npz or .pth together with --model")
+                 "run's folder (its best checkpoint, else the newest), .ckpt, or .safetensors, "
+                 ".npz or .pth with --model")
       ->required();
   app.add_option("INPUT", o.inputs,
-                 "images (*.png, *.jpg, folders of them, IDX, CIFAR-10's *.bin), CSV files, or "
-                 "text to be continued")
+                 "images (*.png, *.jpg, folders, IDX, CIFAR-10's *.bin), CSV or text files")
       ->required();
-  app.add_option("--format", o.format.name, "csv, json (an object a line) or table")
+  app.add_option("--format", o.format.name, "csv, json (an object per line) or table")
       ->check(CLI::IsMember({"csv", "json", "table"}))
       ->capture_default_str();
-  CLI::Option* top = app.add_option("--top", o.format.top, "tell the K most likely classes")
+  CLI::Option* top = app.add_option("--top", o.format.top, "print the K most likely classes")
                          ->type_name("K")
                          ->transform(whole_number(1, 1 << 20))
                          ->capture_default_str();
-  app.add_flag("--probabilities", o.format.all, "tell the probability of every class");
+  app.add_flag("--probabilities", o.format.all, "print the probability of every class");
   app.add_option("--embeddings", o.layer,
-                 "also write the output of this layer for each sample, as float32")
+                 "also write this layer's output for each sample, as float32")
       ->type_name("LAYER");
-  app.add_option("--embeddings-file", o.layer_file, "where to")
+  app.add_option("--embeddings-file", o.layer_file, "file of --embeddings")
       ->type_name("FILE.npy")
       ->capture_default_str();
   add_weights_option(app, o.model.weights);
   add_table_options(app, values, judging_options());
   app.footer(
-      "The snapshot states how samples are prepared and what the classes are called. One that does "
-      "not (of an earlier version) needs the run's data set to be there.");
+      "The checkpoint states how samples are prepared and the names of classes. One of an "
+      "earlier version needs the run's data set.");
   if (!parse(app, arguments)) return kExitOk;
   o.top_given = top->count() > 0;
   const RunConfig config = trained_config(o.model, values);

@@ -211,28 +211,22 @@ void serve(const ReportOptions& o) {
 }  // namespace
 
 int report_command(const Arguments& arguments) {
-  CLI::App app("Writes a page about one run, or several beside each other, for a browser.",
-               "engine report");
+  CLI::App app("Writes a web page about one run, or compares several.", "engine report");
   ReportOptions o;
-  app.add_option("RUN", o.folders, "folders of runs, as --save-dir named them")->required();
-  CLI::Option* output =
-      app.add_option("-o,--output", o.output,
-                     "the page: one file that needs no other; - for standard output")
-          ->type_name("FILE.html")
-          ->capture_default_str();
+  app.add_option("RUN", o.folders, "folders of runs (--save-dir)")->required();
+  CLI::Option* output = app.add_option("-o,--output", o.output, "output file (-: standard output)")
+                            ->type_name("FILE.html")
+                            ->capture_default_str();
   CLI::Option* watch = app.add_flag(
-      "--watch", o.watch,
-      "serve the page at http://127.0.0.1, as the runs go on, until it is interrupted; without "
-      "predictions");
+      "--watch", o.watch, "serve the page at http://127.0.0.1 and update it, without predictions");
   watch->excludes(output);
-  app.add_option("--port", o.port, "of --watch; 0: any that is free")
+  app.add_option("--port", o.port, "port for --watch (0: any free port)")
       ->transform(whole_number(0, 65535))
       ->needs(watch)
       ->capture_default_str();
   app.add_flag("--no-predictions", o.plain,
-               "leave out what the model of a single run says of its test samples, which takes an "
-               "evaluation");
-  app.add_option("--worst", o.worst, "how many of the samples that it predicts worst are shown")
+               "leave out the predictions for a single run's test samples");
+  app.add_option("--worst", o.worst, "number of worst predictions to show")
       ->type_name("N")
       ->transform(whole_number(0, 1000))
       ->capture_default_str();

@@ -89,20 +89,19 @@ void print(const SampleOptions& o, const io::Checkpoint& checkpoint, models::Nex
 
 void add_options(CLI::App& app, SampleOptions& o) {
   app.add_option("RUN|CKPT", o.path,
-                 "a run's folder (its best snapshot, else the newest), or a checkpoint of a text "
-                 "model, written by train or import")
+                 "run's folder (its best checkpoint, else the newest), or a text model's "
+                 "checkpoint")
       ->required();
   app.add_option("--prompt", o.prompt,
-                 "the text to continue; its characters must occur in the training text")
+                 "text to continue, of characters that occur in the training text")
       ->required()
       ->type_name("PROMPT");
-  app.add_option("-n,--count", o.count, "characters to add")
+  app.add_option("-n,--count", o.count, "number of characters to add")
       ->type_name("N")
       ->transform(whole_number(0, std::int64_t{1} << 40))
       ->capture_default_str();
-  app.add_option(
-         "--temperature", o.sampling.temperature,
-         "below 1: more predictable; above 1: more random; 0: always the most likely character")
+  app.add_option("--temperature", o.sampling.temperature,
+                 "below 1: more predictable; above 1: more random; 0: most likely character")
       ->type_name("F")
       ->transform(number_from(0))
       ->capture_default_str();
@@ -110,12 +109,12 @@ void add_options(CLI::App& app, SampleOptions& o) {
       ->type_name("K")
       ->transform(whole_number(0, kMaxCount))
       ->capture_default_str();
-  app.add_option("--seed", o.sampling.seed, "random seed: the same seed gives the same text")
+  app.add_option("--seed", o.sampling.seed, "random seed")
       ->type_name("S")
       ->transform(whole_number(0, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
   add_weights_option(app, o.weights);
-  app.add_option("--threads", o.threads, "0: one per core")
+  app.add_option("--threads", o.threads, "number of threads (0: one per core)")
       ->type_name("N")
       ->transform(whole_number(0, 1024))
       ->capture_default_str();

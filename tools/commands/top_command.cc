@@ -43,18 +43,17 @@ class Age {
 }  // namespace
 
 int top_command(const Arguments& arguments) {
-  CLI::App app("Shows what a running training is doing: progress, and what each rank waits for.",
+  CLI::App app("Shows what a running job is doing: progress, and what each rank waits for.",
                "engine top");
   std::string place;
   bool once = false, json = false;
   double every = 1;
   app.add_option("RUN|ADDRESS", place,
-                 "the run's folder, as --save-dir named it, or the job's rendezvous, HOST:PORT or "
-                 "file://PATH")
+                 "the run's folder (--save-dir), or the rendezvous, HOST:PORT or file://PATH")
       ->required();
-  app.add_flag("--once", once, "show it once; so it is also where stdout is no terminal");
-  app.add_flag("--json", json, "the status as JSON, once");
-  app.add_option("--every", every, "seconds between two looks")
+  app.add_flag("--once", once, "print once and exit (default if stdout is not a terminal)");
+  app.add_flag("--json", json, "print the status as JSON, once");
+  app.add_option("--every", every, "refresh interval in seconds")
       ->transform(number_from(0.1, 3600))
       ->capture_default_str();
   if (!parse(app, arguments)) return kExitOk;

@@ -134,11 +134,10 @@ int find_lr(const Instead& instead, const RunConfig& config) {
 
 void add_instead(CLI::App& app, Instead& instead) {
   app.add_flag("--print-config", instead.print_config,
-               "print every option as a file that --config takes, and train nothing")
+               "print all options as a file for --config, and exit")
       ->group("before");
   app.add_flag("--dry-run", instead.dry_run,
-               "print the model layer by layer, each rank's memory, what is averaged and every "
-               "option with its source, and train and write nothing")
+               "print the model, memory per rank, averaging and all options, and exit")
       ->group("before")
       ->excludes("--print-config");
   app.add_option_function<std::string>(
@@ -147,8 +146,8 @@ void add_instead(CLI::App& app, Instead& instead) {
            instead.lr_find = true;
            instead.rates = rates == "{}" ? "" : rates;
          },
-         "learning-rate range test: raise the rate from MIN to MAX (1e-7:10) over --steps (100) "
-         "steps, print the losses and a rate to begin with, and keep nothing")
+         "learning-rate range test from MIN to MAX (1e-7:10) over --steps (100) steps: print a "
+         "suggestion, and exit")
       ->type_name("[MIN:MAX]")
       ->expected(0, 1)
       ->group("before")

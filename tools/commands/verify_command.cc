@@ -31,15 +31,17 @@ struct VerifyOptions {
 };
 
 void declare(CLI::App& app, VerifyOptions& o) {
-  app.add_option("FILES", o.paths, "two or more; quoted globs are expanded")
+  app.add_option("FILES", o.paths, "two or more files; quoted globs are expanded")
       ->required()
       ->expected(1, 100'000)
       ->type_name("A B [C...]");
   io::Tolerance& t = o.compare.tolerance;
-  app.add_option("--rtol", t.relative, "equal within F * |b|")
+  app.add_option("--rtol", t.relative, "relative tolerance: equal within F * |b|")
       ->type_name("F")
       ->transform(number_from(0));
-  app.add_option("--atol", t.absolute, "equal within F")->type_name("F")->transform(number_from(0));
+  app.add_option("--atol", t.absolute, "absolute tolerance: equal within F")
+      ->type_name("F")
+      ->transform(number_from(0));
   app.add_option("--ulp", t.ulp, "equal within N representable numbers")
       ->type_name("N")
       ->transform(whole_number(0, std::numeric_limits<std::int64_t>::max()));

@@ -183,21 +183,19 @@ void add_flags(CLI::App& app, CommFlags& flags) {
   app.add_option("--op", flags.op, "what to measure")
       ->check(CLI::IsMember(ops))
       ->capture_default_str();
-  app.add_option("--sizes", flags.sizes, "bytes: MIN:MAX:FACTOR, or a list as 8,4K,1M")
+  app.add_option("--sizes", flags.sizes, "bytes: MIN:MAX:FACTOR, or a list, e.g. 8,4K,1M")
       ->type_name("LIST")
       ->capture_default_str();
   app.add_option("--dtype", flags.dtype, "f32, f64, f16, bf16, i64 or u8")
       ->type_name("NAME")
       ->capture_default_str();
-  app.add_option(
-         "--backends", flags.backends,
-         "comma-separated, measured in turn; all: those that can connect the ranks; nccl, staged, "
-         "staged:NAME: on GPUs "
-         "(default: --backend)")
+  app.add_option("--backends", flags.backends,
+                 "backends, interleaved; all: the usable ones; nccl, staged, staged:NAME: on GPUs "
+                 "(default: --backend)")
       ->type_name("LIST")
       ->check(some_text("names with commas between them, or all"));
   app.add_option("--ranks", flags.ranks,
-                 "numbers of ranks to start on this host, e.g. 2,4 (default: --spawn, else 2)")
+                 "numbers of ranks on this host, e.g. 2,4 (default: --spawn, else 2)")
       ->type_name("LIST")
       ->check(some_text("numbers from 1 to 1024, as 2,4"))
       ->excludes("--spawn");
@@ -207,18 +205,16 @@ void add_flags(CLI::App& app, CommFlags& flags) {
   app.add_option("--warmup", flags.warmup, "warm-up iterations, at least 2")
       ->transform(whole_number(0))
       ->capture_default_str();
-  app.add_option(
-         "--seconds", flags.seconds,
-         "time limit per size and backend; if needed, fewer iterations are run (3 at least)")
+  app.add_option("--seconds", flags.seconds,
+                 "time limit per size and backend, with at least 3 iterations")
       ->transform(number_above_zero())
       ->capture_default_str();
   app.add_flag("--check", flags.check, "check every byte of every result, not samples");
   app.add_option("--baseline", flags.baseline,
-                 "compare with the output of an earlier --format json; exit 1 if a row is slower")
+                 "compare with an earlier --format json; exit 1 if a row is slower")
       ->type_name("FILE")
       ->check(some_text("a file"));
-  app.add_option("--tolerance", flags.tolerance,
-                 "--baseline: factor from which a row counts as slower")
+  app.add_option("--tolerance", flags.tolerance, "--baseline: factor above which a row is slower")
       ->transform(number_above_zero())
       ->capture_default_str();
   add_format_option(app, flags.format);

@@ -71,8 +71,7 @@ int bench_step_command(const Arguments& arguments) {
   StepFlags flags;
   tools::ConfigValues values;
   add_train_options(app, values, {"epochs", "steps"});
-  app.add_option("--batch", flags.batch,
-                 "samples per step and rank (or --batch-size: over all ranks)")
+  app.add_option("--batch", flags.batch, "samples per step and rank (--batch-size: over all ranks)")
       ->transform(whole_number(1))
       ->excludes("--batch-size")
       ->excludes("--batch-size-per-device")
@@ -114,11 +113,10 @@ int bench_command(const Arguments& arguments) {
   if (what == "io") return bench_io_command(rest);
   if (what == "verify") return bench_verify_command(rest);
   CLI::App app(
-      "Measures: step (training steps and where their time goes), scaling (steps for several "
-      "numbers of ranks and backends), demos (one "
-      "process, several devices, several processes, both), comm (collectives), kernels (single "
-      "operators), save (snapshots), io (data and snapshots, beside the disk), verify (comparing "
-      "files). The options of each: engine bench WHAT --help.",
+      "Measures: step (training steps and their phases), scaling (steps for several numbers of "
+      "ranks and backends), demos (one process, several devices, several processes, both), comm "
+      "(collectives), kernels (single operators), save (checkpoints), io (data and checkpoints, "
+      "and the disk), verify (comparing files). The options of each: engine bench WHAT --help.",
       "engine bench");
   std::string word;
   app.add_option("WHAT", word, "what to measure")

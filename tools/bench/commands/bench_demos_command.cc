@@ -142,16 +142,14 @@ std::string choose_data(tools::ConfigValues& values) {
 
 int bench_demos_command(const Arguments& arguments) {
   CLI::App app(
-      "One epoch with the same global batch, four times: single (one process), v1 (one process, "
-      "two devices), v2 (two "
-      "processes), "
-      "v3 (three processes with two devices each). Accepts the options of engine train; without "
-      "--model and --batch-size it is pyramidnet110 with 256 images, which take about 10 GB.",
+      "Trains an epoch with the same global batch, four times: single (one process), v1 (one "
+      "process, two devices), v2 (two processes), v3 (three processes with two devices each). "
+      "Accepts the options of engine train; the default is pyramidnet110 with 256 images, which "
+      "need about 10 GB.",
       "engine bench demos");
   DemoFlags flags;
   tools::ConfigValues values;
-  app.add_option("--limit-steps", flags.limit_steps,
-                 "measure N iterations and extrapolate to the epoch")
+  app.add_option("--limit-steps", flags.limit_steps, "measure N iterations and extrapolate")
       ->transform(whole_number(1, kMaxCount));
   add_format_option(app, flags.format);
   add_train_options(app, values,

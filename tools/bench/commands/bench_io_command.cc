@@ -153,8 +153,8 @@ std::string io_text(const RunConfig& config, const IoFlags& flags, std::uint64_t
 
 int bench_io_command(const Arguments& arguments) {
   CLI::App app(
-      "Measures how fast a data set is loaded, cut into batches and augmented, and how fast "
-      "snapshots are written and read, beside plain writes and reads of as many bytes.",
+      "Measures how fast a data set is loaded, batched and augmented, and checkpoints are "
+      "written and read, compared with plain writes and reads.",
       "engine bench io");
   IoFlags flags;
   ConfigValues values;
@@ -163,15 +163,14 @@ int bench_io_command(const Arguments& arguments) {
       {"model", "dataset", "data-dir", "annotations", "label-column", "image-size",
        "image-cache-mb", "context", "synthetic-shape", "synthetic-size", "normalize", "augment",
        "crop-padding", "cutout-size", "batch-size", "workers", "prefetch", "seed"});
-  app.add_option("--dir", flags.directory,
-                 "where snapshots are written, in a folder that is removed afterwards")
+  app.add_option("--dir", flags.directory, "parent of a temporary folder for checkpoints")
       ->type_name("DIR")
       ->check(some_text("a folder"))
       ->capture_default_str();
-  app.add_option("--rounds", flags.rounds, "of one measurement each")
+  app.add_option("--rounds", flags.rounds, "number of rounds, a measurement each")
       ->transform(whole_number(1, 10'000))
       ->capture_default_str();
-  app.add_option("--seconds", flags.seconds, "how long a round takes batches")
+  app.add_option("--seconds", flags.seconds, "seconds of batches per round")
       ->transform(number_from(0.001, 3600))
       ->capture_default_str();
   add_format_option(app, flags.format);

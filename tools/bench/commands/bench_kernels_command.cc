@@ -166,17 +166,14 @@ void add_options(CLI::App& app, KernelFlags& flags) {
       ->check(some_text("a part of a shape, as 32x32"));
   app.add_flag("--list", flags.list, "list what would be measured and exit");
   app.add_flag("--cuts", flags.cuts,
-               "on a CUDA device: dense layers and convolutions with each tile and number of "
-               "parts, as CSV");
+               "CUDA: dense layers and convolutions with each tile and split, as CSV");
   app.add_option("--device", flags.device, "where to compute")
       ->type_name("cpu|cuda|cuda:N")
       ->capture_default_str();
-  app.add_option("--amp", flags.amp,
-                 "on a CUDA device: off, tf32, O1 (products in f16), O2 (f16), bf16; on the CPU: "
-                 "off, bf16 (products of f32 that is rounded)")
+  app.add_option("--amp", flags.amp, "precision; on the CPU: off or bf16 (operands of products)")
       ->check(CLI::IsMember({"off", "tf32", "O1", "O2", "bf16"}))
       ->capture_default_str();
-  app.add_option("--conv", flags.conv, "convolutions on the CPU, as engine train has it")
+  app.add_option("--conv", flags.conv, "convolutions on the CPU, as in engine train")
       ->check(CLI::IsMember({"auto", "direct"}))
       ->capture_default_str();
   app.add_option("--batch", flags.batch,

@@ -61,18 +61,18 @@ std::string measure(const SaveFlags& flags, const std::string& directory) {
 
 int bench_save_command(const Arguments& arguments) {
   CLI::App app(
-      "Measures saving and loading a snapshot of a model with SGD's momentum, in turn with a plain "
+      "Measures saving and loading a checkpoint with SGD's momentum, interleaved with a plain "
       "write and fsync of the same bytes.",
       "engine bench save");
   SaveFlags flags;
   app.add_option("--model", flags.model, "a built-in model")
       ->type_name("NAME")
       ->capture_default_str();
-  app.add_option("--dir", flags.directory, "where to write, in a folder that is removed afterwards")
+  app.add_option("--dir", flags.directory, "parent of a temporary folder")
       ->type_name("DIR")
       ->check(some_text("a folder"))
       ->capture_default_str();
-  app.add_option("--rounds", flags.rounds, "of one measurement each")
+  app.add_option("--rounds", flags.rounds, "number of rounds, a measurement each")
       ->transform(whole_number(1))
       ->capture_default_str();
   add_format_option(app, flags.format, {"table", "csv", "md"});

@@ -88,17 +88,16 @@ std::vector<std::string> usable_backends(const std::vector<std::string>& asked,
 }
 
 void add_flags(CLI::App& app, ScalingFlags& flags) {
-  app.add_option("--backends", flags.backends, "with commas")
+  app.add_option("--backends", flags.backends, "comma-separated backends")
       ->type_name("LIST")
       ->capture_default_str();
-  app.add_option("--ranks", flags.ranks,
-                 "comma-separated numbers of ranks; 1 is always measured, too")
+  app.add_option("--ranks", flags.ranks, "comma-separated numbers of ranks; 1 is always included")
       ->type_name("LIST")
       ->capture_default_str();
-  app.add_option("--mode", flags.mode, "weak: --batch samples per rank; strong: over all ranks")
+  app.add_option("--mode", flags.mode, "--batch is per rank (weak) or over all ranks (strong)")
       ->check(CLI::IsMember({"weak", "strong"}))
       ->capture_default_str();
-  app.add_option("--batch", flags.batch, "samples, see --mode")
+  app.add_option("--batch", flags.batch, "samples per rank or over all ranks (--mode)")
       ->transform(whole_number(1))
       ->capture_default_str();
   add_step_options(app, flags.bench, "measuring time per row");

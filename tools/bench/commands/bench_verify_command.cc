@@ -133,11 +133,11 @@ int bench_verify_command(const Arguments& arguments) {
       ->type_name("N")
       ->transform(whole_number(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--dir", flags.directory, "where to write, in a folder that is removed afterwards")
+  app.add_option("--dir", flags.directory, "parent of a temporary folder")
       ->type_name("DIR")
       ->check(some_text("a folder"))
       ->capture_default_str();
-  app.add_option("--rounds", flags.rounds, "of one measurement each")
+  app.add_option("--rounds", flags.rounds, "number of rounds, a measurement each")
       ->transform(whole_number(1, 10'000))
       ->capture_default_str();
   add_format_option(app, flags.format);

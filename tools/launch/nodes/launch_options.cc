@@ -46,20 +46,18 @@ struct TextOption {
 };
 constexpr TextOption kTextOptions[] = {
     {"nnodes", "--nnodes", "N|MIN:MAX", "job",
-     "nodes of the job; MIN:MAX: nodes and ranks may come and go (default: 1)"},
+     "nodes of the job; MIN:MAX: nodes may join and leave (default: 1)"},
     {"nproc-per-node", "--nproc-per-node", "N|gpu|cpu|auto", "job",
-     "workers per node; gpu, cpu: one per visible GPU or core; auto: gpu if there is one, "
-     "else cpu (default: 1)"},
+     "workers per node; gpu, cpu: one per visible GPU or core; auto: gpu, else cpu (default: 1)"},
     {"node-rank", "--node-rank", "R", "job", "number of this node, from 0"},
     {"max-restarts", "--max-restarts", "K", "job",
-     "restart all workers after a failure, at most K times; train then goes on from its "
-     "snapshots (default: 0)"},
+     "restart all workers up to K times after a failure; train then resumes (default: 0)"},
     {"respawn-pause", "--respawn-pause", "S", "job",
-     "the longest pause of --respawn in seconds; the first is 0.25 (default: 32)"},
+     "maximum delay of a --respawn restart, in seconds (default: 32)"},
     {"hosts", "--hosts", "A,B", "job",
-     "start the launcher on each of these hosts over ssh; node ranks follow this order"},
+     "start the launcher on these hosts over ssh, in the order of node ranks"},
     {"hostfile", "--hostfile", "FILE", "job",
-     "the same from a file: one host per line, as 'name' or 'name slots=N'"},
+     "hosts from a file, one per line: 'name' or 'name slots=N'"},
     {"master-addr", "--master-addr", "A", "rendezvous",
      "host of rank 0 (default: 127.0.0.1 with one node)"},
     {"master-port", "--master-port", "P", "rendezvous",
@@ -68,12 +66,12 @@ constexpr TextOption kTextOptions[] = {
     {"rdzv-endpoint", "--rdzv-endpoint", "H:P|file:///P", "rendezvous",
      "rendezvous address: host and port, or a shared file"},
     {"rdzv-backend", "--rdzv-backend", "static|engine", "rendezvous",
-     "both select this program's own rendezvous, with given node ranks"},
+     "both select this program's rendezvous, with given node ranks"},
     {"redirects", "-r,--redirects", "S", "output",
      "streams written to files only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:1,1:3"},
     {"tee", "-t,--tee", "S", "output", "streams written to files and shown"},
     {"log-dir", "--log-dir", "DIR", "output",
-     "files DIR/ID/ATTEMPT/RANK/{stdout,stderr,error.json}; alone: -t 3 (default: launch-logs)"},
+     "folder of log files; alone: -t 3 (default: launch-logs)"},
     {"local-ranks-filter", "--local-ranks-filter", "LIST", "output",
      "show only these local ranks: 0,2-3"},
     {"monitor-interval", "--monitor-interval", "S", "output",
@@ -133,10 +131,10 @@ void add_options(CLI::App& app, RawOptions& raw) {
       ->trigger_on_parse();
   app.add_flag("--standalone", raw.standalone, "one node and any free port")->group("rendezvous");
   app.add_flag("--dry-run", raw.dry_run,
-               "print rank,node,device,threads,address without starting anything")
+               "print the plan (rank,node,device,threads,address) and exit")
       ->group("job");
   app.add_flag("--respawn", raw.respawn,
-               "elastic jobs: start workers that fail again, with growing pauses")
+               "elastic jobs: restart failed workers, with growing delays")
       ->group("job");
   app.add_flag("--no-kill-orphans", raw.no_kill_orphans,
                "let workers and their child processes outlive the launcher")

@@ -279,7 +279,7 @@ void add_table_options(CLI::App& app, ConfigValues& values, const std::vector<st
 
 void add_train_options(CLI::App& app, tools::ConfigValues& values, std::string& config_file) {
   app.add_option("-c,--config", config_file,
-                 "TOML file with options as keys; ${NAME} in a value is the environment's variable")
+                 "TOML file with options as keys; ${NAME} is an environment variable")
       ->type_name("FILE.toml")
       ->group("config");
   add_table_options(app, values);

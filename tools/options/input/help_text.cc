@@ -202,7 +202,7 @@ std::string common(const CommandShape& command, std::size_t width) {
       return option.group == group && is_own(option);
     });
   });
-  std::string text = grouped(command, own, width) + "\nThe most used of the others\n";
+  std::string text = grouped(command, own, width) + "\nCommon options\n";
   for (const std::string_view name : kCommon)
     for (const OptionShape& option : command.options)
       if (name_of(option) == name && !is_own(option)) text += line_of(option, width);

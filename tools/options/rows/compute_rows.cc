@@ -93,15 +93,13 @@ const std::vector<OptionSpec> kComputeRows{
      .field = parsed(take_device),
      .metavar = "auto|cpu|cuda|cuda:N",
      .initial = "auto",
-     .help = "where to compute; cuda: the GPU with this process's local rank as index; auto: "
-             "cuda if there is a GPU, else cpu",
+     .help = "cuda: the GPU of this process's local rank; auto: cuda if there is a GPU, else cpu",
      .example = "--device cuda:1",
      .agreement = kFree},
     {.name = "gpu-devices",
      .field = parsed(take_gpu_devices, OptionSpec::Type::kDevices),
      .metavar = "LIST",
-     .help = "CUDA devices of this process, one replica on each: '0 1', '0,1', '0-3' or none "
-             "(default: one)",
+     .help = "CUDA devices, a replica on each: '0 1', '0,1', '0-3' or none (default: one)",
      .example = "--gpu-devices 0,1",
      .agreement = kFree,
      .excludes = {"devices"}},
@@ -112,14 +110,14 @@ const std::vector<OptionSpec> kComputeRows{
      .example = "--devices cpu:0,cpu:1"},
     {.name = "threads",
      .field = integer([](RunConfig& c) { return &c.compute.threads; }, 0, 1024),
-     .help = "threads per rank (0: the allowed cores, divided among the ranks of the host)",
+     .help = "threads per rank (0: the usable cores divided among the host's ranks)",
      .example = "--threads 4",
      .agreement = kFree},
     {.name = "bind",
      .field = choice([](RunConfig& c) { return &c.compute.bind; },
                      {{"none", Bind::kNone}, {"core", Bind::kCore}, {"numa", Bind::kNuma}}),
-     .help = "bind a host's ranks to CPUs of their own; core: each thread to a core, numa: all "
-             "threads of a rank to a NUMA node",
+     .help = "bind ranks to separate CPUs; core: each thread to a core; numa: each rank to a "
+             "NUMA node",
      .example = "--bind core"},
     {.name = "dtype",
      .field = choice([](RunConfig& c) { return &c.compute.dtype; },
@@ -136,22 +134,22 @@ const std::vector<OptionSpec> kComputeRows{
                                                                     {"bf16", {DType::kBF16}},
                                                                     {"O1", {{}, Products::kF16}},
                                                                     {"O2", {DType::kF16}}}),
-     .help = "lower precision on a CUDA device. tf32: products in TF32; O1: products in f16; bf16, "
-             "O2: activations and weights stored as bf16, f16 (master weights stay f32). On CPUs "
-             "with AVX512_BF16, bf16: operands of products rounded to bf16, all else in f32",
+     .help = "mixed precision. tf32, O1: products in TF32, f16; bf16, O2: also activations and "
+             "weights in bf16, f16 (master weights: f32). CPUs with AVX512_BF16: only bf16, with "
+             "f32 weights",
      .example = "--amp bf16"},
     {.name = "conv",
      .field =
          choice([](RunConfig& c) { return &c.compute.convolutions; },
                 {{"auto", engine::Convolutions::kAuto}, {"direct", engine::Convolutions::kDirect}}),
-     .help = "3 x 3 and 5 x 5 convolutions on the CPU. auto: by Winograd's method at shapes "
-             "where it is faster; direct: as plain sums",
+     .help = "convolutions on the CPU. auto: Winograd's method if it is faster; direct: plain "
+             "sums",
      .example = "--conv direct"},
     {.name = "loss-scale",
      .field = parsed(take_loss_scale),
      .metavar = "dynamic|S",
-     .help = "multiply the loss by S and divide the update by it; dynamic: adjust S to avoid "
-             "overflow (default: dynamic for O1 and O2)",
+     .help = "factor of the loss; dynamic: adjusted to avoid overflow (default: dynamic for O1 "
+             "and O2)",
      .example = "--amp O2 --loss-scale 1024",
      .needs = {is("amp", "bf16|O1|O2")}},
     {.name = "cuda-graph",
@@ -166,14 +164,13 @@ const std::vector<OptionSpec> kComputeRows{
      .example = "--sync-bn"},
     {.name = "deterministic",
      .field = flag([](RunConfig& c) { return &c.compute.deterministic; }),
-     .help = "same bits for any --threads, not only from run to run",
+     .help = "same bits for any number of --threads",
      .example = "--deterministic"},
     {.name = "buffers",
      .field = choice([](RunConfig& c) { return &c.buffers; }, {{"local", BufferMode::kLocal},
                                                                {"rank0", BufferMode::kRank0},
                                                                {"average", BufferMode::kAverage}}),
-     .help = "BatchNorm running statistics at epoch ends and in snapshots: each rank's own, "
-             "rank 0's, or averaged",
+     .help = "BatchNorm running statistics at epoch ends and in checkpoints",
      .example = "--buffers rank0"}};
 
 }  // namespace

@@ -98,8 +98,8 @@ std::vector<OptionSpec> rows_of_optimizers() {
        .field =
            real([](RunConfig& c) { return &c.update.settings["weight-decay"]; }, not_negative()),
        .initial = "",
-       .help =
-           "pull of weights to zero (default: " + defaults_text(&OptimizerSpec::weight_decay) + ")",
+       .help = "weight decay coefficient (default: " + defaults_text(&OptimizerSpec::weight_decay) +
+               ")",
        .example = "--weight-decay 0.0005"}};
   for (const OptimizerSpec* spec : engine::optimizers())
     for (const OptimizerOption& option : spec->options) rows.push_back(row_of(*spec, option));
@@ -200,7 +200,7 @@ const std::vector<OptionSpec> kOptimizerRows{
      .needs = {is("lr-schedule", "step")}},
     {.name = "lr-gamma",
      .field = real([](RunConfig& c) { return &c.update.rate.gamma; }, positive(1e6)),
-     .help = "step schedule: the factor",
+     .help = "step schedule: factor at each milestone",
      .example = "--lr-schedule step --lr-milestones 30,60 --lr-gamma 0.2",
      .needs = {is("lr-schedule", "step")}},
     {.name = "lr-min",
@@ -210,27 +210,25 @@ const std::vector<OptionSpec> kOptimizerRows{
      .needs = {is("lr-schedule", "cosine")}},
     {.name = "label-smoothing",
      .field = real([](RunConfig& c) { return &c.model.label_smoothing; }, fraction()),
-     .help = "fraction of each label spread over all classes, in the training loss only",
+     .help = "fraction of each label spread over all classes, in training only",
      .example = "--label-smoothing 0.1",
      .on_resume = kReject,
      .needs = {is("task", "classification")}},
     {.name = "clip-grad",
      .field = real([](RunConfig& c) { return &c.update.clip_grad; }, not_negative()),
-     .help = "clip the gradient norm to this value (0: off)",
+     .help = "maximum gradient norm (0: no clipping)",
      .example = "--clip-grad 1"},
     {.name = "freeze",
      .field = patterns([](RunConfig& c) { return &c.model.frozen; }),
      .metavar = "GLOB,...",
-     .help = "leave the parameters as they are whose names match, e.g. layer1.*; inspect "
-             "--tensors and --dry-run show names",
+     .help = "do not train parameters whose names match, e.g. layer1.* (--dry-run lists names)",
      .example =
          "--model resnet18 --dataset images --init-from resnet18.pth --freeze 'conv1.*,layer1.*'",
      .on_resume = kReject},
     {.name = "lr-group",
      .field = parsed(take_rate_groups),
      .metavar = "GLOB=Fx,...",
-     .help = "multiply the learning rate of the parameters whose names match, e.g. fc.*=10x; the "
-             "first pattern that matches counts",
+     .help = "multiply the learning rate of matching parameters, e.g. fc.*=10x",
      .example = "--lr-group 'fc.*=10x'"}};
 
 }  // namespace
