@@ -2,6 +2,7 @@
 // pipe that never answers, no text without a limit.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -24,9 +25,15 @@ OpenedFile open_regular_file(const std::string& path, Links links = Links::kFoll
 // False where there is nothing, or something else. Throws Error where nobody can say.
 bool is_regular_file(const std::string& path);
 
-// The content of a file or a pipe. Throws MissingFileError, DataError once there are more than
-// `max_bytes`, Error when opening or reading fails otherwise.
-std::string read_small_file(const std::string& path, std::uint64_t max_bytes);
+// How long a pipe's writer may take.
+inline constexpr std::chrono::seconds kPipeTime{60};
+// The content of a file that the user has named: a regular one, /dev/null, or a pipe that a shell
+// has made, such as <(COMMAND) or /dev/stdin, whose writer has to end within `pipe_time`. Throws
+// MissingFileError; DataError once there are more than `max_bytes`, and for anything else, a pipe
+// with a name in a folder included, whose writer may never come; Error when opening or reading
+// fails otherwise.
+std::string read_small_file(const std::string& path, std::uint64_t max_bytes,
+                            std::chrono::milliseconds pipe_time = kPipeTime);
 // The content of a file of a run's folder, which may have come from elsewhere: a regular file that
 // is no link. Throws as read_small_file(), and DataError for anything else, without waiting for it.
 std::string read_run_file(const std::string& path, std::uint64_t max_bytes);

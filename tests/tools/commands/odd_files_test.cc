@@ -1,0 +1,69 @@
+// Files of unusual kinds as options of the real program meet them.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
+
+namespace {
+
+using program::expect_words;
+using program::quick_train;
+using test_support::CommandResult;
+using test_support::engine;
+using test_support::TemporaryDirectory;
+
+using Words = std::vector<std::string>;
+
+// What waits for ever without a deadline takes all of this.
+constexpr int kTimeout = 20'000;
+
+// The commands that read a small file which the user names.
+std::vector<Words> readers_of(const std::string& path) {
+  return {quick_train({"--config", path}),
+          quick_train({"--model", path}),
+          {"launch", "--hostfile", path, "train"},
+          {"bench", "comm", "--spawn", "2", "--baseline", path}};
+}
+
+void expect_refusals(const std::string& path, const std::string& words) {
+  for (const Words& command : readers_of(path)) {
+    const CommandResult result = engine(command, {}, kTimeout);
+    EXPECT_TRUE(result.exit_code == 65 || result.exit_code == 78)
+        << result.exit_code << " of " << command[0] << ": " << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+    expect_words(result.err, {path, words});
+  }
+}
+
+TEST(OddFiles, APipeWithANameIsRefusedAtOnce) {
+  const TemporaryDirectory folder;
+  const std::string path = folder / "pipe.toml";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  expect_refusals(path, "is not a regular file (a device or a pipe); copy its content to a file");
+}
+
+TEST(OddFiles, ASparseFileIsRefusedBeforeItIsRead) {
+  const TemporaryDirectory folder;
+  const std::string path = folder / "sparse.toml";
+  test_support::write_text(path, "");
+  ASSERT_EQ(truncate(path.c_str(), off_t{1} << 40), 0);
+  expect_refusals(path, "longer than ");
+}
+
+TEST(OddFiles, APipeOfAShellIsAConfiguration) {
+  Words words{"bash", "-c", "\"$0\" \"$@\" --print-config --config <(echo lr = 0.375)",
+              test_support::engine_binary()};
+  for (const std::string& word : quick_train({})) words.push_back(word);
+  const CommandResult result = test_support::run_command(words, {}, kTimeout);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_words(result.out, {"lr = 0.375"});
+}
+
+}  // namespace
