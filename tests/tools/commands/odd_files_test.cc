@@ -1,4 +1,4 @@
-// Files of unusual kinds as options of the real program meet them.
+// Files of unusual kinds, and limits of a shell, as options of the real program meet them.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,6 +64,18 @@ TEST(OddFiles, APipeOfAShellIsAConfiguration) {
   const CommandResult result = test_support::run_command(words, {}, kTimeout);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_words(result.out, {"lr = 0.375"});
+}
+
+// As a shell leaves it where "$PLACE" is unset.
+TEST(OddFiles, AnEmptyNameIsRefused) {
+  for (const char* option : {"--config", "--data-dir", "--annotations", "--stage", "--save-dir",
+                             "--resume", "--init-from", "--flight-dir", "--metrics",
+                             "--tensorboard-dir", "--trace", "--log-file", "--init-method"}) {
+    const CommandResult result = engine(quick_train({option, ""}), {}, kTimeout);
+    EXPECT_NE(result.exit_code, 0) << option;
+    expect_words(result.err, {std::string("engine: error: ") + option});
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  }
 }
 
 }  // namespace
