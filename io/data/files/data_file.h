@@ -22,6 +22,7 @@ class DataFile {
   DataFile& operator=(const DataFile&) = delete;
 
   const std::string& path() const { return path_; }
+  std::uint64_t file_bytes() const { return file_bytes_; }  // as it lies there
 
   // Fills `out` as far as the (unpacked) content goes; returns the number of bytes. Less than asked
   // for: the end. Throws DataError for a damaged or cut gzip stream, Error when reading fails.
