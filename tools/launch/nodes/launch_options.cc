@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <map>
 #include <sstream>
+#include <utility>
 
+#include "backends/identity/hostlist.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "tools/launch/nodes/stream_spec.h"
@@ -213,6 +215,12 @@ void check_meeting(const LaunchOptions& o, bool several) {
     throw UsageError("--hosts gives the node ranks itself: drop --node-rank");
 }
 
+// "a,b", or with brackets as SLURM writes it: "n[01-03],login".
+std::vector<std::string> host_names(const std::string& list, const std::string& source) {
+  if (list.find_first_of("[]") == std::string::npos) return split_list(list);
+  return backends::expand_hostlist(list, source);
+}
+
 void fill(LaunchOptions& o, const RawOptions& raw,
           const std::map<std::string, std::string>& sources) {
   const auto has = [&](const char* name) { return raw.text.count(name) != 0; };
@@ -227,7 +235,8 @@ void fill(LaunchOptions& o, const RawOptions& raw,
   std::string slots;
   if (has("hosts") && has("hostfile"))
     throw UsageError("--hosts and --hostfile both name the hosts: give one of them");
-  o.hosts = has("hostfile") ? read_host_file(text("hostfile"), slots) : split_list(text("hosts"));
+  o.hosts = has("hostfile") ? read_host_file(text("hostfile"), slots)
+                            : host_names(text("hosts"), source("hosts"));
   if ((has("hosts") || has("hostfile")) && o.hosts.empty())
     throw io::ConfigError("no host is named: give at least one");
   const NodeCount nodes =
@@ -328,7 +337,7 @@ std::vector<std::string> read_host_file(const std::string& path, std::string& sl
                             (slots.empty() ? "none" : "slots=" + slots) +
                             "; every node has the same number of workers");
     slots = here;
-    hosts.push_back(host);
+    for (std::string& name : host_names(host, where)) hosts.push_back(std::move(name));
   }
   return hosts;
 }
