@@ -591,9 +591,10 @@ TEST(StandardOutput, FullOrClosedEndsEveryCommandWith74) {
       "--threads 1 --save-dir " +
       (folder / "other");
   for (const std::string& command :
-       {std::string("env"), std::string("version"), std::string("help"), "inspect " + snapshot,
-        "verify " + earlier + " " + snapshot, "eval --threads 1 " + snapshot, train,
-        train + " --spawn 2"}) {
+       {std::string("env"), std::string("doctor"), std::string("version"), std::string("help"),
+        std::string("train --help all"), train + " --print-config", train + " --dry-run",
+        "inspect " + snapshot, "verify " + earlier + " " + snapshot, "eval --threads 1 " + snapshot,
+        train, train + " --spawn 2"}) {
     expect_last_error(shell("\"$0\" " + command + " >/dev/full"), 74,
                       {"cannot write to standard output: No space left on device"});
     expect_last_error(shell("\"$0\" " + command + " >&-"), 74, {"standard output is closed"});
