@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <map>
@@ -24,6 +25,7 @@
 #include "backends/identity/join.h"
 #include "backends/transport/single/single_communicator.h"
 #include "io/base/threads/stoppable_sleep.h"
+#include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -36,7 +38,7 @@ constexpr const char* kCancelled = "stopped while connecting the ranks";
 // Names the limit, which the standard library does not.
 std::string cause_text(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
-    return "out of memory: an allocation failed";
+    return "out of memory: an allocation failed" + base::limit_text(ENOMEM);
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (system == nullptr || system->code() != std::errc::resource_unavailable_try_again)
     return error.what();

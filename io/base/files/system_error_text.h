@@ -5,8 +5,12 @@
 
 namespace base {
 
-// strerror(); where a limit on open files is what `error` is about, also the limit and what raises
-// it.
+// strerror(), and limit_text().
 std::string system_error_text(int error);
+
+// "; the limit of this process is 16: raise it (ulimit -n)", if a limit of this process on open
+// files (EMFILE), the size of files (EFBIG) or memory (ENOMEM) can be the reason of `error`; else
+// "".
+std::string limit_text(int error);
 
 }  // namespace base

@@ -78,4 +78,42 @@ TEST(OddFiles, AnEmptyNameIsRefused) {
   }
 }
 
+// In a shell with this limit.
+CommandResult limited(const std::string& limit, const Words& arguments, int timeout_ms = 60'000) {
+  Words words{"/bin/sh", "-c", "ulimit " + limit + "; exec \"$0\" \"$@\"",
+              test_support::engine_binary()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return test_support::run_command(words, {}, timeout_ms);
+}
+
+std::string first_error(const std::string& text) {
+  const std::string mark = "engine: error: ";
+  const std::size_t at = text.find(mark);
+  return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+}
+
+TEST(Limits, OnOpenFilesAreToldBeforeTheFirstStep) {
+  const TemporaryDirectory folder;
+  const CommandResult result =
+      limited("-n 17", quick_train({"--spawn", "2", "--save-dir", folder / "run"}));
+  EXPECT_EQ(result.exit_code, 69) << result.err;
+  EXPECT_EQ(result.err.find("was not saved"), std::string::npos) << result.err;
+  expect_words(first_error(result.err), {"the run's folder on rank 0 takes up to ", "open files",
+                                         " of at most 17 are open already", "(ulimit -n)"});
+}
+
+TEST(Limits, OnTheSizeOfCheckpointsAreToldBeforeTheFirstStep) {
+  const TemporaryDirectory folder;
+  for (const Words& ranks : {Words{}, Words{"--spawn", "2", "--backend", "socket"}}) {
+    Words more{"--save-dir", folder / "run"};
+    more.insert(more.end(), ranks.begin(), ranks.end());
+    const CommandResult result = limited("-f 100", quick_train(more));
+    EXPECT_EQ(result.exit_code, 73) << result.err;
+    EXPECT_EQ(result.err.find("was not saved"), std::string::npos) << result.err;
+    expect_words(first_error(result.err),
+                 {"cannot save in folder " + (folder / "run") + ": a checkpoint takes more than ",
+                  "the limit of this process is 100 KiB: raise it (ulimit -f)"});
+  }
+}
+
 }  // namespace
