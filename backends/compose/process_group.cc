@@ -23,9 +23,10 @@
 #include "backends/group.h"
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
+#include "backends/lost_peer_error.h"
 #include "backends/transport/single/single_communicator.h"
-#include "io/base/threads/stoppable_sleep.h"
 #include "io/base/files/system_error_text.h"
+#include "io/base/threads/stoppable_sleep.h"
 #include "io/base/time/deadline.h"
 
 namespace backends {
@@ -195,7 +196,9 @@ class ProcessGroup final : public Group {
     if (joined_.server) joined_.server->set_status(text);
   }
   void check() override {
-    if (const auto failure = joined_.store->failure()) failure->raise();
+    const auto failure = joined_.store->failure();
+    if (failure && failure->mismatch) failure->raise();
+    if (failure) throw LostPeerError(failure->text);
   }
   bool interrupt(std::chrono::milliseconds time, const std::string& why) override {
     const RankProgress now = progress();

@@ -116,4 +116,13 @@ TEST(Limits, OnTheSizeOfCheckpointsAreToldBeforeTheFirstStep) {
   }
 }
 
+TEST(Limits, OnTheSizeOfFilesAreTheFirstError) {
+  const CommandResult result = limited("-f 100", quick_train({"--spawn", "2"}));
+  EXPECT_EQ(result.exit_code, 69) << result.err;
+  expect_words(first_error(result.err),
+               {"rank 0: backend shm", "shared memory of ",
+                "File too large; the limit of this process is ", "raise it (ulimit -f)"});
+  EXPECT_EQ(result.err.find("ended before the others"), std::string::npos) << result.err;
+}
+
 }  // namespace
