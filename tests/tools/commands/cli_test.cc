@@ -679,6 +679,16 @@ TEST(EarlyChecks, AnUnknownVariableIsWarnedOfOnce) {
   EXPECT_EQ(engine({"env"}, {{"ENGINE_BACTH_SIZE", "3"}, {"ENGINE_RESTART_COUNT", "0"}}).err, "");
 }
 
+TEST(EarlyChecks, AnEmptySecretIsWarnedOf) {
+  const std::string warning =
+      "engine: warning: ENGINE_SECRET is set, but empty, and counts as unset: expected the job's "
+      "secret\n";
+  EXPECT_EQ(engine({"env"}, {{"ENGINE_SECRET", ""}}).err, warning);
+  EXPECT_EQ(engine({"env"}, {{"ENGINE_SECRET", ""}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}).err,
+            warning);
+  EXPECT_EQ(engine({"env"}, {{"ENGINE_SECRET", ""}, {"ENGINE_SECRET_FILE", "/a"}}).err, "");
+}
+
 TEST(Train, AShortRunHasALossLine) {
   const CommandResult result = engine(logged_train({"--steps", "3", "--log-every", "100"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;

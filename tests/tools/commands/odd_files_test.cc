@@ -125,4 +125,17 @@ TEST(Limits, OnTheSizeOfFilesAreTheFirstError) {
   EXPECT_EQ(result.err.find("ended before the others"), std::string::npos) << result.err;
 }
 
+// 77 would say that somebody else has another secret.
+TEST(Limits, OnFilesOfSecretsAreAnOutputThatCannotBeCreated) {
+  const std::string home = "/proc/nowhere";  // where nothing can be made
+  Words words{test_support::engine_binary()};
+  for (const std::string& word :
+       quick_train({"--rank", "0", "--world-size", "2", "--init-method", "tcp://127.0.0.1:29819"}))
+    words.push_back(word);
+  const CommandResult result =
+      test_support::run_command(words, {{"XDG_CONFIG_HOME", home}}, kTimeout);
+  EXPECT_EQ(result.exit_code, 73) << result.err;
+  expect_words(result.err, {"cannot make the folder of " + home + "/engine/secret"});
+}
+
 }  // namespace

@@ -26,7 +26,7 @@ backends::Socket reserve_port(const backends::Endpoint& endpoint);
 // this process is killed.
 class SecretFile {
  public:
-  // `hex` "": a fresh one. Throws backends::AuthenticationError.
+  // `hex` "": a fresh one. Throws io::CannotCreateError.
   SecretFile(GuardProcess& guard, const std::string& hex);
   ~SecretFile();
   SecretFile(const SecretFile&) = delete;
