@@ -32,6 +32,13 @@ bool turn(int fd, SessionMachine& machine, Deadline deadline) {
 
 }  // namespace
 
+std::string unproved_text(const Endpoint& server, const Secret& secret) {
+  return "the process at " + to_string(server) +
+         " has not proved that it has the secret of this one (from " + secret.origin +
+         "): it has another one, or bytes were changed or repeated on the way; give all ranks the "
+         "same ENGINE_SECRET or ENGINE_SECRET_FILE";
+}
+
 bool write_by(int fd, std::string_view bytes, Deadline deadline) {
   while (!bytes.empty()) {
     const ssize_t n = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -79,8 +86,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       return std::nullopt;
     case State::kOtherSecret: {
       (void)turn(socket.fd(), machine, until);  // lets rank 0 read the proof, and report us
-      reason = "rank 0 at " + to_string(server) + " does not have the secret of this rank (from " +
-               secret.origin + "); give all ranks the same ENGINE_SECRET or ENGINE_SECRET_FILE";
+      reason = unproved_text(server, secret);
       if (others == OtherServers::kNone) throw AuthenticationError(reason);
       kind = SessionFault::kOtherSecret;
       return std::nullopt;
@@ -90,19 +96,17 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
   }
   const auto& [refusal, text] = machine.refusal();
   // Errors of a server that has not authenticated are not this job's.
-  const bool may_retry =
-      machine.is_proved()
-          ? (refusal == RefusalKind::kOtherJob && others != OtherServers::kNone) ||
-                (refusal == RefusalKind::kStarted && others == OtherServers::kAtAddress)
-          : others != OtherServers::kNone;
+  const bool other_jobs = others == OtherServers::kOnPort || others == OtherServers::kAtAddress;
+  const bool may_retry = machine.is_proved() ? (refusal == RefusalKind::kOtherJob && other_jobs) ||
+                                                   (refusal == RefusalKind::kStarted &&
+                                                    others == OtherServers::kAtAddress)
+                                             : others != OtherServers::kNone;
   if (!may_retry && !(refusal == RefusalKind::kAuthentication && others != OtherServers::kNone))
     throw_refusal(refusal, text);
   reason = base::escape_text(text);
-  if (refusal == RefusalKind::kAuthentication) {
-    kind = SessionFault::kOtherSecret;
-  } else if (machine.is_proved()) {
-    kind = SessionFault::kOtherJob;
-  }
+  kind = refusal == RefusalKind::kAuthentication ? SessionFault::kOtherSecret
+         : machine.is_proved()                   ? SessionFault::kOtherJob
+                                                 : SessionFault::kUnproved;
   return std::nullopt;
 }
 

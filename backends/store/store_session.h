@@ -19,10 +19,32 @@ struct StoreSession {
 // Which servers other than this job's rank 0 may listen at an address.
 enum class OtherServers {
   kNone,       // none: any refusal is an error of this run
+  kUnproved,   // none, but bytes may have been changed on the way: what is not proved may be tried
+               // again
   kOnPort,     // another service or another job may use the port
   kAtAddress,  // the address may be that of an earlier run
 };
-enum class SessionFault { kNotReached, kUnknownServer, kOtherSecret, kOtherJob };
+enum class SessionFault { kNotReached, kUnknownServer, kUnproved, kOtherSecret, kOtherJob };
+
+// So many answers in a row that do not prove the job's secret are another secret, and not bytes
+// that were changed on the way: where no other server may listen, they end the attempts.
+inline constexpr int kMaxUnprovedAnswers = 3;
+class UnprovedAnswers {
+ public:
+  // The rule for the next attempt.
+  OtherServers rule(OtherServers others) const {
+    return others == OtherServers::kNone && count_ + 1 < kMaxUnprovedAnswers
+               ? OtherServers::kUnproved
+               : others;
+  }
+  void note(SessionFault fault) {
+    const bool unproved = fault == SessionFault::kOtherSecret || fault == SessionFault::kUnproved;
+    count_ = unproved ? count_ + 1 : 0;
+  }
+
+ private:
+  int count_ = 0;
+};
 
 // One attempt. Empty if the caller may try again (nothing listens yet, another service answers):
 // `reason` and `fault` say why. Throws AuthenticationError when the secrets differ and
@@ -32,6 +54,9 @@ enum class SessionFault { kNotReached, kUnknownServer, kOtherSecret, kOtherJob }
                                                        Hello hello, Deadline deadline,
                                                        OtherServers others, std::string& reason,
                                                        SessionFault* fault = nullptr);
+
+// For messages: the process there has answered, but not as one with this secret does.
+std::string unproved_text(const Endpoint& server, const Secret& secret);
 
 // Whether a server with this secret and job listens there.
 [[nodiscard]] bool server_answers(const Endpoint& server, const Secret& secret, Hello hello,

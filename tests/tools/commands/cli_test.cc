@@ -132,9 +132,9 @@ TEST(Top, FollowsAJobThatSavesNothing) {
       << by_address.out;
   const CommandResult stranger =
       run_command({engine_binary(), "top", address}, {{"ENGINE_SECRET", std::string(64, '0')}});
-  expect_last_error(
-      stranger, 77,
-      {"does not have the secret of this command", "a job of --spawn", "follow it by its folder"});
+  expect_last_error(stranger, 77,
+                    {"has not proved that it has the secret of this command", "a job of --spawn",
+                     "follow it by its folder"});
 
   for (const pid_t pid : test_support::workers_of(getpid())) kill(pid, SIGTERM);
   for (std::thread& rank : ranks) rank.join();
