@@ -17,7 +17,8 @@ class AcceptorFile final : public Register {
   // Opens or creates /dev/shm/engine-UID/elastic-<digest of `job`>; $TMPDIR where there is no
   // /dev/shm, engine-UID-1 and so on where another user has made the folder. Removes those that
   // crashed jobs have left. Throws AuthenticationError where others than this user could write it,
-  // PeerError where it cannot be made.
+  // io::CannotCreateError where it cannot be made or written, PeerError where another process holds
+  // it for long.
   explicit AcceptorFile(const std::string& job);
   ~AcceptorFile() override;
   AcceptorFile(const AcceptorFile&) = delete;
@@ -33,19 +34,25 @@ class AcceptorFile final : public Register {
   const std::string& path() const { return path_; }
   // A line for the user about the folder; "": none.
   const std::string& notice() const { return notice_; }
-  // Why the last update() was not made; "": it was.
-  const std::string& problem() const { return problem_; }
+  // Why the last update() was not made.
+  struct Problem {
+    std::string text;    // "": it was made
+    bool lasts = false;  // it is not only held by another process for a while
+  };
+  const Problem& problem() const { return problem_; }
 
  private:
   AcceptorFile() = default;
   static void remove_dead_ones(const std::string& folder, const std::string& own);
   bool is_of_dead_job();
   bool read_id_of_file();
+  bool make_content();
   bool open_once();
   bool read();
   bool write();
 
-  std::string path_, notice_, problem_;
+  std::string path_, notice_;
+  Problem problem_;
   Socket file_;
   RegisterId id_;
   std::uint64_t sequence_ = 0;  // of the copy that state_ was read from or written to

@@ -19,6 +19,7 @@
 #include "backends/membership/agent_sockets.h"
 #include "backends/membership/door.h"
 #include "backends/membership/membership_machine.h"
+#include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/text/escape_text.h"
 
@@ -79,6 +80,7 @@ class Membership::Agent {
   void received(const MembershipMessage& message);
   void no_agent(const Endpoint& at, bool answers);
   void turned_away(RefusalKind kind, const std::string& text);
+  bool fail_unless_member(std::exception_ptr why);
   void run();
   bool take_commands();  // false: stop
   void run_door();
@@ -102,6 +104,7 @@ class Membership::Agent {
   Deadline next_door_{}, next_problem_{};
   std::uint64_t shown_ = 0;  // the generation for which the door's file names this process
   bool is_leaving_ = false, has_news_ = false;
+  int unproved_ = 0;  // answers that did not prove the secret
 
   std::atomic<bool> join_wanted_ = false, stopping_ = false;
   std::atomic<std::uint64_t> stepped_in_ = 0;  // the generation of the last step
@@ -226,16 +229,24 @@ void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
          "the job a name (--job-id), with which it takes the first free one of several");
 }
 
-// Fails a process that is in no view yet: it does not fit this job. Others have let a member in.
+// A process that is in no view yet does not fit this job. Others have let a member in.
 void Membership::Agent::turned_away(RefusalKind kind, const std::string& text) {
-  const std::lock_guard lock(mutex_);
-  if (taken_ || failure_) return;
+  // Bytes that were changed on the way look like another secret, once.
+  if (kind == RefusalKind::kAuthentication && ++unproved_ < kMaxUnprovedAnswers) return;
   try {
     throw_refusal(kind, text);
   } catch (const Error&) {
-    failure_ = std::current_exception();
+    fail_unless_member(std::current_exception());
   }
+}
+
+// False: this process has been in a view, and is not ended.
+bool Membership::Agent::fail_unless_member(std::exception_ptr why) {
+  const std::lock_guard lock(mutex_);
+  if (taken_) return false;
+  if (!failure_) failure_ = std::move(why);
   changed_.notify_all();
+  return true;
 }
 
 // ---- The thread.
@@ -325,10 +336,15 @@ void Membership::Agent::carry_out() {
   }
 }
 
+// A member may find its host's register usable again, or need it no more; a process that comes
+// would wait in vain.
 void Membership::Agent::tell_problems() {
-  if (register_.problem().empty() || !base::has_passed(next_problem_)) return;
+  const auto& [text, lasts] = register_.problem();
+  if (text.empty()) return;
+  if (lasts && fail_unless_member(std::make_exception_ptr(io::CannotCreateError(text)))) return;
+  if (!base::has_passed(next_problem_)) return;
   next_problem_ = base::deadline_in(kProblemInterval);
-  notice(register_.problem());
+  notice(text);
 }
 
 // For the other threads.
@@ -342,8 +358,10 @@ void Membership::Agent::publish() {
     broken_.reset();
     changed_.notify_all();
   } else if (machine_->failure() && !failure_) {
+    const std::string& problem = register_.problem().text;
+    const std::string why = *machine_->failure() + (problem.empty() ? "" : "; " + problem);
     failure_ = machine_->job_has_ended() ? std::make_exception_ptr(JobEnded(*machine_->failure()))
-                                         : std::make_exception_ptr(PeerError(*machine_->failure()));
+                                         : std::make_exception_ptr(PeerError(why));
     changed_.notify_all();
   }
 }

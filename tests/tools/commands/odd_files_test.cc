@@ -125,6 +125,18 @@ TEST(Limits, OnTheSizeOfFilesAreTheFirstError) {
   EXPECT_EQ(result.err.find("ended before the others"), std::string::npos) << result.err;
 }
 
+TEST(Limits, OfTheRegisterEndAnElasticJobAtOnce) {
+  const CommandResult result = limited(
+      "-f 1", quick_train({"--spawn", "2", "--elastic", "--rdzv-timeout", "300"}), kTimeout);
+  EXPECT_EQ(result.exit_code, 73) << result.err;
+  expect_words(first_error(result.err), {"cannot write ", "/elastic-",
+                                         "File too large; the limit "
+                                         "of this process is ",
+                                         "raise it (ulimit -f)"});
+  const std::string rest = result.err.substr(result.err.find(first_error(result.err)) + 1);
+  EXPECT_EQ(first_error(rest), "") << result.err;
+}
+
 // 77 would say that somebody else has another secret.
 TEST(Limits, OnFilesOfSecretsAreAnOutputThatCannotBeCreated) {
   const std::string home = "/proc/nowhere";  // where nothing can be made
