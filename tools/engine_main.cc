@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
+#include <string>
 #include <string_view>
 
+#include "backends/store/private_files.h"
 #include "io/base/files/io_error.h"
 #include "io/base/text/nearest.h"
 #include "tools/commands/command.h"
@@ -61,6 +64,15 @@ void warn_of_unknown_variables() {
     print_notice("warning: " + line);
 }
 
+// Rank 0 and the others would each look for another secret, or find different ones.
+void warn_of_empty_secrets() {
+  if (backends::secret_comes_from_environment()) return;
+  for (const char* name : {"ENGINE_SECRET", "ENGINE_SECRET_FILE"})
+    if (std::getenv(name) != nullptr)
+      print_notice(std::string("warning: ") + name +
+                   " is set, but empty, and counts as unset: expected the job's secret");
+}
+
 int run(Arguments arguments) {
   if (arguments.empty()) {
     print_overview();
@@ -92,6 +104,7 @@ int main(int argc, char** argv) {
     tools::open_standard_streams();
     tools::check_stack_limit();
     tools::warn_of_unknown_variables();
+    tools::warn_of_empty_secrets();
     const int code = tools::run(tools::Arguments(argv + 1, argv + argc));
     if (code == tools::kExitOk || code == tools::kExitDifferent) tools::check_standard_output();
     return code;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <map>
@@ -22,7 +23,9 @@
 #include "backends/group.h"
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
+#include "backends/lost_peer_error.h"
 #include "backends/transport/single/single_communicator.h"
+#include "io/base/files/system_error_text.h"
 #include "io/base/threads/stoppable_sleep.h"
 #include "io/base/time/deadline.h"
 
@@ -37,7 +40,7 @@ constexpr const char* kCancelled = "stopped while connecting the ranks";
 // Names the limit that was hit, which the standard library's message lacks.
 std::string cause_text(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
-    return "out of memory: an allocation failed";
+    return "out of memory: an allocation failed" + base::limit_text(ENOMEM);
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (system == nullptr || system->code() != std::errc::resource_unavailable_try_again)
     return error.what();
@@ -196,7 +199,9 @@ class ProcessGroup final : public Group {
     if (joined_.server) joined_.server->set_status(text);
   }
   void check() override {
-    if (const auto failure = joined_.store->failure()) failure->raise();
+    const auto failure = joined_.store->failure();
+    if (failure && failure->mismatch) failure->raise();
+    if (failure) throw LostPeerError(failure->text);
   }
   bool interrupt(std::chrono::milliseconds time, const std::string& why) override {
     const RankProgress now = progress();

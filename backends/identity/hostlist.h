@@ -11,10 +11,10 @@ namespace backends {
 // separated by commas or blanks. A group in brackets holds numbers and ranges; a range is padded
 // with zeros to the width of its lower bound. A name may have several groups: the last one varies
 // fastest, then the first, the second and so on. Beyond scontrol, text may follow the last group
-// ("n[1-2].example.org"). Input that scontrol accepts by guessing (no closing bracket, blanks in
-// brackets, numbers out of range) is an error here. At most 65536 hosts, names of at most 253
-// characters. Throws ConfigurationError with `what` (the variable or option), the position, from 1,
-// and the text there.
+// ("n[1-2].example.org"), and a name may begin with USER@. Input that scontrol accepts by guessing
+// (no closing bracket, blanks in brackets, numbers out of range) is an error here. At most 65536
+// hosts, names of at most 253 characters. Throws ConfigurationError with `what` (the variable or
+// option), the position, from 1, and the text there.
 std::vector<std::string> expand_hostlist(std::string_view list, std::string_view what);
 
 }  // namespace backends

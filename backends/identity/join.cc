@@ -272,9 +272,12 @@ class Joiner {
     hello.job += "/" + rendezvous->nonce;
     secret_ = load_secret(options_.job.secret, rendezvous->secret_hex);
     const bool certain = has_own_secret() && !options_.restarted;
-    return open_session(endpoint_, secret_, hello,
-                        std::min(deadline_, base::deadline_in(std::chrono::seconds(3))),
-                        certain ? OtherServers::kNone : OtherServers::kAtAddress, reason);
+    SessionFault fault{};
+    std::optional<StoreSession> session = open_session(
+        endpoint_, secret_, hello, std::min(deadline_, base::deadline_in(std::chrono::seconds(3))),
+        unproved_.rule(certain ? OtherServers::kNone : OtherServers::kAtAddress), reason, &fault);
+    if (!session) unproved_.note(fault);
+    return session;
   }
 
   // Returns true if the group has started, false if the connection broke before.
@@ -350,6 +353,7 @@ class Joiner {
   std::string path_;              // for file://, else empty
   Endpoint endpoint_;             // address of rank 0's store
   int window_ = 1;                // number of ports from endpoint_'s on
+  UnprovedAnswers unproved_;      // of the server that the file names
   std::optional<PortScan> scan_;  // empty for file:// on ranks other than 0
   JoinedStore joined_;
 };

@@ -65,11 +65,13 @@ std::optional<StoreSession> PortScan::round(const Secret& secret, const Hello& h
       Hello here = hello;
       if (window_ > 1) here.port = port;
       if (std::optional<StoreSession> session =
-              open_session(at, secret, here, until, others_, why, &fault)) {
+              open_session(at, secret, here, until, unproved_.rule(others_), why, &fault)) {
         found_ = at;
         return session;
       }
-      if (fault == SessionFault::kOtherSecret) other_secret_ = why;
+      unproved_.note(fault);
+      if (fault == SessionFault::kOtherSecret && others_ != OtherServers::kNone)
+        other_secret_ = why;
       if (fault != SessionFault::kNotReached && window_ > 1)
         best_reason = "port " + std::to_string(port) + ": " + why;
       reason = why;

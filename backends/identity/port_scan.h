@@ -43,6 +43,7 @@ class PortScan {
   const std::string host_;
   const int first_port_, window_;
   const OtherServers others_;
+  UnprovedAnswers unproved_;
   std::string instead_of_loopback_, other_secret_;
   std::chrono::milliseconds timeout_{1000};
   Endpoint found_;

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <sstream>
 
 #include "backends/backend_error.h"
 #include "backends/identity/host_identity.h"
 #include "backends/secret.h"
 #include "backends/store/private_files.h"
+#include "io/base/files/system_error_text.h"
 
 namespace backends {
 namespace {
@@ -27,7 +27,7 @@ void remove_stale(const std::string& path, const std::string& nonce) {
   if (rename(path.c_str(), aside.c_str()) != 0) {
     if (errno == ENOENT) return;
     throw ConfigurationError("cannot replace the rendezvous file " + path + ": " +
-                             std::strerror(errno));
+                             base::system_error_text(errno));
   }
   std::string reason;
   const std::optional<Rendezvous> taken = read_rendezvous(aside, reason);
@@ -89,7 +89,7 @@ RendezvousFile::RendezvousFile(std::string path, const Rendezvous& rendezvous,
     if (publish_private_file(path_, text, Publish::kCreate)) return;
     if (errno != EEXIST)
       throw ConfigurationError("cannot write the rendezvous file " + path_ + ": " +
-                               std::strerror(errno));
+                               base::system_error_text(errno));
     std::string reason;
     const std::optional<Rendezvous> old = read_rendezvous(path_, reason);
     if (!old) {

@@ -20,7 +20,9 @@
 #include "backends/store/private_files.h"
 #include "backends/store/protocol/wire.h"
 #include "io/base/digests/digest.h"
+#include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
+#include "io/base/files/system_error_text.h"
 #include "io/base/machine/environment.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/time/deadline.h"
@@ -127,10 +129,16 @@ bool read_at(int fd, off_t at, std::size_t count, std::string& bytes) {
   return n == static_cast<ssize_t>(count);
 }
 
+// Where a limit lets a part of it be written, the next call says why.
 bool write_at(int fd, off_t at, std::string_view bytes) {
-  const ssize_t n =
-      base::retry_on_eintr([&] { return pwrite(fd, bytes.data(), bytes.size(), at); });
-  return n == static_cast<ssize_t>(bytes.size());
+  while (!bytes.empty()) {
+    const ssize_t n =
+        base::retry_on_eintr([&] { return pwrite(fd, bytes.data(), bytes.size(), at); });
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+    at += n;
+  }
+  return true;
 }
 
 std::string user_text(uid_t uid) {
@@ -164,7 +172,8 @@ PrivateFolder home_folder(const std::string& reason) {
        slash = folder.find('/', slash + 1))
     static_cast<void>(mkdir(folder.substr(0, slash).c_str(), 0700));
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    throw PeerError(reason + ", and " + folder + " cannot be made: " + std::strerror(errno));
+    throw io::CannotCreateError(reason + ", and " + folder +
+                                " cannot be made: " + base::system_error_text(errno));
   if (!is_own_folder(folder)) throw AuthenticationError(folder + " belongs to another user");
   return {folder, reason + ": registers of elastic jobs are in " + folder};
 }
@@ -193,7 +202,9 @@ PrivateFolder private_folder() {
   if (PrivateFolder found = own(); !found.path.empty()) return found;
   for (int i = 0; i < kTries; ++i) {
     if (mkdir(folder(i).c_str(), 0700) == 0) break;
-    if (errno != EEXIST) throw PeerError("cannot make " + folder(i) + ": " + std::strerror(errno));
+    if (errno != EEXIST)
+      throw io::CannotCreateError("cannot make " + folder(i) + ": " +
+                                  base::system_error_text(errno));
   }
   PrivateFolder made = own();
   if (made.path.empty())
@@ -255,20 +266,29 @@ bool AcceptorFile::read_id_of_file() {
   return true;
 }
 
+// Both copies begin with the number 0, which no state has: a reason that keeps this process from
+// writing them is found before anybody depends on them.
+bool AcceptorFile::make_content() {
+  const std::string none(kCopyHeaderBytes, '\0');
+  for (const off_t at : kCopyAt)
+    if (!write_at(file_.fd(), at, none)) return false;
+  return write_at(file_.fd(), 0, std::string(kMagic) + random_bytes(16));
+}
+
 // Returns false if the file was removed meanwhile, or is locked.
 bool AcceptorFile::open_once() {
   file_ = base::Descriptor(base::retry_on_eintr(
       [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); }));
-  if (!file_) throw PeerError("cannot open " + path_ + ": " + std::strerror(errno));
+  if (!file_)
+    throw io::CannotCreateError("cannot open " + path_ + ": " + base::system_error_text(errno));
   struct stat status {};
   if (fstat(file_.fd(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
       (status.st_mode & 077) != 0)
     throw AuthenticationError(path_ + " must be a file of this user that nobody else may read");
   const StateLock lock(file_.fd());
   if (!lock.is_held() || fstat(file_.fd(), &status) != 0 || status.st_nlink == 0) return false;
-  if (!read_id_of_file() &&
-      (!write_at(file_.fd(), 0, std::string(kMagic) + random_bytes(16)) || !read_id_of_file()))
-    throw PeerError("cannot write " + path_ + ": " + std::strerror(errno));
+  if (!read_id_of_file() && (!make_content() || !read_id_of_file()))
+    throw io::CannotCreateError("cannot write " + path_ + ": " + base::system_error_text(errno));
   set_lock(file_.fd(), F_RDLCK, kPresenceLock);
   return true;
 }
@@ -324,19 +344,20 @@ bool AcceptorFile::write() {
 }
 
 bool AcceptorFile::update(const std::function<void(AcceptorState&)>& change) {
-  const auto fails = [this](const std::string& why) {
-    problem_ = "the register " + path_ + " of this host " + why;
+  const auto fails = [this](bool lasts, const std::string& why) {
+    problem_ = {"the register " + path_ + " of this host " + why, lasts};
     return false;
   };
   const StateLock lock(file_.fd());
-  if (!lock.is_held()) return fails("is held by a process that does not go on: is one stopped?");
-  if (!read()) return fails("is damaged");
-  problem_.clear();
+  if (!lock.is_held())
+    return fails(false, "is held by a process that does not go on: is one stopped?");
+  if (!read()) return fails(true, "is damaged");
+  problem_ = {};
   const AcceptorState before = state_;
   change(state_);
   if (state_ == before || write()) return true;
   state_ = before;
-  return fails(std::string("cannot be written: ") + std::strerror(errno));
+  return fails(true, "cannot be written: " + base::system_error_text(errno));
 }
 
 void AcceptorFile::use_as(const MemberId& id) { set_lock(file_.fd(), F_WRLCK, lock_of(id)); }

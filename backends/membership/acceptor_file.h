@@ -17,8 +17,9 @@ class AcceptorFile final : public Register {
  public:
   // Opens or creates /dev/shm/engine-UID/elastic-<digest of `job`>: in $TMPDIR if there is no
   // /dev/shm, in engine-UID-1 and so on if another user has made the folder. Removes files that
-  // crashed jobs have left. Throws AuthenticationError if other users could write it, PeerError if
-  // it cannot be made.
+  // crashed jobs have left. Throws AuthenticationError if other users could write it,
+  // io::CannotCreateError if it cannot be made or written, PeerError if another process holds it
+  // for long.
   explicit AcceptorFile(const std::string& job);
   ~AcceptorFile() override;
   AcceptorFile(const AcceptorFile&) = delete;
@@ -34,19 +35,25 @@ class AcceptorFile final : public Register {
   const std::string& path() const { return path_; }
   // Returns a line for the user about the folder; "": none.
   const std::string& notice() const { return notice_; }
-  // Returns why the last update() failed; "": it succeeded.
-  const std::string& problem() const { return problem_; }
+  // Why the last update() failed.
+  struct Problem {
+    std::string text;    // "": it succeeded
+    bool lasts = false;  // false: another process holds the file for a while
+  };
+  const Problem& problem() const { return problem_; }
 
  private:
   AcceptorFile() = default;
   static void remove_dead_ones(const std::string& folder, const std::string& own);
   bool is_of_dead_job();
   bool read_id_of_file();
+  bool make_content();
   bool open_once();
   bool read();
   bool write();
 
-  std::string path_, notice_, problem_;
+  std::string path_, notice_;
+  Problem problem_;
   base::Descriptor file_;
   RegisterId id_;
   std::uint64_t sequence_ = 0;  // sequence of the copy that state_ was read from or written to

@@ -59,7 +59,7 @@ void AcceptedLink::on_proof(const Frame& frame) {
   if (frame.type != FrameType::kProof) throw MalformedFrame();
   if (!equal_in_constant_time(frame.payload, client_proof(secret_, hello_payload_, nonce_)))
     return refuse(RefusalKind::kAuthentication,
-                  "a process at " + peer_ + " does not have the secret of this job");
+                  "a process at " + peer_ + std::string(kUnprovedText));
   seals_ = make_seals(secret_, hello_payload_, nonce_);
   const auto differ = [&](const char* what, const std::string& ours, const std::string& theirs) {
     return std::string(what) + " differs: \"" + ours + "\" at " + process_text(own_) + ", \"" +

@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "backends/open_files.h"
+#include "backends/store/store_session.h"
 #include "io/base/text/escape_text.h"
 
 namespace backends {
@@ -188,10 +189,7 @@ void AgentSockets::on_session(const Endpoint& to, Outgoing& out) {
       events_.no_agent(to, true);
       break;
     case State::kOtherSecret:
-      events_.turned_away(to, RefusalKind::kAuthentication,
-                          "the process at " + to_string(to) +
-                              " does not have the secret of this one (from " + secret_.origin +
-                              "); give all ranks the same ENGINE_SECRET or ENGINE_SECRET_FILE");
+      events_.turned_away(to, RefusalKind::kAuthentication, unproved_text(to, secret_));
       break;
     case State::kRefused: {
       const auto& [kind, text] = out.session->refusal();

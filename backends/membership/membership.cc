@@ -20,6 +20,7 @@
 #include "backends/membership/agent_sockets.h"
 #include "backends/membership/door.h"
 #include "backends/membership/membership_machine.h"
+#include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/text/escape_text.h"
 
@@ -80,6 +81,7 @@ class Membership::Agent {
   void received(const MembershipMessage& message);
   void no_agent(const Endpoint& at, bool answers);
   void turned_away(RefusalKind kind, const std::string& text);
+  bool fail_unless_member(std::exception_ptr why);
   void run();
   bool take_commands();  // returns false to stop
   void run_door();
@@ -107,6 +109,7 @@ class Membership::Agent {
   NextTimes next_;
   std::uint64_t shown_ = 0;  // the generation for which the door's file names this process
   bool is_leaving_ = false, has_news_ = false;
+  int unproved_ = 0;  // answers that did not prove the secret
 
   std::atomic<bool> join_wanted_ = false, stopping_ = false;
   std::atomic<std::uint64_t> stepped_in_ = 0;  // the generation of the last step
@@ -238,14 +241,22 @@ void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
 // Fails a process that has had no view yet and does not fit this job. A member was already accepted
 // by others.
 void Membership::Agent::turned_away(RefusalKind kind, const std::string& text) {
-  const std::lock_guard lock(mutex_);
-  if (shared_.taken || shared_.failure) return;
+  // Bytes that were changed on the way look like another secret, once.
+  if (kind == RefusalKind::kAuthentication && ++unproved_ < kMaxUnprovedAnswers) return;
   try {
     throw_refusal(kind, text);
   } catch (const Error&) {
-    shared_.failure = std::current_exception();
+    fail_unless_member(std::current_exception());
   }
+}
+
+// Returns false if this process has been in a view, and therefore is not ended.
+bool Membership::Agent::fail_unless_member(std::exception_ptr why) {
+  const std::lock_guard lock(mutex_);
+  if (shared_.taken) return false;
+  if (!shared_.failure) shared_.failure = std::move(why);
   shared_.changed.notify_all();
+  return true;
 }
 
 // ---- The agent's thread.
@@ -335,10 +346,15 @@ void Membership::Agent::carry_out() {
   }
 }
 
+// A member may find its host's register usable again, or need it no more; a process that comes
+// would wait in vain.
 void Membership::Agent::tell_problems() {
-  if (register_.problem().empty() || !base::has_passed(next_.problem)) return;
+  const auto& [text, lasts] = register_.problem();
+  if (text.empty()) return;
+  if (lasts && fail_unless_member(std::make_exception_ptr(io::CannotCreateError(text)))) return;
+  if (!base::has_passed(next_.problem)) return;
   next_.problem = base::deadline_in(kProblemInterval);
-  notice(register_.problem());
+  notice(text);
 }
 
 // Publishes the state for the other threads.
@@ -352,9 +368,11 @@ void Membership::Agent::publish() {
     shared_.broken.reset();
     shared_.changed.notify_all();
   } else if (machine_->failure() && !shared_.failure) {
+    const std::string& problem = register_.problem().text;
+    const std::string why = *machine_->failure() + (problem.empty() ? "" : "; " + problem);
     shared_.failure = machine_->job_has_ended()
                           ? std::make_exception_ptr(JobEnded(*machine_->failure()))
-                          : std::make_exception_ptr(PeerError(*machine_->failure()));
+                          : std::make_exception_ptr(PeerError(why));
     shared_.changed.notify_all();
   }
 }

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -15,6 +14,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/store/tcp_socket.h"
+#include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/machine/environment.h"
@@ -31,13 +31,13 @@ Secret made_user_secret() {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   if (error)
-    throw AuthenticationError("cannot make the folder of " + path + ": " + error.message() +
-                              "; set ENGINE_SECRET_FILE");
+    throw io::CannotCreateError("cannot make the folder of " + path + ": " + error.message() +
+                                "; set ENGINE_SECRET_FILE");
   // If another rank was first, all ranks read its file.
   if (!publish_private_file(path, to_hex(random_bytes(32)) + "\n", Publish::kCreate) &&
       errno != EEXIST) {
-    throw AuthenticationError("cannot write " + path + ": " + std::strerror(errno) +
-                              "; set ENGINE_SECRET_FILE");
+    throw io::CannotCreateError("cannot write " + path + ": " + base::system_error_text(errno) +
+                                "; set ENGINE_SECRET_FILE");
   }
   if (!read_private_file(path, text))
     throw AuthenticationError("the key file " + path + " vanished");
@@ -120,8 +120,13 @@ bool read_private_file(const std::string& path, std::string& text) {
       [&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }));
   if (!file) {
     if (errno == ENOENT || errno == ESTALE) return false;
-    if (errno != EACCES && errno != EPERM && errno != ELOOP) fail();
-    throw AuthenticationError("cannot read " + path + ": " + std::strerror(errno));
+    if (errno == ELOOP)
+      throw AuthenticationError(path +
+                                " is a symbolic link, which may be another user's: expected " +
+                                "a file of this user that nobody else may read; remove it or "
+                                "name another one");
+    if (errno != EACCES && errno != EPERM) fail();
+    throw AuthenticationError("cannot read " + path + ": " + base::system_error_text(errno));
   }
   struct stat status {};
   if (fstat(file.fd(), &status) != 0) fail();
@@ -129,10 +134,13 @@ bool read_private_file(const std::string& path, std::string& text) {
     throw ConfigurationError(path +
                              (S_ISDIR(status.st_mode) ? " is a folder" : " is a device or a pipe") +
                              ", expected the name of a file");
-  if (status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
+  if (status.st_uid != geteuid())
+    throw AuthenticationError(path + " belongs to user " + std::to_string(status.st_uid) +
+                              ", expected a file of this user (" + std::to_string(geteuid()) +
+                              ") that nobody else may read: name another one");
+  if ((status.st_mode & 077) != 0)
     throw AuthenticationError(path +
                               " must be a file of this user that nobody else may read (chmod 600)");
-  }
   char buffer[8192];
   const ssize_t n = base::retry_on_eintr([&] { return read(file.fd(), buffer, sizeof buffer); });
   if (n < 0 && errno == ESTALE) return false;

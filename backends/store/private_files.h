@@ -10,7 +10,8 @@ namespace backends {
 // Takes the secret from ENGINE_SECRET_FILE, else ENGINE_SECRET, else `from_rendezvous_file` (hex,
 // may be empty), else ~/.config/engine/secret, which is created on first use. All are hexadecimal,
 // 32 digits or more. Files must be owned by this user and not accessible to others. `explicit_hex`
-// takes precedence. Throws AuthenticationError.
+// takes precedence. Throws AuthenticationError, and io::CannotCreateError if that
+// file cannot be made.
 Secret load_secret(const std::string& explicit_hex, const std::string& from_rendezvous_file);
 // Does the same for an observer of a job, but creates nothing: a new secret could not be the job's.
 Secret find_secret(const std::string& from_rendezvous_file);

@@ -44,16 +44,24 @@ std::string silence_of(const SessionMachine& machine, Deadline until) {
 // that has not authenticated are not this job's.
 void check_refusal(const SessionMachine& machine, OtherServers others) {
   const auto& [refusal, text] = machine.refusal();
-  const bool others_left = others != OtherServers::kNone;
-  bool may_retry = others_left;
-  if (machine.is_proved())
-    may_retry = others_left &&
-                (refusal == RefusalKind::kOtherJob || refusal == RefusalKind::kAuthentication ||
-                 (refusal == RefusalKind::kStarted && others == OtherServers::kAtAddress));
+  bool may_retry = others != OtherServers::kNone;
+  if (machine.is_proved() && refusal != RefusalKind::kAuthentication) {
+    const bool at_address = others == OtherServers::kAtAddress;
+    may_retry = (refusal == RefusalKind::kOtherJob &&
+                 (at_address || others == OtherServers::kOnPort)) ||
+                (refusal == RefusalKind::kStarted && at_address);
+  }
   if (!may_retry) throw_refusal(refusal, text);
 }
 
 }  // namespace
+
+std::string unproved_text(const Endpoint& server, const Secret& secret) {
+  return "the process at " + to_string(server) +
+         " has not proved that it has the secret of this one (from " + secret.origin +
+         "): it has another one, or bytes were changed or repeated on the way; give all ranks the "
+         "same ENGINE_SECRET or ENGINE_SECRET_FILE";
+}
 
 bool write_by(int fd, std::string_view bytes, Deadline deadline) {
   while (!bytes.empty()) {
@@ -97,8 +105,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       return std::nullopt;
     case State::kOtherSecret: {
       (void)turn(socket.fd(), machine, until);  // lets rank 0 read the proof, and report this rank
-      reason = "rank 0 at " + to_string(server) + " does not have the secret of this rank (from " +
-               secret.origin + "); give all ranks the same ENGINE_SECRET or ENGINE_SECRET_FILE";
+      reason = unproved_text(server, secret);
       if (others == OtherServers::kNone) throw AuthenticationError(reason);
       kind = SessionFault::kOtherSecret;
       return std::nullopt;
@@ -109,11 +116,9 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
   const auto& [refusal, text] = machine.refusal();
   check_refusal(machine, others);
   reason = base::escape_text(text);
-  if (refusal == RefusalKind::kAuthentication) {
-    kind = SessionFault::kOtherSecret;
-  } else if (machine.is_proved()) {
-    kind = SessionFault::kOtherJob;
-  }
+  kind = refusal == RefusalKind::kAuthentication ? SessionFault::kOtherSecret
+         : machine.is_proved()                   ? SessionFault::kOtherJob
+                                                 : SessionFault::kUnproved;
   return std::nullopt;
 }
 

@@ -19,10 +19,31 @@ struct StoreSession {
 // The servers other than this job's rank 0 that may listen at an address.
 enum class OtherServers {
   kNone,       // any refusal is an error of this run
+  kUnproved,   // none, but bytes may have been changed on the way: retry what is not proved
   kOnPort,     // another service or another job may use the port
   kAtAddress,  // the address may be that of an earlier run
 };
-enum class SessionFault { kNotReached, kUnknownServer, kOtherSecret, kOtherJob };
+enum class SessionFault { kNotReached, kUnknownServer, kUnproved, kOtherSecret, kOtherJob };
+
+// So many answers in a row that do not prove the job's secret are another secret, and not bytes
+// that were changed on the way: where no other server may listen, they end the attempts.
+inline constexpr int kMaxUnprovedAnswers = 3;
+class UnprovedAnswers {
+ public:
+  // The rule for the next attempt.
+  OtherServers rule(OtherServers others) const {
+    return others == OtherServers::kNone && count_ + 1 < kMaxUnprovedAnswers
+               ? OtherServers::kUnproved
+               : others;
+  }
+  void note(SessionFault fault) {
+    const bool unproved = fault == SessionFault::kOtherSecret || fault == SessionFault::kUnproved;
+    count_ = unproved ? count_ + 1 : 0;
+  }
+
+ private:
+  int count_ = 0;
+};
 
 // Makes one attempt. Empty if the caller may retry (nothing listens yet, another service answers):
 // `reason` and `fault` contain the cause. Throws AuthenticationError if the secrets differ and
@@ -32,6 +53,9 @@ enum class SessionFault { kNotReached, kUnknownServer, kOtherSecret, kOtherJob }
                                                        Hello hello, Deadline deadline,
                                                        OtherServers others, std::string& reason,
                                                        SessionFault* fault = nullptr);
+
+// Returns the message for an answer that does not fit this secret.
+std::string unproved_text(const Endpoint& server, const Secret& secret);
 
 // Returns true if a server with this secret and job listens there.
 [[nodiscard]] bool server_answers(const Endpoint& server, const Secret& secret, Hello hello,

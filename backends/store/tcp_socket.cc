@@ -84,7 +84,7 @@ Socket try_connect(const addrinfo& to, Deadline deadline, std::string& reason) {
   if (!socket && errno == EMFILE)
     throw Error("connecting to " + endpoint_text(to) + ": " + base::system_error_text(EMFILE));
   if (!socket) {
-    reason = std::strerror(errno);
+    reason = base::system_error_text(errno);
     return {};
   }
   int error = 0;
@@ -100,7 +100,7 @@ Socket try_connect(const addrinfo& to, Deadline deadline, std::string& reason) {
   if (error == ENETUNREACH && is_own_host(to))  // retries would not change it
     throw ConfigurationError(no_loopback_text(endpoint_text(to)));
   if (error != 0) {
-    reason = std::strerror(error);
+    reason = base::system_error_text(error);
     return {};
   }
   prepare_stream(socket.fd());
@@ -116,7 +116,7 @@ std::vector<InterfaceAddress> interface_addresses() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0)
     throw ConfigurationError(std::string("cannot list the network interfaces: ") +
-                             std::strerror(errno));
+                             base::system_error_text(errno));
   std::vector<InterfaceAddress> found;
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
@@ -223,7 +223,7 @@ Endpoint local_endpoint(int fd) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    throw ConfigurationError(std::string("not a usable socket: ") + std::strerror(errno));
+    throw ConfigurationError(std::string("not a usable socket: ") + base::system_error_text(errno));
   }
   return endpoint_of(reinterpret_cast<sockaddr*>(&address), length);
 }

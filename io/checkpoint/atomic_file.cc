@@ -139,10 +139,8 @@ void AtomicFile::reserve(std::uint64_t bytes) {
   if (!is_no_space(error)) return;  // file systems that cannot reserve say so when written to
   std::error_code unknown;
   const auto space = std::filesystem::space(folder_, unknown);
-  const std::string available = error == EFBIG
-                                    ? ", more than a file may have (ulimit -f, or the file system)"
-                                : unknown ? ""
-                                          : ", " + std::to_string(space.available) + " are free";
+  const std::string available =
+      error == EFBIG || unknown ? "" : ", " + std::to_string(space.available) + " are free";
   throw CannotCreateError("cannot create " + path_ + ": " + base::system_error_text(error) +
                           ": it takes " + std::to_string(bytes) + " bytes" + available);
 }

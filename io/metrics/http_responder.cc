@@ -15,7 +15,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <list>
 #include <map>
 #include <optional>
@@ -26,6 +25,7 @@
 #include "io/base/files/descriptor.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
+#include "io/base/files/system_error_text.h"
 #include "io/metrics/http_request.h"
 
 namespace io {
@@ -80,11 +80,12 @@ Descriptor listen_at(const HttpResponderOptions& options) {
   if (!address) fail("no IPv4 or IPv6 address in numbers");
   Descriptor fd(
       ::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) fail(std::strerror(errno));
+  if (!fd) fail(base::system_error_text(errno));
   const int on = 1;  // connections of the run before may still be dying
   static_cast<void>(::setsockopt(fd.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
   if (::bind(fd.fd(), address->get(), address->size) != 0 || ::listen(fd.fd(), 128) != 0)
-    fail(errno == EADDRINUSE ? "the port is in use; give another one" : std::strerror(errno));
+    fail(errno == EADDRINUSE ? "the port is in use; give another one"
+                             : base::system_error_text(errno));
   return fd;
 }
 
@@ -181,7 +182,8 @@ class Exchange {
 struct HttpResponder::Impl {
   Impl(HttpResponderOptions o, Page p)
       : options(std::move(o)), page(std::move(p)), wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (!wake) throw CannotCreateError(options.name + ": cannot create: " + std::strerror(errno));
+    if (!wake)
+      throw CannotCreateError(options.name + ": cannot create: " + base::system_error_text(errno));
     try {
       begin_listening();
     } catch (const CannotCreateError& error) {

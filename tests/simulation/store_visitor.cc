@@ -95,7 +95,7 @@ std::string StoreVisitor::expected_text() const {
   switch (options_.what) {
     case Visit::kOtherSecret:
       return "a process that calls itself rank " + std::to_string(options_.rank) + " at process " +
-             std::to_string(options_.number) + " does not have the secret of this job";
+             std::to_string(options_.number) + std::string(backends::kUnprovedText);
     case Visit::kOtherVersion:
       return "protocol version 6 on rank 0 and 7 at process " + std::to_string(options_.number);
     case Visit::kOtherJob:

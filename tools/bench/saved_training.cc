@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
 #include "engine/train/saving/state_target.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/late_arrays.h"
 #include "models/model_catalog.h"
@@ -30,7 +30,7 @@ BenchFolder::BenchFolder(const std::string& directory) : path_(directory + "/ben
   install_stop_signals();
   if (mkdtemp(path_.data()) == nullptr)
     throw io::CannotCreateError("cannot create a folder in " + directory + ": " +
-                                std::strerror(errno));
+                                base::system_error_text(errno));
 }
 
 BenchFolder::~BenchFolder() {
@@ -50,7 +50,8 @@ void write_plainly(const std::string& path, const std::vector<std::byte>& bytes)
   good = good && fsync(fd) == 0;
   const int error = errno;
   if (fd >= 0) close(fd);
-  if (!good) throw io::CannotCreateError("cannot write " + path + ": " + std::strerror(error));
+  if (!good)
+    throw io::CannotCreateError("cannot write " + path + ": " + base::system_error_text(error));
 }
 
 SavedTraining::SavedTraining(const std::string& model)

@@ -7,6 +7,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/guard/guarded_communicator.h"
+#include "backends/lost_peer_error.h"
 #include "io/base/time/trace.h"
 
 namespace backends {
@@ -97,7 +98,7 @@ class GuardedCalls : public Interface {
       const std::string aborted = abort_reason();
       const auto known = by_.watch->known_failure(std::chrono::milliseconds(0));
       if (!aborted.empty() && !(known && known->mismatch))
-        throw PeerError(context(text()) + aborted);
+        throw LostPeerError(context(text()) + aborted);
       raise_explained(*by_.watch, context(text()), error.what());
     }
   }

@@ -3,6 +3,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/guard/guarded_calls.h"
+#include "backends/lost_peer_error.h"
 
 namespace backends {
 
@@ -27,6 +28,7 @@ void raise_explained(FailureDetector& watch, const std::string& context, const s
   if (failure && error.find(failure->text) == std::string::npos)
     what = context + failure->text + " (seen here: " + error + ")";
   if (watch.interrupted()) throw InterruptedError(what);
+  if (failure) throw LostPeerError(what);
   throw PeerError(what);
 }
 

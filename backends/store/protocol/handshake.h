@@ -19,6 +19,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "backends/secret.h"
 #include "backends/store/protocol/settings.h"
@@ -66,6 +67,11 @@ std::string client_proof(const Secret& secret, const std::string& hello_payload,
 std::string refusal_frame(FrameType type, RefusalKind kind, const std::string& text);
 // Throws the exception of that kind.
 [[noreturn]] void throw_refusal(RefusalKind kind, const std::string& text);
+
+// Ends a message about a client whose proof is not as expected.
+inline constexpr std::string_view kUnprovedText =
+    " has not proved that it has the secret of this job: it has another one, or bytes were changed "
+    "or repeated on the way";
 
 std::string member_text(int rank, const std::string& host, int pid);  // "rank 1 (host n7, pid 42)"
 

@@ -142,7 +142,7 @@ void ServerMachine::on_proof(Link& l, const Frame& frame) {
     return refuse(l, RefusalKind::kAuthentication,
                   (observes ? "an observer"
                             : "a process that calls itself rank " + std::to_string(l.hello.rank)) +
-                      " at " + l.peer + " does not have the secret of this job");
+                      " at " + l.peer + std::string(kUnprovedText));
   }
   l.seals = make_seals(options_.secret, l.hello_payload, l.server_nonce);
   if (observes) return add_observer(l);

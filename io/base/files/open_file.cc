@@ -1,8 +1,13 @@
-// Implements the functions with open, fstat and read.
+// Implements the functions with open, fstat, poll and read.
 #include "io/base/files/open_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,6 +21,7 @@
 #include "io/base/files/io_error.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
+#include "io/base/time/deadline.h"
 
 namespace io {
 namespace {
@@ -23,6 +29,9 @@ namespace {
 // A file that exists but cannot be opened now (a failing disk, too many open files) is not missing:
 // callers continue without missing files.
 [[noreturn]] void fail_to_open(const std::string& path, int error) {
+  if (struct stat found{}; error == ENXIO && stat(path.c_str(), &found) == 0)
+    throw DataError(path + ": is " + (S_ISSOCK(found.st_mode) ? "a socket" : "a device") +
+                    "; expected a file");
   const std::string text = "cannot open " + path + ": " + base::system_error_text(error);
   if (error == EIO || error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR)
     throw Error(text);
@@ -52,6 +61,56 @@ OwnedFile open_run_file(const std::string& path, std::uint64_t max_bytes) {
   return file;
 }
 
+[[noreturn]] void refuse_kind(const std::string& path, mode_t mode) {
+  throw DataError(
+      path + (S_ISDIR(mode)
+                  ? ": is a folder; expected a file"
+                  : ": is not a regular file (a device or a pipe); copy its content to a file"));
+}
+
+struct stat status_of(int descriptor, const std::string& path) {
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0) fail_to_read(path);
+  return status;
+}
+
+bool is_null_device(const struct stat& status) {
+  return S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
+}
+
+bool has_no_name(int pipe) {
+  struct statfs system {};
+  return fstatfs(pipe, &system) == 0 && system.f_type == PIPEFS_MAGIC;
+}
+
+// Of a pipe that is open without waiting.
+std::string read_pipe(int pipe, const std::string& path, std::uint64_t max_bytes,
+                      std::chrono::milliseconds time) {
+  const base::Deadline deadline = base::deadline_in(time);
+  std::string text;
+  for (;;) {
+    pollfd polled{pipe, POLLIN, 0};
+    const int left = base::milliseconds_left(deadline);
+    if (left == 0)
+      throw Error("cannot read " + path + ": its writer has not ended after " +
+                  std::to_string(time.count() / 1000) + " s, and has written " +
+                  std::to_string(text.size()) + " bytes");
+    if (poll(&polled, 1, left) <= 0) continue;
+    char block[16384];
+    const ssize_t got = read(pipe, block, sizeof block);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) fail_to_read(path);
+    if (got == 0) break;
+    text.append(block, static_cast<std::size_t>(got));
+    if (text.size() > max_bytes) fail_as_too_long(path, max_bytes);
+  }
+  if (text.empty())
+    throw DataError(path +
+                    ": is a pipe in which nothing is left, since it can be read only once; copy "
+                    "its content to a file");
+  return text;
+}
+
 std::string read_all(std::FILE* file, const std::string& path, std::uint64_t max_bytes) {
   std::string text;
   char block[16384];
@@ -74,10 +133,7 @@ OpenedFile open_regular_file(const std::string& path, Links links) {
   struct stat status {};
   if (fstat(file.fd(), &status) != 0) fail_to_read(path);
   if (S_ISREG(status.st_mode)) return {std::move(file), static_cast<std::uint64_t>(status.st_size)};
-  throw DataError(
-      path + (S_ISDIR(status.st_mode)
-                  ? ": is a folder; expected a file"
-                  : ": is not a regular file (a device or a pipe); copy its content to a file"));
+  refuse_kind(path, status.st_mode);
 }
 
 bool is_regular_file(const std::string& path) {
@@ -88,9 +144,22 @@ bool is_regular_file(const std::string& path) {
   return std::filesystem::is_regular_file(status);
 }
 
-std::string read_small_file(const std::string& path, std::uint64_t max_bytes) {
-  const OwnedFile file(std::fopen(path.c_str(), "rbe"));
-  if (!file) fail_to_open(path, errno);
+std::string read_small_file(const std::string& path, std::uint64_t max_bytes,
+                            std::chrono::milliseconds pipe_time) {
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  const int descriptor = base::retry_on_eintr([&] { return open(path.c_str(), kFlags); });
+  if (descriptor < 0) fail_to_open(path, errno);
+  const OwnedFile file(fdopen(descriptor, "rb"));
+  if (!file) {
+    const int error = errno;
+    close(descriptor);
+    fail_to_open(path, error);
+  }
+  const struct stat status = status_of(descriptor, path);
+  if (S_ISFIFO(status.st_mode) && has_no_name(descriptor))
+    return read_pipe(descriptor, path, max_bytes, pipe_time);
+  if (!S_ISREG(status.st_mode) && !is_null_device(status)) refuse_kind(path, status.st_mode);
+  if (static_cast<std::uint64_t>(status.st_size) > max_bytes) fail_as_too_long(path, max_bytes);
   return read_all(file.get(), path, max_bytes);
 }
 

@@ -2,6 +2,7 @@
 // end, pipes that block, and unbounded text.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -27,9 +28,15 @@ OpenedFile open_regular_file(const std::string& path, Links links = Links::kFoll
 // determined.
 bool is_regular_file(const std::string& path);
 
-// Returns the contents of a file or a pipe. Throws MissingFileError, DataError if there are more
-// than `max_bytes`, Error if opening or reading fails otherwise.
-std::string read_small_file(const std::string& path, std::uint64_t max_bytes);
+// The time that a pipe's writer may take.
+inline constexpr std::chrono::seconds kPipeTime{60};
+// Returns the contents of a file that the user has named: a regular one, /dev/null, or a pipe that
+// a shell has made, such as <(COMMAND) or /dev/stdin, whose writer must end within `pipe_time`.
+// Throws MissingFileError; DataError if there are more than `max_bytes`, and for any other kind of
+// file, also for a FIFO in a folder, whose writer may never come; Error if opening or reading fails
+// otherwise.
+std::string read_small_file(const std::string& path, std::uint64_t max_bytes,
+                            std::chrono::milliseconds pipe_time = kPipeTime);
 // Returns the contents of a file in a run's folder, which may come from elsewhere: a regular file
 // that is not a link. Throws as read_small_file(), and DataError for any other kind of file,
 // without blocking.

@@ -1,4 +1,4 @@
-// Uses strerror() and RLIMIT_NOFILE.
+// Uses strerror() and getrlimit().
 #include "io/base/files/system_error_text.h"
 
 #include <sys/resource.h>
@@ -7,14 +7,35 @@
 #include <cstring>
 
 namespace base {
+namespace {
 
-std::string system_error_text(int error) {
-  std::string text = std::strerror(error);
-  rlimit limit{};
-  if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
-    text += "; the limit of this process is " + std::to_string(limit.rlim_cur) +
-            ": raise it (ulimit -n)";
-  return text;
+struct Limit {
+  int error;
+  decltype(RLIMIT_NOFILE) resource;
+  rlim_t unit;
+  const char* unit_name;
+  const char* option;  // of the shell's ulimit, which counts in the same unit
+};
+constexpr Limit kLimits[] = {
+    {EMFILE, RLIMIT_NOFILE, 1, "", "-n"},
+    {EFBIG, RLIMIT_FSIZE, 1024, " KiB", "-f"},
+    {ENOMEM, RLIMIT_AS, 1024, " KiB", "-v"},
+};
+
+}  // namespace
+
+std::string limit_text(int error) {
+  for (const Limit& limit : kLimits) {
+    rlimit now{};
+    if (limit.error != error || getrlimit(limit.resource, &now) != 0 ||
+        now.rlim_cur == RLIM_INFINITY)
+      continue;
+    return "; the limit of this process is " + std::to_string(now.rlim_cur / limit.unit) +
+           limit.unit_name + ": raise it (ulimit " + limit.option + ")";
+  }
+  return "";
 }
+
+std::string system_error_text(int error) { return std::strerror(error) + limit_text(error); }
 
 }  // namespace base

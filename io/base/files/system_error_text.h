@@ -5,8 +5,12 @@
 
 namespace base {
 
-// Returns strerror(error); if `error` is about a limit on open files, also the limit and the way to
-// raise it.
+// Returns strerror(error), with limit_text() if a limit may be the reason.
 std::string system_error_text(int error);
+
+// "; the limit of this process is 16: raise it (ulimit -n)", if a limit of this process on open
+// files (EMFILE), the size of files (EFBIG) or memory (ENOMEM) can be the reason of `error`; else
+// "".
+std::string limit_text(int error);
 
 }  // namespace base

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "io/base/files/io_error.h"
+#include "io/data/files/data_file.h"
 #include "io/data/files/file_format.h"
 
 namespace io {
@@ -34,6 +35,15 @@ DecodedImage decode_image(std::span<const std::uint8_t> file, const std::string&
   const std::string format = format_of(file);
   throw DataError(path + ": neither PNG nor JPEG: the file begins with" + found +
                   (format.empty() ? "" : ", " + format + ": convert it to PNG first"));
+}
+
+DecodedImage read_image(const std::string& path) {
+  DataFile file(path);
+  if (file.file_bytes() > kMaxImageFileBytes)
+    throw DataError(path + ": found " + std::to_string(file.file_bytes()) +
+                    " bytes, expected at most " + std::to_string(kMaxImageFileBytes) +
+                    ", as no larger image is read");
+  return decode_image(file.read_up_to(kMaxImageFileBytes), path);
 }
 
 DecodedImage make_image(std::int64_t width, std::int64_t height, const std::string& path) {

@@ -23,6 +23,12 @@ DecodedImage decode_image(std::span<const std::uint8_t> file, const std::string&
 constexpr std::int64_t kMaxPixels = std::int64_t{1}
                                     << 27;  // 134 million; a small file can claim a huge size
 
+// Reads and decodes a file. Throws as DataFile and decode_image(), and DataError for a file of more
+// than kMaxImageFileBytes before it is read.
+DecodedImage read_image(const std::string& path);
+
+constexpr std::uint64_t kMaxImageFileBytes = 9 * kMaxPixels;  // 4 channels of 16 bits, plain
+
 // The decoders of one format each: the library's, or a stub that throws ConfigError.
 bool has_png_decoder();
 bool has_jpeg_decoder();

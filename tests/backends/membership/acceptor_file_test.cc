@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +18,7 @@
 #include <string>
 
 #include "backends/secret.h"
+#include "io/base/files/io_error.h"
 
 namespace {
 
@@ -162,7 +165,33 @@ TEST_F(TornRegister, WhereNoCopyIsWholeItIsDamaged) {
   }
   AcceptorFile file(job_);
   EXPECT_FALSE(file.update([](AcceptorState&) {}));
-  EXPECT_NE(file.problem().find("is damaged"), std::string::npos) << file.problem();
+  EXPECT_NE(file.problem().text.find("is damaged"), std::string::npos) << file.problem().text;
+}
+
+// Not at the first vote, which nobody could count then.
+TEST(AcceptorFile, ALimitOnTheSizeOfFilesIsSaidWhenItIsMade) {
+  constexpr int kRefused = 11;
+  const std::string job = new_job();
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{8192, 8192};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(1);
+    try {
+      const AcceptorFile file(job);
+    } catch (const io::CannotCreateError& error) {
+      const std::string text = error.what();
+      _exit(text.find("File too large; the limit of this process is 8 KiB: raise it (ulimit -f)") !=
+                    std::string::npos
+                ? kRefused
+                : 2);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), kRefused);
+  AcceptorFile(job).remove_if_last();
 }
 
 TEST(AcceptorFile, AnotherUsersFolderIsPassedByAndNamed) {

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <future>
@@ -23,7 +24,9 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "backends/membership/acceptor_file.h"
 #include "backends/store/tcp_socket.h"
+#include "io/base/files/io_error.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/membership/elastic_ranks.h"
 #include "tests/support/expect_contains.h"
@@ -212,6 +215,26 @@ TEST(MembershipTest, AJobWhoseProcessesAreAllDeadIsFoundedAnew) {
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   EXPECT_TRUE(ranks[0]->seen()->fresh);
   EXPECT_TRUE(ranks[1]->seen()->fresh);
+}
+
+// A member may still do without it; a process that comes would wait in vain.
+TEST(MembershipTest, ARegisterThatStaysUnusableEndsTheWaitAtOnce) {
+  const MembershipOptions options = options_for(0, 1, 1, free_port());
+  backends::AcceptorFile present(backends::register_job(options.group));
+  for (std::uint64_t round = 1; round <= 2; ++round)
+    ASSERT_TRUE(present.update([&](backends::AcceptorState& state) {
+      state.promised = backends::Ballot{round, {1, 1}};
+    }));
+  for (const std::streamoff copy : {4096, 4096 + (32 << 20)})
+    std::fstream(present.path(), std::ios::in | std::ios::out).seekp(copy + 30) << "damage";
+  Membership membership(options);
+  try {
+    static_cast<void>(membership.first_view());
+    ADD_FAILURE() << "founded";
+  } catch (const io::CannotCreateError& error) {
+    EXPECT_CONTAINS(error.what(), "the register " + present.path() + " of this host is damaged");
+  }
+  std::filesystem::remove(present.path());
 }
 
 TEST(MembershipTest, TooFewIsSaidAtTheTimeout) {

@@ -218,6 +218,27 @@ TEST_F(FileRendezvous, ForeignFilesAreNeitherReadNorReplaced) {
   EXPECT_THROW(backends::join_store(options(1, 2)), backends::AuthenticationError);
 }
 
+TEST_F(FileRendezvous, OfAnotherUserIsSaidToBe) {
+  const auto refusal = [&] {
+    try {
+      backends::join_store(options(1, 2));
+    } catch (const backends::AuthenticationError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  std::filesystem::create_symlink("/tmp", path_);
+  EXPECT_NE(refusal().find(path_ + " is a symbolic link"), std::string::npos) << refusal();
+  std::filesystem::remove(path_);
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  test_support::write_text(path_, "x");
+  ASSERT_EQ(chmod(path_.c_str(), 0600), 0);
+  ASSERT_EQ(chown(path_.c_str(), 12345, 12345), 0);
+  EXPECT_NE(refusal().find(path_ + " belongs to user 12345, expected a file of this user (0)"),
+            std::string::npos)
+      << refusal();
+}
+
 TEST_F(FileRendezvous, AFolderIsNoFile) {
   std::filesystem::create_directory(path_);
   for (const int rank : {0, 1}) {

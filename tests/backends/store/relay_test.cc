@@ -76,6 +76,45 @@ TEST(Relay, OnAnEarlierPortOfTheWindowIsPassedOver) {
                                std::to_string(server_port));
 }
 
+// Joins through a relay that changes a byte of frames of this type in the first `connections`.
+std::vector<std::string> join_through(FrameType type, int connections, std::string& notices) {
+  const group_harness::Listener server = open_listener();
+  std::atomic<int> changed = 0;
+  Proxy relay(server.port, std::nullopt, 0, [&](Frame& frame) {
+    if (frame.type == type && changed++ < connections) frame.payload.back() ^= 1;
+  });
+  std::mutex mutex;
+  return outcomes(2, [&](int rank) {
+    GroupOptions o = options_for(rank, 2, rank == 0 ? server.port : relay.port());
+    if (rank == 0) o.listen_fd = server.fd;
+    o.rendezvous_timeout_ms = test_support::deadline_ms(connections == 1 ? 30'000 : 2000);
+    o.notice = [&](const std::string& line) {
+      const std::lock_guard lock(mutex);
+      notices += line + "\n";
+    };
+    JoinedStore joined = backends::join_store(o);
+    joined.store->leave(test_support::deadline(std::chrono::seconds(5)));
+  });
+}
+
+TEST(Relay, ThatChangesAByteOfTheHandshakeOnceEndsNothing) {
+  for (const FrameType type : {FrameType::kHello, FrameType::kChallenge, FrameType::kProof}) {
+    std::string notices;
+    EXPECT_EQ(join_through(type, 1, notices), std::vector<std::string>(2))
+        << static_cast<int>(type) << ": " << notices;
+  }
+}
+
+TEST(Relay, ThatChangesTheHandshakeAlwaysIsSaidWithWhatIsKnown) {
+  std::string notices;
+  const auto errors = join_through(FrameType::kChallenge, 1'000'000, notices);
+  EXPECT_EQ(errors[1].rfind("authentication: the process at 127.0.0.1:", 0), 0u) << errors[1];
+  EXPECT_CONTAINS(errors[1],
+                  "has not proved that it has the secret of this one (from this process): it has "
+                  "another one, or bytes were changed or repeated on the way");
+  EXPECT_CONTAINS(errors[0], "missing 1 of 2 ranks: 1");
+}
+
 // As an address that rank 0 published for rank 1's connections.
 TEST(Relay, ThatChangesAValueEndsTheGroup) {
   const group_harness::Listener server = open_listener();

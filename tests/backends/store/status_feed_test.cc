@@ -153,7 +153,7 @@ TEST_F(StatusFeedTest, NeedsTheSecret) {
     const StatusFeed feed(address_, {"another secret of a job", "ENGINE_SECRET"}, soon());
     FAIL() << "connected";
   } catch (const backends::AuthenticationError& error) {
-    EXPECT_CONTAINS(error.what(), "does not have the secret");
+    EXPECT_CONTAINS(error.what(), "has not proved that it has the secret");
     EXPECT_CONTAINS(error.what(), "ENGINE_SECRET");
   }
   server_.reset();

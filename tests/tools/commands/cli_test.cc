@@ -132,9 +132,9 @@ TEST(Top, FollowsAJobThatSavesNothing) {
       << by_address.out;
   const CommandResult stranger =
       run_command({engine_binary(), "top", address}, {{"ENGINE_SECRET", std::string(64, '0')}});
-  expect_last_error(
-      stranger, 77,
-      {"does not have the secret of this command", "a job of --spawn", "follow it by its folder"});
+  expect_last_error(stranger, 77,
+                    {"has not proved that it has the secret of this command", "a job of --spawn",
+                     "follow it by its folder"});
 
   for (const pid_t pid : test_support::workers_of(getpid())) kill(pid, SIGTERM);
   for (std::thread& rank : ranks) rank.join();
@@ -591,9 +591,10 @@ TEST(StandardOutput, FullOrClosedEndsEveryCommandWith74) {
       "--threads 1 --save-dir " +
       (folder / "other");
   for (const std::string& command :
-       {std::string("env"), std::string("version"), std::string("help"), "inspect " + snapshot,
-        "verify " + earlier + " " + snapshot, "eval --threads 1 " + snapshot, train,
-        train + " --spawn 2"}) {
+       {std::string("env"), std::string("doctor"), std::string("version"), std::string("help"),
+        std::string("train --help all"), train + " --print-config", train + " --dry-run",
+        "inspect " + snapshot, "verify " + earlier + " " + snapshot, "eval --threads 1 " + snapshot,
+        train, train + " --spawn 2"}) {
     expect_last_error(shell("\"$0\" " + command + " >/dev/full"), 74,
                       {"cannot write to standard output: No space left on device"});
     expect_last_error(shell("\"$0\" " + command + " >&-"), 74, {"standard output is closed"});
@@ -676,6 +677,16 @@ TEST(EarlyChecks, AnUnknownVariableIsWarnedOfOnce) {
   ASSERT_NE(at, std::string::npos) << result.err;
   EXPECT_EQ(result.err.find("ENGINE_BACTH_SIZE", at + warning.size()), std::string::npos);
   EXPECT_EQ(engine({"env"}, {{"ENGINE_BACTH_SIZE", "3"}, {"ENGINE_RESTART_COUNT", "0"}}).err, "");
+}
+
+TEST(EarlyChecks, AnEmptySecretIsWarnedOf) {
+  const std::string warning =
+      "engine: warning: ENGINE_SECRET is set, but empty, and counts as unset: expected the job's "
+      "secret\n";
+  EXPECT_EQ(engine({"env"}, {{"ENGINE_SECRET", ""}}).err, warning);
+  EXPECT_EQ(engine({"env"}, {{"ENGINE_SECRET", ""}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}).err,
+            warning);
+  EXPECT_EQ(engine({"env"}, {{"ENGINE_SECRET", ""}, {"ENGINE_SECRET_FILE", "/a"}}).err, "");
 }
 
 TEST(Train, AShortRunHasALossLine) {

@@ -143,11 +143,15 @@ TEST(Console, ALimitOnTheSizeOfFilesIsAWriteThatFails) {
   const CommandResult metrics =
       limited("-f 1", {"--metrics", folder / "metrics.jsonl", "--log-every", "1"});
   EXPECT_EQ(metrics.exit_code, 0) << metrics.err;
-  expect_words(metrics.err, {"cannot write: File too large; the training goes on without"});
-  const CommandResult saved = limited("-f 16", {"--save-dir", folder / "run"});
+  expect_words(metrics.err,
+               {"cannot write: File too large; the limit of this process is 1 KiB: raise it "
+                "(ulimit -f); the training goes on without"});
+  // Its parameters would fit, and the optimizer's state with them does not.
+  const CommandResult saved = limited("-f 1500", {"--save-dir", folder / "run"});
   EXPECT_EQ(saved.exit_code, 73) << saved.err;
   expect_words(saved.err,
-               {"step-00000005.ckpt: File too large", "(ulimit -f, or the file system)"});
+               {"step-00000005.ckpt: File too large; the limit of this process is 1500 KiB: raise "
+                "it (ulimit -f)"});
 }
 
 // Writes to pipes that nobody reads, of which `out` takes 4 KiB and `err` the rest.

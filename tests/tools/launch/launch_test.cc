@@ -323,4 +323,27 @@ TEST(Usage, MistakesAreNamed) {
   }
 }
 
+TEST(Hosts, InBracketsAreExpandedOrRefused) {
+  const std::vector<std::string> program{"--dry-run", "--", "true"};
+  const auto on = [&](const std::string& hosts) {
+    std::vector<std::string> words{"--hosts", hosts};
+    words.insert(words.end(), program.begin(), program.end());
+    return launch(words);
+  };
+  const CommandResult both = on("me@n[01-02],login");
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  for (const char* row : {"\n0,me@n01,", "\n1,me@n02,", "\n2,login,"})
+    EXPECT_CONTAINS(both.out, row);
+  for (const char* hosts : {"n[1-3", "n]", "n[1,3", "n1-3],x"}) {
+    const CommandResult r = on(hosts);
+    EXPECT_EQ(r.exit_code, 78) << r.err;
+    EXPECT_CONTAINS(r.err, "--hosts \"" + std::string(hosts) + "\": position ");
+  }
+  const TemporaryDirectory folder;
+  test_support::write_text(folder / "hosts", "n[1-2] slots=1\n");
+  const CommandResult file = launch({"--hostfile", folder / "hosts", "--dry-run", "--", "true"});
+  EXPECT_EQ(file.exit_code, 0) << file.err;
+  EXPECT_CONTAINS(file.out, "\n1,n2,");
+}
+
 }  // namespace

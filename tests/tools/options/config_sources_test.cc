@@ -197,7 +197,7 @@ TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
   EXPECT_NE(fault("lr = 1\nlr = 2\n").find("run.toml:2: not TOML: "), std::string::npos);
   EXPECT_NE(fault(std::string("lr = 1\n\0\xff\n", 9)).find("run.toml:2: not TOML: "),
             std::string::npos);
-  EXPECT_NE(fault(std::string(2 << 20, '#')).find("larger than 1 MiB"), std::string::npos);
+  EXPECT_NE(fault(std::string(2 << 20, '#')).find("longer than 1048576 bytes"), std::string::npos);
   EXPECT_NE(fault("[optimizer.lr]\nx = 1\n").find("'lr' is a table"), std::string::npos);
   EXPECT_NE(fault("[[optimiser]]\nlr = 1\n").find("unknown key 'optimiser'"), std::string::npos);
 }

@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
 #include "io/base/formats/json_writer.h"
 #include "io/base/text/text_format.h"
 #include "io/base/time/utc_time.h"
@@ -122,7 +122,7 @@ std::string check_folder(const std::string& folder, backends::Communicator& comm
   {
     const LockedFile holder(rank == 0 && fault.empty() ? locked : "");
     if (rank == 0 && fault.empty() && !(holder.opened() && holder.lock()))
-      fault = std::string("cannot lock a file: ") + std::strerror(errno);
+      fault = std::string("cannot lock a file: ") + base::system_error_text(errno);
     communicator.barrier();  // now all files exist
     for (int r = 0; r < communicator.world_size() && fault.empty(); ++r)
       if (!fs::exists(start + std::to_string(r)))
@@ -130,7 +130,7 @@ std::string check_folder(const std::string& folder, backends::Communicator& comm
     if (rank != 0 && fault.empty() && fs::exists(locked)) {
       const LockedFile mine(locked);
       if (!mine.opened())
-        fault = std::string("cannot open rank 0's lock file: ") + std::strerror(errno);
+        fault = std::string("cannot open rank 0's lock file: ") + base::system_error_text(errno);
       if (mine.opened() && mine.lock())
         fault = "got the lock that rank 0 holds: file locks do not work here";
     }

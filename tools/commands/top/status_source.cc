@@ -50,8 +50,9 @@ backends::StatusFeed follow(const backends::Endpoint& job, const backends::Secre
     return {job, secret, deadline};
   } catch (const backends::AuthenticationError&) {
     throw backends::AuthenticationError(
-        "rank 0 at " + to_string(job) + " does not have the secret of this command (from " +
-        secret.origin + "): set the job's ENGINE_SECRET_FILE or ENGINE_SECRET" + kOwnSecrets);
+        "rank 0 at " + to_string(job) +
+        " has not proved that it has the secret of this command (from " + secret.origin +
+        "): set the job's ENGINE_SECRET_FILE or ENGINE_SECRET" + kOwnSecrets);
   }
 }
 

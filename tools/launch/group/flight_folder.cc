@@ -5,19 +5,19 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
 
 namespace tools {
 namespace {
 
 void make_own(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    throw io::CannotCreateError("cannot make " + path + ": " + std::strerror(errno));
+    throw io::CannotCreateError("cannot make " + path + ": " + base::system_error_text(errno));
   struct stat found {};
   if (lstat(path.c_str(), &found) != 0)
-    throw io::CannotCreateError("cannot look at " + path + ": " + std::strerror(errno));
+    throw io::CannotCreateError("cannot look at " + path + ": " + base::system_error_text(errno));
   if (!S_ISDIR(found.st_mode)) throw io::CannotCreateError(path + " is not a folder");
   if (found.st_uid != geteuid())
     throw io::CannotCreateError(path + " belongs to user " + std::to_string(found.st_uid) +

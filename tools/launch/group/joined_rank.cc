@@ -12,6 +12,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
+#include "backends/lost_peer_error.h"
 #include "io/base/threads/stoppable_sleep.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/launch/group/flight_folder.h"
@@ -99,6 +100,9 @@ int run_joined(backends::Group& group, const std::string& flight_dir,
   } catch (const backends::InterruptedError& error) {
     print_notice(error.what());
     return 128 + stop_signal_flag().load();
+  } catch (const backends::LostPeerError& error) {
+    group.abandon(error.what());
+    throw backends::LostPeerError(error.what() + write_record(group, flight_dir, error.what()));
   } catch (const backends::PeerError& error) {
     group.abandon(error.what());
     throw backends::PeerError(error.what() + write_record(group, flight_dir, error.what()));

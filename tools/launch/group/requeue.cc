@@ -6,11 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 #include <string>
 
 #include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
 #include "io/base/machine/environment.h"
 #include "io/base/text/text_parts.h"
 #include "tools/options/table/value_text.h"
@@ -70,8 +70,8 @@ void requeue_job() noexcept {
     const int error = posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ);
     const int status = error == 0 ? wait_for(child) : 0;
     if (error != 0)
-      print_notice("cannot run " + program + ": " + std::strerror(error) + "; job " + name +
-                   " was not requeued");
+      print_notice("cannot run " + program + ": " + base::system_error_text(error) + "; job " +
+                   name + " was not requeued");
     else if (status == 0)
       print_notice("job " + name + " was requeued");
     else if (status == -1)

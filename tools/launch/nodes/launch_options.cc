@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <map>
 #include <sstream>
+#include <utility>
 
+#include "backends/identity/hostlist.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "tools/launch/nodes/stream_spec.h"
@@ -212,6 +214,12 @@ void check_meeting(const LaunchOptions& o, bool several) {
     throw UsageError("--hosts gives the node ranks itself: drop --node-rank");
 }
 
+// "a,b", or with brackets as SLURM writes it: "n[01-03],login".
+std::vector<std::string> host_names(const std::string& list, const std::string& source) {
+  if (list.find_first_of("[]") == std::string::npos) return split_list(list);
+  return backends::expand_hostlist(list, source);
+}
+
 // The texts of options that were given, with their sources for messages.
 class GivenTexts {
  public:
@@ -244,8 +252,8 @@ LaunchNodes nodes_of(const GivenTexts& given, std::string& slots) {
   const bool from_file = given.has("hostfile"), named = given.has("hosts");
   if (named && from_file)
     throw UsageError("--hosts and --hostfile both name the hosts: give one of them");
-  nodes.hosts =
-      from_file ? read_host_file(given.text("hostfile"), slots) : split_list(given.text("hosts"));
+  nodes.hosts = from_file ? read_host_file(given.text("hostfile"), slots)
+                          : host_names(given.text("hosts"), given.source("hosts"));
   if ((named || from_file) && nodes.hosts.empty())
     throw io::ConfigError("no host is named: give at least one");
   const auto hosts = static_cast<int>(nodes.hosts.size());
@@ -356,7 +364,7 @@ std::vector<std::string> read_host_file(const std::string& path, std::string& sl
                             (slots.empty() ? "none" : "slots=" + slots) +
                             "; every node has the same number of workers");
     slots = here;
-    hosts.push_back(host);
+    for (std::string& name : host_names(host, where)) hosts.push_back(std::move(name));
   }
   return hosts;
 }

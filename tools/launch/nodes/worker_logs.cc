@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -69,7 +68,8 @@ WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_r
       return ::open(stream.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     }));
     if (!log)
-      throw io::CannotCreateError("cannot write " + stream.file + ": " + std::strerror(errno));
+      throw io::CannotCreateError("cannot write " + stream.file + ": " +
+                                  base::system_error_text(errno));
   }
   if (redirected && !teed) {
     stream.worker_end = std::move(log);

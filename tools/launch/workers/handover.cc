@@ -9,10 +9,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 
 #include "backends/backend_error.h"
 #include "backends/secret.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
 
 namespace tools {
 namespace {
@@ -67,7 +68,7 @@ backends::Socket reserve_port(const backends::Endpoint& endpoint) {
   freeaddrinfo(found);
   if (!good)
     throw backends::PeerError("cannot reserve " + backends::to_string(endpoint) + ": " +
-                              std::strerror(cause));
+                              base::system_error_text(cause));
   return socket;
 }
 
@@ -81,9 +82,9 @@ SecretFile::SecretFile(GuardProcess& guard, const std::string& hex) {
   const backends::Socket file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file || write(file.fd(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    throw backends::AuthenticationError("cannot write the secret of this job to " + path + ": " +
-                                        std::strerror(errno) +
-                                        "; set TMPDIR, or ENGINE_SECRET_FILE");
+    throw io::CannotCreateError("cannot write the secret of this job to " + path + ": " +
+                                base::system_error_text(errno) +
+                                "; set TMPDIR, or ENGINE_SECRET_FILE");
   path_ = path;
 }
 

@@ -26,7 +26,7 @@ backends::Socket reserve_port(const backends::Endpoint& endpoint);
 // process is killed.
 class SecretFile {
  public:
-  // `hex` "": makes a new secret. Throws backends::AuthenticationError.
+  // `hex` "": makes a new secret. Throws io::CannotCreateError.
   SecretFile(GuardProcess& guard, const std::string& hex);
   ~SecretFile();
   SecretFile(const SecretFile&) = delete;

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 
+#include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
 #include "tools/report/observers/console_observer.h"
 
@@ -109,7 +109,7 @@ void OutputRelay::write_log(RelayedStream& stream, std::string_view bytes) {
     const ssize_t n = write(stream.log.fd(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      print_notice("cannot write " + stream.log_path + ": " + std::strerror(errno) +
+      print_notice("cannot write " + stream.log_path + ": " + base::system_error_text(errno) +
                    "; this log ends here");
       stream.log.close();
       return;
@@ -136,7 +136,7 @@ void OutputRelay::write_some(Output& output) {
   output.broken = true;
   output.pending.clear();
   if (output.fd == 1)
-    print_notice(std::string("cannot write stdout: ") + std::strerror(cause) +
+    print_notice(std::string("cannot write stdout: ") + base::system_error_text(cause) +
                  "; output of the workers is no longer shown");
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/lost_peer_error.h"
 #include "backends/secret.h"
 #include "backends/store/tcp_socket.h"
 #include "engine/train/replicas/replica_sync.h"
@@ -29,8 +30,9 @@ namespace {
 // A child's report of its failure, in memory shared with the parent.
 struct Report {
   std::atomic<int> order;  // 1 = the first child that failed; 0 = no report
-  bool told;  // received from another rank, which reports it itself unless it is ended before
-  char message[2032];
+  bool told;            // received from another rank, which reports it itself unless it is ended before
+  bool missed_another;  // which had failed before
+  char message[2031];
 };
 struct Board {
   std::atomic<int> failures;
@@ -57,6 +59,7 @@ int run_child(const WorkerPlace& place, Board* board,
   } catch (const std::exception& error) {
     Report& report = board->reports[place.rank];
     report.told = dynamic_cast<const engine::RemoteError*>(&error) != nullptr;
+    report.missed_another = dynamic_cast<const backends::LostPeerError*>(&error) != nullptr;
     std::snprintf(report.message, sizeof report.message, "%s", text_of(error).c_str());
     report.order.store(board->failures.fetch_add(1) + 1);
     return exit_code_of(error);
@@ -66,11 +69,13 @@ int run_child(const WorkerPlace& place, Board* board,
 struct Line {
   int order;
   int code;
+  bool missed_another;
   std::string who, what;
 };
 
-// Returns the lines in the order in which children reported; children killed from outside are
-// first. A reason that a child received from another one counts only if no child gives its own.
+// Returns the lines with the cause first: those of children killed from outside, then in the order
+// in which children reported. A reason that a child received from another one counts only if no
+// child gives its own.
 std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
                            const MemoryKills& kills) {
   const int count = static_cast<int>(outcome.ends.size());
@@ -82,34 +87,37 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board,
     if (report.order.load() > 0) {
       // A rank that fails closes its group before it reports, so others may detect that and report
       // first.
-      const int missed_another = end.code == kExitUnavailable ? count : 0;
+      const int later = report.missed_another          ? 2 * count
+                        : end.code == kExitUnavailable ? count
+                                                       : 0;
       if (report.told)
-        told.push_back({report.order.load(), end.code, "", report.message});
+        told.push_back({report.order.load(), end.code, false, "", report.message});
       else
-        lines.push_back({report.order.load() + missed_another, end.code, who, report.message});
+        lines.push_back(
+            {report.order.load() + later, end.code, report.missed_another, who, report.message});
     } else if (end.signal != 0 && !end.by_us) {
       const std::string why = end.signal == SIGKILL ? kills.text() : "";
-      lines.push_back({0, end.code, who, end_text(end.code, end.signal) + why});
+      lines.push_back({0, end.code, false, who, end_text(end.code, end.signal) + why});
     }
   }
   if (lines.empty()) lines = std::move(told);
   std::sort(lines.begin(), lines.end(),
-            [](const Line& a, const Line& b) { return a.order > b.order; });
+            [](const Line& a, const Line& b) { return a.order < b.order; });
   return lines;
 }
 
-// Prints the reasons, with the cause in the last line, and returns its code.
+// Prints the reasons, the cause first, and returns its code.
 int print_failures(const GroupOutcome& outcome, const Board* board, const MemoryKills& kills) {
   const std::vector<Line> lines = lines_of(outcome, board, kills);
   if (lines.empty() || outcome.killed || !outcome.culprit) return outcome.code();
-  const Line& cause = lines.back();
+  const Line& cause = lines.front();
   for (const Line& line : lines) {
     const bool is_cause = &line == &cause;
     if (!is_cause && line.what == cause.what) continue;
     // That others miss a rank is printed only if the rank could not report itself.
-    if (!is_cause && line.code == kExitUnavailable && cause.order > 0 &&
-        cause.code != kExitUnavailable)
-      continue;
+    const bool misses =
+        line.missed_another || (line.code == kExitUnavailable && cause.code != kExitUnavailable);
+    if (!is_cause && misses && cause.order > 0) continue;
     std::fprintf(stderr, "engine: error: %s%s\n", line.who.c_str(), line.what.c_str());
   }
   return cause.code;

@@ -2,13 +2,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
 #include "io/base/files/io_error.h"
+#include "io/base/files/open_file.h"
 #include "io/base/formats/nesting.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_format.h"
@@ -23,20 +22,14 @@ constexpr std::size_t kLargestFile = 1 << 20;
 constexpr std::size_t kDeepestInclude = 8;
 
 std::string read_config_text(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    throw io::ConfigError("config file " + path + " is a folder");
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
+  try {
+    return io::read_small_file(path, kLargestFile);
+  } catch (const io::MissingFileError&) {
     throw io::ConfigError("config file " + path +
                           " cannot be read: no such file, or no permission");
-  std::string text(kLargestFile + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad()) throw io::ConfigError("config file " + path + " cannot be read");
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > kLargestFile)
-    throw io::ConfigError("config file " + path + " is larger than 1 MiB");
-  return text;
+  } catch (const io::DataError& error) {
+    throw io::ConfigError(std::string("config file ") + error.what());
+  }
 }
 
 std::string type_name(const toml::node& node) {

@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <new>
 #include <system_error>
@@ -12,6 +13,7 @@
 #include "engine/core/error.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
 #include "io/base/text/escape_text.h"
 
 namespace tools {
@@ -45,6 +47,16 @@ bool is_of_thread(const std::exception& error) {
   return system != nullptr && !is<std::filesystem::filesystem_error>(error) &&
          system->code() == std::errc::resource_unavailable_try_again &&
          system->what() == system->code().message();
+}
+
+// The limit that a call may have met whose error says no more than "cannot fork worker 0: ...".
+std::string limit_of(const std::exception& error) {
+  if (is<std::bad_alloc>(error)) return base::limit_text(ENOMEM);
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system == nullptr || is<std::filesystem::filesystem_error>(error)) return "";
+  if (system->code() == std::errc::resource_unavailable_try_again)
+    return "; raise the limit on processes (ulimit -u, or the container's)";
+  return base::limit_text(system->code().value());
 }
 
 constexpr ExitCode kExitCodes[] = {
@@ -96,8 +108,9 @@ std::string text_of(const std::exception& error) {
     return std::string("cannot start a thread: ") + error.what() + "; raise the limit on " +
            (has_memory_limit() ? "memory (ulimit -v) or " : "") +
            "processes (ulimit -u, or the container's), or lower --threads";
-  return is<std::bad_alloc>(error) ? "out of memory: an allocation failed"
-                                   : base::escape_text(error.what());
+  const std::string text = is<std::bad_alloc>(error) ? "out of memory: an allocation failed"
+                                                     : base::escape_text(error.what());
+  return text + limit_of(error);
 }
 
 }  // namespace tools

@@ -7,10 +7,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <string>
 
 #include "io/base/files/io_error.h"
+#include "io/base/files/retry_on_eintr.h"
+#include "io/base/files/system_error_text.h"
 #include "io/base/text/escape_text.h"
 #include "io/base/text/text_parts.h"
 #include "tools/report/output/console_output.h"
@@ -19,6 +20,18 @@ namespace tools {
 namespace {
 
 std::atomic<int> flush_fault{0};  // an errno
+
+// stdio forgets why it failed. What is written is incomplete, and one end of a line more does not
+// change that.
+int asked_fault() noexcept {
+  return base::retry_on_eintr([] { return write(STDOUT_FILENO, "\n", 1); }) < 0 ? errno : 0;
+}
+
+int output_fault() noexcept {
+  if (const int fault = flush_fault.load(); fault != 0) return fault;
+  if (const int fault = console_fault(); fault != 0) return fault;
+  return asked_fault();
+}
 
 }  // namespace
 
@@ -50,8 +63,8 @@ void check_standard_output() {
   flush_standard_output();  // includes std::cout, because the streams are synchronized
   wait_for_console(1);
   if (!standard_output_failed()) return;
-  const int fault = flush_fault.load() != 0 ? flush_fault.load() : console_fault();
-  std::string cause = fault != 0 ? std::string(": ") + std::strerror(fault) : "";
+  const int fault = output_fault();
+  std::string cause = fault != 0 ? ": " + base::system_error_text(fault) : "";
   if (fault == ETIMEDOUT)
     cause = ": its reader has accepted nothing for " +
             base::number_text("%g s", kConsolePatienceSeconds);

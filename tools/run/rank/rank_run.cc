@@ -1,11 +1,18 @@
 // Creates folder, trace, session and records of a rank, in the order of their dependencies.
 #include "tools/run/rank/rank_run.h"
 
+#include <sys/resource.h>
+
+#include <cerrno>
 #include <filesystem>
+#include <string>
 #include <utility>
 
 #include "backends/backend_error.h"
+#include "backends/open_files.h"
 #include "engine/core/cuda.h"
+#include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
 #include "io/base/time/deadline.h"
 #include "tools/launch/group/membership_text.h"
 #include "tools/launch/workers/stop_signals.h"
@@ -23,6 +30,25 @@ bool is_same_file(const std::string& a, const std::string& b) {
   std::error_code unknown;
   return std::filesystem::weakly_canonical(a, unknown) ==
          std::filesystem::weakly_canonical(b, unknown);
+}
+
+// What training will open beside what is open already.
+int files_of_records(const RunConfig& config) {
+  constexpr int kCheckpoint = 2, kServer = 4;  // a file beside its folder; a listener and clients
+  const int writers =
+      1 + (config.metrics.empty() ? 0 : 1) + (config.tensorboard_dir.empty() ? 0 : 1);
+  return kCheckpoint + writers + (config.prometheus ? kServer : 0);
+}
+
+// Fails before training starts, not at the first checkpoint.
+void check_limits(const RunConfig& config, const std::string& folder, std::int64_t parameters) {
+  backends::require_files(files_of_records(config), "the run's folder on rank 0");
+  const auto bytes = static_cast<rlim_t>(parameters) * sizeof(float);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
+    throw io::CannotCreateError("cannot save in folder " + folder +
+                                ": a checkpoint takes more than " + std::to_string(bytes) +
+                                " bytes: " + base::system_error_text(EFBIG));
 }
 
 }  // namespace
@@ -64,6 +90,7 @@ const SessionFacts& RankRun::start() {
   if (retained() != nullptr && retained()->begin == 0) retained()->begin = base::steady_seconds();
   started_ = true;
   if (is_root()) {
+    if (!folder().empty()) check_limits(options_.config, folder(), facts.model.parameters);
     auto observer = std::make_unique<LastSave>();
     last_save_ = observer.get();
     add_observer(std::move(observer));

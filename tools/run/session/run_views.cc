@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
+#include "io/base/files/system_error_text.h"
 #include "io/base/text/text_parts.h"
 #include "tools/options/table/value_text.h"
 #include "tools/report/observers/tensorboard_observer.h"
@@ -37,7 +37,7 @@ void check_folder_to_make(const std::string& folder) {
     nearest = nearest.parent_path();
   if (!fs::is_directory(nearest, unknown)) fail(nearest.string() + " is no folder");
   if (access(nearest.c_str(), W_OK | X_OK) != 0)
-    fail(nearest.string() + ": " + std::strerror(errno));
+    fail(nearest.string() + ": " + base::system_error_text(errno));
 }
 
 std::string tensorboard_folder(const RunConfig& config, const TrainingRun& run) {

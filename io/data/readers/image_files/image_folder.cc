@@ -7,14 +7,12 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "io/base/files/io_error.h"
 #include "io/base/text/text_parts.h"
-#include "io/data/files/data_file.h"
 #include "io/data/files/data_folder.h"
 #include "io/data/images/augmentation.h"
 #include "io/data/images/image_decoder.h"
@@ -71,9 +69,7 @@ class FolderImages : public ImageSource {
   enum State : int { kAbsent, kBeingKept, kKept };
 
   void decode(const std::string& path, SplitMix* crop, std::span<std::uint8_t> out) const {
-    const std::vector<std::uint8_t> file =
-        DataFile(path).read_up_to(std::numeric_limits<std::uint64_t>::max());
-    const DecodedImage image = decode_image(file, path);
+    const DecodedImage image = read_image(path);
     if (crop == nullptr) return resize_and_crop(image, size_, out);
     const ResizedCrop part = draw_resized_crop(image.height, image.width, *crop);
     resample(image, {part.left, part.top, part.width, part.height}, size_, size_,

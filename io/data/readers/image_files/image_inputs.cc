@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <string>
 
@@ -44,8 +43,7 @@ class SingleImage : public SampleStream {
 
  private:
   void decode(SampleBlock& block) const {
-    const DecodedImage image =
-        decode_image(DataFile(path_).read_up_to(std::numeric_limits<std::uint64_t>::max()), path_);
+    const DecodedImage image = read_image(path_);
     std::vector<std::uint8_t>& pixels = block.samples_like(like_).pixels;
     const std::size_t before = pixels.size();
     pixels.resize(before + static_cast<std::size_t>(like_.format.count()));

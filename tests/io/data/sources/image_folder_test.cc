@@ -175,6 +175,26 @@ TEST_F(ImageFolder, ABrokenFileIsNamedWhenItsTurnComes) {
   }
 }
 
+// It takes no disk, but would take memory.
+TEST_F(ImageFolder, ASparseFileIsNamedBeforeItIsRead) {
+  write_set();
+  std::filesystem::resize_file(folder_ / "train/bee/a.png", std::uintmax_t{1} << 40);
+  try {
+    BatchLoader loader(load_dataset(options_).train,
+                       {.size = 10, .global_batch = 10, .shuffle = false},
+                       {Normalization::kUnit, 0, 1});
+    loader.next();
+    FAIL() << "it was read";
+  } catch (const DataError& error) {
+    EXPECT_EQ(std::string(error.what())
+                  .rfind(folder_ / "train/bee/a.png" + ": found 1099511627776 "
+                                                       "bytes, expected at most ",
+                         0),
+              0u)
+        << error.what();
+  }
+}
+
 TEST_F(ImageFolder, WrongFoldersAreNamed) {
   expect_complaint<MissingFileError>({"/train", "CLASS/*.png", "--data-dir"});
   write_set();

@@ -1,0 +1,42 @@
+// What is printed of errors: the limit that is the reason, and one line.
+#include "tools/report/output/exit_codes.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <new>
+#include <string>
+#include <system_error>
+
+#include "tests/support/expect_contains.h"
+
+namespace {
+
+std::string text_of_call(int error) {
+  return tools::text_of(std::system_error(error, std::generic_category(), "cannot make it"));
+}
+
+TEST(ErrorText, OfACallNamesTheLimitThatItMayHaveMet) {
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  EXPECT_EQ(text_of_call(EMFILE),
+            "cannot make it: Too many open files; the limit of this process is " +
+                std::to_string(files.rlim_cur) + ": raise it (ulimit -n)");
+  EXPECT_CONTAINS(text_of_call(EAGAIN), "; raise the limit on processes (ulimit -u");
+  EXPECT_EQ(text_of_call(EPIPE), "cannot make it: Broken pipe");
+}
+
+TEST(ErrorText, OfMemoryNamesItsLimit) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit limit{rlim_t{1} << 46, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  const std::string text = tools::text_of(std::bad_alloc());
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(text,
+            "out of memory: an allocation failed; the limit of this process is 68719476736 KiB: "
+            "raise it (ulimit -v)");
+}
+
+}  // namespace
