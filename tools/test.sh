@@ -16,7 +16,6 @@
 #   --readers                               also install what reads the program's files and packages elsewhere: onnxruntime,
 #                                           TensorBoard, promtool, shells, lintian ... (install_dependencies.sh --packaging,
 #                                           readers.sh); tests skip what is missing
-#   --retry                                 run a test that failed once more (tests watch clocks, and machines are shared)
 #   --build-only                            build, but run nothing
 #   -DNAME=VALUE                            for CMake, e.g. -DENGINE_CUDA_ARCHITECTURES=90a
 #   --no-install                            take the packages as they are
@@ -56,7 +55,6 @@ while [ $# -gt 0 ]; do
     --cluster) packages+=(--cluster) ;;
     --readers) readers=yes; packages+=(--packaging) ;;
     --exclude) filters+=(--exclude-regex "$2"); shift ;;
-    --retry) filters+=(--repeat until-pass:2) ;;
     --build-only) run=no ;;
     -D*) options+=("$1") ;;
     --no-install) install=no ;;
@@ -88,6 +86,7 @@ if [[ $preset == *tsan ]] && setarch -R true 2>/dev/null; then
   runner=(setarch -R)
 fi
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
+export LSAN_OPTIONS="${LSAN_OPTIONS:-}:suppressions=$root/tests/support/leak_sanitizer.supp:print_suppressions=0"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}:suppressions=$root/tests/support/thread_sanitizer.supp"
 
 configure_and_build "$preset" "$targets" -DENGINE_BUILD_TESTS=ON "${options[@]}"

@@ -273,7 +273,12 @@ class ProcessGroup final : public Group {
     return context;
   }
 
-  Guard next_guard() { return {watch_, recorder_, communicators_++, rank(), world_size()}; }
+  std::chrono::milliseconds heard_within() const {
+    return detection_time(std::chrono::milliseconds(options_.heartbeat_ms));
+  }
+  Guard next_guard() {
+    return {watch_, recorder_, communicators_++, rank(), world_size(), heard_within()};
+  }
 
   // While ranks connect, prints a notice about the wait, and cancels it if this process is asked to
   // stop.
@@ -312,7 +317,7 @@ class ProcessGroup final : public Group {
       throw;
     } catch (const std::exception& error) {
       if (cancelled) throw CancelledError(kCancelled);
-      raise_explained(*watch_,
+      raise_explained(*watch_, heard_within(),
                       failure_context(backend, rank(), world_size(), "connecting the ranks"),
                       cause_text(error));
     }

@@ -47,9 +47,9 @@ void check_refusal(const SessionMachine& machine, OtherServers others) {
   bool may_retry = others != OtherServers::kNone;
   if (machine.is_proved() && refusal != RefusalKind::kAuthentication) {
     const bool at_address = others == OtherServers::kAtAddress;
-    may_retry = (refusal == RefusalKind::kOtherJob &&
-                 (at_address || others == OtherServers::kOnPort)) ||
-                (refusal == RefusalKind::kStarted && at_address);
+    may_retry =
+        (refusal == RefusalKind::kOtherJob && (at_address || others == OtherServers::kOnPort)) ||
+        (refusal == RefusalKind::kStarted && at_address);
   }
   if (!may_retry) throw_refusal(refusal, text);
 }

@@ -2,7 +2,6 @@
 // sizes, and nobody's data is touched.
 #include <gtest/gtest.h>
 
-#include <chrono>
 
 #include "backends/backend_error.h"
 #include "tests/backends/group_harness.h"
@@ -65,12 +64,10 @@ std::vector<std::string> disagree(const std::string& backend, const Call& usual,
     auto communicator = group->make_communicator();
     reduce(*communicator, data, kLarge);
     const Data before = data;
-    const auto start = std::chrono::steady_clock::now();
     try {
       (rank == 1 ? other : usual).make(*communicator, data);
     } catch (const backends::Error&) {
       EXPECT_TRUE(data == before) << "rank " << rank << " used what did not belong to its call";
-      EXPECT_FALSE(test_support::is_past(start, std::chrono::milliseconds(1500)));
       communicator.reset();
       if (end == End::kInOrder) group->leave();
       group.reset();

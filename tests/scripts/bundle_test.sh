@@ -25,18 +25,28 @@ configured_with() {  # RELEASE_OF_NVCC OPTION...
 [[ "$(configured_with 12.4)" != *ARCHITECTURES* ]] || fail "nvcc 12.4 does not know sm_120: $(cat "$work/configured")"
 [[ "$(configured_with 13.0 --arch 90a)" = *"-DENGINE_CUDA_ARCHITECTURES=90a"* ]] || fail "--arch is not taken: $(cat "$work/configured")"
 
+# What is packed is a copy of now: somebody may edit or commit while this runs.
+tree="$work/packed"
+for part in README.md CHANGELOG.md LICENSE docs models/examples tests/parity/data tests/gpu tests/peers tools/scripts; do
+  mkdir -p "$tree/$(dirname "$part")"
+  cp -r "$root/$part" "$tree/$part"
+done
+: "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
+export SOURCE_DATE_EPOCH
+pack() { "$tree/tools/scripts/bundle.sh" "${options[@]}" --output "$1"; }
+
 options=(--no-install --from "$build")
 while read -r _ program; do
   [ -x "$program" ] || { options+=(--program-only); break; }  # somebody builds single targets
 done <"$build/gpu_tests.txt"
-"$root/tools/scripts/bundle.sh" "${options[@]}" --output "$work/one.tar.gz"
+pack "$work/one.tar.gz"
 sleep 1.1  # a time of today in the archive would be another one
-"$root/tools/scripts/bundle.sh" "${options[@]}" --output "$work/two.tar.gz" >/dev/null
+pack "$work/two.tar.gz" >/dev/null
 cmp "$work/one.tar.gz" "$work/two.tar.gz" || fail "two bundles of one build differ"
 
 # It has to reach machines that take 64 MiB: with kernels of one architecture and zstd.
 if command -v zstd >/dev/null; then
-  "$root/tools/scripts/bundle.sh" "${options[@]}" --output "$work/one.tar.zst" >/dev/null
+  pack "$work/one.tar.zst" >/dev/null
   size=$(stat -c %s "$work/one.tar.zst")
   echo "bundle_test: $size bytes by zstd, $(stat -c %s "$work/one.tar.gz") by gzip"
   architectures=$(sed -n 's/^ENGINE_CUDA_ARCHITECTURES:STRING=//p' "$build/CMakeCache.txt")

@@ -297,6 +297,18 @@ TEST_F(StoreByHand, AChangedActivityIsSentSoon) {
   EXPECT_TRUE(root.member->heartbeat_due(now_));
 }
 
+TEST_F(StoreByHand, TheLastActivityOfRank0IsNamedByTheOthers) {
+  begin(2);
+  Client &root = join(0), &other = join(1);
+  talk(root);
+  talk(other);
+  root.member->set_activity("step 7");
+  wait(2 * kHeartbeat, {&root, &other});
+  other.member->closed("its connection closed");
+  ASSERT_TRUE(other.member->failure());
+  EXPECT_TRUE(other.member->failure()->what.text.ends_with("last activity: step 7"));
+}
+
 TEST_F(StoreByHand, TellsWhoIsConnected) {
   begin(3);
   join(0);

@@ -99,7 +99,7 @@ class GuardedCalls : public Interface {
       const auto known = by_.watch->known_failure(std::chrono::milliseconds(0));
       if (!aborted.empty() && !(known && known->mismatch))
         throw LostPeerError(context(text()) + aborted);
-      raise_explained(*by_.watch, context(text()), error.what());
+      raise_explained(*by_.watch, by_.detection_time, context(text()), error.what());
     }
   }
 

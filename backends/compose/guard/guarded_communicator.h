@@ -3,6 +3,7 @@
 // failure aborts it.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "backends/backend.h"
@@ -16,7 +17,12 @@ struct Guard {
   std::shared_ptr<FlightRecorder> recorder;
   int communicator = 0;          // its number in the flight record
   int rank = 0, world_size = 1;  // the rank in the group and its size, for messages
+  std::chrono::milliseconds detection_time{2000};  // after which a member's failure is known
 };
+
+// Of a group whose members send heartbeats: a failure that this rank sees may be the consequence of
+// another one, of a rank whose silence it notices up to four heartbeats later. From 2 s to 60 s.
+std::chrono::milliseconds detection_time(std::chrono::milliseconds heartbeat);
 
 std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, Guard by);
 // Only in a build with CUDA.
@@ -27,9 +33,9 @@ std::unique_ptr<DeviceCommunicator> guard_device(std::unique_ptr<DeviceCommunica
 std::string failure_context(std::string_view backend, int rank, int world_size,
                             const std::string& operation);
 
-// Throws `context` and the failure that the watch reports within 2 s, with `error` if that has more
-// information. If the watch reports none, throws `context` and `error`.
-[[noreturn]] void raise_explained(FailureDetector& watch, const std::string& context,
-                                  const std::string& error);
+// Throws `context` and the failure that the watch reports within `wait`, with `error` if that has
+// more information. If the watch reports none, throws `context` and `error`.
+[[noreturn]] void raise_explained(FailureDetector& watch, std::chrono::milliseconds wait,
+                                  const std::string& context, const std::string& error);
 
 }  // namespace backends

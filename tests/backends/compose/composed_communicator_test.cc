@@ -4,6 +4,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/checked/checked_communicator.h"
+#include "backends/compose/guard/guarded_communicator.h"
 #include "backends/compose/hierarchical/hierarchical_communicator.h"
 #include "backends/compose/table/backend_table.h"
 #include "backends/transport/single/single_communicator.h"
@@ -31,6 +32,43 @@ class Liar final : public Communicator {
   void barrier() override {}
   void abort(std::string_view) noexcept override {}
 };
+
+// Knows of the failure that caused the others only after some time.
+class SlowWatch final : public backends::FailureDetector {
+ public:
+  explicit SlowWatch(std::chrono::milliseconds known_after) : known_after_(known_after) {}
+  std::optional<backends::GroupFailure> known_failure(std::chrono::milliseconds wait) override {
+    return wait >= known_after_ ? std::optional(backends::GroupFailure{"rank 0 does not answer"})
+                                : std::nullopt;
+  }
+  void abort_on_failure(Communicator&) override {}
+  void forget(Communicator&) noexcept override {}
+  void retain_until_group_ends(std::shared_ptr<void>) noexcept override {}
+
+ private:
+  const std::chrono::milliseconds known_after_;
+};
+
+// A rank that notices a silent one ends, and its connections break. This rank may notice the
+// silence up to three heartbeats later.
+TEST(Guard, WaitsForTheCauseAsLongAsHeartbeatsTake) {
+  using std::chrono::milliseconds;
+  const auto explained = [](milliseconds heartbeat, milliseconds known_after) {
+    SlowWatch watch(known_after);
+    try {
+      backends::raise_explained(watch, backends::detection_time(heartbeat),
+                                "all_reduce: ", "the connection to rank 1 broke");
+    } catch (const backends::PeerError& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(explained(milliseconds(20'000), milliseconds(59'000)),
+            "all_reduce: rank 0 does not answer (seen here: the connection to rank 1 broke)");
+  EXPECT_EQ(explained(milliseconds(100), milliseconds(1900)),
+            "all_reduce: rank 0 does not answer (seen here: the connection to rank 1 broke)");
+  EXPECT_EQ(explained(milliseconds(100), milliseconds(60'000)),
+            "all_reduce: the connection to rank 1 broke");
+}
 
 TEST(Checked, NamesTheFirstDifference) {
   const auto checked = backends::make_checked_communicator(

@@ -15,45 +15,50 @@ using namespace std::chrono_literals;
 using backends::GroupOptions;
 using backends::ReduceOp;
 using base::DType;
-using fault_ranks::heartbeat;
-using test_support::pause;
+using fault_ranks::Event;
 
 const auto kWork = [](Rank& rank) {
   rank.join();
   rank.work();
 };
-// All ranks reduce; meanwhile rank 1 runs `action` in another thread.
-std::function<void(Rank&)> working_while(const std::function<void(Rank&)>& action) {
-  return [action](Rank& rank) {
-    rank.join();
-    std::thread worker;
+// All ranks reduce, with `timeout`; meanwhile rank 1 runs `action` in another thread.
+std::function<void(Rank&)> working_while(const std::function<void(Rank&)>& action,
+                                         std::chrono::milliseconds timeout = 600s) {
+  return [=](Rank& rank) {
+    GroupOptions o = rank.options(rank.who());
+    o.timeout_ms = static_cast<int>(rank.scaled(timeout).count());
+    rank.join(o);
+    std::jthread worker;
     if (rank.who() == 1) {
-      worker = std::thread([&rank, action] {
-        pause(300ms);
+      worker = std::jthread([&rank, action] {
+        rank.wait_for_work();
         action(rank);
       });
     }
-    try {
-      rank.work();
-    } catch (...) {
-      if (worker.joinable()) worker.join();
-      throw;
-    }
+    rank.work();
   };
 }
 
+std::function<void(RankProcesses&)> signaling(int who, int signal) {
+  return [=](RankProcesses& ranks) { ranks.send_signal(who, signal); };
+}
 // Freezes a rank, and thaws it once the others have missed it and ended.
 std::function<void(RankProcesses&)> freeze_until_missed(int frozen) {
   return [frozen](RankProcesses& ranks) {
     ranks.send_signal(frozen, SIGSTOP);
     for (int who = 0; who < ranks.size(); ++who)
-      if (who != frozen) (void)ranks.outcome(who, std::chrono::steady_clock::now(), 5s);
+      if (who != frozen) (void)ranks.outcome(who);
     ranks.send_signal(frozen, SIGCONT);
   };
 }
+// The others name rank `gone`, with the cause.
+Expected all_miss(int gone, const std::string& cause) {
+  Expected all(3, {"peer: ", "rank " + std::to_string(gone) + " (host ", cause});
+  all[static_cast<std::size_t>(gone)] = kAnything;
+  return all;
+}
 Expected was_silent(int frozen) {
-  const std::string name = "rank " + std::to_string(frozen) + " (host ";
-  Expected all(3, {"peer: ", name, "no heartbeat"});
+  Expected all = all_miss(frozen, "no heartbeat");
   all[static_cast<std::size_t>(frozen)] = {"peer: ", "this rank was silent for ",
                                            "declared dead by the others"};
   return all;
@@ -65,7 +70,7 @@ std::function<void(Rank&)> calling(Call call) {
   return [call](Rank& rank) {
     rank.join();
     rank.communicator().barrier();
-    pause(200ms);  // until all have returned from it
+    rank.meet();
     call(rank.communicator(), rank.who() == 1);
     for (int i = 0; i < 3; ++i)
       rank.communicator().barrier();  // a rank that did not notice in the call itself notices here
@@ -96,90 +101,79 @@ void each_connection(Rank& rank, const std::function<void(int fd)>& action) {
 }  // namespace
 
 std::vector<Fault> faults_of_processes() {
-  const Expected named = {{"peer: ", "rank 1 (host "}, kAnything, {"peer: ", "rank 1 (host "}};
   const Expected short_of_files = {
       {"peer: ", "rank 1"}, {"peer: ", "open files", "limit", "(ulimit -n)"}, {"peer: ", "rank 1"}};
   return {
-      {"killed", 3, kWork, [](RankProcesses& ranks) { ranks.send_signal(1, SIGKILL); }, named, 2s},
-      {"killed: rank 0",
-       3,
-       kWork,
-       [](RankProcesses& ranks) { ranks.send_signal(0, SIGKILL); },
-       {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
-       2s},
-      {"frozen", 3, kWork, [](RankProcesses& ranks) { ranks.send_signal(1, SIGSTOP); }, named, 2s},
-      {"frozen: rank 0",
-       3,
-       kWork,
-       [](RankProcesses& ranks) { ranks.send_signal(0, SIGSTOP); },
-       {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
-       2s},
-      {"frozen, then thawed", 3, kWork, freeze_until_missed(1), was_silent(1), 10s},
-      {"frozen, then thawed: rank 0", 3, kWork, freeze_until_missed(0), was_silent(0), 10s},
+      {"killed", 3, kWork, signaling(1, SIGKILL), all_miss(1, "died")},
+      {"killed: rank 0", 3, kWork, signaling(0, SIGKILL), all_miss(0, "died")},
+      {"frozen", 3, kWork, signaling(1, SIGSTOP), all_miss(1, "no heartbeat")},
+      {"frozen: rank 0", 3, kWork, signaling(0, SIGSTOP), all_miss(0, "no heartbeat")},
+      {"frozen, then thawed", 3, kWork, freeze_until_missed(1), was_silent(1)},
+      {"frozen, then thawed: rank 0", 3, kWork, freeze_until_missed(0), was_silent(0)},
       {"paused for a heartbeat",
        3,
        work_a_while,
        [](RankProcesses& ranks) {
          ranks.send_signal(1, SIGSTOP);
-         std::this_thread::sleep_for(heartbeat());
+         std::this_thread::sleep_for(ranks.heartbeat());
          ranks.send_signal(1, SIGCONT);
        },
-       {{"done"}, {"done"}, {"done"}},
-       8s},
+       {{"done"}, {"done"}, {"done"}}},
       {"early exit",
        3,
        [](Rank& rank) {
          rank.join();
-         if (rank.who() == 1) {
-           rank.group().set_activity("reading data");
-           pause(300ms);
-           return;
-         }
-         rank.work();
+         if (rank.who() == 1) rank.group().set_activity("reading data");
+         if (rank.who() == 0)
+           rank.wait_for("rank 1's activity",
+                         [&] { return rank.group().statuses().at(1).activity == "reading data"; });
+         rank.meet();
+         if (rank.who() != 1) rank.work();
        },
        {},
        {{"peer: ", "rank 1 (host ", "ended before the others; last activity: reading data"},
         {"done"},
         {"peer: ", "rank 1 (host "}}},
-      // Rank 0 gives up first, and rank 2 hears from it for whom it has waited.
+      // Rank 0 gives up, and the others hear from it for whom it has waited.
       {"never calls",
        3,
        [](Rank& rank) {
          GroupOptions o = rank.options(rank.who());
-         o.timeout_ms = test_support::deadline_ms(rank.who() == 2 ? 2000 : 1000);
+         if (rank.who() == 0) o.timeout_ms = static_cast<int>(rank.scaled(1s).count());
          rank.join(o);
-         if (rank.who() == 1) pause(4s);
-         if (rank.who() != 1) rank.communicator().barrier();
+         if (rank.who() != 1) return rank.communicator().barrier();
+         rank.wait_for("the end of rank 0", [&] {
+           rank.group().check();
+           return false;
+         });
        },
        {},
-       {{"peer: ", "timeout", "rank 1"}, kAnything, {"peer: ", "rank 1"}}},
+       {{"peer: ", "timeout", "rank 1"}, {"peer: ", "rank 0", "timeout"}, {"peer: ", "rank 1"}}},
       {"abort by a thread",
        3,
        working_while([](Rank& rank) { rank.communicator().abort("the user wants it"); }),
        {},
        {{"peer: ", "rank 1"}, {"peer: ", "aborted: the user wants it"}, {"peer: ", "rank 1"}}},
-      {"no file can be opened", 3, connecting_with_files(0), {}, short_of_files, 8s},
+      {"no file can be opened", 3, connecting_with_files(0), {}, short_of_files},
       {"few files can be opened",
        3,
        connecting_with_files(2),
        {},
        short_of_files,
-       8s,
        {"gloo", "zmq", "socket"}},
       {"slow reader",
        3,
        [](Rank& rank) {
          rank.join();
          std::vector<float> data(1'000'000, 1.f);
-         for (int i = 0; i < 4; ++i) {
-           if (rank.who() == 1) std::this_thread::sleep_for(2 * heartbeat());
+         for (int i = 0; i < 2; ++i) {
+           if (rank.who() == 1) std::this_thread::sleep_for(2 * rank.heartbeat());
            rank.communicator().all_reduce(data.data(), data.size(), DType::kF32, ReduceOp::kMax);
          }
          rank.leave();
        },
        {},
-       {{"done"}, {"done"}, {"done"}},
-       8s},
+       {{"done"}, {"done"}, {"done"}}},
   };
 }
 
@@ -188,42 +182,47 @@ std::vector<Fault> faults_of_connections() {
   // A library may hide a broken connection until the deadline, and may name the rank that it
   // happens to wait for.
   const Expected noticed = all_name("peer: ", "rank ");
-  const auto reset = working_while([](Rank& rank) {
+  const auto hidden = 3s;
+  const auto reset = [](Rank& rank) {
     const sockaddr nowhere{AF_UNSPEC, {}};  // connecting a TCP socket to nowhere sends a reset
     each_connection(rank, [&](int fd) { (void)connect(fd, &nowhere, sizeof nowhere); });
-  });
-  const auto half_close = working_while(
-      [](Rank& rank) { each_connection(rank, [](int fd) { shutdown(fd, SHUT_WR); }); });
+  };
+  const auto half_close = [](Rank& rank) {
+    each_connection(rank, [](int fd) { shutdown(fd, SHUT_WR); });
+  };
   return {
-      {"connections reset", 3, reset, {}, named, 5s, {"socket"}},
-      {"connections reset", 3, reset, {}, noticed, 8s, {"gloo", "zmq"}},
-      {"connections half closed", 3, half_close, {}, named, 5s, {"socket"}},
-      {"connections half closed", 3, half_close, {}, noticed, 8s, {"gloo", "zmq"}},
+      {"connections reset", 3, working_while(reset), {}, named, {"socket"}},
+      {"connections reset", 3, working_while(reset, hidden), {}, noticed, {"gloo", "zmq"}},
+      {"connections half closed", 3, working_while(half_close), {}, named, {"socket"}},
+      {"connections half closed",
+       3,
+       working_while(half_close, hidden),
+       {},
+       noticed,
+       {"gloo", "zmq"}},
       {"garbage on the connections",
        3,
        [](Rank& rank) {
          rank.join();
          rank.communicator().barrier();
-         pause(200ms);
+         rank.meet();
          if (rank.who() == 1) {
            const std::string noise(100, '!');
            each_connection(rank,
                            [&](int fd) { send(fd, noise.data(), noise.size(), MSG_NOSIGNAL); });
-           pause(500ms);
          }
          rank.communicator().barrier();
          rank.communicator().barrier();
        },
        {},
        Expected(3, {"mismatch: ", "rank 1", "unknown call"}),
-       5s,
        {"socket"}},
       {"a message cut short",
        3,
        [](Rank& rank) {
          rank.join();
          rank.communicator().barrier();
-         pause(200ms);
+         rank.meet();
          if (rank.who() == 1) {
            each_connection(rank, [&](int fd) { send(fd, "12345", 5, MSG_NOSIGNAL); });
            _exit(0);
@@ -231,8 +230,7 @@ std::vector<Fault> faults_of_connections() {
          rank.communicator().barrier();
        },
        {},
-       {{"peer: ", "rank 1 (host "}, kAnything, {"peer: ", "rank 1 (host "}},
-       5s,
+       all_miss(1, ""),
        {"socket"}},
   };
 }

@@ -1,7 +1,6 @@
 // The faults of the matrix: what is injected, and what each rank must report.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -21,10 +20,8 @@ struct Fault {
   const char* name;
   int processes;
   std::function<void(Rank&)> body;
-  std::function<void(RankProcesses&)> inject;  // called once all are ready; may be empty
+  std::function<void(RankProcesses&)> inject;  // called once all work; may be empty
   Expected expected;
-  // After inject(), or after the start if there is none; scaled (tests/support/time_limits.h).
-  std::chrono::milliseconds within = std::chrono::seconds(5);
   std::vector<std::string> backends = {};  // to which it applies; empty: all
   bool holds_port = false;                 // of the store, until all processes have ended
 };

@@ -3,6 +3,9 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -16,27 +19,48 @@
 
 namespace fault_ranks {
 
-// Long enough that a pause on a busy machine does not count as a missing heartbeat.
-inline std::chrono::milliseconds heartbeat() {
-  return test_support::deadline(std::chrono::milliseconds(300));
-}
+// Scaled. Long enough that a pause on a busy machine does not count as a missing heartbeat.
+inline constexpr std::chrono::milliseconds kHeartbeat{300};
+
+enum class Event { kMet, kReady, kPrepared, kRejected };
+
+// What the processes of a test have done so far, in memory that they share: they wait for each
+// other without the communicator that is tested.
+struct Progress {
+  std::array<std::atomic<int>, 4> events{};  // [Event] how often
+  std::array<std::atomic<int>, 8> rounds{};  // [process] of work()
+};
+
+// How the times are scaled that a test waits for, the same in all its processes. Even a load of ten
+// processes per core delays a heartbeat by less than a second.
+struct TimeScale {
+  double factor = std::min(test_support::time_scale(), 5.0);
+  std::chrono::milliseconds operator()(std::chrono::milliseconds base) const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(base * factor);
+  }
+};
 
 // One rank, in its own process.
 class Rank {
  public:
-  Rank(int who, std::string backend, int world_size, group_harness::Listener listener, int out)
-      : who_(who),
-        world_size_(world_size),
-        backend_(std::move(backend)),
-        listener_(listener),
-        out_(out) {}
-  int who() const { return who_; }
-  int port() const { return listener_.port; }
-  // The options of rank `rank` (usually who()).
+  struct Setting {
+    int who, processes, world_size;
+    std::string backend;
+    group_harness::Listener listener;
+    TimeScale scaled;
+    Progress* progress;
+  };
+  explicit Rank(Setting setting) : s_(std::move(setting)) {}
+  int who() const { return s_.who; }
+  int port() const { return s_.listener.port; }
+  std::chrono::milliseconds scaled(std::chrono::milliseconds base) const { return s_.scaled(base); }
+  std::chrono::milliseconds heartbeat() const { return scaled(kHeartbeat); }
+  // The options of rank `rank` (usually who()). Deadlines are so long that only failure detection
+  // ends a call.
   backends::GroupOptions options(int rank) const;
-  // Joins, makes the communicator and prints "ready".
+  // Joins and makes the communicator.
   void join(const backends::GroupOptions& options);
-  void join() { join(options(who_)); }
+  void join() { join(options(who())); }
   backends::Group& group() { return *group_; }
   backends::Communicator& communicator() { return *communicator_; }
   // Reduces `rounds` times and leaves, or throws the first error. Checks every result.
@@ -44,15 +68,21 @@ class Rank {
   void leave();
   // What the program does with what has ended it: the others learn it. Nothing before join().
   void abandon(const std::string& why) noexcept;
-  void print(const std::string& line) const;
   // The TCP connections of this process, without those to the store.
   std::vector<int> data_connections() const;
 
+  // Each of these throws if that does not happen within a minute, scaled.
+  void wait_for(const std::string& what, const std::function<bool()>& condition) const;
+  void wait_for(Event event, int times) const;
+  void meet() const;  // all processes of the test
+  void wait_for_work() const;
+  void report(Event event) const { ++of(event); }
+
  private:
-  const int who_, world_size_;
-  const std::string backend_;
-  const group_harness::Listener listener_;
-  const int out_;
+  std::atomic<int>& of(Event event) const {
+    return s_.progress->events[static_cast<std::size_t>(event)];
+  }
+  const Setting s_;
   std::unique_ptr<backends::Group> group_;
   std::unique_ptr<backends::Communicator> communicator_;
 };
@@ -74,13 +104,13 @@ class RankProcesses {
   int port() const { return listener_.port; }
   int size() const { return static_cast<int>(processes_.size()); }
   pid_t pid(int who) const { return processes_[static_cast<std::size_t>(who)].pid; }
-  // Waits until each has printed "ready"; false after 10 s, scaled.
-  [[nodiscard]] bool all_ready();
+  // Waits until all have reduced a few times; false after a minute, scaled.
+  [[nodiscard]] bool all_work() const;
+  std::chrono::milliseconds heartbeat() const { return scaled_(kHeartbeat); }
   void send_signal(int who, int signal) const;
-  // The last line of a process that ends by itself `within` this time, scaled, after `start`;
-  // "hangs", with the last line so far, if it does not end.
-  std::string outcome(int who, std::chrono::steady_clock::time_point start,
-                      std::chrono::milliseconds within);
+  // The last line of a process that ends by itself; "hangs", with what it wrote so far, if it does
+  // not end within a minute, scaled.
+  std::string outcome(int who);
 
  private:
   struct Process {
@@ -89,10 +119,10 @@ class RankProcesses {
     std::string text;
     bool ended = false;
   };
-  bool read_more(Process& process, std::chrono::steady_clock::time_point start,
-                 std::chrono::milliseconds within);
   group_harness::Listener listener_;
   backends::Socket held_;  // the listener's, where this process holds the port
+  TimeScale scaled_;
+  Progress* progress_;
   std::vector<Process> processes_;
 };
 

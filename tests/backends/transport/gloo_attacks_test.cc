@@ -69,7 +69,6 @@ TEST_P(GlooAttacks, CostNoSetUp) {
   const Attack& attack = GetParam();
   int failed = 0;
   std::string first_error;
-  auto longest = std::chrono::steady_clock::duration::zero();
   for (int number = 0; number < kSetUps; ++number) {
     Job job;
     std::mutex mutex;
@@ -89,13 +88,13 @@ TEST_P(GlooAttacks, CostNoSetUp) {
       ++failed;
       if (first_error.empty()) first_error = error;
     }
-    longest = std::max(longest, std::chrono::steady_clock::now() - begin);
+    EXPECT_FALSE(test_support::is_past(begin, std::chrono::seconds(9)))
+        << "it waited for an attacker";
     std::ranges::sort(keys);  // the attacked ports are all that there are
     EXPECT_EQ(keys, (std::vector<std::string>{"mesh/gloo/socket/0", "mesh/gloo/socket/1"}));
     EXPECT_EQ(job.store.size(), 0u) << "keys are left behind";
   }
   EXPECT_EQ(failed, 0) << first_error;
-  EXPECT_LT(longest, std::chrono::seconds(9)) << "a rank waited for an attacker";
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -177,7 +176,6 @@ TEST_F(GlooOverRelay, AChangedByteOfAMessageEndsInOneLineThatNamesThePeer) {
     const std::string sender = std::to_string(11 - receiver);
     for (std::size_t at = 0; at < sizeof(backends::GlooFrame) + sizeof(backends::ControlWord);
          at += 3) {
-      const auto begin = std::chrono::steady_clock::now();
       const auto errors = sums_with({way, set_up_bytes(way) + at});
       const std::string& error = errors[receiver];
       if (at < sizeof(backends::GlooFrame)) {
@@ -188,7 +186,6 @@ TEST_F(GlooOverRelay, AChangedByteOfAMessageEndsInOneLineThatNamesThePeer) {
       EXPECT_CONTAINS(error, "rank " + sender);
       EXPECT_EQ(error.find('\n'), std::string::npos);
       EXPECT_NE(errors[1 - receiver], "");
-      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9)) << at;
     }
   }
 }

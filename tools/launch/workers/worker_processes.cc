@@ -30,7 +30,7 @@ namespace {
 // A child's report of its failure, in memory shared with the parent.
 struct Report {
   std::atomic<int> order;  // 1 = the first child that failed; 0 = no report
-  bool told;            // received from another rank, which reports it itself unless it is ended before
+  bool told;  // received from another rank, which reports it itself unless it is ended before
   bool missed_another;  // which had failed before
   char message[2031];
 };
