@@ -37,13 +37,13 @@ constexpr auto kHurriedLeave = std::chrono::seconds(5);
 constexpr auto kCancelInterval = std::chrono::milliseconds(100);
 constexpr const char* kCancelled = "stopped while connecting the ranks";
 
-// Names the limit that was hit, which the standard library's message lacks.
-std::string cause_text(const std::exception& error) {
+// Returns the text of an error that no other rank can have caused; "" for others. Names the limit
+// that was hit, which the standard library's message lacks.
+std::string own_cause(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
     return "out of memory: an allocation failed" + base::limit_text(ENOMEM);
   const auto* system = dynamic_cast<const std::system_error*>(&error);
-  if (system == nullptr || system->code() != std::errc::resource_unavailable_try_again)
-    return error.what();
+  if (system == nullptr || system->code() != std::errc::resource_unavailable_try_again) return "";
   return std::string("cannot start a thread: ") + error.what() +
          "; raise the limit on memory (ulimit -v) or processes (ulimit -u)";
 }
@@ -317,9 +317,10 @@ class ProcessGroup final : public Group {
       throw;
     } catch (const std::exception& error) {
       if (cancelled) throw CancelledError(kCancelled);
-      raise_explained(*watch_, heard_within(),
+      const std::string own = own_cause(error);
+      raise_explained(*watch_, own.empty() ? heard_within() : std::chrono::milliseconds(0),
                       failure_context(backend, rank(), world_size(), "connecting the ranks"),
-                      cause_text(error));
+                      own.empty() ? error.what() : own);
     }
   }
 

@@ -2,7 +2,6 @@
 // sizes, and nobody's data is touched.
 #include <gtest/gtest.h>
 
-
 #include "backends/backend_error.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/time_limits.h"

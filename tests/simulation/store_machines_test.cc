@@ -305,8 +305,8 @@ TEST_F(StoreByHand, TheLastActivityOfRank0IsNamedByTheOthers) {
   root.member->set_activity("step 7");
   wait(2 * kHeartbeat, {&root, &other});
   other.member->closed("its connection closed");
-  ASSERT_TRUE(other.member->failure());
-  EXPECT_TRUE(other.member->failure()->what.text.ends_with("last activity: step 7"));
+  ASSERT_TRUE(other.member->state().failure);
+  EXPECT_TRUE(other.member->state().failure->what.text.ends_with("last activity: step 7"));
 }
 
 TEST_F(StoreByHand, TellsWhoIsConnected) {

@@ -60,7 +60,7 @@ std::optional<std::string> option_of_cpu(const GivenValues& given, const RunConf
   if (config.averaging.compression != Compression::kNone)
     return "--compress " + given.text("compress");
   if (config.averaging.canonical) return "--reduction-order canonical";
-  if (config.data.set.regression) return "--task regression";
+  if (config.data.set.csv.regression) return "--task regression";
   if (config.compute.dtype == DType::kF64) return "--dtype f64";
   return std::nullopt;
 }
