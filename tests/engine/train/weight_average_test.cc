@@ -122,8 +122,8 @@ TEST(MovingAverage, IsEvaluatedBesideTheModel) {
             losses(train(2, with(kConvnet, {{"eval-every", "1e"}}))[0], "model"));
 
   // The names, shapes and buffers are the model's.
-  const auto model = tools::load_weights("model", newest(folder)),
-             average = tools::load_weights("ema", newest(folder));
+  const auto model = tools::load_weights(engine::AverageKind::kNone, newest(folder)),
+             average = tools::load_weights(engine::AverageKind::kMoving, newest(folder));
   ASSERT_EQ(io::load_checkpoint(newest(folder)).find(io::Section::kAverage, model[0].name)->data,
             average[0].data);
   std::size_t other = 0, same = 0;
@@ -245,10 +245,13 @@ TEST(EpochAverage, IsCompleteAtTheEndOnly) {
                 {{"average-last", "2"}, {"keep-last", "0"}, {"save-dir", folder.path().string()}}));
   EXPECT_EQ(engine::average_kind(io::load_checkpoint(folder / "step-00000010.ckpt")),
             engine::AverageKind::kNone);
-  EXPECT_THROW(tools::load_weights("average", folder / "step-00000010.ckpt"), io::DataError);
-  EXPECT_THROW(tools::load_weights("average", folder / "step-00000015.ckpt"), io::DataError);
-  EXPECT_NO_THROW(tools::load_weights("average", folder / "step-00000020.ckpt"));
-  EXPECT_THROW(tools::load_weights("ema", folder / "step-00000020.ckpt"), io::DataError);
+  EXPECT_THROW(tools::load_weights(engine::AverageKind::kEpochs, folder / "step-00000010.ckpt"),
+               io::DataError);
+  EXPECT_THROW(tools::load_weights(engine::AverageKind::kEpochs, folder / "step-00000015.ckpt"),
+               io::DataError);
+  EXPECT_NO_THROW(tools::load_weights(engine::AverageKind::kEpochs, folder / "step-00000020.ckpt"));
+  EXPECT_THROW(tools::load_weights(engine::AverageKind::kMoving, folder / "step-00000020.ckpt"),
+               io::DataError);
 }
 
 TEST(EpochAverage, IsRefusedWhereItCannotBe) {
