@@ -19,6 +19,12 @@ class PeerError : public Error {
   using Error::Error;
 };
 
+// Another rank failed before, as the text says: a consequence of its failure, not a cause.
+class LostPeerError : public PeerError {
+ public:
+  using PeerError::PeerError;
+};
+
 // The user asked to stop while the group was forming (exit code 128 + signal).
 class CancelledError : public Error {
  public:

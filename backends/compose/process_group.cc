@@ -23,7 +23,6 @@
 #include "backends/group.h"
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
-#include "backends/lost_peer_error.h"
 #include "backends/transport/single/single_communicator.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/threads/stoppable_sleep.h"

@@ -107,9 +107,12 @@ class Membership::Agent {
     Deadline door{}, problem{};
   };
   NextTimes next_;
-  std::uint64_t shown_ = 0;  // the generation for which the door's file names this process
-  bool is_leaving_ = false, has_news_ = false;
-  int unproved_ = 0;  // answers that did not prove the secret
+  struct ThreadState {
+    std::uint64_t shown = 0;  // the generation for which the door's file names this process
+    bool is_leaving = false, has_news = false;
+    int unproved = 0;  // answers that did not prove the secret
+  };
+  ThreadState state_;
 
   std::atomic<bool> join_wanted_ = false, stopping_ = false;
   std::atomic<std::uint64_t> stepped_in_ = 0;  // the generation of the last step
@@ -204,7 +207,7 @@ AgentSockets::Events Membership::Agent::events() {
           .refused =
               [this](const MemberId& id) {
                 machine_->refused(id, now());
-                has_news_ = true;
+                state_.has_news = true;
               },
           .no_agent = [this](const Endpoint& at, bool answers) { no_agent(at, answers); },
           .turned_away =
@@ -242,7 +245,7 @@ void Membership::Agent::no_agent(const Endpoint& at, bool answers) {
 // by others.
 void Membership::Agent::turned_away(RefusalKind kind, const std::string& text) {
   // Bytes that were changed on the way look like another secret, once.
-  if (kind == RefusalKind::kAuthentication && ++unproved_ < kMaxUnprovedAnswers) return;
+  if (kind == RefusalKind::kAuthentication && ++state_.unproved < kMaxUnprovedAnswers) return;
   try {
     throw_refusal(kind, text);
   } catch (const Error&) {
@@ -277,9 +280,9 @@ void Membership::Agent::run() {
       publish();
       // Look at what sending has shown before waiting for anything.
       const Deadline until = std::min(machine_->next_tick(), next_.door);
-      sockets_->turn(wake_.fd(), std::exchange(has_news_, false) ? now() : until);
+      sockets_->turn(wake_.fd(), std::exchange(state_.has_news, false) ? now() : until);
     }
-    if (is_leaving_) sockets_->flush(base::deadline_in(kLastWords));
+    if (state_.is_leaving) sockets_->flush(base::deadline_in(kLastWords));
   } catch (const Error&) {
     failure = std::current_exception();  // thrown by the file of the join endpoint
   }
@@ -293,25 +296,25 @@ void Membership::Agent::run() {
 }
 
 bool Membership::Agent::take_commands() {
-  if (stopping_ || (is_leaving_ && machine_->may_end())) return false;
+  if (stopping_ || (state_.is_leaving && machine_->may_end())) return false;
   machine_->took_step(stepped_in_, now());
   const std::lock_guard lock(mutex_);
   if (std::exchange(shared_.wants_view, false)) machine_->want_view(now());
   if (std::exchange(shared_.wants_to_leave, false)) {
     machine_->leave(now());
-    is_leaving_ = true;
+    state_.is_leaving = true;
   }
   if (std::exchange(shared_.wants_to_part, false)) {
     machine_->part(now());
-    is_leaving_ = true;
+    state_.is_leaving = true;
   }
   return true;
 }
 
 void Membership::Agent::run_door() {
   if (door_.is_file() && machine_->should_publish_endpoint() &&
-      shown_ != machine_->roster()->generation) {
-    shown_ = machine_->roster()->generation;
+      state_.shown != machine_->roster()->generation) {
+    state_.shown = machine_->roster()->generation;
     door_.show(agent_);
   }
   if (!base::has_passed(next_.door)) return;

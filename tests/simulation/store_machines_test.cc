@@ -14,6 +14,7 @@
 #include "backends/store/protocol/server_machine.h"
 #include "backends/store/protocol/session_machine.h"
 #include "backends/store/protocol/stall_detector.h"
+#include "tests/support/expect_contains.h"
 
 namespace {
 
@@ -220,7 +221,7 @@ TEST_F(StoreByHand, NobodyIsWaitedForOnceItIsGivenUp) {
   ASSERT_TRUE(root.member->state().failure);
   Client& again = join(1, 2);
   ASSERT_EQ(again.state(), SessionMachine::State::kRefused);
-  EXPECT_NE(again.refusal().find("reconnected too late"), std::string::npos) << again.refusal();
+  EXPECT_CONTAINS(again.refusal(), "reconnected too late");
   break_off(root);
   turn();
   EXPECT_TRUE(server_->may_end());

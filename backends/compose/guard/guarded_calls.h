@@ -7,7 +7,6 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/guard/guarded_communicator.h"
-#include "backends/lost_peer_error.h"
 #include "io/base/time/trace.h"
 
 namespace backends {

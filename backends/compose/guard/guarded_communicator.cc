@@ -5,7 +5,6 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/guard/guarded_calls.h"
-#include "backends/lost_peer_error.h"
 
 namespace backends {
 

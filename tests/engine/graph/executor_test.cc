@@ -11,6 +11,7 @@
 #include "engine/layers/layers.h"
 #include "engine/ops/common/bf16_dispatch.h"
 #include "tests/engine/graph/graph_harness.h"
+#include "tests/support/error_of.h"
 
 namespace {
 
@@ -297,12 +298,8 @@ TEST(Executor, RefusesWrongLabelsAndBatchesBeforeAnythingChanges) {
   RandomBatch batch(harness.graph, 4);
   const std::string state = bytes_of(harness.state);
   const auto message = [&](const engine::BatchView& view) -> std::string {
-    try {
-      harness.executor.forward(view, true);
-    } catch (const engine::InputError& error) {
-      return error.what();
-    }
-    return "no error";
+    return test_support::error_or<engine::InputError>([&] { harness.executor.forward(view, true); },
+                                                      "no error");
   };
   batch.labels[2] = 5;
   EXPECT_EQ(message(batch.view()),

@@ -6,6 +6,7 @@
 #include "engine/graph/plan.h"
 #include "engine/layers/layers.h"
 #include "tests/engine/graph/graph_harness.h"
+#include "tests/support/error_of.h"
 
 namespace {
 
@@ -16,12 +17,7 @@ namespace layers = engine::layers;
 
 template <class Error, class Body>
 std::string message_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test_support::error_or<Error>([&] { body(); }, "no error");
 }
 
 TEST(Graph, RefusesANameUsedTwice) {

@@ -7,6 +7,7 @@
 #include "engine/core/error.h"
 #include "engine/layers/layers.h"
 #include "tests/engine/graph/graph_harness.h"
+#include "tests/support/error_of.h"
 
 namespace {
 
@@ -22,12 +23,8 @@ std::string shape_error(engine::LayerPtr layer, const std::vector<Shape>& shapes
   std::vector<NodeId> inputs;
   for (const Shape& shape : shapes)
     inputs.push_back(graph.input("in" + std::to_string(inputs.size()), shape));
-  try {
-    graph.add("x", std::move(layer), inputs);
-  } catch (const engine::ShapeError& error) {
-    return error.what();
-  }
-  return "no error";
+  return test_support::error_or<engine::ShapeError>(
+      [&] { graph.add("x", std::move(layer), inputs); }, "no error");
 }
 
 TEST(LayerShapes, MessagesNameTheLayerAndBothShapes) {

@@ -1,6 +1,8 @@
 // Backward of every layer kind against central differences in float64.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "engine/layers/layers.h"
 #include "tests/engine/graph/graph_harness.h"
 
@@ -10,133 +12,95 @@ using engine::Graph;
 using engine::NodeId;
 namespace layers = engine::layers;
 
-struct Case {
-  const char* name;
-  NodeId (*wire)(Graph& graph,
-                 NodeId x);  // what lies between a first convolution and the logits; x is [6, 5, 3]
-};
-void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }  // for the test library
-
 NodeId head(Graph& graph, NodeId image) {
   return graph.add("head", layers::dense(4), {graph.add("", layers::flatten(), {image})});
 }
 
-constexpr Case kCases[] = {
+struct Case {
+  const char* name;
+  // What lies between a first convolution and the logits; x is [6, 5, 3].
+  std::function<NodeId(Graph& graph, NodeId x)> wire;
+};
+void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }  // for the test library
+
+// A layer between the convolution and the head.
+Case alone(const char* name, engine::LayerPtr (*make)()) {
+  return {name, [make](Graph& g, NodeId x) { return head(g, g.add("n", make(), {x})); }};
+}
+// Another convolution that keeps the map.
+NodeId conv(Graph& g, NodeId x, std::int64_t channels) {
+  return g.add("c", layers::conv2d({.out_channels = channels, .padding = 1}), {x});
+}
+NodeId norm(Graph& g, NodeId x) { return g.add("n", layers::batch_norm2d(), {x}); }
+NodeId relu(Graph& g, NodeId x) { return g.add("", layers::relu(), {x}); }
+NodeId pooled(Graph& g, NodeId x) { return g.add("", layers::global_average_pool(), {x}); }
+
+const Case kCases[] = {
+    alone(
+        "conv2d_stride_2_padded",
+        [] { return layers::conv2d({.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1}); }),
+    alone("conv2d_5x5_without_bias",
+          [] {
+            return layers::conv2d({.out_channels = 2, .kernel = 5, .padding = 2, .bias = false});
+          }),
+    alone("conv2d_1x1_stride_2",
+          [] { return layers::conv2d({.out_channels = 4, .kernel = 1, .stride = 2}); }),
+    alone(
+        "conv2d_7x7_stride_2",
+        [] { return layers::conv2d({.out_channels = 4, .kernel = 7, .stride = 2, .padding = 3}); }),
+    alone("batch_norm2d", [] { return layers::batch_norm2d(); }),
+    alone("group_norm_of_one_group", [] { return layers::group_norm({.groups = 1}); }),
+    alone("relu", [] { return layers::relu(); }),
+    alone("max_pool2d", [] { return layers::max_pool2d({.window = 2}); }),
+    alone("max_pool2d_overlapping",
+          [] { return layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}); }),
+    alone("max_pool2d_in_ceil_mode",
+          [] { return layers::max_pool2d({.window = 2, .ceil_mode = true}); }),
+    alone("average_pool2d", [] { return layers::average_pool2d({.window = 2}); }),
+    alone("average_pool2d_overlapping",
+          [] { return layers::average_pool2d({.window = 3, .stride = 2, .padding = 1}); }),
+    alone("average_pool2d_in_ceil_mode",
+          [] { return layers::average_pool2d({.window = 2, .ceil_mode = true}); }),
+    alone("pad_channels", [] { return layers::pad_channels(1, 2); }),
+    alone("pad_channels_by_none", [] { return layers::pad_channels(0, 0); }),
+    alone("dropout", [] { return layers::dropout(0.4); }),
+    alone("dropout_of_rate_0", [] { return layers::dropout(0); }),
+    {"flatten", head},
+    {"global_average_pool",
+     [](Graph& g, NodeId x) { return g.add("d", layers::dense(4), {pooled(g, x)}); }},
     {"dense_without_bias",
-     [](Graph& g, NodeId x) {
-       return g.add("d", layers::dense(4, false), {g.add("", layers::global_average_pool(), {x})});
-     }},
+     [](Graph& g, NodeId x) { return g.add("d", layers::dense(4, false), {pooled(g, x)}); }},
     {"dense_with_relu",
      [](Graph& g, NodeId x) {
        const NodeId hidden = g.add("d", layers::dense(8), {g.add("", layers::flatten(), {x})});
-       return g.add("e", layers::dense(4), {g.add("", layers::relu(), {hidden})});
+       return g.add("e", layers::dense(4), {relu(g, hidden)});
      }},
-    {"conv2d_stride_2_padded",
-     [](Graph& g, NodeId x) {
-       return head(
-           g,
-           g.add("c", layers::conv2d({.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1}),
-                 {x}));
-     }},
-    {"conv2d_5x5_without_bias",
-     [](Graph& g, NodeId x) {
-       return head(
-           g,
-           g.add("c", layers::conv2d({.out_channels = 2, .kernel = 5, .padding = 2, .bias = false}),
-                 {x}));
-     }},
-    {"conv2d_1x1_stride_2",
-     [](Graph& g, NodeId x) {
-       return head(g,
-                   g.add("c", layers::conv2d({.out_channels = 4, .kernel = 1, .stride = 2}), {x}));
-     }},
-    {"batch_norm2d",
-     [](Graph& g, NodeId x) { return head(g, g.add("n", layers::batch_norm2d(), {x})); }},
-    {"batch_norm2d_with_relu",
-     [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::relu(), {g.add("n", layers::batch_norm2d(), {x})}));
-     }},
+    {"batch_norm2d_with_relu", [](Graph& g, NodeId x) { return head(g, relu(g, norm(g, x))); }},
     {"batch_norm2d_with_residual",
      [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {x}), x}));
+       return head(g, g.add("", layers::add(), {norm(g, x), x}));
      }},
     {"batch_norm2d_with_residual_and_relu",
      [](Graph& g, NodeId x) {
-       const NodeId inner =
-           g.add("c", layers::conv2d({.out_channels = 3, .kernel = 3, .padding = 1}), {x});
-       return head(
-           g, g.add("", layers::relu(),
-                    {g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {inner}), x})}));
+       return head(g, relu(g, g.add("", layers::add(), {norm(g, conv(g, x, 3)), x})));
      }},
     {"group_norm",
      [](Graph& g, NodeId x) {
-       const NodeId wide = g.add("c", layers::conv2d({.out_channels = 6, .padding = 1}), {x});
-       return head(g, g.add("n", layers::group_norm({.groups = 3}), {wide}));
+       return head(g, g.add("n", layers::group_norm({.groups = 3}), {conv(g, x, 6)}));
      }},
-    {"group_norm_of_one_group",
-     [](Graph& g, NodeId x) {
-       return head(g, g.add("n", layers::group_norm({.groups = 1}), {x}));
-     }},
-    {"relu", [](Graph& g, NodeId x) { return head(g, g.add("", layers::relu(), {x})); }},
-    {"max_pool2d",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::max_pool2d({.window = 2}), {x})); }},
-    {"max_pool2d_overlapping",
-     [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}), {x}));
-     }},
-    {"average_pool2d",
-     [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::average_pool2d({.window = 2}), {x}));
-     }},
-    {"average_pool2d_overlapping",
-     [](Graph& g, NodeId x) {
-       return head(
-           g, g.add("", layers::average_pool2d({.window = 3, .stride = 2, .padding = 1}), {x}));
-     }},
-    {"average_pool2d_in_ceil_mode",
-     [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::average_pool2d({.window = 2, .ceil_mode = true}), {x}));
-     }},
-    {"max_pool2d_in_ceil_mode",
-     [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::max_pool2d({.window = 2, .ceil_mode = true}), {x}));
-     }},
-    {"conv2d_7x7_stride_2",
-     [](Graph& g, NodeId x) {
-       return head(
-           g,
-           g.add("c", layers::conv2d({.out_channels = 4, .kernel = 7, .stride = 2, .padding = 3}),
-                 {x}));
-     }},
-    {"pad_channels",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::pad_channels(1, 2), {x})); }},
     {"pad_channels_of_a_tensor_that_others_read",
      [](Graph& g, NodeId x) {
-       const NodeId wide = g.add("c", layers::conv2d({.out_channels = 5, .padding = 1}), {x});
        return head(g, g.add("", layers::add(),
-                            {g.add("n", layers::batch_norm2d(), {wide}),
-                             g.add("", layers::pad_channels(0, 2), {x})}));
+                            {norm(g, conv(g, x, 5)), g.add("", layers::pad_channels(0, 2), {x})}));
      }},
-    {"pad_channels_by_none",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::pad_channels(0, 0), {x})); }},
-    {"global_average_pool",
-     [](Graph& g, NodeId x) {
-       return g.add("d", layers::dense(4), {g.add("", layers::global_average_pool(), {x})});
-     }},
-    {"flatten", [](Graph& g, NodeId x) { return head(g, x); }},
     {"add_of_one_tensor",
      [](Graph& g, NodeId x) {
        return head(g, g.add("", layers::add(), {x, x}));
      }},
     {"add_of_two",
      [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::add(),
-                            {g.add("", layers::relu(), {x}),
-                             g.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x})}));
+       return head(g, g.add("", layers::add(), {relu(g, x), conv(g, x, 3)}));
      }},
-    {"dropout", [](Graph& g, NodeId x) { return head(g, g.add("", layers::dropout(0.4), {x})); }},
-    {"dropout_of_rate_0",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::dropout(0), {x})); }},
 };
 
 class LayerGradient : public testing::TestWithParam<Case> {};

@@ -8,6 +8,7 @@
 #include "engine/layers/layers.h"
 #include "tests/engine/graph/graph_harness.h"
 #include "tests/engine/graph/plan_checker.h"
+#include "tests/support/error_of.h"
 
 namespace {
 
@@ -166,12 +167,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, TextLayerGradient, testing::ValuesIn(kTextLayerC
 std::string error_of(engine::LayerPtr layer, const Shape& shape,
                      engine::DType dtype = engine::DType::kF32) {
   Graph graph;
-  try {
-    graph.add("x", std::move(layer), {graph.input("in", shape, dtype)});
-  } catch (const engine::Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test_support::error_or<engine::Error>(
+      [&] { graph.add("x", std::move(layer), {graph.input("in", shape, dtype)}); }, "no error");
 }
 
 TEST(TextLayerShapes, MessagesNameTheLayerAndBothShapes) {
@@ -223,12 +220,8 @@ TEST(Tied, WhatDoesNotFitIsRefusedWithBothShapes) {
   const NodeId tokens = graph.input("tokens", {4}, engine::DType::kI32);
   const NodeId x = embed(graph, tokens);
   const auto error = [&](engine::LayerPtr layer, NodeId owner) -> std::string {
-    try {
-      graph.add_tied("out", std::move(layer), {x}, owner);
-    } catch (const engine::ModelError& e) {
-      return e.what();
-    }
-    return "no error";
+    return test_support::error_or<engine::ModelError>(
+        [&] { graph.add_tied("out", std::move(layer), {x}, owner); }, "no error");
   };
   EXPECT_EQ(error(layers::dense(6, false), x),
             "layer 'out' (dense): tied to layer 'wte' (embedding), expected its parameters (weight "

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/io/checkpoint/snapshot_fixture.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
@@ -82,12 +83,8 @@ class ArrayTarget : public testing::Test {
   }
   std::string fault_of(const Bytes& bytes, Taking& target) const {
     write_bytes(folder_ / "bad.ckpt", bytes);
-    try {
-      io::load_checkpoint(*io::open_bytes(folder_ / "bad.ckpt"), target);
-    } catch (const io::DataError& error) {
-      return error.what();
-    }
-    return "";
+    return test_support::error_or<io::DataError>(
+        [&] { io::load_checkpoint(*io::open_bytes(folder_ / "bad.ckpt"), target); }, "");
   }
 
   const test_support::TemporaryDirectory folder_;
@@ -156,12 +153,9 @@ TEST_F(ArrayTarget, WhatItThrowsEndsTheLoad) {
     Taking target;
     target.refused_name = array.name;
     if (!target.wants(array)) continue;
-    try {
-      io::load_checkpoint(*io::open_bytes(path_), target);
-      ADD_FAILURE() << array.name;
-    } catch (const std::runtime_error& error) {
-      EXPECT_EQ(std::string(error.what()), "refused " + array.name);
-    }
+    EXPECT_EQ(test_support::error_of<std::runtime_error>(
+                  [&] { io::load_checkpoint(*io::open_bytes(path_), target); }),
+              "refused " + array.name);
     EXPECT_EQ(target.taken.count(array.name), 0u);
   }
 }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/io/checkpoint/snapshot_fixture.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
@@ -210,13 +211,9 @@ TEST_F(CheckpointDamage, FilesThatAreNoFiles) {
   ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_THROW(io::load_checkpoint(folder_ / "pipe"), io::DataError);
   test_support::write_text(folder_ / "text.ckpt", "PK\x03\x04 something else");
-  try {
-    io::load_checkpoint(folder_ / "text.ckpt");
-    ADD_FAILURE();
-  } catch (const io::DataError& error) {
-    EXPECT_EQ(std::string(error.what()),
-              (folder_ / "text.ckpt") + ": not a checkpoint of engine: wrong first bytes");
-  }
+  EXPECT_EQ(
+      test_support::error_of<io::DataError>([&] { io::load_checkpoint(folder_ / "text.ckpt"); }),
+      (folder_ / "text.ckpt") + ": not a checkpoint of engine: wrong first bytes");
 }
 
 TEST_F(CheckpointDamage, AForeignFileIsNotReadWhole) {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tests/io/checkpoint/snapshot_fixture.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 
@@ -240,7 +241,7 @@ TEST_F(CheckpointDirectory, FullFileSystemKeepsTheOldSnapshot) {
   const Names left = names_in(disk);
   const std::string found = io::find_newest_checkpoint(disk, nullptr);
   umount2(disk.c_str(), MNT_DETACH);
-  EXPECT_NE(message.find("No space left"), std::string::npos) << message;
+  EXPECT_CONTAINS(message, "No space left");
   EXPECT_EQ(left, (Names{"latest", "step-00000001.ckpt"}));
   EXPECT_EQ(found, disk + "/step-00000001.ckpt");
 }

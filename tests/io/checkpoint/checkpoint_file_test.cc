@@ -18,6 +18,8 @@
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/checkpoint/late_arrays.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -209,13 +211,8 @@ TEST(CheckpointFile, RefusesToSaveWhatItWouldNotLoad) {
 
 // The message of the CannotCreateError that saving to `path` must cause.
 std::string refusal(const std::string& path) {
-  try {
-    io::save_checkpoint(sample_checkpoint(), path);
-  } catch (const CannotCreateError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "saved to " << path;
-  return "";
+  return test_support::error_of<CannotCreateError>(
+      [&] { io::save_checkpoint(sample_checkpoint(), path); });
 }
 
 TEST(CheckpointFile, DoesNotReplaceADeviceOrAPipe) {
@@ -310,7 +307,7 @@ TEST(CheckpointFile, NoSpaceIsFoundBeforeAnythingIsWritten) {
   io::save_checkpoint(sample_checkpoint(1), folder / "a.ckpt");
   {
     const SizeLimit limit(512);
-    EXPECT_NE(refusal(folder / "a.ckpt").find("it takes "), std::string::npos);
+    EXPECT_CONTAINS(refusal(folder / "a.ckpt"), "it takes ");
   }
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a.ckpt"});
   expect_equal(io::load_checkpoint(folder / "a.ckpt"), sample_checkpoint(1));

@@ -12,7 +12,6 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
-#include "backends/lost_peer_error.h"
 #include "io/base/threads/stoppable_sleep.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/launch/group/flight_folder.h"

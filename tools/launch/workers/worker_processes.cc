@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/lost_peer_error.h"
+#include "backends/backend_error.h"
 #include "backends/secret.h"
 #include "backends/store/tcp_socket.h"
 #include "engine/train/replicas/replica_sync.h"

@@ -4,131 +4,56 @@
 
 #include <cmath>
 
-#include "engine/ops/conv2d/conv2d_reference.h"
 #include "engine/ops/conv2d/winograd_cpu.h"
 #include "engine/ops/conv2d/winograd_rule.h"
-#include "tests/engine/ops/common/kernel_test_support.h"
+#include "tests/engine/ops/common/products.h"
 
 namespace engine::ops {
 namespace {
 
 using namespace kernel_test;
-using gemm_test::difference;
-using gemm_test::nan_operand;
 using gemm_test::wide_magnitudes;
 
-struct WinogradCase {
-  std::int64_t n, h, w, in, out, padding = 1, kernel = 3;
-
-  Conv2dGeometry g() const { return {h, w, in, out, kernel, kernel, 1, padding}; }
-  Shape x() const { return {n, h, w, in}; }
-  Shape y() const { return {n, g().out_h(), g().out_w(), out}; }
-  Shape weight() const { return {kernel, kernel, in, out}; }
-  std::string text() const {
-    return "n " + std::to_string(n) + " map " + std::to_string(h) + "x" + std::to_string(w) +
-           " channels " + std::to_string(in) + " -> " + std::to_string(out) + " padding " +
-           std::to_string(padding) + " kernel " + std::to_string(kernel);
-  }
-};
+ConvProduct square(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t in,
+                   std::int64_t out, std::int64_t padding = 1, std::int64_t kernel = 3) {
+  return {n, {h, w, in, out, kernel, kernel, 1, padding}};
+}
 
 // Whole and cut tiles, channels that fill vectors, panels and chunks and that do not, one tile and
 // more than a block of them.
-const WinogradCase kCases[] = {
-    {4, 8, 8, 16, 16},         {3, 9, 10, 17, 33},        {5, 9, 10, 40, 36, 0},
-    {2, 8, 13, 33, 50, 2},     {8, 4, 4, 130, 33},        {2, 29, 31, 16, 47},
-    {8, 4, 4, 16, 140},        {1, 12, 12, 100, 70},      {60, 7, 7, 32, 32, 1},
-    {2, 33, 34, 20, 18, 1},    {4, 8, 8, 16, 16, 2, 5},   {3, 9, 11, 17, 33, 2, 5},
-    {2, 14, 10, 40, 36, 0, 5}, {1, 15, 16, 33, 50, 4, 5}, {9, 6, 6, 130, 33, 3, 5},
-    {70, 14, 14, 16, 32, 2, 5}};
+const ConvProduct kCases[] = {square(4, 8, 8, 16, 16),         square(3, 9, 10, 17, 33),
+                              square(5, 9, 10, 40, 36, 0),     square(2, 8, 13, 33, 50, 2),
+                              square(8, 4, 4, 130, 33),        square(2, 29, 31, 16, 47),
+                              square(8, 4, 4, 16, 140),        square(1, 12, 12, 100, 70),
+                              square(60, 7, 7, 32, 32, 1),     square(2, 33, 34, 20, 18, 1),
+                              square(4, 8, 8, 16, 16, 2, 5),   square(3, 9, 11, 17, 33, 2, 5),
+                              square(2, 14, 10, 40, 36, 0, 5), square(1, 15, 16, 33, 50, 4, 5),
+                              square(9, 6, 6, 130, 33, 3, 5),  square(70, 14, 14, 16, 32, 2, 5)};
 
-struct Results {
-  std::vector<float> y, dx, dweight, dbias;
-};
-
-// All three passes. `add`: to what random_operand(.., 77) gives, and without a bias forward.
-Results run(const WinogradCase& c, int threads, Convolutions convolutions,
-            Write write = Write::kOverwrite, float least = -1) {
-  auto x = random_operand(c.x(), 1), dy = random_operand(c.y(), 2),
-       weight = random_operand(c.weight(), 3), bias = random_operand({c.out}, 4);
-  for (float& value : x.values) value = std::max(value, least);
-  if (write == Write::kAdd) bias = {};
-  auto y = nan_operand(c.y()), dx = output(c.x(), write), dweight = output(c.weight(), write),
-       dbias = output({c.out}, write);
-  Context context(threads, conv2d_scratch_bytes(c.g(), c.n, DType::kF32, threads));
-  context.context.convolutions = convolutions;
-  conv2d_forward(context.context, {.geometry = c.g(),
-                                   .x = x.view(),
-                                   .weight = weight.view(),
-                                   .y = y.view(),
-                                   .bias = bias.view()});
-  conv2d_backward_data(context.context, {.geometry = c.g(),
-                                         .dy = dy.view(),
-                                         .weight = weight.view(),
-                                         .dx = dx.view(),
-                                         .write = write});
-  conv2d_backward_weights(context.context, {.geometry = c.g(),
-                                            .x = x.view(),
-                                            .dy = dy.view(),
-                                            .dweight = dweight.view(),
-                                            .dbias = dbias.view(),
-                                            .write = write});
-  return {y.values, dx.values, dweight.values, dbias.values};
+// All three passes, on inputs of at least `least`.
+HostProduct start_of(const ConvProduct& c, Write write, float least = -1) {
+  HostProduct o = operands_of(c, write);
+  for (float& value : o.x.values) value = std::max(value, least);
+  return o;
 }
-
-struct WideResults {
-  std::vector<double> y, dx, dweight, dbias;
-};
-
-// The same by the plain loops; `wide` makes float64 operands: the values, or their magnitudes.
-template <class Wide>
-WideResults reference(const WinogradCase& c, Wide wide, Write write, float least = -1) {
-  auto from = random_operand(c.x(), 1);
-  for (float& value : from.values) value = std::max(value, least);
-  auto x = wide(from), dy = wide(random_operand(c.y(), 2)),
-       weight = wide(random_operand(c.weight(), 3)), bias = wide(random_operand({c.out}, 4)),
-       y = wide(nan_operand(c.y()));
-  const bool add = write == Write::kAdd;
-  if (add) bias = {};
-  auto start = [&](const Shape& shape) {
-    return add ? wide(output(shape, write)) : Operand<double>(shape, 0);
-  };
-  auto dx = start(c.x()), dweight = start(c.weight()), dbias = start({c.out});
-  reference::conv2d_forward<double>({.geometry = c.g(),
-                                     .x = x.view(),
-                                     .weight = weight.view(),
-                                     .y = y.view(),
-                                     .bias = bias.view()},
-                                    0, c.n);
-  reference::conv2d_backward_data<double>({.geometry = c.g(),
-                                           .dy = dy.view(),
-                                           .weight = weight.view(),
-                                           .dx = dx.view(),
-                                           .write = write},
-                                          0, c.n);
-  const Conv2dBackwardWeights weights{.geometry = c.g(),
-                                      .x = x.view(),
-                                      .dy = dy.view(),
-                                      .dweight = dweight.view(),
-                                      .dbias = dbias.view(),
-                                      .write = write};
-  reference::conv2d_backward_weights<double>(weights, 0, c.kernel * c.kernel * c.in);
-  reference::conv2d_backward_bias<double>(weights);
-  return {y.values, dx.values, dweight.values, dbias.values};
+HostProduct run(const ConvProduct& c, int threads, Convolutions convolutions,
+                Write write = Write::kOverwrite, float least = -1) {
+  HostProduct o = start_of(c, write, least);
+  Context context(threads, c.scratch(threads, DType::kF32));
+  context.context.convolutions = convolutions;
+  c.run(context.context, o);
+  return o;
 }
 
 TEST(Winograd, AgreesWithFloat64) {
-  for (const WinogradCase& c : kCases) {
-    ASSERT_TRUE(suits_winograd(c.g(), c.n) && suits_winograd(c.g(), kForwardBatch)) << c.text();
+  for (const ConvProduct& c : kCases) {
+    ASSERT_TRUE(suits_winograd(c.g, c.n) && suits_winograd(c.g, kForwardBatch)) << c.text();
     for (const Write write : {Write::kOverwrite, Write::kAdd}) {
-      const WideResults expected = reference(c, widen, write),
-                        bound = reference(c, wide_magnitudes, write);
+      const WideProduct expected = loops_of(c, start_of(c, write), widen, widen),
+                        bound = bound_of(c, start_of(c, write), wide_magnitudes, wide_magnitudes);
       for_each_setting([&](int threads) {
         SCOPED_TRACE(c.text() + (write == Write::kAdd ? " add" : ""));
-        const Results found = run(c, threads, Convolutions::kAuto, write);
-        EXPECT_EQ(difference(found.y, expected.y, bound.y), "");
-        EXPECT_EQ(difference(found.dx, expected.dx, bound.dx), "");
-        EXPECT_EQ(difference(found.dweight, expected.dweight, bound.dweight), "");
-        EXPECT_EQ(difference(found.dbias, expected.dbias, bound.dbias), "");
+        expect_within(run(c, threads, Convolutions::kAuto, write), expected, bound);
       });
     }
   }
@@ -149,77 +74,63 @@ Errors errors(const std::vector<float>& found, const std::vector<double>& expect
 
 // The reason why its points and its short sums are what they are (winograd_tiles.h).
 TEST(Winograd, ErrsAtMostFourTimesAsMuchAsTheDirectKernels) {
-  for (const WinogradCase& c : {WinogradCase{4, 16, 16, 64, 64},
-                                {4, 8, 8, 256, 64},
-                                {16, 4, 4, 64, 256},
-                                {32, 14, 14, 16, 32, 2, 5},
-                                {4, 8, 8, 64, 64, 2, 5}}) {
+  for (const ConvProduct& c :
+       {square(4, 16, 16, 64, 64), square(4, 8, 8, 256, 64), square(16, 4, 4, 64, 256),
+        square(32, 14, 14, 16, 32, 2, 5), square(4, 8, 8, 64, 64, 2, 5)}) {
     for (const float least : {-1.f, 0.f}) {  // 0: as after a ReLU
-      const WideResults exact = reference(c, widen, Write::kOverwrite, least);
+      const WideProduct exact = loops_of(c, start_of(c, Write::kOverwrite, least), widen, widen);
       for (const CpuIsa isa : gemm_test::isas_here()) {
         const gemm_test::ScopedIsa scope(isa);
         SCOPED_TRACE(std::string(to_string(isa)) + ", " + c.text());
-        const auto results = [&](Convolutions convolutions) {
-          return run(c, 1, convolutions, Write::kOverwrite, least);
-        };
-        const Results winograd = results(Convolutions::kAuto),
-                      direct = results(Convolutions::kDirect);
-        const auto compare = [&](auto member, auto exact_member) {
-          const Errors a = errors(winograd.*member, exact.*exact_member),
-                       b = errors(direct.*member, exact.*exact_member);
+        const HostProduct winograd = run(c, 1, Convolutions::kAuto, Write::kOverwrite, least),
+                          direct = run(c, 1, Convolutions::kDirect, Write::kOverwrite, least);
+        const auto compare_errors = [&](auto member, auto exact_member) {
+          const auto& expected = (exact.*exact_member).values;
+          const Errors a = errors((winograd.*member).values, expected),
+                       b = errors((direct.*member).values, expected);
           EXPECT_LE(a.largest, 4 * b.largest);
           EXPECT_LE(a.mean_square, 16 * b.mean_square);
-          EXPECT_NE(winograd.*member, direct.*member);
+          EXPECT_NE((winograd.*member).values, (direct.*member).values);
         };
-        compare(&Results::y, &WideResults::y);
-        compare(&Results::dx, &WideResults::dx);
-        compare(&Results::dweight, &WideResults::dweight);
+        compare_errors(&HostProduct::y, &WideProduct::y);
+        compare_errors(&HostProduct::dx, &WideProduct::dx);
+        compare_errors(&HostProduct::dweight, &WideProduct::dweight);
       }
     }
   }
 }
 
 TEST(Winograd, ThreadsDoNotChangeItsBits) {
-  for (const WinogradCase& c : kCases) {
-    const Results one = run(c, 1, Convolutions::kAuto);
+  for (const ConvProduct& c : kCases) {
+    SCOPED_TRACE(c.text());
+    const HostProduct one = run(c, 1, Convolutions::kAuto);
     for (const int threads : {2, 3, 16}) {
-      const Results more = run(c, threads, Convolutions::kAuto);
-      EXPECT_EQ(one.y, more.y) << c.text();
-      EXPECT_EQ(one.dx, more.dx) << c.text();
-      if (weights_suit_winograd(c.g(), c.n)) {
-        EXPECT_EQ(one.dweight, more.dweight) << c.text();
+      const HostProduct more = run(c, threads, Convolutions::kAuto);
+      EXPECT_EQ(one.y.values, more.y.values);
+      EXPECT_EQ(one.dx.values, more.dx.values);
+      if (weights_suit_winograd(c.g, c.n)) {
+        EXPECT_EQ(one.dweight.values, more.dweight.values);
       }
     }
   }
 }
 
-// An evaluation gives the same report for any number of ranks, which have batches of other sizes.
 TEST(Winograd, AnImageHasTheSameOutputInAnyBatch) {
-  for (const WinogradCase c : {WinogradCase{9, 4, 4, 16, 48},
-                               {9, 4, 4, 64, 48},
-                               {9, 4, 4, 160, 48},
-                               {9, 14, 14, 16, 32, 2, 5}}) {
-    const std::vector<float> all = run(c, 1, Convolutions::kAuto).y;
-    for (const std::int64_t n : {1, 2, 8}) {
-      WinogradCase few = c;
-      few.n = n;
-      const std::vector<float> some = run(few, 2, Convolutions::kAuto).y;
-      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << n << " of " << c.text();
-    }
-  }
+  for (const ConvProduct& c : {square(9, 4, 4, 16, 48), square(9, 4, 4, 64, 48),
+                               square(9, 4, 4, 160, 48), square(9, 14, 14, 16, 32, 2, 5)})
+    expect_images_alone(c, {1, 2, 8}, [](const ConvProduct& part, int threads) {
+      return run(part, threads, Convolutions::kAuto);
+    });
 }
 
 TEST(Winograd, ScratchOfALargerBatchServesASmallerOne) {
-  for (const WinogradCase& c : kCases) {
+  for (const ConvProduct& c : kCases)
     for (const int threads : {1, 2, 3, 5, 16}) {
-      std::size_t before = 0;
-      for (std::int64_t n = 0; n < 300; n = n < 40 ? n + 1 : n + 37) {
-        const std::size_t bytes = conv2d_scratch_bytes(c.g(), n, DType::kF32, threads);
-        EXPECT_GE(bytes, before) << c.text() << ", " << n << " images, " << threads << " threads";
-        before = bytes;
-      }
+      SCOPED_TRACE(c.text() + ", " + std::to_string(threads) + " threads");
+      expect_growing_scratch(300, [&](std::int64_t n) {
+        return ConvProduct{n, c.g}.scratch(threads, DType::kF32);
+      });
     }
-  }
 }
 
 TEST(WinogradRule, ChoosesByShape) {

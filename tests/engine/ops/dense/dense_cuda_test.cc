@@ -17,6 +17,7 @@
 #include "engine/ops/dense/dense_reference.h"
 #include "engine/ops/device/column_sums_cuda.h"
 #include "io/gpu/kernel_resources.h"
+#include "tests/engine/ops/common/products.h"
 #include "tests/engine/ops/device/cuda_test_support.h"
 
 namespace engine::ops {
@@ -53,6 +54,8 @@ struct Case {
   std::int64_t n, in, out;
   bool bias = true, relu = false;
   Write write = Write::kOverwrite;
+
+  DenseProduct product() const { return {n, in, out}; }
 };
 
 // How k and the results are cut; tile 0: by shape, through the public calls.
@@ -73,37 +76,18 @@ struct Errors {
 // All three calls.
 template <class S>
 Errors run_case(const Case& c, Products products, const Cut& cut = {}) {
-  const Shape x_shape{c.n, c.in}, y_shape{c.n, c.out}, w_shape{c.out, c.in}, b_shape{c.out};
-  const Operand<float> x = random_operand(x_shape, 1), w = random_operand(w_shape, 2),
-                       b = random_operand(b_shape, 3), dy = random_operand(y_shape, 4),
-                       dx = output(x_shape, c.write), dw = output(w_shape, c.write),
-                       db = output(b_shape, c.write);
-  Operand<double> wide_x = kept<S>(x), wide_w = kept<S>(w), wide_b = widen(b),
-                  wide_dy = kept<S>(dy), wide_dx = kept<S>(dx), wide_dw = widen(dw),
-                  wide_db = widen(db), wide_y(y_shape, 0);
-  reference::dense_forward<double>({.x = wide_x.view(),
-                                    .weight = wide_w.view(),
-                                    .bias = c.bias ? wide_b.view() : TensorView{},
-                                    .relu = c.relu,
-                                    .y = wide_y.view()});
-  reference::dense_backward_data<double>(
-      {.dy = wide_dy.view(), .weight = wide_w.view(), .dx = wide_dx.view(), .write = c.write});
-  reference::dense_backward_weights<double>({.x = wide_x.view(),
-                                             .dy = wide_dy.view(),
-                                             .dweight = wide_dw.view(),
-                                             .dbias = wide_db.view(),
-                                             .write = c.write});
+  const DenseProduct product = c.product();
+  HostProduct start = operands_of(product, c.write);
+  start.with_bias = c.bias;
+  start.relu = c.relu;
+  WideProduct wide = start.as(kept<S>, kept<S>, widen);
+  product.run_reference(wide);
 
-  const auto d_x = to_device<S>(x_shape, x.values), d_w = to_device<S>(w_shape, w.values),
-             d_dy = to_device<S>(y_shape, dy.values), d_dx = to_device<S>(x_shape, dx.values),
-             d_y = to_device<S>(y_shape, std::vector<float>(dy.values.size(), NAN));
-  const auto d_b = to_device<float>(b_shape, b.values), d_dw = to_device<float>(w_shape, dw.values),
-             d_db = to_device<float>(b_shape, db.values);
-  const TensorView bias = c.bias ? d_b.view() : TensorView{},
-                   dbias = c.bias ? d_db.view() : TensorView{};
+  auto device = start.as(to_device_as<S>, to_device_as<S>, to_device_as<float>);
+  DenseBackwardWeights weights = product.backward_weights(device);
+  if (!c.bias) weights.dbias = {};
   const auto plan = [&](std::int64_t k) { return cut.plan(k, sizeof(S)); };
-  std::size_t scratch =
-      dense_scratch_bytes(c.n, c.in, c.out, DTypeOf<S>::value, 0, Device::Kind::kCuda);
+  std::size_t scratch = dense_scratch_bytes(c.n, c.in, c.out, DTypeOf<S>::value, 0, kDevice.kind);
   if (cut.tile != 0)
     for (const auto& [m, n, k] :
          {std::array{c.n, c.out, c.in}, std::array{c.n, c.in, c.out}, std::array{c.out, c.in, c.n}})
@@ -111,39 +95,19 @@ Errors run_case(const Case& c, Products products, const Cut& cut = {}) {
           std::max(scratch, static_cast<std::size_t>(cuda::gemm_workspace_bytes(plan(k), m, n)));
   DeviceContext context(scratch, products);
   if (cut.tile == 0) {
-    dense_forward(
-        context.context,
-        {.x = d_x.view(), .weight = d_w.view(), .bias = bias, .relu = c.relu, .y = d_y.view()});
-    dense_backward_data(
-        context.context,
-        {.dy = d_dy.view(), .weight = d_w.view(), .dx = d_dx.view(), .write = c.write});
-    dense_backward_weights(context.context, {.x = d_x.view(),
-                                             .dy = d_dy.view(),
-                                             .dweight = d_dw.view(),
-                                             .dbias = dbias,
-                                             .write = c.write});
+    dense_forward(context.context, product.forward(device));
+    dense_backward_data(context.context, product.backward_data(device));
+    dense_backward_weights(context.context, weights);
   } else {
-    cuda::dense_forward(
-        context.context,
-        {.x = d_x.view(), .weight = d_w.view(), .bias = bias, .relu = c.relu, .y = d_y.view()},
-        plan(c.in));
-    cuda::dense_backward_data(
-        context.context,
-        {.dy = d_dy.view(), .weight = d_w.view(), .dx = d_dx.view(), .write = c.write},
-        plan(c.out));
-    cuda::dense_backward_weights(context.context,
-                                 {.x = d_x.view(),
-                                  .dy = d_dy.view(),
-                                  .dweight = d_dw.view(),
-                                  .dbias = dbias,
-                                  .write = c.write},
-                                 plan(c.n));
+    cuda::dense_forward(context.context, product.forward(device), plan(c.in));
+    cuda::dense_backward_data(context.context, product.backward_data(device), plan(c.out));
+    cuda::dense_backward_weights(context.context, weights, plan(c.n));
   }
   context.finish();
-  return {relative_error(as_floats(d_y.values()), wide_y.values),
-          relative_error(as_floats(d_dx.values()), wide_dx.values),
-          relative_error(d_dw.values(), wide_dw.values),
-          c.bias ? relative_error(d_db.values(), wide_db.values) : 0};
+  return {relative_error(as_floats(device.y.values()), wide.y.values),
+          relative_error(as_floats(device.dx.values()), wide.dx.values),
+          relative_error(device.dweight.values(), wide.dweight.values),
+          c.bias ? relative_error(device.dbias.values(), wide.dbias.values) : 0};
 }
 
 template <class M>
@@ -238,29 +202,16 @@ TYPED_TEST(DenseCuda, ManyRowsAreSplit) {
 TYPED_TEST(DenseCuda, NoRows) {
   using S = typename TypeParam::Storage;
   for (const Write write : {Write::kOverwrite, Write::kAdd}) {
-    const Operand<float> w = random_operand({7, 5}, 1), b = random_operand({7}, 2);
-    const auto d_w = to_device<S>({7, 5}, w.values), none_x = to_device<S>({0, 5}, {}),
-               none_y = to_device<S>({0, 7}, {});
-    const auto d_b = to_device<float>({7}, b.values), dw = to_device<float>({7, 5}, w.values),
-               db = to_device<float>({7}, b.values);
+    const DenseProduct none{0, 5, 7};
+    HostProduct start = operands_of(none, write);
+    start.with_bias = start.relu = true;
+    auto device = start.as(to_device_as<S>, to_device_as<S>, to_device_as<float>);
     DeviceContext context(0, TypeParam::kWanted);
-    dense_forward(context.context, {.x = none_x.view(),
-                                    .weight = d_w.view(),
-                                    .bias = d_b.view(),
-                                    .relu = true,
-                                    .y = none_y.view()});
-    dense_backward_data(
-        context.context,
-        {.dy = none_y.view(), .weight = d_w.view(), .dx = none_x.view(), .write = write});
-    dense_backward_weights(context.context, {.x = none_x.view(),
-                                             .dy = none_y.view(),
-                                             .dweight = dw.view(),
-                                             .dbias = db.view(),
-                                             .write = write});
+    none.run(context.context, device);
     context.finish();
     const bool add = write == Write::kAdd;
-    EXPECT_EQ(dw.values(), add ? w.values : std::vector<float>(35));
-    EXPECT_EQ(db.values(), add ? b.values : std::vector<float>(7));
+    EXPECT_EQ(device.dweight.values(), add ? start.dweight.values : std::vector<float>(35));
+    EXPECT_EQ(device.dbias.values(), add ? start.dbias.values : std::vector<float>(7));
   }
 }
 
@@ -273,23 +224,16 @@ TEST_F(DenseCudaChecks, ProductsDifferAsTheirOperandsAreRounded) {
 }
 
 TEST_F(DenseCudaChecks, TheSameBitsEveryTime) {
-  const Shape x_shape{700, 33}, y_shape{700, 9};
-  const auto x = to_device<float>(x_shape, random_operand(x_shape, 1).values),
-             dy = to_device<float>(y_shape, random_operand(y_shape, 2).values);
+  const DenseProduct product{700, 33, 9};
+  const HostProduct start = operands_of(product, Write::kOverwrite);
   std::vector<float> first;
   for (int run = 0; run < 2; ++run) {
-    const auto dw = to_device<float>({9, 33}, std::vector<float>(std::size_t{9} * 33, NAN)),
-               db = to_device<float>({9}, std::vector<float>(9));
-    DeviceContext context(dense_scratch_bytes(700, 33, 9, kF32, 0, Device::Kind::kCuda),
-                          Products::kTf32);
-    dense_backward_weights(context.context, {.x = x.view(),
-                                             .dy = dy.view(),
-                                             .dweight = dw.view(),
-                                             .dbias = db.view(),
-                                             .write = Write::kOverwrite});
+    auto device = start.as(to_device_as<float>, to_device_as<float>, to_device_as<float>);
+    DeviceContext context(dense_scratch_bytes(700, 33, 9, kF32, 0, kDevice.kind), Products::kTf32);
+    dense_backward_weights(context.context, product.backward_weights(device));
     context.finish();
-    if (run == 0) first = dw.values();
-    EXPECT_EQ(dw.values(), first);
+    if (run == 0) first = device.dweight.values();
+    EXPECT_EQ(device.dweight.values(), first);
   }
 }
 

@@ -102,6 +102,14 @@ template <class T>
 DeviceOperand<T> to_device(const Shape& shape, const std::vector<float>& values) {
   return DeviceOperand<T>(shape, stored<T>(values));
 }
+// A copy of an operand of the host, stored as T.
+template <class T, class From = float>
+DeviceOperand<T> to_device_as(const Operand<From>& operand) {
+  if constexpr (std::is_same_v<T, From>)
+    return {operand.shape, operand.values};
+  else
+    return to_device<T>(operand.shape, operand.values);
+}
 // The numbers that the storage T keeps of these, as f64: what the reference must be given, so that
 // only arithmetic is compared.
 template <class T>

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "engine/core/random.h"
-#include "tests/engine/ops/device/cuda_test_support.h"
+#include "tests/engine/ops/device/device_runs.h"
 
 namespace engine::ops {
 namespace {
@@ -15,35 +15,6 @@ using namespace cuda_test;
 template <class T>
 class ElementwiseCuda : public CudaTest {};
 TYPED_TEST_SUITE(ElementwiseCuda, Storages);
-
-// A tensor that begins `shift` elements behind a multiple of 16 bytes.
-template <class T>
-class Shifted {
- public:
-  Shifted(const Shape& shape, const std::vector<float>& values, std::int64_t shift)
-      : shape_(shape), shift_(shift), memory_(padded(values, shift)) {}
-  TensorView view() const {
-    return {static_cast<T*>(memory_.view().data) + shift_, DTypeOf<T>::value, shape_, kDevice};
-  }
-  std::vector<float> values() const {
-    const std::vector<float> all = as_floats(memory_.values());
-    for (std::int64_t i = 0; i < shift_; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], kGuard);
-    EXPECT_EQ(all.back(), kGuard);
-    return {all.begin() + shift_, all.end() - 1};
-  }
-
- private:
-  static constexpr float kGuard = 64;
-  static DeviceOperand<T> padded(const std::vector<float>& values, std::int64_t shift) {
-    std::vector<float> all(static_cast<std::size_t>(shift), kGuard);
-    all.insert(all.end(), values.begin(), values.end());
-    all.push_back(kGuard);
-    return to_device<T>({static_cast<std::int64_t>(all.size())}, all);
-  }
-  Shape shape_;
-  std::int64_t shift_;
-  DeviceOperand<T> memory_;
-};
 
 // Calls check(count, shift): nothing, less than a pack, odd numbers, more than one block.
 template <class Check>
@@ -58,30 +29,25 @@ void for_each_count(Check check) {
 TYPED_TEST(ElementwiseCuda, ReluAndItsGradient) {
   for_each_count([](std::int64_t count, std::int64_t shift) {
     for (const Write write : {Write::kOverwrite, Write::kAdd}) {
-      const Operand<float> x = random_operand({count}, 1), dy = random_operand({count}, 2),
-                           start = random_operand({count}, 3);
-      Operand<double> wide_x = kept<TypeParam>(x), wide_y({count}, 7),
-                      wide_dy = kept<TypeParam>(dy), wide_dx = kept<TypeParam>(start);
-      Context host(1, 0);
-      relu_forward(host.context, wide_x.view(), wide_y.view());
-      relu_backward(host.context, wide_y.view(), wide_dy.view(), wide_dx.view(), write);
-
-      DeviceContext c;
-      const Shifted<TypeParam> device_x(x.shape, x.values, shift),
-          device_y(x.shape, dy.values, shift), device_dy(x.shape, dy.values, shift),
-          device_dx(x.shape, start.values, shift);
-      relu_forward(c.context, device_x.view(), device_y.view());
-      relu_backward(c.context, device_y.view(), device_dy.view(), device_dx.view(), write);
-      relu_forward(c.context, device_x.view(), device_x.view());  // in place
-      relu_backward(c.context, device_y.view(), device_dy.view(), device_dy.view(),
-                    Write::kOverwrite);
-      c.finish();
-      EXPECT_LE(relative_error(device_y.values(), wide_y.values), 0);
-      EXPECT_EQ(device_x.values(), device_y.values());
-      EXPECT_LE(relative_error(device_dx.values(), wide_dx.values),
+      const Shape shape{count};
+      const Operand<float> x = random_operand(shape, 1), dy = random_operand(shape, 2);
+      const Given operands[] = {x, dy, nothing(shape), output(shape, write), x, dy};
+      const auto [found, expected] = run_on_device<TypeParam>(
+          operands,
+          [&](KernelContext& c, TensorView from, TensorView slopes, TensorView y, TensorView dx,
+              TensorView same_x, TensorView same_dy) {
+            relu_forward(c, from, y);
+            relu_backward(c, y, slopes, dx, write);
+            relu_forward(c, same_x, same_x);
+            relu_backward(c, y, same_dy, same_dy, Write::kOverwrite);
+          },
+          shift);
+      EXPECT_LE(relative_error(found[2], expected[2]), 0);
+      EXPECT_EQ(found[4], found[2]);
+      EXPECT_LE(relative_error(found[3], expected[3]),
                 write == Write::kAdd ? storage_error<TypeParam>() : 0);
       if (write == Write::kOverwrite) {
-        EXPECT_EQ(device_dy.values(), device_dx.values());
+        EXPECT_EQ(found[5], found[3]);
       }
     }
   });
@@ -104,25 +70,21 @@ TYPED_TEST(ElementwiseCuda, AddAndCopy) {
   for_each_count([](std::int64_t count, std::int64_t shift) {
     const Operand<float> a = random_operand({count}, 1), b = random_operand({count}, 2);
     for (const bool relu : {false, true}) {
-      Operand<double> wide_a = kept<TypeParam>(a), wide_b = kept<TypeParam>(b), wide_y({count}, 7),
-                      wide_sum = wide_b;
-      Context host(1, 0);
-      add_forward(host.context, wide_a.view(), wide_b.view(), relu, wide_y.view());
-      copy_or_add(host.context, wide_a.view(), wide_sum.view(), Write::kAdd);
-
-      DeviceContext c;
-      const Shifted<TypeParam> device_a(a.shape, a.values, shift),
-          device_b(a.shape, b.values, shift), device_y(a.shape, b.values, 0),
-          device_sum(a.shape, b.values, shift), copy(a.shape, b.values, shift);
-      add_forward(c.context, device_a.view(), device_b.view(), relu, device_y.view());
-      copy_or_add(c.context, device_a.view(), device_sum.view(), Write::kAdd);
-      copy_or_add(c.context, device_a.view(), copy.view(), Write::kOverwrite);
-      add_forward(c.context, device_a.view(), device_b.view(), relu, device_b.view());  // in place
-      c.finish();
-      EXPECT_LE(relative_error(device_y.values(), wide_y.values), storage_error<TypeParam>());
-      EXPECT_EQ(device_b.values(), device_y.values());
-      EXPECT_LE(relative_error(device_sum.values(), wide_sum.values), storage_error<TypeParam>());
-      EXPECT_EQ(copy.values(), device_a.values());
+      const Given operands[] = {a, b, nothing(a.shape), b, nothing(a.shape), b};
+      const auto [found, expected] = run_on_device<TypeParam>(
+          operands,
+          [&](KernelContext& c, TensorView left, TensorView right, TensorView y, TensorView sum,
+              TensorView copy, TensorView same) {
+            add_forward(c, left, right, relu, y);
+            copy_or_add(c, left, sum, Write::kAdd);
+            copy_or_add(c, left, copy, Write::kOverwrite);
+            add_forward(c, left, same, relu, same);  // in place
+          },
+          shift);
+      EXPECT_LE(relative_error(found[2], expected[2]), storage_error<TypeParam>());
+      EXPECT_EQ(found[5], found[2]);
+      EXPECT_LE(relative_error(found[3], expected[3]), storage_error<TypeParam>());
+      EXPECT_EQ(found[4], found[0]);
     }
   });
 }
@@ -175,25 +137,17 @@ TYPED_TEST(ElementwiseCuda, FlattenIsChannelFirstAndBack) {
     for (const Write write : {Write::kOverwrite, Write::kAdd}) {
       SCOPED_TRACE(shape.to_string());
       const Shape flat{shape[0], shape[1] * shape[2] * shape[3]};
-      const Operand<float> x = random_operand(shape, 1), start = random_operand(flat, 2),
-                           other = random_operand(shape, 3);
-      Operand<double> wide_x = kept<TypeParam>(x), wide_y = kept<TypeParam>(start),
-                      wide_flat = kept<TypeParam>(start), wide_back = kept<TypeParam>(other);
-      Context host(1, 0);
-      nhwc_to_channel_first(host.context, wide_x.view(), wide_y.view(), write);
-      channel_first_to_nhwc(host.context, wide_flat.view(), wide_back.view(), write);
-
-      DeviceContext c;
-      const auto device_x = to_device<TypeParam>(shape, x.values),
-                 device_y = to_device<TypeParam>(flat, start.values),
-                 device_flat = to_device<TypeParam>(flat, start.values),
-                 device_back = to_device<TypeParam>(shape, other.values);
-      nhwc_to_channel_first(c.context, device_x.view(), device_y.view(), write);
-      channel_first_to_nhwc(c.context, device_flat.view(), device_back.view(), write);
-      c.finish();
+      const Given operands[] = {random_operand(shape, 1), random_operand(flat, 2),
+                                output(flat, write), output(shape, write)};
+      const auto [found, expected] = run_on_device<TypeParam>(
+          operands,
+          [&](KernelContext& c, TensorView x, TensorView y, TensorView to_flat, TensorView back) {
+            nhwc_to_channel_first(c, x, to_flat, write);
+            channel_first_to_nhwc(c, y, back, write);
+          });
       const double limit = write == Write::kAdd ? storage_error<TypeParam>() : 0;
-      EXPECT_LE(relative_error(as_floats(device_y.values()), wide_y.values), limit);
-      EXPECT_LE(relative_error(as_floats(device_back.values()), wide_back.values), limit);
+      EXPECT_LE(relative_error(found[2], expected[2]), limit);
+      EXPECT_LE(relative_error(found[3], expected[3]), limit);
     }
 }
 

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "engine/core/random.h"
-#include "tests/engine/ops/common/kernel_test_support.h"
+#include "tests/engine/ops/common/kernel_runs.h"
 
 namespace engine::ops {
 namespace {
@@ -42,39 +42,43 @@ TEST(Relu, ZeroBelowZeroAndKeepsNan) {
 
 TEST(Relu, GradientPassesWhereTheOutputIsPositive) {
   for_each_setting([](int threads) {
-    Context c(threads, 0);
-    for (const std::int64_t count : kCounts) {
+    for (const std::int64_t count : kCounts)
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
-        Operand<float> y = random_operand({count}, 1), dy = random_operand({count}, 2),
-                       dx = output({count}, write);
+        Operand<float> y = random_operand({count}, 1);
         if (count > 3) y.values[3] = 0;
-        Operand<double> wide_y = widen(y), wide_dy = widen(dy), wide_dx = widen(dx);
-        relu_backward(c.context, y.view(), dy.view(), dx.view(), write);
-        relu_backward(c.context, wide_y.view(), wide_dy.view(), wide_dx.view(), write);
-        EXPECT_EQ(far_apart(dx.values, wide_dx.values, 1e-6, 1e-7), "");
-        if (write == Write::kAdd) continue;
-        relu_backward(c.context, y.view(), dy.view(), dy.view(), write);  // in place
-        EXPECT_EQ(dy.values, dx.values);
+        const Operand<float> dy = random_operand({count}, 2);
+        const Given operands[] = {y, dy, output({count}, write), dy};
+        const auto [found, expected] =
+            run_both(threads, operands,
+                     [&](KernelContext& c, TensorView out, TensorView slopes, TensorView dx,
+                         TensorView same) {
+                       relu_backward(c, out, slopes, dx, write);
+                       relu_backward(c, out, same, same, Write::kOverwrite);  // in place
+                     });
+        EXPECT_EQ(far_apart(found[2], expected[2], 1e-6, 1e-7), "");
+        if (write == Write::kOverwrite) {
+          EXPECT_EQ(found[3], found[2]);
+        }
       }
-    }
   });
 }
 
 TEST(Add, SumsWithAndWithoutReluAndInPlace) {
   for_each_setting([](int threads) {
-    Context c(threads, 0);
-    for (const std::int64_t count : kCounts) {
+    for (const std::int64_t count : kCounts)
       for (const bool relu : {false, true}) {
-        Operand<float> a = random_operand({count}, 1), b = random_operand({count}, 2),
-                       y({count}, 9);
-        Operand<double> wide_a = widen(a), wide_b = widen(b), wide_y({count}, 0);
-        add_forward(c.context, a.view(), b.view(), relu, y.view());
-        add_forward(c.context, wide_a.view(), wide_b.view(), relu, wide_y.view());
-        EXPECT_EQ(far_apart(y.values, wide_y.values, 1e-6, 1e-7), "");
-        add_forward(c.context, a.view(), b.view(), relu, a.view());
-        EXPECT_EQ(a.values, y.values);
+        const Operand<float> a = random_operand({count}, 1);
+        const Given operands[] = {a, random_operand({count}, 2), nothing({count}), a};
+        const auto [found, expected] =
+            run_both(threads, operands,
+                     [&](KernelContext& c, TensorView left, TensorView right, TensorView y,
+                         TensorView same) {
+                       add_forward(c, left, right, relu, y);
+                       add_forward(c, same, right, relu, same);
+                     });
+        EXPECT_EQ(far_apart(found[2], expected[2], 1e-6, 1e-7), "");
+        EXPECT_EQ(found[3], found[2]);
       }
-    }
   });
 }
 
@@ -186,43 +190,19 @@ TEST(Dropout, BackwardUsesTheSameMask) {
     const std::vector<std::int64_t> ids{1, 2, 3};
     Operand<float> x = random_operand({3, 5, 7}, 1), y = x, dx = x;
     Context c(threads, 0);
-    dropout(
-        c.context,
-        {.from = x.view(), .rate = 0.4, .key = 1, .epoch = 2, .sample_ids = ids, .to = y.view()});
-    dropout(
-        c.context,
-        {.from = x.view(), .rate = 0.4, .key = 1, .epoch = 2, .sample_ids = ids, .to = dx.view()});
+    const auto drop = [&](Operand<float>& to, Write write, double rate,
+                          const std::vector<std::int64_t>& of) {
+      dropout(c.context, {x.view(), rate, 1, 2, of, to.view(), write});
+    };
+    drop(y, Write::kOverwrite, 0.4, ids);
+    drop(dx, Write::kOverwrite, 0.4, ids);
     EXPECT_EQ(dx.values, y.values);
-    dropout(c.context, {.from = x.view(),
-                        .rate = 0.4,
-                        .key = 1,
-                        .epoch = 2,
-                        .sample_ids = ids,
-                        .to = dx.view(),
-                        .write = Write::kAdd});
+    drop(dx, Write::kAdd, 0.4, ids);
     for (std::size_t i = 0; i < dx.values.size(); ++i)
       EXPECT_NEAR(dx.values[i], 2 * y.values[i], 1e-6);
-    EXPECT_THROW(dropout(c.context, {.from = x.view(),
-                                     .rate = 1.5,
-                                     .key = 1,
-                                     .epoch = 2,
-                                     .sample_ids = ids,
-                                     .to = y.view()}),
-                 ModelError);
-    EXPECT_THROW(dropout(c.context, {.from = x.view(),
-                                     .rate = std::nan(""),
-                                     .key = 1,
-                                     .epoch = 2,
-                                     .sample_ids = ids,
-                                     .to = y.view()}),
-                 ModelError);
-    EXPECT_THROW(dropout(c.context, {.from = x.view(),
-                                     .rate = 0.5,
-                                     .key = 1,
-                                     .epoch = 2,
-                                     .sample_ids = std::vector<std::int64_t>{1},
-                                     .to = y.view()}),
-                 ShapeError);
+    for (const double rate : {1.5, std::nan("")})
+      EXPECT_THROW(drop(y, Write::kOverwrite, rate, ids), ModelError);
+    EXPECT_THROW(drop(y, Write::kOverwrite, 0.5, {1}), ShapeError);
   });
 }
 

@@ -2,7 +2,7 @@
 // missing numbers.
 #include "engine/ops/elementwise/gelu.h"
 
-#include "tests/engine/ops/device/cuda_test_support.h"
+#include "tests/engine/ops/device/device_runs.h"
 
 namespace engine::ops {
 namespace {
@@ -21,46 +21,26 @@ TYPED_TEST(GeluCuda, AgreesWithTheReference) {
         SCOPED_TRACE(shape.to_string());
         Operand<float> x = random_operand(shape, 1);
         for (float& value : x.values) value *= 5;
-        const Operand<float> dy = random_operand(shape, 2), start = random_operand(shape, 3);
-        Operand<double> wide_x = kept<TypeParam>(x), wide_dy = kept<TypeParam>(dy),
-                        dx = kept<TypeParam>(start), y(shape, 0);
-        Context host(1, 0);
-        gelu_forward(host.context, wide_x.view(), kind, y.view());
-        gelu_backward(host.context, wide_x.view(), wide_dy.view(), kind, dx.view(), write);
-
-        DeviceContext c;
-        const auto device_x = to_device<TypeParam>(shape, x.values),
-                   device_dy = to_device<TypeParam>(shape, dy.values),
-                   device_dx = to_device<TypeParam>(shape, start.values),
-                   device_y = to_device<TypeParam>(shape, std::vector<float>(x.values.size(), NAN));
-        gelu_forward(c.context, device_x.view(), kind, device_y.view());
-        gelu_backward(c.context, device_x.view(), device_dy.view(), kind, device_dx.view(), write);
-        gelu_forward(c.context, device_x.view(), kind, device_x.view());  // in place
-        c.finish();
-        EXPECT_LE(relative_error(as_floats(device_y.values()), y.values),
-                  storage_error<TypeParam>());
-        EXPECT_LE(relative_error(as_floats(device_dx.values()), dx.values, 0.01),
-                  storage_error<TypeParam>());
-        EXPECT_EQ(as_floats(device_x.values()), as_floats(device_y.values()));
+        std::vector<float> aligned;
+        const Given operands[] = {x, random_operand(shape, 2), output(shape, write), nothing(shape),
+                                  x};
+        for (const std::int64_t shift : {0, 3}) {
+          const auto [found, expected] = run_on_device<TypeParam>(
+              operands,
+              [&](KernelContext& c, TensorView from, TensorView dy, TensorView dx, TensorView y,
+                  TensorView in_place) {
+                gelu_forward(c, from, kind, y);
+                gelu_backward(c, from, dy, kind, dx, write);
+                gelu_forward(c, in_place, kind, in_place);
+              },
+              shift);
+          EXPECT_LE(relative_error(found[3], expected[3]), storage_error<TypeParam>());
+          EXPECT_LE(relative_error(found[2], expected[2], 0.01), storage_error<TypeParam>());
+          EXPECT_EQ(found[4], found[3]);
+          if (shift == 0) aligned = found[3];
+          EXPECT_EQ(found[3], aligned);  // addresses need not be aligned
+        }
       }
-}
-
-TYPED_TEST(GeluCuda, AddressesNeedNotBeAligned) {
-  const Operand<float> x = random_operand({40}, 1);
-  DeviceContext c;
-  const auto device_x = to_device<TypeParam>({40}, x.values),
-             whole = to_device<TypeParam>({40}, x.values),
-             part = to_device<TypeParam>({40}, x.values);
-  TensorView from = device_x.view(), to = part.view();
-  from.shape = to.shape = {37};
-  from.data = from.as<TypeParam>() + 3, to.data = to.as<TypeParam>() + 3;
-  gelu_forward(c.context, device_x.view(), GeluKind::kTanh, whole.view());
-  gelu_forward(c.context, from, GeluKind::kTanh, to);
-  c.finish();
-  std::vector<float> found = as_floats(part.values()), expected = as_floats(whole.values());
-  EXPECT_EQ(std::vector<float>(found.begin() + 3, found.end()),
-            std::vector<float>(expected.begin() + 3, expected.end()));
-  EXPECT_EQ(found[2], to_float(from_float<TypeParam>(x.values[2])));
 }
 
 class GeluCudaRange : public CudaTest {};

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "tests/engine/ops/common/kernel_test_support.h"
+#include "tests/engine/ops/common/kernel_runs.h"
 
 namespace engine::ops {
 namespace {
@@ -69,19 +69,21 @@ TEST(Gelu, IsWithinAMillionthOfItsDefinitionEverywhere) {
 
 TEST(Gelu, GradientsAtOddSizesInPlaceAndAdded) {
   for_each_setting([](int threads) {
-    Context c(threads, 0);
     for (const std::int64_t count : {0, 1, 7, 16, 17, 33, 4097, 9999}) {
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         for (const GeluKind kind : {GeluKind::kExact, GeluKind::kTanh}) {
-          Operand<float> x = random_operand({count}, 1), dy = random_operand({count}, 2),
-                         dx = output({count}, write);
-          Operand<double> wide_x = widen(x), wide_dy = widen(dy), wide_dx = widen(dx);
-          gelu_backward(c.context, x.view(), dy.view(), kind, dx.view(), write);
-          gelu_backward(c.context, wide_x.view(), wide_dy.view(), kind, wide_dx.view(), write);
-          EXPECT_EQ(far_apart(dx.values, wide_dx.values, 1e-6, 1e-6), "");
-          if (write == Write::kAdd) continue;
-          gelu_backward(c.context, x.view(), dy.view(), kind, dy.view(), write);
-          EXPECT_EQ(dy.values, dx.values);
+          const Given operands[] = {random_operand({count}, 1), random_operand({count}, 2),
+                                    random_operand({count}, 2), output({count}, write)};
+          const auto [found, expected] = run_both(
+              threads, operands,
+              [&](KernelContext& c, TensorView x, TensorView dy, TensorView same, TensorView dx) {
+                gelu_backward(c, x, dy, kind, dx, write);
+                gelu_backward(c, x, same, kind, same, Write::kOverwrite);  // in place
+              });
+          EXPECT_EQ(far_apart(found[3], expected[3], 1e-6, 1e-6), "");
+          if (write == Write::kOverwrite) {
+            EXPECT_EQ(found[2], found[3]);
+          }
         }
       }
     }

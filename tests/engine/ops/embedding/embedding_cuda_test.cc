@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "tests/engine/ops/device/cuda_test_support.h"
+#include "tests/engine/ops/device/device_runs.h"
 
 namespace engine::ops {
 namespace {
@@ -32,34 +32,18 @@ void compare_embedding(const EmbeddingSizes& s, Write write) {
   SCOPED_TRACE((Shape{s.n, s.t, s.vocabulary, s.width}.to_string() +
                 (write == Write::kAdd ? ", added" : "")));
   const Shape rows{s.n, s.t, s.width}, all{s.vocabulary, s.width};
-  auto tokens = some_tokens(s);
-  const Operand<float> table = random_operand(all, 1), dy = random_operand(rows, 2),
-                       start = random_operand(all, 3);
-  Operand<double> wide_table = kept<T>(table), wide_dy = kept<T>(dy), y(rows, 0),
-                  dtable = widen(start);
-  Context host(1, 0);
-  embedding_forward(host.context,
-                    {.tokens = tokens.view(), .table = wide_table.view(), .y = y.view()});
-  embedding_backward(
-      host.context,
-      {.tokens = tokens.view(), .dy = wide_dy.view(), .dtable = dtable.view(), .write = write});
-
-  DeviceContext c(embedding_scratch_bytes(s.n * s.t, s.vocabulary, Device::Kind::kCuda));
-  const DeviceOperand<std::int32_t> device_tokens(tokens.shape, tokens.values);
-  const auto device_table = to_device<T>(all, table.values),
-             device_dy = to_device<T>(rows, dy.values),
-             device_y = to_device<T>(rows, std::vector<float>(dy.values.size(), NAN));
-  const auto device_dtable = to_device<float>(all, start.values);
-  embedding_forward(
-      c.context,
-      {.tokens = device_tokens.view(), .table = device_table.view(), .y = device_y.view()});
-  embedding_backward(c.context, {.tokens = device_tokens.view(),
-                                 .dy = device_dy.view(),
-                                 .dtable = device_dtable.view(),
-                                 .write = write});
-  c.finish();
-  EXPECT_LE(relative_error(as_floats(device_y.values()), y.values), 0);
-  EXPECT_LE(relative_error(device_dtable.values(), dtable.values), 1e-5);
+  const Given operands[] = {some_tokens(s), random_operand(all, 1), random_operand(rows, 2),
+                            nothing(rows), state(output(all, write))};
+  const DeviceContext device(embedding_scratch_bytes(s.n * s.t, s.vocabulary, kDevice.kind));
+  const auto [found, expected] =
+      run_on_device<T>(device, operands,
+                       [&](KernelContext& c, TensorView tokens, TensorView table, TensorView dy,
+                           TensorView y, TensorView dtable) {
+                         embedding_forward(c, {tokens, table, y});
+                         embedding_backward(c, {tokens, dy, dtable, write});
+                       });
+  EXPECT_LE(relative_error(found[3], expected[3]), 0);
+  EXPECT_LE(relative_error(found[4], expected[4]), 1e-5);
 }
 
 TYPED_TEST(EmbeddingCuda, AgreesWithTheReference) {
@@ -79,24 +63,15 @@ TYPED_TEST(EmbeddingCuda, PositionsAgreeWithTheReference) {
       SCOPED_TRACE((Shape{s.n, s.t, s.vocabulary, s.width}.to_string() +
                     (write == Write::kAdd ? ", added" : "")));
       const Shape rows{s.n, s.t, s.width}, all{s.vocabulary, s.width};
-      const Operand<float> x = random_operand(rows, 1), positions = random_operand(all, 2),
-                           start = random_operand(all, 3);
-      Operand<double> wide_x = kept<TypeParam>(x), wide_positions = kept<TypeParam>(positions),
-                      y(rows, 0), dp = widen(start);
-      Context host(1, 0);
-      add_positions_forward(host.context, wide_x.view(), wide_positions.view(), y.view());
-      add_positions_backward(host.context, wide_x.view(), dp.view(), write);
-
-      DeviceContext c;
-      const auto device_x = to_device<TypeParam>(rows, x.values),
-                 device_positions = to_device<TypeParam>(all, positions.values);
-      const auto device_dp = to_device<float>(all, start.values);
-      add_positions_backward(c.context, device_x.view(), device_dp.view(), write);
-      add_positions_forward(c.context, device_x.view(), device_positions.view(),
-                            device_x.view());  // in place
-      c.finish();
-      EXPECT_LE(relative_error(as_floats(device_x.values()), y.values), storage_error<TypeParam>());
-      EXPECT_LE(relative_error(device_dp.values(), dp.values), 1e-5);
+      const Given operands[] = {random_operand(rows, 1), random_operand(all, 2),
+                                state(output(all, write))};
+      const auto [found, expected] = run_on_device<TypeParam>(
+          operands, [&](KernelContext& c, TensorView x, TensorView positions, TensorView dp) {
+            add_positions_backward(c, x, dp, write);
+            add_positions_forward(c, x, positions, x);  // in place
+          });
+      EXPECT_LE(relative_error(found[0], expected[0]), storage_error<TypeParam>());
+      EXPECT_LE(relative_error(found[2], expected[2]), 1e-5);
     }
 }
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "tests/engine/ops/device/cuda_test_support.h"
+#include "tests/engine/ops/device/device_runs.h"
 #include "tests/engine/ops/loss/among_largest.h"
 
 namespace engine::ops {
@@ -33,6 +33,34 @@ Operand<float> some_logits(const Shape& shape) {
   return logits;
 }
 
+Operand<std::int32_t> labels_of(const Shape& shape) {
+  return operand_of<std::int32_t>({shape[0]}, some_labels(shape[0], shape[1]));
+}
+
+template <class T>
+void compare_losses(const Shape& shape, double smoothing, Write write, std::int64_t shift) {
+  const Shape rows{shape[0]};
+  const Given operands[] = {
+      some_logits(shape),   labels_of(shape),     state(random_operand(rows, 2)),
+      state(nothing(rows)), state(nothing(rows)), nothing(shape),
+      output(shape, write)};
+  const auto [found, expected] = run_on_device<T>(
+      operands,
+      [&](KernelContext& c, TensorView logits, TensorView labels, TensorView dloss, TensorView loss,
+          TensorView inferred, TensorView gradient, TensorView dlogits) {
+        softmax_cross_entropy_forward(c, {logits, labels, loss, gradient, smoothing});
+        softmax_cross_entropy_forward(
+            c,
+            {.logits = logits, .labels = labels, .loss = inferred, .label_smoothing = smoothing});
+        softmax_cross_entropy_backward(c, {gradient, dloss, dlogits, write});
+      },
+      shift);
+  EXPECT_LE(relative_error(found[3], expected[3]), 1e-5);
+  EXPECT_EQ(found[4], found[3]);
+  EXPECT_LE(relative_error(found[5], expected[5], 0.01), storage_error<T>());
+  EXPECT_LE(relative_error(found[6], expected[6], 0.01), 2 * storage_error<T>());
+}
+
 TYPED_TEST(SoftmaxCrossEntropyCuda, AgreesWithTheReference) {
   for (const Shape& shape :
        {Shape{0, 10}, Shape{1, 1}, Shape{37, 10}, Shape{70, 65}, Shape{5, 129}, Shape{9, 1000},
@@ -40,94 +68,13 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, AgreesWithTheReference) {
     for (const double smoothing : {0.0, 0.1})
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         SCOPED_TRACE(shape.to_string() + " " + std::to_string(smoothing));
-        const std::int64_t rows = shape[0];
-        const Operand<float> logits = some_logits(shape), dloss = random_operand({rows}, 2),
-                             start = random_operand(shape, 3);
-        auto labels = operand_of<std::int32_t>({rows}, some_labels(rows, shape[1]));
-        Operand<double> wide = kept<TypeParam>(logits), loss({rows}, 0), gradient(shape, 0),
-                        wide_dloss = widen(dloss), dlogits = kept<TypeParam>(start);
-        Context host(1, 0);
-        softmax_cross_entropy_forward(host.context, {.logits = wide.view(),
-                                                     .labels = labels.view(),
-                                                     .loss = loss.view(),
-                                                     .gradient = gradient.view(),
-                                                     .label_smoothing = smoothing});
-        softmax_cross_entropy_backward(host.context, {.gradient = gradient.view(),
-                                                      .dloss = wide_dloss.view(),
-                                                      .dlogits = dlogits.view(),
-                                                      .write = write});
-
-        DeviceContext c;
-        const DeviceOperand<std::int32_t> device_labels({rows}, labels.values);
-        const auto device_logits = to_device<TypeParam>(shape, logits.values),
-                   device_dlogits = to_device<TypeParam>(shape, start.values);
-        const auto device_loss =
-                       to_device<float>({rows}, std::vector<float>(loss.values.size(), NAN)),
-                   without = to_device<float>({rows}, std::vector<float>(loss.values.size(), NAN)),
-                   device_dloss = to_device<float>({rows}, dloss.values);
-        const auto device_gradient =
-            to_device<TypeParam>(shape, std::vector<float>(logits.values.size(), NAN));
-        softmax_cross_entropy_forward(c.context, {.logits = device_logits.view(),
-                                                  .labels = device_labels.view(),
-                                                  .loss = device_loss.view(),
-                                                  .gradient = device_gradient.view(),
-                                                  .label_smoothing = smoothing});
-        softmax_cross_entropy_forward(c.context, {.logits = device_logits.view(),
-                                                  .labels = device_labels.view(),
-                                                  .loss = without.view(),
-                                                  .label_smoothing = smoothing});
-        softmax_cross_entropy_backward(c.context, {.gradient = device_gradient.view(),
-                                                   .dloss = device_dloss.view(),
-                                                   .dlogits = device_dlogits.view(),
-                                                   .write = write});
-        c.finish();
-        EXPECT_LE(relative_error(device_loss.values(), loss.values), 1e-5);
-        EXPECT_EQ(device_loss.values(), without.values());
-        EXPECT_LE(relative_error(as_floats(device_gradient.values()), gradient.values, 0.01),
-                  storage_error<TypeParam>());
-        EXPECT_LE(relative_error(as_floats(device_dlogits.values()), dlogits.values, 0.01),
-                  2 * storage_error<TypeParam>());
+        compare_losses<TypeParam>(shape, smoothing, write, 0);
       }
 }
 
 TYPED_TEST(SoftmaxCrossEntropyCuda, OperandsMayBeginAnywhere) {
-  const std::int64_t rows = 3, classes = 2504;
-  const Shape shape{rows, classes};
-  const Operand<float> logits = some_logits(shape);
-  const DeviceOperand<std::int32_t> labels({rows}, some_labels(rows, classes));
-  const auto dloss = to_device<float>({rows}, {1, 2, 3});
-  std::vector<std::vector<float>> results[2];
-  for (const std::int64_t skipped : {0, 1}) {  // elements before the first
-    DeviceContext c;
-    std::vector<float> moved(static_cast<std::size_t>(skipped), NAN);
-    moved.insert(moved.end(), logits.values.begin(), logits.values.end());
-    const Shape all{rows * classes + skipped};
-    const auto from = to_device<TypeParam>(all, moved), gradient = to_device<TypeParam>(all, moved),
-               dlogits = to_device<TypeParam>(all, moved);
-    const auto loss = to_device<float>({rows}, {NAN, NAN, NAN});
-    const auto view = [&](const auto& operand) {
-      TensorView made = operand.view();
-      made.shape = shape;
-      made.data = made.template as<TypeParam>() + skipped;
-      return made;
-    };
-    softmax_cross_entropy_forward(c.context, {.logits = view(from),
-                                              .labels = labels.view(),
-                                              .loss = loss.view(),
-                                              .gradient = view(gradient)});
-    softmax_cross_entropy_backward(
-        c.context, {.gradient = view(gradient), .dloss = dloss.view(), .dlogits = view(dlogits)});
-    c.finish();
-    results[skipped] = {loss.values(), as_floats(gradient.values()), as_floats(dlogits.values())};
-    for (std::size_t i : {1, 2}) {
-      std::vector<float>& each = results[skipped][i];
-      each.erase(each.begin(), each.begin() + skipped);
-    }
-  }
-  for (const std::size_t i : {0, 1, 2}) {
-    const std::vector<double> expected(results[0][i].begin(), results[0][i].end());
-    EXPECT_LE(relative_error(results[1][i], expected), i == 0 ? 1e-6 : storage_error<TypeParam>());
-  }
+  for (const std::int64_t shift : {0, 1})
+    compare_losses<TypeParam>({3, 2504}, 0, Write::kOverwrite, shift);
 }
 
 // By warps, by blocks, and by blocks of long rows, 16 bytes at a time and one element at a time.
@@ -204,36 +151,33 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, RunsInPlace) {
   for (const Shape& shape : {Shape{37, 10}, Shape{9, 1000}, Shape{3, 2503}, Shape{3, 5008},
                              Shape{2, 20608}, Shape{2, 21001}}) {
     SCOPED_TRACE(shape.to_string());
-    const std::int64_t rows = shape[0];
-    const Operand<float> logits = some_logits(shape);
-    const DeviceOperand<std::int32_t> labels({rows}, some_labels(rows, shape[1]));
-    const auto dloss = to_device<float>({rows}, random_operand({rows}, 2).values);
-    std::vector<std::vector<float>> results[2];
-    for (const bool in_place : {false, true}) {
-      DeviceContext c;
-      const std::vector<float> nothing(logits.values.size(), NAN);
-      const auto from = to_device<TypeParam>(shape, logits.values),
-                 gradient = to_device<TypeParam>(shape, nothing),
-                 dlogits = to_device<TypeParam>(shape, nothing);
-      const auto loss =
-          to_device<float>({rows}, std::vector<float>(static_cast<std::size_t>(rows), NAN));
-      const DeviceOperand<std::int32_t> ranks(
-          {rows}, std::vector<std::int32_t>(static_cast<std::size_t>(rows), -1));
-      const auto& saved = in_place ? from : gradient;
-      const auto& result = in_place ? from : dlogits;
-      softmax_cross_entropy_forward(c.context, {.logits = from.view(),
-                                                .labels = labels.view(),
-                                                .loss = loss.view(),
-                                                .gradient = saved.view(),
-                                                .label_smoothing = 0.1,
-                                                .ranks = ranks.view()});
-      softmax_cross_entropy_backward(
-          c.context, {.gradient = saved.view(), .dloss = dloss.view(), .dlogits = result.view()});
-      c.finish();
-      const std::vector<std::int32_t> found = ranks.values();
-      results[in_place] = {loss.values(), {found.begin(), found.end()}, as_floats(result.values())};
-    }
-    EXPECT_EQ(results[1], results[0]);
+    const Shape rows{shape[0]};
+    const Given logits = some_logits(shape), loss = state(nothing(rows)),
+                ranks = Operand<std::int32_t>(rows, -1);
+    const Given operands[] = {logits,
+                              labels_of(shape),
+                              state(random_operand(rows, 2)),
+                              loss,
+                              loss,
+                              ranks,
+                              ranks,
+                              nothing(shape),
+                              nothing(shape),
+                              logits};
+    const auto found =
+        run_on_device<TypeParam>(operands, [](KernelContext& c, TensorView from, TensorView labels,
+                                              TensorView dloss, TensorView loss_apart,
+                                              TensorView own_loss, TensorView ranks_apart,
+                                              TensorView own_ranks, TensorView gradient,
+                                              TensorView dlogits, TensorView same) {
+          softmax_cross_entropy_forward(c, {from, labels, loss_apart, gradient, 0.1, ranks_apart});
+          softmax_cross_entropy_backward(c, {gradient, dloss, dlogits});
+          softmax_cross_entropy_forward(c, {same, labels, own_loss, same, 0.1, own_ranks});
+          softmax_cross_entropy_backward(c, {same, dloss, same});
+        }).found;
+    EXPECT_EQ(found[4], found[3]);
+    EXPECT_EQ(found[6], found[5]);
+    EXPECT_EQ(found[9], found[8]);
   }
 }
 
@@ -283,33 +227,22 @@ TEST_F(SoftmaxCrossEntropyFaults, InfiniteLogitsAreAsInTheReference) {
   const std::vector<float> starts = {0, -inf, 1, -inf, -inf, -inf, inf, 0, 1, 1, NAN, 2};
   for (const std::int64_t classes :
        {3, 200, 2000}) {  // what rows have beyond three classes is -inf
-    Operand<float> logits({4, classes}, -inf), loss({4}, 0), gradient({4, classes}, 0);
+    Operand<float> logits({4, classes}, -inf);
     for (std::size_t i = 0; i < starts.size(); ++i)
       logits.values[i / 3 * static_cast<std::size_t>(classes) + i % 3] = starts[i];
-    auto labels = operand_of<std::int32_t>({4}, {0, 1, 2, 0});
-    Context host(1, 0);
-    softmax_cross_entropy_forward(host.context, {.logits = logits.view(),
-                                                 .labels = labels.view(),
-                                                 .loss = loss.view(),
-                                                 .gradient = gradient.view()});
-    DeviceContext c;
-    const auto device_logits = to_device<float>(logits.shape, logits.values),
-               device_gradient = to_device<float>(logits.shape, logits.values);
-    const DeviceOperand<std::int32_t> device_labels({4}, labels.values);
-    const auto device_loss = to_device<float>({4}, {7, 7, 7, 7});
-    softmax_cross_entropy_forward(c.context, {.logits = device_logits.view(),
-                                              .labels = device_labels.view(),
-                                              .loss = device_loss.view(),
-                                              .gradient = device_gradient.view()});
-    c.finish();
-    const auto alike = [](const std::vector<float>& found, const std::vector<float>& expected) {
-      for (std::size_t i = 0; i < found.size(); ++i)
-        ASSERT_TRUE(std::isnan(expected[i]) ? std::isnan(found[i])
-                                            : std::fabs(found[i] - expected[i]) < 1e-6f)
+    const Given operands[] = {logits, operand_of<std::int32_t>({4}, {0, 1, 2, 0}),
+                              state(Operand<float>({4}, 7)), nothing(logits.shape)};
+    const auto [found, expected] =
+        run_on_device<float>(operands, [](KernelContext& c, TensorView from, TensorView labels,
+                                          TensorView loss, TensorView gradient) {
+          softmax_cross_entropy_forward(c, {from, labels, loss, gradient});
+        });
+    for (const std::size_t part : {2, 3})
+      for (std::size_t i = 0; i < found[part].size(); ++i)
+        ASSERT_TRUE(std::isnan(expected[part][i])
+                        ? std::isnan(found[part][i])
+                        : std::fabs(found[part][i] - expected[part][i]) < 1e-6)
             << i;
-    };
-    alike(device_loss.values(), loss.values);
-    alike(device_gradient.values(), gradient.values);
   }
 }
 

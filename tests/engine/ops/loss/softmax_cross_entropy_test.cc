@@ -4,194 +4,126 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/engine/ops/common/kernel_test_support.h"
+#include "tests/engine/ops/common/kernel_runs.h"
 #include "tests/engine/ops/loss/among_largest.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 
 namespace engine::ops {
 namespace {
 
 using namespace kernel_test;
 
-// cross_entropy(logits, labels, reduction='none') of torch 2 in float64, and the gradient of its
-// sum.
-TEST(SoftmaxCrossEntropy, IsPyTorchs) {
-  Operand<double> logits = operand_of<double>({3, 3}, {1, 2, -1, 0.5, 0.5, 3, 100, -50, 99}),
-                  loss({3}, 0), gradient({3, 3}, 0);
-  Operand<std::int32_t> labels = operand_of<std::int32_t>({3}, {2, 0, 2});
-  Context c(1, 0);
-  softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
-                                            .labels = labels.view(),
-                                            .loss = loss.view(),
-                                            .gradient = gradient.view()});
-  EXPECT_EQ(
-      far_apart(loss.values,
-                std::vector<double>{3.349012216768186, 2.6520083843911353, 1.3132616875182228},
-                1e-14, 0),
-      "");
-  EXPECT_EQ(
-      far_apart(gradient.values,
-                std::vector<double>{0.25949646034241913, 0.7053845126982412, -0.9648809730406602,
-                                    -0.929490539338795, 0.07050946066120505, 0.8589810786775898,
-                                    0.7310585786300049, 5.245415463675382e-66, -0.7310585786300049},
-                1e-14, 1e-15),
-      "");
+template <class T>
+struct Losses {
+  Operand<T> loss, gradient;
+  Operand<std::int32_t> ranks;
+};
+
+template <class T>
+Losses<T> losses_of(int threads, Operand<T> logits, Operand<std::int32_t> labels,
+                    double smoothing = 0) {
+  Losses<T> found{{labels.shape, T(9)}, {logits.shape, T(9)}, {labels.shape, -1}};
+  Context c(threads, 0);
+  softmax_cross_entropy_forward(c.context, {logits.view(), labels.view(), found.loss.view(),
+                                            found.gradient.view(), smoothing, found.ranks.view()});
+  return found;
 }
 
-// The same with label_smoothing=0.1.
-TEST(SoftmaxCrossEntropy, LabelSmoothingIsPyTorchs) {
-  Operand<double> logits = operand_of<double>({3, 3}, {1, 2, -1, 0.5, 0.5, 3, 100, -50, 99}),
-                  loss({3}, 0), gradient({3, 3}, 0);
-  Operand<std::int32_t> labels = operand_of<std::int32_t>({3}, {2, 0, 2});
-  Context c(1, 0);
-  softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
-                                            .labels = labels.view(),
-                                            .loss = loss.view(),
-                                            .gradient = gradient.view(),
-                                            .label_smoothing = 0.1});
-  EXPECT_EQ(
-      far_apart(loss.values,
-                std::vector<double>{3.1823455501015196, 2.5686750510578022, 6.246595020851557},
-                1e-14, 0),
-      "");
-  EXPECT_EQ(
-      far_apart(gradient.values,
-                std::vector<double>{0.2261631270090858, 0.6720511793649079, -0.8982143063739936,
-                                    -0.8628238726721283, 0.03717612732787171, 0.8256477453442564,
-                                    0.6977252452966716, -0.03333333333333333, -0.6643919119633382},
-                1e-14, 1e-15),
-      "");
+// cross_entropy(logits, labels, reduction='none', label_smoothing) of torch 2 in float64, and the
+// gradient of its sum.
+TEST(SoftmaxCrossEntropy, IsPyTorchs) {
+  struct Case {
+    double smoothing;
+    std::vector<double> loss, gradient;
+  };
+  const Case cases[] = {{0,
+                         {3.349012216768186, 2.6520083843911353, 1.3132616875182228},
+                         {0.25949646034241913, 0.7053845126982412, -0.9648809730406602,
+                          -0.929490539338795, 0.07050946066120505, 0.8589810786775898,
+                          0.7310585786300049, 5.245415463675382e-66, -0.7310585786300049}},
+                        {0.1,
+                         {3.1823455501015196, 2.5686750510578022, 6.246595020851557},
+                         {0.2261631270090858, 0.6720511793649079, -0.8982143063739936,
+                          -0.8628238726721283, 0.03717612732787171, 0.8256477453442564,
+                          0.6977252452966716, -0.03333333333333333, -0.6643919119633382}}};
+  for (const Case& each : cases) {
+    const auto found =
+        losses_of(1, operand_of<double>({3, 3}, {1, 2, -1, 0.5, 0.5, 3, 100, -50, 99}),
+                  operand_of<std::int32_t>({3}, {2, 0, 2}), each.smoothing);
+    EXPECT_EQ(far_apart(found.loss.values, each.loss, 1e-14, 0), "");
+    EXPECT_EQ(far_apart(found.gradient.values, each.gradient, 1e-14, 1e-15), "");
+  }
 }
 
 TEST(SoftmaxCrossEntropy, Float32AgreesWithFloat64AtEverySizeAndThreadCount) {
   for_each_setting([](int threads) {
     for (const Shape& shape :
          {Shape{0, 4}, Shape{1, 1}, Shape{7, 10}, Shape{100, 10}, Shape{5, 32}, Shape{9, 65},
-          Shape{13, 101}, Shape{2, 3000}, Shape{2, 4097}, Shape{1, 70001}}) {
-      const std::int64_t rows = shape[0];
-      Operand<float> logits = random_operand(shape, 1), loss = gemm_test::nan_operand({rows}),
-                     gradient = gemm_test::nan_operand(shape);
-      for (float& value : logits.values) value = 200 * value;  // far beyond exp's range
-      Operand<std::int32_t> labels({rows}, 0);
-      for (std::int64_t r = 0; r < rows; ++r)
-        labels.values[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(r % shape[1]);
-      Operand<double> wide = widen(logits), wide_loss({rows}, 0), wide_gradient(shape, 0);
-      Context c(threads, 0);
-      softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
-                                                .labels = labels.view(),
-                                                .loss = loss.view(),
-                                                .gradient = gradient.view(),
-                                                .label_smoothing = 0.2});
-      softmax_cross_entropy_forward(c.context, {.logits = wide.view(),
-                                                .labels = labels.view(),
-                                                .loss = wide_loss.view(),
-                                                .gradient = wide_gradient.view(),
-                                                .label_smoothing = 0.2});
-      EXPECT_EQ(far_apart(loss.values, wide_loss.values, 1e-6, 1e-6), "");
-      EXPECT_EQ(far_apart(gradient.values, wide_gradient.values, 1e-5, 1e-6), "");
-      softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
-                                                .labels = labels.view(),
-                                                .loss = loss.view(),
-                                                .gradient = gradient.view()});
-      softmax_cross_entropy_forward(c.context, {.logits = wide.view(),
-                                                .labels = labels.view(),
-                                                .loss = wide_loss.view(),
-                                                .gradient = wide_gradient.view()});
-      EXPECT_EQ(far_apart(loss.values, wide_loss.values, 1e-6, 1e-6), "");
-      EXPECT_EQ(far_apart(gradient.values, wide_gradient.values, 1e-5, 1e-6), "");
-      const std::vector<float> losses = loss.values;
-      softmax_cross_entropy_forward(
-          c.context,
-          {.logits = logits.view(), .labels = labels.view(), .loss = loss.view()});  // inference
-      EXPECT_EQ(loss.values, losses);
-
-      for (const Write write : {Write::kOverwrite, Write::kAdd}) {
-        Operand<float> dloss = random_operand({rows}, 2), dlogits = output(shape, write);
-        Operand<double> wide_dloss = widen(dloss), wide_dlogits = widen(dlogits);
-        softmax_cross_entropy_backward(c.context, {.gradient = gradient.view(),
-                                                   .dloss = dloss.view(),
-                                                   .dlogits = dlogits.view(),
-                                                   .write = write});
-        softmax_cross_entropy_backward(c.context, {.gradient = wide_gradient.view(),
-                                                   .dloss = wide_dloss.view(),
-                                                   .dlogits = wide_dlogits.view(),
-                                                   .write = write});
-        EXPECT_EQ(far_apart(dlogits.values, wide_dlogits.values, 1e-5, 2e-6), "");
-      }
-    }
+          Shape{13, 101}, Shape{2, 3000}, Shape{2, 4097}, Shape{1, 70001}})
+      for (const double smoothing : {0.2, 0.0})
+        for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+          const Shape rows{shape[0]};
+          Operand<float> logits = random_operand(shape, 1);
+          for (float& value : logits.values) value = 200 * value;  // far beyond exp's range
+          Operand<std::int32_t> labels(rows, 0);
+          for (std::size_t r = 0; r < labels.values.size(); ++r)
+            labels.values[r] = static_cast<std::int32_t>(static_cast<std::int64_t>(r) % shape[1]);
+          const Given operands[] = {
+              logits,        labels,         random_operand(rows, 2), nothing(rows),
+              nothing(rows), nothing(shape), output(shape, write)};
+          const auto [found, expected] = run_both(
+              threads, operands,
+              [&](KernelContext& c, TensorView from, TensorView of, TensorView dloss,
+                  TensorView loss, TensorView inferred, TensorView gradient, TensorView dlogits) {
+                softmax_cross_entropy_forward(c, {from, of, loss, gradient, smoothing});
+                softmax_cross_entropy_forward(
+                    c,
+                    {.logits = from, .labels = of, .loss = inferred, .label_smoothing = smoothing});
+                softmax_cross_entropy_backward(c, {gradient, dloss, dlogits, write});
+              });
+          EXPECT_EQ(far_apart(found[3], expected[3], 1e-6, 1e-6), "");
+          EXPECT_EQ(found[4], found[3]);
+          EXPECT_EQ(far_apart(found[5], expected[5], 1e-5, 1e-6), "");
+          EXPECT_EQ(far_apart(found[6], expected[6], 1e-5, 2e-6), "");
+        }
   });
 }
 
 TEST(SoftmaxCrossEntropy, LogitsOfMinusInfinityHaveNoShare) {
   for_each_setting([](int threads) {
     for (const std::int64_t classes : {40, 5000}) {
-      Operand<float> logits({1, classes}, -std::numeric_limits<float>::infinity()), loss({1}, 9),
-          gradient({1, classes}, 9);
+      Operand<float> logits({1, classes}, -std::numeric_limits<float>::infinity());
       logits.values[static_cast<std::size_t>(classes) - 2] = 3;
       logits.values.back() = 3;
-      Operand<std::int32_t> labels({1}, static_cast<std::int32_t>(classes - 1));
-      Context c(threads, 0);
-      softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
-                                                .labels = labels.view(),
-                                                .loss = loss.view(),
-                                                .gradient = gradient.view()});
-      EXPECT_NEAR(loss.values[0], std::log(2.0), 1e-6);
+      const auto found = losses_of(
+          threads, logits, operand_of<std::int32_t>({1}, {static_cast<std::int32_t>(classes - 1)}));
+      EXPECT_NEAR(found.loss.values[0], std::log(2.0), 1e-6);
       std::vector<float> expected(static_cast<std::size_t>(classes), 0);
       expected[static_cast<std::size_t>(classes) - 2] = 0.5f;
       expected.back() = -0.5f;
-      EXPECT_EQ(far_apart(gradient.values, expected, 0, 1e-6), "");
+      EXPECT_EQ(far_apart(found.gradient.values, expected, 0, 1e-6), "");
     }
   });
 }
 
-TEST(SoftmaxCrossEntropy, ANanShowsInALongRowWhereverItIs) {
+// In rows of one vector, of several and of many blocks.
+TEST(SoftmaxCrossEntropy, ANanShowsInItsRowOnlyWhereverItIs) {
   for_each_setting([](int threads) {
-    for (const std::size_t place : {0, 1, 1023, 1024, 3000, 4999}) {
-      Operand<float> logits({1, 5000}, 1), loss({1}, 0), gradient({1, 5000}, 0);
-      logits.values[place] = std::nanf("");
-      Operand<std::int32_t> labels({1}, 1);
-      Context c(threads, 0);
-      softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
-                                                .labels = labels.view(),
-                                                .loss = loss.view(),
-                                                .gradient = gradient.view()});
-      EXPECT_TRUE(std::isnan(loss.values[0]));
-      for (const float value : gradient.values) ASSERT_TRUE(std::isnan(value));
-    }
-  });
-}
-
-TEST(SoftmaxCrossEntropy, ANanShowsInTheLossOfItsRowOnly) {
-  for (std::size_t place = 0; place < 3; ++place) {
-    Operand<float> logits({2, 3}, 1), loss({2}, 0), gradient({2, 3}, 0);
-    logits.values[place] = std::nanf("");
-    Operand<std::int32_t> labels({2}, 1);
-    Context c(1, 0);
-    softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
-                                              .labels = labels.view(),
-                                              .loss = loss.view(),
-                                              .gradient = gradient.view()});
-    EXPECT_TRUE(std::isnan(loss.values[0]));
-    EXPECT_TRUE(std::isnan(gradient.values[0]));
-    EXPECT_NEAR(loss.values[1], std::log(3.0), 1e-6);
-  }
-}
-
-TEST(SoftmaxCrossEntropy, ANanShowsInARowOfManyClassesWhereverItIs) {
-  for_each_setting([](int threads) {
-    for (const std::size_t place : {0, 1, 31, 64, 65, 69}) {
-      Operand<float> logits({2, 70}, 1), loss({2}, 0), gradient({2, 70}, 0);
-      logits.values[place] = std::nanf("");
-      Operand<std::int32_t> labels({2}, 1);
-      Context c(threads, 0);
-      softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
-                                                .labels = labels.view(),
-                                                .loss = loss.view(),
-                                                .gradient = gradient.view()});
-      EXPECT_TRUE(std::isnan(loss.values[0]));
-      for (std::size_t i = 0; i < 70; ++i) EXPECT_TRUE(std::isnan(gradient.values[i]));
-      EXPECT_NEAR(loss.values[1], std::log(70.0), 1e-6);
-      EXPECT_NEAR(gradient.values[75], 1.0 / 70, 1e-8);
-    }
+    const std::pair<std::int64_t, std::vector<std::size_t>> cases[] = {
+        {3, {0, 1, 2}}, {70, {0, 1, 31, 64, 65, 69}}, {5000, {0, 1, 1023, 1024, 3000, 4999}}};
+    for (const auto& [classes, places] : cases)
+      for (const std::size_t place : places) {
+        Operand<float> logits({2, classes}, 1);
+        logits.values[place] = std::nanf("");
+        const auto found = losses_of(threads, logits, Operand<std::int32_t>({2}, 1));
+        const auto width = static_cast<std::size_t>(classes);
+        EXPECT_TRUE(std::isnan(found.loss.values[0]));
+        for (std::size_t i = 0; i < width; ++i)
+          ASSERT_TRUE(std::isnan(found.gradient.values[i])) << i;
+        EXPECT_NEAR(found.loss.values[1], std::log(static_cast<double>(classes)), 2e-6);
+        EXPECT_NEAR(found.gradient.values[width + 2], 1.0 / static_cast<double>(classes), 1e-7);
+      }
   });
 }
 
@@ -201,28 +133,20 @@ TEST(SoftmaxCrossEntropy, NamesRowLabelAndClassCountOfALabelOutOfRange) {
     Operand<std::int32_t> labels({5}, 3);
     labels.values[4] = bad;
     Context c(2, 0);
-    try {
+    const std::string text = test_support::error_of<InputError>([&] {
       softmax_cross_entropy_forward(
           c.context, {.logits = logits.view(), .labels = labels.view(), .loss = loss.view()});
-      FAIL() << "accepted the label " << bad;
-    } catch (const InputError& error) {
-      const std::string text = error.what();
-      EXPECT_NE(text.find("row 4"), std::string::npos) << text;
-      EXPECT_NE(text.find("label " + std::to_string(bad)), std::string::npos) << text;
-      EXPECT_NE(text.find("10 classes"), std::string::npos) << text;
-    }
+    });
+    EXPECT_CONTAINS(text, "row 4");
+    EXPECT_CONTAINS(text, "label " + std::to_string(bad));
+    EXPECT_CONTAINS(text, "10 classes");
   }
 }
 
 template <class T>
 BatchTotals totals_of(int threads, Operand<T> logits, Operand<std::int32_t> labels) {
-  Operand<T> loss({logits.shape[0]}, 0);
-  Operand<std::int32_t> ranks({logits.shape[0]}, -1);
+  auto [loss, gradient, ranks] = losses_of(threads, logits, labels);
   Context c(threads, 0);
-  softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
-                                            .labels = labels.view(),
-                                            .loss = loss.view(),
-                                            .ranks = ranks.view()});
   BatchTotals totals{.loss_sum = 1, .correct = 2, .rows = 3, .top5 = 4}, more;
   add_batch_totals(
       c.context,
@@ -289,33 +213,20 @@ TEST(SoftmaxCrossEntropy, RunsInPlace) {
          {Shape{7, 10}, Shape{9, 65}, Shape{2, 3000}, Shape{2, 4097}, Shape{1, 70001}})
       for (const double smoothing : {0.0, 0.2}) {
         SCOPED_TRACE(shape.to_string() + " " + std::to_string(smoothing));
-        const std::int64_t rows = shape[0];
-        Operand<float> logits = random_operand(shape, 1), loss({rows}, 0), own_loss({rows}, 1),
-                       dloss = random_operand({rows}, 2), gradient(shape, 0), dlogits(shape, 0);
+        Operand<float> logits = random_operand(shape, 1), dloss = random_operand({shape[0]}, 2),
+                       own_loss({shape[0]}, 1), dlogits(shape, 0);
         for (float& value : logits.values) value = 20 * value;
-        Operand<std::int32_t> labels({rows}, 3), ranks({rows}, -1), own_ranks({rows}, -2);
+        Operand<std::int32_t> labels({shape[0]}, 3), own_ranks({shape[0]}, -2);
+        auto found = losses_of(threads, logits, labels, smoothing);
         Context c(threads, 0);
-        softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
-                                                  .labels = labels.view(),
-                                                  .loss = loss.view(),
-                                                  .gradient = gradient.view(),
-                                                  .label_smoothing = smoothing,
-                                                  .ranks = ranks.view()});
-        softmax_cross_entropy_backward(
-            c.context,
-            {.gradient = gradient.view(), .dloss = dloss.view(), .dlogits = dlogits.view()});
-        softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
-                                                  .labels = labels.view(),
-                                                  .loss = own_loss.view(),
-                                                  .gradient = logits.view(),
-                                                  .label_smoothing = smoothing,
-                                                  .ranks = own_ranks.view()});
-        EXPECT_EQ(own_loss.values, loss.values);
-        EXPECT_EQ(own_ranks.values, ranks.values);
-        EXPECT_EQ(logits.values, gradient.values);
-        softmax_cross_entropy_backward(
-            c.context,
-            {.gradient = logits.view(), .dloss = dloss.view(), .dlogits = logits.view()});
+        softmax_cross_entropy_backward(c.context,
+                                       {found.gradient.view(), dloss.view(), dlogits.view()});
+        softmax_cross_entropy_forward(c.context, {logits.view(), labels.view(), own_loss.view(),
+                                                  logits.view(), smoothing, own_ranks.view()});
+        EXPECT_EQ(own_loss.values, found.loss.values);
+        EXPECT_EQ(own_ranks.values, found.ranks.values);
+        EXPECT_EQ(logits.values, found.gradient.values);
+        softmax_cross_entropy_backward(c.context, {logits.view(), dloss.view(), logits.view()});
         EXPECT_EQ(logits.values, dlogits.values);
       }
   });

@@ -1,8 +1,10 @@
 // Batch normalization of activations stored in bf16: the numbers of f32, rounded where stored.
 #include <gtest/gtest.h>
 
-#include "engine/ops/norm/batch_norm.h"
+#include <functional>
+
 #include "tests/engine/ops/common/stored_test_support.h"
+#include "tests/engine/ops/norm/norm_cases.h"
 
 namespace engine::ops {
 namespace {
@@ -18,54 +20,31 @@ struct NormCase {
   // y, dresidual, dx; then sums, mean, inverse_std, gradient sums. Backward reads the given y.
   template <class T>
   std::vector<std::vector<float>> operator()(T) const {
-    const Shape shape{rows, channels}, each{channels};
-    auto x = stored_operand<T>(shape, 1), add = stored_operand<T>(shape, 2),
-         dy = stored_operand<T>(shape, 3), out = stored_operand<T>(shape, 4),
-         y = stored_output<T>(shape, Write::kOverwrite), dx = stored_output<T>(shape, write),
-         dresidual = stored_output<T>(shape, write);
-    auto gamma = random_operand(each, 5), beta = random_operand(each, 6), mean = gamma,
-         inverse_std = gamma;
-    Operand<double> sums({2, channels}, 0), gradient_sums({2, channels}, 0);
-    Context c(threads, batch_norm_scratch_bytes(rows, channels, DTypeOf<T>::value, threads));
-    batch_norm_statistics(c.context, x.view(), sums.view());
-    batch_norm_finish_statistics(c.context, {.sums = sums.view(),
-                                             .rows = rows,
-                                             .eps = 1e-2,
-                                             .momentum = 0.1,
-                                             .mean = mean.view(),
-                                             .inverse_std = inverse_std.view()});
-    batch_norm_normalize(c.context, {.x = x.view(),
-                                     .mean = mean.view(),
-                                     .inverse_std = inverse_std.view(),
-                                     .gamma = gamma.view(),
-                                     .beta = beta.view(),
-                                     .residual = residual ? add.view() : TensorView{},
-                                     .relu = relu,
-                                     .y = y.view()});
-    batch_norm_backward_sums(c.context, {.x = x.view(),
-                                         .y = relu ? out.view() : TensorView{},
-                                         .dy = dy.view(),
-                                         .mean = mean.view(),
-                                         .inverse_std = inverse_std.view(),
-                                         .sums = gradient_sums.view(),
-                                         .dresidual = residual ? dresidual.view() : TensorView{},
-                                         .write_residual = write});
-    batch_norm_backward_data(c.context, {.x = x.view(),
-                                         .y = relu ? out.view() : TensorView{},
-                                         .dy = dy.view(),
-                                         .mean = mean.view(),
-                                         .inverse_std = inverse_std.view(),
-                                         .gamma = gamma.view(),
-                                         .sums = gradient_sums.view(),
-                                         .rows = rows,
-                                         .dx = dx.view(),
-                                         .write = write});
+    const Shape shape{rows, channels};
+    auto c = batch_norm_of(shape, relu, residual, write, random_operand)
+                 .as([](const Operand<float>&) { return Operand<T>(); }, std::identity(),
+                     std::identity());
+    c.eps = 1e-2;
+    c.x = stored_operand<T>(shape, 1);
+    c.residual = stored_operand<T>(shape, 2);
+    c.dy = stored_operand<T>(shape, 3);
+    c.y = stored_output<T>(shape, Write::kOverwrite);
+    c.dx = c.dresidual = stored_output<T>(shape, write);
+    Context context(threads, batch_norm_scratch_bytes(rows, channels, DTypeOf<T>::value, threads));
+    c.find_sums(context.context);
+    c.finish_statistics(context.context);
+    c.normalize(context.context);
+    const std::vector<float> y = floats_of(c.y);
+    c.y = stored_operand<T>(shape, 4);
+    c.find_backward_sums(context.context);
+    c.backward_data(context.context, rows);
     const auto narrow = [](const Operand<double>& from) {
       return std::vector<float>(from.values.begin(), from.values.end());
     };
-    std::vector<std::vector<float>> results{floats_of(y), floats_of(dx)};
-    if (residual) results.push_back(floats_of(dresidual));
-    for (const auto& more : {narrow(sums), mean.values, inverse_std.values, narrow(gradient_sums)})
+    std::vector<std::vector<float>> results{y, floats_of(c.dx)};
+    if (residual) results.push_back(floats_of(c.dresidual));
+    for (const auto& more :
+         {narrow(c.sums), c.mean.values, c.inverse_std.values, narrow(c.backward_sums)})
       results.push_back(more);
     return results;
   }

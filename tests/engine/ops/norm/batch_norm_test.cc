@@ -4,76 +4,33 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/engine/ops/common/kernel_test_support.h"
+#include <functional>
+
+#include "tests/engine/ops/norm/norm_cases.h"
 
 namespace engine::ops {
 namespace {
 
 using namespace kernel_test;
 
-// All operands of one call of every phase, in one dtype.
-template <class T>
-struct BatchNormCase {
-  Operand<T> x, gamma, beta, residual, dy, dx, dresidual;
-  Operand<T> mean, inverse_std, y, dgamma, dbeta;
-  Operand<double> sums, backward_sums;
-
-  void run(int threads, bool relu, bool with_residual, Write write) {
-    const std::int64_t channels = gamma.shape[0], rows = x.shape.count() / channels;
-    mean = inverse_std = dgamma = dbeta = Operand<T>({channels}, 0);
-    y = Operand<T>(x.shape, 0);
-    sums = backward_sums = Operand<double>({2, channels}, std::nan(""));
-    Context c(threads, batch_norm_scratch_bytes(rows, channels, DTypeOf<T>::value, threads));
-    const TensorView absent{};
-    batch_norm_statistics(c.context, x.view(), sums.view());
-    batch_norm_finish_statistics(c.context, {.sums = sums.view(),
-                                             .rows = rows,
-                                             .eps = 1e-5,
-                                             .momentum = 0.1,
-                                             .mean = mean.view(),
-                                             .inverse_std = inverse_std.view()});
-    batch_norm_normalize(c.context, {.x = x.view(),
-                                     .mean = mean.view(),
-                                     .inverse_std = inverse_std.view(),
-                                     .gamma = gamma.view(),
-                                     .beta = beta.view(),
-                                     .residual = with_residual ? residual.view() : absent,
-                                     .relu = relu,
-                                     .y = y.view()});
-    batch_norm_backward_sums(c.context, {.x = x.view(),
-                                         .y = relu ? y.view() : absent,
-                                         .dy = dy.view(),
-                                         .mean = mean.view(),
-                                         .inverse_std = inverse_std.view(),
-                                         .sums = backward_sums.view(),
-                                         .dresidual = with_residual ? dresidual.view() : absent,
-                                         .write_residual = write});
-    batch_norm_backward_parameters(
-        c.context, {.sums = backward_sums.view(), .dgamma = dgamma.view(), .dbeta = dbeta.view()});
-    batch_norm_backward_data(c.context, {.x = x.view(),
-                                         .y = relu ? y.view() : absent,
-                                         .dy = dy.view(),
-                                         .mean = mean.view(),
-                                         .inverse_std = inverse_std.view(),
-                                         .gamma = gamma.view(),
-                                         .sums = backward_sums.view(),
-                                         .rows = rows,
-                                         .dx = dx.view(),
-                                         .write = write});
-  }
-};
-
 // Made with torch 2 in float64 on 6 rows: bn = BatchNorm1d(2) with the weights and running
 // statistics below; y = relu(bn(x) + residual); y.backward(dy).
 TEST(BatchNorm, IsPyTorchs) {
-  BatchNormCase<double> c;
-  c.x = operand_of<double>({6, 2}, {1, -2, 2, 0.5, 4, 3, -1, 0.25, 0.5, -1, 3, 2});
-  c.gamma = operand_of<double>({2}, {1.5, -0.5});
-  c.beta = operand_of<double>({2}, {0.25, 0.1});
-  c.residual = operand_of<double>({6, 2}, {0.1, 0.2, -0.3, 0.4, 0, -1, 1, 0.5, 0.2, -0.1, -4, 0});
-  c.dy = operand_of<double>({6, 2}, {1, 2, -1, 0.5, 0.25, 3, 2, -2, 1, 1, -0.5, 4});
-  c.dx = c.dresidual = Operand<double>({6, 2}, 0);
-  c.run(1, true, true, Write::kOverwrite);
+  const Shape shape{6, 2}, vector{2};
+  WideBatchNorm c;
+  c.relu = c.with_residual = true;
+  c.x = operand_of<double>(shape, {1, -2, 2, 0.5, 4, 3, -1, 0.25, 0.5, -1, 3, 2});
+  c.gamma = operand_of<double>(vector, {1.5, -0.5});
+  c.beta = operand_of<double>(vector, {0.25, 0.1});
+  c.residual = operand_of<double>(shape, {0.1, 0.2, -0.3, 0.4, 0, -1, 1, 0.5, 0.2, -0.1, -4, 0});
+  c.dy = operand_of<double>(shape, {1, 2, -1, 0.5, 0.25, 3, 2, -2, 1, 1, -0.5, 4});
+  c.running_mean = operand_of<double>(vector, {0.3, -0.2});
+  c.running_var = operand_of<double>(vector, {2, 0.5});
+  c.y = c.dx = c.dresidual = Operand<double>(shape, 0);
+  c.mean = c.inverse_std = c.dgamma = c.dbeta = Operand<double>(vector, 0);
+  c.sums = c.backward_sums = Operand<double>({2, 2}, 0);
+  Context context(1, 0);
+  c.run(context.context);
   const double near = 1e-13;
   EXPECT_EQ(far_apart(c.y.values,
                       std::vector<double>{0.0, 1.0291164760359723, 0.330264391091933,
@@ -98,34 +55,15 @@ TEST(BatchNorm, IsPyTorchs) {
   EXPECT_EQ(far_apart(c.dbeta.values, std::vector<double>{-0.75, 1.5}, near, near), "");
 
   // Running statistics (momentum 0.1, unbiased variance), and what inference then makes of x.
-  Operand<double> running_mean = operand_of<double>({2}, {0.3, -0.2}),
-                  running_var = operand_of<double>({2}, {2, 0.5});
-  Context context(1, 0);
-  batch_norm_finish_statistics(context.context, {.sums = c.sums.view(),
-                                                 .rows = 6,
-                                                 .eps = 1e-5,
-                                                 .momentum = 0.1,
-                                                 .mean = c.mean.view(),
-                                                 .inverse_std = c.inverse_std.view(),
-                                                 .running_mean = running_mean.view(),
-                                                 .running_var = running_var.view()});
-  EXPECT_EQ(far_apart(running_mean.values,
+  EXPECT_EQ(far_apart(c.running_mean.values,
                       std::vector<double>{0.42833333333333334, -0.13416666666666668}, near, near),
             "");
-  EXPECT_EQ(far_apart(running_var.values,
+  EXPECT_EQ(far_apart(c.running_var.values,
                       std::vector<double>{2.1241666666666665, 0.7910416666666666}, near, near),
             "");
-  batch_norm_from_running(context.context, {.running_mean = running_mean.view(),
-                                            .running_var = running_var.view(),
-                                            .eps = 1e-5,
-                                            .mean = c.mean.view(),
-                                            .inverse_std = c.inverse_std.view()});
-  batch_norm_normalize(context.context, {.x = c.x.view(),
-                                         .mean = c.mean.view(),
-                                         .inverse_std = c.inverse_std.view(),
-                                         .gamma = c.gamma.view(),
-                                         .beta = c.beta.view(),
-                                         .y = c.y.view()});
+  c.from_running(context.context);
+  c.relu = c.with_residual = false;
+  c.normalize(context.context);
   EXPECT_EQ(
       far_apart(c.y.values,
                 std::vector<double>{0.8383541372749347, 1.1489153160130288, 1.8675450479599518,
@@ -136,35 +74,17 @@ TEST(BatchNorm, IsPyTorchs) {
       "");
 }
 
-void compare_with_float64(const Shape& shape, int threads, bool relu, bool with_residual,
-                          Write write) {
+void compare_with_float64(const Shape& shape, int threads, int options) {
   const std::int64_t channels = shape[shape.rank() - 1];
-  BatchNormCase<float> fast;
-  fast.x = random_operand(shape, 1);
-  for (std::size_t i = 0; i < fast.x.values.size(); ++i)
-    fast.x.values[i] += static_cast<float>(i % 7) - 2;
-  fast.gamma = random_operand({channels}, 2);
-  fast.beta = random_operand({channels}, 3);
-  fast.residual = random_operand(shape, 4);
-  fast.dy = random_operand(shape, 5);
-  fast.dx = output(shape, write);
-  fast.dresidual = output(shape, write);
-  BatchNormCase<double> slow{widen(fast.x),
-                             widen(fast.gamma),
-                             widen(fast.beta),
-                             widen(fast.residual),
-                             widen(fast.dy),
-                             widen(fast.dx),
-                             widen(fast.dresidual),
-                             {},
-                             {},
-                             {},
-                             {},
-                             {},
-                             {},
-                             {}};
-  fast.run(threads, relu, with_residual, write);
-  slow.run(1, relu, with_residual, write);
+  const bool relu = options & 1;
+  HostBatchNorm fast = batch_norm_of(shape, relu, options & 2,
+                                     options & 4 ? Write::kAdd : Write::kOverwrite, random_operand);
+  fast.x = shifted_operand(shape, 1);
+  WideBatchNorm slow = fast.as(widen, widen, std::identity());
+  Context c(threads, batch_norm_scratch_bytes(fast.rows(), channels, DType::kF32, threads)),
+      wide(1, batch_norm_scratch_bytes(fast.rows(), channels, DType::kF64, 1));
+  fast.run(c.context);
+  slow.run(wide.context);
   // An output that lies within rounding of the ReLU's corner may fall on either side; its gradient
   // then differs by all of dy.
   bool corner = false;
@@ -174,12 +94,12 @@ void compare_with_float64(const Shape& shape, int threads, bool relu, bool with_
   EXPECT_EQ(far_apart(fast.inverse_std.values, slow.inverse_std.values, 2e-6, 0), "");
   EXPECT_EQ(far_apart(fast.y.values, slow.y.values, 1e-5, 2e-5), "");
   if (corner) return;
-  const double rows = static_cast<double>(shape.count() / channels);
+  const double rows = static_cast<double>(fast.rows());
   EXPECT_EQ(far_apart(fast.dbeta.values, slow.dbeta.values, 1e-5, 1e-6 * rows), "");
   EXPECT_EQ(far_apart(fast.dgamma.values, slow.dgamma.values, 1e-5, 2e-6 * rows), "");
   // With one row inverse_std is 1 / sqrt(eps): what cancels in float64 leaves rounding times that.
   EXPECT_EQ(far_apart(fast.dx.values, slow.dx.values, 1e-5, rows < 4 ? 1e-3 : 2e-5), "");
-  if (with_residual) {
+  if (fast.with_residual) {
     EXPECT_EQ(far_apart(fast.dresidual.values, slow.dresidual.values, 1e-6, 1e-6), "");
   }
 }
@@ -191,32 +111,21 @@ TEST(BatchNorm, FastAgreesWithFloat64) {
       for (const Shape& shape :
            {Shape{1, channels}, Shape{7, channels}, Shape{3, 5, 6, channels}}) {
         SCOPED_TRACE(shape.to_string());
-        for (int options = 0; options < 8; ++options) {
-          compare_with_float64(shape, threads, options & 1, options & 2,
-                               options & 4 ? Write::kAdd : Write::kOverwrite);
-        }
+        for (int options = 0; options < 8; ++options) compare_with_float64(shape, threads, options);
       }
     }
     for (const Shape& shape :
          {Shape{4, 23, 29, 16}, Shape{2500, 13}, Shape{20, 10, 10, 32}, Shape{600, 200}}) {
       SCOPED_TRACE(shape.to_string());
-      for (int options = 0; options < 8; ++options) {
-        compare_with_float64(shape, threads, options & 1, options & 2,
-                             options & 4 ? Write::kAdd : Write::kOverwrite);
-      }
+      for (int options = 0; options < 8; ++options) compare_with_float64(shape, threads, options);
     }
   });
 }
 
-// A mean of 10^4 with a deviation of 0.01 leaves float32 about ten steps of variation: the sums
-// must not lose them.
 TEST(BatchNorm, StatisticsDoNotCancel) {
   for_each_setting([](int threads) {
     for (std::int64_t channels : {1, 5, 16, 33}) {
-      Operand<float> x = random_operand({20'000, channels}, 3);
-      for (float& value : x.values) value = 1e4f + 0.01f * value;
-      for (std::int64_t c = 0; c < channels; ++c)
-        x.values[static_cast<std::size_t>(c)] = 1e4f + 0.5f;  // an outlier as first row
+      Operand<float> x = canceling_operand(channels);
       Operand<double> wide = widen(x), found({2, channels}, 0), expected({2, channels}, 0);
       Context context(threads, batch_norm_scratch_bytes(20'000, channels, DType::kF32, threads));
       batch_norm_statistics(context.context, x.view(), found.view());
@@ -228,42 +137,17 @@ TEST(BatchNorm, StatisticsDoNotCancel) {
 
 TEST(BatchNorm, NoRowsGiveZeroSumsAndLeaveRunningStatistics) {
   for_each_setting([](int threads) {
-    Operand<float> x({0, 2, 2, 3}, 0), dx = x, mean = random_operand({3}, 1),
-                                       inverse_std = random_operand({3}, 2);
-    Operand<float> running_mean = random_operand({3}, 3), running_var = random_operand({3}, 4);
-    const Operand<float> before_mean = running_mean, before_var = running_var;
-    Operand<double> sums({2, 3}, 5);
-    Context c(threads, batch_norm_scratch_bytes(0, 3, DType::kF32, threads));
-    batch_norm_statistics(c.context, x.view(), sums.view());
-    EXPECT_EQ(sums.values, std::vector<double>(6, 0.0));
-    batch_norm_finish_statistics(c.context, {.sums = sums.view(),
-                                             .rows = 0,
-                                             .eps = 1e-5,
-                                             .momentum = 0.1,
-                                             .mean = mean.view(),
-                                             .inverse_std = inverse_std.view(),
-                                             .running_mean = running_mean.view(),
-                                             .running_var = running_var.view()});
-    EXPECT_EQ(mean.values, std::vector<float>(3, 0.f));
-    EXPECT_EQ(far_apart(inverse_std.values, std::vector<double>(3, 1 / std::sqrt(1e-5)), 1e-6, 0),
+    HostBatchNorm c = batch_norm_of({0, 2, 2, 3}, false, false, Write::kOverwrite, random_operand);
+    const std::vector<float> mean = c.running_mean.values, var = c.running_var.values;
+    Context context(threads, batch_norm_scratch_bytes(0, 3, DType::kF32, threads));
+    c.run(context.context);
+    EXPECT_EQ(c.sums.values, std::vector<double>(6, 0.0));
+    EXPECT_EQ(c.mean.values, std::vector<float>(3, 0.f));
+    EXPECT_EQ(far_apart(c.inverse_std.values, std::vector<double>(3, 1 / std::sqrt(1e-5)), 1e-6, 0),
               "");
-    EXPECT_EQ(running_mean.values, before_mean.values);
-    EXPECT_EQ(running_var.values, before_var.values);
-    sums.values.assign(6, 5);
-    batch_norm_backward_sums(c.context, {.x = x.view(),
-                                         .dy = x.view(),
-                                         .mean = mean.view(),
-                                         .inverse_std = inverse_std.view(),
-                                         .sums = sums.view()});
-    EXPECT_EQ(sums.values, std::vector<double>(6, 0.0));
-    batch_norm_backward_data(c.context, {.x = x.view(),
-                                         .dy = x.view(),
-                                         .mean = mean.view(),
-                                         .inverse_std = inverse_std.view(),
-                                         .gamma = mean.view(),
-                                         .sums = sums.view(),
-                                         .rows = 0,
-                                         .dx = dx.view()});
+    EXPECT_EQ(c.running_mean.values, mean);
+    EXPECT_EQ(c.running_var.values, var);
+    EXPECT_EQ(c.backward_sums.values, std::vector<double>(6, 0.0));
   });
 }
 
@@ -271,32 +155,22 @@ TEST(BatchNorm, NoRowsGiveZeroSumsAndLeaveRunningStatistics) {
 // what they do on the whole.
 TEST(BatchNorm, PiecesWithMergedSumsEqualTheWhole) {
   const std::int64_t channels = 6, rows = 50, cut = 17;
-  BatchNormCase<double> whole;
-  whole.x = widen(random_operand({rows, channels}, 1));
-  whole.gamma = widen(random_operand({channels}, 2));
-  whole.beta = widen(random_operand({channels}, 3));
-  whole.dy = widen(random_operand({rows, channels}, 4));
-  whole.dx = Operand<double>({rows, channels}, 0);
-  whole.run(1, true, false, Write::kOverwrite);
-
+  WideBatchNorm whole =
+      batch_norm_of({rows, channels}, true, false, Write::kOverwrite, random_operand)
+          .as(widen, widen, std::identity());
   Context c(1, 0);
-  std::vector<double> dx;
-  Operand<double> total({2, channels}, 0), backward({2, channels}, 0), mean({channels}, 0),
-      inverse_std = mean;
-  struct Piece {
-    Operand<double> x, y, dy, dx, sums;
-  } pieces[2];
-  for (int p = 0; p < 2; ++p) {
-    const std::int64_t first = p == 0 ? 0 : cut, last = p == 0 ? cut : rows;
-    const Shape shape{last - first, channels};
-    const auto slice = [&](const Operand<double>& from) {
-      return operand_of<double>(
-          shape, {from.values.begin() + first * channels, from.values.begin() + last * channels});
-    };
-    pieces[p] = {slice(whole.x), Operand<double>(shape, 0), slice(whole.dy),
-                 Operand<double>(shape, 0), Operand<double>({2, channels}, 0)};
-    batch_norm_statistics(c.context, pieces[p].x.view(), pieces[p].sums.view());
+  whole.run(c.context);
+  WideBatchNorm pieces[] = {whole, whole};
+  for (const bool second : {false, true}) {
+    WideBatchNorm& piece = pieces[second];
+    const std::int64_t first = second ? cut : 0, last = second ? rows : cut;
+    for (Operand<double>* each : {&piece.x, &piece.dy, &piece.y, &piece.dx})
+      *each = operand_of<double>(
+          {last - first, channels},
+          {each->values.begin() + first * channels, each->values.begin() + last * channels});
+    piece.find_sums(c.context);
   }
+  Operand<double> total({2, channels}, 0), backward({2, channels}, 0);
   for (std::size_t k = 0; k < channels;
        ++k) {  // mean of means by rows; squares plus what the means' distance adds
     const double n0 = cut, n1 = rows - cut, m0 = pieces[0].sums.values[k],
@@ -306,38 +180,18 @@ TEST(BatchNorm, PiecesWithMergedSumsEqualTheWhole) {
                                  pieces[1].sums.values[channels + k] +
                                  (m1 - m0) * (m1 - m0) * n0 * n1 / rows;
   }
-  batch_norm_finish_statistics(c.context, {.sums = total.view(),
-                                           .rows = rows,
-                                           .eps = 1e-5,
-                                           .momentum = 0.1,
-                                           .mean = mean.view(),
-                                           .inverse_std = inverse_std.view()});
-  for (Piece& piece : pieces) {
-    batch_norm_normalize(c.context, {.x = piece.x.view(),
-                                     .mean = mean.view(),
-                                     .inverse_std = inverse_std.view(),
-                                     .gamma = whole.gamma.view(),
-                                     .beta = whole.beta.view(),
-                                     .relu = true,
-                                     .y = piece.y.view()});
-    batch_norm_backward_sums(c.context, {.x = piece.x.view(),
-                                         .y = piece.y.view(),
-                                         .dy = piece.dy.view(),
-                                         .mean = mean.view(),
-                                         .inverse_std = inverse_std.view(),
-                                         .sums = piece.sums.view()});
-    for (std::size_t k = 0; k < 2 * channels; ++k) backward.values[k] += piece.sums.values[k];
+  for (WideBatchNorm& piece : pieces) {
+    batch_norm_finish_statistics(c.context, {total.view(), rows, piece.eps, 0.1, piece.mean.view(),
+                                             piece.inverse_std.view()});
+    piece.normalize(c.context);
+    piece.find_backward_sums(c.context);
+    for (std::size_t k = 0; k < 2 * channels; ++k)
+      backward.values[k] += piece.backward_sums.values[k];
   }
-  for (Piece& piece : pieces) {
-    batch_norm_backward_data(c.context, {.x = piece.x.view(),
-                                         .y = piece.y.view(),
-                                         .dy = piece.dy.view(),
-                                         .mean = mean.view(),
-                                         .inverse_std = inverse_std.view(),
-                                         .gamma = whole.gamma.view(),
-                                         .sums = backward.view(),
-                                         .rows = rows,
-                                         .dx = piece.dx.view()});
+  std::vector<double> dx;
+  for (WideBatchNorm& piece : pieces) {
+    piece.backward_sums = backward;
+    piece.backward_data(c.context, rows);
     dx.insert(dx.end(), piece.dx.values.begin(), piece.dx.values.end());
   }
   EXPECT_EQ(far_apart(total.values, whole.sums.values, 1e-13, 1e-13), "");
@@ -346,23 +200,17 @@ TEST(BatchNorm, PiecesWithMergedSumsEqualTheWhole) {
 
 TEST(BatchNorm, ANanStaysInItsChannel) {
   for_each_setting([](int threads) {
-    Operand<float> x = random_operand({40, 9}, 1);
-    x.values[9 * 20 + 4] = std::nanf("");
-    Operand<double> sums({2, 9}, 0);
-    Context c(threads, batch_norm_scratch_bytes(40, 9, DType::kF32, threads));
-    batch_norm_statistics(c.context, x.view(), sums.view());
-    for (std::size_t i = 0; i < sums.values.size(); ++i)
-      EXPECT_EQ(std::isnan(sums.values[i]), i % 9 == 4) << i;
+    HostBatchNorm c = batch_norm_of({40, 9}, true, false, Write::kOverwrite, random_operand);
+    c.x.values[9 * 20 + 4] = std::nanf("");
+    Context context(threads, batch_norm_scratch_bytes(40, 9, DType::kF32, threads));
+    c.find_sums(context.context);
+    for (std::size_t i = 0; i < c.sums.values.size(); ++i)
+      EXPECT_EQ(std::isnan(c.sums.values[i]), i % 9 == 4) << i;
     // A ReLU does not hide it.
-    Operand<float> zeros({9}, 0), ones({9}, 1), y({40, 9}, 0);
-    batch_norm_normalize(c.context, {.x = x.view(),
-                                     .mean = zeros.view(),
-                                     .inverse_std = ones.view(),
-                                     .gamma = ones.view(),
-                                     .beta = zeros.view(),
-                                     .relu = true,
-                                     .y = y.view()});
-    EXPECT_TRUE(std::isnan(y.values[9 * 20 + 4]));
+    c.mean = c.beta = Operand<float>({9}, 0);
+    c.inverse_std = c.gamma = Operand<float>({9}, 1);
+    c.normalize(context.context);
+    EXPECT_TRUE(std::isnan(c.y.values[9 * 20 + 4]));
   });
 }
 
@@ -378,27 +226,19 @@ TEST(BatchNorm, TheSameBitsInEveryRun) {
 }
 
 TEST(BatchNorm, RefusesShapesThatDoNotFit) {
-  Context c(1, batch_norm_scratch_bytes(4, 3, DType::kF32, 1));
-  Operand<float> x({4, 3}, 0), four({4}, 0), three({3}, 0);
-  Operand<double> sums({2, 4}, 0), wide({4, 3}, 0);
-  EXPECT_THROW(batch_norm_statistics(c.context, x.view(), sums.view()), ShapeError);
-  EXPECT_THROW(batch_norm_normalize(c.context, {.x = x.view(),
-                                                .mean = three.view(),
-                                                .inverse_std = three.view(),
-                                                .gamma = four.view(),
-                                                .beta = three.view(),
-                                                .y = x.view()}),
-               ShapeError);
-  EXPECT_THROW(batch_norm_normalize(c.context, {.x = x.view(),
-                                                .mean = three.view(),
-                                                .inverse_std = three.view(),
-                                                .gamma = three.view(),
-                                                .beta = three.view(),
-                                                .y = wide.view()}),
-               ShapeError);
-  Context bare(1, 0);
-  sums = Operand<double>({2, 3}, 0);
-  EXPECT_THROW(batch_norm_statistics(bare.context, x.view(), sums.view()), Error);
+  HostBatchNorm c = batch_norm_of({4, 3}, false, false, Write::kOverwrite, random_operand);
+  Context context(1, batch_norm_scratch_bytes(4, 3, DType::kF32, 1)), bare(1, 0);
+  EXPECT_THROW(c.find_sums(bare.context), Error);
+  Operand<double> wide({4, 3}, 0);
+  EXPECT_THROW(
+      batch_norm_normalize(context.context,
+                           {c.x.view(), c.mean.view(), c.inverse_std.view(), c.gamma.view(),
+                            c.beta.view(), TensorView{}, false, wide.view()}),
+      ShapeError);
+  c.sums = Operand<double>({2, 4}, 0);
+  EXPECT_THROW(c.find_sums(context.context), ShapeError);
+  c.gamma = Operand<float>({4}, 0);
+  EXPECT_THROW(c.normalize(context.context), ShapeError);
 }
 
 TEST(BatchNormCheck, FailsOnNanAndOnAWrongValue) {

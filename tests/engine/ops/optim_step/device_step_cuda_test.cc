@@ -93,184 +93,87 @@ struct Pair {
   DeviceOperand<float> device_a, device_b, device_value;
 };
 
-template <class H, class Cpu, class Gpu>
-void expect_the_cpus_bits(const StepSizes& sizes, Cpu on_cpu, Gpu on_gpu) {
-  SCOPED_TRACE(sizes.count);
-  Pair p(sizes.count, sizes.skipped);
-  const std::int64_t count = p.value.shape.count();
-  const DeviceOperand<H> half({sizes.count}, std::vector<H>(static_cast<std::size_t>(sizes.count)));
-  Context host(2, 0);
-  DeviceContext c;
-  StepControl control{.gradient_scale = 0.7f};
-  for (int t = 1; t <= 4; ++t) {
-    Operand<float> gradient = random_operand({count}, static_cast<std::uint32_t>(10 + t));
-    const DeviceOperand<float> device_gradient = p.whole(gradient);
-    const double lr = 0.1 / t;
-    control.skip = t == 3 ? 1 : 0;
-    if (t != 3) ++control.applied_steps;
-    const OnDevice<StepNumbers> numbers({.lr = lr});
-    const OnDevice<StepControl> device_control(control);
-    if (t != 3) on_cpu(host.context, lr, control, gradient.view(), p);
-    on_gpu(c.context, numbers.get(), device_control.get(), p.at(device_gradient), p,
-           tail(half.view(), std::min(sizes.skipped, sizes.count)));
-    c.finish();
-    EXPECT_TRUE(same_bits(p.kept(p.device_value), p.value.values)) << "step " << t;
-    EXPECT_TRUE(same_bits(p.kept(p.device_a), p.a.values)) << "step " << t;
-    EXPECT_TRUE(same_bits(p.kept(p.device_b), p.b.values)) << "step " << t;
-    if constexpr (!std::is_same_v<H, std::uint8_t>) {
-      std::vector<H> halves = half.values();
-      halves.erase(halves.begin(), halves.begin() + p.skipped);
-      EXPECT_TRUE(is_rounded(halves, p.value.values)) << "step " << t;
+// `step` on the CPU with what the numbers and the control say, and on the device with the first
+// `states` of a and b. H: of the copy in half precision; std::uint8_t: there is none.
+template <class H>
+void expect_the_cpus_bits(const UpdateStep& step, std::size_t states, double rate = 1) {
+  for (const StepSizes& sizes : kStepSizes) {
+    SCOPED_TRACE(sizes.count);
+    constexpr bool kCopies = !std::is_same_v<H, std::uint8_t>;
+    Pair p(sizes.count, sizes.skipped);
+    const DeviceOperand<H> half({sizes.count},
+                                std::vector<H>(static_cast<std::size_t>(sizes.count)));
+    const TensorView on_host[] = {p.a.view(), p.b.view()},
+                     on_device[] = {p.at(p.device_a), p.at(p.device_b)};
+    Context host(2, 0);
+    DeviceContext c;
+    StepControl control{.gradient_scale = 0.7f};
+    for (int t = 1; t <= 4; ++t) {
+      Operand<float> gradient = random_operand(p.value.shape, static_cast<std::uint32_t>(10 + t));
+      const DeviceOperand<float> device_gradient = p.whole(gradient);
+      const double lr = 0.1 / t;
+      control.skip = t == 3 ? 1 : 0;
+      if (t != 3) {
+        ++control.applied_steps;
+        UpdateStep now = step;
+        std::visit(
+            [&](auto& each) {
+              each.set({lr * rate, control.gradient_scale, control.applied_steps});
+            },
+            now);
+        update(host.context,
+               {now, gradient.view(), std::span(on_host).first(states), p.value.view()});
+      }
+      const OnDevice<StepNumbers> numbers({.lr = lr});
+      const OnDevice<StepControl> device_control(control);
+      update_on_device(
+          c.context,
+          {step, numbers.get(), device_control.get(), p.at(device_gradient),
+           std::span(on_device).first(states), p.at(p.device_value),
+           kCopies ? tail(half.view(), std::min(sizes.skipped, sizes.count)) : TensorView{}, rate});
+      c.finish();
+      EXPECT_TRUE(same_bits(p.kept(p.device_value), p.value.values)) << "step " << t;
+      EXPECT_TRUE(same_bits(p.kept(p.device_a), p.a.values)) << "step " << t;
+      EXPECT_TRUE(same_bits(p.kept(p.device_b), p.b.values)) << "step " << t;
+      if constexpr (kCopies) {
+        std::vector<H> halves = half.values();
+        halves.erase(halves.begin(), halves.begin() + p.skipped);
+        EXPECT_TRUE(is_rounded(halves, p.value.values)) << "step " << t;
+      }
     }
   }
 }
-
-template <class H>
-TensorView copy_or_none(TensorView half) {
-  return std::is_same_v<H, std::uint8_t> ? TensorView{} : half;
+void expect_the_cpus_bits_with_any_copy(const UpdateStep& step, std::size_t states) {
+  expect_the_cpus_bits<std::uint8_t>(step, states);
+  expect_the_cpus_bits<bf16>(step, states);
+  expect_the_cpus_bits<f16>(step, states);
 }
 
-template <class H>
-void check_sgd() {
+TEST_F(DeviceStep, SgdHasTheCpusBits) {
   for (int options = 0; options < 8; ++options) {
     const SgdStep s{.momentum = options & 1 ? 0.9 : 0.0,
                     .weight_decay = options & 2 ? 0.01 : 0.0,
                     .nesterov = options >= 4};
     if (s.momentum == 0 && s.nesterov) continue;
     SCOPED_TRACE(options);
-    for (const StepSizes& sizes : kStepSizes)
-      expect_the_cpus_bits<H>(
-          sizes,
-          [&](KernelContext& context, double lr, const StepControl& control, TensorView gradient,
-              Pair& p) {
-            SgdStep step = s;
-            step.lr = lr;
-            step.gradient_scale = control.gradient_scale;
-            step.first = control.applied_steps == 1;
-            sgd_step(context, step, gradient, p.a.view(), p.value.view());
-          },
-          [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
-              TensorView gradient, const Pair& p, TensorView half) {
-            const TensorView velocity[] = {p.at(p.device_a)};
-            update_on_device(context,
-                             {.step = any_sgd(s),
-                              .numbers = numbers,
-                              .control = control,
-                              .gradient = gradient,
-                              .states = std::span(velocity).first(s.momentum != 0 ? 1u : 0u),
-                              .value = p.at(p.device_value),
-                              .half_copy = copy_or_none<H>(half)});
-          });
+    expect_the_cpus_bits_with_any_copy(any_sgd(s), s.momentum != 0 ? 1 : 0);
   }
-}
-TEST_F(DeviceStep, ARateOfItsOwnHasTheCpusBits) {
-  for (const StepSizes& sizes : kStepSizes)
-    expect_the_cpus_bits<bf16>(
-        sizes,
-        [&](KernelContext& context, double lr, const StepControl& control, TensorView gradient,
-            Pair& p) {
-          const SgdStep step{.lr = lr * 3, .momentum = 0, .gradient_scale = control.gradient_scale};
-          sgd_step(context, step, gradient, {}, p.value.view());
-        },
-        [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
-            TensorView gradient, const Pair& p, TensorView half) {
-          update_on_device(context, {.step = any_sgd({.momentum = 0}),
-                                     .numbers = numbers,
-                                     .control = control,
-                                     .gradient = gradient,
-                                     .states = {},
-                                     .value = p.at(p.device_value),
-                                     .half_copy = half,
-                                     .rate = 3});
-        });
-}
-TEST_F(DeviceStep, SgdHasTheCpusBits) {
-  check_sgd<std::uint8_t>();  // no copy
-  check_sgd<bf16>();
-  check_sgd<f16>();
+  expect_the_cpus_bits<bf16>(any_sgd({.momentum = 0}), 0, 3);  // at a rate of its own
 }
 
-template <class H>
-void check_adamw() {
-  for (const double beta1 : {0.9, 0.4})
-    for (const StepSizes& sizes : kStepSizes) {
-      const AdamwStep s{.beta1 = beta1, .beta2 = 0.99, .weight_decay = 0.1};
-      expect_the_cpus_bits<H>(
-          sizes,
-          [&](KernelContext& context, double lr, const StepControl& control, TensorView gradient,
-              Pair& p) {
-            AdamwStep step = s;
-            step.lr = lr;
-            step.gradient_scale = control.gradient_scale;
-            step.count = control.applied_steps;
-            adamw_step(context, step, gradient, p.a.view(), p.b.view(), p.value.view());
-          },
-          [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
-              TensorView gradient, const Pair& p, TensorView half) {
-            const TensorView moments[] = {p.at(p.device_a), p.at(p.device_b)};
-            update_on_device(context, {.step = s,
-                                       .numbers = numbers,
-                                       .control = control,
-                                       .gradient = gradient,
-                                       .states = moments,
-                                       .value = p.at(p.device_value),
-                                       .half_copy = copy_or_none<H>(half)});
-          });
-    }
-}
 TEST_F(DeviceStep, AdamwHasTheCpusBits) {
-  check_adamw<std::uint8_t>();
-  check_adamw<bf16>();
-  check_adamw<f16>();
+  for (const double beta1 : {0.9, 0.4})
+    expect_the_cpus_bits_with_any_copy(
+        AdamwStep{.beta1 = beta1, .beta2 = 0.99, .weight_decay = 0.1}, 2);
 }
 
 TEST_F(DeviceStep, LionHasTheCpusBits) {
-  const LionStep s{.weight_decay = 0.1};
-  for (const StepSizes& sizes : kStepSizes)
-    expect_the_cpus_bits<bf16>(
-        sizes,
-        [&](KernelContext& context, double lr, const StepControl& control, TensorView gradient,
-            Pair& p) {
-          LionStep step = s;
-          step.set({lr, control.gradient_scale, control.applied_steps});
-          const TensorView moment[] = {p.a.view()};
-          update(context,
-                 {.step = step, .gradient = gradient, .states = moment, .value = p.value.view()});
-        },
-        [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
-            TensorView gradient, const Pair& p, TensorView half) {
-          const TensorView moment[] = {p.at(p.device_a)};
-          update_on_device(context, {.step = s,
-                                     .numbers = numbers,
-                                     .control = control,
-                                     .gradient = gradient,
-                                     .states = moment,
-                                     .value = p.at(p.device_value),
-                                     .half_copy = half});
-        });
+  expect_the_cpus_bits<bf16>(LionStep{.weight_decay = 0.1}, 1);
 }
 
 TEST_F(DeviceStep, AnAverageHasTheCpusBits) {
   for (const double weight : {0.125, 0.7})
-    for (const StepSizes& sizes : kStepSizes)
-      expect_the_cpus_bits<std::uint8_t>(
-          sizes,
-          [&](KernelContext& context, double lr, const StepControl& control, TensorView value,
-              Pair& p) {
-            AverageStep step{.weight = weight};
-            step.set({lr, control.gradient_scale, control.applied_steps});
-            update(context,
-                   {.step = step, .gradient = value, .states = {}, .value = p.value.view()});
-          },
-          [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
-              TensorView value, const Pair& p, TensorView) {
-            update_on_device(context, {.step = AverageStep{.weight = weight},
-                                       .numbers = numbers,
-                                       .control = control,
-                                       .gradient = value,
-                                       .states = {},
-                                       .value = p.at(p.device_value)});
-          });
+    expect_the_cpus_bits<std::uint8_t>(AverageStep{.weight = weight}, 0);
 }
 
 // find_overflow() and settle_step() on `gradients`, from a control of this scale.

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/engine/ops/common/kernel_test_support.h"
+#include "tests/engine/ops/common/kernel_runs.h"
 
 namespace engine::ops {
 namespace {
@@ -50,21 +50,18 @@ TEST(PadChannels, AgreesWithANaiveLoopAtOddSizes) {
               expected_gradient[from] =
                   dy.values[i] + (write == Write::kAdd ? expected_gradient[from] : 0);
             }
-            Operand<double> wide_x = widen(x), wide_y(out, 7), wide_dy = widen(dy),
-                            wide_dx = widen(dx);
-            Context c(threads, 0);
-            pad_channels_forward(c.context, {.before = before, .x = x.view(), .y = y.view()});
-            pad_channels_forward(c.context,
-                                 {.before = before, .x = wide_x.view(), .y = wide_y.view()});
-            pad_channels_backward(
-                c.context, {.before = before, .dy = dy.view(), .dx = dx.view(), .write = write});
-            pad_channels_backward(
-                c.context,
-                {.before = before, .dy = wide_dy.view(), .dx = wide_dx.view(), .write = write});
-            EXPECT_EQ(y.values, expected);
-            EXPECT_EQ(far_apart(wide_y.values, expected, 0, 0), "");
-            EXPECT_EQ(dx.values, expected_gradient);
-            EXPECT_EQ(far_apart(wide_dx.values, expected_gradient, 0, 1e-6), "");
+            const Given operands[] = {x, dy, y, dx};
+            const auto [found, wide] =
+                run_both(threads, operands,
+                         [&](KernelContext& c, TensorView from, TensorView slopes, TensorView to,
+                             TensorView gradient) {
+                           pad_channels_forward(c, {before, from, to});
+                           pad_channels_backward(c, {before, slopes, gradient, write});
+                         });
+            EXPECT_EQ(found[2], expected);
+            EXPECT_EQ(far_apart(wide[2], expected, 0, 0), "");
+            EXPECT_EQ(found[3], expected_gradient);
+            EXPECT_EQ(far_apart(wide[3], expected_gradient, 0, 1e-6), "");
           }
     }
   }

@@ -15,7 +15,7 @@ const Pool2dGeometry kStoredPools[] = {{28, 28, 16, 2, 2, 0}, {5, 7, 3, 2, 2, 0}
                                        {4, 4, 33, 2, 2, 0},   {9, 4, 5, 2, 3, 1},
                                        {5, 5, 40, 5, 5, 2},   {6, 6, 24, 3, 3, 0}};
 
-struct PoolCase {
+struct StoredPool {
   Pool2dGeometry g;
   int threads;
   Write write;
@@ -62,7 +62,7 @@ TEST_F(Pool2dStored, IsThatOfFloatsRounded) {
         SCOPED_TRACE(std::to_string(g.in_h) + " x " + std::to_string(g.in_w) + " x " +
                      std::to_string(g.channels) + " window " + std::to_string(g.window) +
                      (write == Write::kAdd ? ", add" : ""));
-        expect_same_rounded(PoolCase{g, threads, write}, 6);
+        expect_same_rounded(StoredPool{g, threads, write}, 6);
       }
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "io/base/files/io_error.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -47,7 +48,7 @@ class OwnFile : public testing::Test {
   void expect_refused(const std::string& words) const {
     for (const std::string& text : {refusal_of_file(), refusal_of_name()}) {
       EXPECT_TRUE(text.starts_with(path_)) << text;
-      EXPECT_NE(text.find(words), std::string::npos) << text;
+      EXPECT_CONTAINS(text, words);
     }
     EXPECT_EQ(read_text(target_), "of the user\n");
   }
@@ -86,11 +87,10 @@ TEST_F(OwnFile, HasNoSecondName) {
 TEST_F(OwnFile, IsNoPipeAndNoFolder) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_NE(refusal_of_file(), "");
-  EXPECT_NE(refusal([&] { return io::open_own_file(path_, O_RDWR); }).find("is a pipe"),
-            std::string::npos);
+  EXPECT_CONTAINS(refusal([&] { return io::open_own_file(path_, O_RDWR); }), "is a pipe");
   fs::remove(path_);
   fs::create_directory(path_);
-  EXPECT_NE(refusal_of_file().find("Is a directory"), std::string::npos);
+  EXPECT_CONTAINS(refusal_of_file(), "Is a directory");
 }
 
 TEST_F(OwnFile, AFolderIsMadeOrTakenButNotThroughALink) {
@@ -98,7 +98,7 @@ TEST_F(OwnFile, AFolderIsMadeOrTakenButNotThroughALink) {
   EXPECT_EQ(refusal_of_folder(), "");
   fs::remove(path_);
   fs::create_directory_symlink(folder_.path(), path_);
-  EXPECT_NE(refusal_of_folder().find("is a link to"), std::string::npos);
+  EXPECT_CONTAINS(refusal_of_folder(), "is a link to");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Jobs of a thread of its own: order, failures, the end.
 #include "io/base/threads/task_queue.h"
+#include "tests/support/error_of.h"
 
 #include <gtest/gtest.h>
 
@@ -29,12 +30,7 @@ TEST(TaskQueue, EndWithTheFirstFailure) {
   base::TaskQueue jobs;
   jobs.add([] { throw std::runtime_error("the disk is full"); });
   jobs.add([&] { ++after; });
-  try {
-    jobs.finish();
-    ADD_FAILURE() << "no exception";
-  } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "the disk is full");
-  }
+  EXPECT_EQ(test_support::error_of<std::runtime_error>([&] { jobs.finish(); }), "the disk is full");
   EXPECT_EQ(after, 0);
 }
 
