@@ -107,7 +107,7 @@ TEST(Relay, ThatChangesAByteOfTheHandshakeOnceEndsNothing) {
 
 TEST(Relay, ThatChangesTheHandshakeAlwaysIsSaidWithWhatIsKnown) {
   std::string notices;
-  const auto errors = join_through(FrameType::kChallenge, 1'000'000, notices);
+  const auto errors = join_through(FrameType::kHello, 1'000'000, notices);
   EXPECT_EQ(errors[1].rfind("authentication: the process at 127.0.0.1:", 0), 0u) << errors[1];
   EXPECT_CONTAINS(errors[1],
                   "has not proved that it has the secret of this one (from this process): it has "
