@@ -87,7 +87,7 @@ std::vector<std::string> join_through(FrameType type, int connections, std::stri
   return outcomes(2, [&](int rank) {
     GroupOptions o = options_for(rank, 2, rank == 0 ? server.port : relay.port());
     if (rank == 0) o.listen_fd = server.fd;
-    o.rendezvous_timeout_ms = test_support::deadline_ms(connections == 1 ? 30'000 : 2000);
+    o.rendezvous_timeout_ms = test_support::deadline_ms(connections == 1 ? 30'000 : 500);
     o.notice = [&](const std::string& line) {
       const std::lock_guard lock(mutex);
       notices += line + "\n";
