@@ -14,7 +14,7 @@ struct Limit {
   decltype(RLIMIT_NOFILE) resource;
   rlim_t unit;
   const char* unit_name;
-  const char* option;  // of the shell's ulimit, which counts in the same unit
+  const char* option;  // of the shell's ulimit
 };
 constexpr Limit kLimits[] = {
     {EMFILE, RLIMIT_NOFILE, 1, "", "-n"},
@@ -30,8 +30,10 @@ std::string limit_text(int error) {
     if (limit.error != error || getrlimit(limit.resource, &now) != 0 ||
         now.rlim_cur == RLIM_INFINITY)
       continue;
-    return "; the limit of this process is " + std::to_string(now.rlim_cur / limit.unit) +
-           limit.unit_name + ": raise it (ulimit " + limit.option + ")";
+    const bool whole = now.rlim_cur % limit.unit == 0;
+    return "; the limit of this process is " +
+           std::to_string(whole ? now.rlim_cur / limit.unit : now.rlim_cur) +
+           (whole ? limit.unit_name : " bytes") + ": raise it (ulimit " + limit.option + ")";
   }
   return "";
 }

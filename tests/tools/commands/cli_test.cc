@@ -592,9 +592,10 @@ TEST(StandardOutput, FullOrClosedEndsEveryCommandWith74) {
       (folder / "other");
   for (const std::string& command :
        {std::string("env"), std::string("doctor"), std::string("version"), std::string("help"),
-        std::string("train --help all"), train + " --print-config", train + " --dry-run",
-        "inspect " + snapshot, "verify " + earlier + " " + snapshot, "eval --threads 1 " + snapshot,
-        train, train + " --spawn 2"}) {
+        std::string("train --help all"), train + " --print-config",
+        train + " --batch-size 12 --dry-run", "inspect " + snapshot,
+        "verify " + earlier + " " + snapshot, "eval --threads 1 " + snapshot, train,
+        train + " --spawn 2"}) {
     expect_last_error(shell("\"$0\" " + command + " >/dev/full"), 74,
                       {"cannot write to standard output: No space left on device"});
     expect_last_error(shell("\"$0\" " + command + " >&-"), 74, {"standard output is closed"});
@@ -684,7 +685,7 @@ TEST(EarlyChecks, AnEmptySecretIsWarnedOf) {
       "engine: warning: ENGINE_SECRET is set, but empty, and counts as unset: expected the job's "
       "secret\n";
   EXPECT_EQ(engine({"env"}, {{"ENGINE_SECRET", ""}}).err, warning);
-  EXPECT_EQ(engine({"env"}, {{"ENGINE_SECRET", ""}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}).err,
+  EXPECT_EQ(engine({"version"}, {{"ENGINE_SECRET", ""}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}).err,
             warning);
   EXPECT_EQ(engine({"env"}, {{"ENGINE_SECRET", ""}, {"ENGINE_SECRET_FILE", "/a"}}).err, "");
 }

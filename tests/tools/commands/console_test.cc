@@ -124,7 +124,7 @@ TEST(Console, APipeThatNobodyReadsIsRefused) {
 
 // A training under a limit of the shell, "-f 16", as batch systems may set it.
 CommandResult limited(const std::string& limit, const std::vector<std::string>& options) {
-  std::vector<std::string> command{"/bin/sh", "-c", "ulimit " + limit + "; exec \"$0\" \"$@\"",
+  std::vector<std::string> command{"bash", "-c", "ulimit " + limit + "; exec \"$0\" \"$@\"",
                                    test_support::engine_binary()};
   const std::vector<std::string> training = quick_train(options);
   command.insert(command.end(), training.begin(), training.end());

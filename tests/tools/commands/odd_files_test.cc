@@ -80,7 +80,7 @@ TEST(OddFiles, AnEmptyNameIsRefused) {
 
 // In a shell with this limit.
 CommandResult limited(const std::string& limit, const Words& arguments, int timeout_ms = 60'000) {
-  Words words{"/bin/sh", "-c", "ulimit " + limit + "; exec \"$0\" \"$@\"",
+  Words words{"bash", "-c", "ulimit " + limit + "; exec \"$0\" \"$@\"",
               test_support::engine_binary()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return test_support::run_command(words, {}, timeout_ms);

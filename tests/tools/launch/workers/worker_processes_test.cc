@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 
+#include "backends/lost_peer_error.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
 #include "tests/support/time_limits.h"
@@ -42,6 +43,37 @@ TEST(WorkerProcesses, WhatARankHasToldAnotherIsSaidWhereItsOwnWordsAreLost) {
   });
   EXPECT_EQ(said.code, 65);
   EXPECT_EQ(said.err, "engine: error: rank 0 (host n1, pid 7): row 3 is bad\n");
+}
+
+// The rank that fails lets its group go before it reports, so that others may be faster.
+TEST(WorkerProcesses, ThatOthersMissARankIsNotSaidBesideTheCause) {
+  int reported[2];
+  ASSERT_EQ(pipe(reported), 0);
+  const Said said = run([&](const tools::WorkerPlace& place) -> int {
+    char byte = 0;
+    if (place.rank == 0) {
+      EXPECT_EQ(read(reported[0], &byte, 1), 1);
+      throw backends::PeerError("no memory");
+    }
+    EXPECT_EQ(write(reported[1], &byte, 1), 1);
+    throw backends::LostPeerError("rank 0 ended before the others");
+  });
+  close(reported[0]);
+  close(reported[1]);
+  EXPECT_EQ(said.code, 69);
+  EXPECT_EQ(said.err, "engine: error: rank 0: no memory\n");
+}
+
+TEST(WorkerProcesses, TheCauseIsTheFirstLine) {
+  const Said said = run([&](const tools::WorkerPlace& place) -> int {
+    if (place.rank == 1) raise(SIGKILL);
+    throw backends::LostPeerError("rank 1 died in step 12");
+  });
+  EXPECT_EQ(said.code, 137);
+  EXPECT_EQ(said.err.rfind("engine: error: rank 1: killed by signal 9 (Killed)", 0), 0u)
+      << said.err;
+  EXPECT_NE(said.err.find("\nengine: error: rank 0: rank 1 died in step 12\n"), std::string::npos)
+      << said.err;
 }
 
 // The one that would save for all is stopped, and the others have ended for want of it.
