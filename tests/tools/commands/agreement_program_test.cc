@@ -8,11 +8,14 @@
 
 #include "backends/group.h"
 #include "engine/ops/common/cpu_dispatch.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/tools/commands/program.h"
 
 namespace {
 
 using program::expect_words;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
 using test_support::TemporaryDirectory;
@@ -69,7 +72,7 @@ void expect_on_all(const std::vector<CommandResult>& results, int code,
   for (const CommandResult& result : results) {
     EXPECT_EQ(result.exit_code, code) << result.err;
     expect_words(result.err, words);
-    EXPECT_EQ(result.err.find("last collectives"), std::string::npos) << result.err;
+    EXPECT_LACKS(result.err, "last collectives");
   }
 }
 
@@ -184,10 +187,10 @@ TEST(Agreement, IsReachedUnderALauncherToo) {
   write_table((std::filesystem::create_directory(folder / "0"), folder / "0"), 60);
   write_table((std::filesystem::create_directory(folder / "1"), folder / "1"), 59);
   const CommandResult result =
-      engine({"launch", "--nproc-per-node", "2", "--", "/bin/sh", "-c",
-              "exec \"$0\" train --model mlp --dataset csv --batch-size 8 --threads 1 --data-dir " +
-                  folder.path().string() + "/$RANK",
-              test_support::engine_binary()});
+      call("launch --nproc-per-node 2 -- /bin/sh -c",
+           "exec \"$0\" train --model mlp --dataset csv --batch-size 8 --threads 1 --data-dir " +
+               folder.path().string() + "/$RANK",
+           test_support::engine_binary());
   EXPECT_EQ(result.exit_code, 76) << result.err;
   expect_words(result.err, {"training samples: rank 0 (host ", "exit code 76"});
 }
@@ -232,14 +235,14 @@ TEST(Agreement, OtherInstructionSetsAreToldOnceAndReplicasStayEqual) {
   for (const CommandResult& result : results) EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_words(results[0].err, {"engine: instruction sets differ: rank 0 (host ",
                                 ") computes with baseline, rank 1 (host ", ") with avx2"});
-  EXPECT_EQ(results[1].err.find("instruction sets"), std::string::npos) << results[1].err;
+  EXPECT_LACKS(results[1].err, "instruction sets");
 }
 
 TEST(Agreement, OfTheSameDataSaysNothing) {
   const auto results =
       start_with_data([](const std::string& folder, int) { write_table(folder, 60); }, kTable);
   for (const CommandResult& result : results) EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(results[0].err.find("differ"), std::string::npos) << results[0].err;
+  EXPECT_LACKS(results[0].err, "differ");
 }
 
 }  // namespace

@@ -4,36 +4,24 @@
 
 #include <algorithm>
 
+#include "tests/support/command_words.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 
 namespace {
 
 using program::expect_words;
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 
 CommandResult train_two_ranks(std::vector<std::string> more) {
-  std::vector<std::string> arguments{test_support::engine_binary(),
-                                     "train",
-                                     "--model",
-                                     "mlp",
-                                     "--dataset",
-                                     "synthetic",
-                                     "--synthetic-shape",
-                                     "6x6x1",
-                                     "--synthetic-size",
-                                     "60",
-                                     "--batch-size",
-                                     "12",
-                                     "--log-every",
-                                     "2",
-                                     "--threads",
-                                     "1",
-                                     "--spawn",
-                                     "2"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return test_support::run_command(arguments, {}, 60'000);
+  return call(
+      "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 "
+      "--batch-size 12 --log-every 2 --threads 1 --spawn 2",
+      more);
 }
 
 TEST(AveragingProgram, RanksFilesAreEqualAfterEveryPolicy) {
@@ -47,22 +35,17 @@ TEST(AveragingProgram, RanksFilesAreEqualAfterEveryPolicy) {
     std::vector<std::string> arguments{"--save-dir", folder.path().string(), "--save-rank-models",
                                        "--steps", "7"};
     arguments.insert(arguments.end(), policy.begin(), policy.end());
-    const CommandResult trained = train_two_ranks(arguments);
-    ASSERT_EQ(trained.exit_code, 0) << trained.err;
-    const CommandResult verified = test_support::run_command(
-        {test_support::engine_binary(), "verify", folder / "final_model_rank_0.ckpt",
-         folder / "final_model_rank_1.ckpt"},
-        {}, 60'000);
-    EXPECT_EQ(verified.exit_code, 0) << policy[1] << verified.out << verified.err;
+    expect_success(train_two_ranks(arguments));
+    expect_success(
+        call("verify", folder / "final_model_rank_0.ckpt", folder / "final_model_rank_1.ckpt"));
   }
 }
 
 TEST(AveragingProgram, TellsThePlanWhatWasSentAndTheSpread) {
   const TemporaryDirectory folder;
   const CommandResult result =
-      train_two_ranks({"--sync", "slowmo", "--sync-every", "500", "--epochs", "2", "--metrics",
-                       folder / "m.jsonl", "--average-state", "all"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+      expect_success(train_two_ranks({"--sync", "slowmo", "--sync-every", "500", "--epochs", "2",
+                                      "--metrics", folder / "m.jsonl", "--average-state", "all"}));
   expect_words(
       result.out,
       {"sync slowmo every 500, alpha 1 beta 0.5",

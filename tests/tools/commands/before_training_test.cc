@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 
@@ -11,8 +13,11 @@ namespace {
 using program::expect_error;
 using program::expect_words;
 using program::quick_train;
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 
 TEST(PrintConfig, IsReadBackAsTheSameConfiguration) {
@@ -30,12 +35,10 @@ TEST(PrintConfig, IsReadBackAsTheSameConfiguration) {
   for (const std::vector<std::string>& more : cases) {
     std::vector<std::string> arguments = quick_train(more);
     arguments.emplace_back("--print-config");
-    const CommandResult first = engine(arguments);
-    ASSERT_EQ(first.exit_code, 0) << first.err;
+    const CommandResult first = expect_success(engine(arguments));
     test_support::write_text(folder / "config.toml", first.out);
     const CommandResult again =
-        engine({"train", "--config", folder / "config.toml", "--print-config"});
-    ASSERT_EQ(again.exit_code, 0) << again.err << first.out;
+        expect_success(call("train --config", folder / "config.toml", "--print-config"));
     EXPECT_EQ(again.out, first.out);
   }
   EXPECT_FALSE(std::filesystem::exists(save));
@@ -50,53 +53,32 @@ TEST(PrintConfig, TrainsWhatItWasAskedFor) {
   for (const char* word : {"--metrics", "--progress"}) whole.emplace_back(word);
   whole.insert(whole.end() - 1, folder / "a.jsonl");
   whole.emplace_back("never");
-  ASSERT_EQ(engine(whole).exit_code, 0);
-  ASSERT_EQ(
-      engine({"train", "-c", folder / "config.toml", "--metrics", folder / "b.jsonl"}).exit_code,
-      0);
+  expect_success(engine(whole));
+  expect_success(call("train -c", folder / "config.toml", "--metrics", folder / "b.jsonl"));
   const auto loss = [&](const std::string& file) {
     const std::string text = test_support::read_text(file);
     const std::size_t at = text.find("\"loss\":");
     return at == std::string::npos ? "none in " + text : text.substr(at, text.find(',', at) - at);
   };
   EXPECT_EQ(loss(folder / "a.jsonl"), loss(folder / "b.jsonl"));
-  EXPECT_NE(loss(folder / "a.jsonl").find("\"loss\":"), std::string::npos);
+  EXPECT_CONTAINS(loss(folder / "a.jsonl"), "\"loss\":");
 }
 
 TEST(PrintConfig, RefusesWhatATrainingWouldRefuse) {
-  expect_error(engine({"train", "--model", "mlp", "--print-config"}), 78, "no data set");
-  std::vector<std::string> arguments = quick_train({"--lr", "-1", "--print-config"});
+  expect_error(call("train --model mlp --print-config"), 78, "no data set");
+  std::vector<std::string> arguments = quick_train(argv("--lr -1 --print-config"));
   expect_error(engine(arguments), 78, "--lr is '-1'");
-  arguments = quick_train({"--dry-run", "--print-config"});
+  arguments = quick_train(argv("--dry-run --print-config"));
   expect_error(engine(arguments), 2, "--print-config");
 }
 
 TEST(DryRun, ShowsModelMemoryAndOptionsAndWritesNothing) {
   const TemporaryDirectory folder;
-  const CommandResult result = engine({"train",
-                                       "--model",
-                                       "convnet",
-                                       "--dataset",
-                                       "synthetic",
-                                       "--synthetic-shape",
-                                       "28x28x1",
-                                       "--batch-size",
-                                       "32",
-                                       "--spawn",
-                                       "2",
-                                       "--threads",
-                                       "1",
-                                       "--sync",
-                                       "params",
-                                       "--sync-every",
-                                       "4",
-                                       "--save-dir",
-                                       folder / "run",
-                                       "--metrics",
-                                       folder / "m.jsonl",
-                                       "--dry-run"},
-                                      {{"ENGINE_SEED", "9"}});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const CommandResult result = expect_success(
+      engine(argv("train --model convnet --dataset synthetic --synthetic-shape 28x28x1 "
+                  "--batch-size 32 --spawn 2 --threads 1 --sync params --sync-every 4 --save-dir",
+                  folder / "run", "--metrics", folder / "m.jsonl", "--dry-run"),
+             {{"ENGINE_SEED", "9"}}));
   expect_words(result.out, {"2 ranks x", "Averaging: ", "conv2d", "total", "Memory (MiB)",
                             "activations", "sync-every", "--sync-every", "ENGINE_SEED", "default",
                             "A dry run: nothing was trained or written."});
@@ -104,10 +86,8 @@ TEST(DryRun, ShowsModelMemoryAndOptionsAndWritesNothing) {
 }
 
 TEST(DryRun, CountsParametersAndOperations) {
-  const CommandResult result =
-      engine({"train", "--model", "mlp", "--dataset", "synthetic", "--synthetic-shape", "6x6x1",
-              "--dry-run", "--threads", "1"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const CommandResult result = expect_success(
+      call("train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --dry-run --threads 1"));
   // "engine 0.1.0: mlp (12,345 parameters, f32)" and the table's total agree.
   const std::size_t open = result.out.find(" ("), end = result.out.find(" parameters", open);
   ASSERT_NE(end, std::string::npos) << result.out;
@@ -116,45 +96,41 @@ TEST(DryRun, CountsParametersAndOperations) {
   ASSERT_NE(total, std::string::npos) << result.out;
   const std::string line =
       result.out.substr(total + 1, result.out.find('\n', total + 1) - total - 1);
-  EXPECT_NE(line.find(" " + parameters + " "), std::string::npos) << line;
+  EXPECT_CONTAINS(line, " " + parameters + " ");
 }
 
 // Canziani et al., 2016, count a ResNet's multiplications and additions as one: 0.556 G of them
 // here.
 TEST(DryRun, CountsTheOperationsOfAResNet) {
-  const CommandResult result = engine(
+  const CommandResult result = expect_success(engine(
       {"train", "--model", "resnet18-cifar", "--dataset", "synthetic", "--synthetic-shape",
-       "32x32x3", "--synthetic-size", "8", "--batch-size", "2", "--dry-run", "--threads", "1"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+       "32x32x3", "--synthetic-size", "8", "--batch-size", "2", "--dry-run", "--threads", "1"}));
   expect_words(result.out, {" 11,173,962  1110.845\n"});
 }
 
 TEST(LrFind, PrintsTheCurveAndASuggestionAndKeepsNothing) {
   const TemporaryDirectory folder;
   std::vector<std::string> arguments =
-      quick_train({"--lr-find", "1e-4:100", "--steps", "60", "--save-dir", folder / "run",
-                   "--metrics", folder / "m.jsonl", "--spawn", "2"});
-  const CommandResult result = engine(arguments);
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+      quick_train(argv("--lr-find 1e-4:100 --steps 60 --save-dir", folder / "run", "--metrics",
+                       folder / "m.jsonl", "--spawn 2"));
+  const CommandResult result = expect_success(engine(arguments));
   expect_words(result.out, {"smooth", "The loss falls fastest at lr ", "Suggestion: --lr "});
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
   const std::string metrics = test_support::read_text(folder / "m.jsonl");
   expect_words(metrics, {"\"event\":\"step\",\"step\":1,", "\"lr\":1e-04,", "\"event\":\"lr_find\"",
                          "\"suggestion\":"});
-  const CommandResult again = engine(quick_train({"--lr-find", "1e-4:100", "--steps", "60"}));
-  EXPECT_EQ(again.exit_code, 0) << again.err;
+  expect_success(engine(quick_train(argv("--lr-find 1e-4:100 --steps 60"))));
 }
 
 TEST(LrFind, RefusesWhatDoesNotGoWithIt) {
-  expect_error(engine(quick_train({"--lr-find", "1:0.1"})), 78, "--lr-find is '1:0.1'");
-  expect_error(engine(quick_train({"--lr-find", "--steps", "3"})), 78, "expected at least 10");
-  expect_error(engine(quick_train({"--lr-find", "--spawn", "2", "--elastic"})), 78, "--elastic");
-  expect_error(engine(quick_train({"--lr-find", "--dry-run"})), 2, "--dry-run");
+  expect_error(engine(quick_train(argv("--lr-find 1:0.1"))), 78, "--lr-find is '1:0.1'");
+  expect_error(engine(quick_train(argv("--lr-find --steps 3"))), 78, "expected at least 10");
+  expect_error(engine(quick_train(argv("--lr-find --spawn 2 --elastic"))), 78, "--elastic");
+  expect_error(engine(quick_train(argv("--lr-find --dry-run"))), 2, "--dry-run");
 }
 
 TEST(DryRun, FailsAsTheTrainingWould) {
-  expect_error(engine({"train", "--model", "convnet", "--dataset", "mnist", "--data-dir",
-                       "/nowhere/at/all", "--dry-run"}),
+  expect_error(call("train --model convnet --dataset mnist --data-dir /nowhere/at/all --dry-run"),
                65, "/nowhere/at/all");
 }
 

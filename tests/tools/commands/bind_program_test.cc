@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "io/base/machine/cpu_affinity.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/tools/commands/program.h"
@@ -19,8 +21,11 @@ namespace {
 using program::expect_error;
 using program::expect_words;
 using program::quick_train;
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 
 #ifdef HAS_HWLOC
 // Of a process's first thread.
@@ -37,9 +42,8 @@ std::vector<std::string> lists_of_ranks(const std::vector<std::string>& options,
                                         const std::map<std::string, std::string>& environment) {
   const test_support::TemporaryDirectory folder;
   const std::string metrics = folder / "metrics";
-  std::vector<std::string> arguments =
-      quick_train({"--spawn", "2", "--steps", "100000000", "--log-every", "1", "--eval-every", "0",
-                   "--metrics", metrics});
+  std::vector<std::string> arguments = quick_train(
+      argv("--spawn 2 --steps 100000000 --log-every 1 --eval-every 0 --metrics", metrics));
   arguments.insert(arguments.end(), options.begin(), options.end());
   CommandResult result;
   std::atomic<bool> ended{false};
@@ -89,17 +93,15 @@ TEST(Bind, TheStartLineSaysIt) {
   const auto with = [&](const char* bind) {
     std::vector<std::string> options = one_step;
     options.emplace_back(bind);
-    const CommandResult result = engine(quick_train(options));
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(engine(quick_train(options)));
     return result.out;
   };
   expect_words(with("core"),
                {"1 rank x 1 thread on cpu (", " | bound to CPU ", ", one core per thread |"});
   expect_words(with("numa"), {" | bound to CPU", ", NUMA node "});
-  EXPECT_EQ(with("none").find("bound to"), std::string::npos);
+  EXPECT_LACKS(with("none"), "bound to");
   const CommandResult bench =
-      engine({"bench", "step", "--model", "mlp", "--ranks", "1", "--steps", "3", "--bind", "core"});
-  EXPECT_EQ(bench.exit_code, 0) << bench.err;
+      expect_success(call("bench step --model mlp --ranks 1 --steps 3 --bind core"));
   expect_words(bench.out, {" bound to CPU"});
 }
 
@@ -110,12 +112,13 @@ TEST(Bind, MoreThreadsThanCpusAreRefused) {
 }
 #else
 TEST(Bind, IsRefusedWithoutHwloc) {
-  expect_error(engine(quick_train({"--bind", "core"})), 78, "--bind core: this build has no hwloc");
+  expect_error(engine(quick_train(argv("--bind core"))), 78,
+               "--bind core: this build has no hwloc");
 }
 #endif
 
 TEST(Bind, OtherWordsAreRefused) {
-  expect_error(engine(quick_train({"--bind", "socket"})), 78, "expected one of none, core, numa");
+  expect_error(engine(quick_train(argv("--bind socket"))), 78, "expected one of none, core, numa");
 }
 
 }  // namespace

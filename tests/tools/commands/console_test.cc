@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/terminal.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
@@ -27,8 +29,10 @@ namespace {
 
 using program::expect_words;
 using program::quick_train;
+using test_support::argv;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 
 // What the program writes to a terminal of so many columns; "" where there is none. Checks that it
@@ -43,10 +47,9 @@ std::string on_terminal(const std::vector<std::string>& arguments, unsigned shor
 
 // Long enough that the bar is drawn several times.
 std::vector<std::string> long_train(const std::vector<std::string>& more) {
-  std::vector<std::string> all{
-      "train", "--model",      "convnet", "--dataset",    "synthetic", "--synthetic-size",
-      "640",   "--batch-size", "32",      "--threads",    "1",         "--epochs",
-      "8",     "--log-every",  "40",      "--eval-every", "0",         "--deterministic"};
+  std::vector<std::string> all = argv(
+      "train --model convnet --dataset synthetic --synthetic-size 640 --batch-size 32 --threads 1 "
+      "--epochs 8 --log-every 40 --eval-every 0 --deterministic");
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -58,32 +61,31 @@ TEST(Console, RichHasACurveAboveTheBar) {
   // After the last line nothing of the bar or the curve is left.
   const std::string end = text.substr(text.rfind("Replicas: "));
   expect_words(end, {"Training completed in: "});
-  EXPECT_EQ(end.find("█"), std::string::npos);
+  EXPECT_LACKS(end, "█");
 }
 
 TEST(Console, NoColorAndNarrowTerminalsAreRespected) {
   const std::string text = on_terminal(long_train({"--progress", "rich"}), 30, "1");
   if (text.empty()) GTEST_SKIP() << "no pseudo-terminals here";
-  EXPECT_EQ(text.find("\033[36m"), std::string::npos);
+  EXPECT_LACKS(text, "\033[36m");
   expect_words(text, {"█"});
-  EXPECT_EQ(text.find("[####"), std::string::npos) << "no room";
+  EXPECT_LACKS(text, "[####") << "no room";
 }
 
 TEST(Console, AutoHasABarWithoutCurveAndNeverHasNone) {
   const std::string text = on_terminal(long_train({}), 100, "");
   if (text.empty()) GTEST_SKIP() << "no pseudo-terminals here";
   expect_words(text, {"[####", "ETA "});
-  EXPECT_EQ(text.find("█"), std::string::npos);
+  EXPECT_LACKS(text, "█");
   const std::string without = on_terminal(long_train({"--progress", "never"}), 100, "");
-  EXPECT_EQ(without.find("ETA "), std::string::npos);
+  EXPECT_LACKS(without, "ETA ");
   expect_words(without, {" left"});
 }
 
 TEST(Console, QuietPrintsWarningsAndTheLogsHaveTheLines) {
   const TemporaryDirectory folder;
-  const CommandResult run = engine(
-      quick_train({"--quiet", "--save-dir", folder / "run", "--log-file", folder / "train.log"}));
-  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const CommandResult run = expect_success(engine(
+      quick_train(argv("--quiet --save-dir", folder / "run", "--log-file", folder / "train.log"))));
   EXPECT_EQ(run.out, "");
   for (const char* log : {"run/log.txt", "train.log"})
     expect_words(test_support::read_text(folder / log),
@@ -104,8 +106,7 @@ TEST(Console, ALogThatCannotBeWrittenIsSaidOnceAndEndsNothing) {
       {{"--save-dir", folder / "run"},
        "engine: log cannot open " + folder / "run/log.txt" + ": Is a directory"}};
   for (const auto& [options, fault] : cases) {
-    const CommandResult run = engine(quick_train(options));
-    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const CommandResult run = expect_success(engine(quick_train(options)));
     expect_words(run.err, {fault, "; the training goes on without\n"});
     EXPECT_EQ(run.err.find(fault), run.err.rfind(fault)) << run.err;
   }
@@ -134,15 +135,13 @@ CommandResult limited(const std::string& limit, const std::vector<std::string>& 
 TEST(Console, ALimitOnStacksThatIsTooLowIsSaidAtOnce) {
   program::expect_error(limited("-s 64", {"--spawn", "2"}), 78,
                         "the limit of a stack is 64 KiB (ulimit -s), expected at least 256");
-  const CommandResult enough = limited("-s 256", {"--spawn", "2"});
-  EXPECT_EQ(enough.exit_code, 0) << enough.err;
+  expect_success(limited("-s 256", {"--spawn", "2"}));
 }
 
 TEST(Console, ALimitOnTheSizeOfFilesIsAWriteThatFails) {
   const TemporaryDirectory folder;
   const CommandResult metrics =
-      limited("-f 1", {"--metrics", folder / "metrics.jsonl", "--log-every", "1"});
-  EXPECT_EQ(metrics.exit_code, 0) << metrics.err;
+      expect_success(limited("-f 1", {"--metrics", folder / "metrics.jsonl", "--log-every", "1"}));
   expect_words(metrics.err,
                {"cannot write: File too large; the limit of this process is 1 KiB: raise it "
                 "(ulimit -f); the training goes on without"});
@@ -189,9 +188,10 @@ TEST(Console, AReaderThatStandsStillStopsNeitherStepsNorSaves) {
   for (const int signal : {SIGTERM, SIGUSR1}) {
     const TemporaryDirectory folder;
     const std::string run = folder / "run";
-    const UnreadTraining training({"--steps", "100000000", "--save-every", "2000s", "--log-every",
-                                   "1", "--verbose", "--eval-every", "0", "--preempt-signal",
-                                   "USR1", "--save-dir", run});
+    const UnreadTraining training(
+        argv("--steps 100000000 --save-every 2000s --log-every 1 --verbose --eval-every 0 "
+             "--preempt-signal USR1 --save-dir",
+             run));
     const bool went_on = test_support::eventually([&] {  // the pipe holds some 20 lines
       return std::filesystem::exists(run + "/latest") &&
              test_support::read_text(run + "/latest") >= "step-00006000.ckpt";
@@ -199,15 +199,15 @@ TEST(Console, AReaderThatStandsStillStopsNeitherStepsNorSaves) {
     kill(training.pid, signal);
     EXPECT_TRUE(went_on);
     EXPECT_EQ(training.wait(), signal == SIGUSR1 ? 75 : 128 + signal);
-    EXPECT_NE(test_support::read_text(run + "/log.txt").find("after step"), std::string::npos);
+    EXPECT_CONTAINS(test_support::read_text(run + "/log.txt"), "after step");
   }
 }
 
 TEST(Console, TextThatNobodyReadIsCountedWhenTheReaderGoesOn) {
   const TemporaryDirectory folder;
   const std::string run = folder / "run";
-  const UnreadTraining training({"--steps", "30000", "--log-every", "1", "--verbose",
-                                 "--eval-every", "0", "--save-every", "20000s", "--save-dir", run});
+  const UnreadTraining training(argv(
+      "--steps 30000 --log-every 1 --verbose --eval-every 0 --save-every 20000s --save-dir", run));
   EXPECT_TRUE(test_support::eventually([&] { return std::filesystem::exists(run + "/latest"); }));
   std::string text;
   std::array<char, 4096> piece;
@@ -219,8 +219,8 @@ TEST(Console, TextThatNobodyReadIsCountedWhenTheReaderGoesOn) {
 
 TEST(Console, WithoutLogEveryALineASecondIsShownAndMoreArePlotted) {
   const TemporaryDirectory folder;
-  const CommandResult run = engine(quick_train({"--epochs", "40", "--save-dir", folder / "run"}));
-  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const CommandResult run =
+      expect_success(engine(quick_train(argv("--epochs 40 --save-dir", folder / "run"))));
   const std::string metrics = test_support::read_text(folder / "run/metrics.jsonl");
   std::size_t points = 0, lines = 0;
   for (std::size_t at = 0; (at = metrics.find("\"event\":\"step\"", at)) != std::string::npos; ++at)
@@ -232,21 +232,20 @@ TEST(Console, WithoutLogEveryALineASecondIsShownAndMoreArePlotted) {
 }
 
 TEST(Console, StepsAreCountedToTheEndOfTheRun) {
-  const CommandResult run = engine(quick_train({"--steps", "7", "--log-every", "1"}));
+  const CommandResult run = engine(quick_train(argv("--steps 7 --log-every 1")));
   expect_words(run.out, {"Epoch [1/2], Step [5/5]", "Epoch [2/2], Step [1/2]"});
 }
 
 TEST(Console, MoreRanksThanCpusAreSaidAndFarMoreRejected) {
-  program::expect_error(engine(quick_train({"--spawn", "1000"})), 78, "--spawn 1000: at most ");
+  program::expect_error(engine(quick_train(argv("--spawn 1000"))), 78, "--spawn 1000: at most ");
 }
 
 TEST(Console, VerboseTellsThePhasesOfAStep) {
-  const CommandResult run = engine(quick_train({"--verbose", "--spawn", "2"}));
-  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const CommandResult run = expect_success(engine(quick_train(argv("--verbose --spawn 2"))));
   expect_words(run.out,
                {"  a step: data ", " ms, forward ", " ms, backward ", " ms, waiting for averaging ",
                 " ms, update ", "; lr 0.05", "; slowest rank "});
-  EXPECT_EQ(engine(quick_train({})).out.find("a step: data"), std::string::npos);
+  EXPECT_LACKS(engine(quick_train({})).out, "a step: data");
 }
 
 // Each line is an object with the keys of all lines; returns their events.
@@ -257,8 +256,7 @@ std::vector<std::string> events_of(const std::string& lines) {
     const tools::Json json = tools::parse_json(line, line);
     std::vector<std::string> keys;
     for (const auto& [key, value] : json.items()) keys.push_back(key);
-    EXPECT_EQ(keys, (std::vector<std::string>{"event", "level", "message", "node", "rank", "step",
-                                              "ts"}));
+    EXPECT_EQ(keys, (argv("event level message node rank step ts")));
     events.push_back(json.at("event").get<std::string>());
   }
   return events;
@@ -268,8 +266,7 @@ TEST(Console, JsonLinesHaveTheSameKeys) {
   const TemporaryDirectory folder;
   const std::string log = folder / "log.jsonl";
   const CommandResult run =
-      engine(quick_train({"--log-format", "json", "--log-file", log, "--spawn", "2"}));
-  ASSERT_EQ(run.exit_code, 0) << run.err;
+      expect_success(engine(quick_train(argv("--log-format json --log-file", log, "--spawn 2"))));
   const std::vector<std::string> events = events_of(run.out);
   for (const char* event : {"start", "step", "eval", "end"})
     EXPECT_NE(std::ranges::find(events, event), events.end()) << event;
@@ -283,8 +280,7 @@ TEST(Console, JsonLinesHaveTheSameKeys) {
 TEST(Console, LinesBeginWithTheTimeIfAskedFor) {
   const std::regex timed(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,6}Z .*)");
   const CommandResult run =
-      engine(quick_train({"--log-time", "--spawn", "2", "--log-ranks", "all"}));
-  ASSERT_EQ(run.exit_code, 0) << run.err;
+      expect_success(engine(quick_train(argv("--log-time --spawn 2 --log-ranks all"))));
   for (const std::string& text : {run.out, run.err}) {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);)
@@ -299,12 +295,10 @@ TEST(Console, LinesBeginWithTheTimeIfAskedFor) {
 }
 
 TEST(Console, RanksThatAreAskedForPrintTheirLines) {
-  const CommandResult both = engine(quick_train({"--spawn", "2", "--log-ranks", "all"}));
-  ASSERT_EQ(both.exit_code, 0) << both.err;
+  const CommandResult both = expect_success(engine(quick_train(argv("--spawn 2 --log-ranks all"))));
   expect_words(both.out, {"\nEpoch [1/1], Step [5/5]", "rank 1: Epoch [1/1], Step [5/5]",
                           "rank 1: Training completed in: "});
-  const CommandResult second = engine(quick_train({"--spawn", "2", "--log-ranks", "1"}));
-  ASSERT_EQ(second.exit_code, 0) << second.err;
+  const CommandResult second = expect_success(engine(quick_train(argv("--spawn 2 --log-ranks 1"))));
   std::istringstream lines(second.out);
   for (std::string line; std::getline(lines, line);)
     EXPECT_TRUE(line.starts_with("rank 1: ")) << line;

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/ops/common/bf16_dispatch.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 
@@ -10,8 +12,11 @@ namespace {
 using program::expect_error;
 using program::expect_words;
 using program::quick_train;
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 
 std::vector<std::string> train_on_cpu(const std::vector<std::string>& more) {
@@ -31,11 +36,10 @@ TEST(CpuPrecisionProgram, WhatTheCpuCannotComputeIsRefusedInOneLine) {
   // A CPU that has less than this one.
   expect_error(engine(train_on_cpu({"--amp", "bf16"}), {{"ENGINE_ISA", "baseline"}}), 78,
                "--amp bf16 on the CPU: ");
-  EXPECT_NE(
-      engine(train_on_cpu({"--amp", "bf16"}), {{"ENGINE_ISA", "baseline"}}).err.find("AVX512_BF16"),
-      std::string::npos);
+  EXPECT_CONTAINS(engine(train_on_cpu({"--amp", "bf16"}), {{"ENGINE_ISA", "baseline"}}).err,
+                  "AVX512_BF16");
   const CommandResult bench =
-      engine({"bench", "kernels", "--op", "dense", "--amp", "bf16"}, {{"ENGINE_ISA", "baseline"}});
+      engine(argv("bench kernels --op dense --amp bf16"), {{"ENGINE_ISA", "baseline"}});
   expect_error(bench, 2, "AVX512_BF16");
 }
 
@@ -43,44 +47,36 @@ TEST(CpuPrecisionProgram, SaysWhatItComputesAndWhatAResumedRunChanges) {
   if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
     GTEST_SKIP() << missing;
   const TemporaryDirectory folder;
-  const CommandResult run = engine(train_on_cpu({"--amp", "bf16", "--save-dir", folder / "run"}));
-  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const CommandResult run =
+      expect_success(engine(train_on_cpu({"--amp", "bf16", "--save-dir", folder / "run"})));
   expect_words(run.out, {"1 thread on cpu (avx512", "), bf16 products and activations | "});
   const CommandResult plain = engine(train_on_cpu({}));
-  EXPECT_EQ(plain.out.find("bf16"), std::string::npos) << plain.out;
+  EXPECT_LACKS(plain.out, "bf16");
 
-  const CommandResult same = engine({"train", "--resume", folder / "run", "--steps", "4"});
-  ASSERT_EQ(same.exit_code, 0) << same.err;
+  const CommandResult same = expect_success(call("train --resume", folder / "run", "--steps 4"));
   expect_words(same.out, {"), bf16 products and activations | "});
   const CommandResult changed =
-      engine({"train", "--resume", folder / "run", "--steps", "5", "--amp", "off"});
-  ASSERT_EQ(changed.exit_code, 0) << changed.err;
+      expect_success(call("train --resume", folder / "run", "--steps 5 --amp off"));
   expect_words(changed.out + changed.err, {"amp bf16 -> off"});
-  const CommandResult eval =
-      engine({"eval", folder / "run", "--device", "cpu", "--threads", "1", "--amp", "bf16"});
-  EXPECT_EQ(eval.exit_code, 0) << eval.err;
-  const CommandResult dry = engine(train_on_cpu({"--amp", "bf16", "--dry-run"}));
-  EXPECT_EQ(dry.exit_code, 0) << dry.err;
+  expect_success(call("eval", folder / "run", "--device cpu --threads 1 --amp bf16"));
+  const CommandResult dry = expect_success(engine(train_on_cpu({"--amp", "bf16", "--dry-run"})));
   EXPECT_NE(dry.out, engine(train_on_cpu({"--dry-run"})).out);
 }
 
 TEST(CpuPrecisionProgram, ModelsOfTextKeepActivationsInF32) {
   if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
     GTEST_SKIP() << missing;
-  const CommandResult run = engine({"train", "--model", "gpt-nano", "--dataset", "synthetic",
-                                    "--synthetic-shape", "8", "--steps", "1", "--eval-every", "0",
-                                    "--device", "cpu", "--threads", "1", "--amp", "bf16"});
-  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const CommandResult run = expect_success(call(
+      "train --model gpt-nano --dataset synthetic --synthetic-shape 8 --steps 1 --eval-every 0 "
+      "--device cpu --threads 1 --amp bf16"));
   expect_words(run.out, {"), bf16 products | "});
 }
 
 TEST(CpuPrecisionProgram, RatesOfKernelsAreShown) {
   if (const std::string missing = engine::ops::missing_bf16_products(); !missing.empty())
     GTEST_SKIP() << missing;
-  const CommandResult table =
-      engine({"bench", "kernels", "--amp", "bf16", "--set", "gemm", "--sizes", "32,65", "--threads",
-              "1", "--seconds", "0.01", "--format", "csv"});
-  ASSERT_EQ(table.exit_code, 0) << table.err;
+  const CommandResult table = expect_success(call(
+      "bench kernels --amp bf16 --set gemm --sizes 32,65 --threads 1 --seconds 0.01 --format csv"));
   expect_words(table.out, {"gemm,gemm,32x32x32,bf16,", "gemm,gemm,65x65x65,bf16,"});
 }
 

@@ -11,13 +11,18 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "tests/io/data/sources/png_bytes.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tools/report/output/json_file.h"
 
 namespace {
 
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 
 double last_accuracy(const std::string& output) {
   std::size_t at = output.rfind(": loss ");  // of an evaluation
@@ -42,35 +47,16 @@ TEST_P(PublicTables, AreLearntTo95PercentOfUnseenRowsAndEvaluatedAlike) {
   const std::string directory = test_support::data_directory("csv");
   if (directory.empty()) GTEST_SKIP() << "no data set csv";
   const test_support::TemporaryDirectory folder;
-  std::vector<std::string> arguments{"train",
-                                     "--model",
-                                     "mlp",
-                                     "--dataset",
-                                     "csv",
-                                     "--annotations",
-                                     directory + "/" + GetParam().file + ".csv",
-                                     "--epochs",
-                                     "20",
-                                     "--lr",
-                                     "0.01",
-                                     "--weight-decay",
-                                     "0.01",
-                                     "--seed",
-                                     "3",
-                                     "--batch-size",
-                                     "16",
-                                     "--threads",
-                                     "1",
-                                     "--save-dir",
-                                     folder / "ckpt"};
+  std::vector<std::string> arguments = argv(
+      "train --model mlp --dataset csv --annotations", directory + "/" + GetParam().file + ".csv",
+      "--epochs 20 --lr 0.01 --weight-decay 0.01 --seed 3 --batch-size 16 --threads 1 --save-dir",
+      folder / "ckpt");
   if (*GetParam().label != '\0')
     arguments.insert(arguments.end(), {"--label-column", GetParam().label});
-  const CommandResult trained = engine(arguments);
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const CommandResult trained = expect_success(engine(arguments));
   EXPECT_GE(last_accuracy(trained.out), 95) << trained.out;
   const std::string newest = io::find_newest_checkpoint(folder / "ckpt", nullptr);
-  const CommandResult evaluated = engine({"eval", newest, "--threads", "1"});
-  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  const CommandResult evaluated = expect_success(call("eval", newest, "--threads 1"));
   EXPECT_EQ(last_accuracy(evaluated.out), last_accuracy(trained.out));
 }
 
@@ -80,49 +66,30 @@ TEST(Tables, AreDescribedOnceAndWhatWasLeftOutIsKnownToEval) {
   for (int i = 0; i < 40; ++i)
     rows += std::to_string(i) + ";" + std::to_string(i % 5) + (i % 2 == 0 ? ";a\n" : ";b\n");
   test_support::write_text(folder / "rows.csv", rows);
-  std::vector<std::string> arguments{"train",
-                                     "--model",
-                                     "mlp",
-                                     "--dataset",
-                                     "csv",
-                                     "--data-dir",
-                                     folder.path().string(),
-                                     "--spawn",
-                                     "2",
-                                     "--batch-size",
-                                     "8",
-                                     "--threads",
-                                     "1",
-                                     "--save-dir",
-                                     folder / "run"};
-  const CommandResult all = engine(arguments);
-  ASSERT_EQ(all.exit_code, 0) << all.err;
-  EXPECT_NE(all.out.find("Columns of rows.csv: label kind (2 classes); numbers: id, size; "
-                         "separated by ';'\n"),
-            std::string::npos)
-      << all.out;
+  std::vector<std::string> arguments =
+      argv("train --model mlp --dataset csv --data-dir", folder.path().string(),
+           "--spawn 2 --batch-size 8 --threads 1 --save-dir", folder / "run");
+  const CommandResult all = expect_success(engine(arguments));
+  EXPECT_CONTAINS(all.out,
+                  "Columns of rows.csv: label kind (2 classes); numbers: id, size; "
+                  "separated by ';'\n");
   EXPECT_EQ(all.out.find("Columns of"), all.out.rfind("Columns of"));
-  EXPECT_NE(all.err.find("engine: warning: rows.csv: id has another value in every row"),
-            std::string::npos)
-      << all.err;
+  EXPECT_CONTAINS(all.err, "engine: warning: rows.csv: id has another value in every row");
   std::filesystem::remove_all(folder / "run");
   arguments.insert(arguments.end(), {"--ignore-columns", "id", "--separator", ";"});
-  const CommandResult fewer = engine(arguments);
-  ASSERT_EQ(fewer.exit_code, 0) << fewer.err;
-  EXPECT_NE(fewer.out.find("left out: id (by option)"), std::string::npos) << fewer.out;
-  EXPECT_EQ(fewer.err.find("warning"), std::string::npos) << fewer.err;
-  const CommandResult large =
-      engine({"train", "--model", "mlp", "--dataset", "synthetic", "--limit", "64", "--batch-size",
-              "100", "--epochs", "1", "--threads", "1", "--save-dir", folder / "large"});
-  EXPECT_EQ(large.exit_code, 0) << large.err;
-  EXPECT_NE(large.err.find("engine: warning: a batch of 100 samples is more than the 64 training "
-                           "samples: each step takes all of them"),
-            std::string::npos)
-      << large.err;
+  const CommandResult fewer = expect_success(engine(arguments));
+  EXPECT_CONTAINS(fewer.out, "left out: id (by option)");
+  EXPECT_LACKS(fewer.err, "warning");
+  const CommandResult large = expect_success(call(
+      "train --model mlp --dataset synthetic --limit 64 --batch-size 100 --epochs 1 --threads 1 "
+      "--save-dir",
+      folder / "large"));
+  EXPECT_CONTAINS(large.err,
+                  "engine: warning: a batch of 100 samples is more than the 64 training "
+                  "samples: each step takes all of them");
   for (const auto& entry : std::filesystem::directory_iterator(folder / "run")) {
     if (entry.path().extension() != ".ckpt") continue;
-    const CommandResult evaluated = engine({"eval", entry.path().string(), "--threads", "1"});
-    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.err;
+    expect_success(call("eval", entry.path().string(), "--threads 1"));
     return;
   }
   FAIL() << "no checkpoint";
@@ -130,13 +97,10 @@ TEST(Tables, AreDescribedOnceAndWhatWasLeftOutIsKnownToEval) {
 
 TEST(SamplerCheck, SaysWhatItHasProved) {
   const auto train = [](const std::vector<std::string>& more) {
-    std::vector<std::string> arguments{"train",     "--model",          "mlp",  "--dataset",
-                                       "synthetic", "--synthetic-size", "1001", "--spawn",
-                                       "2",         "--batch-size",     "100",  "--epochs",
-                                       "1",         "--threads",        "1",    "--check-sampler"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const CommandResult result = engine(arguments);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(call(
+        "train --model mlp --dataset synthetic --synthetic-size 1001 --spawn 2 --batch-size 100 "
+        "--epochs 1 --threads 1 --check-sampler",
+        more));
     return result.out;
   };
   const std::string each = "\nSampler: each of 1,001 samples is in the share of ",
@@ -146,7 +110,7 @@ TEST(SamplerCheck, SaysWhatItHasProved) {
            {"drop", "one rank at most" + epochs + "; 1 sample left out of an epoch\n"},
            {"pad", "one rank at least" + epochs + "; 1 sample used twice to fill it\n"}}) {
     const std::string out = train({"--uneven", rule});
-    EXPECT_NE(out.find(each + line), std::string::npos) << rule << "\n" << out;
+    EXPECT_CONTAINS(out, each + line) << rule;
   }
 }
 
@@ -155,27 +119,23 @@ TEST(RateScale, IsShownAsItWasComputed) {
            {"none", " lr 0.1 constant"},
            {"linear", " lr 0.2 (0.1 x 2 ranks) constant"},
            {"sqrt", " lr 0.141421 (0.1 x sqrt(2 ranks)) constant"}}) {
-    const CommandResult result = engine({"train", "--model", "mlp", "--dataset", "synthetic",
-                                         "--synthetic-size", "100", "--spawn", "2", "--threads",
-                                         "1", "--steps", "1", "--lr", "0.1", "--lr-scale", rule});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_NE(result.out.find(text), std::string::npos) << result.out;
+    const CommandResult result = expect_success(call(
+        "train --model mlp --dataset synthetic --synthetic-size 100 --spawn 2 --threads 1 --steps "
+        "1 --lr 0.1 --lr-scale",
+        rule));
+    EXPECT_CONTAINS(result.out, text);
   }
 }
 
 TEST(SpawnAlone, StartsARankForEachProcessorAndSaysWhy) {
-  const std::vector<std::string> arguments{"train",     "--spawn",   "--model",          "mlp",
-                                           "--dataset", "synthetic", "--synthetic-size", "64",
-                                           "--steps",   "1",         "--threads",        "1"};
-  const CommandResult cores = engine(arguments, {{"CUDA_VISIBLE_DEVICES", ""}});
-  ASSERT_EQ(cores.exit_code, 0) << cores.err;
-  EXPECT_NE(cores.err.find("core that this process may use: no GPU is visible"), std::string::npos)
-      << cores.err;
+  const std::vector<std::string> arguments = argv(
+      "train --spawn --model mlp --dataset synthetic --synthetic-size 64 --steps 1 --threads 1");
+  const CommandResult cores = expect_success(engine(arguments, {{"CUDA_VISIBLE_DEVICES", ""}}));
+  EXPECT_CONTAINS(cores.err, "core that this process may use: no GPU is visible");
   std::vector<std::string> on_cpu = arguments;
   on_cpu.insert(on_cpu.end(), {"--device", "cpu", "--dry-run"});
   const CommandResult kept = engine(on_cpu, {{"CUDA_VISIBLE_DEVICES", "0,1,2"}});
-  EXPECT_NE(kept.err.find("core that this process may use (--device cpu)"), std::string::npos)
-      << kept.err;
+  EXPECT_CONTAINS(kept.err, "core that this process may use (--device cpu)");
 }
 
 TEST(FileShards, AreToldByEveryRankAndAreTheTrainingPart) {
@@ -184,14 +144,12 @@ TEST(FileShards, AreToldByEveryRankAndAreTheTrainingPart) {
   for (int i = 0; i < 20; ++i) rows += std::to_string(i) + "," + (i % 2 == 0 ? "a" : "b") + "\n";
   test_support::write_text(folder / "rows.csv", rows);
   const CommandResult result =
-      engine({"train", "--model", "mlp", "--dataset", "csv", "--data-dir", folder.path().string(),
-              "--test-share", "0", "--shard", "file", "--spawn", "3", "--batch-size", "6",
-              "--threads", "1"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+      expect_success(call("train --model mlp --dataset csv --data-dir", folder.path().string(),
+                          "--test-share 0 --shard file --spawn 3 --batch-size 6 --threads 1"));
   for (const char* line :
        {"shard id: 0, world: 3, start: 0, end: 6\n", "shard id: 1, world: 3, start: 6, end: 13\n",
         "shard id: 2, world: 3, start: 13, end: 20\n"})
-    EXPECT_NE(result.out.find(line), std::string::npos) << line << result.out;
+    EXPECT_CONTAINS(result.out, line) << line;
 }
 
 // The learning rate leaves the weights as they are: an epoch's sum of losses tells which samples it
@@ -201,35 +159,11 @@ TEST(FileShards, AreDividedAmongOtherRanksInTheMiddleOfAnEpoch) {
   constexpr int kSize = 37, kBatch = 6;
   const auto run = [&](const char* name, const char* ranks, const char* steps,
                        const std::vector<std::string>& more) {
-    std::vector<std::string> words{"train",
-                                   "--model",
-                                   "mlp",
-                                   "--dataset",
-                                   "synthetic",
-                                   "--synthetic-shape",
-                                   "6x6x1",
-                                   "--threads",
-                                   "1",
-                                   "--dtype",
-                                   "f64",
-                                   "--lr",
-                                   "1e-15",
-                                   "--spawn",
-                                   ranks,
-                                   "--steps",
-                                   steps,
-                                   "--eval-every",
-                                   "0",
-                                   "--log-every",
-                                   "1",
-                                   "--save-dir",
-                                   folder / name,
-                                   "--synthetic-size",
-                                   std::to_string(kSize),
-                                   "--batch-size",
-                                   std::to_string(kBatch)};
-    words.insert(words.end(), more.begin(), more.end());
-    return engine(words);
+    return call(
+        "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --threads 1 --dtype f64 "
+        "--lr 1e-15 --spawn",
+        ranks, "--steps", steps, "--eval-every 0 --log-every 1 --save-dir", folder / name,
+        "--synthetic-size", std::to_string(kSize), "--batch-size", std::to_string(kBatch), more);
   };
   const auto sum_of_losses = [&](const char* name) {
     double sum = 0;
@@ -243,26 +177,22 @@ TEST(FileShards, AreDividedAmongOtherRanksInTheMiddleOfAnEpoch) {
     EXPECT_EQ(steps, 7);
     return sum;
   };
-  ASSERT_EQ(run("whole", "1", "7", {}).exit_code, 0);
+  expect_success(run("whole", "1", "7", {}));
   const double once = sum_of_losses("whole");
   for (const char* name : {"first", "again"}) {
     const std::vector<std::string> file{"--shard", "file"},
         resumed{"--shard", "file", "--resume", "auto"};
-    ASSERT_EQ(run(name, "2", "3", file).exit_code, 0);
-    const CommandResult three = run(name, "3", "5", resumed);
-    ASSERT_EQ(three.exit_code, 0) << three.err;
-    EXPECT_NE((three.out + three.err)
-                  .find("--shard file: 19 of 37 samples of epoch 1 are left of the parts of 2 "
-                        "ranks; 3 ranks divide them among themselves"),
-              std::string::npos)
+    expect_success(run(name, "2", "3", file));
+    const CommandResult three = expect_success(run(name, "3", "5", resumed));
+    EXPECT_CONTAINS((three.out + three.err),
+                    "--shard file: 19 of 37 samples of epoch 1 are left of the parts of 2 "
+                    "ranks; 3 ranks divide them among themselves")
         << three.out << three.err;
-    ASSERT_EQ(run(name, "3", "6", resumed).exit_code, 0);
-    ASSERT_EQ(run(name, "2", "7", resumed).exit_code, 0);
+    expect_success(run(name, "3", "6", resumed));
+    expect_success(run(name, "2", "7", resumed));
     EXPECT_NEAR(sum_of_losses(name), once, 1e-9 * once);
   }
-  const CommandResult same =
-      engine({"verify", "--only", "all", folder / "first", folder / "again"});
-  EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
+  expect_success(call("verify --only all", folder / "first", folder / "again"));
 }
 
 TEST(Stage, OneRankOfAHostCopiesAndAllReadTheCopy) {
@@ -271,16 +201,14 @@ TEST(Stage, OneRankOfAHostCopiesAndAllReadTheCopy) {
   std::string rows;
   for (int i = 0; i < 40; ++i) rows += std::to_string(i) + "," + (i % 2 == 0 ? "a" : "b") + "\n";
   test_support::write_text(folder / "far/rows.csv", rows);
-  std::vector<std::string> arguments{
-      "train", "--model",      "mlp", "--dataset", "csv", "--data-dir", folder / "far", "--spawn",
-      "3",     "--batch-size", "6",   "--threads", "1",   "--dtype",    "f64"};
+  std::vector<std::string> arguments =
+      argv("train --model mlp --dataset csv --data-dir", folder / "far",
+           "--spawn 3 --batch-size 6 --threads 1 --dtype f64");
   const auto final_loss = [](const std::string& out) { return out.substr(out.rfind("loss "), 12); };
-  const CommandResult plain = engine(arguments);
-  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  const CommandResult plain = expect_success(engine(arguments));
   arguments.insert(arguments.end(), {"--stage", folder / "near"});
   for (int run = 0; run < 2; ++run) {
-    const CommandResult staged = engine(arguments);
-    ASSERT_EQ(staged.exit_code, 0) << staged.err;
+    const CommandResult staged = expect_success(engine(arguments));
     EXPECT_EQ(final_loss(staged.out), final_loss(plain.out));
   }
   int files = 0;
@@ -293,7 +221,7 @@ TEST(Stage, OneRankOfAHostCopiesAndAllReadTheCopy) {
   std::filesystem::remove(folder / "far/rows.csv");
   const CommandResult none = engine(arguments);
   EXPECT_EQ(none.exit_code, 65) << none.err;
-  EXPECT_NE(none.err.find("cannot stage " + (folder / "far")), std::string::npos) << none.err;
+  EXPECT_CONTAINS(none.err, "cannot stage " + (folder / "far"));
 }
 
 // `eval` knows nothing of augmentation: what it finds must be what the training's own evaluation
@@ -303,36 +231,13 @@ TEST(Augmentation, IsNeverInEvaluation) {
   std::vector<std::string> accuracies;
   for (const char* ranks : {"1", "2"}) {
     const std::string place = folder / ranks;
-    const CommandResult trained = engine({"train",
-                                          "--model",
-                                          "mlp",
-                                          "--dataset",
-                                          "synthetic",
-                                          "--synthetic-shape",
-                                          "8x8x3",
-                                          "--synthetic-size",
-                                          "60",
-                                          "--batch-size",
-                                          "12",
-                                          "--epochs",
-                                          "2",
-                                          "--augment",
-                                          "crop,flip,cutout",
-                                          "--cutout-size",
-                                          "4",
-                                          "--threads",
-                                          "1",
-                                          "--spawn",
-                                          ranks,
-                                          "--save-dir",
-                                          place,
-                                          "--dtype",
-                                          "f64"});
-    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const CommandResult trained = expect_success(call(
+        "train --model mlp --dataset synthetic --synthetic-shape 8x8x3 --synthetic-size 60 "
+        "--batch-size 12 --epochs 2 --augment crop,flip,cutout --cutout-size 4 --threads 1 --spawn",
+        ranks, "--save-dir", place, "--dtype f64"));
     const std::string latest = test_support::read_text(place + "/latest");
-    const CommandResult evaluated =
-        engine({"eval", place + "/" + latest.substr(0, latest.find('\n')), "--threads", "1"});
-    ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+    const CommandResult evaluated = expect_success(
+        call("eval", place + "/" + latest.substr(0, latest.find('\n')), "--threads 1"));
     const auto tail = [](const std::string& out) {
       return out.substr(out.rfind("loss "), out.find(')', out.rfind("loss ")) - out.rfind("loss "));
     };
@@ -344,19 +249,15 @@ TEST(Augmentation, IsNeverInEvaluation) {
 
 TEST(Augmentation, ListsAreChecked) {
   const auto said = [](std::vector<std::string> more) {
-    std::vector<std::string> arguments{"train", "--model", "mlp", "--dataset", "synthetic"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const CommandResult result = engine(arguments);
+    const CommandResult result = call("train --model mlp --dataset synthetic", more);
     EXPECT_EQ(result.exit_code, 78) << result.out;
     return result.err;
   };
-  EXPECT_NE(said({"--augment", "crop,flop"}).find("crop,flop"), std::string::npos);
-  EXPECT_NE(said({"--augment", "crop,crop"}).find("at most once"), std::string::npos);
-  EXPECT_NE(said({"--augment", "flip", "--cutout-size", "8"})
-                .find("--cutout-size requires --augment cutout"),
-            std::string::npos);
-  EXPECT_NE(said({"--crop-padding", "2"}).find("--crop-padding requires --augment crop"),
-            std::string::npos);
+  EXPECT_CONTAINS(said({"--augment", "crop,flop"}), "crop,flop");
+  EXPECT_CONTAINS(said({"--augment", "crop,crop"}), "at most once");
+  EXPECT_CONTAINS(said({"--augment", "flip", "--cutout-size", "8"}),
+                  "--cutout-size requires --augment cutout");
+  EXPECT_CONTAINS(said({"--crop-padding", "2"}), "--crop-padding requires --augment crop");
 }
 
 #ifdef HAS_PNG
@@ -388,9 +289,8 @@ TEST_F(ImageFolders, AreLearntByAnyNumberOfRanksAndWorkers) {
   std::set<std::string> results;
   for (const char* ranks : {"1", "3"})
     for (const char* workers : {"0", "3"}) {
-      const CommandResult result = train({"--augment", "resized-crop,flip", "--spawn", ranks,
-                                          "--workers", workers, "--dtype", "f64"});
-      ASSERT_EQ(result.exit_code, 0) << result.err;
+      const CommandResult result = expect_success(train(
+          argv("--augment resized-crop,flip --spawn", ranks, "--workers", workers, "--dtype f64")));
       EXPECT_EQ(last_accuracy(result.out), 100) << result.out;
       results.insert(result.out.substr(result.out.rfind("loss "), 12));
     }
@@ -413,7 +313,7 @@ TEST(DataErrors, EndWith65AndOneLine) {
   const test_support::TemporaryDirectory folder;
   test_support::write_text(folder / "bad.csv", "1,2,a\n3,b\n");
   const CommandResult result =
-      engine({"train", "--model", "mlp", "--dataset", "csv", "--data-dir", folder.path().string()});
+      call("train --model mlp --dataset csv --data-dir", folder.path().string());
   EXPECT_EQ(result.exit_code, 65);
   EXPECT_EQ(result.err, "engine: error: " + (folder / "bad.csv") +
                             ", row 2 (line 2): found 2 fields, expected 3 as in row 1\n");

@@ -7,12 +7,15 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tools/launch/machine/device_choice.h"
 
 namespace {
 
 using test_support::CommandResult;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 
 class DevicePrograms : public ::testing::Test {
@@ -35,11 +38,11 @@ class DevicePrograms : public ::testing::Test {
   }
   static void expect_start(const CommandResult& result, const std::string& text) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_NE(result.out.find(text), std::string::npos) << result.out;
+    EXPECT_CONTAINS(result.out, text);
   }
   static void expect_refused(const CommandResult& result, const std::string& text) {
     EXPECT_EQ(result.exit_code, 78) << result.out << result.err;
-    EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
+    EXPECT_CONTAINS(result.err, text);
   }
 };
 
@@ -49,36 +52,30 @@ TEST_F(DevicePrograms, LaunchersCountTheDevicesThatCanBeUsed) {
                                                  {"CUDA_VISIBLE_DEVICES", "0,1,2"}};
   const std::string second =
       "GPU 1 (emulated GPU, compute capability 7.5) is not used: kernels need 8.0";
-  const CommandResult launched = test_support::engine(
-      {"launch", "--nproc-per-node", "gpu", "--dry-run", "train", "--model", "mlp"}, three);
-  EXPECT_EQ(launched.exit_code, 0) << launched.err;
-  for (const char* device : {",cuda:0,", ",cuda:2,"})
-    EXPECT_NE(launched.out.find(device), std::string::npos) << launched.out;
-  EXPECT_EQ(launched.out.find(",cuda:1,"), std::string::npos) << launched.out;
-  EXPECT_NE(launched.err.find(second), std::string::npos) << launched.err;
+  const CommandResult launched = expect_success(test_support::engine(
+      {"launch", "--nproc-per-node", "gpu", "--dry-run", "train", "--model", "mlp"}, three));
+  for (const char* device : {",cuda:0,", ",cuda:2,"}) EXPECT_CONTAINS(launched.out, device);
+  EXPECT_LACKS(launched.out, ",cuda:1,");
+  EXPECT_CONTAINS(launched.err, second);
   // Another program may know what to do with it.
   const CommandResult other = test_support::engine(
       {"launch", "--nproc-per-node", "gpu", "--dry-run", "--", "/bin/true"}, three);
-  EXPECT_NE(other.out.find(",cuda:1,"), std::string::npos) << other.out << other.err;
-  EXPECT_EQ(other.err.find("not used"), std::string::npos) << other.err;
+  EXPECT_CONTAINS(other.out, ",cuda:1,") << other.err;
+  EXPECT_LACKS(other.err, "not used");
 
-  const CommandResult spawned =
-      train("3", {"--spawn", "--dry-run"}, {{"ENGINE_EMULATED_COMPUTE", "8.0,7.5,9.0"}});
-  EXPECT_EQ(spawned.exit_code, 0) << spawned.err;
-  EXPECT_NE(
-      spawned.err.find("--spawn starts 2 ranks, one for each GPU that can be used; " + second),
-      std::string::npos)
-      << spawned.err;
+  const CommandResult spawned = expect_success(
+      train("3", {"--spawn", "--dry-run"}, {{"ENGINE_EMULATED_COMPUTE", "8.0,7.5,9.0"}}));
+  EXPECT_CONTAINS(spawned.err,
+                  "--spawn starts 2 ranks, one for each GPU that can be used; " + second);
 
   const std::map<std::string, std::string> none{{"ENGINE_EMULATED_GPUS", "1"},
                                                 {"ENGINE_EMULATED_COMPUTE", "7.5"}};
   const CommandResult refused =
       test_support::engine({"launch", "--nproc-per-node", "gpu", "--dry-run", "train"}, none);
   EXPECT_EQ(refused.exit_code, 78) << refused.out << refused.err;
-  EXPECT_NE(refused.err.find("--nproc-per-node gpu: GPU 0 (emulated GPU, compute capability 7.5) "
-                             "is not used: kernels need 8.0; give cpu or a number"),
-            std::string::npos)
-      << refused.err;
+  EXPECT_CONTAINS(refused.err,
+                  "--nproc-per-node gpu: GPU 0 (emulated GPU, compute capability 7.5) "
+                  "is not used: kernels need 8.0; give cpu or a number");
 }
 
 // Of the row of rank 0 in --dry-run's table of memory, in bytes: rounded by at most 5 KiB.
@@ -93,8 +90,7 @@ std::int64_t planned_bytes(const std::string& out) {
 // One error, which says all of it.
 void expect_out_of_memory(const CommandResult& result, const std::vector<std::string>& parts) {
   EXPECT_EQ(result.exit_code, 69) << result.out << result.err;
-  for (const std::string& part : parts)
-    EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
+  for (const std::string& part : parts) EXPECT_CONTAINS(result.err, part) << part;
   EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
 }
 
@@ -106,13 +102,12 @@ TEST_F(DevicePrograms, WhatDoesNotFitIsRefusedByThePlanBeforeItIsAllocated) {
                   "--momentum", "0.9", "--dry-run"},
                  {{"ENGINE_EMULATED_MEMORY", std::to_string(bytes)}});
   };
-  const CommandResult roomy = with(std::int64_t{1} << 30);
-  ASSERT_EQ(roomy.exit_code, 0) << roomy.out << roomy.err;
-  EXPECT_NE(roomy.out.find("evaluation"), std::string::npos) << roomy.out;
+  const CommandResult roomy = expect_success(with(std::int64_t{1} << 30));
+  EXPECT_CONTAINS(roomy.out, "evaluation");
   const std::int64_t planned = planned_bytes(roomy.out);
   ASSERT_GT(planned, 1 << 20) << roomy.out;
   // A few tables and counters are in no plan.
-  EXPECT_EQ(with(planned + (std::int64_t{1} << 18)).exit_code, 0) << roomy.out;
+  expect_success(with(planned + (std::int64_t{1} << 18)));
   expect_out_of_memory(with(planned - (1 << 14)),
                        {"out of memory on cuda:0: batches of 256 samples need ", " activations",
                         " evaluation", " are free; at most --batch-size-per-device 25"});
@@ -162,8 +157,8 @@ TEST_F(DevicePrograms, AutoSaysWhatItTook) {
   expect_start(train("1", {"--dtype", "f64"}), "auto: --dtype f64 is computed on the CPU");
   expect_start(train("1", {"--reduction-order", "canonical", "--reduction-shards", "2"}),
                "auto: --reduction-order canonical is computed on the CPU");
-  EXPECT_EQ(train("1", {"--device", "cpu"}).out.find("auto: no"), std::string::npos);
-  EXPECT_EQ(train("1", {"--device", "cuda"}).out.find("auto: local rank"), std::string::npos);
+  EXPECT_LACKS(train("1", {"--device", "cpu"}).out, "auto: no");
+  EXPECT_LACKS(train("1", {"--device", "cuda"}).out, "auto: local rank");
 }
 
 TEST_F(DevicePrograms, WhatCannotBeIsRefusedWithBothNumbers) {
@@ -195,8 +190,8 @@ TEST_F(DevicePrograms, PrecisionIsSaid) {
 
 TEST_F(DevicePrograms, SnapshotsChangeDevices) {
   const TemporaryDirectory folder;
-  const CommandResult saved = train("2", {"--device", "cuda:1", "--save-dir", folder / "a"});
-  ASSERT_EQ(saved.exit_code, 0) << saved.err;
+  const CommandResult saved =
+      expect_success(train("2", {"--device", "cuda:1", "--save-dir", folder / "a"}));
   const std::string snapshot = folder / "a/step-00000002.ckpt";
   const auto resume = [&](const std::string& gpus, const std::string& device,
                           const std::string& map) {

@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "io/base/files/io_error.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tools/commands/doctor/doctor.h"
@@ -19,6 +21,7 @@ namespace {
 
 using namespace tools;
 using test_support::CommandResult;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 
 TEST(PairRounds, EveryPairOnceAndNobodyTwiceInARound) {
@@ -81,7 +84,7 @@ TEST(JudgeLinks, OneSlowRankOfThreeMakesTwoOfThreeLinksBad) {
             "link between ranks 0 and 2 (gloo) answers slowly: 20000 us at best, others 50 us");
   EXPECT_EQ(findings[0].ranks, (std::vector<int>{0, 2}));
   EXPECT_EQ(findings[1].ranks, (std::vector<int>{1, 2}));
-  EXPECT_NE(findings[2].text.find("every bad link is one of rank 2"), std::string::npos);
+  EXPECT_CONTAINS(findings[2].text, "every bad link is one of rank 2");
 }
 
 TEST(JudgeLinks, OneThinDirection) {
@@ -117,8 +120,8 @@ TEST(JudgeLinks, WithinAHostItIsANoteAndNoMeasureForLinksBetweenHosts) {
                 "link between ranks 0 and 2 (gloo) answers slowly: 500 us at best, others 55 us"});
   const std::vector<std::string> notes = texts(findings, false);
   ASSERT_EQ(notes.size(), 2u);
-  EXPECT_NE(notes[0].find("ranks 2 and 3 (gloo) answers slowly"), std::string::npos) << notes[0];
-  EXPECT_NE(notes[1].find("ranks 2 and 3 (gloo) carries little"), std::string::npos) << notes[1];
+  EXPECT_CONTAINS(notes[0], "ranks 2 and 3 (gloo) answers slowly");
+  EXPECT_CONTAINS(notes[1], "ranks 2 and 3 (gloo) carries little");
 }
 
 TEST(JudgeClocks, BeyondWhatThePingCanTell) {
@@ -148,9 +151,9 @@ TEST(JudgeHosts, FolderBuildAndSharedMemory) {
   good.shared_memory_free = 1 << 20;
   const std::vector<std::string> bad = texts(judge_hosts({good, other}), true);
   ASSERT_EQ(bad.size(), 3u);
-  EXPECT_NE(bad[0].find("/dev/shm for 2 ranks"), std::string::npos) << bad[0];
-  EXPECT_NE(bad[1].find("rank 1 (n0): --save-dir: cannot write"), std::string::npos) << bad[1];
-  EXPECT_NE(bad[2].find("runs engine 2, rank 0 engine 1"), std::string::npos) << bad[2];
+  EXPECT_CONTAINS(bad[0], "/dev/shm for 2 ranks");
+  EXPECT_CONTAINS(bad[1], "rank 1 (n0): --save-dir: cannot write");
+  EXPECT_CONTAINS(bad[2], "runs engine 2, rank 0 engine 1");
   good.allowed_cores = 1;
   EXPECT_EQ(texts(judge_hosts({good, other}), false).size(), 1u);
 }
@@ -172,10 +175,8 @@ TEST(HostFactsJson, ReadsBack) {
                             .hosts = {facts},
                             .links = {},
                             .findings = {}};
-  EXPECT_NE(
-      to_text(report).find("\nrank 0: limited to 57 MiB of memory by /sys/fs/cgroup/memory.max"),
-      std::string::npos)
-      << to_text(report);
+  EXPECT_CONTAINS(to_text(report),
+                  "\nrank 0: limited to 57 MiB of memory by /sys/fs/cgroup/memory.max");
   EXPECT_THROW(facts_from_json("{}"), io::DataError);
   EXPECT_THROW(facts_from_json(""), io::DataError);
 }
@@ -187,21 +188,20 @@ CommandResult doctor(std::vector<std::string> more) {
 
 TEST(Doctor, SpawnedRanksAreHealthy) {
   const TemporaryDirectory folder;
-  const CommandResult result = doctor({"--spawn", "3", "--save-dir", folder / "new/run"});
-  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  const CommandResult result =
+      expect_success(doctor({"--spawn", "3", "--save-dir", folder / "new/run"}));
   for (const char* part : {"3 ranks met at 127.0.0.1:", "0 - 1", "0 - 2", "1 - 2", "\nhealthy"})
-    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+    EXPECT_CONTAINS(result.out, part) << part;
   EXPECT_TRUE(std::filesystem::is_empty(folder / "new/run"));
-  const CommandResult one = doctor({"--format", "json"});
-  EXPECT_EQ(one.exit_code, 0) << one.err;
-  EXPECT_NE(one.out.find("\"healthy\":true"), std::string::npos) << one.out;
+  const CommandResult one = expect_success(doctor({"--format", "json"}));
+  EXPECT_CONTAINS(one.out, "\"healthy\":true");
 }
 
 TEST(Doctor, AFolderThatCannotBeWrittenIsNamed) {
   const CommandResult result = doctor({"--spawn", "2", "--save-dir", "/proc/nowhere"});
   EXPECT_EQ(result.exit_code, 1) << result.err;
-  EXPECT_NE(result.out.find("BAD   rank 1 ("), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("--save-dir: cannot write"), std::string::npos) << result.out;
+  EXPECT_CONTAINS(result.out, "BAD   rank 1 (");
+  EXPECT_CONTAINS(result.out, "--save-dir: cannot write");
 }
 
 TEST(Doctor, AMissingRankIsNamedInTime) {
@@ -209,7 +209,7 @@ TEST(Doctor, AMissingRankIsNamedInTime) {
   const CommandResult result = doctor({"--rank", "0", "--world-size", "2", "--init-method",
                                        "file://" + (folder / "meet"), "--rdzv-timeout", "1"});
   EXPECT_EQ(result.exit_code, 69) << result.err;
-  EXPECT_NE(result.err.find("missing 1 of 2 ranks: 1"), std::string::npos) << result.err;
+  EXPECT_CONTAINS(result.err, "missing 1 of 2 ranks: 1");
   EXPECT_EQ(result.out, "");
 }
 

@@ -2,29 +2,29 @@
 // bits on every backend.
 #include <gtest/gtest.h>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
+using test_support::argv;
 using test_support::CommandResult;
+using test_support::engine;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 using Words = std::vector<std::string>;
 
 CommandResult train_exact(const std::string& folder, const Words& options) {
-  Words argv = {
-      test_support::engine_binary(), "train", "--model", "convnet", "--dataset", "synthetic",
-      "--synthetic-shape",           "8x8x1"};
-  argv.insert(argv.end(), {"--synthetic-size", "75", "--batch-size", "20", "--steps", "6",
-                           "--momentum", "0.9", "--eval-every", "0"});
-  argv.insert(argv.end(), {"--save-rank-models", "--save-dir", folder});
-  argv = test_support::overridden(argv, options);
-  return test_support::run_command(argv);
+  return engine(test_support::overridden(
+      argv("train --model convnet --dataset synthetic --synthetic-shape 8x8x1 --synthetic-size 75 "
+           "--batch-size 20 --steps 6 --momentum 0.9 --eval-every 0 --save-rank-models --save-dir",
+           folder),
+      options));
 }
 
 CommandResult verify(const std::string& a, const std::string& b, const Words& more = {}) {
-  Words argv = {test_support::engine_binary(), "verify", a, b};
-  argv = test_support::overridden(argv, more);
-  return test_support::run_command(argv);
+  return engine(test_support::overridden({"verify", a, b}, more));
 }
 
 std::string model_of(const std::string& folder, int rank) {
@@ -33,19 +33,17 @@ std::string model_of(const std::string& folder, int rank) {
 
 TEST(SyncBn, LeavesNothingForVerify) {
   const TemporaryDirectory folder;
-  ASSERT_EQ(train_exact(folder / "plain", {"--spawn", "2", "--threads", "1"}).exit_code, 0);
+  expect_success(train_exact(folder / "plain", {"--spawn", "2", "--threads", "1"}));
   const CommandResult plain = verify(model_of(folder / "plain", 0), model_of(folder / "plain", 1));
   EXPECT_EQ(plain.exit_code, 1);
-  EXPECT_NE(plain.err.find("in sync except BN: try --sync-bn"), std::string::npos) << plain.err;
+  EXPECT_CONTAINS(plain.err, "in sync except BN: try --sync-bn");
 
   const CommandResult result =
-      train_exact(folder / "sync", {"--spawn", "2", "--threads", "1", "--sync-bn"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("sync-bn of 2 layers"), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("global batch 20 = 2 ranks x 1 device x 10 x 1"), std::string::npos)
-      << result.out;
-  const CommandResult same = verify(model_of(folder / "sync", 0), model_of(folder / "sync", 1));
-  EXPECT_EQ(same.exit_code, 0) << same.err;
+      expect_success(train_exact(folder / "sync", {"--spawn", "2", "--threads", "1", "--sync-bn"}));
+  EXPECT_CONTAINS(result.out, "sync-bn of 2 layers");
+  EXPECT_CONTAINS(result.out, "global batch 20 = 2 ranks x 1 device x 10 x 1");
+  const CommandResult same =
+      expect_success(verify(model_of(folder / "sync", 0), model_of(folder / "sync", 1)));
   EXPECT_EQ(same.out, "");
 }
 
@@ -56,20 +54,16 @@ TEST(SyncBn, OfDevicesAndOfHybridsIsThatOfRanks) {
     group.insert(group.end(), options.begin(), options.end());
     return train_exact(folder / name, group);
   };
-  ASSERT_EQ(run("ranks", {"--spawn", "4"}).exit_code, 0);
-  const CommandResult devices = run("devices", {"--devices", "cpu:0,cpu:1,cpu:2,cpu:3"});
-  ASSERT_EQ(devices.exit_code, 0) << devices.err;
-  const CommandResult hybrid =
-      run("hybrid", {"--spawn", "2", "--devices", "cpu:0,cpu:1", "--batch-size", "16"});
-  ASSERT_EQ(hybrid.exit_code, 0) << hybrid.err;
-  EXPECT_NE(hybrid.out.find("global batch 16 = 2 ranks x 2 devices x 2 x 2"), std::string::npos)
-      << hybrid.out;
-  ASSERT_EQ(run("hybrid20", {"--spawn", "2", "--devices", "cpu:0,cpu:1"}).exit_code, 0);
+  expect_success(run("ranks", {"--spawn", "4"}));
+  const CommandResult devices =
+      expect_success(run("devices", {"--devices", "cpu:0,cpu:1,cpu:2,cpu:3"}));
+  const CommandResult hybrid = expect_success(
+      run("hybrid", {"--spawn", "2", "--devices", "cpu:0,cpu:1", "--batch-size", "16"}));
+  EXPECT_CONTAINS(hybrid.out, "global batch 16 = 2 ranks x 2 devices x 2 x 2");
+  expect_success(run("hybrid20", {"--spawn", "2", "--devices", "cpu:0,cpu:1"}));
   for (int r = 0; r < 4; ++r) {
-    EXPECT_EQ(verify(model_of(folder / "ranks", r), model_of(folder / "devices", r)).exit_code, 0)
-        << r;
-    EXPECT_EQ(verify(model_of(folder / "ranks", r), model_of(folder / "hybrid20", r)).exit_code, 0)
-        << r;
+    expect_success(verify(model_of(folder / "ranks", r), model_of(folder / "devices", r)));
+    expect_success(verify(model_of(folder / "ranks", r), model_of(folder / "hybrid20", r)));
   }
 }
 
@@ -78,10 +72,8 @@ TEST(SyncBn, OfDevicesAndOfHybridsIsThatOfRanks) {
 TEST(SyncBn, RunsBesideOverlappedGradientsOnEveryBackend) {
   const TemporaryDirectory folder;
   const std::string reference = model_of(folder / "inproc", 0);
-  ASSERT_EQ(train_exact(folder / "inproc", {"--spawn", "3", "--backend", "inproc", "--threads", "1",
-                                            "--sync-bn", "--bucket-cap-mb", "0.01"})
-                .exit_code,
-            0);
+  expect_success(train_exact(folder / "inproc", {"--spawn", "3", "--backend", "inproc", "--threads",
+                                                 "1", "--sync-bn", "--bucket-cap-mb", "0.01"}));
   for (const char* backend : {"shm", "socket", "gloo", "zmq"}) {
     const CommandResult result =
         train_exact(folder / backend, {"--spawn", "3", "--backend", backend, "--threads", "1",
@@ -89,9 +81,7 @@ TEST(SyncBn, RunsBesideOverlappedGradientsOnEveryBackend) {
     if (result.exit_code == 78 && result.err.find("not in this build") != std::string::npos)
       continue;
     ASSERT_EQ(result.exit_code, 0) << backend << ": " << result.err;
-    for (int r = 0; r < 3; ++r)
-      EXPECT_EQ(verify(reference, model_of(folder / backend, r)).exit_code, 0)
-          << backend << " " << r;
+    for (int r = 0; r < 3; ++r) expect_success(verify(reference, model_of(folder / backend, r)));
   }
 }
 
@@ -102,8 +92,7 @@ TEST(Canonical, IsTheSameBitsForAnyWorldOnEveryBackend) {
     group.insert(group.end(), canonical.begin(), canonical.end());
     return train_exact(folder / name, group);
   };
-  const CommandResult one = run("one", {"--threads", "2"});
-  ASSERT_EQ(one.exit_code, 0) << one.err;
+  const CommandResult one = expect_success(run("one", {"--threads", "2"}));
   const std::vector<std::pair<std::string, std::string>> groups{
       {"2", "gloo"}, {"3", "zmq"},  {"4", "socket"}, {"8", "shm"}, {"5", "inproc"},
       {"6", "zmq"},  {"7", "gloo"}, {"5", "socket"}, {"3", "shm"}};
@@ -114,15 +103,13 @@ TEST(Canonical, IsTheSameBitsForAnyWorldOnEveryBackend) {
     if (result.exit_code == 78 && result.err.find("not in this build") != std::string::npos)
       continue;
     ASSERT_EQ(result.exit_code, 0) << name << ": " << result.err;
-    const CommandResult same = verify(model_of(folder / "one", 0), model_of(folder / name, 0));
-    EXPECT_EQ(same.exit_code, 0) << name << ": " << same.err;
-    const CommandResult last =
-        verify(model_of(folder / "one", 0), model_of(folder / name, std::stoi(ranks) - 1));
-    EXPECT_EQ(last.exit_code, 0) << name << ": " << last.err;
+    expect_success(verify(model_of(folder / "one", 0), model_of(folder / name, 0)));
+    expect_success(
+        verify(model_of(folder / "one", 0), model_of(folder / name, std::stoi(ranks) - 1)));
   }
-  const CommandResult devices = run("devices", {"--spawn", "2", "--devices", "cpu:0,cpu:1"});
-  ASSERT_EQ(devices.exit_code, 0) << devices.err;
-  EXPECT_EQ(verify(model_of(folder / "one", 0), model_of(folder / "devices", 0)).exit_code, 0);
+  const CommandResult devices =
+      expect_success(run("devices", {"--spawn", "2", "--devices", "cpu:0,cpu:1"}));
+  expect_success(verify(model_of(folder / "one", 0), model_of(folder / "devices", 0)));
 }
 
 TEST(Canonical, MoreRanksThanShardsAreOneClearLine) {
@@ -130,8 +117,7 @@ TEST(Canonical, MoreRanksThanShardsAreOneClearLine) {
   const CommandResult result = train_exact(
       folder / "x", {"--spawn", "3", "--reduction-order", "canonical", "--reduction-shards", "2"});
   EXPECT_EQ(result.exit_code, 78);
-  EXPECT_NE(result.err.find("2 shards, too few for a world of 3 ranks"), std::string::npos)
-      << result.err;
+  EXPECT_CONTAINS(result.err, "2 shards, too few for a world of 3 ranks");
 }
 
 TEST(Layers, AModelFileMayNameSyncBatchNorm) {
@@ -153,10 +139,10 @@ TEST(Layers, AModelFileMayNameSyncBatchNorm) {
     if (option) words.emplace_back("--sync-bn");
     return train_exact(folder / name, words);
   };
-  const CommandResult named = run("named", model("named.toml", "sync_batch_norm2d"), false);
-  ASSERT_EQ(named.exit_code, 0) << named.err;
-  ASSERT_EQ(run("option", model("option.toml", "batch_norm2d"), true).exit_code, 0);
-  EXPECT_EQ(verify(model_of(folder / "named", 0), model_of(folder / "option", 1)).exit_code, 0);
+  const CommandResult named =
+      expect_success(run("named", model("named.toml", "sync_batch_norm2d"), false));
+  expect_success(run("option", model("option.toml", "batch_norm2d"), true));
+  expect_success(verify(model_of(folder / "named", 0), model_of(folder / "option", 1)));
 }
 
 }  // namespace

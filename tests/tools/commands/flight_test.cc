@@ -14,6 +14,8 @@
 
 #include "backends/flight_recorder.h"
 #include "io/base/files/io_error.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tools/commands/flight/flight_report.h"
@@ -27,13 +29,14 @@ using backends::FlightRecorder;
 using backends::Operation;
 using backends::ReduceOp;
 using base::DType;
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 
 CommandResult inspect(const std::string& folder, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> arguments{test_support::engine_binary(), "inspect", "--flight", folder};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return test_support::run_command(arguments, {}, 20'000);
+  return call("inspect --flight", folder, more);
 }
 
 // A rank's recorder after `done` calls of all_reduce of 10 f32 on communicator 0.
@@ -63,8 +66,7 @@ class Rank {
 };
 
 void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in:\n" << text;
+  for (const std::string& part : parts) EXPECT_CONTAINS(text, part) << "'" << part << "' in:\n";
 }
 
 TEST(Flight, ARankThatNeverCameAndOneWithoutRecord) {
@@ -73,8 +75,7 @@ TEST(Flight, ARankThatNeverCameAndOneWithoutRecord) {
   zero.begin(7);
   three.recorder().end(three.begin(7), true);
   for (const Rank* rank : {&zero, &one, &three}) rank->write(folder);
-  const CommandResult text = inspect(folder.path().string());
-  EXPECT_EQ(text.exit_code, 0) << text.err;
+  const CommandResult text = expect_success(inspect(folder.path().string()));
   expect_parts(text.out,
                {"3 of 4 ranks left a record; missing: rank 2", "rank 0 (n0, pid 100, backend gloo)",
                 "doing: step 7",
@@ -84,7 +85,7 @@ TEST(Flight, ARankThatNeverCameAndOneWithoutRecord) {
                 "=> No record of rank 2",
                 "=> Communicator 0: rank 1 never came to the collective in which the others are"});
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);  // a terminal is not to obey a file
-  EXPECT_EQ(text.out.find("disagree"), std::string::npos) << text.out;
+  EXPECT_LACKS(text.out, "disagree");
   const CommandResult json = inspect(folder.path().string(), {"--format", "json"});
   expect_parts(json.out, {"\"missing\":[2]", "\"behind\":[1]", "\"mismatch\":null"});
 }
@@ -96,8 +97,7 @@ TEST(Flight, AMismatchShowsBothCalls) {
   one.begin(8);
   zero.write(folder);
   one.write(folder);
-  const CommandResult result = inspect(folder.path().string());
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const CommandResult result = expect_success(inspect(folder.path().string()));
   expect_parts(result.out, {"disagree on collective 12 of communicator 0: rank 0 called all_reduce "
                             "sum of 7 f32, rank 1 called "
                             "all_reduce sum of 8 f32"});
@@ -108,10 +108,9 @@ TEST(Flight, WhatOneRanksRingHasLostIsNotCompared) {
   Rank zero(0, 2, FlightRecorder::kCapacity + 100), one(1, 2, 50);
   zero.write(folder);
   one.write(folder);
-  const CommandResult result = inspect(folder.path().string());
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const CommandResult result = expect_success(inspect(folder.path().string()));
   expect_parts(result.out, {"rank 1 is BEHIND", "collective 4196"});
-  EXPECT_EQ(result.out.find("disagree"), std::string::npos) << result.out;
+  EXPECT_LACKS(result.out, "disagree");
 }
 
 TEST(Flight, CallsThatNoMemberMadeAreToldApart) {
@@ -137,8 +136,7 @@ TEST(Flight, AnElasticJobsRecordsTellHowItsRanksChanged) {
   ASSERT_EQ(read[0].membership.size(), 2u);
   EXPECT_EQ(read[0].membership[0], changes[0]);
   EXPECT_TRUE(read[1].membership.empty());
-  const CommandResult text = inspect(folder.path().string());
-  EXPECT_EQ(text.exit_code, 0) << text.err;
+  const CommandResult text = expect_success(inspect(folder.path().string()));
   expect_parts(text.out,
                {"\n  " + changes[0] + "\n  2026-01-02T03:05:05Z generation 2: 2 ranks ("});
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
@@ -162,7 +160,7 @@ TEST(Flight, DamagedFilesAreOneClearLine) {
   const auto damaged = [&](const std::string& from, const std::string& to,
                            const std::vector<std::string>& words) {
     std::string text = sound;
-    ASSERT_NE(text.find(from), std::string::npos) << from;
+    ASSERT_CONTAINS(text, from) << from;
     test_support::write_text(path, text.replace(text.find(from), from.size(), to));
     expect_refused(folder, words);
   };
@@ -188,7 +186,7 @@ TEST(Flight, DamagedFilesAreOneClearLine) {
   for (const char* bad : {"[7]", "\"generation 1\"", "{}"}) {
     std::string text = elastic;
     const std::string list = "[\"generation 1\"]";
-    ASSERT_NE(text.find(list), std::string::npos);
+    ASSERT_CONTAINS(text, list);
     test_support::write_text(path, text.replace(text.find(list), list.size(), bad));
     expect_refused(folder, {"membership"});
   }
@@ -239,32 +237,12 @@ TEST(FlightFolder, WhatOthersCouldHavePutThereIsRefused) {
 TEST(Flight, NamesTheKilledRankOfARealRun) {
   const TemporaryDirectory folder;
   const std::string metrics = folder / "m.jsonl";
-  const std::vector<std::string> arguments{test_support::engine_binary(),
-                                           "train",
-                                           "--model",
-                                           "mlp",
-                                           "--dataset",
-                                           "synthetic",
-                                           "--synthetic-shape",
-                                           "6x6x1",
-                                           "--synthetic-size",
-                                           "60",
-                                           "--batch-size",
-                                           "12",
-                                           "--epochs",
-                                           "1000000",
-                                           "--eval-every",
-                                           "0",
-                                           "--log-every",
-                                           "5",
-                                           "--threads",
-                                           "1",
-                                           "--spawn",
-                                           "3",
-                                           "--metrics",
-                                           metrics,
-                                           "--flight-dir",
-                                           folder.path().string()};
+  const std::vector<std::string> arguments =
+      argv(test_support::engine_binary(),
+           "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 "
+           "--batch-size 12 --epochs 1000000 --eval-every 0 --log-every 5 --threads 1 --spawn 3 "
+           "--metrics",
+           metrics, "--flight-dir", folder.path().string());
   const pid_t parent = fork();
   ASSERT_GE(parent, 0);
   if (parent == 0) {
@@ -291,8 +269,7 @@ TEST(Flight, NamesTheKilledRankOfARealRun) {
   }
   ASSERT_TRUE(running && ended);
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGKILL);
-  const CommandResult result = inspect(folder.path().string());
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const CommandResult result = expect_success(inspect(folder.path().string()));
   expect_parts(result.out, {"2 of 3 ranks left a record; missing: rank 1", "=> No record of rank 1",
                             "rank 1 (host ", "pid " + std::to_string(workers[1]) + ") died",
                             "all_reduce sum of"});

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "io/checkpoint/checkpoint.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 
@@ -19,8 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 using program::expect_error;
 using program::quick_train;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 using test_support::read_text;
 using test_support::TemporaryDirectory;
 using test_support::write_text;
@@ -46,9 +50,8 @@ class ForeignRun : public testing::Test {
     write_text(*made_ / "net.toml",
                "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\n"
                "out = \"classes\"\n");
-    const CommandResult result = engine(quick_train(
-        {"--model", *made_ / "net.toml", "--save-dir", *made_ / "run", "--tensorboard"}));
-    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(engine(quick_train(
+        {"--model", *made_ / "net.toml", "--save-dir", *made_ / "run", "--tensorboard"})));
   }
   static void TearDownTestSuite() { delete made_; }
 
@@ -57,7 +60,7 @@ class ForeignRun : public testing::Test {
     write_text(target_, "of the user\n");
   }
   static CommandResult resume(const std::string& what) {
-    return engine({"train", "--resume", what, "--epochs", "2"});
+    return call("train --resume", what, "--epochs 2");
   }
   std::string snapshot() const { return io::find_newest_checkpoint(run_, nullptr); }
   // The run's snapshot as it is after `change`.
@@ -92,9 +95,8 @@ TEST_F(ForeignRun, ItsBackendIsNoLibrary) {
   expect_refused(resume(snapshot()), 78, "its backend is checked:shm," + library);
   // It was typed, and is looked for.
   const CommandResult typed =
-      engine({"train", "--resume", run_, "--epochs", "2", "--spawn", "2", "--backend", library});
-  EXPECT_NE(typed.err.find("backend plug-in " + library + " cannot be loaded"), std::string::npos)
-      << typed.err;
+      call("train --resume", run_, "--epochs 2 --spawn 2 --backend", library);
+  EXPECT_CONTAINS(typed.err, "backend plug-in " + library + " cannot be loaded");
 }
 
 TEST_F(ForeignRun, ItsLinksAreNotWrittenThrough) {
@@ -115,7 +117,7 @@ TEST_F(ForeignRun, ItsLinksAreNotWrittenThrough) {
   fs::remove_all(board);
   fs::create_directory(folder_ / "other");
   fs::create_directory_symlink(folder_ / "other", board);
-  expect_refused(engine({"train", "--resume", run_, "--epochs", "2", "--tensorboard"}), 73,
+  expect_refused(call("train --resume", run_, "--epochs 2 --tensorboard"), 73,
                  board + ": is a link to");
   EXPECT_TRUE(fs::is_empty(folder_ / "other"));
 }
@@ -126,8 +128,7 @@ TEST_F(ForeignRun, NoFileThatIsReplacedIsWrittenThroughALink) {
     fs::remove(run_ + "/" + name);
     fs::create_symlink(target_, run_ + "/" + name);
   }
-  const CommandResult result = resume(run_);
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_success(resume(run_));
   EXPECT_EQ(read_text(target_), "of the user\n");
   EXPECT_FALSE(fs::is_symlink(run_ + "/latest"));
 }
@@ -139,7 +140,7 @@ TEST_F(ForeignRun, DeepJsonIsRefusedByEveryCommand) {
        {deep, replaced(record, "\"starts\":[", "\"starts\":[" + deep + ",")}) {
     write_text(run_ + "/run.json", text);
     const std::string words = "run.json: its JSON nests more than 64 levels deep";
-    expect_refused(engine({"report", run_, "-o", folder_ / "page.html"}), 65, words);
+    expect_refused(call("report", run_, "-o", folder_ / "page.html"), 65, words);
     expect_refused(engine({"inspect", run_}), 65, words);
     expect_refused(resume(run_), 65, words);
   }
@@ -147,8 +148,8 @@ TEST_F(ForeignRun, DeepJsonIsRefusedByEveryCommand) {
   write_text(run_ + "/status.json", deep);
   expect_refused(engine({"top", run_}), 65, "status.json: its JSON nests more than 64");
   write_text(run_ + "/metrics.jsonl", "{\"event\":" + deep + "}\n" + deep + "\n");
-  EXPECT_EQ(engine({"report", run_, "-o", folder_ / "page.html"}).exit_code, 0);
-  EXPECT_NE(read_text(folder_ / "page.html").find("2 lines"), std::string::npos);
+  expect_success(call("report", run_, "-o", folder_ / "page.html"));
+  EXPECT_CONTAINS(read_text(folder_ / "page.html"), "2 lines");
   change_snapshot([&](io::Checkpoint& c) { c.samples = deep; });
   expect_refused(engine({"predict", run_, target_}), 65, "nests more than 64 levels");
 }
@@ -184,7 +185,7 @@ TEST_F(ForeignRun, DeepTomlIsRefusedByEveryCommand) {
 
 TEST_F(ForeignRun, MetricsAreAPlainFileOfALimitedSize) {
   const std::string path = run_ + "/metrics.jsonl";
-  const auto report = [&] { return engine({"report", run_, "-o", folder_ / "page.html"}); };
+  const auto report = [&] { return call("report", run_, "-o", folder_ / "page.html"); };
   fs::remove(path);
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   expect_refused(report(), 65, path + ": is not a regular file");
@@ -196,7 +197,7 @@ TEST_F(ForeignRun, MetricsAreAPlainFileOfALimitedSize) {
   ASSERT_EQ(truncate(path.c_str(), off_t{1} << 42), 0);
   expect_refused(report(), 65, path + ": longer than 1073741824 bytes");
   fs::remove(path);
-  EXPECT_EQ(report().exit_code, 0);
+  expect_success(report());
 }
 
 // Each once wrote beyond its memory, divided by zero or took all memory.

@@ -8,6 +8,8 @@
 
 #include "io/interchange/array_files.h"
 #include "tests/io/interchange/array_fixture.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/tools/commands/program.h"
 
 namespace {
@@ -15,8 +17,10 @@ namespace {
 using array_fixture::array_of;
 using array_fixture::Arrays;
 using program::expect_error;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 
 Arrays model() {
   return {array_of<float>("conv.weight", {1, 2, 3, 4}),
@@ -62,7 +66,7 @@ class VerifyFiles : public testing::Test {
   static void expect_trouble(const CommandResult& result, const std::string& words) {
     expect(result, 2, "");
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+    EXPECT_CONTAINS(result.err, words);
   }
 
   test_support::TemporaryDirectory folder_;
@@ -106,9 +110,9 @@ TEST_F(VerifyFiles, NamesInFilesAreMadeVisible) {
   const std::string a = save("a.safetensors", arrays), b = save("b.safetensors", {});
   expect(verify({a, b}), 1, "w\\x1b[2J\\nverify: 0 of 1 tensors differ \\u202e\n");
   const CommandResult json = verify({a, b, "--format", "json"});
-  EXPECT_NE(json.out.find("w\\u001b[2J\\u000averify"), std::string::npos) << json.out;
-  const CommandResult error = engine({"import", a, "-o", folder_ / "c.ckpt", "--model", "mlp"});
-  EXPECT_NE(error.err.find("\\x1b[2J\\n"), std::string::npos) << error.err;
+  EXPECT_CONTAINS(json.out, "w\\u001b[2J\\u000averify");
+  const CommandResult error = call("import", a, "-o", folder_ / "c.ckpt", "--model mlp");
+  EXPECT_CONTAINS(error.err, "\\x1b[2J\\n");
   EXPECT_EQ(std::count(error.err.begin(), error.err.end(), '\n'), 1) << error.err;
 }
 
@@ -124,12 +128,12 @@ TEST_F(VerifyFiles, MissingExtraShapeAndDtype) {
   });
   const CommandResult missing = verify({a, less});
   expect(missing, 1, "bn.weight\n");
-  EXPECT_NE(missing.err.find("1 are not in every file"), std::string::npos);
+  EXPECT_CONTAINS(missing.err, "1 are not in every file");
   expect(verify({less, a}), 1, "bn.weight\n");
   expect(verify({"--atol", "1000", a, wide}), 1, "bn.weight\n");
   const CommandResult shape = verify({"--atol", "1000", a, square});
   expect(shape, 1, "conv.weight\n");
-  EXPECT_NE(shape.err.find("1 have another shape or dtype"), std::string::npos);
+  EXPECT_CONTAINS(shape.err, "1 have another shape or dtype");
 }
 
 TEST_F(VerifyFiles, SectionsAreChosenWithOnly) {
@@ -205,15 +209,13 @@ TEST_F(VerifyFiles, ThreeFilesAndTheMinority) {
   for (const std::string& part :
        {std::string("conv.weight"), std::string("f32"), std::string("[4]"),
         std::string("parameter"), std::string("values"), std::string("3"), c})
-    EXPECT_NE(table.out.find(part), std::string::npos) << part << " in " << table.out;
-  EXPECT_EQ(table.out.find(b), std::string::npos) << table.out;
+    EXPECT_CONTAINS(table.out, part) << part << " in ";
+  EXPECT_LACKS(table.out, b);
   const CommandResult json = verify({"--format", "json", a, c, b});
-  EXPECT_NE(json.out.find("\"name\":\"conv.weight\",\"dtype\":\"f32\",\"shape\":[4],\"kind\":"
-                          "\"parameter\",\"reason\":\"values\""),
-            std::string::npos)
-      << json.out;
-  EXPECT_NE(json.out.find("\"first_index\":3,\"minority\":[\"" + c + "\"]"), std::string::npos)
-      << json.out;
+  program::expect_words(json.out,
+                        {"\"name\":\"conv.weight\",\"dtype\":\"f32\",\"shape\":[4],\"kind\":"
+                         "\"parameter\",\"reason\":\"values\"",
+                         "\"first_index\":3,\"minority\":[\"" + c + "\"]"});
   EXPECT_EQ(verify({"--format", "json", a, b})
                 .out.find("{\"schema\":1,\"compared\":5,\"differences\":[],\"differ\":0"),
             0u);
@@ -303,8 +305,7 @@ TEST_F(VerifyFiles, LargeFilesTakeLittleMemory) {
 
 TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   const auto run = [&](const std::vector<std::string>& arguments) {
-    const CommandResult result = engine(arguments);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(engine(arguments));
     return result;
   };
   run({"train", "--model", "convnet", "--dataset", "synthetic", "--synthetic-size", "40",
@@ -317,8 +318,7 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
     const CommandResult started = run({"train", "--model", "convnet", "--dataset", "synthetic",
                                        "--synthetic-size", "40", "--batch-size", "10", "--steps",
                                        "1", "--threads", "1", "--init-from", folder_ / name});
-    EXPECT_NE(started.out.find("weights from " + (folder_ / name)), std::string::npos)
-        << started.out;
+    EXPECT_CONTAINS(started.out, "weights from " + (folder_ / name));
   }
   run({"export", ckpt, "-o", folder_ / "odd.bin", "--format", "pth"});
   EXPECT_EQ(test_support::read_text(folder_ / "odd.bin"),
@@ -346,9 +346,7 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   io::save_arrays(wrapped, folder_ / "w.safetensors");
   const CommandResult stripped = run({"import", folder_ / "w.safetensors", "-o", folder_ / "w.ckpt",
                                       "--model", "convnet", "--strip-prefix", "net."});
-  EXPECT_NE(stripped.err.find("removed the prefixes module. and _orig_mod. from 16 of 16 names"),
-            std::string::npos)
-      << stripped.err;
+  EXPECT_CONTAINS(stripped.err, "removed the prefixes module. and _orig_mod. from 16 of 16 names");
   expect(verify({ckpt, folder_ / "w.ckpt"}), 0, "");
 }
 
@@ -376,14 +374,12 @@ TEST_F(VerifyFiles, ArraysOfTypesThatNoModelHasArePassedOver) {
   };
   const std::string good = file("good.safetensors", "F32"), bad = file("bad.safetensors", "I16");
   const CommandResult made =
-      engine({"import", good, "-o", folder_ / "good.ckpt", "--model", definition});
-  EXPECT_EQ(made.exit_code, 0) << made.err;
+      expect_success(call("import", good, "-o", folder_ / "good.ckpt", "--model", definition));
   EXPECT_EQ(made.err, "import: left out mask (BOOL, not of this model)\n");
   const CommandResult refused =
-      engine({"import", bad, "-o", folder_ / "bad.ckpt", "--model", definition});
+      call("import", bad, "-o", folder_ / "bad.ckpt", "--model", definition);
   EXPECT_EQ(refused.exit_code, 65);
-  EXPECT_NE(refused.err.find("'fc.bias' has type I16, the run wants f32"), std::string::npos)
-      << refused.err;
+  EXPECT_CONTAINS(refused.err, "'fc.bias' has type I16, the run wants f32");
   expect_trouble(verify({good, good}), "'mask' has dtype BOOL, which is not read");
   expect(verify({"--ignore", "mask", good, folder_ / "good.ckpt"}), 0, "");
 }
@@ -398,60 +394,57 @@ TEST_F(VerifyFiles, NothingToCompareIsNoVerdict) {
 
 // What is there is replaced: not what is read, what a link stands for or what a run needs.
 TEST_F(VerifyFiles, OutputsDoNotReplaceWhatIsNeeded) {
-  const CommandResult trained = engine({"train", "--model", "mlp", "--dataset", "synthetic",
-                                        "--synthetic-size", "40", "--batch-size", "10", "--steps",
-                                        "3", "--threads", "1", "--save-dir", folder_ / "run"});
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  expect_success(
+      call("train --model mlp --dataset synthetic --synthetic-size 40 --batch-size 10 --steps 3 "
+           "--threads 1 --save-dir",
+           folder_ / "run"));
   const std::string snapshot = folder_ / "run/step-00000003.ckpt", weights = folder_ / "w.pth",
                     link = folder_ / "link.pth";
-  ASSERT_EQ(engine({"export", snapshot, "-o", weights}).exit_code, 0);
+  expect_success(call("export", snapshot, "-o", weights));
   std::filesystem::create_symlink("w.pth", link);
   const std::string of_run = "it is a file of the run in " + folder_ / "run; give another name";
-  expect_error(engine({"export", folder_ / "run", "-o", snapshot, "--format", "pth"}), 73,
+  expect_error(call("export", folder_ / "run", "-o", snapshot, "--format pth"), 73,
                "it is the file that is read");
-  expect_error(
-      engine({"export", weights, "-o", folder_ / "run/step-00000009.ckpt", "--format", "npz"}), 73,
-      of_run);
-  expect_error(engine({"export", snapshot, "-o", link}), 73,
-               "it is a link to w.pth; expected the name of a file");
-  expect_error(engine({"export", snapshot, "-o", "-", "--format", "npz"}), 2,
-               "'-' is standard output; expected the name of a file");
-  expect_error(engine({"import", weights, "-o", snapshot, "--model", "mlp"}), 73, of_run);
-  expect_error(engine({"import", weights, "-o", weights, "--model", "mlp"}), 73,
-               "it is the file that is read");
-  expect_error(engine({"report", folder_ / "run", "-o", folder_ / "run/run.json"}), 73, of_run);
-  expect_error(engine({"train", "--resume", folder_ / "run", "--steps", "4", "--trace",
-                       folder_ / "run/status.json"}),
+  expect_error(call("export", weights, "-o", folder_ / "run/step-00000009.ckpt", "--format npz"),
                73, of_run);
-  EXPECT_EQ(verify({snapshot, weights}).exit_code, 0);
+  expect_error(call("export", snapshot, "-o", link), 73,
+               "it is a link to w.pth; expected the name of a file");
+  expect_error(call("export", snapshot, "-o - --format npz"), 2,
+               "'-' is standard output; expected the name of a file");
+  expect_error(call("import", weights, "-o", snapshot, "--model mlp"), 73, of_run);
+  expect_error(call("import", weights, "-o", weights, "--model mlp"), 73,
+               "it is the file that is read");
+  expect_error(call("report", folder_ / "run", "-o", folder_ / "run/run.json"), 73, of_run);
+  expect_error(
+      call("train --resume", folder_ / "run", "--steps 4 --trace", folder_ / "run/status.json"), 73,
+      of_run);
+  expect_success(verify({snapshot, weights}));
   EXPECT_TRUE(std::filesystem::is_symlink(link));
 }
 
 TEST_F(VerifyFiles, ExportAndImportRefuse) {
   const std::string a = save("a.ckpt", model());
-  expect_error(engine({"export", a, "-o", folder_ / "a.bin"}), 2,
+  expect_error(call("export", a, "-o", folder_ / "a.bin"), 2,
                "ends in .safetensors, .npz, .pth, .pt or .onnx");
   expect_error(engine({"export", a}), 2, "output");
-  expect_error(engine({"export", a, "-o", folder_ / "none/a.npz"}), 73, "cannot create");
-  expect_error(engine({"export", folder_ / "none.ckpt", "-o", folder_ / "a.npz"}), 65,
-               "cannot open");
-  expect_error(engine({"export", a, "-o", folder_ / "a.npz", "--bf16"}), 65,
+  expect_error(call("export", a, "-o", folder_ / "none/a.npz"), 73, "cannot create");
+  expect_error(call("export", folder_ / "none.ckpt", "-o", folder_ / "a.npz"), 65, "cannot open");
+  expect_error(call("export", a, "-o", folder_ / "a.npz", "--bf16"), 65,
                "which .npy files cannot hold");
-  expect_error(engine({"export", a, "-o", folder_ / "a.npz", "--bf16", "--half"}), 2,
+  expect_error(call("export", a, "-o", folder_ / "a.npz", "--bf16 --half"), 2,
                "exclude each other");
   const float large = 1e6f;
   const std::string b =
       save_changed("b.ckpt", 1, [&](io::NamedArray& x) { std::memcpy(x.data.data(), &large, 4); });
-  expect_error(engine({"export", b, "-o", folder_ / "b.npz", "--half"}), 65,
+  expect_error(call("export", b, "-o", folder_ / "b.npz", "--half"), 65,
                "'bn.weight' holds 1000000");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "b.npz"));
-  expect_error(engine({"import", a, "-o", folder_ / "i.ckpt"}), 2, "--model is required");
-  expect_error(engine({"import", a, "-o", folder_ / "i.ckpt", "--model", "convnet"}), 65,
+  expect_error(call("import", a, "-o", folder_ / "i.ckpt"), 2, "--model is required");
+  expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model convnet"), 65,
                "which the model needs");
-  expect_error(engine({"import", a, "-o", folder_ / "i.ckpt", "--model", "convnt"}), 78, "convnet");
-  expect_error(
-      engine({"import", a, "-o", folder_ / "i.ckpt", "--model", "mlp", "--strip-prefix", "x."}), 65,
-      "no name begins with 'x.'");
+  expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model convnt"), 78, "convnet");
+  expect_error(call("import", a, "-o", folder_ / "i.ckpt", "--model mlp --strip-prefix x."), 65,
+               "no name begins with 'x.'");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "i.ckpt"));
 }
 

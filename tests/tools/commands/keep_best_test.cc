@@ -5,43 +5,28 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 
 namespace {
 
 using program::expect_error;
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine_binary;
+using test_support::expect_success;
 using test_support::run_command;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
 CommandResult train_for_best(const std::vector<std::string>& more) {
-  std::vector<std::string> arguments{engine_binary(),
-                                     "train",
-                                     "--model",
-                                     "mlp",
-                                     "--dataset",
-                                     "synthetic",
-                                     "--spawn",
-                                     "2",
-                                     "--lr",
-                                     "0.1",
-                                     "--batch-size",
-                                     "12",
-                                     "--threads",
-                                     "1",
-                                     "--seed",
-                                     "1",
-                                     "--log-every",
-                                     "0",
-                                     "--epochs",
-                                     "12",
-                                     "--synthetic-size",
-                                     "60",
-                                     "--synthetic-shape",
-                                     "6x6x1"};
+  std::vector<std::string> arguments =
+      argv(engine_binary(),
+           "train --model mlp --dataset synthetic --spawn 2 --lr 0.1 --batch-size 12 --threads 1 "
+           "--seed 1 --log-every 0 --epochs 12 --synthetic-size 60 --synthetic-shape 6x6x1");
   arguments = test_support::overridden(arguments, more);
   return run_command(arguments);
 }
@@ -57,9 +42,8 @@ std::string last_after(const std::string& text, const std::string& before) {
 TEST(KeepBest, IsToldNamedAndNeverPruned) {
   const TemporaryDirectory folder;
   const CommandResult result =
-      train_for_best({"--save-dir", folder / "run", "--keep-last", "1", "--keep-best", "loss",
-                      "--metrics", folder / "m.jsonl"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+      expect_success(train_for_best({"--save-dir", folder / "run", "--keep-last", "1",
+                                     "--keep-best", "loss", "--metrics", folder / "m.jsonl"}));
   const std::string told = last_after(result.out, "Best so far: loss ");
   const std::string step = last_after(told + "\n", " at step ");
   ASSERT_FALSE(step.empty()) << result.out;
@@ -80,31 +64,26 @@ TEST(KeepBest, IsToldNamedAndNeverPruned) {
   ASSERT_NE(mark, std::string::npos) << metrics;
   const std::string line = metrics.substr(metrics.rfind('\n', mark) + 1);
   EXPECT_EQ(line.find("{\"schema\":1,\"event\":\"eval\",\"step\":" + step + ","), 0u) << line;
-  const CommandResult eval = run_command({engine_binary(), "eval", folder / ("run/" + name)});
+  const CommandResult eval = call("eval", folder / ("run/" + name));
   EXPECT_NE(eval.out.find("loss " + told.substr(0, told.find(' '))), std::string::npos) << eval.out;
 }
 
 TEST(KeepBest, IsOnByItselfWithAFolderAndCanBeSwitchedOff) {
   const TemporaryDirectory folder;
   const CommandResult on = train_for_best({"--save-dir", folder / "on"});
-  EXPECT_NE(on.out.find("\nBest so far: accuracy "), std::string::npos) << on.out;
+  EXPECT_CONTAINS(on.out, "\nBest so far: accuracy ");
   EXPECT_TRUE(fs::exists(folder / "on/best"));
   const CommandResult off = train_for_best({"--save-dir", folder / "off", "--keep-best", "none"}),
                       nowhere = train_for_best({});
   EXPECT_FALSE(fs::exists(folder / "off/best"));
-  for (const CommandResult& result : {off, nowhere})
-    EXPECT_EQ(result.out.find("Best so far"), std::string::npos) << result.out;
+  for (const CommandResult& result : {off, nowhere}) EXPECT_LACKS(result.out, "Best so far");
 }
 
 TEST(EarlyStop, SaysWhyAndExitsWithZero) {
-  const CommandResult result =
-      train_for_best({"--epochs", "80", "--early-stop", "3", "--keep-best", "loss"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find(" of 400: no improvement of loss in 3 evaluations\n"),
-            std::string::npos)
-      << result.out;
-  EXPECT_NE(result.out.find("\nStopped early after step "), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("\nTraining completed in: "), std::string::npos) << result.out;
+  const CommandResult result = expect_success(
+      train_for_best({"--epochs", "80", "--early-stop", "3", "--keep-best", "loss"}));
+  program::expect_words(result.out, {" of 400: no improvement of loss in 3 evaluations\n",
+                                     "\nStopped early after step ", "\nTraining completed in: "});
 }
 
 TEST(EarlyStop, NeedsEvaluations) {

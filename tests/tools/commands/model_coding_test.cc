@@ -8,6 +8,8 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/sources/dataset.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/judged.h"
 #include "tests/tools/commands/program.h"
@@ -21,8 +23,11 @@ using judged::predict;
 using judged::Words;
 using program::expect_error;
 using program::expect_words;
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 using test_support::write_text;
 namespace fs = std::filesystem;
 
@@ -51,9 +56,9 @@ class ModelCoding : public ::testing::Test {
                    {"--dataset", "csv", "--annotations", path("train.csv"), "--lr", "0.05"}, more));
   }
   CommandResult fine_tune(const std::string& data, const Words& more = {}) const {
-    Words words{"train",    "--model",      "mlp", "--dataset",  "csv",        "--annotations",
-                path(data), "--batch-size", "16",  "--threads",  "1",          "--epochs",
-                "1",        "--init-from",  run(), "--save-dir", path("tuned")};
+    Words words = argv("train --model mlp --dataset csv --annotations", path(data),
+                       "--batch-size 16 --threads 1 --epochs 1 --init-from", run(), "--save-dir",
+                       path("tuned"));
     words = test_support::overridden(words, more);
     return engine(words);
   }
@@ -104,8 +109,8 @@ TEST_F(ModelCoding, AHoldOutIsCodedAsTheRunAndAllItsRowsCount) {
   // A single row, of one class, without the others.
   write_text(path("one.csv"), "label,x,note,color\ng,0,hello,green\n");
   EXPECT_EQ(evaluate(run(), {"--annotations", path("one.csv")}).report["samples"], 1);
-  expect_error(engine({"eval", run(), "--annotations", path("one.csv"), "--ignore-columns", "x"}),
-               78, "leave it out");
+  expect_error(call("eval", run(), "--annotations", path("one.csv"), "--ignore-columns x"), 78,
+               "leave it out");
 }
 
 TEST_F(ModelCoding, AFileChangedInPlaceIsAHoldOutToo) {
@@ -140,7 +145,7 @@ TEST_F(ModelCoding, AFileChangedInPlaceIsAHoldOutWhateverIsTakenOfIt) {
     EXPECT_EQ(evaluate(run(), other).report["samples"], 90) << other[0];
   }
   fs::remove(path("train.csv"));
-  expect_error(engine({"eval", run(), "--limit", "30"}), 65, "train.csv");
+  expect_error(call("eval", run(), "--limit 30"), 65, "train.csv");
 }
 
 // A snapshot of an earlier version needs the run's own data to learn the coding from.
@@ -196,7 +201,7 @@ TEST_F(ModelCoding, CategoriesThatTheModelLacksAreNamedByEvalAndPredict) {
       " of 150 rows have a value in color that the model lacks: 'mauve' (first: row ";
   expect_words(found.err, {line});
   for (const char* ranks : {"1", "3"})
-    expect_words(engine({"predict", run(), path("mauve.csv"), "--spawn", ranks}).err, {line});
+    expect_words(call("predict", run(), path("mauve.csv"), "--spawn", ranks).err, {line});
 }
 
 TEST_F(ModelCoding, ErrorsOfARegressionAreInTheUnitOfTheRunsTarget) {
@@ -261,8 +266,7 @@ TEST_F(ModelCoding, ATextKeepsTheVocabularyOfTheRun) {
   // 75 characters are left: 9 windows of 8, each with its next character.
   EXPECT_EQ(found.report["rows"], 72);
   EXPECT_EQ(found.report["classes"].size(), 4u);
-  const CommandResult next = engine({"predict", run(), path("other.txt")});
-  EXPECT_EQ(next.exit_code, 0) << next.err;
+  const CommandResult next = expect_success(engine({"predict", run(), path("other.txt")}));
   expect_words(next.err, {"25 of 100 bytes are characters that the model lacks: 'z'"});
   // In UTF-16 it is the same text.
   std::string wide = "\xFF\xFE";
@@ -276,10 +280,9 @@ TEST_F(ModelCoding, ATextKeepsTheVocabularyOfTheRun) {
   // Fine-tuning has the model's characters, too.
   write_text(path("other.txt"), other + other);
   const CommandResult tuned =
-      engine({"train", "--model", "gpt-nano", "--dataset", "text", "--data-dir", path("other.txt"),
-              "--context", "8", "--batch-size", "4", "--threads", "1", "--epochs", "1",
-              "--init-from", run(), "--save-dir", path("tuned")});
-  EXPECT_EQ(tuned.exit_code, 0) << tuned.err;
+      expect_success(call("train --model gpt-nano --dataset text --data-dir", path("other.txt"),
+                          "--context 8 --batch-size 4 --threads 1 --epochs 1 --init-from", run(),
+                          "--save-dir", path("tuned")));
   expect_words(tuned.err, {"50 of 200 bytes are characters that the model lacks: 'z'"});
   EXPECT_EQ(io::load_description(io::find_newest_checkpoint(path("tuned"), nullptr)).vocabulary,
             "abcd");
@@ -289,8 +292,7 @@ TEST_F(ModelCoding, FineTuningKeepsTheCodingOfTheModel) {
   train_colours();
   // Two of the classes, in numbers of another scale: the coding stays.
   write_text(path("few.csv"), colors(60, 5, {"g", "g", "r"}));
-  const CommandResult tuned = fine_tune("few.csv");
-  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  const CommandResult tuned = expect_success(fine_tune("few.csv"));
   const auto statement = [](const std::string& folder) {
     return io::load_description(io::find_newest_checkpoint(folder, nullptr)).samples;
   };
@@ -299,9 +301,8 @@ TEST_F(ModelCoding, FineTuningKeepsTheCodingOfTheModel) {
   EXPECT_EQ(after["table"], before["table"]);
   EXPECT_EQ(after["class_names"], before["class_names"]);
   // It goes on with the same coding.
-  const CommandResult resumed = engine({"train", "--resume", path("tuned"), "--epochs", "2"});
-  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_EQ(resumed.err.find("lacks"), std::string::npos) << resumed.err;
+  const CommandResult resumed = expect_success(call("train --resume", path("tuned"), "--epochs 2"));
+  EXPECT_LACKS(resumed.err, "lacks");
   EXPECT_EQ(statement(path("tuned")), statement(path("tuned")));
   EXPECT_EQ(tools::parse_json(statement(path("tuned")), "resumed")["table"], before["table"]);
 }
@@ -317,21 +318,19 @@ TEST_F(ModelCoding, FineTuningOnNewClassesIsAsked) {
     return tools::parse_json(
         io::load_description(io::find_newest_checkpoint(path("tuned"), nullptr)).samples, "state");
   };
-  const CommandResult inputs = fine_tune("new.csv", {"--init-coding", "inputs"});
-  ASSERT_EQ(inputs.exit_code, 0) << inputs.err;
+  const CommandResult inputs = expect_success(fine_tune("new.csv", {"--init-coding", "inputs"}));
   const Json before = tools::parse_json(
       io::load_description(io::find_newest_checkpoint(run(), nullptr)).samples, "before");
   EXPECT_EQ(state()["class_names"], Json::parse("[\"1\",\"2\",\"3\"]"));
   EXPECT_EQ(state()["table"], before["table"]);
   fs::remove_all(path("tuned"));
   write_text(path("new.csv"), colors(60, 100, {"1", "2", "3"}));
-  const CommandResult none = fine_tune("new.csv", {"--init-coding", "none"});
-  ASSERT_EQ(none.exit_code, 0) << none.err;
+  const CommandResult none = expect_success(fine_tune("new.csv", {"--init-coding", "none"}));
   EXPECT_NE(state()["table"], before["table"]);
   fs::remove_all(path("tuned"));
   expect_error(fine_tune("train.csv", {"--columns", "x"}), 78, "--init-coding none");
-  expect_error(engine({"train", "--model", "mlp", "--dataset", "csv", "--annotations",
-                       path("new.csv"), "--init-coding", "inputs"}),
+  expect_error(call("train --model mlp --dataset csv --annotations", path("new.csv"),
+                    "--init-coding inputs"),
                78, "init-from");
 }
 
@@ -339,7 +338,7 @@ TEST_F(ModelCoding, ARunIsNotResumedOnOtherNames) {
   train_colours();
   const auto resume = [&](const std::string& table) {
     write_text(path("train.csv"), table);
-    return engine({"train", "--resume", run(), "--epochs", "3"});
+    return call("train --resume", run(), "--epochs 3");
   };
   // The same places in sorted order, the same counts.
   expect_error(resume(colors(240, 0, {"bb", "gg", "rr"})), 65, "lacks: 'bb'");
@@ -348,7 +347,7 @@ TEST_F(ModelCoding, ARunIsNotResumedOnOtherNames) {
   std::string table = colors(240, 0);
   table.replace(table.find("color"), 6, "flavor");
   expect_error(resume(table), 65, "no column 'color'");
-  EXPECT_EQ(resume(colors(240, 0)).exit_code, 0);
+  expect_success(resume(colors(240, 0)));
 }
 
 TEST_F(ModelCoding, TheDigestKnowsNames) {
@@ -392,11 +391,10 @@ TEST_F(ModelCoding, SnapshotsOfEarlierVersionsAreResumedAndJudged) {
   EXPECT_EQ(shifted.report["samples"], 150);
   EXPECT_LT(shifted.report["correct"], 100);
   expect_words(shifted.err, {"coded as in " + path("train.csv")});
-  const CommandResult resumed = engine({"train", "--resume", run(), "--epochs", "3"});
-  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_success(call("train --resume", run(), "--epochs 3"));
   // Without the run's data nothing says how.
   fs::remove(path("train.csv"));
-  expect_error(engine({"eval", old, "--annotations", path("shifted.csv")}), 65,
+  expect_error(call("eval", old, "--annotations", path("shifted.csv")), 65,
                "does not state how its samples are coded");
 }
 

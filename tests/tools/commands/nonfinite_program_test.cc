@@ -6,14 +6,19 @@
 #include <filesystem>
 
 #include "io/checkpoint/checkpoint.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 
 namespace {
 
 using program::expect_words;
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
@@ -37,8 +42,8 @@ TEST(Diverged, EndsWith79AndOneLineAndSavesNothing) {
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   expect_words(result.err, {"engine: error: the loss was finite at step 2, not finite at step 3; ",
                             "no snapshot", "--lr", "--clip-grad"});
-  EXPECT_EQ(result.out.find("completed"), std::string::npos) << result.out;
-  EXPECT_EQ(result.out.find("Test after"), std::string::npos) << result.out;
+  EXPECT_LACKS(result.out, "completed");
+  EXPECT_LACKS(result.out, "Test after");
   EXPECT_EQ(with_step(folder, 5), "");
   expect_words(test_support::read_text(folder / "m.jsonl"),
                {"\"event\":\"nonfinite\",\"step\":3,\"epoch\":0,\"time\":",
@@ -59,22 +64,20 @@ TEST(Diverged, AResumedRunLeavesGoodSnapshots) {
     more.insert(more.end(), keep.begin(), keep.end());
     return train_step_by_step(more);
   };
-  ASSERT_EQ(with({"--epochs", "1"}).exit_code, 0);
-  const CommandResult diverged =
-      with({"--epochs", "5", "--resume", "auto", "--lr", "1e6", "--momentum", "0"});
+  expect_success(with(argv("--epochs 1")));
+  const CommandResult diverged = with(argv("--epochs 5 --resume auto --lr 1e6 --momentum 0"));
   EXPECT_EQ(diverged.exit_code, 79) << diverged.err;
   const std::size_t at = diverged.err.find("last good snapshot: ");
   ASSERT_NE(at, std::string::npos) << diverged.err;
   const std::string good = diverged.err.substr(at + 20, diverged.err.find(';', at) - at - 20);
-  EXPECT_EQ(engine({"eval", good, "--threads", "1"}).exit_code, 0) << good;
+  expect_success(call("eval", good, "--threads 1"));
 }
 
 TEST(Diverged, GoesOnWithOneWarningWhereToldTo) {
   const TemporaryDirectory folder;
-  const CommandResult result =
+  const CommandResult result = expect_success(
       train_step_by_step({"--lr", "1e6", "--on-nonfinite", "continue", "--save-dir", folder / "run",
-                          "--save-every", "1s", "--keep-last", "1"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+                          "--save-every", "1s", "--keep-last", "1"}));
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   expect_words(result.err, {"engine: warning: the loss was finite at step 2, not finite at step 3",
                             "the run goes on"});
@@ -82,28 +85,25 @@ TEST(Diverged, GoesOnWithOneWarningWhereToldTo) {
 
   const std::string bad = with_step(folder, 5);
   ASSERT_NE(bad, "");
-  const CommandResult eval = engine({"eval", bad, "--threads", "1"});
+  const CommandResult eval = call("eval", bad, "--threads 1");
   EXPECT_EQ(eval.exit_code, 65) << eval.err;
   expect_words(eval.err, {bad, "'layers.0.weight' is not finite"});
 
-  const CommandResult same = engine({"verify", bad, bad});
-  EXPECT_EQ(same.exit_code, 0) << same.err;
+  const CommandResult same = expect_success(engine({"verify", bad, bad}));
   expect_words(same.err, {"verify: 0 of 6 tensors differ\n",
                           "verify: note: ", "hold NaN or infinity: layers.0.weight"});
   const CommandResult apart = engine({"verify", with_step(folder, 2), bad});
   EXPECT_EQ(apart.exit_code, 1) << apart.err;
   expect_words(apart.err, {"layers.0.weight (" + bad + ")"});
-  expect_words(engine({"verify", "--format", "json", bad, bad}).out,
-               {"\"not_finite\":[\"layers.0.weight\""});
-  EXPECT_EQ(engine({"verify", "-q", bad, bad}).err, "");
+  expect_words(call("verify --format json", bad, bad).out, {"\"not_finite\":[\"layers.0.weight\""});
+  EXPECT_EQ(call("verify -q", bad, bad).err, "");
 }
 
 TEST(Diverged, WhereStepsAreSkippedTheyAreCounted) {
   const TemporaryDirectory folder;
   // Two updates make the parameters so large that every loss after them is not finite.
-  const CommandResult result = train_step_by_step(
-      {"--lr", "1e6", "--on-nonfinite", "skip", "--spawn", "2", "--metrics", folder / "m.jsonl"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const CommandResult result = expect_success(train_step_by_step(
+      {"--lr", "1e6", "--on-nonfinite", "skip", "--spawn", "2", "--metrics", folder / "m.jsonl"}));
   expect_words(result.out, {"Skipped steps, whose loss or gradients were not finite: 3\n"});
   expect_words(test_support::read_text(folder / "m.jsonl"), {"\"skipped_steps\":3}"});
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "tests/support/command_words.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/judged.h"
 #include "tests/tools/commands/program.h"
@@ -12,7 +13,9 @@ namespace {
 using judged::evaluate;
 using judged::Words;
 using program::expect_error;
+using test_support::call;
 using test_support::engine;
+using test_support::expect_success;
 using test_support::write_text;
 
 // Labels that nothing explains, behind an index without a name as pandas writes it.
@@ -46,14 +49,13 @@ TEST_F(OwnSplit, CannotBeDrawnAgain) {
   const std::string name = run({"--annotations", path("train.csv"), "--test-share", "0.3"});
   EXPECT_EQ(evaluate(name).report["samples"], 30);
   EXPECT_EQ(evaluate(name, {"--seed", "0", "--test-share", "0.3"}).report["samples"], 30);
-  expect_error(engine({"eval", name, "--seed", "7"}), 78,
-               "was trained with --seed 0, asked for is 7");
-  expect_error(engine({"eval", name, "--test-share", "0.9"}), 78,
+  expect_error(call("eval", name, "--seed 7"), 78, "was trained with --seed 0, asked for is 7");
+  expect_error(call("eval", name, "--test-share 0.9"), 78,
                "was trained with --test-share 0.3, asked for is 0.9");
-  expect_error(engine({"eval", name, "--annotations", path("train.csv"), "--seed", "7"}), 78,
+  expect_error(call("eval", name, "--annotations", path("train.csv"), "--seed 7"), 78,
                "was trained with --seed 0, asked for is 7");
-  expect_error(engine({"eval", name, "--label-column", "y"}), 78, "--label-column");
-  expect_error(engine({"eval", name, "--csv-header", "no"}), 78, "--csv-header");
+  expect_error(call("eval", name, "--label-column y"), 78, "--label-column");
+  expect_error(call("eval", name, "--csv-header no"), 78, "--csv-header");
   // A variable is no request: the run's own split counts.
   setenv("ENGINE_SEED", "7", 1);
   setenv("ENGINE_TEST_SHARE", "0.9", 1);
@@ -66,21 +68,20 @@ TEST_F(OwnSplit, IsEvaluatedAndResumedBesideAnIndexWithoutAName) {
   const std::string name = run({"--annotations", path("train.csv")});
   EXPECT_EQ(evaluate(name).report["samples"], 20);
   EXPECT_EQ(evaluate(name, {"--annotations", path("hold/hold.csv")}).report["samples"], 30);
-  EXPECT_EQ(engine({"train", "--resume", name, "--epochs", "3", "--threads", "1"}).exit_code, 0);
+  expect_success(call("train --resume", name, "--epochs 3 --threads 1"));
 }
 
 TEST_F(OwnSplit, GivesWayToDataThatAreNamedOnTheCommandLine) {
   const std::string table = run({"--annotations", path("train.csv")});
   EXPECT_EQ(evaluate(table, {"--data-dir", path("hold")}).report["samples"], 30);
-  expect_error(engine({"eval", table, "--data-dir", path("missing")}), 65, "missing");
+  expect_error(call("eval", table, "--data-dir", path("missing")), 65, "missing");
   std::filesystem::remove_all(path("run"));
   std::filesystem::create_directory(path("train"));
   std::filesystem::rename(path("train.csv"), path("train/train.csv"));
   const std::string folder = run({"--data-dir", path("train")});
   EXPECT_EQ(evaluate(folder).report["samples"], 20);
   EXPECT_EQ(evaluate(folder, {"--annotations", path("hold/hold.csv")}).report["samples"], 30);
-  expect_error(engine({"train", "--resume", folder, "--epochs", "3", "--annotations",
-                       path("hold/hold.csv")}),
+  expect_error(call("train --resume", folder, "--epochs 3 --annotations", path("hold/hold.csv")),
                78, "was trained on other data");
   for (const Words& words :
        {Words{"eval", folder}, Words{"train", "--model", "mlp", "--dataset", "csv"}}) {
@@ -94,7 +95,7 @@ TEST_F(OwnSplit, AHoldOutHasNoTrainingPart) {
   const std::string name = run({"--annotations", path("train.csv")});
   EXPECT_EQ(evaluate(name, {"--split", "train"}).report["samples"], 80);
   const test_support::CommandResult held =
-      engine({"eval", name, "--annotations", path("hold/hold.csv"), "--split", "train"});
+      call("eval", name, "--annotations", path("hold/hold.csv"), "--split train");
   EXPECT_EQ(held.exit_code, 2) << held.err;
   program::expect_words(held.err, {"--split train: hold.csv is a hold-out"});
 }

@@ -11,6 +11,8 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "tests/io/data/sources/png_bytes.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 #include "tools/report/output/json_file.h"
@@ -18,8 +20,11 @@
 namespace {
 
 using program::expect_error;
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 using test_support::write_text;
 using tools::Json;
 
@@ -32,8 +37,7 @@ std::vector<Json> predict_lines(const std::string& text) {
 
 Json evaluated(const std::string& run, std::vector<std::string> more = {}) {
   more.insert(more.begin(), {"eval", run, "--format", "json", "--threads", "1"});
-  const CommandResult result = engine(more);
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const CommandResult result = expect_success(engine(more));
   return tools::parse_json(result.out, "eval");
 }
 
@@ -41,8 +45,7 @@ Json evaluated(const std::string& run, std::vector<std::string> more = {}) {
 std::vector<Json> predicted(const std::string& run, std::vector<std::string> more) {
   more.insert(more.begin(), {"predict", run});
   more.insert(more.end(), {"--format", "json", "--threads", "1"});
-  const CommandResult result = engine(more);
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const CommandResult result = expect_success(engine(more));
   std::vector<Json> lines = predict_lines(result.out);
   if (!lines.empty()) lines.erase(lines.begin());
   return lines;
@@ -80,8 +83,7 @@ class Predictions : public ::testing::Test {
   void train(std::vector<std::string> more, const std::string& model = "mlp") {
     more.insert(more.begin(), {"train", "--model", model, "--batch-size", "10", "--threads", "1",
                                "--save-dir", run()});
-    const CommandResult trained = engine(more);
-    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    expect_success(engine(more));
   }
   void train_on_idx(std::vector<std::string> more = {}) {
     write_idx(folder_.path().string(), "train");
@@ -156,8 +158,7 @@ TEST_F(Predictions, OfIdxImagesAreThoseOfEvalAndEvalsClassesFollowFromThem) {
 
 TEST_F(Predictions, EvalShowsClassesAndWritesTheConfusionMatrix) {
   train_on_idx();
-  const CommandResult text = engine({"eval", run(), "--confusion", folder_ / "c.csv"});
-  ASSERT_EQ(text.exit_code, 0) << text.err;
+  const CommandResult text = expect_success(call("eval", run(), "--confusion", folder_ / "c.csv"));
   program::expect_words(text.out, {"class  precision", "mean of classes: precision",
                                    "expected calibration error: 0.", "confusion matrix:"});
   const Json eval = evaluated(run());
@@ -172,25 +173,24 @@ TEST_F(Predictions, EvalShowsClassesAndWritesTheConfusionMatrix) {
     ASSERT_TRUE(std::getline(matrix, line));
     EXPECT_EQ(line, expected);
   }
-  const CommandResult csv = engine({"eval", run(), "--format", "csv"});
+  const CommandResult csv = call("eval", run(), "--format csv");
   EXPECT_EQ(csv.out.substr(0, csv.out.find('\n')), "class,precision,recall,f1,support");
   EXPECT_EQ(std::ranges::count(csv.out, '\n'), 11);
-  expect_error(engine({"eval", run(), "--confusion", folder_ / "none/c.csv"}), 73, "none");
+  expect_error(call("eval", run(), "--confusion", folder_ / "none/c.csv"), 73, "none");
 }
 
 TEST_F(Predictions, ProbabilitiesAreTheSoftmaxOfTheLastLayersEmbeddings) {
   train_on_idx();
   const std::string file = folder_ / "e.npy", images = folder_ / "t10k-images-idx3-ubyte";
-  expect_error(engine({"predict", run(), images, "--embeddings", "nosuch"}), 2,
+  expect_error(call("predict", run(), images, "--embeddings nosuch"), 2,
                "the model has no layer 'nosuch'");
   const CommandResult result =
-      engine({"predict", run(), images, "--embeddings", "layers.2", "--embeddings-file", file,
-              "--format", "json", "--probabilities", "--threads", "1"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+      expect_success(call("predict", run(), images, "--embeddings layers.2 --embeddings-file", file,
+                          "--format json --probabilities --threads 1"));
   const std::vector<Json> lines = predict_lines(result.out);
   ASSERT_EQ(lines.size(), 151u);
   const std::string bytes = test_support::read_text(file);
-  ASSERT_NE(bytes.find("'shape': (150, 10), }"), std::string::npos) << bytes.substr(0, 128);
+  ASSERT_CONTAINS(bytes, "'shape': (150, 10), }") << bytes.substr(0, 128);
   ASSERT_EQ(bytes.substr(0, 6), "\x93NUMPY");
   const std::size_t header =
       10u + static_cast<unsigned char>(bytes[8]) + 256u * static_cast<unsigned char>(bytes[9]);
@@ -220,8 +220,8 @@ TEST_F(Predictions, OfRowsUseTheRunsColumnsByNameAndItsStandardisation) {
   }
   write_text(folder_ / "rows.csv", rows);
   write_text(folder_ / "others.csv", others);
-  train({"--dataset", "csv", "--annotations", folder_ / "rows.csv", "--label-column", "kind",
-         "--epochs", "3"});
+  train(
+      argv("--dataset csv --annotations", folder_ / "rows.csv", "--label-column kind --epochs 3"));
   const std::vector<Json> lines = predicted(run(), {folder_ / "rows.csv"});
   ASSERT_EQ(lines.size(), labels.size());
   int correct = 0;
@@ -245,7 +245,7 @@ TEST_F(Predictions, OfRowsUseTheRunsColumnsByNameAndItsStandardisation) {
   write_text(folder_ / "less.csv", "size,mess\n1,2\n");
   expect_error(engine({"predict", run(), folder_ / "less.csv"}), 65,
                "less.csv: row 1 names no column 'color'");
-  const CommandResult csv = engine({"predict", run(), folder_ / "rows.csv", "--top", "2"});
+  const CommandResult csv = call("predict", run(), folder_ / "rows.csv", "--top 2");
   program::expect_words(
       csv.out,
       {"input,sample,prediction,probability,prediction_2,probability_2\n", "\"dog, big\""});
@@ -271,14 +271,14 @@ TEST_F(Predictions, OfFilesWhoseNamesAreNotUtf8AreJsonAllTheSame) {
   std::string rows = "x,y,label\n";
   for (int i = 0; i < 40; ++i) rows += std::to_string(i % 7) + (i % 2 == 0 ? ",1,a\n" : ",2,b\n");
   write_text(folder_ / "rows.csv", rows);
-  train({"--dataset", "csv", "--annotations", folder_ / "rows.csv"});
+  train(argv("--dataset csv --annotations", folder_ / "rows.csv"));
   const std::string name = folder_ / "caf\xe9\xff \"1\".csv";
   write_text(name, rows);
   const std::vector<Json> lines = predicted(run(), {name});
   ASSERT_EQ(lines.size(), 40u);
   EXPECT_EQ(lines[0].at("input"), folder_ / "caf\uFFFD\uFFFD \"1\".csv");
-  const CommandResult csv = engine({"predict", run(), name, "--threads", "1"});
-  EXPECT_NE(csv.out.find("caf\xe9\xff "), std::string::npos) << "CSV has the bytes";
+  const CommandResult csv = call("predict", run(), name, "--threads 1");
+  EXPECT_CONTAINS(csv.out, "caf\xe9\xff ") << "CSV has the bytes";
 }
 
 TEST_F(Predictions, OfImagesNeedNoDataButTheSnapshot) {
@@ -298,10 +298,9 @@ TEST_F(Predictions, OfImagesNeedNoDataButTheSnapshot) {
   expect_error(engine({"predict", old, images}), 65, "train-images");
   // As an ONNX graph that takes pixels, too.
   const std::string onnx = folder_ / "m.onnx";
-  const CommandResult exported = engine({"export", alone, "-o", onnx, "--input", "pixels"});
-  ASSERT_EQ(exported.exit_code, 0) << exported.err;
-  EXPECT_NE(test_support::read_text(onnx).find("deviation"), std::string::npos);
-  EXPECT_EQ(engine({"export", old, "-o", onnx, "--input", "pixels"}).exit_code, 65);
+  expect_success(call("export", alone, "-o", onnx, "--input pixels"));
+  EXPECT_CONTAINS(test_support::read_text(onnx), "deviation");
+  EXPECT_EQ(call("export", old, "-o", onnx, "--input pixels").exit_code, 65);
 }
 
 // One record: a label and three planes, of which one tells the label, but not always the right one.
@@ -321,8 +320,7 @@ std::string cifar_records(int count) {
 TEST_F(Predictions, OfCifarsBinFilesAreThoseOfEval) {
   write_text(folder_ / "data_batch_1.bin", cifar_records(120));
   write_text(folder_ / "test_batch.bin", cifar_records(70));
-  train({"--dataset", "cifar10", "--data-dir", folder_.path().string(), "--epochs", "2", "--lr",
-         "0.01"});
+  train(argv("--dataset cifar10 --data-dir", folder_.path().string(), "--epochs 2 --lr 0.01"));
   const std::string file = folder_ / "test_batch.bin";
   const std::vector<Json> lines = predicted(run(), {file});
   ASSERT_EQ(lines.size(), 70u);
@@ -352,7 +350,7 @@ TEST_F(Predictions, OfWeightsWithoutASnapshotAreTheSame) {
   const std::vector<Json> lines = predicted(run(), {images});
   for (const char* name : {"m.pth", "m.safetensors", "m.npz"}) {
     const std::string file = folder_ / name;
-    ASSERT_EQ(engine({"export", run(), "-o", file}).exit_code, 0);
+    expect_success(call("export", run(), "-o", file));
     EXPECT_EQ(predicted(file, {images, "--model", "mlp", "--dataset", "mnist", "--data-dir",
                                folder_.path().string()}),
               lines)
@@ -365,30 +363,27 @@ TEST_F(Predictions, OfSeveralRanksAreTheSameToTheLastByte) {
   train_on_idx();
   const std::string images = folder_ / "t10k-images-idx3-ubyte", npy = folder_ / "e.npy";
   const auto with = [&](std::vector<std::string> more, const std::string& format) {
-    std::vector<std::string> arguments{"predict",           run(),  images,           images,
-                                       "--format",          format, "--top",          "3",
-                                       "--threads",         "1",    "--embeddings",   "layers.2",
-                                       "--embeddings-file", npy,    "--probabilities"};
+    std::vector<std::string> arguments =
+        argv("predict", run(), images, images, "--format", format,
+             "--top 3 --threads 1 --embeddings layers.2 --embeddings-file", npy, "--probabilities");
     arguments.insert(arguments.end(), more.begin(), more.end());
     std::filesystem::remove(npy);
-    const CommandResult result = engine(arguments);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(engine(arguments));
     return std::pair(result.out, test_support::read_text(npy));
   };
   for (const std::string format : {"csv", "json", "table"}) {
     const auto one = with({}, format);
     EXPECT_EQ(std::ranges::count(one.first, '\n'), 301);
-    EXPECT_TRUE(with({"--spawn", "2"}, format) == one) << format;
-    EXPECT_TRUE(with({"--spawn", "3", "--backend", "inproc"}, format) == one) << format;
+    EXPECT_TRUE(with(argv("--spawn 2"), format) == one) << format;
+    EXPECT_TRUE(with(argv("--spawn 3 --backend inproc"), format) == one) << format;
   }
   const auto one = with({}, "csv");
-  EXPECT_TRUE(with({"--spawn", "3", "--backend", "socket"}, "csv") == one);
-  EXPECT_TRUE(with({"--devices", "cpu:0,cpu:1"}, "csv") == one);
+  EXPECT_TRUE(with(argv("--spawn 3 --backend socket"), "csv") == one);
+  EXPECT_TRUE(with(argv("--devices cpu:0,cpu:1"), "csv") == one);
   // Under a launcher.
   const CommandResult launched =
-      engine({"launch", "--nproc-per-node", "2", "predict", run(), images, images, "--format",
-              "csv", "--top", "3", "--threads", "1", "--probabilities"});
-  EXPECT_EQ(launched.exit_code, 0) << launched.err;
+      expect_success(call("launch --nproc-per-node 2 predict", run(), images, images,
+                          "--format csv --top 3 --threads 1 --probabilities"));
   std::string plain, line;  // without "host:rank: "
   std::istringstream in(launched.out);
   while (std::getline(in, line)) plain += line.substr(line.find(": ") + 2) + "\n";
@@ -399,9 +394,9 @@ TEST_F(Predictions, OfTablesOnSeveralRanksEndWhereOneRankEnds) {
   std::string rows = "size,kind\n";
   for (int i = 0; i < 200; ++i) rows += std::to_string(i % 7) + (i % 7 > 3 ? ",big\n" : ",small\n");
   write_text(folder_ / "rows.csv", rows);
-  train({"--dataset", "csv", "--annotations", folder_ / "rows.csv", "--epochs", "1"});
+  train(argv("--dataset csv --annotations", folder_ / "rows.csv", "--epochs 1"));
   const auto with = [&](const std::string& file, const std::string& ranks) {
-    return engine({"predict", run(), folder_ / file, "--threads", "1", "--spawn", ranks});
+    return call("predict", run(), folder_ / file, "--threads 1 --spawn", ranks);
   };
   const CommandResult one = with("rows.csv", "1");
   for (const char* ranks : {"2", "3", "5"})
@@ -416,7 +411,7 @@ TEST_F(Predictions, OfTablesOnSeveralRanksEndWhereOneRankEnds) {
     const std::string place = "bad.csv, row " + std::to_string(bad + 1);
     expect_error(alone, 65, place);
     EXPECT_EQ(together.exit_code, 65);
-    EXPECT_NE(together.err.find(place), std::string::npos) << bad << ": " << together.err;
+    EXPECT_CONTAINS(together.err, place) << bad;
     EXPECT_EQ(together.out, alone.out);
     EXPECT_EQ(std::ranges::count(alone.out, '\n'), 1 + (bad - 1) / 64 * 64);
   }
@@ -424,13 +419,11 @@ TEST_F(Predictions, OfTablesOnSeveralRanksEndWhereOneRankEnds) {
 
 TEST_F(Predictions, RanksDoNotShareWhatCanBeReadOnce) {
   train_on_idx();
-  const CommandResult result =
-      engine({"predict", run(), "/dev/null", "--threads", "1", "--spawn", "2"});
+  const CommandResult result = call("predict", run(), "/dev/null --threads 1 --spawn 2");
   EXPECT_EQ(result.exit_code, 78);
-  EXPECT_NE(result.err.find("/dev/null can be read only once, by one rank; expected a file or "
-                            "folder, or leave the 2 ranks out"),
-            std::string::npos)
-      << result.err;
+  EXPECT_CONTAINS(result.err,
+                  "/dev/null can be read only once, by one rank; expected a file or "
+                  "folder, or leave the 2 ranks out");
 }
 
 #ifdef HAS_PNG
@@ -443,8 +436,7 @@ TEST_F(Predictions, OfImagesInFoldersAreThoseOfEval) {
         write_text(folder_ / (part + name + "/" + static_cast<char>('a' + i) + ".png"),
                    test_support::plain_png(20u + i, 30u - i, red, 50, 120));
       }
-  train({"--dataset", "images", "--data-dir", folder_.path().string(), "--image-size", "8",
-         "--epochs", "1"});
+  train(argv("--dataset images --data-dir", folder_.path().string(), "--image-size 8 --epochs 1"));
   const std::vector<Json> lines = predicted(run(), {folder_ / "val"});
   ASSERT_EQ(lines.size(), 24u);
   int correct = 0;
@@ -473,8 +465,8 @@ TEST_F(Predictions, OfTextAreTheNextCharacter) {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "abcd";
   write_text(folder_ / "text.txt", text);
-  train({"--dataset", "text", "--data-dir", folder_ / "text.txt", "--context", "8", "--text-stride",
-         "3", "--optimizer", "adamw", "--lr", "0.01", "--epochs", "4"},
+  train(argv("--dataset text --data-dir", folder_ / "text.txt",
+             "--context 8 --text-stride 3 --optimizer adamw --lr 0.01 --epochs 4"),
         "gpt-nano");
   write_text(folder_ / "begun", text + "ab");
   const std::vector<Json> lines = predicted(run(), {folder_ / "begun", "--probabilities"});

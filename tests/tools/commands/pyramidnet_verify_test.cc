@@ -5,12 +5,17 @@
 
 #include <sstream>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine_binary;
+using test_support::expect_success;
 using test_support::run_command;
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -37,19 +42,15 @@ std::vector<std::string> running_statistics() {
 // Trains on two ranks, in a folder, and compares what each of them ended with.
 CommandResult verify_two_ranks(const test_support::TemporaryDirectory& folder,
                                const std::vector<std::string>& more) {
-  std::vector<std::string> train = {
-      engine_binary(), "train",     "--model",           "pyramidnet110",
-      "--dataset",     "synthetic", "--limit",           "8",
-      "--batch-size",  "4",         "--steps",           "2",
-      "--threads",     "1",         "--synthetic-shape", "8x8x3",
-      "--eval-every",  "0",         "--save-rank-models"};
+  std::vector<std::string> train =
+      argv(engine_binary(),
+           "train --model pyramidnet110 --dataset synthetic --limit 8 --batch-size 4 --steps 2 "
+           "--threads 1 --synthetic-shape 8x8x3 --eval-every 0 --save-rank-models");
   train.insert(train.end(), {"--spawn", "2", "--backend", PYRAMIDNET_BACKEND, "--save-dir",
                              folder.path().string()});
   train.insert(train.end(), more.begin(), more.end());
-  const CommandResult result = run_command(train, {}, 100'000);
-  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  return run_command({engine_binary(), "verify", folder / "final_model_rank_0.ckpt",
-                      folder / "final_model_rank_1.ckpt"});
+  expect_success(run_command(train, {}, 100'000));
+  return call("verify", folder / "final_model_rank_0.ckpt", folder / "final_model_rank_1.ckpt");
 }
 
 TEST(PyramidNetVerify, ListsThe310RunningStatisticsOfTwoRanks) {
@@ -61,30 +62,24 @@ TEST(PyramidNetVerify, ListsThe310RunningStatisticsOfTwoRanks) {
   EXPECT_EQ(names, running_statistics());
   EXPECT_EQ(names[308], "bn_out.running_mean");
   EXPECT_EQ(names[309], "bn_out.running_var");
-  EXPECT_NE(verify.err.find("310 of 880 tensors differ (0 parameters, 310 BatchNorm running "
-                            "statistics); in sync except BN"),
-            std::string::npos)
-      << verify.err;
+  EXPECT_CONTAINS(verify.err,
+                  "310 of 880 tensors differ (0 parameters, 310 BatchNorm running "
+                  "statistics); in sync except BN");
 }
 
 TEST(PyramidNetVerify, ListsNothingWithSynchronisedBatchNorm) {
   const test_support::TemporaryDirectory folder;
-  const CommandResult verify = verify_two_ranks(folder, {"--sync-bn"});
-  EXPECT_EQ(verify.exit_code, 0) << verify.err;
+  const CommandResult verify = expect_success(verify_two_ranks(folder, {"--sync-bn"}));
   EXPECT_EQ(verify.out, "");
 }
 
 // Loss of each training step and of the evaluation at the end, as the metrics file has them.
 std::pair<std::string, std::string> first_losses(const std::vector<std::string>& options) {
   const test_support::TemporaryDirectory folder;
-  std::vector<std::string> command = {engine_binary(), "train",     "--model",      "mlp",
-                                      "--dataset",     "synthetic", "--limit",      "32",
-                                      "--steps",       "1",         "--batch-size", "32",
-                                      "--lr",          "1e-30",     "--metrics",    folder / "m",
-                                      "--log-every",   "1",         "--eval-every", "1s"};
-  command.insert(command.end(), options.begin(), options.end());
-  const CommandResult result = run_command(command);
-  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  expect_success(
+      call("train --model mlp --dataset synthetic --limit 32 "
+           "--steps 1 --batch-size 32 --lr 1e-30 --metrics",
+           folder / "m", "--log-every 1 --eval-every 1s", options));
   std::pair<std::string, std::string> losses;
   for (const std::string& line : lines_of(test_support::read_text(folder / "m"))) {
     const std::size_t at = line.find("\"loss\":");
@@ -105,11 +100,10 @@ TEST(LabelSmoothing, ChangesTheTrainingLossAndNotTheEvaluation) {
 }
 
 TEST(LabelSmoothing, OutOfRangeIsRefused) {
-  const CommandResult result =
-      run_command({engine_binary(), "train", "--model", "mlp", "--dataset", "synthetic",
-                   "--batch-size", "8", "--label-smoothing", "1"});
+  const CommandResult result = run_command(argv(
+      engine_binary(), "train --model mlp --dataset synthetic --batch-size 8 --label-smoothing 1"));
   EXPECT_EQ(result.exit_code, 78) << result.err;
-  EXPECT_NE(result.err.find("label-smoothing is '1'"), std::string::npos) << result.err;
+  EXPECT_CONTAINS(result.err, "label-smoothing is '1'");
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 #include "tools/report/output/json_file.h"
@@ -15,8 +17,11 @@ namespace {
 
 using program::expect_error;
 using program::expect_words;
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 using test_support::read_text;
 using test_support::write_text;
 using tools::Json;
@@ -52,41 +57,26 @@ class Regression : public ::testing::Test {
   std::string linear_model() const { return folder_ / "linear.toml"; }
 
   CommandResult train(const Words& more, const std::string& model = "") const {
-    Words words{"train",
-                "--model",
-                model.empty() ? linear_model() : model,
-                "--dataset",
-                "csv",
-                "--annotations",
-                table(),
-                "--task",
-                "regression",
-                "--batch-size",
-                "16",
-                "--threads",
-                "1",
-                "--seed",
-                "3"};
+    Words words =
+        argv("train --model", model.empty() ? linear_model() : model, "--dataset csv --annotations",
+             table(), "--task regression --batch-size 16 --threads 1 --seed 3");
     words = test_support::overridden(words, more);
     return engine(words);
   }
   std::string trained(const std::string& name, const Words& more = {}) const {
     Words words{"--epochs", "20", "--lr", "0.05", "--save-dir", folder_ / name};
     words = test_support::overridden(words, more);
-    const CommandResult result = train(words);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(train(words));
     return folder_ / name;
   }
   static Json evaluated(const std::string& run, const Words& more = {}) {
     Words words{"eval", run, "--format", "json", "--threads", "1"};
     words = test_support::overridden(words, more);
-    const CommandResult result = engine(words);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(engine(words));
     return tools::parse_json(result.out, "eval");
   }
   std::vector<double> predicted(const std::string& run) const {
-    const CommandResult result = engine({"predict", run, table(), "--threads", "1"});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(call("predict", run, table(), "--threads 1"));
     std::istringstream lines(result.out);
     std::string line;
     std::getline(lines, line);
@@ -154,8 +144,7 @@ TEST_F(Regression, CanonicalOrderGivesTheSameBitsForAnyNumberOfRanks) {
   };
   const std::string one = with_ranks("1", "1");
   for (const auto& [ranks, threads] : {std::pair{"2", "1"}, {"4", "1"}, {"1", "2"}}) {
-    const CommandResult same = engine({"verify", one, with_ranks(ranks, threads)});
-    EXPECT_EQ(same.exit_code, 0) << ranks << " ranks, " << threads << " threads: " << same.err;
+    expect_success(engine({"verify", one, with_ranks(ranks, threads)}));
   }
   EXPECT_NE(engine({"verify", one, trained("other", {"--epochs", "3"})}).exit_code, 0);
 }
@@ -165,18 +154,17 @@ TEST_F(Regression, ReportsHaveErrorsAndNoAccuracy) {
       trained("run", {"--epochs", "4", "--log-every", "2", "--tensorboard", "--keep-best", "r2"});
   const std::string metrics = read_text(run + "/metrics.jsonl");
   expect_words(metrics, {"\"mse\":", "\"mae\":", "\"r2\":", "\"best\":true"});
-  EXPECT_EQ(metrics.find("accuracy"), std::string::npos);
+  EXPECT_LACKS(metrics, "accuracy");
   EXPECT_TRUE(fs::exists(run + "/best"));
   std::string events;
   for (const auto& file : fs::directory_iterator(run + "/tensorboard"))
     events += read_text(file.path().string());
   expect_words(events, {"test/r2", "test/mae", "test/mse", "train/loss"});
-  EXPECT_EQ(events.find("accuracy"), std::string::npos);
-  const CommandResult page = engine({"report", run, "-o", "-", "--worst", "5"});
-  ASSERT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_LACKS(events, "accuracy");
+  const CommandResult page = expect_success(call("report", run, "-o - --worst 5"));
   expect_words(page.out, {"target price: mean squared error", "best test R2",
                           "Explained share of the variance", "farthest from their targets"});
-  EXPECT_EQ(page.out.find("ccuracy"), std::string::npos);
+  EXPECT_LACKS(page.out, "ccuracy");
   const CommandResult said = engine({"eval", run});
   expect_words(said.out, {"target price: loss ", ", MSE ", ", MAE ", ", R2 0."});
 }
@@ -184,10 +172,9 @@ TEST_F(Regression, ReportsHaveErrorsAndNoAccuracy) {
 TEST_F(Regression, GoesOnWhereItStopped) {
   const std::string whole = trained("whole", {"--epochs", "4"}),
                     half = trained("half", {"--epochs", "2"});
-  const CommandResult more = engine({"train", "--resume", half, "--epochs", "4"});
-  ASSERT_EQ(more.exit_code, 0) << more.err;
-  EXPECT_EQ(engine({"verify", whole, half}).exit_code, 0);
-  const CommandResult other = engine({"train", "--resume", half, "--epochs", "5", "--loss", "mae"});
+  expect_success(call("train --resume", half, "--epochs 4"));
+  expect_success(engine({"verify", whole, half}));
+  const CommandResult other = call("train --resume", half, "--epochs 5 --loss mae");
   expect_error(other, 78, "loss");
 }
 
@@ -196,8 +183,8 @@ TEST_F(Regression, TheSnapshotKnowsTheTargetWithoutTheTable) {
   const std::vector<double> before = predicted(run);
   const std::string rows = folder_ / "rows.csv";
   fs::rename(table(), rows);
-  const CommandResult json = engine({"predict", run, rows, "--format", "json", "--threads", "1"});
-  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const CommandResult json =
+      expect_success(call("predict", run, rows, "--format json --threads 1"));
   std::istringstream lines(json.out);
   std::string line;
   std::getline(lines, line);
@@ -206,15 +193,14 @@ TEST_F(Regression, TheSnapshotKnowsTheTargetWithoutTheTable) {
   for (; std::getline(lines, line); ++row)
     EXPECT_NEAR(tools::parse_json(line, "line")["prediction"].get<double>(), before.at(row), 1e-4);
   EXPECT_EQ(row, before.size());
-  expect_words(engine({"predict", run, rows, "--format", "table"}).out, {"sample  price\n"});
+  expect_words(call("predict", run, rows, "--format table").out, {"sample  price\n"});
   const std::string onnx = folder_ / "m.onnx";
-  ASSERT_EQ(engine({"export", run, "--format", "onnx", "-o", onnx}).exit_code, 0);
+  expect_success(call("export", run, "--format onnx -o", onnx));
   expect_words(read_text(onnx), {"target_mean", "target_deviation", "price"});
 }
 
 TEST_F(Regression, TrainsNothingWithDryRun) {
-  const CommandResult result = train({"--dry-run"}, "mlp");
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const CommandResult result = expect_success(train({"--dry-run"}, "mlp"));
   expect_words(result.out, {"regression", "mse"});
 }
 
@@ -232,15 +218,15 @@ TEST_F(Regression, RefusesTargetsThatAreNoNumbersByTheirPlace) {
 }
 
 TEST_F(Regression, RefusesWhatIsForClassesOnly) {
-  expect_error(train({"--label-smoothing", "0.1"}), 78,
+  expect_error(train(argv("--label-smoothing 0.1")), 78,
                "--label-smoothing requires --task classification");
-  expect_error(train({"--sampler", "stratified"}), 78, "--sampler stratified requires");
-  expect_error(train({"--tensorboard-samples", "4", "--tensorboard-dir", folder_ / "tb"}), 78,
+  expect_error(train(argv("--sampler stratified")), 78, "--sampler stratified requires");
+  expect_error(train(argv("--tensorboard-samples 4 --tensorboard-dir", folder_ / "tb")), 78,
                "--tensorboard-samples requires --task classification");
   for (const char* measure : {"accuracy", "top5", "perplexity"})
-    expect_error(train({"--keep-best", measure, "--save-dir", folder_ / "run"}), 78,
+    expect_error(train(argv("--keep-best", measure, "--save-dir", folder_ / "run")), 78,
                  std::string("--keep-best ") + measure + " is not for --task regression");
-  expect_error(train({"--device", "cuda"}), 78, "numbers are predicted on the CPU");
+  expect_error(train(argv("--device cuda")), 78, "numbers are predicted on the CPU");
   expect_error(train({}, "mingpt"), 78, "token ids");
 
   const CommandResult images = engine(program::quick_train({"--task", "regression"}));
@@ -251,19 +237,16 @@ TEST_F(Regression, RefusesWhatIsForClassesOnly) {
       "--keep-best r2 requires --task regression");
 
   const std::string run = trained("run", {"--epochs", "1"});
-  expect_error(engine({"predict", run, table(), "--top", "1"}), 2,
-               "--top is for models of classes");
-  expect_error(engine({"predict", run, table(), "--probabilities"}), 2,
+  expect_error(call("predict", run, table(), "--top 1"), 2, "--top is for models of classes");
+  expect_error(call("predict", run, table(), "--probabilities"), 2,
                "--probabilities is for models of classes");
-  expect_error(engine({"eval", run, "--confusion", folder_ / "x.csv"}), 2,
+  expect_error(call("eval", run, "--confusion", folder_ / "x.csv"), 2,
                "--confusion is for models of classes");
-  expect_error(engine({"eval", run, "--format", "csv"}), 2,
-               "--format csv is for models of classes");
+  expect_error(call("eval", run, "--format csv"), 2, "--format csv is for models of classes");
 }
 
 TEST_F(Regression, ANumberNeedsTheTaskToBePredicted) {
-  const CommandResult result =
-      engine({"train", "--model", "mlp", "--dataset", "csv", "--annotations", table()});
+  const CommandResult result = call("train --model mlp --dataset csv --annotations", table());
   expect_error(result, 65, "--task regression");
 }
 

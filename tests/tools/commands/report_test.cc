@@ -6,6 +6,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 #include "tools/commands/html/environment_table.h"
@@ -16,8 +18,10 @@
 
 namespace {
 
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
@@ -39,43 +43,41 @@ void train_into(const std::string& folder, const std::vector<std::string>& more 
   std::vector<std::string> arguments = program::quick_train({"--log-every", "2"});
   arguments.insert(arguments.end(), {"--save-dir", folder});
   arguments = test_support::overridden(arguments, more);
-  const CommandResult result = engine(arguments);
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_success(engine(arguments));
 }
 
 TEST(Report, OfARunHasItsCurvesAndNeedsNoOtherFile) {
   const TemporaryDirectory folder;
   const std::string run = folder / "run", page = folder / "page.html";
   ASSERT_NO_FATAL_FAILURE(train_into(run));
-  const CommandResult result = engine({"report", run, "-o", page});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_success(call("report", run, "-o", page));
   const std::string text = text_of(page);
-  EXPECT_NE(text.find(">Loss</figcaption>"), std::string::npos);
-  EXPECT_NE(text.find(">Where the time of a step goes</figcaption>"), std::string::npos);
+  program::expect_words(text,
+                        {">Loss</figcaption>", ">Where the time of a step goes</figcaption>"});
   EXPECT_EQ(count_of(text, "<svg "), count_of(text, "</svg>"));
   EXPECT_EQ(count_of(text, "<figure "), count_of(text, "</figure>"));
   for (const char* from_elsewhere : {"http:", "https:", "href=", "@import", "url("})
-    EXPECT_EQ(text.find(from_elsewhere), std::string::npos) << from_elsewhere;
+    EXPECT_LACKS(text, from_elsewhere) << from_elsewhere;
   EXPECT_EQ(count_of(text, "src="), count_of(text, "src=\"data:image/png;base64,"));
-  EXPECT_EQ(text.find("http-equiv=\"refresh\""), std::string::npos);
+  EXPECT_LACKS(text, "http-equiv=\"refresh\"");
   program::expect_words(text, {"Content-Security-Policy", "default-src 'none'"});
-  EXPECT_EQ(engine({"report", run, "-o", "-"}).out, text);
+  EXPECT_EQ(call("report", run, "-o -").out, text);
 }
 
 TEST(Report, OfSeveralRunsShowsWhereTheyDiffer) {
   const TemporaryDirectory folder;
   ASSERT_NO_FATAL_FAILURE(train_into(folder / "slow", {"--lr", "0.001"}));
   ASSERT_NO_FATAL_FAILURE(train_into(folder / "quick", {"--lr", "0.2"}));
-  const std::string text = engine({"report", folder / "slow", folder / "quick", "-o", "-"}).out;
-  EXPECT_NE(text.find("<th scope=\"row\">--lr</th><td>0.001</td><td>0.2</td>"), std::string::npos);
-  EXPECT_NE(text.find("slow, training"), std::string::npos);
+  const std::string text = call("report", folder / "slow", folder / "quick", "-o -").out;
+  program::expect_words(
+      text, {"<th scope=\"row\">--lr</th><td>0.001</td><td>0.2</td>", "slow, training"});
 }
 
 TEST(Report, SaysWhatARunRanOnAndWhereThatDiffers) {
   const TemporaryDirectory folder;
   ASSERT_NO_FATAL_FAILURE(train_into(folder / "one"));
   ASSERT_NO_FATAL_FAILURE(train_into(folder / "two", {"--threads", "2", "--spawn", "2"}));
-  const std::string text = engine({"report", folder / "one", "-o", "-", "--no-predictions"}).out;
+  const std::string text = call("report", folder / "one", "-o - --no-predictions").out;
   for (const char* name : {"CPU", "instruction set", "cores", "memory", "kernel", "compiler"})
     EXPECT_EQ(count_of(text, "<tr><th scope=\"row\">" + std::string(name) + "</th><td>"), 1u)
         << name;
@@ -86,7 +88,7 @@ TEST(Report, SaysWhatARunRanOnAndWhereThatDiffers) {
   const tools::RunRecord two = tools::read_run_record(folder / "two");
   ASSERT_EQ(two.starts.at(0).machines.size(), 1u);  // equal ones are one
   EXPECT_EQ(two.starts[0].machines[0].ranks, (std::vector<int>{0, 1}));
-  const std::string both = engine({"report", folder / "one", folder / "two", "-o", "-"}).out;
+  const std::string both = call("report", folder / "one", folder / "two", "-o -").out;
   const std::size_t end = both.find("</table>");  // of what is at a glance
   EXPECT_LT(both.find("<th scope=\"row\">threads of each rank</th><td>1</td><td>2</td>"), end);
   EXPECT_GT(both.find("<th scope=\"row\">CPU</th>"), end);  // the same
@@ -135,9 +137,9 @@ TEST(Report, ShowsNamesAsTheyAreAndRunsNothingInThem) {
   const TemporaryDirectory folder;
   const std::string run = folder / "<script>alert(1)<&";
   ASSERT_NO_FATAL_FAILURE(train_into(run));
-  const std::string text = engine({"report", run, run, "-o", "-"}).out;
-  EXPECT_EQ(text.find("<script>alert"), std::string::npos);
-  EXPECT_NE(text.find("&lt;script&gt;alert(1)&lt;&amp;"), std::string::npos);
+  const std::string text = call("report", run, run, "-o -").out;
+  EXPECT_LACKS(text, "<script>alert");
+  EXPECT_CONTAINS(text, "&lt;script&gt;alert(1)&lt;&amp;");
 }
 
 // The numbers of a matrix's cells, row by row, with the means that end the rows.
@@ -157,8 +159,8 @@ TEST(Report, HasTheConfusionMatrixOfEvalAndTheWorstSamples) {
   const TemporaryDirectory folder;
   const std::string run = folder / "run";
   ASSERT_NO_FATAL_FAILURE(train_into(run, {"--synthetic-size", "600", "--epochs", "2"}));
-  const std::string page = engine({"report", run, "-o", "-", "--worst", "5"}).out;
-  const tools::Json eval = tools::parse_json(engine({"eval", run, "--format", "json"}).out, "eval");
+  const std::string page = call("report", run, "-o - --worst 5").out;
+  const tools::Json eval = tools::parse_json(call("eval", run, "--format json").out, "eval");
   std::vector<std::string> expected;
   for (const tools::Json& row : eval["confusion"])
     for (const tools::Json& count : row) expected.push_back(count == 0 ? "" : count.dump());
@@ -169,11 +171,11 @@ TEST(Report, HasTheConfusionMatrixOfEvalAndTheWorstSamples) {
 #ifdef HAS_PNG
   EXPECT_EQ(count_of(page, "width=\"6\" height=\"6\" src=\"data:image/png;base64,iVBOR"), 5u);
 #endif
-  const std::string none = engine({"report", run, "-o", "-", "--worst", "0"}).out;
+  const std::string none = call("report", run, "-o - --worst 0").out;
   EXPECT_EQ(cells_of(none), expected);
   EXPECT_EQ(count_of(none, "class=\"shot\""), 0u);
-  const std::string plain = engine({"report", run, "-o", "-", "--no-predictions"}).out;
-  EXPECT_EQ(plain.find("Predictions"), std::string::npos);
+  const std::string plain = call("report", run, "-o - --no-predictions").out;
+  EXPECT_LACKS(plain, "Predictions");
 }
 
 TEST(Report, SaysWhyThereAreNoPredictions) {
@@ -183,25 +185,22 @@ TEST(Report, SaysWhyThereAreNoPredictions) {
   for (int i = 0; i < 60; ++i)
     rows += std::to_string(i) + "," + std::to_string(i * i % 7) + (i % 2 == 0 ? ",x\n" : ",y\n");
   test_support::write_text(table, rows);
-  const CommandResult trained = engine(
-      {"train", "--model", "mlp", "--dataset", "csv", "--annotations", table, "--epochs", "1",
-       "--batch-size", "8", "--threads", "1", "--log-every", "1000", "--save-dir", run});
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  const std::string whole = engine({"report", run, "-o", "-"}).out;
+  expect_success(engine({"train", "--model", "mlp", "--dataset", "csv", "--annotations", table,
+                         "--epochs", "1", "--batch-size", "8", "--threads", "1", "--log-every",
+                         "1000", "--save-dir", run}));
+  const std::string whole = call("report", run, "-o -").out;
   program::expect_words(whole, {"Confusion matrix", "Worst predictions"});
-  EXPECT_EQ(whole.find("<img"), std::string::npos);  // rows are no pictures
+  EXPECT_LACKS(whole, "<img");  // rows are no pictures
   test_support::write_text(table, rows + "1,1,x\n");
-  program::expect_words(engine({"report", run, "-o", "-"}).out,
+  program::expect_words(call("report", run, "-o -").out,
                         {"Left out: the data differ from those of the run"});
   fs::rename(table, folder / "moved.csv");
-  const CommandResult gone = engine({"report", run, "-o", "-"});
-  EXPECT_EQ(gone.exit_code, 0) << gone.err;
+  const CommandResult gone = expect_success(call("report", run, "-o -"));
   program::expect_words(gone.out,
                         {"Left out: ", "t.csv", "None: the run was reported at one step only"});
   program::expect_words(gone.err, {"the page has no predictions: ", "t.csv"});
   test_support::write_text(folder / "moved.csv", rows);
-  const std::string moved =
-      engine({"report", run, "-o", "-", "--annotations", folder / "moved.csv"}).out;
+  const std::string moved = call("report", run, "-o - --annotations", folder / "moved.csv").out;
   EXPECT_EQ(cells_of(moved), cells_of(whole));
 }
 
@@ -216,17 +215,17 @@ TEST(Report, OfManyClassesShowsAPictureAndTheCommonestMistakes) {
     judged.counts->add(logits, std::vector<std::int32_t>{3});
   }
   const std::string html = tools::judged_html(judged);
-  EXPECT_NE(html.find("3 of 9 right (33.33\u00a0%)"), std::string::npos) << html;
-  EXPECT_NE(html.find("<td>&lt;3&gt;</td><td>&lt;7&gt;</td><td>6 of 9</td>"), std::string::npos);
+  program::expect_words(
+      html, {"3 of 9 right (33.33\u00a0%)", "<td>&lt;3&gt;</td><td>&lt;7&gt;</td><td>6 of 9</td>"});
   EXPECT_EQ(count_of(html, "<rect "), 2u);
-  EXPECT_EQ(html.find("<table class=\"confusion\">"), std::string::npos);
+  EXPECT_LACKS(html, "<table class=\"confusion\">");
 }
 
 TEST(Report, OfAFolderWithoutARunNamesIt) {
   const TemporaryDirectory folder;
-  const CommandResult result = engine({"report", folder / "none", "-o", folder / "page.html"});
+  const CommandResult result = call("report", folder / "none", "-o", folder / "page.html");
   EXPECT_EQ(result.exit_code, 65);
-  EXPECT_NE(result.err.find("none/run.json"), std::string::npos) << result.err;
+  EXPECT_CONTAINS(result.err, "none/run.json");
   EXPECT_FALSE(fs::exists(folder / "page.html"));
 }
 
@@ -256,7 +255,7 @@ TEST(SvgChart, KeepsTheExtremesOfManyPoints) {
   for (int i = 0; i < 100'000; ++i) chart.series[0].points.emplace_back(i, i == 70'001 ? 9 : i % 2);
   const std::string html = tools::chart_html(chart, "c");
   EXPECT_LT(html.size(), 60'000u);
-  EXPECT_NE(html.find("[70001,9"), std::string::npos);
+  EXPECT_CONTAINS(html, "[70001,9");
   EXPECT_EQ(tools::chart_html({.title = "empty", .series = {{.name = "s"}}}, "c"), "");
   EXPECT_EQ(tools::chart_html({.title = "one", .series = {{.name = "s", .points = {{3, 4}}}}}, "c"),
             "");

@@ -9,13 +9,18 @@
 
 #include "io/base/files/io_error.h"
 #include "io/checkpoint/checkpoint.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/predict/token_sampling.h"
 
 namespace {
 
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
+using test_support::expect_success;
 using tools::sample_token;
 
 TEST(SamplingOptions, TemperatureZeroTakesTheFirstOfTheLargest) {
@@ -109,28 +114,11 @@ class Sample : public testing::Test {
     std::string text;
     for (int i = 0; i < 300; ++i) text += "abcdefgh ";
     test_support::write_text(*folder_ / "alphabet.txt", text);
-    const CommandResult trained = engine({"train",
-                                          "--model",
-                                          "gpt-nano",
-                                          "--dataset",
-                                          "text",
-                                          "--data-dir",
-                                          *folder_ / "alphabet.txt",
-                                          "--context",
-                                          "16",
-                                          "--batch-size",
-                                          "8",
-                                          "--steps",
-                                          "40",
-                                          "--optimizer",
-                                          "adamw",
-                                          "--lr",
-                                          "0.003",
-                                          "--threads",
-                                          "2",
-                                          "--save-dir",
-                                          *folder_ / "run"});
-    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    expect_success(
+        call("train --model gpt-nano --dataset text --data-dir", *folder_ / "alphabet.txt",
+             "--context 16 --batch-size 8 --steps 40 --optimizer adamw --lr 0.003 --threads 2 "
+             "--save-dir",
+             *folder_ / "run"));
     checkpoint_ = *folder_ / "run/step-00000040.ckpt";
   }
   static void TearDownTestSuite() {
@@ -148,8 +136,7 @@ TEST_F(Sample, TheCheckpointKeepsTheVocabulary) {
 
 TEST_F(Sample, GoesOnFromThePromptBeyondTheContext) {
   const CommandResult result =
-      sample({checkpoint_, "--prompt", "abcd", "-n", "50", "--temperature", "0"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+      expect_success(sample({checkpoint_, "--prompt", "abcd", "-n", "50", "--temperature", "0"}));
   EXPECT_EQ(result.out, "abcdefgh abcdefgh abcdefgh abcdefgh abcdefgh abcdefgh \n");
 }
 
@@ -170,13 +157,11 @@ TEST_F(Sample, TheSeedDecides) {
 }
 
 TEST_F(Sample, ImportedWeightsSampleTheSame) {
-  ASSERT_EQ(engine({"export", checkpoint_, "-o", *folder_ / "m.safetensors"}).exit_code, 0);
-  const CommandResult imported = engine(
-      {"import", *folder_ / "m.safetensors", "-o", *folder_ / "i.ckpt", "--model", "gpt-nano",
-       "--dataset", "text", "--data-dir", *folder_ / "alphabet.txt", "--context", "16"});
-  ASSERT_EQ(imported.exit_code, 0) << imported.err;
-  const std::vector<std::string> options{"--prompt",      "abc", "-n",     "40",
-                                         "--temperature", "2",   "--seed", "9"};
+  expect_success(call("export", checkpoint_, "-o", *folder_ / "m.safetensors"));
+  expect_success(engine({"import", *folder_ / "m.safetensors", "-o", *folder_ / "i.ckpt", "--model",
+                         "gpt-nano", "--dataset", "text", "--data-dir", *folder_ / "alphabet.txt",
+                         "--context", "16"}));
+  const std::vector<std::string> options = argv("--prompt abc -n 40 --temperature 2 --seed 9");
   std::vector<std::string> a{checkpoint_}, b{*folder_ / "i.ckpt"};
   a.insert(a.end(), options.begin(), options.end());
   b.insert(b.end(), options.begin(), options.end());
@@ -186,21 +171,19 @@ TEST_F(Sample, ImportedWeightsSampleTheSame) {
 TEST_F(Sample, ResumingOnAnotherTextIsRefused) {
   test_support::write_text(*folder_ / "other.txt",
                            test_support::read_text(*folder_ / "alphabet.txt").replace(3, 1, "x"));
-  const std::vector<std::string> same{
-      "train",        "--model",   "gpt-nano", "--dataset", "text",        "--context", "16",
-      "--batch-size", "8",         "--steps",  "41",        "--optimizer", "adamw",     "--lr",
-      "0.003",        "--threads", "2",        "--resume",  checkpoint_};
+  const std::vector<std::string> same = argv(
+      "train --model gpt-nano --dataset text --context 16 --batch-size 8 --steps 41 --optimizer "
+      "adamw --lr 0.003 --threads 2 --resume",
+      checkpoint_);
   std::vector<std::string> other = same;
   other.insert(other.end(), {"--data-dir", *folder_ / "other.txt"});
   const CommandResult result = engine(other);
   EXPECT_EQ(result.exit_code, 78) << result.err;
-  EXPECT_NE(result.err.find("was trained on other data"), std::string::npos) << result.err;
+  EXPECT_CONTAINS(result.err, "was trained on other data");
   // If it is asked for, ids mean what they meant: the snapshot's vocabulary stays.
   other.insert(other.end(), {"--allow-change", "data", "--save-dir", *folder_ / "on"});
-  const CommandResult on = engine(other);
-  EXPECT_EQ(on.exit_code, 0) << on.err;
-  EXPECT_NE(on.err.find(" bytes are characters that the model lacks: 'x'"), std::string::npos)
-      << on.err;
+  const CommandResult on = expect_success(engine(other));
+  EXPECT_CONTAINS(on.err, " bytes are characters that the model lacks: 'x'");
 }
 
 TEST_F(Sample, Refusals) {
@@ -208,7 +191,7 @@ TEST_F(Sample, Refusals) {
     EXPECT_EQ(result.exit_code, code) << result.err;
     EXPECT_EQ(result.out, "");
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+    EXPECT_CONTAINS(result.err, words);
   };
   expect_error(sample({checkpoint_, "--prompt", "abz!"}), 2, "'!' 'z'");
   expect_error(sample({checkpoint_, "--prompt", "\u201cabc\u201d"}), 2,
@@ -220,11 +203,10 @@ TEST_F(Sample, Refusals) {
   expect_error(sample({checkpoint_, "--prompt", "a", "--temperature", "inf"}), 2, "--temperature");
   expect_error(sample({checkpoint_, "--prompt", "a", "-n", "-1"}), 2, "-1");
   expect_error(sample({*folder_ / "none.ckpt", "--prompt", "a"}), 65, "cannot open");
-  ASSERT_EQ(engine({"train", "--model", "mlp", "--dataset", "synthetic", "--synthetic-size", "20",
-                    "--batch-size", "10", "--steps", "1", "--threads", "1", "--save-dir",
-                    *folder_ / "images"})
-                .exit_code,
-            0);
+  expect_success(
+      call("train --model mlp --dataset synthetic --synthetic-size 20 --batch-size 10 "
+           "--steps 1 --threads 1 --save-dir",
+           *folder_ / "images"));
   expect_error(sample({*folder_ / "images/step-00000001.ckpt", "--prompt", "a"}), 65,
                "has no vocabulary of characters");
 }

@@ -6,23 +6,28 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 
 namespace {
 
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine_binary;
+using test_support::expect_success;
 using test_support::run_command;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
 CommandResult train_and_save(const std::string& folder, const std::vector<std::string>& more) {
-  const std::vector<std::string> arguments{
-      engine_binary(), "train", "--model",   "mlp", "--dataset",        "synthetic",
-      "--batch-size",  "32",    "--threads", "1",   "--synthetic-size", "320",
-      "--eval-every",  "0",     "--spawn",   "2",   "--keep-last",      "0",
-      "--save-dir",    folder};
+  const std::vector<std::string> arguments =
+      argv(engine_binary(),
+           "train --model mlp --dataset synthetic --batch-size 32 --threads 1 --synthetic-size 320 "
+           "--eval-every 0 --spawn 2 --keep-last 0 --save-dir",
+           folder);
   return run_command(test_support::overridden(arguments, more), {}, 30'000);
 }
 
@@ -37,11 +42,8 @@ TEST(SaveAsync, WritesTheSameSnapshotsAndSaysSo) {
   ASSERT_EQ(beside.exit_code, 0) << beside.err;
   for (const char* step : {"2", "4", "6", "8", "9"}) {
     const std::string name = std::string("/step-0000000") + step + ".ckpt";
-    EXPECT_NE(beside.out.find("Saved step " + std::string(step) + ": "), std::string::npos)
-        << beside.out;
-    const CommandResult verify = run_command(
-        {engine_binary(), "verify", (folder / "wait") + name, (folder / "beside") + name});
-    EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
+    EXPECT_CONTAINS(beside.out, "Saved step " + std::string(step) + ": ");
+    expect_success(call("verify", (folder / "wait") + name, (folder / "beside") + name));
   }
 }
 
@@ -57,7 +59,7 @@ TEST(SaveAsync, AFailedWriteEndsTheRunOnAllRanks) {
       run, {"--steps", "100000000", "--save-every", "20s", "--keep-last", "2", "--save-async"});
   taker.join();
   EXPECT_EQ(result.exit_code, 73) << result.err;
-  EXPECT_NE(result.err.find(run), std::string::npos) << result.err;
+  EXPECT_CONTAINS(result.err, run);
   EXPECT_TRUE(fs::exists(folder / "away/latest"));
 }
 

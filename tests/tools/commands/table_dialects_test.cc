@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/terminal.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
@@ -16,8 +18,10 @@ namespace {
 
 using program::expect_error;
 using program::expect_words;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 using test_support::write_text;
 using Texts = std::vector<std::string>;
 
@@ -51,16 +55,14 @@ class TablesOfOthers : public ::testing::Test {
                 file("t.csv"), "--epochs",  "3",   "--lr",       "0.05",   "--batch-size",
                 "10",          "--threads", "1",   "--save-dir", run(name)};
     words.insert(words.end(), more.begin(), more.end());
-    const CommandResult result = engine(words);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(engine(words));
     return result;
   }
   // The table's predictions, one a line, without the file's name.
   std::string predicted(const std::string& name, const Texts& more = {}) {
     Texts words{"predict", run(name), file("t.csv"), "--threads", "1"};
     words.insert(words.end(), more.begin(), more.end());
-    const CommandResult result = engine(words);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(engine(words));
     std::string text;
     for (const std::string& line : split_lines(result.out))
       text += line.substr(line.find(',')) + "\n";
@@ -108,13 +110,11 @@ TEST_F(TablesOfOthers, ARunKeepsHowItsTableIsRead) {
     table.replace(at, 3, "NA");
   train("kept", table, {"--csv-missing", "empty"});
   const std::string answers = predicted("kept");
-  EXPECT_NE(answers.find(",NA,"), std::string::npos) << answers;
-  EXPECT_EQ(engine({"eval", run("kept"), "--threads", "1"}).exit_code, 0);
-  const CommandResult resumed =
-      engine({"train", "--resume", run("kept"), "--epochs", "4", "--threads", "1"});
-  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  expect_error(engine({"train", "--resume", run("kept"), "--epochs", "5", "--csv-missing", "auto"}),
-               78, "csv-missing");
+  EXPECT_CONTAINS(answers, ",NA,");
+  expect_success(call("eval", run("kept"), "--threads 1"));
+  expect_success(call("train --resume", run("kept"), "--epochs 4 --threads 1"));
+  expect_error(call("train --resume", run("kept"), "--epochs 5 --csv-missing auto"), 78,
+               "csv-missing");
 }
 
 TEST_F(TablesOfOthers, PredictedNumbersReadBackExactlyInEveryFormat) {
@@ -123,9 +123,8 @@ TEST_F(TablesOfOthers, PredictedNumbersReadBackExactlyInEveryFormat) {
     table += std::to_string(i) + ",5;1.000.000.0" + std::to_string(10 + i % 80) + ",125\n";
   train("large", table, {"--task", "regression"});
   const auto output = [&](const std::string& format) {
-    const CommandResult result =
-        engine({"predict", run("large"), file("t.csv"), "--threads", "1", "--format", format});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(
+        call("predict", run("large"), file("t.csv"), "--threads 1 --format", format));
     return split_lines(result.out);
   };
   const Texts csv = output("csv"), json = output("json"), people = output("table");
@@ -152,12 +151,12 @@ TEST_F(TablesOfOthers, NamesReachATerminalEscapedAndAFileUnchanged) {
   const Texts predict{"predict", run("names"), file("t.csv"), "--threads", "1"};
   const Texts eval{"eval", run("names"), "--threads", "1", "--format", "csv"};
   for (const Texts& command : {predict, eval}) {
-    EXPECT_NE(engine(command).out.find(name), std::string::npos);
+    EXPECT_CONTAINS(engine(command).out, name);
     const test_support::TerminalResult shown = test_support::engine_on_terminal(command);
     EXPECT_EQ(shown.exit_code, 0) << shown.text;
     if (shown.text.empty()) GTEST_SKIP() << "no terminals here";
     EXPECT_EQ(shown.text.find('\x1B'), std::string::npos) << shown.text;
-    EXPECT_NE(shown.text.find("n\\x1b[31m"), std::string::npos) << shown.text;
+    EXPECT_CONTAINS(shown.text, "n\\x1b[31m");
   }
 }
 

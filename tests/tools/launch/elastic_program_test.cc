@@ -11,19 +11,24 @@
 
 #include "backends/membership/acceptor_file.h"
 #include "backends/store/tcp_socket.h"
+#include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"
 #include "tests/tools/launch/launch_runner.h"
 
 namespace {
 
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine_binary;
 using test_support::eventually;
+using test_support::expect_success;
 using test_support::free_port;
 using test_support::run_command;
 using test_support::Running;
 using test_support::TemporaryDirectory;
+using test_support::workers_of;
 
 using Words = std::vector<std::string>;
 
@@ -41,67 +46,33 @@ class ElasticProgram : public testing::Test {
   }
   // Trains until it is told to stop.
   Words train(const Words& more) const {
-    Words words{"train",
-                "--model",
-                "mlp",
-                "--dataset",
-                "synthetic",
-                "--synthetic-shape",
-                "6x6x1",
-                "--batch-size",
-                "12",
-                "--threads",
-                "1",
-                "--steps",
-                "100000000",
-                "--eval-every",
-                "0",
-                "--log-every",
-                "10",
-                "--save-every",
-                "100000000",
-                "--rdzv-timeout",
-                "60",
-                "--save-dir",
-                (folder_.path() / "run").string()};
-    words = test_support::overridden(words, more);
-    return words;
+    return test_support::overridden(argv("train --model mlp --dataset synthetic --synthetic-shape "
+                                         "6x6x1 --batch-size 12 --threads 1 "
+                                         "--steps 100000000 --eval-every 0 --log-every 10 "
+                                         "--save-every 100000000 --rdzv-timeout 60 "
+                                         "--save-dir",
+                                         folder_ / "run"),
+                                    more);
   }
-  std::unique_ptr<Running> start(const Words& words) const {
-    Words all{engine_binary()};
-    all.insert(all.end(), words.begin(), words.end());
-    return std::make_unique<Running>(all);
+  static std::unique_ptr<Running> start(const Words& words) {
+    return std::make_unique<Running>(argv(engine_binary(), words));
   }
   const TemporaryDirectory folder_;
 };
-
-// Of `launch`: its children that train, not its guard.
-std::vector<pid_t> workers_of(pid_t launcher) {
-  std::vector<pid_t> workers;
-  const std::string id = std::to_string(launcher);
-  std::ifstream children("/proc/" + id + "/task/" + id + "/children");
-  for (pid_t pid = 0; children >> pid;) {
-    std::stringstream command;
-    command << std::ifstream("/proc/" + std::to_string(pid) + "/cmdline").rdbuf();
-    if (command.str().starts_with(std::string("engine\0train", 12))) workers.push_back(pid);
-  }
-  return workers;
-}
 
 TEST_F(ElasticProgram, ARankThatIsAskedToLeaveDoesSoAndTheOthersGoOn) {
   const Words words = train(
       {"--elastic", "2:3", "--init-method", "tcp://127.0.0.1:" + std::to_string(free_port())});
   const auto first = start(words);
-  ASSERT_TRUE(eventually([&] { return first->err().find("waiting") != std::string::npos; }));
+  ASSERT_TRUE(first->writes_err("waiting"));
   const auto second = start(words), third = start(words);
-  ASSERT_TRUE(eventually([&] { return first->out().find("Step [") != std::string::npos; }));
+  ASSERT_TRUE(first->writes_out("Step ["));
   const pid_t leaver = second->pid();
   ASSERT_EQ(kill(leaver, SIGUSR2), 0);
   EXPECT_EQ(second->wait(), kLeft);
   EXPECT_CONTAINS(second->err(), "as asked; the others go on");
   const std::string left = "membership: 2 ranks (process " + std::to_string(leaver) + " on ";
-  ASSERT_TRUE(eventually([&] { return first->out().find(left) != std::string::npos; }))
-      << first->out() << first->err();
+  ASSERT_TRUE(first->writes_out(left)) << first->out() << first->err();
   // One rank alone is fewer than MIN: all save and stop.
   ASSERT_EQ(kill(first->pid(), SIGUSR2), 0);
   EXPECT_EQ(first->wait(), 128 + SIGUSR2);
@@ -113,7 +84,7 @@ TEST_F(ElasticProgram, TheFirstRankLeavesAndAnotherSaves) {
   const Words words = train(
       {"--elastic", "1:2", "--init-method", "tcp://127.0.0.1:" + std::to_string(free_port())});
   const auto first = start(words);
-  ASSERT_TRUE(eventually([&] { return first->err().find("waiting") != std::string::npos; }));
+  ASSERT_TRUE(first->writes_err("waiting"));
   const auto second = start(words);
   const auto trains = [](const Running& r) { return r.out().find("Step [") != std::string::npos; };
   ASSERT_TRUE(eventually([&] { return trains(*first) || trains(*second); }));
@@ -130,10 +101,8 @@ TEST_F(ElasticProgram, TheFirstRankLeavesAndAnotherSaves) {
 }
 
 TEST_F(ElasticProgram, ALauncherGoesOnWithoutAWorkerThatHasLeft) {
-  Words words{"launch", "--nproc-per-node", "3"};
-  for (const std::string& word : train({"--elastic", "1:3"})) words.push_back(word);
-  const auto launcher = start(words);
-  ASSERT_TRUE(eventually([&] { return launcher->out().find("Step [") != std::string::npos; }));
+  const auto launcher = start(argv("launch --nproc-per-node 3", train({"--elastic", "1:3"})));
+  ASSERT_TRUE(launcher->writes_out("Step ["));
   const std::vector<pid_t> workers = workers_of(launcher->pid());
   ASSERT_EQ(workers.size(), 3u);
   // What `ps`, `top` and `pkill` know it by.
@@ -141,8 +110,8 @@ TEST_F(ElasticProgram, ALauncherGoesOnWithoutAWorkerThatHasLeft) {
     EXPECT_EQ(test_support::read_text("/proc/" + std::to_string(pid) + "/comm"), "engine\n");
   ASSERT_EQ(kill(workers[2], SIGUSR2), 0);
   const std::string left = "process " + std::to_string(workers[2]) + " on ";
-  ASSERT_TRUE(eventually([&] { return launcher->out().find(left) != std::string::npos; }));
-  ASSERT_TRUE(eventually([&] { return workers_of(launcher->pid()).size() == 2; }));
+  ASSERT_TRUE(launcher->writes_out(left));
+  ASSERT_TRUE(eventually([&] { return test_support::command_line_of(workers[2]).empty(); }));
   ASSERT_EQ(kill(launcher->pid(), SIGTERM), 0);
   EXPECT_EQ(launcher->wait(), 128 + SIGTERM);
 }
@@ -150,17 +119,14 @@ TEST_F(ElasticProgram, ALauncherGoesOnWithoutAWorkerThatHasLeft) {
 // With --spawn and on one node nobody can come in their place.
 TEST_F(ElasticProgram, WhereTooFewAreLeftTheJobEndsWith69AndSaysSoLast) {
   for (const bool launched : {false, true}) {
-    Words words = launched ? Words{"launch", "--nproc-per-node", "3"} : Words{};
-    for (const std::string& word : train({"--elastic", "2:3"})) words.push_back(word);
-    if (!launched) words.insert(words.end(), {"--spawn", "3"});
-    const auto job = start(words);
-    ASSERT_TRUE(eventually([&] { return job->out().find("Step [") != std::string::npos; }));
-    const std::vector<pid_t> workers =
-        launched ? workers_of(job->pid()) : test_support::workers_of(job->pid());
+    const Words training = train({"--elastic", "2:3"});
+    const auto job =
+        start(launched ? argv("launch --nproc-per-node 3", training) : argv(training, "--spawn 3"));
+    ASSERT_TRUE(job->writes_out("Step ["));
+    const std::vector<pid_t> workers = workers_of(job->pid());
     ASSERT_EQ(workers.size(), 3u);
     ASSERT_EQ(kill(workers[0], SIGKILL), 0);
-    ASSERT_TRUE(
-        eventually([&] { return job->err().find("the others go on") != std::string::npos; }));
+    ASSERT_TRUE(job->writes_err("the others go on"));
     ASSERT_EQ(kill(workers[2], SIGKILL), 0);
     EXPECT_EQ(job->wait(), 69) << job->err();
     const std::string err = job->err();
@@ -168,7 +134,7 @@ TEST_F(ElasticProgram, WhereTooFewAreLeftTheJobEndsWith69AndSaysSoLast) {
     ASSERT_NE(last, std::string::npos) << err;
     EXPECT_EQ(err.substr(last),
               "engine: error: fewer than 2 of 3 ranks are left, and nobody can join\n");
-    EXPECT_EQ(err.find("signal 15"), std::string::npos) << err;
+    EXPECT_LACKS(err, "signal 15");
   }
 }
 
@@ -177,12 +143,10 @@ TEST_F(ElasticProgram, TheFlightRecordOfARankThatIsLeftAloneTellsHowTheOthersWen
   const std::string patience = std::to_string(test_support::deadline_ms(3000) / 1000.0);
   const std::string flight = folder_ / "flight";
   const Words words =
-      train({"--elastic", "2:3", "--init-method", "tcp://127.0.0.1:" + std::to_string(free_port()),
-             "--rdzv-timeout", patience, "--flight-dir", flight, "--log-ranks", "all"});
+      train(argv("--elastic 2:3 --init-method", "tcp://127.0.0.1:" + std::to_string(free_port()),
+                 "--rdzv-timeout", patience, "--flight-dir", flight, "--log-ranks all"));
   const auto left = start(words), second = start(words), third = start(words);
-  const auto says = [&](const std::string& line) {
-    return eventually([&] { return left->out().find(line) != std::string::npos; });
-  };
+  const auto says = [&](const std::string& line) { return left->writes_out(line); };
   ASSERT_TRUE(says("Step [")) << left->out() << left->err();
   const auto gone = [](const Running& r) { return "process " + std::to_string(r.pid()) + " on "; };
   const std::string first_gone = gone(*third);
@@ -191,8 +155,7 @@ TEST_F(ElasticProgram, TheFlightRecordOfARankThatIsLeftAloneTellsHowTheOthersWen
   ASSERT_EQ(kill(second->pid(), SIGKILL), 0);
   EXPECT_EQ(left->wait(), 69);
   EXPECT_CONTAINS(left->err(), flight);
-  const CommandResult r = run_command({engine_binary(), "inspect", "--flight", flight});
-  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const CommandResult r = expect_success(call("inspect --flight", flight));
   EXPECT_CONTAINS(r.out, "generation 1: 3 ranks");
   EXPECT_CONTAINS(r.out, "generation 2: 2 ranks (" + first_gone);
 }
@@ -201,11 +164,11 @@ TEST_F(ElasticProgram, TheFlightRecordOfARankThatIsLeftAloneTellsHowTheOthersWen
 // needs from the first step to the signal: the snapshot is of the first epoch.
 TEST_F(ElasticProgram, TheOthersDivideThePartOfARankThatIsLost) {
   const Words words =
-      train({"--elastic", "1:3", "--spawn", "3", "--shard", "file", "--synthetic-size", "3000000",
-             "--synthetic-shape", "2x2x1", "--batch-size", "3"});
+      train(argv("--elastic 1:3 --spawn 3 --shard file --synthetic-size 3000000 --synthetic-shape "
+                 "2x2x1 --batch-size 3"));
   const auto job = start(words);
-  ASSERT_TRUE(eventually([&] { return job->out().find("Step [") != std::string::npos; }));
-  const std::vector<pid_t> workers = test_support::workers_of(job->pid());
+  ASSERT_TRUE(job->writes_out("Step ["));
+  const std::vector<pid_t> workers = workers_of(job->pid());
   ASSERT_EQ(workers.size(), 3u);
   ASSERT_EQ(kill(workers[1], SIGKILL), 0);
   const std::string left = "membership: 2 ranks (";
@@ -217,8 +180,7 @@ TEST_F(ElasticProgram, TheOthersDivideThePartOfARankThatIsLost) {
       << job->err();
   ASSERT_EQ(kill(job->pid(), SIGTERM), 0);
   EXPECT_EQ(job->wait(), 128 + SIGTERM) << job->err();
-  const CommandResult snapshot = run_command({engine_binary(), "inspect", folder_ / "run"});
-  EXPECT_EQ(snapshot.exit_code, 0) << snapshot.err;
+  const CommandResult snapshot = expect_success(call("inspect", folder_ / "run"));
   EXPECT_CONTAINS(snapshot.out, "trainer.file_parts@0");
 }
 
@@ -228,23 +190,16 @@ TEST_F(ElasticProgram, ANodeThatIsLostAndStartedAgainIsTakenIn) {
   test_support::write_text(secret, std::string(64, '5'));
   chmod(secret.c_str(), 0600);
   const auto training = [&](const std::string& run) {
-    return train({"--steps", "1000", "--batch-size", "24", "--reduction-order", "canonical",
-                  "--save-dir", run});
+    return train(argv("--steps 1000 --batch-size 24 --reduction-order canonical --save-dir", run));
   };
-  Words alone{engine_binary()};
-  for (const std::string& word : training(whole)) alone.push_back(word);
-  ASSERT_EQ(run_command(alone, {}, 60'000).exit_code, 0);
+  expect_success(test_support::engine(training(whole)));
   for (const int lost : {1, 0}) {
     const std::string run = folder_ / ("lost-" + std::to_string(lost)),
                       port = std::to_string(free_port());
     const auto node = [&](int rank) {
-      Words words{engine_binary(),    "launch",
-                  "--nnodes",         "1:2",
-                  "--node-rank",      std::to_string(rank),
-                  "--nproc-per-node", "1",
-                  "--master-addr",    "127.0.0.1",
-                  "--master-port",    port,
-                  "--rdzv-id",        "job-" + port};
+      Words words = argv(engine_binary(), "launch --nnodes 1:2 --node-rank", std::to_string(rank),
+                         "--nproc-per-node 1 --master-addr 127.0.0.1 --master-port", port,
+                         "--rdzv-id", "job-" + port);
       for (const std::string& word : training(run)) words.push_back(word);
       return std::make_unique<Running>(
           words, std::map<std::string, std::string>{{"ENGINE_SECRET_FILE", secret}});
@@ -271,22 +226,18 @@ TEST_F(ElasticProgram, ANodeThatIsLostAndStartedAgainIsTakenIn) {
     ASSERT_EQ(rank.size(), 1u);
     ASSERT_EQ(kill(rank.front(), SIGSTOP), 0);
     const auto again = node(lost);
-    EXPECT_TRUE(eventually([&] {
-      return again->err().find("last known ranks do not answer") != std::string::npos;
-    })) << again->err();
+    EXPECT_TRUE(again->writes_err("last known ranks do not answer")) << again->err();
     ASSERT_EQ(kill(rank.front(), SIGCONT), 0);
     EXPECT_EQ(again->wait(), 0) << again->err();
     EXPECT_EQ(stays->wait(), 0) << stays->err();
     EXPECT_CONTAINS(stays->out(), "membership: 2 ranks (");
-    const CommandResult same =
-        run_command({engine_binary(), "verify", "--only", "all", whole, run});
-    EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
+    expect_success(call("verify --only all", whole, run));
   }
 }
 
 TEST_F(ElasticProgram, NumbersOfRanksAreRefused) {
-  Words words{engine_binary(), "train",     "--model", "mlp",          "--dataset",
-              "synthetic",     "--elastic", "1:2",     "--world-size", "2"};
+  Words words =
+      argv(engine_binary(), "train --model mlp --dataset synthetic --elastic 1:2 --world-size 2");
   for (const char* option : {"--world-size", "--rank"}) {
     const CommandResult r = run_command(words);
     EXPECT_EQ(r.exit_code, 78);

@@ -1,16 +1,10 @@
 // Starting, finding and ending processes for the launcher's tests.
 #include "tests/tools/launch/launch_runner.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
-#include <fstream>
-#include <stdexcept>
-#include <thread>
 
 namespace test_support {
 
@@ -18,42 +12,6 @@ CommandResult launch(std::vector<std::string> arguments,
                      const std::map<std::string, std::string>& environment, int timeout_ms) {
   arguments.insert(arguments.begin(), {engine_binary(), "launch"});
   return run_command(arguments, environment, timeout_ms);
-}
-
-Running::Running(const std::vector<std::string>& argv,
-                 const std::map<std::string, std::string>& environment) {
-  write_text(folder_ / "out", "");
-  write_text(folder_ / "err", "");
-  pid_ = fork();
-  if (pid_ < 0) throw std::runtime_error("fork failed");
-  if (pid_ > 0) return;
-  setpgid(0, 0);
-  dup2(open("/dev/null", O_RDONLY), 0);
-  dup2(open((folder_ / "out").c_str(), O_WRONLY | O_APPEND), 1);
-  dup2(open((folder_ / "err").c_str(), O_WRONLY | O_APPEND), 2);
-  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> arguments;
-  for (const std::string& a : argv) arguments.push_back(const_cast<char*>(a.c_str()));
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  _exit(127);
-}
-
-Running::~Running() {
-  if (pid_ <= 0) return;
-  kill(-pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
-}
-
-int Running::wait(std::chrono::milliseconds timeout) {
-  int status = 0;
-  const bool ended = eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, timeout);
-  if (!ended) {
-    kill(-pid_, SIGKILL);
-    waitpid(pid_, &status, 0);
-  }
-  pid_ = 0;
-  return !ended ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 std::vector<pid_t> processes_with(const std::string& mark) {

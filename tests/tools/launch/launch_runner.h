@@ -3,14 +3,11 @@
 
 #include <sys/types.h>
 
-#include <chrono>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "tests/support/test_support.h"
-#include "tests/support/time_limits.h"
+#include "tests/support/running_program.h"
 
 namespace test_support {
 
@@ -18,25 +15,6 @@ namespace test_support {
 CommandResult launch(std::vector<std::string> arguments,
                      const std::map<std::string, std::string>& environment = {},
                      int timeout_ms = 60'000);
-
-// A running program whose output goes to a folder of its own. The destructor kills it.
-class Running {
- public:
-  explicit Running(const std::vector<std::string>& argv,
-                   const std::map<std::string, std::string>& environment = {});
-  ~Running();
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-  pid_t pid() const { return pid_; }
-  std::string out() const { return read_text(folder_ / "out"); }
-  std::string err() const { return read_text(folder_ / "err"); }
-  // 128 + N for signal N; 124 if it had to be killed after `timeout`, scaled.
-  int wait(std::chrono::milliseconds timeout = std::chrono::seconds(60));
-
- private:
-  TemporaryDirectory folder_;
-  pid_t pid_ = 0;
-};
 
 // Pids of live processes with `mark` in their command line (zombies have none).
 std::vector<pid_t> processes_with(const std::string& mark);

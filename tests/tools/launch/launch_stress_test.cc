@@ -7,11 +7,14 @@
 #include <mutex>
 #include <thread>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/tools/launch/launch_runner.h"
 
 namespace {
 
 using test_support::CommandResult;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 
 class LaunchStress : public testing::Test {
@@ -33,9 +36,8 @@ class LaunchStress : public testing::Test {
 
 TEST_F(LaunchStress, FiftyStartsInARow) {
   for (int i = 0; i < 50; ++i) {
-    const CommandResult r = start();
-    ASSERT_EQ(r.exit_code, 0) << i << ": " << r.err;
-    ASSERT_NE(r.out.find("2 ranks"), std::string::npos) << r.out;
+    const CommandResult r = expect_success(start());
+    ASSERT_CONTAINS(r.out, "2 ranks");
   }
   expect_nothing_left();
 }
@@ -55,7 +57,7 @@ TEST_F(LaunchStress, EightJobsAtOnce) {
   for (std::thread& t : threads) t.join();
   for (const CommandResult& r : results) {
     EXPECT_EQ(r.exit_code, 0) << r.err;
-    EXPECT_NE(r.out.find("2 ranks"), std::string::npos) << r.out;
+    EXPECT_CONTAINS(r.out, "2 ranks");
   }
   expect_nothing_left();
 }

@@ -12,13 +12,16 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/tools/launch/launch_runner.h"
 
 namespace {
 
+using test_support::argv;
 using test_support::CommandResult;
 using test_support::eventually;
+using test_support::expect_success;
 using test_support::last_line;
 using test_support::launch;
 using test_support::Running;
@@ -34,12 +37,12 @@ CommandResult launch_shell(int workers, const std::string& script,
 }
 
 TEST(Workers, GetTheVariablesOfTheRun) {
-  const CommandResult r = launch_shell(2,
-                                       "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE "
-                                       "$NODE_RANK $GROUP_RANK $MASTER_ADDR $ENGINE_RESTART_COUNT "
-                                       "$TORCHELASTIC_RUN_ID $EXTRA",
-                                       {"--rdzv-id", "job5", "--env", "EXTRA=a b"});
-  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const CommandResult r =
+      expect_success(launch_shell(2,
+                                  "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE "
+                                  "$NODE_RANK $GROUP_RANK $MASTER_ADDR $ENGINE_RESTART_COUNT "
+                                  "$TORCHELASTIC_RUN_ID $EXTRA",
+                                  {"--rdzv-id", "job5", "--env", "EXTRA=a b"}));
   EXPECT_CONTAINS(r.out, ":0: 0 2 0 2 0 0 127.0.0.1 0 job5 a b\n");
   EXPECT_CONTAINS(r.out, ":1: 1 2 1 2 0 0 127.0.0.1 0 job5 a b\n");
   EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1)
@@ -49,7 +52,7 @@ TEST(Workers, GetTheVariablesOfTheRun) {
 
 TEST(Workers, KeepTheUsersNumberOfThreads) {
   const CommandResult r =
-      launch({"--nproc-per-node", "2", "--", "bash", "-c", "echo t=$OMP_NUM_THREADS"},
+      launch(argv("--nproc-per-node 2 -- bash -c", std::string("echo t=$OMP_NUM_THREADS")),
              {{"OMP_NUM_THREADS", "3"}});
   EXPECT_CONTAINS(r.out, "t=3");
   EXPECT_EQ(r.err, "");
@@ -57,12 +60,13 @@ TEST(Workers, KeepTheUsersNumberOfThreads) {
 
 TEST(Workers, ShareAPrivateSecretThatIsGoneAfterwards) {
   const TemporaryDirectory folder;
-  const CommandResult r = launch({"--nproc-per-node", "2", "--", "bash", "-c",
-                                  "stat -c '%a %s' $ENGINE_SECRET_FILE; secret=$(cat "
-                                  "$ENGINE_SECRET_FILE); echo id=$(echo $secret | cksum); "
-                                  "grep -c $secret /proc/$PPID/cmdline /proc/$$/cmdline; tr '\\0' "
-                                  "'\\n' < /proc/$$/environ | grep -c $secret; true"},
-                                 {{"XDG_RUNTIME_DIR", folder.path().string()}});
+  const CommandResult r =
+      launch(argv("--nproc-per-node 2 -- bash -c",
+                  std::string("stat -c '%a %s' $ENGINE_SECRET_FILE; secret=$(cat "
+                              "$ENGINE_SECRET_FILE); echo id=$(echo $secret | cksum); "
+                              "grep -c $secret /proc/$PPID/cmdline /proc/$$/cmdline; tr '\\0' "
+                              "'\\n' < /proc/$$/environ | grep -c $secret; true")),
+             {{"XDG_RUNTIME_DIR", folder.path().string()}});
   EXPECT_EQ(std::count(r.out.begin(), r.out.end(), '\n'), 10) << r.out;
   std::istringstream lines(r.out);
   std::set<std::string> identities;
@@ -90,17 +94,15 @@ TEST(Workers, APortThatWasKeptForThemCanBeBoundAndIsGivenToNobodyElse) {
       "others = [socket.create_server(('127.0.0.1', 0)).getsockname()[1] for _ in range(200)]\n"
       "server = socket.create_server((os.environ['MASTER_ADDR'], port))\n"
       "print('good' if port not in others else 'taken')\n");
-  const CommandResult r = launch({"--", "python3", folder / "serve.py"});
-  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const CommandResult r = expect_success(launch(argv("-- python3", folder / "serve.py")));
   EXPECT_CONTAINS(r.out, ":0: good");
 }
 
 TEST(Output, LinesOfManyWorkersAreNeverTorn) {
-  const CommandResult r = launch_shell(
+  const CommandResult r = expect_success(launch_shell(
       4,
       "for i in {1..1500}; do printf '%s ' begin $RANK $i {1..20}; printf 'end\\n'; [ $((i % "
-      "3)) = 0 ] && echo err $RANK $i end >&2; done; true");
-  EXPECT_EQ(r.exit_code, 0) << last_line(r.err);
+      "3)) = 0 ] && echo err $RANK $i end >&2; done; true"));
   std::istringstream lines(r.out);
   std::map<std::string, int> counts;
   for (std::string line; std::getline(lines, line);) {
@@ -119,14 +121,13 @@ TEST(Output, LinesOfManyWorkersAreNeverTorn) {
 TEST(Output, RedirectTeeAndFilter) {
   const TemporaryDirectory folder;
   const CommandResult r =
-      launch_shell(3, "echo out$RANK; echo err$RANK >&2",
-                   {"-r", "0:3,1:1", "--tee=1:2,2:1", "--log-dir", folder / "logs", "--rdzv-id",
-                    "j", "--local_ranks_filter", "0,1"});
-  EXPECT_EQ(r.exit_code, 0) << r.err;
+      expect_success(launch_shell(3, "echo out$RANK; echo err$RANK >&2",
+                                  {"-r", "0:3,1:1", "--tee=1:2,2:1", "--log-dir", folder / "logs",
+                                   "--rdzv-id", "j", "--local_ranks_filter", "0,1"}));
   EXPECT_EQ(r.out, "");  // 0 and 1 are redirected, 2 is filtered out
   EXPECT_CONTAINS(r.err, "err1");
-  EXPECT_EQ(r.err.find("err0"), std::string::npos) << r.err;
-  EXPECT_EQ(r.err.find("err2"), std::string::npos) << r.err;
+  EXPECT_LACKS(r.err, "err0");
+  EXPECT_LACKS(r.err, "err2");
   const auto log = [&](const std::string& name) {
     return test_support::read_text(folder / ("logs/j/0/" + name));
   };
@@ -221,13 +222,12 @@ TEST(Failure, SurvivorsThatIgnoreTermAreKilled) {
 }
 
 TEST(Restart, CountsAndStops) {
-  const CommandResult mended = launch_shell(
+  const CommandResult mended = expect_success(launch_shell(
       2,
       "echo try $ENGINE_RESTART_COUNT; [ $ENGINE_RESTART_COUNT = 2 ] || { sleep 0.2; exit $RANK; }",
-      {"--max-restarts", "3"});
-  EXPECT_EQ(mended.exit_code, 0) << mended.err;
+      {"--max-restarts", "3"}));
   EXPECT_CONTAINS(mended.out, ":0: try 2");
-  EXPECT_EQ(mended.out.find("try 3"), std::string::npos);
+  EXPECT_LACKS(mended.out, "try 3");
   EXPECT_CONTAINS(mended.err, "restart 2 of 3 after: rank 1 on ");
   const CommandResult spent = launch_shell(1, "exit 9", {"--max-restarts", "2"});
   EXPECT_EQ(spent.exit_code, 9);
@@ -254,10 +254,10 @@ TEST(Workers, AreStartedWithoutProc) {
 TEST(DryRun, PrintsTheTableAndStartsNothing) {
   const TemporaryDirectory folder;
   const CommandResult r =
-      launch({"--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "2", "--master-addr", "n0",
-              "--master_port", "4321", "--dry-run", "--", "touch", folder / "started"},
-             {{"OMP_NUM_THREADS", "5"}});
-  EXPECT_EQ(r.exit_code, 0) << r.err;
+      expect_success(launch(argv("--nnodes 2 --node-rank 1 --nproc-per-node 2 --master-addr "
+                                 "n0 --master_port 4321 --dry-run -- touch",
+                                 folder / "started"),
+                            {{"OMP_NUM_THREADS", "5"}}));
   EXPECT_EQ(
       r.out.find(
           "rank,node,device,threads,address\n0,node0,cpu,5,n0:4321\n1,node0,cpu,5,n0:4321\n2,"),

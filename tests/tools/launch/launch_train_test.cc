@@ -9,15 +9,19 @@
 #include <filesystem>
 #include <thread>
 
+#include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"
 #include "tests/tools/launch/launch_runner.h"
 
 namespace {
 
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine_binary;
 using test_support::eventually;
+using test_support::expect_success;
 using test_support::free_port;
 using test_support::last_line;
 using test_support::launch;
@@ -42,11 +46,11 @@ Words quick_train(const Words& more = {}) {
       more);
 }
 Words glyph_train(const std::string& save_dir) {
-  return {"train", "--model",      "convnet", "--dataset",    "glyphs", "--limit",
-          "6000",  "--epochs",     "1",       "--batch-size", "32",     "--lr",
-          "0.05",  "--momentum",   "0.9",     "--threads",    "1",      "--resume",
-          "auto",  "--save-every", "20s",     "--keep-last",  "0",      "--eval-every",
-          "0",     "--save-dir",   save_dir};
+  return argv(
+      "train --model convnet --dataset glyphs --limit 6000 --epochs 1 --batch-size 32 --lr 0.05 "
+      "--momentum 0.9 --threads 1 --resume auto --save-every 20s --keep-last 0 --eval-every 0 "
+      "--save-dir",
+      save_dir);
 }
 
 class LaunchTrain : public testing::Test {
@@ -55,20 +59,18 @@ class LaunchTrain : public testing::Test {
 };
 
 TEST_F(LaunchTrain, RanksMeetOnTheSocketOfTheLauncher) {
-  const CommandResult r = launch(Words{"--nproc-per-node", "3"} + quick_train());
-  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const CommandResult r = expect_success(launch(Words{"--nproc-per-node", "3"} + quick_train()));
   EXPECT_CONTAINS(r.out, ":0: engine ");
   EXPECT_CONTAINS(r.out, "3 ranks x 1 thread");
-  const CommandResult alone = launch(quick_train());
-  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  const CommandResult alone = expect_success(launch(quick_train()));
   EXPECT_CONTAINS(alone.out, "1 rank x 1 thread");
 }
 
 TEST_F(LaunchTrain, AWrappedProgramFindsThePortByItself) {
-  const CommandResult r = launch(Words{"--nproc-per-node", "2", "--", "bash", "-c", "exec \"$@\"",
-                                       "wrapper", engine_binary()} +
-                                 quick_train());
-  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const CommandResult r =
+      expect_success(launch(argv("--nproc-per-node 2 -- bash -c", std::string("exec \"$@\""),
+                                 "wrapper", engine_binary()) +
+                            quick_train()));
   EXPECT_CONTAINS(r.out, "2 ranks x 1 thread");
 }
 
@@ -84,21 +86,20 @@ TEST_F(LaunchTrain, AWrongListenerIsRefused) {
 
 TEST_F(LaunchTrain, TheWorkersReasonIsTheLastLine) {
   const CommandResult r = launch(Words{"--nproc-per-node", "2", "--max-restarts", "3"} +
-                                 quick_train({"--batch-size", "1", "--uneven", "drop"}));
+                                 quick_train(argv("--batch-size 1 --uneven drop")));
   EXPECT_EQ(r.exit_code, 78) << r.err;
   EXPECT_CONTAINS(
       last_line(r.err),
       "exit code 78; its last line on stderr: --uneven drop gives every rank equally many samples");
-  EXPECT_EQ(r.err.find("restart 1"), std::string::npos) << r.err;
+  EXPECT_LACKS(r.err, "restart 1");
 }
 
 TEST_F(LaunchTrain, RestartsGoOnFromTheSnapshots) {
   const auto saving = [this](const char* steps) {
-    return quick_train({"--save-dir", folder_ / "run", "--steps", steps});
+    return quick_train(argv("--save-dir", folder_ / "run", "--steps", steps));
   };
   const Words twice{"--max-restarts", "2"};
-  const CommandResult first = launch(twice + saving("5"));
-  EXPECT_EQ(first.exit_code, 0) << first.err;
+  const CommandResult first = expect_success(launch(twice + saving("5")));
   EXPECT_CONTAINS(first.err,
                   "engine: --max-restarts 2: train goes on from the newest snapshot in " +
                       (folder_ / "run") + " (--resume auto");
@@ -106,14 +107,12 @@ TEST_F(LaunchTrain, RestartsGoOnFromTheSnapshots) {
   const CommandResult second = launch(twice + saving("7"));
   EXPECT_CONTAINS(second.out, "at step 5");
   for (const Words& said : {Words{"--resume", "auto"}, Words{"--resume=auto"}}) {
-    const CommandResult explicitly = launch(twice + saving("8") + said);
-    EXPECT_EQ(explicitly.exit_code, 0) << explicitly.err;
-    EXPECT_EQ(explicitly.err.find("--max-restarts"), std::string::npos) << explicitly.err;
+    const CommandResult explicitly = expect_success(launch(twice + saving("8") + said));
+    EXPECT_LACKS(explicitly.err, "--max-restarts");
   }
-  const CommandResult unsaved = launch(twice + quick_train());
-  EXPECT_EQ(unsaved.exit_code, 0) << unsaved.err;
+  const CommandResult unsaved = expect_success(launch(twice + quick_train()));
   EXPECT_CONTAINS(unsaved.err, "train has no --save-dir, so every restart begins from step 0");
-  EXPECT_EQ(launch(quick_train()).err.find("restart"), std::string::npos);
+  EXPECT_LACKS(launch(quick_train()).err, "restart");
 }
 
 // A job of another host may hold it, which rank 0 says; the others say that rank 0 waits for it.
@@ -121,12 +120,10 @@ TEST_F(LaunchTrain, RanksThatWaitForTheFolderSaySo) {
   const std::string run = folder_ / "run";
   fs::create_directory(run);
   test_support::write_text(run + "/run.lock", "elsewhere 4711\n");
-  Running job(Words{engine_binary()} + quick_train({"--spawn", "2", "--save-dir", run, "--resume",
-                                                    "auto", "--stall-after", "0.5"}));
-  EXPECT_TRUE(eventually([&] {
-    return job.err().find("rank 0 in no collective (taking the folder " + run + ")") !=
-           std::string::npos;
-  })) << job.err();
+  Running job(Words{engine_binary()} +
+              quick_train(argv("--spawn 2 --save-dir", run, "--resume auto --stall-after 0.5")));
+  EXPECT_TRUE(job.writes_err("rank 0 in no collective (taking the folder " + run + ")"))
+      << job.err();
   EXPECT_CONTAINS(job.err(), "run.lock names process 4711 on elsewhere: waiting");
   kill(job.pid(), SIGTERM);
   EXPECT_EQ(job.wait(), 143) << job.err();
@@ -157,11 +154,12 @@ TEST_F(LaunchTrain, TwoNodesByHand) {
 }
 
 TEST_F(LaunchTrain, AnInterruptSavesAndASchedulersEchoDoesNotCutItOff) {
-  Running job(Words{engine_binary(), "launch", "--nproc-per-node", "2"} +
-              quick_train({"--epochs", "1000000", "--eval-every", "0", "--log-every", "100",
-                           "--synthetic-size", "6000", "--save-dir", folder_ / "run",
-                           "--save-every", "0"}));
-  ASSERT_TRUE(eventually([&] { return job.out().find("Step [") != std::string::npos; }));
+  Running job(
+      Words{engine_binary(), "launch", "--nproc-per-node", "2"} +
+      quick_train(
+          argv("--epochs 1000000 --eval-every 0 --log-every 100 --synthetic-size 6000 --save-dir",
+               folder_ / "run", "--save-every 0")));
+  ASSERT_TRUE(job.writes_out("Step ["));
   // As a scheduler does it: every process of the job hears the signal, and the launcher passes its
   // own on.
   std::vector<pid_t> all = processes_with(folder_ / "run");
@@ -189,16 +187,13 @@ void expect_same_end(const std::string& a, const std::string& b) {
   const std::string last = test_support::read_text(a + "/latest");
   EXPECT_EQ(test_support::read_text(b + "/latest"), last);
   const std::string name = "/" + last.substr(0, last.find('\n'));
-  const CommandResult verify =
-      run_command({engine_binary(), "verify", "--only", "all", a + name, b + name});
-  EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
+  const CommandResult verify = expect_success(call("verify --only all", a + name, b + name));
   EXPECT_EQ(verify.out, "");
 }
 
 TEST_F(LaunchTrain, ARankKilledOnceChangesNoBitOfTheResult) {
   const Words two{"--nproc-per-node", "2"};
-  const CommandResult whole = launch(two + glyph_train(folder_ / "whole"));
-  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const CommandResult whole = expect_success(launch(two + glyph_train(folder_ / "whole")));
   Running job(Words{engine_binary(), "launch", "--max-restarts", "1"} + two +
               glyph_train(folder_ / "broken"));
   ASSERT_TRUE(eventually([&] { return fs::exists(folder_ / "broken/latest"); }));
@@ -218,7 +213,7 @@ TEST_F(LaunchTrain, TwoNodesStartAgainTogether) {
   const std::string secret = folder_ / "secret";
   test_support::write_text(secret, std::string(64, '5'));
   chmod(secret.c_str(), 0600);
-  ASSERT_EQ(launch(Words{"--nproc-per-node", "2"} + glyph_train(folder_ / "whole")).exit_code, 0);
+  expect_success(launch(Words{"--nproc-per-node", "2"} + glyph_train(folder_ / "whole")));
   for (const int rank : {1, 0}) {
     const std::string run = folder_ / ("broken" + std::to_string(rank)),
                       port = std::to_string(free_port());
@@ -266,28 +261,26 @@ class LaunchOverSsh : public LaunchTrain {
 
 TEST_F(LaunchOverSsh, TrainsOnTwoHostsWithoutTellingTheSecret) {
   environment_["XDG_CONFIG_HOME"] = folder_ / "nowhere";
-  const CommandResult r =
+  const CommandResult r = expect_success(
       launch(Words{"--hosts", "127.0.0.2,127.0.0.3", "--nproc-per-node", "2"} + quick_train(),
-             environment_);
-  EXPECT_EQ(r.exit_code, 0) << r.err;
+             environment_));
   EXPECT_CONTAINS(r.out, ":0: engine ");
   EXPECT_CONTAINS(r.out, "4 ranks x 1 thread");
   EXPECT_FALSE(fs::exists(folder_ / "nowhere"));  // the key of the user is not needed
   const std::string arguments = test_support::read_text(folder_ / "arguments");
   EXPECT_CONTAINS(arguments, "BatchMode=yes");
   EXPECT_CONTAINS(arguments, "'--node-rank' '1'");
-  EXPECT_EQ(arguments.find("SECRET"), std::string::npos);
+  EXPECT_LACKS(arguments, "SECRET");
 }
 
 TEST_F(LaunchOverSsh, WordsFoldersAndVariablesArrive) {
   environment_["NCCL_DEBUG"] = "WARN";
   environment_["MY_TOKEN"] = "private";
-  const CommandResult r = launch(
+  const CommandResult r = expect_success(launch(
       {"--hosts=127.0.0.2,127.0.0.3", "--env", "GREETING=it's  \"me\"", "--", "bash", "-c",
        "echo \"$NODE_RANK at $FAKE_HOST: $1 | $GREETING | $NCCL_DEBUG | ${MY_TOKEN:-none} | $PWD\"",
        "x", "a  b'c\"d$HOME;*"},
-      environment_);
-  EXPECT_EQ(r.exit_code, 0) << r.err;
+      environment_));
   for (const char* node : {"0 at 127.0.0.2", "1 at 127.0.0.3"})
     EXPECT_CONTAINS(r.out, node +
                                std::string(": a  b'c\"d$HOME;* | it's  \"me\" | WARN | none | ") +
@@ -297,40 +290,32 @@ TEST_F(LaunchOverSsh, WordsFoldersAndVariablesArrive) {
 TEST_F(LaunchOverSsh, TheFailureOfAnyHostIsTheLastLineAndTheCode) {
   const TemporaryDirectory folder;
   const std::string pid = folder / "pid";
-  const CommandResult r =
-      launch({"--hosts", "127.0.0.2,127.0.0.3", "--nproc-per-node", "2", "--", "bash", "-c",
-              "[ $RANK = 0 ] && { echo $$ >" + pid + "; exit 69; }; [ $RANK = 3 ] && { " +
-                  test_support::wait_for_end_of(pid) + "; echo lost it >&2; exit 44; }; sleep 50"},
-             environment_);
+  const CommandResult r = launch(
+      argv("--hosts 127.0.0.2,127.0.0.3 --nproc-per-node 2 -- bash -c",
+           "[ $RANK = 0 ] && { echo $$ >" + pid + "; exit 69; }; [ $RANK = 3 ] && { " +
+               test_support::wait_for_end_of(pid) + "; echo lost it >&2; exit 44; }; sleep 50"),
+      environment_);
   EXPECT_EQ(r.exit_code, 44) << r.err;
   EXPECT_CONTAINS(last_line(r.err), "rank 3 on ");
   EXPECT_CONTAINS(last_line(r.err), "lost it");
   const CommandResult unreachable =
-      launch({"--hosts", "127.0.0.2,127.0.0.66", "--", "sleep", "50"}, environment_);
+      launch(argv("--hosts 127.0.0.2,127.0.0.66 -- sleep 50"), environment_);
   EXPECT_EQ(unreachable.exit_code, 69) << unreachable.err;
   EXPECT_CONTAINS(last_line(unreachable.err),
                   "launch on 127.0.0.66: ssh failed; its last line: no route");
 }
 
 TEST_F(LaunchOverSsh, TheLastLineOfAnotherHostShowsNoEscapes) {
-  const CommandResult r =
-      launch({"--hosts", "127.0.0.2,127.0.0.67", "--", "sleep", "50"}, environment_);
+  const CommandResult r = launch(argv("--hosts 127.0.0.2,127.0.0.67 -- sleep 50"), environment_);
   EXPECT_EQ(r.exit_code, 69) << r.err;
   EXPECT_CONTAINS(last_line(r.err), "its last line: no \\x1b[31mroute");
 }
 
 TEST_F(LaunchOverSsh, SignalsAndDeathReachTheOtherHosts) {
   const std::string mark = test_support::unique_sleep();
-  const Words words{engine_binary(),
-                    "launch",
-                    "--hosts",
-                    "127.0.0.2,127.0.0.3",
-                    "--nproc-per-node",
-                    "2",
-                    "--",
-                    "bash",
-                    "-c",
-                    "trap 'echo got it; exit 143' TERM; sleep " + mark + " & wait"};
+  const Words words =
+      argv(engine_binary(), "launch --hosts 127.0.0.2,127.0.0.3 --nproc-per-node 2 -- bash -c",
+           "trap 'echo got it; exit 143' TERM; sleep " + mark + " & wait");
   const auto running = [&] { return test_support::sleepers(mark) == 4; };
   Running told(words, environment_);
   ASSERT_TRUE(eventually(running)) << told.err();

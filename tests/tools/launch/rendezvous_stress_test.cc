@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,84 +11,35 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <set>
 #include <sstream>
 #include <thread>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"
+#include "tests/support/running_program.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 
 namespace {
 
-using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
+using test_support::argv;
+using test_support::call;
 using test_support::free_port;
+using test_support::Running;
 using test_support::TemporaryDirectory;
 
-std::vector<std::string> tiny_train(std::vector<std::string> more) {
-  std::vector<std::string> argv = {test_support::engine_binary(),
-                                   "train",
-                                   "--model",
-                                   "mlp",
-                                   "--dataset",
-                                   "synthetic",
-                                   "--synthetic-shape",
-                                   "4x4x1",
-                                   "--synthetic-size",
-                                   "64",
-                                   "--batch-size",
-                                   "64",
-                                   "--eval-every",
-                                   "0",
-                                   "--threads",
-                                   "1"};
-  argv.insert(argv.end(), more.begin(), more.end());
-  if (std::ranges::find(more, "--synthetic-size") == more.end())
-    argv.insert(argv.end(), {"--synthetic-size", "64"});
-  return argv;
+std::vector<std::string> tiny_train(const std::vector<std::string>& more) {
+  return test_support::overridden(
+      argv(test_support::engine_binary(),
+           "train --model mlp --dataset synthetic --synthetic-shape 4x4x1 --synthetic-size 64 "
+           "--batch-size 64 --eval-every 0 --threads 1"),
+      more);
 }
-
-// A running program whose output goes to a file; killed with the object.
-class Process {
- public:
-  Process(const std::vector<std::string>& argv, const std::string& output) {
-    std::vector<char*> pointers;
-    for (const std::string& a : argv) pointers.push_back(const_cast<char*>(a.c_str()));
-    pointers.push_back(nullptr);
-    test_support::write_text(output, "");
-    pid_ = fork();
-    if (pid_ != 0) return;
-    if (freopen(output.c_str(), "w", stdout) == nullptr || dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
-      _exit(126);
-    execv(pointers[0], pointers.data());
-    _exit(127);
-  }
-  ~Process() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-  int pid() const { return pid_; }
-  void signal(int number) const { kill(pid_, number); }
-  // 128 + N for signal N; -1 while it runs after `timeout`.
-  int wait(std::chrono::seconds timeout) {
-    for (const auto start = Clock::now(); !test_support::is_past(start, timeout);
-         std::this_thread::sleep_for(5ms)) {
-      int status = 0;
-      if (waitpid(pid_, &status, WNOHANG) != pid_) continue;
-      pid_ = -1;
-      return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    }
-    return -1;
-  }
-
- private:
-  int pid_ = -1;
-};
 
 sockaddr_in loopback(int port) {
   sockaddr_in address{};
@@ -106,10 +56,7 @@ long resident_kib(int pid) {
   return -1;
 }
 
-bool wait_for_text(const std::string& path, const std::string& text) {
-  return test_support::eventually(
-      [&] { return test_support::read_text(path).find(text) != std::string::npos; });
-}
+bool trains(const Running& program) { return program.writes_out("Step ["); }
 
 // Connects, sends garbage, and closes with a reset, so that no port stays in TIME_WAIT.
 bool connect_and_reset(int port, std::mt19937& random) {
@@ -159,14 +106,13 @@ std::ptrdiff_t descriptors(int pid) {
 TEST(UnauthenticatedConnections, LeaveNothingBehind) {
   constexpr int kWarmUp = 200, kConnections = 2000, kBytesEach = 256;
   const int port = free_port();
-  const TemporaryDirectory folder;
   const auto rank = [&](int r) {
     return tiny_train({"--steps", "100000000", "--synthetic-size", "6400", "--log-every", "50",
                        "--init-method", "tcp://127.0.0.1:" + std::to_string(port), "--rank",
                        std::to_string(r), "--world-size", "2"});
   };
-  Process zero(rank(0), folder / "zero"), one(rank(1), folder / "one");
-  ASSERT_TRUE(wait_for_text(folder / "zero", "Step [")) << test_support::read_text(folder / "zero");
+  Running zero(rank(0)), one(rank(1));
+  ASSERT_TRUE(trains(zero)) << zero.err();
   const std::ptrdiff_t descriptors_before = descriptors(zero.pid());
   std::mt19937 random(3);
   const auto connect_many = [&](int count) {
@@ -187,23 +133,18 @@ TEST(UnauthenticatedConnections, LeaveNothingBehind) {
   connect_many(kConnections);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   EXPECT_TRUE(test_support::eventually(all_closed)) << "rank 0 keeps closed connections";
-  const std::string log = test_support::read_text(folder / "zero");
+  const std::string log = zero.out(), said = zero.err();
   const long after = resident_kib(zero.pid());
   std::printf("%d connections in %.1f s; resident memory of rank 0: %ld -> %ld KiB\n", kConnections,
               seconds, before, after);
   EXPECT_LT(after, before + kConnections * kBytesEach / 1024);
   EXPECT_TRUE(test_support::eventually([&] {
-    return test_support::read_text(folder / "zero").find("Step [", log.size()) != std::string::npos;
+    return zero.out().find("Step [", log.size()) != std::string::npos;
   })) << "training has stopped";
-  std::istringstream lines(log);
-  int others = 0;
-  for (std::string line; std::getline(lines, line);)
-    others += line.find("Step [") == std::string::npos ? 1 : 0;
-  EXPECT_LT(others, kConnections / 10) << "one log line per connection?";
-  zero.signal(SIGINT);
-  one.signal(SIGINT);
-  EXPECT_EQ(zero.wait(15s), 130) << test_support::read_text(folder / "zero").substr(0, 2000);
-  EXPECT_EQ(one.wait(15s), 130);
+  EXPECT_LT(std::ranges::count(said, '\n'), kConnections / 10) << "one line per connection?";
+  for (const Running* program : {&zero, &one}) kill(program->pid(), SIGINT);
+  EXPECT_EQ(zero.wait(), 130) << zero.err().substr(0, 2000);
+  EXPECT_EQ(one.wait(), 130);
 }
 
 // Local addresses, as /proc/net/tcp writes them, of the listening sockets that these processes
@@ -245,25 +186,23 @@ std::vector<int> with_children(int pid) {
 }
 
 TEST(Listeners, AreOnLoopbackIfAllRanksAreOnOneHost) {
-  std::istringstream listed(test_support::run_command({test_support::engine_binary(), "env"}).out);
+  std::istringstream listed(call("env").out);
   int tried = 0;
   for (std::string word, backend, usable; listed >> word;) {
     if (word != "backend") continue;
     listed >> backend >> usable;
     if (usable != "usable" || backend == "inproc") continue;
-    const TemporaryDirectory folder;
-    Process job(tiny_train({"--steps", "100000000", "--synthetic-size", "6400", "--spawn", "2",
-                            "--backend", backend, "--log-every", "50"}),
-                folder / "log");
+    Running job(tiny_train(argv(
+        "--steps 100000000 --synthetic-size 6400 --spawn 2 --log-every 50 --backend", backend)));
     std::set<std::string> addresses;
     EXPECT_TRUE(test_support::eventually([&] {
       addresses.merge(listening(with_children(job.pid())));
-      return test_support::read_text(folder / "log").find("Step [") != std::string::npos;
+      return job.out().find("Step [") != std::string::npos;
     })) << backend;
     addresses.merge(listening(with_children(job.pid())));
     EXPECT_EQ(addresses, std::set<std::string>{"0100007F"}) << backend;  // 127.0.0.1
-    job.signal(SIGINT);
-    EXPECT_EQ(job.wait(15s), 130) << backend;
+    kill(job.pid(), SIGINT);
+    EXPECT_EQ(job.wait(), 130) << backend;
     ++tried;
   }
   EXPECT_GT(tried, 0);
@@ -277,7 +216,6 @@ TEST(Starts, ThreeHundredInARow) {
 }
 
 TEST(Starts, EightJobsAtOnceByTheirOwnPorts) {
-  const TemporaryDirectory folder;
   std::vector<std::thread> jobs;
   std::vector<int> codes(8, -1);
   for (std::size_t j = 0; j < codes.size(); ++j)
@@ -298,20 +236,16 @@ TEST(Starts, RanksMayStartInAnyOrder) {
     const int port = free_port();
     std::vector<int> order = {0, 1, 2, 3};
     std::ranges::shuffle(order, random);
-    std::vector<std::unique_ptr<Process>> ranks;
+    std::vector<std::unique_ptr<Running>> ranks;
     for (const int r : order) {
       const std::string method = round % 2 == 0 ? "tcp://127.0.0.1:" + std::to_string(port)
                                                 : "file://" + (folder / "rendezvous");
-      ranks.push_back(
-          std::make_unique<Process>(tiny_train({"--steps", "1", "--init-method", method, "--rank",
-                                                std::to_string(r), "--world-size", "4"}),
-                                    folder / std::to_string(r)));
+      ranks.push_back(std::make_unique<Running>(tiny_train(
+          argv("--steps 1 --world-size 4 --init-method", method, "--rank", std::to_string(r)))));
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
     }
     for (std::size_t i = 0; i < ranks.size(); ++i)
-      ASSERT_EQ(ranks[i]->wait(30s), 0)
-          << "rank " << order[i] << ": "
-          << test_support::read_text(folder / std::to_string(order[i]));
+      ASSERT_EQ(ranks[i]->wait(), 0) << "rank " << order[i] << ": " << ranks[i]->err();
     EXPECT_FALSE(std::filesystem::exists(folder / "rendezvous"));
   }
 }
@@ -321,7 +255,7 @@ TEST(Starts, ThirtyTwoRanks) {
   const auto result = test_support::run_command(tiny_train({"--steps", "1", "--spawn", "32"}));
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("32 ranks"), std::string::npos);
+  EXPECT_CONTAINS(result.out, "32 ranks");
   std::printf("32 ranks started, joined, trained a step and left in %.2f s\n", seconds);
 }
 

@@ -9,6 +9,8 @@
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tests/io/base/formats/protobuf_reader.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
 #include "tests/tools/commands/program.h"
 
@@ -16,22 +18,23 @@ namespace {
 
 using program::expect_error;
 using protobuf_reader::Message;
+using test_support::argv;
+using test_support::call;
 using test_support::CommandResult;
 using test_support::engine;
+using test_support::expect_success;
 
 class OnnxExport : public testing::Test {
  protected:
   void train(const std::vector<std::string>& more) {
-    const CommandResult result = engine(program::quick_train(more));
-    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const CommandResult result = expect_success(engine(program::quick_train(more)));
   }
   // The model that is written by these arguments, or a failed test.
   Message exported(std::vector<std::string> arguments, const std::string& words = "") {
     arguments.insert(arguments.begin(), "export");
     arguments.insert(arguments.end(), {"-o", file_});
-    const CommandResult result = engine(arguments);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_NE(result.out.find(words), std::string::npos) << result.out;
+    const CommandResult result = expect_success(engine(arguments));
+    EXPECT_CONTAINS(result.out, words);
     return Message(result.exit_code == 0 ? test_support::read_text(file_) : "");
   }
   static std::map<std::string, std::string> metadata(const Message& model) {
@@ -46,7 +49,7 @@ class OnnxExport : public testing::Test {
 };
 
 TEST_F(OnnxExport, OfARunSaysWhereItComesFrom) {
-  train({"--model", "convnet", "--synthetic-shape", "12x10x3", "--save-dir", run_});
+  train(argv("--model convnet --synthetic-shape 12x10x3 --save-dir", run_));
   const Message model =
       exported({run_},
                "input float32 [batch, 3, 12, 10] (normalized as in training) -> logits "
@@ -66,7 +69,7 @@ TEST_F(OnnxExport, OfARunSaysWhereItComesFrom) {
 TEST_F(OnnxExport, PixelsGiveTheLogitsOfPreparedSamples) {
   const std::string missing = onnx_fixture::python_is_missing();
   if (!missing.empty()) GTEST_SKIP() << missing;
-  train({"--model", "convnet", "--synthetic-shape", "12x10x3", "--save-dir", run_});
+  train(argv("--model convnet --synthetic-shape 12x10x3 --save-dir", run_));
   auto about = metadata(exported({run_, "--input", "pixels"}, "(pixels from 0 to 255)"));
   EXPECT_EQ(about["input"], "pixels");
   const auto numbers = [&](const std::string& key) {
@@ -107,25 +110,19 @@ TEST_F(OnnxExport, NeedsNoDataBesideARun) {
     table += std::to_string(i) + "," + std::to_string(i * i % 7) + ",1.5," +
              (i % 2 == 0 ? "even" : "odd") + "\n";
   test_support::write_text(folder_ / "t.csv", table);
-  const CommandResult trained =
-      engine({"train", "--model", "mlp", "--dataset", "csv", "--annotations", folder_ / "t.csv",
-              "--batch-size", "8", "--threads", "1", "--save-dir", run_});
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  expect_success(call("train --model mlp --dataset csv --annotations", folder_ / "t.csv",
+                      "--batch-size 8 --threads 1 --save-dir", run_));
   std::filesystem::remove(folder_ / "t.csv");
   auto about = metadata(exported({run_}, "input float32 [batch, "));
   EXPECT_EQ(about["classes"], "2");
   EXPECT_FALSE(about.contains("normalization"));
-  expect_error(engine({"export", run_, "-o", file_, "--input", "pixels"}), 78,
-               "which are no images");
+  expect_error(call("export", run_, "-o", file_, "--input pixels"), 78, "which are no images");
 }
 
 TEST_F(OnnxExport, OfTextHasItsVocabulary) {
   test_support::write_text(folder_ / "a.txt", std::string(300, 'b') + std::string(300, 'a'));
-  const CommandResult trained =
-      engine({"train", "--model", "gpt-nano", "--dataset", "text", "--data-dir",
-              folder_.path().string(), "--context", "16", "--steps", "2", "--batch-size", "4",
-              "--threads", "1", "--save-dir", run_});
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  expect_success(call("train --model gpt-nano --dataset text --data-dir", folder_.path().string(),
+                      "--context 16 --steps 2 --batch-size 4 --threads 1 --save-dir", run_));
   auto about = metadata(
       exported({run_}, "input int64 [batch, positions] -> logits float32 [batch, positions, 2]"));
   EXPECT_EQ(about["vocabulary"], "[97,98]");
@@ -135,9 +132,9 @@ TEST_F(OnnxExport, OfTextHasItsVocabulary) {
 TEST_F(OnnxExport, OfOtherWeightsNeedsTheModel) {
   train({"--save-dir", run_});
   const std::string arrays = folder_ / "w.safetensors";
-  ASSERT_EQ(engine({"export", run_, "-o", arrays}).exit_code, 0);
-  expect_error(engine({"export", arrays, "-o", file_}), 2, "--model is required");
-  expect_error(engine({"export", arrays, "-o", file_, "--model", "mlp"}), 65, "layers.0.weight");
+  expect_success(call("export", run_, "-o", arrays));
+  expect_error(call("export", arrays, "-o", file_), 2, "--model is required");
+  expect_error(call("export", arrays, "-o", file_, "--model mlp"), 65, "layers.0.weight");
   exported({arrays, "--model", "mlp", "--dataset", "synthetic", "--synthetic-shape", "6x6x1"},
            "input float32 [batch, 1, 6, 6]");
 }
@@ -145,9 +142,9 @@ TEST_F(OnnxExport, OfOtherWeightsNeedsTheModel) {
 TEST_F(OnnxExport, FormatIsChosenByNameOrOption) {
   train({"--save-dir", run_});
   const std::string other = folder_ / "weights.bin";
-  ASSERT_EQ(engine({"export", run_, "-o", other, "--format", "safetensors"}).exit_code, 0);
+  expect_success(call("export", run_, "-o", other, "--format safetensors"));
   EXPECT_FALSE(io::load_arrays(other).empty());
-  ASSERT_EQ(engine({"export", run_, "-o", other, "--format", "onnx"}).exit_code, 0);
+  expect_success(call("export", run_, "-o", other, "--format onnx"));
   EXPECT_EQ(Message(test_support::read_text(other)).one(2).bytes, "engine");
 }
 

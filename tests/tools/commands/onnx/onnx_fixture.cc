@@ -1,5 +1,6 @@
 // Draws by SplitMix64, the engine's executor, and a call of Python.
 #include "tests/tools/commands/onnx/onnx_fixture.h"
+#include "tests/support/command_words.h"
 
 #include <gtest/gtest.h>
 
@@ -13,6 +14,8 @@
 #include "tests/support/test_support.h"
 
 namespace onnx_fixture {
+using test_support::expect_success;
+
 namespace {
 
 float uniform(io::SplitMix& random) {
@@ -137,8 +140,8 @@ test_support::CommandResult compare_in_onnxruntime(const std::string& model_path
 
 void expect_equal_in_onnxruntime(const std::string& model_path,
                                  const std::vector<io::NamedArray>& cases) {
-  const test_support::CommandResult result = compare_in_onnxruntime(model_path, cases);
-  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  const test_support::CommandResult result =
+      expect_success(compare_in_onnxruntime(model_path, cases));
   std::printf("%s", result.out.c_str());
 }
 

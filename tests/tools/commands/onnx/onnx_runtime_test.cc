@@ -8,6 +8,7 @@
 #include "engine/train/saving/weights.h"
 #include "io/base/text/text_parts.h"
 #include "models/model_catalog.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/onnx/onnx_fixture.h"
 #include "tools/commands/onnx/onnx_model.h"
@@ -295,7 +296,7 @@ TEST(OnnxCheck, FindsADifference) {
   const test_support::CommandResult result =
       onnx_fixture::compare_in_onnxruntime(folder / "m.onnx", cases);
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
-  EXPECT_NE(result.out.find("largest difference "), std::string::npos) << result.out << result.err;
+  EXPECT_CONTAINS(result.out, "largest difference ") << result.err;
 }
 
 // A new kind of layer comes into one of the lists above.
@@ -313,8 +314,7 @@ TEST(OnnxLayers, AllKindsAreInTheLists) {
   const std::regex word("[a-z0-9_]+");
   int kinds = 0;
   for (std::sregex_iterator at(known.begin(), known.end(), word), end; at != end; ++at, ++kinds)
-    EXPECT_NE((std::string(kImageLayers) + kTextLayers).find("\"" + at->str() + "\""),
-              std::string::npos)
+    EXPECT_CONTAINS((std::string(kImageLayers) + kTextLayers), "\"" + at->str() + "\"")
         << at->str();
   EXPECT_GE(kinds, 18);
 }

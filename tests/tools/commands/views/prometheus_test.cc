@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/command_words.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/tools/commands/program.h"
@@ -25,6 +26,7 @@ using http_client::say;
 using http_client::Socket;
 using program::expect_error;
 using program::quick_train;
+using test_support::argv;
 using test_support::CommandResult;
 using test_support::eventually;
 using test_support::Running;
@@ -175,7 +177,7 @@ TEST_F(PrometheusTest, APortInUseIsSaidBeforeAnythingBegins) {
   const std::string port = std::to_string(ntohs(address.sin_port));
   for (const char* ranks : {"0", "2"}) {
     const CommandResult result = test_support::engine(
-        quick_train({"--prometheus", port, "--save-dir", folder_ / "run", "--spawn", ranks}));
+        quick_train(argv("--prometheus", port, "--save-dir", folder_ / "run", "--spawn", ranks)));
     expect_error(result, 73,
                  "engine: error: prometheus 127.0.0.1:" + port +
                      ": cannot listen there: the port is in use; give another one\n");

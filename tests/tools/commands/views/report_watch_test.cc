@@ -5,6 +5,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 #include "tests/tools/commands/program.h"
@@ -16,13 +18,13 @@ namespace {
 using program::expect_error;
 using program::expect_words;
 using test_support::CommandResult;
+using test_support::expect_success;
 
 TEST(ReportWatch, ServesThePageAsTheRunGoesOnUntilItIsAskedToEnd) {
   const test_support::TemporaryDirectory folder;
   const std::string run = folder / "run";
-  const CommandResult trained =
-      test_support::engine(program::quick_train({"--log-every", "2", "--save-dir", run}));
-  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  expect_success(
+      test_support::engine(program::quick_train({"--log-every", "2", "--save-dir", run})));
   test_support::Running server({test_support::engine_binary(), "report", run, "--watch"});
   const std::string before = "serving http://127.0.0.1:";
   std::string line;
@@ -39,12 +41,12 @@ TEST(ReportWatch, ServesThePageAsTheRunGoesOnUntilItIsAskedToEnd) {
   };
   const std::string host = "127.0.0.1:" + std::to_string(port), ended = page(host);
   expect_words(ended, {"200 OK", "text/html", ">Loss</figcaption>"});
-  EXPECT_EQ(ended.find("Pause"), std::string::npos);  // there is nothing to come
+  EXPECT_LACKS(ended, "Pause");  // there is nothing to come
   EXPECT_TRUE(page("evil.example").starts_with("HTTP/1.1 421 "));
   const std::string guess =
       http_client::answer(port, "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
   EXPECT_TRUE(guess.starts_with("HTTP/1.1 404 ")) << guess;
-  EXPECT_EQ(guess.find(path), std::string::npos) << guess;
+  EXPECT_LACKS(guess, path);
   {
     std::ofstream metrics(run + "/metrics.jsonl", std::ios::app);
     metrics << "{\"schema\":1,\"event\":\"start\",\"step\":5}\n"

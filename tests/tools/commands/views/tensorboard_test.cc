@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/command_words.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
 
@@ -17,7 +18,9 @@ namespace {
 
 using program::expect_error;
 using program::quick_train;
+using test_support::argv;
 using test_support::CommandResult;
+using test_support::expect_success;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
@@ -95,18 +98,16 @@ TEST_F(Tensorboard, ShowsARunThatWasResumed) {
   const std::string run = folder_ / "run";
   const auto train = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments =
-        quick_train({"--spawn", "2", "--log-every", "1", "--clip-grad", "1", "--tensorboard",
-                     "--histograms", "4", "--keep-last", "0", "--save-every", "2s"});
+        quick_train(argv("--spawn 2 --log-every 1 --clip-grad 1 --tensorboard --histograms 4 "
+                         "--keep-last 0 --save-every 2s"));
     arguments = test_support::overridden(arguments, more);
-    const CommandResult result = test_support::engine(arguments);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
+    expect_success(test_support::engine(arguments));
   };
-  train({"--save-dir", run, "--epochs", "2"});  // ten steps
+  train(argv("--save-dir", run, "--epochs 2"));  // ten steps
   ASSERT_EQ(files_in(run + "/tensorboard"), 1u);
   fs::rename(run + "/metrics.jsonl", folder_ / "first.jsonl");
   // What came after step 6 was given up, and is replaced.
-  train({"--save-dir", run, "--epochs", "3", "--resume", run + "/step-00000006.ckpt", "--lr",
-         "0.01"});
+  train(argv("--save-dir", run, "--epochs 3 --resume", run + "/step-00000006.ckpt", "--lr 0.01"));
   ASSERT_EQ(files_in(run + "/tensorboard"), 2u);
   ASSERT_NO_FATAL_FAILURE(read(run + "/tensorboard"));
   if (IsSkipped()) return;
@@ -150,10 +151,8 @@ TEST_F(Tensorboard, ShowsARunThatWasResumed) {
 
 // The HPARAMS tab: options with their types, and what runs are judged by.
 TEST_F(Tensorboard, HasHyperparametersAndTheirOutcome) {
-  const CommandResult result =
-      test_support::engine(quick_train({"--tensorboard-dir", folder_ / "elsewhere", "--lr", "0.25",
-                                        "--epochs", "1", "--seed", "5"}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_success(test_support::engine(quick_train(
+      argv("--tensorboard-dir", folder_ / "elsewhere", "--lr 0.25 --epochs 1 --seed 5"))));
   ASSERT_NO_FATAL_FAILURE(read(folder_ / "elsewhere"));
   if (IsSkipped()) return;
   for (const char* line :
@@ -181,11 +180,10 @@ TEST_F(Tensorboard, ARunThatDivergesHasFailed) {
 
 // What --log-gpu tells of each device, by a management library that is played.
 TEST_F(Tensorboard, HasFiguresOfEachGpu) {
-  const CommandResult result = test_support::engine(
-      quick_train({"--tensorboard-dir", folder_ / "t", "--metrics", folder_ / "metrics.jsonl",
-                   "--log-gpu", "2", "--epochs", "1", "--device", "cpu"}),
-      {{"ENGINE_NVML_LIBRARY", FAKE_NVML_LIBRARY}});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_success(test_support::engine(
+      quick_train(argv("--tensorboard-dir", folder_ / "t", "--metrics", folder_ / "metrics.jsonl",
+                       "--log-gpu 2 --epochs 1 --device cpu")),
+      {{"ENGINE_NVML_LIBRARY", FAKE_NVML_LIBRARY}}));
   ASSERT_NO_FATAL_FAILURE(read(folder_ / "t"));
   if (IsSkipped()) return;
   using Values = std::map<int, double>;  // by step
@@ -199,18 +197,16 @@ TEST_F(Tensorboard, HasFiguresOfEachGpu) {
 
 // Nothing is written that was not asked for.
 TEST_F(Tensorboard, IsOffUnlessAskedFor) {
-  const CommandResult result =
-      test_support::engine(quick_train({"--save-dir", folder_ / "run", "--epochs", "1"}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_success(
+      test_support::engine(quick_train(argv("--save-dir", folder_ / "run", "--epochs 1"))));
   EXPECT_FALSE(fs::exists(folder_ / "run/tensorboard"));
 }
 
 // Whatever reads it: the pictures and the table are in the file, once an evaluation.
 TEST_F(Tensorboard, ShowsSamplesWithEachEvaluation) {
   const std::string folder = folder_ / "t";
-  const CommandResult result = test_support::engine(
-      quick_train({"--tensorboard-dir", folder, "--tensorboard-samples", "4", "--epochs", "2"}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_success(test_support::engine(
+      quick_train(argv("--tensorboard-dir", folder, "--tensorboard-samples 4 --epochs 2"))));
   const std::string bytes = test_support::read_text(fs::directory_iterator(folder)->path());
   const auto count = [&](const std::string& part) {
     int found = 0;
@@ -223,7 +219,7 @@ TEST_F(Tensorboard, ShowsSamplesWithEachEvaluation) {
   EXPECT_EQ(count("samples/test_"), 8);
   EXPECT_EQ(count("IHDR"), 8);
 #endif
-  expect_error(test_support::engine(quick_train({"--tensorboard-samples", "4"})), 78,
+  expect_error(test_support::engine(quick_train(argv("--tensorboard-samples 4"))), 78,
                "--tensorboard-samples requires --tensorboard or --tensorboard-dir DIR");
 }
 
@@ -231,9 +227,8 @@ TEST_F(Tensorboard, ShowsSamplesWithEachEvaluation) {
 // The pictures can be decoded, have a frame of two pixels around the sample's 6 x 6, and it is
 // green where the table says that the model is right.
 TEST_F(Tensorboard, ReadsTheSamplesAsPictures) {
-  const CommandResult result = test_support::engine(quick_train(
-      {"--tensorboard-dir", folder_ / "t", "--tensorboard-samples", "4", "--epochs", "1"}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_success(test_support::engine(quick_train(
+      {"--tensorboard-dir", folder_ / "t", "--tensorboard-samples", "4", "--epochs", "1"})));
   ASSERT_NO_FATAL_FAILURE(read(folder_ / "t"));
   if (IsSkipped()) return;
   int pictures = 0;
@@ -260,7 +255,7 @@ TEST_F(Tensorboard, MistakesAreSaidFirst) {
   };
   expect_error(train({"--tensorboard"}), 78,
                "--tensorboard requires --save-dir, or --tensorboard-dir DIR instead");
-  expect_error(train({"--histograms", "5", "--save-dir", folder_ / "run"}), 78,
+  expect_error(train(argv("--histograms 5 --save-dir", folder_ / "run")), 78,
                "--histograms requires --tensorboard or --tensorboard-dir DIR");
   test_support::write_text(folder_ / "file", "");
   const CommandResult result = train({"--tensorboard-dir", folder_ / "file/t"});

@@ -1,6 +1,8 @@
 // Which device a rank takes: options, local ranks, schedulers; ranks that would share one; where
 // saved arrays go.
 #include "tools/launch/machine/device_choice.h"
+#include "tests/support/command_words.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
 
 #include <gtest/gtest.h>
@@ -18,6 +20,8 @@
 #include "tools/launch/workers/worker_threads.h"
 
 namespace {
+
+using test_support::argv;
 
 using engine::Device;
 using tools::DeviceRequest;
@@ -106,12 +110,11 @@ TEST(DeviceChoice, MoreRanksThanDevicesIsAnErrorOnEachOfThem) {
           "--device " + std::string(device) +
               ": 3 ranks are on this host, but 2 CUDA devices are visible to this process; start "
               "fewer ranks, have the scheduler assign each its own, or give --device cpu");
-      EXPECT_NE(refusal(request, 1).find("3 ranks are on this host, but 1 CUDA device is visible"),
-                std::string::npos);
+      EXPECT_CONTAINS(refusal(request, 1),
+                      "3 ranks are on this host, but 1 CUDA device is visible");
       EXPECT_EQ(chosen(request, 2, {{"ENGINE_ALLOW_SHARED_GPU", "1"}}),
                 "cuda:" + std::to_string(rank % 2));
-      EXPECT_NE(refusal(request, 2, {{"ENGINE_ALLOW_SHARED_GPU", "0"}}).find("3 ranks"),
-                std::string::npos);
+      EXPECT_CONTAINS(refusal(request, 2, {{"ENGINE_ALLOW_SHARED_GPU", "0"}}), "3 ranks");
     }
 }
 
@@ -307,14 +310,14 @@ class SharedDevices : public ::testing::Test {
 
 TEST_F(SharedDevices, AreAnErrorOnEveryRank) {
   for (const std::string& text : ranks_with({-1, 0, -1, 0})) {
-    EXPECT_NE(text.find("ranks 1 and 3 on host"), std::string::npos) << text;
-    EXPECT_NE(text.find("both chose the CUDA device GPU-"), std::string::npos) << text;
+    EXPECT_CONTAINS(text, "ranks 1 and 3 on host");
+    EXPECT_CONTAINS(text, "both chose the CUDA device GPU-");
   }
   EXPECT_EQ(ranks_with({-1, -1, 0}), (std::vector<std::string>{"fine", "fine", "fine"}));
   EXPECT_EQ(ranks_with({0}), std::vector<std::string>{"fine"});
   if (engine::cuda::device_count() > 1) {
     EXPECT_EQ(ranks_with({0, 1}), (std::vector<std::string>{"fine", "fine"}));
-    EXPECT_NE(ranks_with({1, 0, 1})[1].find("ranks 0 and 2"), std::string::npos);
+    EXPECT_CONTAINS(ranks_with({1, 0, 1})[1], "ranks 0 and 2");
   }
   setenv("ENGINE_ALLOW_SHARED_GPU", "1", 1);
   EXPECT_EQ(ranks_with({0, 0}), (std::vector<std::string>{"fine", "fine"}));
@@ -419,12 +422,10 @@ TEST(Programs, ListTheDevicesOrSayWhyThereIsNone) {
     }
     if (!emulated) continue;
     const test_support::CommandResult some = engine_with("2", command);
-    EXPECT_NE(some.out.find("CUDA runtime "), std::string::npos) << some.out << some.err;
-    EXPECT_NE(some.out.find("cuda:0 emulated GPU, 4.0 GiB, compute capability 8.0"),
-              std::string::npos)
-        << some.out;
-    EXPECT_NE(some.out.find("cuda:1 emulated GPU"), std::string::npos) << some.out;
-    EXPECT_EQ(some.out.find("cuda:2"), std::string::npos) << some.out;
+    EXPECT_CONTAINS(some.out, "CUDA runtime ") << some.err;
+    EXPECT_CONTAINS(some.out, "cuda:0 emulated GPU, 4.0 GiB, compute capability 8.0");
+    EXPECT_CONTAINS(some.out, "cuda:1 emulated GPU");
+    EXPECT_LACKS(some.out, "cuda:2");
   }
 }
 
@@ -443,7 +444,7 @@ TEST(Programs, UseNoDeviceThatIsTooOld) {
   const auto expect_said = [](const test_support::CommandResult& result, int exit_code,
                               const std::string& text) {
     EXPECT_EQ(result.exit_code, exit_code) << result.out << result.err;
-    EXPECT_NE((result.out + result.err).find(text), std::string::npos) << result.out << result.err;
+    EXPECT_CONTAINS((result.out + result.err), text) << result.out << result.err;
   };
   const std::string first =
                         "GPU 0 (emulated GPU, compute capability 7.5) is not used: kernels need "
@@ -484,7 +485,7 @@ TEST(Programs, UseNoDeviceThatIsTooOld) {
       "kernels were compiled for sm_80, sm_90a, compute_80, not for GPU 0 (emulated GPU, compute "
       "capability 12.0): when the program first runs there, the driver translates the PTX";
   expect_said(step_on("cuda", "12.0"), 0, translated);
-  EXPECT_EQ(step_on("cuda", "9.0").err.find("translates"), std::string::npos);
+  EXPECT_LACKS(step_on("cuda", "9.0").err, "translates");
   // The start line names the code of each kind of device; a device newer than all is translated.
   for (const auto& [capability, text] :
        {std::pair{"8.0", "(emulated GPU, sm_80; auto: "},
@@ -506,8 +507,7 @@ TEST(Programs, UseNoDeviceThatIsTooOld) {
   expect_said(with("7.5", {"env"}), 0, none);
   expect_said(with("7.5,8.0", {"env"}), 0,
               "cuda:0 emulated GPU, 4.0 GiB, compute capability 7.5, 4 processors, not used\n");
-  const std::vector<std::string> bench{"bench",        "kernels",  "--op",
-                                       "relu_forward", "--device", "cuda:0"};
+  const std::vector<std::string> bench = argv("bench kernels --op relu_forward --device cuda:0");
   expect_said(with("7.5", bench), 2, "--device cuda:0: " + none);
   expect_said(with("7.5,8.0", bench), 2, "--device cuda:0: " + first);
 }

@@ -7,6 +7,7 @@
 
 #include "backends/backend_error.h"
 #include "io/base/files/io_error.h"
+#include "tests/support/expect_contains.h"
 
 namespace {
 
@@ -50,7 +51,7 @@ TEST(ThreadChoice, SlurmsCoresPerTaskAreRespectedAndNeverExceedTheCores) {
   EXPECT_EQ(choose(4, 40, step).source, "SLURM_CPUS_PER_TASK");
   EXPECT_EQ(choose(8, 40, step).threads, 5) << "each task started two ranks";
   EXPECT_EQ(choose(4, 6, step).threads, 6);
-  EXPECT_NE(choose(4, 6, step).source.find("only 6"), std::string::npos);
+  EXPECT_CONTAINS(choose(4, 6, step).source, "only 6");
   EXPECT_EQ(choose(5, 40, {{"SLURM_CPUS_PER_TASK", "10"}}).threads, 2)
       << "in a batch script the cores are those of all ranks";
   EXPECT_THROW(choose(1, 4, {{"SLURM_CPUS_PER_TASK", "many"}}), backends::ConfigurationError);
