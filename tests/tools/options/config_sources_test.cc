@@ -9,6 +9,8 @@
 #include "io/base/files/io_error.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_parts.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
@@ -31,13 +33,7 @@ class ConfigFiles : public testing::Test {
   }
   // The message of the ConfigError that `text` must cause.
   std::string fault(const std::string& text) {
-    try {
-      read(text);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "accepted: " << text;
-    return "";
+    return test_support::error_of<ConfigError>([&] { read(text); });
   }
   test_support::TemporaryDirectory folder_;
 };
@@ -118,8 +114,8 @@ TEST(OptionTable, NearestNameForgivesTypingErrorsOnly) {
 
 TEST_F(ConfigFiles, AnEarlierNameIsAcceptedInEverySource) {
   EXPECT_EQ(read("lr-step-epochs = [3, 5]\n").at("lr-milestones").value, "3,5");
-  EXPECT_NE(fault("lr-milestones = [3]\nlr-step-epochs = [5]\n").find("is given twice, first at "),
-            std::string::npos);
+  EXPECT_CONTAINS(fault("lr-milestones = [3]\nlr-step-epochs = [5]\n"),
+                  "is given twice, first at ");
 
   CLI::App app("", "engine train");
   ConfigValues values;
@@ -134,14 +130,10 @@ TEST_F(ConfigFiles, AnEarlierNameIsAcceptedInEverySource) {
   EXPECT_EQ(variables.at("lr-milestones").value, "7");
   EXPECT_EQ(variables.at("lr-milestones").source, "ENGINE_LR_STEP_EPOCHS");
   ASSERT_EQ(setenv("ENGINE_LR_MILESTONES", "8", 1), 0);
-  try {
-    tools::apply_environment(variables);
-    ADD_FAILURE() << "accepted";
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "ENGINE_LR_MILESTONES and ENGINE_LR_STEP_EPOCHS are the same option; set only one");
-  }
+  const std::string error_text =
+      test_support::error_of<ConfigError>([&] { tools::apply_environment(variables); });
+  EXPECT_EQ(error_text,
+            "ENGINE_LR_MILESTONES and ENGINE_LR_STEP_EPOCHS are the same option; set only one");
   unsetenv("ENGINE_LR_STEP_EPOCHS");
   unsetenv("ENGINE_LR_MILESTONES");
 }
@@ -191,15 +183,13 @@ TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
             (folder_ / "run.toml") +
                 ":2: 'lr' belongs in [optimizer] or at the top level, not in [sync]");
   EXPECT_EQ(fault("sync-every = 1\nsync_every = 2\n").find(folder_ / "run.toml:"), 0u);
-  EXPECT_NE(fault("lr = 1\n[optimizer]\nlr = 2\n").find("'lr' is given twice, first at "),
-            std::string::npos);
-  EXPECT_NE(fault("lr = = 1\n").find("run.toml:1: not TOML: "), std::string::npos);
-  EXPECT_NE(fault("lr = 1\nlr = 2\n").find("run.toml:2: not TOML: "), std::string::npos);
-  EXPECT_NE(fault(std::string("lr = 1\n\0\xff\n", 9)).find("run.toml:2: not TOML: "),
-            std::string::npos);
-  EXPECT_NE(fault(std::string(2 << 20, '#')).find("longer than 1048576 bytes"), std::string::npos);
-  EXPECT_NE(fault("[optimizer.lr]\nx = 1\n").find("'lr' is a table"), std::string::npos);
-  EXPECT_NE(fault("[[optimiser]]\nlr = 1\n").find("unknown key 'optimiser'"), std::string::npos);
+  EXPECT_CONTAINS(fault("lr = 1\n[optimizer]\nlr = 2\n"), "'lr' is given twice, first at ");
+  EXPECT_CONTAINS(fault("lr = = 1\n"), "run.toml:1: not TOML: ");
+  EXPECT_CONTAINS(fault("lr = 1\nlr = 2\n"), "run.toml:2: not TOML: ");
+  EXPECT_CONTAINS(fault(std::string("lr = 1\n\0\xff\n", 9)), "run.toml:2: not TOML: ");
+  EXPECT_CONTAINS(fault(std::string(2 << 20, '#')), "larger than 1 MiB");
+  EXPECT_CONTAINS(fault("[optimizer.lr]\nx = 1\n"), "'lr' is a table");
+  EXPECT_CONTAINS(fault("[[optimiser]]\nlr = 1\n"), "unknown key 'optimiser'");
 }
 
 TEST_F(ConfigFiles, MissingFileAndFolderAreErrors) {
@@ -217,14 +207,14 @@ TEST_F(ConfigFiles, IncludedValuesHoldWhereTheFileSaysNothing) {
   EXPECT_EQ(values.at("lr").value, "2");
   EXPECT_EQ(values.at("seed").value, "8");
   EXPECT_EQ(values.at("limit").value, "7");
-  EXPECT_NE(values.at("limit").source.find("deep.toml:2"), std::string::npos);
+  EXPECT_CONTAINS(values.at("limit").source, "deep.toml:2");
 }
 
 TEST_F(ConfigFiles, IncludesInACircleAreRefused) {
   write("other.toml", "include = 'run.toml'\n");
-  EXPECT_NE(fault("include = 'other.toml'\n").find("includes itself"), std::string::npos);
-  EXPECT_NE(fault("include = 'none.toml'\n").find("none.toml cannot be read"), std::string::npos);
-  EXPECT_NE(fault("include = 3\n").find("'include' is an integer"), std::string::npos);
+  EXPECT_CONTAINS(fault("include = 'other.toml'\n"), "includes itself");
+  EXPECT_CONTAINS(fault("include = 'none.toml'\n"), "none.toml cannot be read");
+  EXPECT_CONTAINS(fault("include = 3\n"), "'include' is an integer");
 }
 
 TEST_F(ConfigFiles, VariablesOfTheEnvironmentAreReplaced) {
@@ -248,11 +238,9 @@ TEST_F(ConfigFiles, VariablesOfTheEnvironmentAreReplaced) {
             place +
                 "'data-dir' is '${CONFIG_TEST_EMPTY}': the environment variable "
                 "CONFIG_TEST_EMPTY is empty");
-  EXPECT_NE(fault("data-dir = '${CONFIG_TEST_N'\n").find("has no closing brace"),
-            std::string::npos);
-  EXPECT_NE(fault("data-dir = '${a b}'\n").find("names no variable"), std::string::npos);
-  EXPECT_NE(fault("include = '${CONFIG_TEST_NONE}.toml'\n").find("CONFIG_TEST_NONE is not set"),
-            std::string::npos);
+  EXPECT_CONTAINS(fault("data-dir = '${CONFIG_TEST_N'\n"), "has no closing brace");
+  EXPECT_CONTAINS(fault("data-dir = '${a b}'\n"), "names no variable");
+  EXPECT_CONTAINS(fault("include = '${CONFIG_TEST_NONE}.toml'\n"), "CONFIG_TEST_NONE is not set");
   for (const char* name : {"CONFIG_TEST_DIR", "CONFIG_TEST_N", "CONFIG_TEST_EMPTY"}) unsetenv(name);
 }
 

@@ -9,32 +9,35 @@
 
 #include "engine/optim/loss_scale.h"
 #include "io/base/files/io_error.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
+#include "tests/support/named_values.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
 using io::ConfigError;
+using test_support::NamedValues;
 using tools::ConfigValues;
 
-// Values as if from the command line: {"lr", "0.1"} came from --lr.
-ConfigValues flags(std::initializer_list<std::pair<std::string, std::string>> given) {
+// Values as if from the command line: "lr=0.1" came from --lr.
+ConfigValues flags(const NamedValues& given) {
   ConfigValues values{{"model", {"mlp", "--model"}}, {"dataset", {"mnist", "--dataset"}}};
   for (const auto& [name, value] : given) values[name] = {value, "--" + name};
   return values;
 }
 
-std::string fault(const ConfigValues& values) {
-  try {
-    tools::resolve_run_config(values);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "accepted";
-  return "";
+tools::RunConfig run_of(const NamedValues& given) {
+  return tools::resolve_run_config(flags(given));
 }
 
+std::string fault(const ConfigValues& values) {
+  return test_support::error_of<ConfigError>([&] { tools::resolve_run_config(values); });
+}
+std::string fault_of(const NamedValues& given) { return fault(flags(given)); }
+
 TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
-  const tools::RunConfig config = tools::resolve_run_config(flags({}));
+  const tools::RunConfig config = run_of({});
   EXPECT_EQ(config.epochs, 1);
   EXPECT_EQ(config.steps, 0);
   EXPECT_EQ(config.data.sampling.global_batch, 128);
@@ -57,7 +60,7 @@ TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
 }
 
 TEST(RunConfig, AdamwHasItsOwnDefaults) {
-  const tools::RunConfig config = tools::resolve_run_config(flags({{"optimizer", "adamw"}}));
+  const tools::RunConfig config = run_of("optimizer=adamw");
   EXPECT_EQ(config.update.rate.base, 0.001);
   EXPECT_EQ(config.update.settings.at("weight-decay"), 0.01);
   EXPECT_FALSE(config.update.settings.contains("momentum"));
@@ -65,19 +68,10 @@ TEST(RunConfig, AdamwHasItsOwnDefaults) {
 }
 
 TEST(RunConfig, ValuesOfEveryType) {
-  const tools::RunConfig config = tools::resolve_run_config(flags({{"dataset", "synthetic"},
-                                                                   {"synthetic-shape", "32x16x3"},
-                                                                   {"steps", "500"},
-                                                                   {"rank", "1"},
-                                                                   {"world-size", "2"},
-                                                                   {"lr-schedule", "step"},
-                                                                   {"lr-milestones", "30,60"},
-                                                                   {"shuffle", "off"},
-                                                                   {"eval-every", "200"},
-                                                                   {"batch-size-per-device", "16"},
-                                                                   {"seed", "9223372036854775807"},
-                                                                   {"save-dir", "out"},
-                                                                   {"save-every", "2e"}}));
+  const tools::RunConfig config = run_of(
+      "dataset=synthetic synthetic-shape=32x16x3 steps=500 rank=1 world-size=2 "
+      "lr-schedule=step lr-milestones=30,60 shuffle=off eval-every=200 "
+      "batch-size-per-device=16 seed=9223372036854775807 save-dir=out save-every=2e");
   EXPECT_EQ(config.data.set.synthetic.shape, (std::array<std::int64_t, 3>{32, 16, 3}));
   EXPECT_EQ(config.steps, 500);
   EXPECT_EQ(config.identity.rank, 1);
@@ -94,41 +88,37 @@ TEST(RunConfig, ValuesOfEveryType) {
 }
 
 TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
-  EXPECT_EQ(fault(flags({{"lr", "-1"}})), "--lr is '-1' (from --lr); expected a number above 0");
-  EXPECT_EQ(fault(flags({{"lr", "fast"}})), "--lr is 'fast' (from --lr); expected a number");
-  EXPECT_EQ(fault(flags({{"lr", ""}})), "--lr is '' (from --lr); expected a number");
-  EXPECT_EQ(fault(flags({{"sync", "parms"}})),
+  EXPECT_EQ(fault_of("lr=-1"), "--lr is '-1' (from --lr); expected a number above 0");
+  EXPECT_EQ(fault_of("lr=fast"), "--lr is 'fast' (from --lr); expected a number");
+  EXPECT_EQ(fault_of("lr="), "--lr is '' (from --lr); expected a number");
+  EXPECT_EQ(fault_of("sync=parms"),
             "--sync is 'parms' (from --sync): did you mean 'params'? (expected one of grad, "
             "params, post-local, slowmo, diloco, none)");
-  EXPECT_EQ(fault(flags({{"epochs", "0"}})),
+  EXPECT_EQ(fault_of("epochs=0"),
             "--epochs is '0' (from --epochs); expected an integer from 1 to 1000000");
   ConfigValues values = flags({});
   values["momentum"] = {"1", "ENGINE_MOMENTUM"};
   EXPECT_EQ(fault(values),
             "--momentum is '1' (from ENGINE_MOMENTUM); expected a number from 0 to below 1");
-  EXPECT_NE(fault({}).find("no model: give --model"), std::string::npos);
-  EXPECT_NE(fault({{"model", {"mlp", "--model"}}}).find("no data set: give --dataset"),
-            std::string::npos);
-  EXPECT_EQ(fault(flags({{"color", "red"}})), "unknown option 'color' (from --color)");
+  EXPECT_CONTAINS(fault({}), "no model: give --model");
+  EXPECT_CONTAINS(fault({{"model", {"mlp", "--model"}}}), "no data set: give --dataset");
+  EXPECT_EQ(fault_of("color=red"), "unknown option 'color' (from --color)");
 }
 
 TEST(RunConfig, EveryChoiceSuggestsTheNearestAndListsAll) {
   for (const tools::OptionSpec& option : tools::train_options()) {
     if (option.type() != tools::OptionSpec::Type::kChoice) continue;
     const std::string first = option.field.choices.front();
-    EXPECT_NE(fault(flags({{option.name, first + "x"}})).find(": did you mean '" + first + "'?"),
-              std::string::npos)
+    EXPECT_CONTAINS(fault_of({{option.name, first + "x"}}), ": did you mean '" + first + "'?")
         << option.name;
     // What is near to nothing gets no suggestion, only the list.
-    const std::string far = fault(flags({{option.name, "zzzzzz"}}));
-    EXPECT_NE(far.find(first), std::string::npos) << option.name;
+    const std::string far = fault_of({{option.name, "zzzzzz"}});
+    EXPECT_CONTAINS(far, first) << option.name;
     EXPECT_EQ(far.find("did you mean"), std::string::npos) << option.name;
   }
-  EXPECT_NE(fault(flags({{"dataset", "tiny"}})).find(": did you mean 'tinyshakespeare'?"),
-            std::string::npos);
-  EXPECT_NE(fault(flags({{"augment", "crop,flop"}})).find(": did you mean 'flip'?"),
-            std::string::npos);
-  EXPECT_EQ(fault(flags({{"augment", "crop,crop"}})).find("did you mean"), std::string::npos);
+  EXPECT_CONTAINS(fault_of("dataset=tiny"), ": did you mean 'tinyshakespeare'?");
+  EXPECT_CONTAINS(fault_of("augment=crop,flop"), ": did you mean 'flip'?");
+  EXPECT_EQ(fault_of("augment=crop,crop").find("did you mean"), std::string::npos);
 }
 
 TEST(RunConfig, RefusesWhatThisVersionCannotDo) {
@@ -139,160 +129,134 @@ TEST(RunConfig, RefusesWhatThisVersionCannotDo) {
                                                                   {"normalize", "imagenet"},
                                                                   {"optimizer", "adam"},
                                                                   {"progress", "always"}})
-    EXPECT_NE(fault(flags({{name, value}})).find("expected one of "), std::string::npos) << name;
+    EXPECT_CONTAINS(fault_of({{name, value}}), "expected one of ") << name;
 }
 
 TEST(RunConfig, RefusesEmptyNamesOfFiles) {
   for (const char* name : {"save-dir", "init-from", "metrics", "resume"})
-    EXPECT_EQ(fault(flags({{name, ""}})), "--" + std::string(name) + " is empty");
-  EXPECT_FALSE(tools::resolve_run_config(flags({{"augment", ""}})).data.augmentation.any());
+    EXPECT_EQ(fault_of({{name, ""}}), "--" + std::string(name) + " is empty");
+  EXPECT_FALSE(run_of("augment=").data.augmentation.any());
 }
 
 TEST(RunConfig, RefusesWhatNeedsARunToBeThere) {
-  EXPECT_EQ(fault(flags({{"overwrite", "true"}})), "--overwrite requires --save-dir");
-  EXPECT_NE(fault(flags({{"allow-change", "optimizer"}}))
-                .find("--allow-change optimizer requires --resume"),
-            std::string::npos);
+  EXPECT_EQ(fault_of("overwrite=true"), "--overwrite requires --save-dir");
+  EXPECT_CONTAINS(fault_of("allow-change=optimizer"), "--allow-change optimizer requires --resume");
 }
 
 TEST(RunConfig, RefusesValuesOutOfTypeOrRange) {
-  const std::initializer_list<std::pair<const char*, const char*>> bad = {
-      {"epochs", "1.5"},
-      {"epochs", " 1"},
-      {"epochs", "1x"},
-      {"epochs", "99999999999999999999"},
-      {"epochs", ""},
-      {"steps", "0"},
-      {"steps", ""},
-      {"rank", ""},
-      {"lr", "nan"},
-      {"lr", "inf"},
-      {"lr", "0"},
-      {"lr", "1e999"},
-      {"lr", ""},
-      {"momentum", "-0.1"},
-      {"weight-decay", "-1"},
-      {"clip-grad", "-1"},
-      {"shuffle", "maybe"},
-      {"eval-every", "e"},
-      {"eval-every", "-1e"},
-      {"eval-every", "2x"},
-      {"batch-size", "0"},
-      {"batch-size", "-8"},
-      {"prefetch", "0"},
-      {"workers", "-1"},
-      {"seed", "-1"},
-      {"timeout", "0"},
-      {"heartbeat", "-1"},
-      {"rdzv-timeout", "1e9"},
-      {"adam-beta1", "0.5"},
-      {"synthetic-size", "5"},
-      {"threads", "-1"},
-      {"bucket-cap-mb", "0"},
-      {"keep-last", "-1"},
-      {"model", "\xff"},
-      {"dataset", "imagenet"},
-      {"spawn", "-2"},
-      {"spawn", "abc"},
-      {"spawn", "2x"},
-      {"spawn", " 3"},
-      {"spawn", "99999999999999999999"},
-      {"world-size", "0"},
-      {"local-rank", "-1"},
-      {"limit", "-1"},
-      {"log-every", "x"}};
-  for (const auto& [name, value] : bad) {
-    EXPECT_THROW(tools::resolve_run_config(flags({{name, value}})), ConfigError)
-        << name << "=" << value;
-  }
+  const std::pair<const char*, std::vector<const char*>> bad[] = {
+      {"epochs", {"1.5", " 1", "1x", "99999999999999999999", ""}},
+      {"steps", {"0", ""}},
+      {"rank", {""}},
+      {"lr", {"nan", "inf", "0", "1e999", ""}},
+      {"momentum", {"-0.1"}},
+      {"weight-decay", {"-1"}},
+      {"clip-grad", {"-1"}},
+      {"shuffle", {"maybe"}},
+      {"eval-every", {"e", "-1e", "2x"}},
+      {"batch-size", {"0", "-8"}},
+      {"prefetch", {"0"}},
+      {"workers", {"-1"}},
+      {"seed", {"-1"}},
+      {"timeout", {"0"}},
+      {"heartbeat", {"-1"}},
+      {"rdzv-timeout", {"1e9"}},
+      {"adam-beta1", {"0.5"}},
+      {"synthetic-size", {"5"}},
+      {"threads", {"-1"}},
+      {"bucket-cap-mb", {"0"}},
+      {"keep-last", {"-1"}},
+      {"model", {"\xff"}},
+      {"dataset", {"imagenet"}},
+      {"spawn", {"-2", "abc", "2x", " 3", "99999999999999999999"}},
+      {"world-size", {"0"}},
+      {"local-rank", {"-1"}},
+      {"limit", {"-1"}},
+      {"log-every", {"x"}}};
+  for (const auto& [name, values] : bad)
+    for (const char* value : values)
+      EXPECT_THROW(run_of({{name, value}}), ConfigError) << name << "=" << value;
   for (const char* shape :
        {"0", "28x", "1000001", "28x28", "28x28x0", "28x28x1x1", "axbxc", "x28x1", "99999x1x1"})
-    EXPECT_THROW(
-        tools::resolve_run_config(flags({{"dataset", "synthetic"}, {"synthetic-shape", shape}})),
-        ConfigError)
+    EXPECT_THROW(run_of({{"dataset", "synthetic"}, {"synthetic-shape", shape}}), ConfigError)
         << shape;
   for (const char* epochs : {"0", "60,30", "30,30", "3,,4", "x"})
-    EXPECT_THROW(
-        tools::resolve_run_config(flags({{"lr-schedule", "step"}, {"lr-milestones", epochs}})),
-        ConfigError)
+    EXPECT_THROW(run_of({{"lr-schedule", "step"}, {"lr-milestones", epochs}}), ConfigError)
         << epochs;
 }
 
 // --sync params leaves no part to --reduction-order, whose default is what --average-last needs.
 TEST(RunConfig, AnOptionThatPlaysNoPartMeetsNeedsAsItsDefaultDoes) {
-  const auto config = tools::resolve_run_config(flags({{"sync", "params"}, {"average-last", "1"}}));
+  const auto config = run_of("sync=params average-last=1");
   EXPECT_EQ(config.average_last, 1);
   EXPECT_EQ(config.origin.at("reduction-order").source, "not used");
 }
 
 TEST(RunConfig, RefusesContradictions) {
-  const std::vector<ConfigValues> contradictions = {
-      flags({{"batch-size", "8"}, {"batch-size-per-device", "8"}}),
-      flags({{"epochs", "2"}, {"steps", "100"}}),
-      flags({{"sync-every", "8"}}),
-      flags({{"sync", "none"}, {"sync-every", "8"}}),
-      flags({{"sync", "params"}, {"delay-allreduce", "true"}}),
-      flags({{"reduction-order", "canonical"}, {"sync", "params"}}),
-      flags({{"reduction-order", "canonical"}, {"delay-allreduce", "true"}}),
-      flags({{"reduction-order", "canonical"}, {"buffers", "average"}}),
-      flags({{"reduction-order", "canonical"}, {"reduction-shards", "12"}}),
-      flags({{"reduction-shards", "4"}}),
-      flags({{"outer-lr", "0.5"}}),
-      flags({{"sync", "slowmo"}, {"outer-lr", "0.5"}}),
-      flags({{"sync", "diloco"}, {"slowmo-beta", "0.4"}}),
-      flags({{"sync", "params"}, {"compress", "topk"}}),
-      flags({{"compress", "bf16"}, {"topk-ratio", "0.5"}}),
-      flags({{"average-state", "all"}}),
-      flags({{"sync", "params"}, {"average-state", "momentum"}, {"momentum", "0"}}),
-      flags({{"sync-island", "host"}}),
-      flags({{"sync", "post-local"}, {"sync-every", "8"}}),
-      flags({{"sync", "params"}, {"sync-schedule", "0:4"}, {"sync-every", "8"}}),
-      flags({{"sync", "params"}, {"sync-schedule", "0:4"}, {"sync-warmup", "8"}}),
-      flags({{"sync", "params"}, {"average-buffers", "true"}, {"buffers", "rank0"}}),
-      flags({{"rank", "0"}}),
-      flags({{"rank", "2"}, {"world-size", "2"}}),
-      flags({{"spawn", "2"}, {"rank", "0"}, {"world-size", "2"}}),
-      flags({{"spawn", "2"}, {"world-size", "2"}}),
-      flags({{"optimizer", "adamw"}, {"momentum", "0.5"}}),
-      flags({{"adam-beta1", "0.5"}}),
-      flags({{"nesterov", "true"}, {"momentum", "0"}}),
-      flags({{"lr-schedule", "step"}}),
-      flags({{"lr-milestones", "3"}}),
-      flags({{"lr-schedule", "cosine"}, {"lr-min", "1"}}),
-      flags({{"save-every", "5"}}),
-      flags({{"save-rank-models", "true"}}),
-      flags({{"keep-best", "loss"}}),
-      flags({{"keep-best", "loss"}, {"save-dir", "run"}, {"eval-every", "0"}}),
-      flags({{"early-stop", "2"}, {"eval-every", "0"}}),
-      flags({{"resume", "auto"}}),
-      flags({{"resume", "a.ckpt"}, {"init-from", "b.ckpt"}}),
-      flags({{"spawn", "2"}, {"init-method", "tcp://n1:29500"}}),
-      flags({{"elastic-batch", "scale"}}),
-      flags({{"elastic", "1:4"}, {"elastic-batch", "scale"}, {"batch-size", "30"}}),
-      flags({{"elastic", "1:4"}, {"elastic-batch", "scale"}, {"reduction-order", "canonical"}}),
-      flags({{"elastic", "1:4"}, {"uneven", "drop"}}),
-  };
-  for (std::size_t i = 0; i < contradictions.size(); ++i)
-    EXPECT_THROW(tools::resolve_run_config(contradictions[i]), ConfigError) << "case " << i;
-  EXPECT_EQ(fault(contradictions[0]),
+  const char* const contradictions[] = {"batch-size=8 batch-size-per-device=8",
+                                        "epochs=2 steps=100",
+                                        "sync-every=8",
+                                        "sync=none sync-every=8",
+                                        "sync=params delay-allreduce=true",
+                                        "reduction-order=canonical sync=params",
+                                        "reduction-order=canonical delay-allreduce=true",
+                                        "reduction-order=canonical buffers=average",
+                                        "reduction-order=canonical reduction-shards=12",
+                                        "reduction-shards=4",
+                                        "outer-lr=0.5",
+                                        "sync=slowmo outer-lr=0.5",
+                                        "sync=diloco slowmo-beta=0.4",
+                                        "sync=params compress=topk",
+                                        "compress=bf16 topk-ratio=0.5",
+                                        "average-state=all",
+                                        "sync=params average-state=momentum momentum=0",
+                                        "sync-island=host",
+                                        "sync=post-local sync-every=8",
+                                        "sync=params sync-schedule=0:4 sync-every=8",
+                                        "sync=params sync-schedule=0:4 sync-warmup=8",
+                                        "sync=params average-buffers=true buffers=rank0",
+                                        "rank=0",
+                                        "rank=2 world-size=2",
+                                        "spawn=2 rank=0 world-size=2",
+                                        "spawn=2 world-size=2",
+                                        "optimizer=adamw momentum=0.5",
+                                        "adam-beta1=0.5",
+                                        "nesterov=true momentum=0",
+                                        "lr-schedule=step",
+                                        "lr-milestones=3",
+                                        "lr-schedule=cosine lr-min=1",
+                                        "save-every=5",
+                                        "save-rank-models=true",
+                                        "keep-best=loss",
+                                        "keep-best=loss save-dir=run eval-every=0",
+                                        "early-stop=2 eval-every=0",
+                                        "resume=auto",
+                                        "resume=a.ckpt init-from=b.ckpt",
+                                        "spawn=2 init-method=tcp://n1:29500",
+                                        "elastic-batch=scale",
+                                        "elastic=1:4 elastic-batch=scale batch-size=30",
+                                        "elastic=1:4 elastic-batch=scale reduction-order=canonical",
+                                        "elastic=1:4 uneven=drop"};
+  for (const char* options : contradictions) EXPECT_THROW(run_of(options), ConfigError) << options;
+  EXPECT_EQ(fault_of(contradictions[0]),
             "--batch-size is '8' (from --batch-size) and --batch-size-per-device is '8' (from "
             "--batch-size-per-device) "
             "exclude each other; give only one");
-  EXPECT_EQ(fault(contradictions[2]),
+  EXPECT_EQ(fault_of(contradictions[2]),
             "--sync-every requires --sync params|post-local|slowmo|diloco; --sync is 'grad' (from "
             "default)");
 }
 
 TEST(RunConfig, AnOptionThatNeedsAnotherIsJudgedByWhetherItIsGivenNotByItsValue) {
   for (const char* padding : {"4", "5"})  // 4 is the default
-    EXPECT_EQ(fault(flags({{"augment", "flip"}, {"crop-padding", padding}})),
+    EXPECT_EQ(fault_of({{"augment", "flip"}, {"crop-padding", padding}}),
               "--crop-padding requires --augment crop; --augment is 'flip' (from --augment)");
-  EXPECT_EQ(fault(flags({{"cutout-size", "16"}})), "--cutout-size requires --augment cutout");
-  EXPECT_EQ(fault(flags({{"keep-last", "3"}})), "--keep-last requires --save-dir");
-  EXPECT_EQ(fault(flags({{"log-gpu", "5"}})),
+  EXPECT_EQ(fault_of("cutout-size=16"), "--cutout-size requires --augment cutout");
+  EXPECT_EQ(fault_of("keep-last=3"), "--keep-last requires --save-dir");
+  EXPECT_EQ(fault_of("log-gpu=5"),
             "--log-gpu requires --save-dir or --metrics FILE: samples go to the metrics");
-  EXPECT_EQ(tools::resolve_run_config(flags({{"log-gpu", "5"}, {"save-dir", "run"}})).log_gpu, 5);
-  EXPECT_EQ(fault(flags({{"compress", "bf16"}, {"topk-ratio", "0.01"}})),
+  EXPECT_EQ(run_of("log-gpu=5 save-dir=run").log_gpu, 5);
+  EXPECT_EQ(fault_of("compress=bf16 topk-ratio=0.01"),
             "--topk-ratio requires --compress topk; --compress is 'bf16' (from --compress)");
   ConfigValues values = flags({});
   values["momentum"] = {"0.9", "ENGINE_MOMENTUM"};
@@ -300,51 +264,44 @@ TEST(RunConfig, AnOptionThatNeedsAnotherIsJudgedByWhetherItIsGivenNotByItsValue)
   EXPECT_EQ(fault(values),
             "--momentum (from ENGINE_MOMENTUM) requires --optimizer sgd; --optimizer is 'adamw' "
             "(from run.toml:2)");
-  EXPECT_EQ(fault(flags({{"resume", "auto"}})),
-            "--resume auto requires --save-dir: that is where auto looks");
-  EXPECT_EQ(fault(flags({{"lr-schedule", "step"}})),
-            "--lr-schedule step requires --lr-milestones (30,60)");
+  EXPECT_EQ(fault_of("resume=auto"), "--resume auto requires --save-dir: that is where auto looks");
+  EXPECT_EQ(fault_of("lr-schedule=step"), "--lr-schedule step requires --lr-milestones (30,60)");
 
-  const tools::RunConfig cropped =
-      tools::resolve_run_config(flags({{"augment", "flip,crop"}, {"crop-padding", "4"}}));
+  const tools::RunConfig cropped = run_of("augment=flip,crop crop-padding=4");
   EXPECT_EQ(cropped.data.augmentation.crop_padding, 4);
   // Unset where it plays no part, also in what a checkpoint keeps.
-  const tools::RunConfig flipped = tools::resolve_run_config(flags({{"augment", "flip"}}));
+  const tools::RunConfig flipped = run_of("augment=flip");
   EXPECT_EQ(flipped.origin.at("crop-padding").source, "not used");
   EXPECT_EQ(flipped.data.augmentation.crop_padding, 4);
 }
 
 TEST(RunConfig, EarlyStopIsPatienceAndPerhapsTheLeastImprovement) {
-  const auto stop = [](const char* text) {
-    return tools::resolve_run_config(flags({{"early-stop", text}}));
-  };
-  EXPECT_EQ(tools::resolve_run_config(flags({})).best.patience, 0);
+  const auto stop = [](const char* text) { return run_of({{"early-stop", text}}); };
+  EXPECT_EQ(run_of({}).best.patience, 0);
   EXPECT_EQ(stop("5").best.patience, 5);
   EXPECT_EQ(stop("5").best.min_delta, 0);
   EXPECT_EQ(stop("1:0.25").best.patience, 1);
   EXPECT_EQ(stop("1:0.25").best.min_delta, 0.25);
   for (const char* text : {"0", "-1", "x", "2:", ":1", "2:-1", "2:x", "2:1:1", "2:inf"})
     EXPECT_THROW(stop(text), ConfigError) << text;
-  EXPECT_EQ(fault(flags({{"early-stop", "2"}, {"eval-every", "0"}})),
+  EXPECT_EQ(fault_of("early-stop=2 eval-every=0"),
             "--early-stop 2 requires evaluations: --eval-every is 0, which is never");
-  EXPECT_EQ(fault(flags({{"keep-best", "accuracy"}})),
+  EXPECT_EQ(fault_of("keep-best=accuracy"),
             "--keep-best accuracy requires --save-dir: that is where the best is kept");
-  EXPECT_EQ(tools::resolve_run_config(flags({{"keep-best", "loss"}, {"early-stop", "2"}}))
-                .best.keep.measure,
-            engine::Measure::kLoss);
+  EXPECT_EQ(run_of("keep-best=loss early-stop=2").best.keep.measure, engine::Measure::kLoss);
 }
 
 TEST(RunConfig, WhatIsSwitchedOffNeedsNothing) {
   for (const ConfigValues& values :
-       {flags({{"pin-memory", "false"}, {"non-blocking", "false"}}),
-        flags({{"outer-nesterov", "false"}}), flags({{"sync", "params"}, {"compress", "none"}}),
-        flags({{"optimizer", "adamw"}, {"nesterov", "false"}}), flags({{"save-async", "false"}})})
+       {flags("pin-memory=false non-blocking=false"), flags("outer-nesterov=false"),
+        flags("sync=params compress=none"), flags("optimizer=adamw nesterov=false"),
+        flags("save-async=false")})
     EXPECT_NO_THROW(tools::resolve_run_config(values));
 }
 
 TEST(RunConfig, ListenAddresses) {
   const auto where = [](const char* text) {
-    const auto address = tools::resolve_run_config(flags({{"prometheus", text}})).prometheus;
+    const auto address = run_of({{"prometheus", text}}).prometheus;
     return address ? address->address + " " + std::to_string(address->port) : "none";
   };
   EXPECT_EQ(where(""), "none");
@@ -354,92 +311,75 @@ TEST(RunConfig, ListenAddresses) {
   EXPECT_EQ(where("[::]:65535"), ":: 65535");
   for (const char* none : {":", "a", "9400:", "1.2.3:1", "[::1]", "::1:1", "[127.0.0.1]:1",
                            "1:65536", ":-1", "0.0.0.0:9400 ", "host:1"})
-    EXPECT_NE(fault(flags({{"prometheus", none}})).find("expected a port of this host for itself"),
-              std::string::npos)
+    EXPECT_CONTAINS(fault_of({{"prometheus", none}}), "expected a port of this host for itself")
         << none;
 }
 
 TEST(RunConfig, Devices) {
   using Names = std::vector<std::string>;
-  const auto names = [](const ConfigValues& values) {
+  const auto names = [](const tools::RunConfig& config) {
     Names result;
-    for (const engine::Device device : tools::resolve_run_config(values).compute.device.devices)
+    for (const engine::Device device : config.compute.device.devices)
       result.push_back(engine::to_string(device));
     return result;
   };
+  const auto devices = [&](const char* list) { return names(run_of({{"gpu-devices", list}})); };
   const auto devices = [&](const char* list) { return names(flags({{"gpu-devices", list}})); };
   EXPECT_EQ(devices("0 1"), (Names{"cuda:0", "cuda:1"}));
   EXPECT_EQ(devices("3,1"), (Names{"cuda:3", "cuda:1"}));
   EXPECT_EQ(devices("0, 2-4 7"), (Names{"cuda:0", "cuda:2", "cuda:3", "cuda:4", "cuda:7"}));
   EXPECT_EQ(devices("none"), Names{});
-  EXPECT_EQ(
-      to_string(tools::resolve_run_config(flags({{"gpu-devices", "none"}})).compute.device.device),
-      "cpu");
-  EXPECT_EQ(
-      tools::resolve_run_config(flags({{"gpu-devices", "0-2"}})).origin.at("gpu-devices").value,
-      "0,1,2");
-  EXPECT_EQ(names(flags({{"device", "cuda"}, {"gpu-devices", "1"}})), Names{"cuda:1"});
-  EXPECT_EQ(names(flags({{"devices", "cuda:1,cuda:0"}})), (Names{"cuda:1", "cuda:0"}));
+  EXPECT_EQ(to_string(run_of("gpu-devices=none").compute.device.device), "cpu");
+  EXPECT_EQ(run_of("gpu-devices=0-2").origin.at("gpu-devices").value, "0,1,2");
+  EXPECT_EQ(names(run_of("device=cuda gpu-devices=1")), Names{"cuda:1"});
+  EXPECT_EQ(names(run_of("devices=cuda:1,cuda:0")), (Names{"cuda:1", "cuda:0"}));
   for (const char* device : {"auto", "cpu", "cuda", "cuda:0", "cuda:31"})
-    EXPECT_EQ(
-        to_string(tools::resolve_run_config(flags({{"device", device}})).compute.device.device),
-        device);
+    EXPECT_EQ(to_string(run_of({{"device", device}}).compute.device.device), device);
   for (const char* list : {"0 0", "0,1,1", "0-2,1", "-1", "0-", "2-1", "x", ",", "0,,1", "0,",
                            "0 none", "1024", "0.5", " "})
-    EXPECT_NE(fault(flags({{"gpu-devices", list}}))
-                  .find("expected distinct device numbers, as '0 1', '0,1' or '0-3', or none"),
-              std::string::npos)
+    EXPECT_CONTAINS(fault_of({{"gpu-devices", list}}),
+                    "expected distinct device numbers, as '0 1', '0,1' or '0-3', or none")
         << list;
   for (const char* device :
        {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:01", "cuda:0,1", "cpu:0", "CUDA"})
-    EXPECT_NE(fault(flags({{"device", device}})).find("expected one of auto, cpu, cuda, cuda:N"),
-              std::string::npos)
+    EXPECT_CONTAINS(fault_of({{"device", device}}), "expected one of auto, cpu, cuda, cuda:N")
         << device;
   for (const char* list : {"cuda:0,cpu:0", "cpu:0,cuda:1", "cuda:0,cuda:0", "cuda"})
-    EXPECT_NE(fault(flags({{"devices", list}})).find("different devices of one kind"),
-              std::string::npos)
-        << list;
+    EXPECT_CONTAINS(fault_of({{"devices", list}}), "different devices of one kind") << list;
 }
 
 TEST(RunConfig, DevicesAreSaidOnce) {
-  EXPECT_EQ(fault(flags({{"device", "cpu"}, {"gpu-devices", "0,1"}})),
+  EXPECT_EQ(fault_of("device=cpu gpu-devices=0,1"),
             "--device is 'cpu' (from --device) and --gpu-devices is '0,1' (from --gpu-devices) "
             "contradict each other; give only "
             "one");
   for (const auto& [device, list] : std::initializer_list<std::pair<const char*, const char*>>{
            {"cuda:0", "0"}, {"cuda", "none"}, {"cuda:1", "none"}, {"cpu", "0"}})
-    EXPECT_NE(
-        fault(flags({{"device", device}, {"gpu-devices", list}})).find("contradict each other"),
-        std::string::npos)
+    EXPECT_CONTAINS(fault_of({{"device", device}, {"gpu-devices", list}}), "contradict each other")
         << device << " " << list;
-  EXPECT_NE(fault(flags({{"device", "cuda"}, {"devices", "cpu:0,cpu:1"}})).find("contradict"),
-            std::string::npos);
-  EXPECT_NE(fault(flags({{"gpu-devices", "0"}, {"devices", "cuda:0"}})).find("exclude"),
-            std::string::npos);
+  EXPECT_CONTAINS(fault_of("device=cuda devices=cpu:0,cpu:1"), "contradict");
+  EXPECT_CONTAINS(fault_of("gpu-devices=0 devices=cuda:0"), "exclude");
   // The stronger source wins.
-  ConfigValues values = flags({{"gpu-devices", "0,1"}});
+  ConfigValues values = flags("gpu-devices=0,1");
   values["device"] = {"cpu", "run.toml:3"};
   EXPECT_EQ(tools::resolve_run_config(values).compute.device.devices.size(), 2u);
   EXPECT_EQ(to_string(tools::resolve_run_config(values).compute.device.device), "auto");
-  values = flags({{"device", "cpu"}});
+  values = flags("device=cpu");
   values["gpu-devices"] = {"0,1", "ENGINE_GPU_DEVICES"};
   EXPECT_TRUE(tools::resolve_run_config(values).compute.device.devices.empty());
   EXPECT_EQ(to_string(tools::resolve_run_config(values).compute.device.device), "cpu");
 }
 
 TEST(RunConfig, TablesAreReadAsTheOptionsSay) {
-  const tools::RunConfig plain = tools::resolve_run_config(flags({{"dataset", "csv"}}));
+  const tools::RunConfig plain = run_of("dataset=csv");
   EXPECT_EQ(plain.data.set.csv.decimal, io::CsvDecimal::kAuto);
   EXPECT_EQ(plain.data.set.csv.missing, "auto");
-  const tools::RunConfig own = tools::resolve_run_config(
-      flags({{"dataset", "csv"}, {"csv-decimal", "comma"}, {"csv-missing", "NA,-999"}}));
+  const tools::RunConfig own = run_of("dataset=csv csv-decimal=comma csv-missing=NA,-999");
   EXPECT_EQ(own.data.set.csv.decimal, io::CsvDecimal::kComma);
   EXPECT_EQ(own.data.set.csv.missing, "NA,-999");
-  EXPECT_NE(fault(flags({{"csv-decimal", "dot"}, {"dataset", "csv"}})).find("auto, point, comma"),
-            std::string::npos);
-  EXPECT_NE(fault(flags({{"csv-missing", "NA"}})).find("requires --dataset csv"),
-            std::string::npos);
-  EXPECT_EQ(fault(flags({{"csv-missing", ""}, {"dataset", "csv"}})),
+  EXPECT_CONTAINS(fault_of("csv-decimal=dot dataset=csv"), "auto, point, comma");
+  EXPECT_CONTAINS(fault_of("csv-missing=NA"), "requires --dataset csv");
+  EXPECT_EQ(fault_of("csv-missing= dataset=csv"),
             "--csv-missing is '' (from --csv-missing); expected auto|empty|A,B");
 }
 
@@ -455,70 +395,54 @@ TEST(RunConfig, Precision) {
   EXPECT_EQ(scale("O2", "128"), "128");
   EXPECT_EQ(scale("bf16", "dynamic"), "dynamic");
   for (const char* s : {"0", "-2", "inf", "nan", "1e99", "off", "x"})
-    EXPECT_NE(fault(flags({{"amp", "O1"}, {"loss-scale", s}}))
-                  .find("expected dynamic, or a number above 0"),
-              std::string::npos)
+    EXPECT_CONTAINS(fault_of({{"amp", "O1"}, {"loss-scale", s}}),
+                    "expected dynamic, or a number above 0")
         << s;
-  EXPECT_NE(fault(flags({{"loss-scale", "128"}})).find("requires --amp bf16|O1|O2"),
-            std::string::npos);
-  EXPECT_NE(fault(flags({{"amp", "fp16"}})).find("expected one of off, tf32, bf16, O1, O2"),
-            std::string::npos);
+  EXPECT_CONTAINS(fault_of("loss-scale=128"), "requires --amp bf16|O1|O2");
+  EXPECT_CONTAINS(fault_of("amp=fp16"), "expected one of off, tf32, bf16, O1, O2");
 
-  for (const ConfigValues& cpu : {flags({{"amp", "O1"}, {"device", "cpu"}}),
-                                  flags({{"amp", "tf32"}, {"gpu-devices", "none"}}),
-                                  flags({{"amp", "O2"}, {"devices", "cpu:0,cpu:1"}})})
-    EXPECT_NE(fault(cpu).find("expected off or bf16 on the CPU: the others are for CUDA devices"),
-              std::string::npos);
-  EXPECT_EQ(
-      tools::resolve_run_config(flags({{"amp", "bf16"}, {"device", "cpu"}})).compute.precision.half,
-      engine::DType::kBF16);
-  EXPECT_NE(fault(flags({{"amp", "bf16"}, {"device", "cpu"}, {"loss-scale", "128"}}))
-                .find("no value on the CPU: losses are scaled on CUDA devices"),
-            std::string::npos);
-  for (const ConfigValues& cuda : {flags({{"dtype", "f64"}, {"device", "cuda:0"}}),
-                                   flags({{"dtype", "f64"}, {"gpu-devices", "0"}})})
-    EXPECT_NE(fault(cuda).find("f64 is computed on the CPU"), std::string::npos);
-  EXPECT_NE(fault(flags({{"dataset", "csv"}, {"task", "regression"}, {"device", "cuda:0"}}))
-                .find("numbers are predicted on the CPU"),
-            std::string::npos);
-  EXPECT_NE(fault(flags({{"dtype", "f64"}, {"amp", "O1"}})).find("expected f32 beside --amp O1"),
-            std::string::npos);
-  EXPECT_EQ(to_string(tools::resolve_run_config(flags({{"dtype", "f64"}})).compute.device.device),
-            "auto");
+  for (const ConfigValues& cpu : {flags("amp=O1 device=cpu"), flags("amp=tf32 gpu-devices=none"),
+                                  flags("amp=O2 devices=cpu:0,cpu:1")})
+    EXPECT_CONTAINS(fault(cpu), "expected off or bf16 on the CPU: the others are for CUDA devices");
+  EXPECT_EQ(run_of("amp=bf16 device=cpu").compute.precision.half, engine::DType::kBF16);
+  EXPECT_CONTAINS(fault_of("amp=bf16 device=cpu loss-scale=128"),
+                  "no value on the CPU: losses are scaled on CUDA devices");
+  for (const ConfigValues& cuda :
+       {flags("dtype=f64 device=cuda:0"), flags("dtype=f64 gpu-devices=0")})
+    EXPECT_CONTAINS(fault(cuda), "f64 is computed on the CPU");
+  EXPECT_CONTAINS(fault_of("dataset=csv task=regression device=cuda:0"),
+                  "numbers are predicted on the CPU");
+  EXPECT_CONTAINS(fault_of("dtype=f64 amp=O1"), "expected f32 beside --amp O1");
+  EXPECT_EQ(to_string(run_of("dtype=f64").compute.device.device), "auto");
 
-  const tools::RunConfig plain = tools::resolve_run_config(flags({}));
+  const tools::RunConfig plain = run_of({});
   EXPECT_TRUE(plain.compute.graph && plain.compute.pinned && plain.compute.non_blocking);
-  const tools::RunConfig simple =
-      tools::resolve_run_config(flags({{"cuda-graph", "off"}, {"pin-memory", "false"}}));
+  const tools::RunConfig simple = run_of("cuda-graph=off pin-memory=false");
   EXPECT_FALSE(simple.compute.graph || simple.compute.pinned || simple.compute.non_blocking);
 
   EXPECT_EQ(plain.compute.convolutions, engine::Convolutions::kAuto);
-  EXPECT_EQ(tools::resolve_run_config(flags({{"conv", "direct"}})).compute.convolutions,
-            engine::Convolutions::kDirect);
-  EXPECT_NE(fault(flags({{"conv", "winograd"}})).find("auto"), std::string::npos);
+  EXPECT_EQ(run_of("conv=direct").compute.convolutions, engine::Convolutions::kDirect);
+  EXPECT_CONTAINS(fault_of("conv=winograd"), "auto");
 }
 
 TEST(RunConfig, SchedulesOfAveraging) {
-  const tools::RunConfig config =
-      tools::resolve_run_config(flags({{"sync", "post-local"}, {"sync-schedule", "10:1,1000:8"}}));
+  const tools::RunConfig config = run_of("sync=post-local sync-schedule=10:1,1000:8");
   ASSERT_EQ(config.averaging.phases.size(), 2u);
   EXPECT_EQ(config.averaging.phases[1].from, 1000);
   EXPECT_EQ(config.averaging.phases[1].every, 8);
   EXPECT_EQ(config.origin.at("sync-every").source, "not used");
   for (const char* schedule : {"5:1", "0:0", "0:-1", "0:1,0:2", "0:1,8:2,8:3", "0:1,5:2,4:3", "0",
                                "0:1:2", "0:x", ":", "0:1,", "1"})
-    EXPECT_THROW(
-        tools::resolve_run_config(flags({{"sync", "params"}, {"sync-schedule", schedule}})),
-        ConfigError)
+    EXPECT_THROW(run_of({{"sync", "params"}, {"sync-schedule", schedule}}), ConfigError)
         << schedule;
-  EXPECT_EQ(fault(flags({{"sync", "params"}, {"sync-schedule", "0:1,8:4,8:2"}})),
+  EXPECT_EQ(fault_of("sync=params sync-schedule=0:1,8:4,8:2"),
             "--sync-schedule is '0:1,8:4,8:2' (from --sync-schedule); expected STEP:K,STEP:K,... "
             "with ascending steps from 0 and "
             "each K 1 or more, as 0:1,1000:8");
-  EXPECT_EQ(fault(flags({{"sync", "params"}, {"sync-every", "0"}}))
+  EXPECT_EQ(fault_of("sync=params sync-every=0")
                 .find("--sync-every is '0' (from --sync-every); expected"),
             0u);
-  EXPECT_EQ(fault(flags({{"sync", "post-local"}})),
+  EXPECT_EQ(fault_of("sync=post-local"),
             "--sync post-local requires --sync-warmup W above 0, or a --sync-schedule that begins "
             "after step 0");
 }
@@ -530,18 +454,14 @@ TEST(RunConfig, RangesOfAveraging) {
                                                          {"slowmo", "slowmo-beta", "-0.1"},
                                                          {"slowmo", "slowmo-alpha", "0"},
                                                          {"params", "average-state", "some"}})
-    EXPECT_THROW(tools::resolve_run_config(flags({{"sync", sync}, {name, value}})), ConfigError)
-        << name << "=" << value;
+    EXPECT_THROW(run_of({{"sync", sync}, {name, value}}), ConfigError) << name << "=" << value;
   for (const char* ratio : {"0", "1.01", "-1"})
-    EXPECT_THROW(tools::resolve_run_config(flags({{"compress", "topk"}, {"topk-ratio", ratio}})),
-                 ConfigError)
-        << ratio;
-  EXPECT_THROW(tools::resolve_run_config(flags({{"compress", "powersgd"}, {"powersgd-rank", "0"}})),
-               ConfigError);
+    EXPECT_THROW(run_of({{"compress", "topk"}, {"topk-ratio", ratio}}), ConfigError) << ratio;
+  EXPECT_THROW(run_of("compress=powersgd powersgd-rank=0"), ConfigError);
 }
 
 TEST(RunConfig, TheStrongerSourceSettlesAContradiction) {
-  ConfigValues values = flags({{"steps", "100"}, {"optimizer", "adamw"}});
+  ConfigValues values = flags("steps=100 optimizer=adamw");
   values["epochs"] = {"5", "run.toml:1"};
   values["momentum"] = {"0.5", "run.toml:2"};
   values["batch-size"] = {"64", "run.toml:3"};
@@ -560,22 +480,11 @@ TEST(RunConfig, TomlReadsBackToTheSameRun) {
              {"steps", "7"},
              {"lr", ".001"},
              {"job-id", "a \"b\" \\ \n \x7f \xc3\xa9"}}),
-      flags({{"sync", "params"},
-             {"sync-every", "16"},
-             {"batch-size-per-device", "32"},
-             {"save-dir", "x"},
-             {"lr", "1e-5"}}),
-      flags({{"lr-schedule", "step"}, {"lr-milestones", "3,9"}, {"spawn", "2"}, {"shuffle", "0"}}),
-      flags({{"sync", "params"}, {"sync-schedule", "0:1,100:16"}, {"average-state", "all"}}),
-      flags({{"sync", "diloco"},
-             {"sync-every", "16"},
-             {"outer-nesterov", "false"},
-             {"sync-island", "host"}}),
-      flags({{"lr-schedule", "cosine"},
-             {"lr-min", "1e-4"},
-             {"lr", "12345678.9e-3"},
-             {"rank", "0"},
-             {"world-size", "2"}}),
+      flags("sync=params sync-every=16 batch-size-per-device=32 save-dir=x lr=1e-5"),
+      flags("lr-schedule=step lr-milestones=3,9 spawn=2 shuffle=0"),
+      flags("sync=params sync-schedule=0:1,100:16 average-state=all"),
+      flags("sync=diloco sync-every=16 outer-nesterov=false sync-island=host"),
+      flags("lr-schedule=cosine lr-min=1e-4 lr=12345678.9e-3 rank=0 world-size=2"),
   };
   for (const ConfigValues& run : runs) {
     const tools::RunConfig config = tools::resolve_run_config(run);
@@ -592,29 +501,27 @@ TEST(RunConfig, TomlReadsBackToTheSameRun) {
 }
 
 TEST(RunConfig, RanksAgreeOnWhatShapesTheRun) {
-  const auto settings = [](std::initializer_list<std::pair<std::string, std::string>> given) {
-    return tools::agreed_settings(tools::resolve_run_config(flags(given)).origin);
+  const auto settings = [](const NamedValues& given) {
+    return tools::agreed_settings(run_of(given).origin);
   };
   const auto base = settings({});
-  EXPECT_EQ(
-      settings({{"threads", "3"}, {"metrics", "m.jsonl"}, {"data-dir", "/d"}, {"timeout", "5"}}),
-      base);
-  EXPECT_EQ(settings({{"rank", "1"}, {"world-size", "2"}}), base);
-  EXPECT_EQ(settings({{"lr", "0.0500"}, {"epochs", "01"}}), base);
-  EXPECT_EQ(settings({{"save-dir", "a"}}), settings({{"save-dir", "b"}}));
-  EXPECT_NE(settings({{"save-dir", "a"}}), base);
-  EXPECT_NE(settings({{"seed", "1"}}), base);
-  EXPECT_NE(settings({{"lr", "0.051"}}), base);
-  EXPECT_NE(settings({{"model", "convnet"}}), base);
-  EXPECT_NE(settings({{"sync", "none"}}), base);
+  EXPECT_EQ(settings("threads=3 metrics=m.jsonl data-dir=/d timeout=5"), base);
+  EXPECT_EQ(settings("rank=1 world-size=2"), base);
+  EXPECT_EQ(settings("lr=0.0500 epochs=01"), base);
+  EXPECT_EQ(settings("save-dir=a"), settings("save-dir=b"));
+  EXPECT_NE(settings("save-dir=a"), base);
+  EXPECT_NE(settings("seed=1"), base);
+  EXPECT_NE(settings("lr=0.051"), base);
+  EXPECT_NE(settings("model=convnet"), base);
+  EXPECT_NE(settings("sync=none"), base);
   const std::pair<std::string, std::string> batch{"--batch-size", "64"};
-  EXPECT_EQ(std::ranges::count(settings({{"batch-size", "64"}}), batch), 1);
+  EXPECT_EQ(std::ranges::count(settings("batch-size=64"), batch), 1);
   EXPECT_EQ(std::ranges::count(base, batch), 0);
 }
 
 TEST(RunConfig, LongSettingsAreCutAndStillDiffer) {
   const auto settings = [](const std::string& model) {
-    return tools::agreed_settings(tools::resolve_run_config(flags({{"model", model}})).origin);
+    return tools::agreed_settings(run_of({{"model", model}}).origin);
   };
   const std::string path(5000, 'p');
   std::size_t bytes = 0;

@@ -10,6 +10,7 @@
 
 #include "io/base/files/io_error.h"
 #include "tests/support/allocation_counter.h"
+#include "tests/support/error_of.h"
 #include "tests/support/time_limits.h"
 
 namespace io {
@@ -169,13 +170,8 @@ TEST_P(BatchLoaderCrews, AnErrorInAWorkerReachesTheCallerAtItsStep) {
   BatchLoader loader(set, {40, 10, 0, 1, 0, false}, options());
   loader.next();
   loader.next();
-  try {
-    loader.next();
-    FAIL() << "the wrong label went unnoticed";
-  } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(),
-                 "data set small: label out of range at sample 25: found 5, expected 0..4");
-  }
+  EXPECT_EQ(test_support::error_of<DataError>([&] { loader.next(); }),
+            "data set small: label out of range at sample 25: found 5, expected 0..4");
   EXPECT_EQ(loader.next().step, 3);
 }
 

@@ -8,6 +8,8 @@
 #include <filesystem>
 
 #include "io/base/files/io_error.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace io {
@@ -83,13 +85,9 @@ TEST_F(Staging, WhatCannotBeReadOrWrittenIsNamed) {
   fs::create_directories(folder_ / "empty");
   EXPECT_THROW(stage_files(folder_ / "empty", folder_ / "local"), MissingFileError);
   write("file", "in the way");
-  try {
-    stage_files(folder_ / "source", folder_ / "file");
-    FAIL() << "a file took a folder";
-  } catch (const CannotCreateError& error) {
-    EXPECT_NE(std::string(error.what()).find("a.txt: cannot be copied from"), std::string::npos)
-        << error.what();
-  }
+  EXPECT_CONTAINS(test_support::error_of<CannotCreateError>(
+                      [&] { stage_files(folder_ / "source", folder_ / "file"); }),
+                  "a.txt: cannot be copied from");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "io/base/files/io_error.h"
+#include "tests/support/error_of.h"
 
 namespace io {
 namespace {
@@ -79,13 +80,8 @@ struct Repeating final : EpochOrder {
 TEST(CheckPartition, FindsWhatIsTakenTwiceAndWhatIsLost) {
   const Repeating repeating;
   const SamplerOptions options{.size = 10, .global_batch = 4, .world_size = 3, .order = &repeating};
-  try {
-    check_partition(options);
-    FAIL() << "accepted";
-  } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(),
-                 "the sampler gives sample 2 2 times in epoch 1 over 3 ranks, expected once");
-  }
+  EXPECT_EQ(test_support::error_of<DataError>([&] { check_partition(options); }),
+            "the sampler gives sample 2 2 times in epoch 1 over 3 ranks, expected once");
 }
 
 TEST(CheckPartition, AcceptsEveryWayOfSharing) {

@@ -8,10 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/base/files/io_error.h"
-#include "io/data/sources/dataset.h"
+#include "tests/io/data/sources/dataset_fixture.h"
 #include "tests/io/data/sources/png_bytes.h"
-#include "tests/support/test_support.h"
 
 namespace io {
 namespace {
@@ -19,35 +17,15 @@ namespace {
 namespace fs = std::filesystem;
 using test_support::plain_png;
 
-class DataFolder : public ::testing::Test {
+class DataFolder : public dataset_fixture::DatasetFiles {
  protected:
-  void write(const std::string& name, const std::string& content) {
-    fs::create_directories(fs::path(folder_ / name).parent_path());
-    test_support::write_text(folder_ / name, content);
+  DataFolder() : DatasetFiles("text") {
+    options_.text.context = 4;
+    options_.images.size = 4;
   }
   void link(const std::string& target, const std::string& name) {
     fs::create_directories(fs::path(folder_ / name).parent_path());
     fs::create_symlink(target, folder_ / name);
-  }
-  DatasetSplits load(const std::string& name) {
-    DatasetOptions options;
-    options.name = name;
-    options.directory = folder_.path().string();
-    options.text.context = 4;
-    options.images.size = 4;
-    return load_dataset(options);
-  }
-  template <typename ErrorType = DataError>
-  void expect_complaint(const std::string& set, const std::vector<std::string>& parts) {
-    try {
-      load(set);
-      ADD_FAILURE() << "went unnoticed: " << parts[0];
-    } catch (const ErrorType& error) {
-      const std::string text = error.what();
-      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-      for (const std::string& part : parts)
-        EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
-    }
   }
   void write_images() {
     for (const std::string name : {"train/ant/a.png", "train/bee/b.png", "val/ant/a.png"})
@@ -58,8 +36,6 @@ class DataFolder : public ::testing::Test {
     for (const std::string name : {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"})
       write(name, record);
   }
-
-  test_support::TemporaryDirectory folder_;
 };
 
 TEST(OriginalName, OfCopies) {
@@ -215,9 +191,9 @@ TEST_F(DataFolder, AFolderThatIsMissingIsNamed) {
       ADD_FAILURE() << name;
     } catch (const MissingFileError& error) {
       const std::string text = error.what();
-      EXPECT_NE(text.find("no folder " + options.directory), std::string::npos) << text;
+      EXPECT_CONTAINS(text, "no folder " + options.directory);
       if (name != "cifar10" && name != "mnist") {  // which name the command that fetches them
-        EXPECT_NE(text.find("did you mean 'animals'"), std::string::npos) << text;
+        EXPECT_CONTAINS(text, "did you mean 'animals'");
       }
     }
   }

@@ -6,9 +6,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "io/base/files/io_error.h"
-#include "io/data/sources/dataset.h"
-#include "tests/support/test_support.h"
+#include "tests/io/data/sources/dataset_fixture.h"
 
 namespace io {
 namespace {
@@ -46,13 +44,9 @@ std::string gzip(const std::string& text) {
   return packed;
 }
 
-class FilesTest : public ::testing::Test {
+class FilesTest : public dataset_fixture::DatasetFiles {
  protected:
-  void write(const std::string& name, const std::string& content) {
-    test_support::write_text(folder_ / name, content);
-  }
-  void remove(const std::string& name) { std::filesystem::remove(folder_ / name); }
-  std::string read(const std::string& name) { return test_support::read_text(folder_ / name); }
+  FilesTest() : DatasetFiles("mnist") {}
 
   void write_mnist() {
     write("train-images-idx3-ubyte", images(30));
@@ -61,37 +55,18 @@ class FilesTest : public ::testing::Test {
     write("t10k-labels-idx1-ubyte", labels(7));
   }
 
-  DatasetSplits load(const std::string& name) {
-    DatasetOptions options;
-    options.name = name;
-    options.directory = folder_.path().string();
-    return load_dataset(options);
-  }
-
-  // What loading says; it must be one line and name `file`.
-  template <typename ErrorType = DataError>
+  // What loading says, which names `file` in its folder.
+  template <class ErrorType = DataError>
   std::string complaint(const std::string& name, const std::string& file) {
-    try {
-      load(name);
-    } catch (const ErrorType& error) {
-      const std::string text = error.what();
-      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-      EXPECT_NE(text.find(folder_.path().string()), std::string::npos) << text;
-      EXPECT_NE(text.find(file), std::string::npos) << text;
-      return text;
-    }
-    ADD_FAILURE() << "damage went unnoticed";
-    return "";
+    options_.name = name;
+    const std::string text = DatasetFiles::complaint<ErrorType>();
+    EXPECT_CONTAINS(text, folder_.path().string());
+    EXPECT_CONTAINS(text, file);
+    return text;
   }
-
-  test_support::TemporaryDirectory folder_;
 };
 
 using IdxFiles = FilesTest;
-
-void expect_said(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
-}
 
 TEST_F(IdxFiles, ReadsPlainFiles) {
   write_mnist();
@@ -142,8 +117,8 @@ TEST_F(IdxFiles, ReadsFilesInFoldersOfTheirNames) {
   EXPECT_EQ(load("mnist").train.size(), 30);
   write("train-labels.idx1-ubyte", labels(29) + "\7");
   const std::string text = complaint("mnist", "train-labels.idx1-ubyte");
-  expect_said(text, "train-labels-idx1-ubyte/train-labels-idx1-ubyte");
-  expect_said(text, "which differ");
+  EXPECT_CONTAINS(text, "train-labels-idx1-ubyte/train-labels-idx1-ubyte");
+  EXPECT_CONTAINS(text, "which differ");
 }
 
 TEST_F(IdxFiles, PackedAndPlainFilesMustBeTheSame) {
@@ -151,26 +126,38 @@ TEST_F(IdxFiles, PackedAndPlainFilesMustBeTheSame) {
   write("train-images-idx3-ubyte.gz", gzip(images(30)));  // as torchvision and gunzip -k leave it
   EXPECT_EQ(load("mnist").train.size(), 30);
   write("train-images-idx3-ubyte.gz", gzip(images(31)));
-  expect_said(complaint("mnist", "train-images-idx3-ubyte.gz"), "which differ");
+  EXPECT_CONTAINS(complaint("mnist", "train-images-idx3-ubyte.gz"), "which differ");
 }
 
 TEST_F(IdxFiles, AFolderAboveNamesTheOneThatHasThem) {
   std::filesystem::create_directories(folder_ / "MNIST/raw");
   write("MNIST/raw/train-images-idx3-ubyte", images(30));
-  expect_said(complaint<MissingFileError>("mnist", "MNIST/raw: name that folder"), "--data-dir");
+  EXPECT_CONTAINS(complaint<MissingFileError>("mnist", "MNIST/raw: name that folder"),
+                  "--data-dir");
 }
 
 TEST_F(IdxFiles, TablesInTheirPlaceAreNamed) {
   write("mnist_train.csv", "label,1x1\n5,0\n");
-  expect_said(complaint<MissingFileError>("mnist", "mnist_train.csv there is a table"),
-              "--dataset csv");
+  EXPECT_CONTAINS(complaint<MissingFileError>("mnist", "mnist_train.csv there is a table"),
+                  "--dataset csv");
 }
 
 TEST_F(IdxFiles, MissingFileSaysHowToGetIt) {
   write_mnist();
   remove("t10k-labels-idx1-ubyte");
   const std::string text = complaint<MissingFileError>("mnist", "t10k-labels-idx1-ubyte");
-  expect_said(text, "tools/scripts/get_data.sh mnist --dir");
+  EXPECT_CONTAINS(text, "tools/scripts/get_data.sh mnist --dir");
+}
+
+std::string cut(std::string file) {
+  file.pop_back();
+  return file;
+}
+auto with_byte(std::size_t at, int value) {
+  return [=](std::string file) {
+    file[at] = static_cast<char>(value);
+    return file;
+  };
 }
 
 TEST_F(IdxFiles, EachDamageIsNamed) {
@@ -181,63 +168,27 @@ TEST_F(IdxFiles, EachDamageIsNamed) {
   };
   const std::string train = "train-images-idx3-ubyte", marks = "t10k-labels-idx1-ubyte";
   const Case cases[] = {
-      {"train-images-idx3-ubyte",
-       [](std::string s) {
-         s.pop_back();
-         return s;
-       },
-       {"truncated", "found 23519 bytes", "expected 23520"}},
+      {"train-images-idx3-ubyte", cut, {"truncated", "found 23519 bytes", "expected 23520"}},
       {"train-images-idx3-ubyte",
        [](std::string s) { return s + "xy"; },
        {"trailing", "found 23522 bytes", "expected 23520"}},
+      {"train-images-idx3-ubyte", with_byte(3, 1), {"magic", "found 2049", "expected 2051"}},
       {"train-images-idx3-ubyte",
-       [](std::string s) {
-         s[3] = 1;
-         return s;
-       },
-       {"magic", "found 2049", "expected 2051"}},
-      {"train-images-idx3-ubyte",
-       [](std::string s) {
-         s[11] = 32;
-         return s;
-       },
+       with_byte(11, 32),
        {"image size", "found 32 x 28", "expected 28 x 28"}},
-      {"train-images-idx3-ubyte",
-       [](std::string s) {
-         s[4] = '\x7F';
-         return s;
-       },
-       {"labels"}},
+      {"train-images-idx3-ubyte", with_byte(4, 0x7F), {"labels"}},
       {"train-images-idx3-ubyte",
        [](std::string) { return std::string(); },
        {"truncated", "found 0 bytes", "header of 16"}},
-      {"t10k-labels-idx1-ubyte",
-       [](std::string s) {
-         s.pop_back();
-         return s;
-       },
-       {"truncated", "found 6 bytes", "expected 7"}},
+      {"t10k-labels-idx1-ubyte", cut, {"truncated", "found 6 bytes", "expected 7"}},
       {"t10k-labels-idx1-ubyte",
        [](std::string s) { return s + "x"; },
        {"trailing", "found 8 bytes", "expected 7"}},
+      {"t10k-labels-idx1-ubyte", with_byte(3, 3), {"magic", "found 2051", "expected 2049"}},
       {"t10k-labels-idx1-ubyte",
-       [](std::string s) {
-         s[3] = 3;
-         return s;
-       },
-       {"magic", "found 2051", "expected 2049"}},
-      {"t10k-labels-idx1-ubyte",
-       [](std::string s) {
-         s[7] = 6;
-         return s;
-       },
+       with_byte(7, 6),
        {"found 6 labels", "expected 7", "t10k-images-idx3-ubyte"}},
-      {"t10k-labels-idx1-ubyte",
-       [](std::string s) {
-         s[8 + 5] = 10;
-         return s;
-       },
-       {"position 5", "found 10", "expected 0..9"}},
+      {"t10k-labels-idx1-ubyte", with_byte(8 + 5, 10), {"position 5", "found 10", "expected 0..9"}},
   };
   for (const Case& damaged : cases) {
     write_mnist();
@@ -245,7 +196,7 @@ TEST_F(IdxFiles, EachDamageIsNamed) {
     // A wrong count of images shows in the labels, which are not as many.
     const std::string file = damaged.said[0] == "labels" ? "train-labels-idx1-ubyte" : damaged.file;
     const std::string text = complaint("mnist", file);
-    for (const std::string& part : damaged.said) expect_said(text, part);
+    for (const std::string& part : damaged.said) EXPECT_CONTAINS(text, part);
   }
 }
 
@@ -262,7 +213,7 @@ TEST_F(IdxFiles, AnEmptySetIsRefused) {
   write_mnist();
   write("t10k-images-idx3-ubyte", images(0));
   write("t10k-labels-idx1-ubyte", labels(0));
-  expect_said(complaint("mnist", "t10k-labels-idx1-ubyte"), "found 0 labels");
+  EXPECT_CONTAINS(complaint("mnist", "t10k-labels-idx1-ubyte"), "found 0 labels");
 }
 
 TEST_F(IdxFiles, DamagedGzipIsNamed) {
@@ -270,29 +221,29 @@ TEST_F(IdxFiles, DamagedGzipIsNamed) {
   write_mnist();
   remove("train-images-idx3-ubyte");
   write(name, whole.substr(0, whole.size() / 2));
-  expect_said(complaint("mnist", name), "truncated");
+  EXPECT_CONTAINS(complaint("mnist", name), "truncated");
   write(name,
         whole.substr(0, whole.size() - 3));  // all data there, but not the checksum at the end
-  expect_said(complaint("mnist", name), "truncated");
+  EXPECT_CONTAINS(complaint("mnist", name), "truncated");
   std::string flipped = whole;
   flipped[flipped.size() - 6] ^= 1;  // in the checksum
   write(name, flipped);
-  expect_said(complaint("mnist", name), "damaged");
+  EXPECT_CONTAINS(complaint("mnist", name), "damaged");
   for (const char length : {'\0', '\1', '\x7F'}) {  // in the length behind it
     std::string lying = whole;
     lying[lying.size() - 3] = length;
     write(name, lying);
-    expect_said(complaint("mnist", name), "damaged");
+    EXPECT_CONTAINS(complaint("mnist", name), "damaged");
   }
   write(name, whole + "garbage");
-  expect_said(complaint("mnist", name), "follow after the end");
+  EXPECT_CONTAINS(complaint("mnist", name), "follow after the end");
 }
 
 TEST_F(IdxFiles, AHugeCountInTheHeaderTakesNoMemory) {
   write_mnist();
   write("train-images-idx3-ubyte", images(30).replace(4, 4, big_endian(0xFFFFFFFF)));
   write("train-labels-idx1-ubyte", labels(30).replace(4, 4, big_endian(0xFFFFFFFF)));
-  expect_said(complaint("mnist", "train-labels-idx1-ubyte"), "truncated: found 30 bytes");
+  EXPECT_CONTAINS(complaint("mnist", "train-labels-idx1-ubyte"), "truncated: found 30 bytes");
 }
 
 // Some 60 kB that would be 60 MB: a set like that is refused by its header.
@@ -303,35 +254,31 @@ TEST_F(IdxFiles, ACompressedFileThatGrowsBeyondReasonIsRefused) {
   write("train-images-idx3-ubyte.gz",
         gzip(images(0).replace(4, 4, big_endian(kCount)) + std::string(784 * kCount, '\0')));
   write("train-labels-idx1-ubyte", labels(kCount));
-  expect_said(complaint("mnist", "train-images-idx3-ubyte.gz"), "unpacks to more than");
+  EXPECT_CONTAINS(complaint("mnist", "train-images-idx3-ubyte.gz"), "unpacks to more than");
   // Nor is a small set read to the end of what follows.
   write("train-images-idx3-ubyte.gz", gzip(images(30) + std::string(60'000'000, '\0')));
   write("train-labels-idx1-ubyte", labels(30));
-  expect_said(complaint("mnist", "train-images-idx3-ubyte.gz"), "unpacks to more than");
+  EXPECT_CONTAINS(complaint("mnist", "train-images-idx3-ubyte.gz"), "unpacks to more than");
 }
 
 TEST_F(IdxFiles, ADeviceIsNoDataFile) {
   DatasetOptions options;
   options.name = "csv";
   options.csv.annotations = "/dev/zero";
-  try {
-    load_dataset(options);
-    ADD_FAILURE() << "read";
-  } catch (const DataError& error) {
-    expect_said(error.what(), "/dev/zero: is not a regular file");
-  }
+  EXPECT_CONTAINS(test_support::error_of<DataError>([&] { load_dataset(options); }),
+                  "/dev/zero: is not a regular file");
 }
 
 TEST_F(IdxFiles, ATextThatGrowsBeyondReasonIsRefused) {
   write("a.txt.gz", gzip(std::string(60'000'000, 'a')));
-  expect_said(complaint("text", "a.txt.gz"), "gunzip");
+  EXPECT_CONTAINS(complaint("text", "a.txt.gz"), "gunzip");
 }
 
 TEST_F(IdxFiles, AFolderInPlaceOfAFileIsAnError) {
   write_mnist();
   remove("train-images-idx3-ubyte");
   std::filesystem::create_directory(folder_ / "train-images-idx3-ubyte");
-  expect_said(complaint("mnist", "train-images-idx3-ubyte"), "is a folder");
+  EXPECT_CONTAINS(complaint("mnist", "train-images-idx3-ubyte"), "is a folder");
 }
 
 // Record i: label i mod 10, red i, green 100 + i, blue the place in the plane.
@@ -375,30 +322,32 @@ TEST_F(Cifar10Files, ReadsAllBatchesInOrder) {
 TEST_F(Cifar10Files, EachDamageIsNamed) {
   write_cifar10();
   write("data_batch_2.bin", records(2, 3) + "x");
-  expect_said(complaint("cifar10", "data_batch_2.bin"), "found 9220 bytes (3 records and 1 bytes)");
+  EXPECT_CONTAINS(complaint("cifar10", "data_batch_2.bin"),
+                  "found 9220 bytes (3 records and 1 bytes)");
   write("data_batch_2.bin", "");
-  expect_said(complaint("cifar10", "data_batch_2.bin"), "found 0 bytes");
+  EXPECT_CONTAINS(complaint("cifar10", "data_batch_2.bin"), "found 0 bytes");
   std::string wrong_label = records(2, 3);
   wrong_label[2 * 3073] = 11;
   write("data_batch_2.bin", wrong_label);
   const std::string text = complaint("cifar10", "data_batch_2.bin");
-  expect_said(text, "at record 2");
-  expect_said(text, "found 11, expected 0..9");
+  EXPECT_CONTAINS(text, "at record 2");
+  EXPECT_CONTAINS(text, "found 11, expected 0..9");
 }
 
 TEST_F(Cifar10Files, TheFolderOfTheArchiveIsNamed) {
   std::filesystem::create_directory(folder_ / "cifar-10-batches-bin");
-  expect_said(complaint<MissingFileError>("cifar10", "data_batch_*.bin"),
-              "a folder cifar-10-batches-bin: name that with --data-dir");
+  EXPECT_CONTAINS(complaint<MissingFileError>("cifar10", "data_batch_*.bin"),
+                  "a folder cifar-10-batches-bin: name that with --data-dir");
 }
 
 TEST_F(Cifar10Files, MissingAndStillPackedFilesAreNamed) {
   write_cifar10();
   remove("test_batch_3.bin");
-  expect_said(complaint<MissingFileError>("cifar10", "test_batch*.bin"),
-              "tools/scripts/get_data.sh cifar10 --dir");
+  EXPECT_CONTAINS(complaint<MissingFileError>("cifar10", "test_batch*.bin"),
+                  "tools/scripts/get_data.sh cifar10 --dir");
   write("test_batch_3.bin.xz", "packed");
-  expect_said(complaint<MissingFileError>("cifar10", "test_batch_3.bin"), "unpack it with `xz -dk");
+  EXPECT_CONTAINS(complaint<MissingFileError>("cifar10", "test_batch_3.bin"),
+                  "unpack it with `xz -dk");
 }
 
 }  // namespace

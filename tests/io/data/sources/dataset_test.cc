@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "io/base/files/io_error.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 
 namespace io {
 namespace {
@@ -19,20 +21,15 @@ DatasetOptions synthetic(std::int64_t size, std::uint64_t seed = 0) {
 }
 
 std::string refusal(const DatasetOptions& options) {
-  try {
-    load_dataset(options);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test_support::error_or<ConfigError>([&] { load_dataset(options); }, "accepted");
 }
 
 TEST(LoadDataset, UnknownNameSuggestsTheNearest) {
   DatasetOptions options;
   options.name = "minst";
   const std::string text = refusal(options);
-  EXPECT_NE(text.find("did you mean 'mnist'?"), std::string::npos) << text;
-  EXPECT_NE(text.find("cifar10"), std::string::npos) << text;
+  EXPECT_CONTAINS(text, "did you mean 'mnist'?");
+  EXPECT_CONTAINS(text, "cifar10");
 }
 
 TEST(LoadDataset, LimitCutsTrainingOnlyAndKeepsTheNormalisation) {

@@ -10,6 +10,8 @@
 #include "io/base/files/io_error.h"
 #include "io/data/images/image_decoder.h"
 #include "io/data/sources/dataset.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace io {
@@ -41,30 +43,22 @@ TEST(FileFormat, IsNamedInsteadOfATable) {
       options.name = set;
       options.csv.annotations = set == "csv" ? folder / "t.csv" : "";
       options.directory = folder / "t.csv";
-      try {
-        static_cast<void>(load_dataset(options));
-        ADD_FAILURE() << "went unnoticed: " << name;
-      } catch (const DataError& error) {
-        EXPECT_NE(std::string(error.what())
-                      .find("t.csv: found " + name + ", expected text, plain or gzipped; "),
-                  std::string::npos)
-            << error.what();
-      }
+      const std::string error_text =
+          test_support::error_of<DataError>([&] { static_cast<void>(load_dataset(options)); });
+      EXPECT_CONTAINS(error_text, "t.csv: found " + name + ", expected text, plain or gzipped; ");
     }
   }
 }
 
 TEST(FileFormat, IsNamedInsteadOfAnImage) {
   const std::string bytes = "RIFF\x10\0\0\0WEBPVP8 "s;
-  try {
-    static_cast<void>(decode_image(std::vector<std::uint8_t>(bytes.begin(), bytes.end()), "a.png"));
-    ADD_FAILURE() << "went unnoticed";
-  } catch (const DataError& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "a.png: neither PNG nor JPEG: the file begins with 52 49 46 46, a WebP image: "
-              "convert it to "
-              "PNG first");
-  }
+  EXPECT_EQ(test_support::error_of<DataError>([&] {
+              static_cast<void>(
+                  decode_image(std::vector<std::uint8_t>(bytes.begin(), bytes.end()), "a.png"));
+            }),
+            "a.png: neither PNG nor JPEG: the file begins with 52 49 46 46, a WebP image: "
+            "convert it to "
+            "PNG first");
 }
 
 TEST(FileFormat, OfTextIsNotKnown) {

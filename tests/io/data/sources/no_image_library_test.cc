@@ -5,6 +5,8 @@
 
 #include "io/base/files/io_error.h"
 #include "io/data/sources/dataset.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace io {
@@ -18,14 +20,10 @@ TEST(NoImageLibrary, SaysWhatIsMissing) {
   DatasetOptions options;
   options.name = "images";
   options.directory = folder.path().string();
-  try {
-    load_dataset(options);
-    FAIL() << "the missing library went unnoticed";
-  } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("this build reads no"), std::string::npos)
-        << error.what();
-    EXPECT_NE(std::string(error.what()).find("-dev"), std::string::npos) << error.what();
-  }
+  const std::string error_text =
+      test_support::error_of<ConfigError>([&] { load_dataset(options); });
+  EXPECT_CONTAINS(error_text, "this build reads no");
+  EXPECT_CONTAINS(error_text, "-dev");
 }
 
 }  // namespace

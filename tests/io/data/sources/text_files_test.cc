@@ -5,42 +5,15 @@
 
 #include <filesystem>
 
-#include "io/base/files/io_error.h"
 #include "io/data/loader/batch_loader.h"
-#include "io/data/sources/dataset.h"
-#include "tests/support/test_support.h"
+#include "tests/io/data/sources/dataset_fixture.h"
 
 namespace io {
 namespace {
 
-class TextFiles : public ::testing::Test {
+class TextFiles : public dataset_fixture::DatasetFiles {
  protected:
-  void write(const std::string& name, const std::string& content) {
-    test_support::write_text(folder_ / name, content);
-  }
-
-  DatasetSplits load(const std::string& name = "text") {
-    options_.name = name;
-    options_.directory = folder_.path().string();
-    return load_dataset(options_);
-  }
-
-  // One line that has all of `parts`.
-  template <typename ErrorType = DataError>
-  void expect_complaint(const std::vector<std::string>& parts, const std::string& name = "text") {
-    try {
-      load(name);
-      ADD_FAILURE() << "went unnoticed: " << parts[0];
-    } catch (const ErrorType& error) {
-      const std::string text = error.what();
-      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-      for (const std::string& part : parts)
-        EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
-    }
-  }
-
-  test_support::TemporaryDirectory folder_;
-  DatasetOptions options_;
+  TextFiles() : DatasetFiles("text") {}
 };
 
 std::string words(const std::vector<int>& ids) {  // 16 bits each, little-endian
@@ -151,8 +124,8 @@ TEST_F(TextFiles, UnshuffledBatchesAreTheFilesWindowsInOrder) {
 
 TEST_F(TextFiles, ShortEmptyAndMissingTextsAreNamed) {
   expect_complaint<MissingFileError>({"*.txt", "--data-dir"});
-  expect_complaint<MissingFileError>({"tools/scripts/get_data.sh tinyshakespeare"},
-                                     "tinyshakespeare");
+  expect_complaint<MissingFileError>("tinyshakespeare",
+                                     {"tools/scripts/get_data.sh tinyshakespeare"});
   write("a.txt", "");
   expect_complaint({"a.txt", "empty"});
   write("a.txt", std::string(71, 'x'));
@@ -174,22 +147,22 @@ TEST_F(TextFiles, TokenFilesAreReadWithAndWithoutHeader) {
   EXPECT_EQ(splits.test.classes(), 65535);
   EXPECT_EQ(splits.train.vocabulary(), "");
   write("val.bin", header + words({4, 5}));
-  expect_complaint({"val.bin", "2 tokens", "announces 3"}, "tokens");
+  expect_complaint("tokens", {"val.bin", "2 tokens", "announces 3"});
 }
 
 TEST_F(TextFiles, WrongTokenFilesAreNamed) {
   options_.text.context = 2;
   write("train.bin", words({1, 2, 3}));
-  expect_complaint<MissingFileError>({"val.bin"}, "tokens");
+  expect_complaint<MissingFileError>("tokens", {"val.bin"});
   write("val.bin", words({1, 2, 9, 4}));
   options_.text.vocabulary_size = 9;
-  expect_complaint({"val.bin", "position 2", "found 9", "0..8"}, "tokens");
+  expect_complaint("tokens", {"val.bin", "position 2", "found 9", "0..8"});
   options_.text.vocabulary_size = 10;
   EXPECT_EQ(load("tokens").test.classes(), 10);
   write("train.bin", words({1, 2, 3}) + "x");
-  expect_complaint({"train.bin", "7 bytes"}, "tokens");
+  expect_complaint("tokens", {"train.bin", "7 bytes"});
   write("train.bin", "");
-  expect_complaint({"train.bin", "found 0 tokens", "at least 3"}, "tokens");
+  expect_complaint("tokens", {"train.bin", "found 0 tokens", "at least 3"});
 }
 
 }  // namespace

@@ -7,13 +7,11 @@
 #include <cmath>
 #include <set>
 
-#include "io/base/files/io_error.h"
 #include "io/base/numbers/split_mix.h"
 #include "io/data/readers/csv/csv_coding.h"
 #include "io/data/readers/csv/csv_columns.h"
-#include "io/data/sources/dataset.h"
 #include "io/data/tables/csv_table.h"
-#include "tests/support/test_support.h"
+#include "tests/io/data/sources/dataset_fixture.h"
 
 namespace io {
 namespace {
@@ -32,12 +30,7 @@ std::vector<std::string> all_fields(const std::string& text) {
 using Fields = std::vector<std::string>;
 
 std::string complaint_of(const std::string& text) {
-  try {
-    table_of(text);
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "none";
+  return test_support::error_or<DataError>([&] { table_of(text); }, "none");
 }
 
 TEST(CsvTable, FieldsRowsAndLineEnds) {
@@ -72,35 +65,11 @@ TEST(CsvTable, DamageIsNamedWithItsLine) {
             "t.csv: line 2 has a NUL byte: this is not a CSV file in UTF-8 or ASCII");
   EXPECT_EQ(complaint_of(""), "t.csv: the file is empty, expected rows of fields");
   EXPECT_EQ(complaint_of(" \n\r\n"), "t.csv: the file is empty, expected rows of fields");
-  EXPECT_NE(complaint_of("a,b\n1," + std::string((1 << 20) + 1, 'x')).find("1048577 bytes"),
-            std::string::npos);
-  EXPECT_NE(complaint_of(std::string(70'000, ',')).find("more than 65536 fields"),
-            std::string::npos);
+  EXPECT_CONTAINS(complaint_of("a,b\n1," + std::string((1 << 20) + 1, 'x')), "1048577 bytes");
+  EXPECT_CONTAINS(complaint_of(std::string(70'000, ',')), "more than 65536 fields");
 }
 
-class CsvFiles : public ::testing::Test {
- protected:
-  DatasetSplits load(const std::string& text) {
-    test_support::write_text(folder_ / "set.csv", text);
-    options_.name = "csv";
-    options_.directory = folder_.path().string();
-    return load_dataset(options_);
-  }
-  template <typename ErrorType = DataError>
-  void expect_complaint(const std::string& text, const std::vector<std::string>& parts) {
-    try {
-      load(text);
-      ADD_FAILURE() << "went unnoticed: " << text;
-    } catch (const ErrorType& error) {
-      const std::string said = error.what();
-      EXPECT_EQ(said.find('\n'), std::string::npos) << said;
-      for (const std::string& part : parts)
-        EXPECT_NE(said.find(part), std::string::npos) << "'" << part << "' in: " << said;
-    }
-  }
-  test_support::TemporaryDirectory folder_;
-  DatasetOptions options_;
-};
+using CsvFiles = dataset_fixture::CsvFile;
 
 TEST_F(CsvFiles, NumbersAreStandardisedAndTextIsOneHot) {
   options_.csv.test_share = 0;
@@ -262,7 +231,7 @@ TEST_F(CsvFiles, TargetsAreNumbersStandardisedByTheTrainingRows) {
                     static_cast<double>(splits.test.as<TargetValues>().values[i])),
                 1000.25 + x * x, 0.05);
   }
-  EXPECT_TRUE(splits.columns.find("target price (mean ") != std::string::npos) << splits.columns;
+  EXPECT_CONTAINS(splits.columns, "target price (mean ");
 
   options_.limit = 12;
   const DatasetSplits limited = load(text);

@@ -3,30 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include "io/base/files/io_error.h"
-#include "io/data/sources/dataset.h"
-#include "tests/support/test_support.h"
+#include "tests/io/data/sources/dataset_fixture.h"
 
 namespace io {
 namespace {
 
-class CsvReport : public ::testing::Test {
+class CsvReport : public dataset_fixture::CsvFile {
  protected:
   CsvReport() { options_.csv.test_share = 0; }
 
-  DatasetSplits load(const std::string& text) {
-    test_support::write_text(folder_ / "set.csv", text);
-    options_.name = "csv";
-    options_.directory = folder_.path().string();
-    return load_dataset(options_);
-  }
   std::string complaint(const std::string& text) {
-    try {
-      load(text);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "none";
+    return test_support::error_or<Error>([&] { load(text); }, "none");
   }
   // `count` rows "VALUE(i),i % 3,x or y" below "VALUE's name,size,kind".
   template <typename Value>
@@ -36,9 +23,6 @@ class CsvReport : public ::testing::Test {
       text += value(i) + ";" + std::to_string(i % 3) + ";" + (i % 2 == 0 ? "x" : "y") + "\n";
     return load(text).warnings;
   }
-
-  test_support::TemporaryDirectory folder_;
-  DatasetOptions options_;
 };
 
 TEST_F(CsvReport, OneLineSaysWhatEachColumnBecame) {
@@ -64,7 +48,7 @@ TEST_F(CsvReport, ALongListIsCut) {
     row += std::to_string(i) + ",";
   }
   const std::string text = load(header + "kind\n" + row + "x\n" + row + "y\n").columns;
-  EXPECT_NE(text.find("c19 and 30 more"), std::string::npos) << text;
+  EXPECT_CONTAINS(text, "c19 and 30 more");
 }
 
 TEST_F(CsvReport, ColumnsAreChosenByNameAndNumber) {
@@ -82,31 +66,28 @@ TEST_F(CsvReport, ColumnsAreChosenByNameAndNumber) {
 TEST_F(CsvReport, WrongChoicesAreNamed) {
   const std::string text = "id,size,kind\n1,2,x\n4,5,y\n";
   options_.csv.ignored_columns = "sizes";
-  EXPECT_NE(complaint(text).find("no column 'sizes': did you mean 'size'?"), std::string::npos);
+  EXPECT_CONTAINS(complaint(text), "no column 'sizes': did you mean 'size'?");
   options_.csv.ignored_columns = "kind";
-  EXPECT_NE(complaint(text).find("--ignore-columns names kind, which is the label"),
-            std::string::npos);
+  EXPECT_CONTAINS(complaint(text), "--ignore-columns names kind, which is the label");
   options_.csv.ignored_columns = "1,2";
-  EXPECT_NE(complaint(text).find("no column besides the label is left"), std::string::npos);
+  EXPECT_CONTAINS(complaint(text), "no column besides the label is left");
   options_.csv.ignored_columns = "";
   options_.csv.columns = "id,,size";
-  EXPECT_NE(complaint(text).find("no column ''"), std::string::npos);
+  EXPECT_CONTAINS(complaint(text), "no column ''");
 }
 
 TEST_F(CsvReport, AFileThatCannotBeCutSaysWhatWasSeen) {
   const std::string found = complaint("a b c\n1 2 3\n");
-  EXPECT_NE(found.find("found 1 column"), std::string::npos) << found;
-  EXPECT_NE(found.find("row 1 is 'a b c'"), std::string::npos) << found;
-  EXPECT_NE(found.find("--separator space cuts at blanks"), std::string::npos) << found;
-  EXPECT_NE(complaint("a:b\n1:2\n").find("name another separator with --separator"),
-            std::string::npos);
+  EXPECT_CONTAINS(found, "found 1 column");
+  EXPECT_CONTAINS(found, "row 1 is 'a b c'");
+  EXPECT_CONTAINS(found, "--separator space cuts at blanks");
+  EXPECT_CONTAINS(complaint("a:b\n1:2\n"), "name another separator with --separator");
   options_.csv.separator = ",";
-  EXPECT_NE(complaint("a;b\n1;2\n").find("separated by ','"), std::string::npos);
+  EXPECT_CONTAINS(complaint("a;b\n1;2\n"), "separated by ','");
   options_.csv.separator = ";";
-  EXPECT_NE(complaint("a;b\n1;2;3\n")
-                .find("found 3 fields, expected 2 as in row 1, separated by "
-                      "';'"),
-            std::string::npos);
+  EXPECT_CONTAINS(complaint("a;b\n1;2;3\n"),
+                  "found 3 fields, expected 2 as in row 1, separated by "
+                  "';'");
 }
 
 TEST_F(CsvReport, IdentifiersAreWarnedOf) {
@@ -117,7 +98,7 @@ TEST_F(CsvReport, IdentifiersAreWarnedOf) {
                 "set.csv: id has another value in every row, as an identifier does; if there is "
                 "nothing to learn from that, leave it out with --ignore-columns id"}));
   EXPECT_EQ(warnings("name", 20, word).size(), 1u);
-  EXPECT_NE(warnings("the key", 20, word).at(0).find("--ignore-columns 1"), std::string::npos);
+  EXPECT_CONTAINS(warnings("the key", 20, word).at(0), "--ignore-columns 1");
   // Too few rows to tell, repeated values, measurements.
   EXPECT_TRUE(warnings("id", 19, number).empty());
   EXPECT_TRUE(warnings("id", 40, [](int i) { return std::to_string(i / 2); }).empty());
