@@ -10,7 +10,7 @@
 #include "engine/train/saving/weights.h"
 #include "models/model_catalog.h"
 #include "tests/engine/train/tiny_training.h"
-#include "tools/launch/workers/worker_threads.h"
+#include "tests/engine/train/trainer_fixture.h"
 
 namespace {
 
@@ -70,9 +70,9 @@ TEST(StatisticsPass, IsTheMeanOverTheBatchesOfAllRanks) {
     std::vector<double> sum;
     int batches = 0;
     std::vector<std::vector<double>> found(static_cast<std::size_t>(world));
-    tools::run_inproc_ranks(world, 20'000, [&](std::unique_ptr<backends::Group> group) {
-      const auto wire = group->make_communicator();
-      tiny_training::Parts parts(options_of(group->rank(), world));
+    trainer_fixture::in_threads(world, [&](backends::Group& group) {
+      const auto wire = group.make_communicator();
+      tiny_training::Parts parts(options_of(group.rank(), world));
       {
         const std::scoped_lock lock(mutex);
         const std::vector<double> own = sum_of_batches(parts, batches);
@@ -82,9 +82,7 @@ TEST(StatisticsPass, IsTheMeanOverTheBatchesOfAllRanks) {
       const engine::StateDigest parameters = engine::digest(parts.model.parameters.values);
       recompute(parts, *wire);
       EXPECT_EQ(engine::digest(parts.model.parameters.values), parameters);
-      found[static_cast<std::size_t>(group->rank())] = copy_of(parts.model.running);
-      group->leave();
-      return 0;
+      found[static_cast<std::size_t>(group.rank())] = copy_of(parts.model.running);
     });
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
       EXPECT_EQ(found[rank], found[0]) << "rank " << rank << " of " << world;
@@ -99,9 +97,9 @@ TEST(StatisticsPass, IsTheMeanOverTheBatchesOfAllRanks) {
 TEST(StatisticsPass, SynchronizedStatisticsAreThoseOfOneRank) {
   const auto run = [](int world) {
     std::vector<double> result;
-    tools::run_inproc_ranks(world, 20'000, [&](std::unique_ptr<backends::Group> group) {
-      const auto wire = group->make_communicator(), statistics = group->make_communicator();
-      tiny_training::Parts parts(options_of(group->rank(), world));
+    trainer_fixture::in_threads(world, [&](backends::Group& group) {
+      const auto wire = group.make_communicator(), statistics = group.make_communicator();
+      tiny_training::Parts parts(options_of(group.rank(), world));
       engine::Graph graph = models::build_model(
           "convnet", {.sample_shape = {8, 8, 1}, .classes = parts.set.classes()});
       graph.synchronize_statistics();
@@ -114,9 +112,7 @@ TEST(StatisticsPass, SynchronizedStatisticsAreThoseOfOneRank) {
                                     .communicator = *wire,
                                     .replicas = world > 1 ? replicas.get() : nullptr},
                                    0);
-      if (group->rank() == 0) result = copy_of(parts.model.running);
-      group->leave();
-      return 0;
+      if (group.rank() == 0) result = copy_of(parts.model.running);
     });
     return result;
   };
@@ -129,8 +125,8 @@ TEST(StatisticsPass, SynchronizedStatisticsAreThoseOfOneRank) {
 }
 
 TEST(StatisticsPass, MicroBatchesAreBatches) {
-  tools::run_inproc_ranks(1, 20'000, [&](std::unique_ptr<backends::Group> group) {
-    const auto wire = group->make_communicator();
+  trainer_fixture::in_threads(1, [&](backends::Group& group) {
+    const auto wire = group.make_communicator();
     tiny_training::Options small = options_of(0, 1);
     small.batch = 3;
     small.samples = 24;
@@ -142,8 +138,6 @@ TEST(StatisticsPass, MicroBatchesAreBatches) {
     recompute(six, *wire, 2);
     const std::vector<double> a = copy_of(three.model.running), b = copy_of(six.model.running);
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-12) << i;
-    group->leave();
-    return 0;
   });
 }
 

@@ -8,15 +8,14 @@
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "tests/engine/train/tiny_training.h"
+#include "tests/engine/train/trainer_fixture.h"
 #include "tests/support/time_limits.h"
-#include "tools/launch/workers/worker_threads.h"
-#include "tools/report/observers/console_observer.h"
 
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kRanks = 3, kSlow = 2;
+constexpr int kPhaseRanks = 3, kSlowRank = 2;
 
 // SGD that takes its time.
 class SlowOptimizer : public engine::Optimizer {
@@ -55,30 +54,27 @@ class Keep : public engine::TrainObserver {
 // Four steps on three ranks, one of which is slow in its update. What rank 0 was told.
 Keep run_with_slow_rank(milliseconds delay) {
   Keep told;
-  tools::run_inproc_ranks(
-      kRanks, test_support::deadline_ms(20'000), [&](std::unique_ptr<backends::Group> group) {
-        const auto control = group->make_communicator(), wire = group->make_communicator();
-        tiny_training::Parts parts({.rank = group->rank(), .world_size = kRanks});
-        SlowOptimizer optimizer(parts.model.parameters.values,
-                                group->rank() == kSlow ? delay : milliseconds(0));
-        engine::FlatBuffer& gradients = parts.model.parameters.gradients;
-        const auto work =
-            engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool}, {});
-        const auto policy =
-            engine::make_gradient_averaging(engine::make_plain_sum(*wire, gradients), gradients);
-        Keep keep;
-        tiny_training::train(parts, {.optimizer = optimizer,
-                                     .work = *work,
-                                     .policy = *policy,
-                                     .control = *control,
-                                     .steps = 4,
-                                     .log_every = 2,
-                                     .observer = &keep});
-        EXPECT_EQ(keep.reports.size(), 2u);
-        if (group->rank() == 0) told = std::move(keep);
-        group->leave();
-        return 0;
-      });
+  trainer_fixture::in_threads(kPhaseRanks, [&](backends::Group& group) {
+    const auto control = group.make_communicator(), wire = group.make_communicator();
+    tiny_training::Parts parts({.rank = group.rank(), .world_size = kPhaseRanks});
+    SlowOptimizer optimizer(parts.model.parameters.values,
+                            group.rank() == kSlowRank ? delay : milliseconds(0));
+    engine::FlatBuffer& gradients = parts.model.parameters.gradients;
+    const auto work =
+        engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool}, {});
+    const auto policy =
+        engine::make_gradient_averaging(engine::make_plain_sum(*wire, gradients), gradients);
+    Keep keep;
+    tiny_training::train(parts, {.optimizer = optimizer,
+                                 .work = *work,
+                                 .policy = *policy,
+                                 .control = *control,
+                                 .steps = 4,
+                                 .log_every = 2,
+                                 .observer = &keep});
+    EXPECT_EQ(keep.reports.size(), 2u);
+    if (group.rank() == 0) told = std::move(keep);
+  });
   return told;
 }
 
@@ -92,13 +88,13 @@ TEST(StepPhases, TheSlowRankIsNamedAlthoughAllStepsTakeEquallyLong) {
     if (2 * std::max(told.ranks[0].own(), told.ranks[1].own()) < seconds) break;
   }
   const engine::StepReport& report = told.reports.back();
-  EXPECT_EQ(report.slowest_rank, kSlow);
+  EXPECT_EQ(report.slowest_rank, kSlowRank);
   EXPECT_GT(report.slowest_ratio, 1.5);
-  ASSERT_EQ(told.ranks.size(), static_cast<std::size_t>(kRanks));
-  EXPECT_GE(told.ranks[kSlow].update, seconds);
+  ASSERT_EQ(told.ranks.size(), static_cast<std::size_t>(kPhaseRanks));
+  EXPECT_GE(told.ranks[kSlowRank].update, seconds);
   EXPECT_LT(told.ranks[0].own(), seconds);
   EXPECT_GT(told.ranks[0].communication, seconds / 2) << "the others wait for it";
-  EXPECT_LT(told.ranks[kSlow].communication, told.ranks[0].communication);
+  EXPECT_LT(told.ranks[kSlowRank].communication, told.ranks[0].communication);
   EXPECT_NEAR(report.phases.update,
               (told.ranks[0].update + told.ranks[1].update + told.ranks[2].update) / 3, 1e-9);
   for (const engine::StepPhases& rank : told.ranks) {
@@ -108,42 +104,6 @@ TEST(StepPhases, TheSlowRankIsNamedAlthoughAllStepsTakeEquallyLong) {
     EXPECT_GT(rank.forward, 0);
     EXPECT_GT(rank.backward, 0);
   }
-}
-
-engine::StepReport slow_report(const std::vector<engine::StepPhases>& ranks, double ratio) {
-  return {.progress = {}, .ranks = ranks, .slowest_rank = 1, .slowest_ratio = ratio};
-}
-
-std::string notices(const std::vector<double>& ratios, double data = 0.5) {
-  const std::vector<engine::StepPhases> ranks{{.forward = 0.001}, {.data = data, .forward = 0.001}};
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const auto console = tools::make_console_observer({});
-  for (const double ratio : ratios) console->on_report(slow_report(ranks, ratio));
-  testing::internal::GetCapturedStdout();
-  return testing::internal::GetCapturedStderr();
-}
-
-TEST(StepPhases, ARankThatStaysSlowIsNamedOnceWithWhatItSpendsItsTimeOn) {
-  EXPECT_EQ(notices({2.5}), "") << "once may be noise";
-  EXPECT_EQ(notices({1.2, 1.2, 1.2}), "");
-  EXPECT_EQ(notices({2.5, 1.2, 2.5}), "");
-  EXPECT_EQ(notices({2.5, 2.5, 2.5}, 0.0005), "") << "a step as short as this is all noise";
-  EXPECT_EQ(notices({2.5, 2.5, 2.5}),
-            "engine: rank 1 is slow: its own work per step is 2.50x the other ranks' median "
-            "(data 500.00 ms, forward 1.00 ms, "
-            "backward 0.00 ms, update 0.00 ms)\n");
-}
-
-TEST(ProgressBar, CountsWhatTheDataConsistOf) {
-  io::Dataset data;
-  const auto rate = [&](const io::Samples& samples) {
-    data.samples = samples;
-    return tools::rate_text(tools::progress_unit(data), 20);
-  };
-  EXPECT_EQ(rate(io::ImageSamples{}), "20 images/s");
-  EXPECT_EQ(rate(io::FeatureSamples{}), "20 rows/s");
-  EXPECT_EQ(rate(io::TokenSamples{.context = 64}), "1,280 tokens/s");
 }
 
 }  // namespace

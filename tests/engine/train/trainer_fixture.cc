@@ -167,7 +167,7 @@ void Rank::on_save(const engine::TrainProgress& progress, const std::string&) {
 }
 void Rank::on_end(const engine::TrainResult&) { events.emplace_back("end"); }
 
-void on_ranks(int world, const Options& options, const std::function<void(Rank&)>& body) {
+void in_threads(int world, const std::function<void(backends::Group&)>& body) {
   auto groups = backends::make_inproc_groups(world, test_support::deadline_ms(20'000));
   std::vector<std::exception_ptr> failures(groups.size());
   std::vector<std::thread> threads;
@@ -175,10 +175,7 @@ void on_ranks(int world, const Options& options, const std::function<void(Rank&)
     threads.emplace_back([&, r] {
       try {
         const std::unique_ptr<backends::Group> group = std::move(groups[r]);
-        {
-          Rank rank(options, *group);
-          body(rank);
-        }
+        body(*group);
         group->leave();
       } catch (...) {
         failures[r] = std::current_exception();
@@ -187,6 +184,13 @@ void on_ranks(int world, const Options& options, const std::function<void(Rank&)
   for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& failure : failures)
     if (failure) std::rethrow_exception(failure);
+}
+
+void on_ranks(int world, const Options& options, const std::function<void(Rank&)>& body) {
+  in_threads(world, [&](backends::Group& group) {
+    Rank rank(options, group);
+    body(rank);
+  });
 }
 
 }  // namespace trainer_fixture

@@ -111,6 +111,7 @@ class Rank final : private engine::TrainObserver {
 
 // Runs body on each of `world` ranks, every one in a thread. Rethrows the first exception of the
 // lowest rank that has one.
+void in_threads(int world, const std::function<void(backends::Group&)>& body);
 void on_ranks(int world, const Options& options, const std::function<void(Rank&)>& body);
 
 }  // namespace trainer_fixture

@@ -15,6 +15,8 @@
 #include "backends/backend_error.h"
 #include "engine/core/error.h"
 #include "tests/engine/train/trainer_fixture.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -332,15 +334,11 @@ TEST(Trainer, ADivergedRunEndsOnAllRanksAndNamesTheLastGoodSnapshot) {
                  rank.parts.model.parameters.values.span<float>()[0] =
                      std::numeric_limits<float>::quiet_NaN();
              };
-             try {
-               rank.run();
-               ADD_FAILURE() << "the run did not end";
-             } catch (const engine::NonFiniteError& error) {
-               errors[rank.number()] = error.what();
-             }
+             errors[rank.number()] =
+                 test_support::error_of<engine::NonFiniteError>([&] { rank.run(); });
              EXPECT_EQ(rank.events.back().substr(0, 11), "not finite:");
            });
-  EXPECT_NE(errors[0].find(snapshot(folder, 2)), std::string::npos) << errors[0];
+  EXPECT_CONTAINS(errors[0], snapshot(folder, 2));
   EXPECT_EQ(errors[1], errors[0]);
 }
 

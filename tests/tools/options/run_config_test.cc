@@ -324,8 +324,8 @@ TEST(RunConfig, Devices) {
     return result;
   };
   const auto devices = [&](const char* list) { return names(run_of({{"gpu-devices", list}})); };
-  const auto devices = [&](const char* list) { return names(flags({{"gpu-devices", list}})); };
   EXPECT_EQ(devices("0 1"), (Names{"cuda:0", "cuda:1"}));
+  EXPECT_EQ(devices("3,1"), (Names{"cuda:3", "cuda:1"}));
   EXPECT_EQ(devices("0, 2-4 7"), (Names{"cuda:0", "cuda:2", "cuda:3", "cuda:4", "cuda:7"}));
   EXPECT_EQ(devices("none"), Names{});
   EXPECT_EQ(to_string(run_of("gpu-devices=none").compute.device.device), "cpu");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tools/report/observers/console_observer.h"
+
 namespace {
 
 using tools::LengthFacts;
@@ -147,6 +149,43 @@ TEST(SessionText, ACompleteRunSaysWhatWouldGoOn) {
   EXPECT_EQ(tools::completion_text(facts),
             "nothing left to do: stopped early after step 30 (no improvement of loss in 3 "
             "evaluations); --early-stop 6 goes on");
+}
+
+engine::StepReport report_of_slow_rank(const std::vector<engine::StepPhases>& ranks, double ratio) {
+  return {.progress = {}, .ranks = ranks, .slowest_rank = 1, .slowest_ratio = ratio};
+}
+
+std::string slow_rank_notices(const std::vector<double>& ratios, double data = 0.5) {
+  const std::vector<engine::StepPhases> ranks{{.forward = 0.001}, {.data = data, .forward = 0.001}};
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const auto console = tools::make_console_observer({});
+  for (const double ratio : ratios) console->on_report(report_of_slow_rank(ranks, ratio));
+  testing::internal::GetCapturedStdout();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(SlowRank, ARankThatStaysSlowIsNamedOnceWithWhatItSpendsItsTimeOn) {
+  EXPECT_EQ(slow_rank_notices({2.5}), "") << "once may be noise";
+  EXPECT_EQ(slow_rank_notices({1.2, 1.2, 1.2}), "");
+  EXPECT_EQ(slow_rank_notices({2.5, 1.2, 2.5}), "");
+  EXPECT_EQ(slow_rank_notices({2.5, 2.5, 2.5}, 0.0005), "")
+      << "a step as short as this is all noise";
+  EXPECT_EQ(slow_rank_notices({2.5, 2.5, 2.5}),
+            "engine: rank 1 is slow: its own work per step is 2.50x the other ranks' median "
+            "(data 500.00 ms, forward 1.00 ms, "
+            "backward 0.00 ms, update 0.00 ms)\n");
+}
+
+TEST(ProgressBar, CountsWhatTheDataConsistOf) {
+  io::Dataset data;
+  const auto rate = [&](const io::Samples& samples) {
+    data.samples = samples;
+    return tools::rate_text(tools::progress_unit(data), 20);
+  };
+  EXPECT_EQ(rate(io::ImageSamples{}), "20 images/s");
+  EXPECT_EQ(rate(io::FeatureSamples{}), "20 rows/s");
+  EXPECT_EQ(rate(io::TokenSamples{.context = 64}), "1,280 tokens/s");
 }
 
 }  // namespace

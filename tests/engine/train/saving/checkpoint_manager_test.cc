@@ -19,6 +19,8 @@
 #include "engine/averaging/policies/averaging_policies.h"
 #include "io/base/files/io_error.h"
 #include "tests/engine/train/tiny_training.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -150,7 +152,7 @@ TEST_F(CheckpointManagerTest, AfterADamagedSnapshotTheOneBeforeIsLoadedCompletel
   EXPECT_THROW(keeper.resume(newest, state_), io::DataError);
   EXPECT_EQ(keeper.resume(folder_ / "run", state_), folder_ / "run/step-00000007.ckpt");
   ASSERT_EQ(notices_.size(), 1u);
-  EXPECT_NE(notices_[0].find("is damaged"), std::string::npos) << notices_[0];
+  EXPECT_CONTAINS(notices_[0], "is damaged");
   EXPECT_EQ(state_.progress.global_step, 7);
   engine::StateCopy copy;
   engine::capture(*control_, state_, copy);
@@ -221,13 +223,8 @@ TEST_F(CheckpointManagerTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
   fs::remove(folder_ / "run/latest");
   fs::create_directory(folder_ / "run/latest");
   set_state(2);
-  try {
-    keeper.save(state_);
-    FAIL() << "it was saved";
-  } catch (const io::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("; the newest snapshot is "), std::string::npos)
-        << error.what();
-  }
+  const std::string error_text = test_support::error_of<io::Error>([&] { keeper.save(state_); });
+  EXPECT_CONTAINS(error_text, "; the newest snapshot is ");
 }
 
 TEST_F(CheckpointManagerTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
@@ -236,16 +233,10 @@ TEST_F(CheckpointManagerTest, TheLastSnapshotIsNamedWhereItsFolderIsAway) {
   keeper.save(state_);
   fs::rename(folder_ / "run", folder_ / "away");
   set_state(2);
-  try {
-    keeper.save(state_);
-    FAIL() << "it was saved";
-  } catch (const io::Error& error) {
-    EXPECT_NE(std::string(error.what())
-                  .find("; the last snapshot saved is " + (folder_ / "run/step-00000001.ckpt") +
-                        ", which is not there now: is its file system mounted?"),
-              std::string::npos)
-        << error.what();
-  }
+  const std::string error_text = test_support::error_of<io::Error>([&] { keeper.save(state_); });
+  EXPECT_CONTAINS(error_text, "; the last snapshot saved is " +
+                                  (folder_ / "run/step-00000001.ckpt") +
+                                  ", which is not there now: is its file system mounted?");
 }
 
 // Not a byte goes to a folder that must not be written to; when it is back, the state does.
@@ -260,13 +251,10 @@ TEST_F(CheckpointManagerTest, AFolderThatIsAwayIsWaitedFor) {
                 2, "the snapshot of step 1 was not saved: the folder is away; trying again"));
   set_state(2);
   away_for_ = 100;
-  try {
-    keeper.save(state_);
-    FAIL() << "it was saved";
-  } catch (const io::CannotCreateError& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "the folder is away; the newest snapshot is " + (folder_ / "run/step-00000001.ckpt"));
-  }
+  const std::string error_text =
+      test_support::error_of<io::CannotCreateError>([&] { keeper.save(state_); });
+  EXPECT_EQ(error_text,
+            "the folder is away; the newest snapshot is " + (folder_ / "run/step-00000001.ckpt"));
   EXPECT_FALSE(fs::exists(folder_ / "run/step-00000002.ckpt"));
 }
 
@@ -295,11 +283,9 @@ TEST_F(CheckpointManagerTest, TooFewOpenFilesAreSaidWithTheirLimit) {
     }
     setrlimit(RLIMIT_NOFILE, &before);
     if (fault.empty()) break;
-    EXPECT_NE(fault.find("Too many open files; the limit of this process is " +
-                         std::to_string(few.rlim_cur) + ": raise it (ulimit -n)"),
-              std::string::npos)
-        << fault;
-    EXPECT_NE(fault.find("; the "), std::string::npos) << fault;
+    EXPECT_CONTAINS(fault, "Too many open files; the limit of this process is " +
+                               std::to_string(few.rlim_cur) + ": raise it (ulimit -n)");
+    EXPECT_CONTAINS(fault, "; the ");
     EXPECT_EQ(fault.find("there is no snapshot"), std::string::npos) << fault;
     expect_saved(first, 1);
     set_state(2);
@@ -339,9 +325,7 @@ TEST_F(CheckpointManagerTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
   EXPECT_EQ(fault, "");
   EXPECT_EQ(there, (std::vector<bool>{false, false, true, true}));
   ASSERT_EQ(notices_.size(), 1u);
-  EXPECT_NE(notices_[0].find("; 2 older snapshots deleted to make room; trying again"),
-            std::string::npos)
-      << notices_[0];
+  EXPECT_CONTAINS(notices_[0], "; 2 older snapshots deleted to make room; trying again");
 }
 
 TEST_F(CheckpointManagerTest, TheHistoryKeepsTheFirstSaveAndTheLastOnes) {

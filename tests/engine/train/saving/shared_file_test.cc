@@ -11,8 +11,8 @@
 
 #include "backends/group.h"
 #include "io/base/files/io_error.h"
+#include "tests/engine/train/trainer_fixture.h"
 #include "tests/support/test_support.h"
-#include "tools/launch/workers/worker_threads.h"
 
 namespace {
 
@@ -37,21 +37,19 @@ class Failing final : public io::ByteSource {
 
 // use(rank, file) on each rank of a world of so many.
 template <class Open, class Use>
-void on_ranks(int world, const Open& open, const Use& use) {
-  tools::run_inproc_ranks(
-      world, test_support::deadline_ms(20'000), [&](std::unique_ptr<backends::Group> group) {
-        const auto communicator = group->make_communicator();
-        const int rank = communicator->rank();
-        const engine::SharedFile file(*communicator, rank == 0 ? open() : nullptr, "a file");
-        use(rank, file);
-        return 0;
-      });
+void on_shared_file(int world, const Open& open, const Use& use) {
+  trainer_fixture::in_threads(world, [&](backends::Group& group) {
+    const auto communicator = group.make_communicator();
+    const int rank = communicator->rank();
+    const engine::SharedFile file(*communicator, rank == 0 ? open() : nullptr, "a file");
+    use(rank, file);
+  });
 }
 
 TEST(SharedFile, AllRanksReadWhatRankZeroHas) {
   const std::vector<std::byte> expected = content();
   for (const int world : {1, 2, 3})
-    on_ranks(
+    on_shared_file(
         world, [&] { return io::memory_bytes(expected, "memory"); },
         [&](int rank, const io::ByteSource& file) {
           ASSERT_EQ(file.size(), kSize) << rank;
@@ -71,7 +69,7 @@ TEST(SharedFile, WhatRankZeroCannotReadNoRankHasRead) {
   for (const int world : {1, 3}) {
     std::mutex mutex;
     std::vector<std::string> faults(static_cast<std::size_t>(world));
-    on_ranks(
+    on_shared_file(
         world, [] { return std::make_unique<Failing>(); },
         [&](int rank, const io::ByteSource& file) {
           EXPECT_EQ(file.bytes(kBlock - 1, 1).front(), std::byte{1});

@@ -9,6 +9,7 @@
 #include "backends/identity/host_identity.h"
 #include "io/base/files/io_error.h"
 #include "io/base/time/deadline.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
@@ -112,12 +113,9 @@ TEST(RunStatusFile, ARunWhoseProcessIsGoneHasEnded) {
 TEST(RunStatusFile, APipeInItsPlaceIsRefused) {
   const TemporaryDirectory folder;
   ASSERT_EQ(mkfifo((folder / "status.json").c_str(), 0600), 0);
-  try {
-    (void)tools::read_run_status(folder.path().string());
-    FAIL() << "read";
-  } catch (const io::DataError& error) {
-    EXPECT_CONTAINS(error.what(), "status.json: is not a regular file");
-  }
+  EXPECT_CONTAINS(test_support::error_of<io::DataError>(
+                      [&] { (void)tools::read_run_status(folder.path().string()); }),
+                  "status.json: is not a regular file");
 }
 
 TEST(TopText, ShowsProgressAndWhoWaits) {

@@ -9,6 +9,8 @@
 #include "engine/graph/parameter_kinds.h"
 #include "engine/optim/optimizer.h"
 #include "models/model_catalog.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 
 namespace {
 
@@ -20,12 +22,8 @@ class MemoryPlan : public testing::Test {
     return tools::memory_need(graph_, plan_, batch, options_);
   }
   std::string refusal(tools::MemoryBudget budget) const {
-    try {
-      tools::check_memory(graph_, plan_, options_, budget);
-    } catch (const engine::MemoryError& error) {
-      return error.what();
-    }
-    return "";
+    return test_support::error_or<engine::MemoryError>(
+        [&] { tools::check_memory(graph_, plan_, options_, budget); }, "");
   }
 
   const engine::Graph graph_ =
@@ -98,7 +96,7 @@ TEST_F(MemoryPlan, TheLargestBatchThatFitsIsNamed) {
   for (const std::int64_t batch : {1, 2, 100, 1000, 4000}) {
     const std::string text = refusal({need(batch).total() + need(1).total() / 100, 1});
     EXPECT_EQ(text.find("out of memory: batches of 4096 samples need "), 0u) << text;
-    EXPECT_NE(text.find(" activations"), std::string::npos) << text;
+    EXPECT_CONTAINS(text, " activations");
     const std::string option = "--batch-size-per-device ";
     const std::size_t at = text.find(option);
     ASSERT_NE(at, std::string::npos) << text;
@@ -111,9 +109,9 @@ TEST_F(MemoryPlan, TheLargestBatchThatFitsIsNamed) {
 
 TEST_F(MemoryPlan, RanksOfAHostShareItAndAModelMayBeTooLarge) {
   const std::string shared = refusal({2 * need(100).total(), 2});
-  EXPECT_NE(shared.find("for each of 2 ranks of this host"), std::string::npos) << shared;
+  EXPECT_CONTAINS(shared, "for each of 2 ranks of this host");
   const std::string none = refusal({need(1).total() / 2, 1});
-  EXPECT_NE(none.find("not even batches of one sample fit"), std::string::npos) << none;
+  EXPECT_CONTAINS(none, "not even batches of one sample fit");
 }
 
 TEST_F(MemoryPlan, OnADeviceWeightsMayHaveShortCopiesAndAnEvaluationAModelOfItsOwn) {
@@ -132,10 +130,9 @@ TEST_F(MemoryPlan, ADeviceIsNamedAndTheBatchIsThatOfAMicroBatch) {
   options_.micro_batches = 4;
   const std::string text = refusal({.bytes = need(100).total(), .device = 1});
   EXPECT_EQ(text.find("out of memory on cuda:1: micro-batches of 4096 samples need "), 0u) << text;
-  EXPECT_NE(text.find(" are free; at most --batch-size-per-device 100 "), std::string::npos)
-      << text;
+  EXPECT_CONTAINS(text, " are free; at most --batch-size-per-device 100 ");
   const std::string none = refusal({.bytes = need(1).total() / 2, .device = 0});
-  EXPECT_NE(none.find("a device with more memory"), std::string::npos) << none;
+  EXPECT_CONTAINS(none, "a device with more memory");
 }
 
 TEST_F(MemoryPlan, MemoryThatWasRefusedLeavesAnAdvice) {

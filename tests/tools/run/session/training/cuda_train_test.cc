@@ -9,8 +9,10 @@
 #include "engine/core/error.h"
 #include "engine/optim/moving_average.h"
 #include "io/base/files/io_error.h"
-#include "tests/engine/train/session_runner.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/session_runner.h"
 
 namespace {
 
@@ -32,14 +34,10 @@ class CudaTrain : public ::testing::Test {
   }
 };
 
-const Options kMlp{{"steps", "6"},
-                   {"lr", "0.05"},
-                   {"momentum", "0.9"},
-                   {"weight-decay", "0.001"},
-                   {"device", "cuda"}};
-const Options kConvnet{{"model", "convnet"}, {"synthetic-shape", "28x28x1"},
-                       {"batch-size", "5"},  {"steps", "3"},
-                       {"lr", "0.05"},       {"device", "cuda"}};
+const Options kMlp = "steps=6 lr=0.05 momentum=0.9 weight-decay=0.001 device=cuda";
+const Options kConvnet =
+    "model=convnet synthetic-shape=28x28x1 batch-size=5 steps=3 lr=0.05 "
+    "device=cuda";
 
 Options on_cpu(const Options& options) {
   Options result = options;
@@ -54,10 +52,8 @@ bool equal(const RankResult& a, const RankResult& b) {
 
 TEST_F(CudaTrain, AgreesWithTheCpu) {
   for (const Options& options :
-       {kMlp, kConvnet,
-        with(kMlp,
-             {{"optimizer", "adamw"}, {"lr", "0.002"}, {"momentum", ""}, {"clip-grad", "0.5"}}),
-        with(kMlp, {{"synthetic-size", "30"}, {"grad-accum", "3"}})}) {
+       {kMlp, kConvnet, with(kMlp, "optimizer=adamw lr=0.002 momentum= clip-grad=0.5"),
+        with(kMlp, "synthetic-size=30 grad-accum=3")}) {
     const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
     EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
     // AdamW divides by the gradient's own size: where that is next to nothing, rounding decides.
@@ -73,10 +69,9 @@ TEST_F(CudaTrain, FrozenParametersAndRatesOfGroupsAgreeWithTheCpu) {
     ADD_FAILURE() << "no " << name;
     return std::vector<std::byte>{};
   };
-  for (const Options& options :
-       {with(kMlp, {{"freeze", "layers.1.*"}, {"lr-group", "layers.2.*=3x"}}),
-        with(kConvnet, {{"freeze", "layer1.*"}, {"lr-group", "fc.*=3x,*.bias=2x"}}),
-        with(kConvnet, {{"freeze", "layer2.*"}}), with(kMlp, {{"freeze", "*.bias"}})}) {
+  for (const Options& options : {with(kMlp, "freeze=layers.1.* lr-group=layers.2.*=3x"),
+                                 with(kConvnet, "freeze=layer1.* lr-group=fc.*=3x,*.bias=2x"),
+                                 with(kConvnet, "freeze=layer2.*"), with(kMlp, "freeze=*.bias")}) {
     const auto cuda = train(1, options), cpu = train(1, on_cpu(options)), two = train(2, options);
     EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
     EXPECT_LT(distance(cpu[0], cuda[0]), 1e-5);
@@ -88,7 +83,7 @@ TEST_F(CudaTrain, FrozenParametersAndRatesOfGroupsAgreeWithTheCpu) {
     for (const RankResult* each : {&cuda[0], &two[0], &two[1]})
       EXPECT_EQ(array(*each, frozen), array(cpu[0], frozen)) << frozen;
   }
-  const Options bf16 = with(kMlp, {{"freeze", "layers.0.*"}, {"amp", "bf16"}});
+  const Options bf16 = with(kMlp, "freeze=layers.0.* amp=bf16");
   EXPECT_EQ(array(train(1, bf16)[0], "layers.0.weight"),
             array(train(1, on_cpu(bf16))[0], "layers.0.weight"));
 }
@@ -107,12 +102,12 @@ TEST_F(CudaTrain, AMovingAverageFollowsTheWeights) {
     }
     found.assign(average.begin(), average.end());
   };
-  train(1, with(kMlp, {{"ema", "0.75"}}), follow);
+  train(1, with(kMlp, "ema=0.75"), follow);
   EXPECT_EQ(found, expected);
   const test_support::TemporaryDirectory folder;
-  const Options saved = with(kMlp, {{"ema", "0.75"}, {"save-dir", folder.path().string()}});
-  train(1, with(saved, {{"steps", "3"}}));
-  train(1, with(saved, {{"resume", "auto"}}), [&](int, engine::TrainState& state) {
+  const Options saved = with(kMlp, "ema=0.75 save-dir=" + folder.path().string());
+  train(1, with(saved, "steps=3"));
+  train(1, with(saved, "resume=auto"), [&](int, engine::TrainState& state) {
     const engine::HostView view(state.home, engine::Access::kRead);
     const std::span<float> average = engine::moving_average(state.optimizer)->span<float>();
     found.assign(average.begin(), average.end());
@@ -121,19 +116,16 @@ TEST_F(CudaTrain, AMovingAverageFollowsTheWeights) {
 }
 
 TEST_F(CudaTrain, ResidualNetworkAgreesWithTheCpu) {
-  const Options options{{"model", "resnet20-cifar"},
-                        {"synthetic-shape", "8x8x3"},
-                        {"batch-size", "3"},
-                        {"steps", "2"},
-                        {"lr", "0.05"},
-                        {"device", "cuda"}};
+  const Options options =
+      "model=resnet20-cifar synthetic-shape=8x8x3 batch-size=3 steps=2 lr=0.05 "
+      "device=cuda";
   const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
   EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-4);
   EXPECT_LT(distance(cpu[0], cuda[0], io::Section::kBuffer), 1e-3);
 }
 
 TEST_F(CudaTrain, EvaluatesAsTheCpuDoes) {
-  const Options options = with(kMlp, {{"eval-every", "3"}});
+  const Options options = with(kMlp, "eval-every=3");
   const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
   EXPECT_NEAR(cuda[0].last_eval.loss, cpu[0].last_eval.loss, 1e-5);
   EXPECT_EQ(cuda[0].last_eval.correct, cpu[0].last_eval.correct);
@@ -141,17 +133,15 @@ TEST_F(CudaTrain, EvaluatesAsTheCpuDoes) {
 }
 
 TEST_F(CudaTrain, CapturedStepsGiveTheBitsOfStraightOnes) {
-  for (const Options& options :
-       {with(kMlp, {{"steps", "12"}}), with(kMlp, {{"batch-size", "13"}, {"steps", "12"}})}) {
-    const auto captured = train(1, options),
-               straight = train(1, with(options, {{"cuda-graph", "off"}}));
+  for (const Options& options : {with(kMlp, "steps=12"), with(kMlp, "batch-size=13 steps=12")}) {
+    const auto captured = train(1, options), straight = train(1, with(options, "cuda-graph=off"));
     EXPECT_TRUE(equal(captured[0], straight[0]));
     EXPECT_EQ(captured[0].losses, straight[0].losses);
   }
 }
 
 TEST_F(CudaTrain, ReplicasThatAverageGradientsEndBitIdentical) {
-  const Options options = with(kMlp, {{"batch-size", "13"}});
+  const Options options = with(kMlp, "batch-size=13");
   const auto one = train(1, options);
   for (const int world : {2, 3}) {
     const auto many = train(world, options);
@@ -162,25 +152,20 @@ TEST_F(CudaTrain, ReplicasThatAverageGradientsEndBitIdentical) {
 }
 
 TEST_F(CudaTrain, SynchronisedStatisticsMakeReplicasEqual) {
-  const Options options{{"model", "resnet20-cifar"},
-                        {"synthetic-shape", "8x8x3"},
-                        {"batch-size", "4"},
-                        {"steps", "2"},
-                        {"lr", "0.05"},
-                        {"device", "cuda"},
-                        {"sync-bn", "true"}};
+  const Options options =
+      "model=resnet20-cifar synthetic-shape=8x8x3 batch-size=4 steps=2 lr=0.05 "
+      "device=cuda sync-bn=true";
   const auto two = train(2, options);
   EXPECT_TRUE(equal(two[0], two[1]));
   EXPECT_LT(loss_distance(train(1, on_cpu(options))[0], two[0]), 1e-4);
 }
 
 TEST_F(CudaTrain, ParameterAveragingWorksOnTheDevicesState) {
-  const std::pair<const char*, const char*> ways[] = {{"params", "0"}, {"diloco", "0"},
-                                                      {"slowmo", "0"}, {"post-local", "2"},
-                                                      {"diloco", "2"}, {"slowmo", "2"}};
+  const std::pair<const char*, const char*> ways[] =
+      "params=0 diloco=0 slowmo=0 post-local=2 diloco=2 slowmo=2";
   for (const auto& [sync, warmup] : ways) {
     const Options options = with(
-        kMlp, {{"batch-size", "12"}, {"sync", sync}, {"sync-every", "2"}, {"sync-warmup", warmup}});
+        kMlp, std::string("batch-size=12 sync=") + sync + " sync-every=2 sync-warmup=" + warmup);
     const auto cuda = train(2, options), cpu = train(2, on_cpu(options));
     EXPECT_LT(distance(cpu[0], cuda[0]), 1e-5) << sync;
     EXPECT_TRUE(same_bits(cuda[0], cuda[1], io::Section::kParameter)) << sync;
@@ -191,24 +176,22 @@ TEST_F(CudaTrain, ParameterAveragingWorksOnTheDevicesState) {
 TEST_F(CudaTrain, ResumesBitByBitAndMovesBetweenCpuAndDevice) {
   for (const char* optimizer : {"sgd", "adamw"}) {
     const test_support::TemporaryDirectory folder;
-    const Options base = with(kMlp, {{"optimizer", optimizer},
-                                     {"momentum", std::string(optimizer) == "sgd" ? "0.9" : ""},
-                                     {"lr", "0.002"},
-                                     {"deterministic", "true"},
-                                     {"seed", "3"}});
-    const auto whole = train(1, with(base, {{"steps", "7"}}));
+    const Options base = with(kMlp, std::string("optimizer=") + optimizer + " momentum=" +
+                                        (std::string(optimizer) == "sgd" ? "0.9" : "") +
+                                        " lr=0.002 deterministic=true seed=3");
+    const auto whole = train(1, with(base, "steps=7"));
     const std::string path = folder / "a";
-    train(1, with(base, {{"steps", "3"}, {"save-dir", path}}));
+    train(1, with(base, std::string("steps=3 save-dir=") + path));
     const auto resumed =
-        train(1, with(base, {{"steps", "7"}, {"save-dir", path}, {"resume", "auto"}}));
+        train(1, with(base, std::string("steps=7 save-dir=") + path + " resume=auto"));
     EXPECT_TRUE(equal(whole[0], resumed[0])) << optimizer;
     const std::string other = folder / "b";
-    train(1, with(on_cpu(base), {{"steps", "3"}, {"save-dir", other}}));
+    train(1, with(on_cpu(base), std::string("steps=3 save-dir=") + other));
     const auto moved =
-        train(1, with(base, {{"steps", "7"}, {"save-dir", other}, {"resume", "auto"}}));
+        train(1, with(base, std::string("steps=7 save-dir=") + other + " resume=auto"));
     EXPECT_LT(distance(whole[0], moved[0]), 5e-4) << optimizer;
     const auto back =
-        train(1, with(on_cpu(base), {{"steps", "7"}, {"save-dir", path}, {"resume", "auto"}}));
+        train(1, with(on_cpu(base), std::string("steps=7 save-dir=") + path + " resume=auto"));
     EXPECT_LT(distance(whole[0], back[0]), 5e-4) << optimizer;
   }
 }
@@ -217,7 +200,7 @@ TEST_F(CudaTrain, EveryPrecisionTrains) {
   const auto cpu = train(1, on_cpu(kConvnet));
   for (const auto& [amp, most] : std::map<std::string, double>{
            {"off", 1e-5}, {"tf32", 2e-3}, {"O1", 2e-3}, {"O2", 1e-2}, {"bf16", 3e-2}}) {
-    const auto cuda = train(1, with(kConvnet, {{"amp", amp}}));
+    const auto cuda = train(1, with(kConvnet, std::string("amp=") + amp));
     EXPECT_LT(loss_distance(cpu[0], cuda[0]), most) << amp;
     EXPECT_LT(distance(cpu[0], cuda[0]), 10 * most) << amp;
   }
@@ -226,20 +209,17 @@ TEST_F(CudaTrain, EveryPrecisionTrains) {
 TEST_F(CudaTrain, LossScaleIsSharedAndSurvivesResumption) {
   // A scale that overflows binary16 at once: the first steps are skipped, by all ranks alike, until
   // it has come down.
-  const Options options = with(kMlp, {{"amp", "O2"},
-                                      {"lr", "0.01"},
-                                      {"steps", "8"},
-                                      {"batch-size", "6"},
-                                      {"loss-scale", "dynamic"}});
+  const Options options = with(kMlp, "amp=O2 lr=0.01 steps=8 batch-size=6 loss-scale=dynamic");
   for (const char* sync : {"grad", "params"}) {
-    const auto two = train(2, with(options, {{"sync", sync}}));
+    const auto two = train(2, with(options, std::string("sync=") + sync));
     EXPECT_TRUE(same_bits(two[0], two[1], io::Section::kParameter)) << sync;
     EXPECT_TRUE(std::isfinite(two[0].losses.back())) << sync;
   }
   const test_support::TemporaryDirectory folder;
   const auto whole = train(1, options);
-  train(1, with(options, {{"steps", "3"}, {"save-dir", folder / "c"}}));
-  const auto resumed = train(1, with(options, {{"save-dir", folder / "c"}, {"resume", "auto"}}));
+  train(1, with(options, std::string("steps=3 save-dir=") + folder / "c"));
+  const auto resumed =
+      train(1, with(options, std::string("save-dir=") + folder / "c" + " resume=auto"));
   EXPECT_TRUE(equal(whole[0], resumed[0]));
 }
 
@@ -248,38 +228,31 @@ TEST_F(CudaTrain, TextModelAgreesWithTheCpu) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i * i) + " of a text\n";
   test_support::write_text(folder / "input.txt", text);
-  const Options options{
-      {"model", "gpt-nano"},  {"dataset", "text"}, {"data-dir", folder.path().string()},
-      {"context", "8"},       {"batch-size", "2"}, {"steps", "2"},
-      {"optimizer", "adamw"}, {"lr", "0.001"},     {"device", "cuda"},
-      {"dropout", "0"}};
+  const Options options = "model=gpt-nano dataset=text data-dir=" + folder.path().string() +
+                          "context=8 batch-size=2 steps=2 optimizer=adamw lr=0.001 device=cuda "
+                          "dropout=0";
   const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
   EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
   EXPECT_LT(distance(cpu[0], cuda[0]), 1e-4);
 }
 
 TEST_F(CudaTrain, RefusesWhatOnlyTheCpuComputes) {
-  EXPECT_THROW(train(1, with(kMlp, {{"dtype", "f64"}})), std::exception);
-  EXPECT_THROW(train(1, with(kMlp, {{"reduction-order", "canonical"}})), std::exception);
+  EXPECT_THROW(train(1, with(kMlp, "dtype=f64")), std::exception);
+  EXPECT_THROW(train(1, with(kMlp, "reduction-order=canonical")), std::exception);
 }
 
 TEST_F(CudaTrain, ARunThatDivergesEndsAndSkippingIsRefused) {
   for (const char* graph : {"auto", "off"}) {
-    const Options diverging = with(kMlp, {{"lr", "1e6"}, {"cuda-graph", graph}});
+    const Options diverging = with(kMlp, std::string("lr=1e6 cuda-graph=") + graph);
     EXPECT_THROW(train(1, diverging), engine::NonFiniteError);
-    const RankResult gone_on = train(1, with(diverging, {{"on-nonfinite", "continue"}}))[0];
+    const RankResult gone_on = train(1, with(diverging, "on-nonfinite=continue"))[0];
     ASSERT_EQ(gone_on.not_finite.size(), 1u);
     EXPECT_EQ(gone_on.not_finite[0].what, "loss");
     EXPECT_EQ(gone_on.end.global_step, 6);
   }
-  try {
-    train(1, with(kMlp, {{"on-nonfinite", "skip"}}));
-    FAIL() << "skips on a device";
-  } catch (const io::ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("--on-nonfinite skip needs --device cpu"),
-              std::string::npos)
-        << error.what();
-  }
+  EXPECT_CONTAINS(
+      test_support::error_of<io::ConfigError>([&] { train(1, with(kMlp, "on-nonfinite=skip")); }),
+      "--on-nonfinite skip needs --device cpu");
 }
 
 }  // namespace

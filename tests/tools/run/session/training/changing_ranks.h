@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/engine/train/session_runner.h"
+#include "tests/tools/run/session/training/session_runner.h"
 #include "tools/run/session/train_session.h"
 
 namespace changing_ranks {

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "io/base/files/io_error.h"
-#include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/session_runner.h"
 
 namespace {
 
@@ -136,14 +136,13 @@ std::int64_t lowest(const std::vector<engine::EvalReport>& evals) {
 
 // Labels are random: the loss on the test set falls and then rises again.
 Options noisy() {
-  return {{"synthetic-size", "60"}, {"epochs", "12"},   {"eval-every", "1e"}, {"lr", "0.1"},
-          {"keep-last", "1"},       {"save-every", "0"}};
+  return "synthetic-size=60 epochs=12 eval-every=1e lr=0.1 keep-last=1 save-every=0";
 }
 
 TEST(KeepBest, TheFolderNamesTheBestWhichStays) {
   const TemporaryDirectory folder;
   const auto ranks =
-      train(2, with(noisy(), {{"save-dir", folder.path().string()}, {"keep-best", "loss"}}));
+      train(2, with(noisy(), "save-dir=" + folder.path().string() + " keep-best=loss"));
   const std::int64_t step = lowest(ranks[0].evals),
                      last = ranks[0].evals.back().progress.global_step;
   ASSERT_LT(step, last) << "the last is the best: this proves nothing";
@@ -163,22 +162,16 @@ TEST(KeepBest, TheFolderNamesTheBestWhichStays) {
 // The model in `best` is the one that was evaluated.
 TEST(KeepBest, WhatIsSavedIsWhatWasEvaluatedBetweenAveragingsToo) {
   const TemporaryDirectory folder;
-  const Options options = with(noisy(), {{"save-dir", folder.path().string()},
-                                         {"keep-best", "loss"},
-                                         {"sync", "params"},
-                                         {"sync-every", "4"},
-                                         {"eval-every", "3s"}});
+  const Options options =
+      with(noisy(), "save-dir=" + folder.path().string() +
+                        " keep-best=loss sync=params sync-every=4 eval-every=3s");
   const auto ranks = train(2, options);
   const std::string best = io::find_best_checkpoint(folder.path().string());
   ASSERT_FALSE(best.empty());
-  const auto resumed = train(1, with(noisy(), {{"init-from", best},
-                                               {"lr", "1e-300"},
-                                               {"epochs", ""},
-                                               {"steps", "1"},
-                                               {"save-every", ""},
-                                               {"keep-last", ""},
-                                               {"momentum", "0"},
-                                               {"eval-every", "1s"}}));
+  const auto resumed = train(
+      1, with(noisy(),
+              std::string("init-from=") + best +
+                  " lr=1e-300 epochs= steps=1 save-every= keep-last= momentum=0 eval-every=1s"));
   const std::int64_t step = lowest(ranks[0].evals);
   for (const engine::EvalReport& report : ranks[0].evals) {
     if (report.progress.global_step == step) {
@@ -189,32 +182,26 @@ TEST(KeepBest, WhatIsSavedIsWhatWasEvaluatedBetweenAveragingsToo) {
 
 TEST(KeepBest, ByItselfItChangesNoTraining) {
   const TemporaryDirectory folder;
-  const Options local = with(noisy(), {{"save-dir", folder.path().string()},
-                                       {"epochs", "4"},
-                                       {"sync", "params"},
-                                       {"sync-every", "4"},
-                                       {"eval-every", "3s"}});
-  const auto by_itself = train(2, local), never = train(2, with(local, {{"keep-best", "none"}}));
+  const Options local = with(noisy(), "save-dir=" + folder.path().string() +
+                                          " epochs=4 sync=params sync-every=4 eval-every=3s");
+  const auto by_itself = train(2, local), never = train(2, with(local, "keep-best=none"));
   EXPECT_EQ(by_itself[0].losses, never[0].losses);
   EXPECT_FALSE(by_itself[0].evals.back().best) << "replicas are apart where they are evaluated";
 
-  const auto together = train(2, with(noisy(), {{"save-dir", folder.path().string()}}));
-  EXPECT_EQ(together[0].losses,
-            train(2, with(noisy(), {{"save-every", ""}, {"keep-last", ""}}))[0].losses);
+  const auto together = train(2, with(noisy(), "save-dir=" + folder.path().string()));
+  EXPECT_EQ(together[0].losses, train(2, with(noisy(), "save-every= keep-last="))[0].losses);
   ASSERT_TRUE(together[0].evals.back().best);
   EXPECT_EQ(together[0].evals.back().best->measure, Measure::kAccuracy);
 }
 
 TEST(KeepBest, SurvivesAResumption) {
   const TemporaryDirectory whole, parts;
-  const Options options =
-      with(noisy(), {{"keep-best", "loss"}, {"save-every", "1s"}, {"early-stop", "4"}});
-  const auto once = train(2, with(options, {{"save-dir", whole.path().string()}}));
+  const Options options = with(noisy(), "keep-best=loss save-every=1s early-stop=4");
+  const auto once = train(2, with(options, "save-dir=" + whole.path().string()));
   std::vector<session_runner::RankResult> last;
   for (const char* epochs : {"1", "3", "4", "12", "12"}) {
-    auto part = train(
-        2, with(options,
-                {{"save-dir", parts.path().string()}, {"epochs", epochs}, {"resume", "auto"}}));
+    auto part = train(2, with(options, "save-dir=" + parts.path().string() + " epochs=" + epochs +
+                                           " resume=auto"));
     if (!part[0].evals.empty()) last = std::move(part);
   }
   ASSERT_TRUE(once[0].evals.back().best && last[0].evals.back().best);
@@ -227,10 +214,8 @@ TEST(KeepBest, SurvivesAResumption) {
 
 TEST(EarlyStop, EndsTheRunAndSavesTheLastState) {
   const TemporaryDirectory folder;
-  const auto ranks = train(2, with(noisy(), {{"save-dir", folder.path().string()},
-                                             {"epochs", "60"},
-                                             {"keep-best", "loss"},
-                                             {"early-stop", "3"}}));
+  const auto ranks = train(2, with(noisy(), "save-dir=" + folder.path().string() +
+                                                " epochs=60 keep-best=loss early-stop=3"));
   const std::int64_t last = ranks[0].evals.back().progress.global_step;
   EXPECT_LT(last, 60 * 5);
   EXPECT_EQ(last, lowest(ranks[0].evals) + 3 * 5);
@@ -238,22 +223,16 @@ TEST(EarlyStop, EndsTheRunAndSavesTheLastState) {
   EXPECT_EQ(ranks[1].stopped_early, ranks[0].stopped_early);
   EXPECT_TRUE(std::filesystem::exists(folder / io::checkpoint_file_name(last)));
   // Out of patience once and for all, unless there is more of it.
-  const Options again = with(noisy(), {{"save-dir", folder.path().string()},
-                                       {"epochs", "60"},
-                                       {"keep-best", "loss"},
-                                       {"resume", "auto"}});
-  EXPECT_TRUE(train(2, with(again, {{"early-stop", "3"}}))[0].evals.empty());
-  EXPECT_FALSE(train(2, with(again, {{"early-stop", "4"}}))[0].evals.empty());
+  const Options again =
+      with(noisy(), "save-dir=" + folder.path().string() + " epochs=60 keep-best=loss resume=auto");
+  EXPECT_TRUE(train(2, with(again, "early-stop=3"))[0].evals.empty());
+  EXPECT_FALSE(train(2, with(again, "early-stop=4"))[0].evals.empty());
 }
 
 TEST(EarlyStop, IsRefusedWhereItCannotBe) {
-  EXPECT_THROW(train(1, {{"early-stop", "2"}}), io::ConfigError);  // no evaluation
-  EXPECT_THROW(train(1, {{"early-stop", "2"}, {"keep-best", "perplexity"}, {"eval-every", "1e"}}),
-               io::ConfigError);
-  EXPECT_THROW(train(1, {{"early-stop", "2"},
-                         {"keep-best", "top5"},
-                         {"synthetic-classes", "5"},
-                         {"eval-every", "1e"}}),
+  EXPECT_THROW(train(1, "early-stop=2"), io::ConfigError);  // no evaluation
+  EXPECT_THROW(train(1, "early-stop=2 keep-best=perplexity eval-every=1e"), io::ConfigError);
+  EXPECT_THROW(train(1, "early-stop=2 keep-best=top5 synthetic-classes=5 eval-every=1e"),
                io::ConfigError);
 }
 

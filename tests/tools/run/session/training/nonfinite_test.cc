@@ -12,9 +12,11 @@
 #include "engine/core/error.h"
 #include "engine/train/checks/finite_guard.h"
 #include "io/base/files/io_error.h"
-#include "tests/engine/train/session_runner.h"
 #include "tests/engine/train/tiny_training.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/session_runner.h"
 #include "tools/launch/workers/worker_threads.h"
 
 namespace {
@@ -39,13 +41,7 @@ AfterStep poison(int rank, std::int64_t step) {
 }
 
 std::string error_of(int world, const Options& options, const AfterStep& after_step = {}) {
-  try {
-    train(world, options, after_step);
-  } catch (const engine::NonFiniteError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "the run did not end";
-  return "";
+  return test_support::error_of<engine::NonFiniteError>([&] { train(world, options, after_step); });
 }
 
 std::set<std::string> snapshots(const test_support::TemporaryDirectory& folder) {
@@ -56,65 +52,55 @@ std::set<std::string> snapshots(const test_support::TemporaryDirectory& folder) 
 }
 
 TEST(NonFinite, ADivergedRunEndsAndSaysSinceWhen) {
-  EXPECT_EQ(error_of(1, {{"steps", "5"}}, poison(0, 3)),
+  EXPECT_EQ(error_of(1, "steps=5", poison(0, 3)),
             "the loss was finite at step 3, not finite at step 4; there is no snapshot to go on "
             "from: start again with a lower --lr, or --clip-grad");
-  EXPECT_EQ(error_of(1, {{"steps", "5"}, {"lr", "1e6"}})
-                .find("the loss was finite at step 2, not finite at step 3; "),
-            0u);
+  EXPECT_EQ(
+      error_of(1, "steps=5 lr=1e6").find("the loss was finite at step 2, not finite at step 3; "),
+      0u);
 }
 
 TEST(NonFinite, OneRanksNumbersEndAllOfThem) {
-  for (const Options& sync :
-       {Options{}, Options{{"sync", "params"}, {"sync-every", "2"}}, Options{{"sync", "none"}},
-        Options{{"reduction-order", "canonical"}}}) {
+  for (const Options& sync : {Options{}, Options("sync=params sync-every=2"), Options("sync=none"),
+                              Options("reduction-order=canonical")}) {
     const bool canonical = sync.contains("reduction-order");
-    const std::string error =
-        error_of(canonical ? 2 : 3, with(sync, {{"steps", "5"}}), poison(1, 2));
+    const std::string error = error_of(canonical ? 2 : 3, with(sync, "steps=5"), poison(1, 2));
     EXPECT_EQ(error.find("the loss was finite at step 2, not finite at step 3; "), 0u) << error;
   }
 }
 
 TEST(NonFinite, ParametersAreLookedAtBeforeASaveAndAtTheEnd) {
   const test_support::TemporaryDirectory folder;
-  const Options options{{"save-dir", folder.path().string()},
-                        {"save-every", "1s"},
-                        {"keep-last", "2"},
-                        {"steps", "5"}};
+  const Options options =
+      "save-dir=" + folder.path().string() + " save-every=1s keep-last=2 steps=5";
   for (const int world : {1, 2}) {
     const std::string error = error_of(world, options, poison(world - 1, 4));
     EXPECT_EQ(error.find("the parameter 'layers.2.bias' is not finite at step 4 (the loss was "
                          "finite at step 4); last good snapshot: "),
               0u)
         << error;
-    EXPECT_NE(error.find("step-00000003.ckpt and a lower --lr"), std::string::npos) << error;
+    EXPECT_CONTAINS(error, "step-00000003.ckpt and a lower --lr");
     EXPECT_EQ(snapshots(folder),
               (std::set<std::string>{"step-00000002.ckpt", "step-00000003.ckpt"}));
   }
-  EXPECT_NE(error_of(1, {{"steps", "5"}}, poison(0, 5)).find("not finite at step 5"),
-            std::string::npos);
+  EXPECT_CONTAINS(error_of(1, "steps=5", poison(0, 5)), "not finite at step 5");
 }
 
 TEST(NonFinite, AWriteInTheBackgroundIsWaitedForAndNamed) {
   const test_support::TemporaryDirectory folder;
-  const std::string error = error_of(2,
-                                     {{"save-dir", folder.path().string()},
-                                      {"save-every", "1s"},
-                                      {"save-async", "true"},
-                                      {"steps", "5"}},
-                                     poison(0, 4));
-  EXPECT_NE(error.find("step-00000003.ckpt; go on with --resume "), std::string::npos) << error;
+  const std::string error =
+      error_of(2, "save-dir=" + folder.path().string() + " save-every=1s save-async=true steps=5",
+               poison(0, 4));
+  EXPECT_CONTAINS(error, "step-00000003.ckpt; go on with --resume ");
 }
 
 TEST(NonFinite, AfterAResumptionGoodSnapshotsStay) {
   const test_support::TemporaryDirectory folder;
-  const Options options{{"save-dir", folder.path().string()},
-                        {"save-every", "1s"},
-                        {"keep-last", "2"},
-                        {"resume", "auto"}};
-  train(1, with(options, {{"steps", "3"}}));
-  const std::string error = error_of(1, with(options, {{"steps", "20"}, {"lr", "1e6"}}));
-  EXPECT_NE(error.find("last good snapshot: "), std::string::npos) << error;
+  const Options options =
+      "save-dir=" + folder.path().string() + " save-every=1s keep-last=2 resume=auto";
+  train(1, with(options, "steps=3"));
+  const std::string error = error_of(1, with(options, "steps=20 lr=1e6"));
+  EXPECT_CONTAINS(error, "last good snapshot: ");
   const std::set<std::string> left = snapshots(folder);
   for (const std::string& name : left) {
     const io::Checkpoint checkpoint = io::load_checkpoint(folder / name);
@@ -134,11 +120,8 @@ TEST(NonFinite, AfterAResumptionGoodSnapshotsStay) {
 
 TEST(NonFinite, ToGoOnWarnsOnceAndPrunesNothingGood) {
   const test_support::TemporaryDirectory folder;
-  const Options options{{"save-dir", folder.path().string()},
-                        {"save-every", "1s"},
-                        {"keep-last", "2"},
-                        {"steps", "8"},
-                        {"on-nonfinite", "continue"}};
+  const Options options = "save-dir=" + folder.path().string() +
+                          " save-every=1s keep-last=2 steps=8 on-nonfinite=continue";
   const auto ranks = train(2, options, poison(0, 4));
   for (const RankResult& rank : ranks) {
     ASSERT_EQ(rank.not_finite.size(), 1u);
@@ -150,8 +133,7 @@ TEST(NonFinite, ToGoOnWarnsOnceAndPrunesNothingGood) {
   const std::set<std::string> left = snapshots(folder);
   EXPECT_TRUE(left.contains("step-00000002.ckpt") && left.contains("step-00000003.ckpt"));
   // What it left is not gone on with.
-  const std::string error =
-      error_of(1, with(options, {{"on-nonfinite", ""}, {"resume", "auto"}, {"steps", "9"}}));
+  const std::string error = error_of(1, with(options, "on-nonfinite= resume=auto steps=9"));
   EXPECT_EQ(error.find("the parameter 'layers.0.weight' is not finite at step 8; it was in no step "
                        "of this run: resume from an earlier snapshot"),
             0u)
@@ -159,9 +141,8 @@ TEST(NonFinite, ToGoOnWarnsOnceAndPrunesNothingGood) {
 }
 
 TEST(NonFinite, SkippingIsRefusedWhereItCannotWork) {
-  EXPECT_THROW(session_runner::make_config({{"on-nonfinite", "skip"}, {"compress", "topk"}}),
-               io::ConfigError);
-  EXPECT_THROW(session_runner::make_config({{"on-nonfinite", "pause"}}), io::ConfigError);
+  EXPECT_THROW(session_runner::make_config("on-nonfinite=skip compress=topk"), io::ConfigError);
+  EXPECT_THROW(session_runner::make_config("on-nonfinite=pause"), io::ConfigError);
 }
 
 // Gradients, or the loss as it is told, are not finite in some steps.
@@ -281,7 +262,7 @@ TEST(SkippedSteps, ChangeNothingOnAnyRank) {
 TEST(SkippedSteps, AreCountedOnlyWhereTheyAreAskedFor) {
   for (const RankOutcome& outcome : run_with_faults({.gradients = {2}, .losses = {}})) {
     EXPECT_EQ(outcome.skipped, std::nullopt);
-    EXPECT_NE(outcome.error.find("not finite at step 3"), std::string::npos) << outcome.error;
+    EXPECT_CONTAINS(outcome.error, "not finite at step 3");
   }
 }
 
@@ -317,7 +298,7 @@ TEST(FirstNotFinite, IsInModelOrderAndLooksAtStatisticsWhereAsked) {
   EXPECT_EQ(engine::first_not_finite(parts.model, false), std::nullopt);
   const auto statistic = engine::first_not_finite(parts.model, true);
   ASSERT_TRUE(statistic);
-  EXPECT_NE(parts.model.entries[*statistic].name.find("running_"), std::string::npos);
+  EXPECT_CONTAINS(parts.model.entries[*statistic].name, "running_");
   const engine::FlatBuffer& values = parts.model.parameters.values;
   for (const char* name : {"fc.bias", "layer1.0.weight"}) {
     values.view(*values.find(name)).as<float>()[0] = kNan;

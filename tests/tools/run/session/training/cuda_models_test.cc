@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "engine/core/cuda.h"
-#include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/session_runner.h"
 
 namespace {
 
@@ -24,17 +24,16 @@ class CudaModels : public ::testing::TestWithParam<Options> {
 
 TEST_P(CudaModels, TakeTheStepsOfTheCpu) {
   const test_support::TemporaryDirectory folder;
-  Options options = with({{"steps", "1"}, {"batch-size", "4"}, {"lr", "0.1"}}, GetParam());
+  Options options = with("steps=1 batch-size=4 lr=0.1", GetParam());
   if (options.at("model").find("gpt") != std::string::npos) {
     std::string text;
     for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i * i) + " of a text\n";
     test_support::write_text(folder / "input.txt", text);
-    options = with(options,
-                   {{"dataset", "text"}, {"data-dir", folder.path().string()}, {"context", "8"}});
+    options = with(options, "dataset=text data-dir=" + folder.path().string() + " context=8");
   }
-  const auto cuda = train(1, with(options, {{"device", "cuda"}})),
-             cpu = train(1, with(options, {{"device", "cpu"}})),
-             exact = train(1, with(options, {{"device", "cpu"}, {"dtype", "f64"}}));
+  const auto cuda = train(1, with(options, "device=cuda")),
+             cpu = train(1, with(options, "device=cpu")),
+             exact = train(1, with(options, "device=cpu dtype=f64"));
   // No farther from float64 than a few times what float32 on the CPU is: deep networks make much of
   // rounding.
   const double loss = exact[0].losses.at(0), cpu_error = std::abs(cpu[0].losses.at(0) - loss);
@@ -44,14 +43,13 @@ TEST_P(CudaModels, TakeTheStepsOfTheCpu) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, CudaModels,
-    ::testing::Values(
-        Options{{"model", "convnet"}, {"synthetic-shape", "28x28x1"}},
-        Options{{"model", "resnet18-cifar"}, {"synthetic-shape", "16x16x3"}},
-        Options{{"model", "resnet50-cifar"}, {"synthetic-shape", "16x16x3"}},
-        Options{{"model", "resnet18"}, {"synthetic-shape", "64x64x3"}},
-        Options{{"model", "resnet50"}, {"synthetic-shape", "64x64x3"}},
-        Options{{"model", "pyramidnet110"}, {"synthetic-shape", "8x8x3"}, {"batch-size", "2"}},
-        Options{{"model", "gpt-nano"}}, Options{{"model", "gpt-mini"}, {"batch-size", "1"}}),
+    ::testing::Values(Options("model=convnet synthetic-shape=28x28x1"),
+                      Options("model=resnet18-cifar synthetic-shape=16x16x3"),
+                      Options("model=resnet50-cifar synthetic-shape=16x16x3"),
+                      Options("model=resnet18 synthetic-shape=64x64x3"),
+                      Options("model=resnet50 synthetic-shape=64x64x3"),
+                      Options("model=pyramidnet110 synthetic-shape=8x8x3 batch-size=2"),
+                      Options("model=gpt-nano"), Options("model=gpt-mini batch-size=1")),
     [](const auto& parameter) {
       std::string name = parameter.param.at("model");
       std::erase(name, '-');

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/core/cuda.h"
-#include "tests/engine/train/changing_ranks.h"
+#include "tests/tools/run/session/training/changing_ranks.h"
 #include "tools/launch/machine/device_choice.h"
 
 namespace {
@@ -23,16 +23,11 @@ constexpr int kRanks = 3;
 
 // Its running statistics and the number of batches in them change in forward, before anything is
 // certain.
-const Options kConvnet{{"model", "convnet"}, {"synthetic-shape", "4x4x1"},
-                       {"steps", "9"},       {"device", "cuda"},
-                       {"lr", "0.05"},       {"momentum", "0.9"}};
-const Options kSyncBn = with(kConvnet, {{"batch-size", "13"}, {"sync-bn", "true"}});
-const Options kAdamW = with(kConvnet, {{"optimizer", "adamw"},
-                                       {"momentum", ""},
-                                       {"lr", "0.001"},
-                                       {"ema", "0.9"},
-                                       {"clip-grad", "0.5"}});
-const Options kHalf = with(kConvnet, {{"amp", "O2"}, {"loss-scale", "dynamic"}});
+const Options kConvnet =
+    "model=convnet synthetic-shape=4x4x1 steps=9 device=cuda lr=0.05 momentum=0.9";
+const Options kSyncBn = with(kConvnet, "batch-size=13 sync-bn=true");
+const Options kAdamW = with(kConvnet, "optimizer=adamw momentum= lr=0.001 ema=0.9 clip-grad=0.5");
+const Options kHalf = with(kConvnet, "amp=O2 loss-scale=dynamic");
 
 // Over NCCL each rank has a device of its own and steps are captured; else gradients pass through
 // host memory.
@@ -109,7 +104,7 @@ TEST_P(CudaChangingRanks, GoOnWithFewerAndWithOne) {
     EXPECT_TRUE(same_bits(ranks[0], rank, io::Section::kParameter));
   }
   if (!options().contains("sync-bn")) return;  // statistics are those of a rank's own samples
-  EXPECT_LT(distance(train(1, with(options(), {{"backend", ""}}))[0], ranks[0]), 1e-3);
+  EXPECT_LT(distance(train(1, with(options(), "backend="))[0], ranks[0]), 1e-3);
 }
 
 // One rank's part of the second of three sums does not come, in steps that are straight, that are

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "io/base/files/io_error.h"
-#include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/session_runner.h"
 
 namespace exact_support {
 
@@ -20,13 +20,8 @@ using session_runner::with;
 constexpr io::Section kBuffers = io::Section::kBuffer;
 
 // f64, so that what is compared is the semantics and not the rounding.
-inline const Options kExact{{"dtype", "f64"},
-                            {"epochs", "2"},
-                            {"lr", "0.05"},
-                            {"momentum", "0.9"},
-                            {"weight-decay", "0.001"}};
-inline const Options kConv =
-    with(kExact, {{"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"epochs", "1"}});
+inline const Options kExact = "dtype=f64 epochs=2 lr=0.05 momentum=0.9 weight-decay=0.001";
+inline const Options kConv = with(kExact, "model=convnet synthetic-shape=8x8x1 epochs=1");
 
 inline void write_some_text(const std::string& path) {
   std::string text;

@@ -1,5 +1,5 @@
 // One group of threads after the other, with what their ranks carry over.
-#include "tests/engine/train/changing_ranks.h"
+#include "tests/tools/run/session/training/changing_ranks.h"
 
 #include <stdexcept>
 #include <utility>

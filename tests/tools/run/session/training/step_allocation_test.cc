@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "tests/engine/train/session_runner.h"
 #include "tests/support/allocation_counter.h"
 #include "tests/support/time_limits.h"
+#include "tests/tools/run/session/training/session_runner.h"
 #include "tools/launch/workers/worker_threads.h"
 #include "tools/run/session/train_session.h"
 
@@ -53,22 +53,18 @@ TEST_P(StepAllocation, NoneOnAnyRank) {
 
 INSTANTIATE_TEST_SUITE_P(
     Policies, StepAllocation,
-    testing::Values(session_runner::Options{}, session_runner::Options{{"workers", "0"}},
-                    session_runner::Options{{"delay-allreduce", "true"}, {"optimizer", "adamw"}},
-                    session_runner::Options{{"sync", "params"}, {"sync-every", "2"}},
-                    session_runner::Options{{"sync-bn", "true"}, {"grad-accum", "3"}},
-                    session_runner::Options{{"reduction-order", "canonical"}, {"sync-bn", "true"}},
-                    session_runner::Options{{"sync", "diloco"},
-                                            {"sync-every", "2"},
-                                            {"sync-warmup", "1"},
-                                            {"average-state", "all"}},
-                    session_runner::Options{{"sync", "slowmo"}, {"sync-island", "host"}},
-                    session_runner::Options{
-                        {"shard-optimizer", "true"}, {"optimizer", "adamw"}, {"clip-grad", "1"}},
-                    session_runner::Options{{"compress", "bf16"}},
-                    session_runner::Options{{"compress", "topk"}},
-                    session_runner::Options{{"compress", "powersgd"}},
-                    session_runner::Options{{"dtype", "f64"}, {"clip-grad", "1"}}));
+    testing::Values(
+        session_runner::Options{}, session_runner::Options("workers=0"),
+        session_runner::Options("delay-allreduce=true optimizer=adamw"),
+        session_runner::Options("sync=params sync-every=2"),
+        session_runner::Options("sync-bn=true grad-accum=3"),
+        session_runner::Options("reduction-order=canonical sync-bn=true"),
+        session_runner::Options("sync=diloco sync-every=2 sync-warmup=1 average-state=all"),
+        session_runner::Options("sync=slowmo sync-island=host"),
+        session_runner::Options("shard-optimizer=true optimizer=adamw clip-grad=1"),
+        session_runner::Options("compress=bf16"), session_runner::Options("compress=topk"),
+        session_runner::Options("compress=powersgd"),
+        session_runner::Options("dtype=f64 clip-grad=1")));
 
 TEST(StepAllocation, TheCounterSeesAnAllocation) {
   if (!COUNTS_ALLOCATIONS) GTEST_SKIP() << "the sanitizer or C library has its own malloc";

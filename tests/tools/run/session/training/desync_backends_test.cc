@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "backends/compose/table/backend_table.h"
-#include "tests/engine/train/session_runner.h"
+#include "tests/tools/run/session/training/session_runner.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/session/train_session.h"
@@ -37,15 +37,9 @@ class Fault : public engine::TrainObserver {
 // The exit code of a group of processes.
 int exit_code_of(const std::string& backend, const std::string& action) {
   const tools::RunConfig config =
-      session_runner::make_config({{"model", "convnet"},
-                                   {"synthetic-shape", "8x8x1"},
-                                   {"steps", "9"},
-                                   {"log-every", "0"},
-                                   {"spawn", std::to_string(kDesyncRanks)},
-                                   {"backend", backend},
-                                   {"timeout", "20"},
-                                   {"verify-every", "6"},
-                                   {"on-desync", action}});
+      session_runner::make_config("model=convnet synthetic-shape=8x8x1 steps=9 log-every=0 spawn=" +
+                                  std::to_string(kDesyncRanks) + " backend=" + backend +
+                                  " timeout=20 verify-every=6 on-desync=" + action);
   return tools::run_group(config, [&](backends::Group& group) {
     const std::atomic<int> never{0};
     engine::DesyncReport found;

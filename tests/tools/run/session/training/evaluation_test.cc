@@ -14,9 +14,10 @@
 #include "engine/train/replicas/state_digest.h"
 #include "engine/train/saving/weights.h"
 #include "models/model_catalog.h"
-#include "tests/engine/train/session_runner.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
+#include "tests/tools/run/session/training/session_runner.h"
 #include "tools/launch/workers/worker_threads.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/run/session/train_session.h"
@@ -150,7 +151,7 @@ TEST(Evaluation, Top5IsSaidOfMoreThanFiveClassesOnly) {
   EXPECT_FALSE(evaluate("mlp", images(30, 5), 2).top5);
   const engine::EvalReport six = evaluate("mlp", images(30, 6), 2);
   ASSERT_TRUE(six.top5);
-  EXPECT_NE(tools::eval_text(six).find(", top-5 "), std::string::npos);
+  EXPECT_CONTAINS(tools::eval_text(six), ", top-5 ");
 }
 
 // Rows of numbers whose target is their sum and some noise, standardized by mean 100, deviation 20.
@@ -211,13 +212,13 @@ TEST(Evaluation, PerplexityIsSaidOfText) {
 TEST(Evaluation, ComesAtTheEndOfEveryRunThatHasATestSet) {
   using Steps = std::vector<std::int64_t>;
   const auto evaluated = [](const session_runner::Options& more) {
-    return session_runner::train(2, session_runner::with({{"steps", "7"}}, more))[1].evaluated;
+    return session_runner::train(2, session_runner::with("steps=7", more))[1].evaluated;
   };
-  EXPECT_EQ(evaluated({{"eval-every", "1e"}}), (Steps{5, 7}));  // five steps an epoch
-  EXPECT_EQ(evaluated({{"eval-every", "3s"}}), (Steps{3, 6, 7}));
-  EXPECT_EQ(evaluated({{"eval-every", "7s"}}), Steps{7}) << "once";
-  EXPECT_EQ(evaluated({{"eval-every", "100e"}}), Steps{7});
-  EXPECT_EQ(evaluated({{"eval-every", "0"}}), Steps{});
+  EXPECT_EQ(evaluated("eval-every=1e"), (Steps{5, 7}));  // five steps an epoch
+  EXPECT_EQ(evaluated("eval-every=3s"), (Steps{3, 6, 7}));
+  EXPECT_EQ(evaluated("eval-every=7s"), Steps{7}) << "once";
+  EXPECT_EQ(evaluated("eval-every=100e"), Steps{7});
+  EXPECT_EQ(evaluated("eval-every=0"), Steps{});
 }
 
 // What was evaluated, as the metrics have it.
@@ -281,26 +282,25 @@ TEST(Evaluation, ThatAStopCutsOffIsMadeUpForOnceWhenTheRunGoesOn) {
     bool between;
   };
   // Five steps an epoch.
-  const std::vector<CutOff> cases{
-      {{{"eval-every", "3s"}}, 3, false},
-      {{{"eval-every", "1e"}, {"save-every", "5s"}}, 5, false},
-      {{{"eval-every", "1e"}, {"save-async", "true"}}, 5, false},
-      {{{"eval-every", "1e"}, {"ema", "0.5"}}, 5, false},
-      {{{"eval-every", "1e"}, {"ema", "0.5"}}, 5, true},
-      {{{"eval-every", "5e"}, {"average-last", "1"}}, 10, false},
-      {{{"eval-every", "5e"}, {"average-last", "1"}}, 10, true},
-      {{{"eval-every", "1e"}, {"sync", "params"}, {"sync-every", "2"}}, 5, false},
-      {{{"eval-every", "5e"}}, 10, false}};  // the one at the end
+  const std::vector<CutOff> cases{{"eval-every=3s", 3, false},
+                                  {"eval-every=1e save-every=5s", 5, false},
+                                  {"eval-every=1e save-async=true", 5, false},
+                                  {"eval-every=1e ema=0.5", 5, false},
+                                  {"eval-every=1e ema=0.5", 5, true},
+                                  {"eval-every=5e average-last=1", 10, false},
+                                  {"eval-every=5e average-last=1", 10, true},
+                                  {"eval-every=1e sync=params sync-every=2", 5, false},
+                                  {"eval-every=5e", 10, false}};  // the one at the end
   for (const CutOff& c : cases)
     for (const int world : {1, 2}) {
       if (world == 1 && c.options.contains("sync")) continue;
       SCOPED_TRACE(testing::PrintToString(c.options) + " on " + std::to_string(world));
       const test_support::TemporaryDirectory folder;
       const auto kept = session_runner::with(
-          {{"epochs", "2"}, {"save-dir", folder / "run"}, {"resume", "auto"}}, c.options);
+          std::string("epochs=2 save-dir=") + folder / "run" + " resume=auto", c.options);
       std::vector<Evaluated> whole, parts;
-      run_until(world, session_runner::with(kept, {{"save-dir", folder / "whole"}}), 0, false,
-                whole);
+      run_until(world, session_runner::with(kept, std::string("save-dir=") + folder / "whole"), 0,
+                false, whole);
       run_until(world, kept, c.step, c.between, parts);
       EXPECT_LT(parts.size(), whole.size());
       const std::size_t before = parts.size();

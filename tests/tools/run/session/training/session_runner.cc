@@ -1,5 +1,5 @@
 // Threads, sessions and comparisons for the tests of whole trainings.
-#include "tests/engine/train/session_runner.h"
+#include "tests/tools/run/session/training/session_runner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -99,12 +99,11 @@ class OnOtherHosts final : public backends::Group {
 
 }  // namespace
 
-tools::RunConfig make_config(const std::map<std::string, std::string>& options) {
+tools::RunConfig make_config(const Options& options) {
   tools::ConfigValues values;
-  std::map<std::string, std::string> all{
-      {"model", "mlp"},         {"dataset", "synthetic"}, {"synthetic-shape", "6x6x1"},
-      {"synthetic-size", "60"}, {"batch-size", "12"},     {"log-every", "1"},
-      {"eval-every", "0"},      {"threads", "1"},         {"progress", "never"}};
+  Options all =
+      "model=mlp dataset=synthetic synthetic-shape=6x6x1 synthetic-size=60 batch-size=12 "
+      "log-every=1 eval-every=0 threads=1 progress=never";
   if (options.contains("batch-size-per-device")) all.erase("batch-size");
   if (options.contains("dataset") && options.at("dataset") != "synthetic")
     for (const char* option : {"synthetic-shape", "synthetic-size"}) all.erase(option);
@@ -127,12 +126,7 @@ double value(const io::NamedArray& array, std::size_t i) {
   return static_cast<double>(v);
 }
 
-}  // namespace
-
-namespace {
-
-std::vector<RankResult> train_anywhere(int world_size,
-                                       const std::map<std::string, std::string>& options,
+std::vector<RankResult> train_anywhere(int world_size, const Options& options,
                                        const AfterStep& after_step,
                                        const std::vector<std::string>& hosts) {
   const tools::RunConfig config = make_config(options);
@@ -170,13 +164,12 @@ std::vector<RankResult> train_anywhere(int world_size,
 
 }  // namespace
 
-std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options,
-                              const AfterStep& after_step) {
+std::vector<RankResult> train(int world_size, const Options& options, const AfterStep& after_step) {
   return train_anywhere(world_size, options, after_step, {});
 }
 
 std::vector<RankResult> train_on_hosts(const std::vector<std::string>& hosts,
-                                       const std::map<std::string, std::string>& options) {
+                                       const Options& options) {
   return train_anywhere(static_cast<int>(hosts.size()), options, {}, hosts);
 }
 

@@ -10,8 +10,8 @@
 #include "engine/optim/moving_average.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/files/io_error.h"
-#include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/session_runner.h"
 #include "tools/run/data/saved_weights.h"
 
 namespace {
@@ -48,7 +48,7 @@ std::vector<double> losses(const RankResult& result, const std::string& weights)
   return all;
 }
 
-const Options kConvnet{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"epochs", "2"}};
+const Options kConvnet = "model=convnet synthetic-shape=8x8x1 epochs=2";
 
 // Plain loops beside the training, on every rank.
 TEST(MovingAverage, IsAPlainLoopsOnEveryRank) {
@@ -69,7 +69,7 @@ TEST(MovingAverage, IsAPlainLoopsOnEveryRank) {
       };
       values.dtype() == engine::DType::kF32 ? compute(float{}) : compute(double{});
     };
-    train(3, with(kConvnet, {{"ema", "0.75"}, {"dtype", dtype}, {"batch-size", "13"}}), follow);
+    train(3, with(kConvnet, std::string("ema=0.75 dtype=") + dtype + " batch-size=13"), follow);
     for (std::size_t rank = 0; rank < 3; ++rank) {
       EXPECT_EQ(found[rank], expected[rank]) << "rank " << rank << ", " << dtype;
       EXPECT_EQ(found[rank], found[0]) << "rank " << rank << ", " << dtype;
@@ -78,31 +78,29 @@ TEST(MovingAverage, IsAPlainLoopsOnEveryRank) {
 }
 
 TEST(MovingAverage, ChangesNoTrainingAndIsWatchedOver) {
-  const Options options = with(kConvnet, {{"optimizer", "adamw"}, {"lr", "0.01"}});
+  const Options options = with(kConvnet, "optimizer=adamw lr=0.01");
   const auto without = train(2, options),
-             beside = train(2, with(options, {{"ema", "0.9"}, {"verify-every", "1"}}));
+             beside = train(2, with(options, "ema=0.9 verify-every=1"));
   EXPECT_TRUE(same_bits(without[0], beside[0], io::Section::kParameter));
   EXPECT_EQ(without[0].losses, beside[0].losses);
   EXPECT_TRUE(beside[0].desyncs.empty());
-  const auto meddled =
-      train(2, with(options, {{"ema", "0.9"}, {"verify-every", "1"}, {"on-desync", "warn"}}),
-            [](int rank, engine::TrainState& state) {
-              if (rank == 1 && state.progress.global_step == 3)
-                engine::moving_average(state.optimizer)->span<float>()[0] += 1;
-            });
+  const auto meddled = train(2, with(options, "ema=0.9 verify-every=1 on-desync=warn"),
+                             [](int rank, engine::TrainState& state) {
+                               if (rank == 1 && state.progress.global_step == 3)
+                                 engine::moving_average(state.optimizer)->span<float>()[0] += 1;
+                             });
   ASSERT_FALSE(meddled[0].desyncs.empty());
   EXPECT_TRUE(meddled[0].desyncs[0].tensors[0].name.starts_with("average/"));
 }
 
 TEST(MovingAverage, ResumesBitByBit) {
   const TemporaryDirectory whole, parts;
-  const Options options = with(kConvnet, {{"ema", "0.9"}, {"epochs", ""}, {"eval-every", "1s"}});
-  const auto once = train(2, with(options, {{"steps", "7"}, {"save-dir", whole.path().string()}}));
+  const Options options = with(kConvnet, "ema=0.9 epochs= eval-every=1s");
+  const auto once = train(2, with(options, "steps=7 save-dir=" + whole.path().string()));
   std::vector<RankResult> last;
   for (const char* steps : {"1", "3", "7"})
-    last = train(
-        2,
-        with(options, {{"steps", steps}, {"save-dir", parts.path().string()}, {"resume", "auto"}}));
+    last = train(2, with(options, std::string("steps=") + steps +
+                                      " save-dir=" + parts.path().string() + " resume=auto"));
   EXPECT_FALSE(average_of(newest(whole)).empty());
   EXPECT_TRUE(equal(average_of(newest(whole)), average_of(newest(parts))));
   EXPECT_EQ(losses(once[0], "ema").back(), losses(last[1], "ema").back());
@@ -110,8 +108,8 @@ TEST(MovingAverage, ResumesBitByBit) {
 
 TEST(MovingAverage, IsEvaluatedBesideTheModel) {
   const TemporaryDirectory folder;
-  const Options options = with(kConvnet, {{"ema", "0.5"}, {"eval-every", "1e"}});
-  const auto ranks = train(2, with(options, {{"save-dir", folder.path().string()}}));
+  const Options options = with(kConvnet, "ema=0.5 eval-every=1e");
+  const auto ranks = train(2, with(options, "save-dir=" + folder.path().string()));
   ASSERT_EQ(ranks[0].evals.size(), 4u);
   EXPECT_STREQ(ranks[0].evals[2].weights, "model");
   EXPECT_STREQ(ranks[0].evals[3].weights, "ema");
@@ -119,7 +117,7 @@ TEST(MovingAverage, IsEvaluatedBesideTheModel) {
   EXPECT_NE(losses(ranks[0], "model"), losses(ranks[0], "ema"));
   EXPECT_EQ(losses(ranks[0], "ema"), losses(ranks[1], "ema"));
   EXPECT_EQ(losses(ranks[0], "model"),
-            losses(train(2, with(kConvnet, {{"eval-every", "1e"}}))[0], "model"));
+            losses(train(2, with(kConvnet, "eval-every=1e"))[0], "model"));
 
   // The names, shapes and buffers are the model's.
   const auto model = tools::load_weights(engine::AverageKind::kNone, newest(folder)),
@@ -141,11 +139,10 @@ TEST(MovingAverage, IsEvaluatedBesideTheModel) {
 
 TEST(MovingAverage, StartsFromTheWeightsOfASnapshotWithout) {
   const TemporaryDirectory folder;
-  const Options options = with(
-      kConvnet,
-      {{"epochs", ""}, {"save-dir", folder.path().string()}, {"lr", "1e-300"}, {"momentum", "0"}});
-  train(1, with(options, {{"steps", "2"}}));
-  train(1, with(options, {{"steps", "3"}, {"resume", "auto"}, {"ema", "0.5"}}));
+  const Options options =
+      with(kConvnet, "epochs= save-dir=" + folder.path().string() + " lr=1e-300 momentum=0");
+  train(1, with(options, "steps=2"));
+  train(1, with(options, "steps=3 resume=auto ema=0.5"));
   const io::Checkpoint end = io::load_checkpoint(newest(folder));
   EXPECT_EQ(engine::average_kind(end), engine::AverageKind::kMoving);
   for (const io::NamedArray& array : average_of(newest(folder)))
@@ -154,12 +151,12 @@ TEST(MovingAverage, StartsFromTheWeightsOfASnapshotWithout) {
 
 TEST(MovingAverage, NeedsReplicasThatAreTogetherAfterEveryStep) {
   for (const char* sync : {"params", "diloco", "none"})
-    EXPECT_THROW(train(2, {{"ema", "0.9"}, {"sync", sync}}), io::ConfigError) << sync;
+    EXPECT_THROW(train(2, std::string("ema=0.9 sync=") + sync), io::ConfigError) << sync;
   for (const char* decay : {"0", "1", "-0.5", "1.5", "x"})
-    EXPECT_THROW(train(1, {{"ema", decay}}), io::ConfigError) << decay;
+    EXPECT_THROW(train(1, std::string("ema=") + decay), io::ConfigError) << decay;
 }
 
-const Options kFourEpochs = with(kConvnet, {{"epochs", "4"}, {"dtype", "f64"}});
+const Options kFourEpochs = with(kConvnet, "epochs=4 dtype=f64");
 
 std::vector<double> numbers(const io::NamedArray& array) {
   std::vector<double> values(array.data.size() / sizeof(double));
@@ -169,14 +166,15 @@ std::vector<double> numbers(const io::NamedArray& array) {
 
 TEST(EpochAverage, IsTheMeanOfTheEndsOfTheLastEpochs) {
   const TemporaryDirectory folder;
-  const Options options = with(kFourEpochs, {{"average-last", "3"}, {"eval-every", "1e"}});
+  const Options options = with(kFourEpochs, "average-last=3 eval-every=1e");
   for (const char* sync : {"grad", "params"}) {
     std::vector<std::vector<io::NamedArray>> ends;
     const auto keep = [&](int rank, engine::TrainState& state) {
       if (rank == 0 && state.progress.step_in_epoch == 0)
         ends.push_back(engine::export_state(state.model, {}));
     };
-    const auto ranks = train(3, with(options, {{"sync", sync}, {"save-dir", folder / sync}}), keep);
+    const auto ranks =
+        train(3, with(options, std::string("sync=") + sync + " save-dir=" + folder / sync), keep);
     ASSERT_EQ(ends.size(), 4u);
     const std::string path = io::find_newest_checkpoint(folder / sync, nullptr);
     const std::vector<io::NamedArray> average = average_of(path);
@@ -202,7 +200,7 @@ TEST(EpochAverage, IsTheMeanOfTheEndsOfTheLastEpochs) {
 
 TEST(EpochAverage, ChangesNoTraining) {
   const auto without = train(2, kFourEpochs),
-             beside = train(2, with(kFourEpochs, {{"average-last", "2"}}));
+             beside = train(2, with(kFourEpochs, "average-last=2"));
   for (std::size_t rank = 0; rank < 2; ++rank) {
     EXPECT_TRUE(same_bits(without[rank], beside[rank], io::Section::kParameter));
     EXPECT_TRUE(same_bits(without[rank], beside[rank], io::Section::kBuffer));
@@ -211,12 +209,10 @@ TEST(EpochAverage, ChangesNoTraining) {
 }
 
 TEST(EpochAverage, SurvivesResumptionsBitByBit) {
-  const Options options =
-      with(kFourEpochs,
-           {{"average-last", "3"}, {"eval-every", "1e"}, {"dtype", "f32"}, {"save-every", "1s"}});
+  const Options options = with(kFourEpochs, "average-last=3 eval-every=1e dtype=f32 save-every=1s");
   const TemporaryDirectory whole, parts;
-  const auto once = train(2, with(options, {{"save-dir", whole.path().string()}}));
-  const Options again = with(options, {{"save-dir", parts.path().string()}, {"resume", "auto"}});
+  const auto once = train(2, with(options, "save-dir=" + whole.path().string()));
+  const Options again = with(options, "save-dir=" + parts.path().string() + " resume=auto");
   // Interrupted after the third epoch and within the fourth, by an error.
   for (const std::int64_t step : {15, 17}) {
     const auto interrupt = [&](int, engine::TrainState& state) {
@@ -232,7 +228,7 @@ TEST(EpochAverage, SurvivesResumptionsBitByBit) {
   EXPECT_TRUE(train(2, again)[0].evals.empty());
   EXPECT_TRUE(equal(average_of(newest(whole)), average_of(newest(parts))));
   // A longer run has other last epochs.
-  train(2, with(again, {{"epochs", "6"}}));
+  train(2, with(again, "epochs=6"));
   EXPECT_EQ(std::ranges::count(io::load_checkpoint(newest(parts)).counters,
                                std::pair<std::string, std::int64_t>{"average.epochs", 2}),
             1)
@@ -241,8 +237,7 @@ TEST(EpochAverage, SurvivesResumptionsBitByBit) {
 
 TEST(EpochAverage, IsCompleteAtTheEndOnly) {
   const TemporaryDirectory folder;
-  train(1, with(kFourEpochs,
-                {{"average-last", "2"}, {"keep-last", "0"}, {"save-dir", folder.path().string()}}));
+  train(1, with(kFourEpochs, "average-last=2 keep-last=0 save-dir=" + folder.path().string()));
   EXPECT_EQ(engine::average_kind(io::load_checkpoint(folder / "step-00000010.ckpt")),
             engine::AverageKind::kNone);
   EXPECT_THROW(tools::load_weights(engine::AverageKind::kEpochs, folder / "step-00000010.ckpt"),
@@ -256,11 +251,9 @@ TEST(EpochAverage, IsCompleteAtTheEndOnly) {
 
 TEST(EpochAverage, IsRefusedWhereItCannotBe) {
   for (const Options& more :
-       {Options{{"average-last", "5"}}, Options{{"average-last", "0"}},
-        Options{{"average-last", "1"}, {"sync", "none"}},
-        Options{{"average-last", "1"}, {"ema", "0.9"}},
-        Options{{"average-last", "1"}, {"reduction-order", "canonical"}},
-        Options{{"average-last", "1"}, {"early-stop", "2"}, {"eval-every", "1e"}}})
+       {Options("average-last=5"), Options("average-last=0"), Options("average-last=1 sync=none"),
+        Options("average-last=1 ema=0.9"), Options("average-last=1 reduction-order=canonical"),
+        Options("average-last=1 early-stop=2 eval-every=1e")})
     EXPECT_THROW(train(1, with(kFourEpochs, more)), io::ConfigError) << more.at("average-last");
 }
 

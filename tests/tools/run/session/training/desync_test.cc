@@ -10,9 +10,11 @@
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
 #include "models/model_catalog.h"
-#include "tests/engine/train/session_runner.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
+#include "tests/tools/run/session/training/session_runner.h"
 #include "tools/launch/workers/worker_threads.h"
 
 namespace {
@@ -54,9 +56,9 @@ session_runner::AfterStep flip(int rank, std::int64_t step,
 }
 
 // convnet on 8x8 images: small, with running statistics.
-const Options kDesyncBase{{"model", "convnet"}, {"synthetic-shape", "8x8x1"},
-                          {"steps", "14"},      {"verify-every", "5"},
-                          {"log-every", "0"},   {"on-desync", "warn"}};
+const Options kDesyncBase =
+    "model=convnet synthetic-shape=8x8x1 steps=14 verify-every=5 log-every=0 "
+    "on-desync=warn";
 
 std::vector<std::string> names(const engine::DesyncReport& report) {
   std::vector<std::string> all;
@@ -67,12 +69,10 @@ std::vector<std::string> names(const engine::DesyncReport& report) {
 std::string some_parameter() {
   static const std::string name = [] {
     std::string found;
-    train(1, with(kDesyncBase, {{"steps", "1"}, {"verify-every", "1"}}),
-          [&](int, engine::TrainState& state) {
-            for (const auto& entry : state.model.entries)
-              if (found.empty() && entry.kind == engine::ModelState::Kind::kParameter)
-                found = entry.name;
-          });
+    train(1, with(kDesyncBase, "steps=1 verify-every=1"), [&](int, engine::TrainState& state) {
+      for (const auto& entry : state.model.entries)
+        if (found.empty() && entry.kind == engine::ModelState::Kind::kParameter) found = entry.name;
+    });
     return found;
   }();
   return name;
@@ -93,33 +93,27 @@ TEST(Desync, AFlippedBitIsFoundAtTheNextCheckWithTensorRankAndFirstBadStep) {
     EXPECT_EQ(rank.desyncs.back().step, 14) << "the end of the run is compared, too";
     EXPECT_EQ(rank.desyncs.back().first_bad, 8) << "still the same desync";
   }
-  EXPECT_NE(ranks[0].coverage.find("compared 4 times, different in 2"), std::string::npos)
-      << ranks[0].coverage;
+  EXPECT_CONTAINS(ranks[0].coverage, "compared 4 times, different in 2");
 }
 
 TEST(Desync, WithoutAFaultReplicasAreEqual) {
   for (const Options& more :
-       {Options{}, Options{{"optimizer", "adamw"}, {"lr", "0.001"}},
-        Options{{"buffers", "average"}}, Options{{"buffers", "rank0"}},
-        Options{{"batch-size", "13"}, {"clip-grad", "0.1"}}, Options{{"sync-bn", "true"}},
-        Options{{"dtype", "f64"}, {"delay-allreduce", "true"}}}) {
-    const auto ranks = train(3, with(kDesyncBase, with(more, {{"on-desync", "abort"}})));
-    EXPECT_NE(ranks[0].coverage.find("always equal"), std::string::npos) << ranks[0].coverage;
+       {Options{}, Options("optimizer=adamw lr=0.001"), Options("buffers=average"),
+        Options("buffers=rank0"), Options("batch-size=13 clip-grad=0.1"), Options("sync-bn=true"),
+        Options("dtype=f64 delay-allreduce=true")}) {
+    const auto ranks = train(3, with(kDesyncBase, with(more, "on-desync=abort")));
+    EXPECT_CONTAINS(ranks[0].coverage, "always equal");
   }
 }
 
 TEST(Desync, AbortNamesAllInOneLine) {
-  try {
-    train(3, with(kDesyncBase, {{"on-desync", "abort"}}), flip(2, 6, some_parameter()));
-    FAIL() << "went on";
-  } catch (const engine::DesyncError& error) {
-    const std::string text = error.what();
-    for (const std::string& part :
-         {std::string("desync after step 10"), some_parameter() + " on rank 2",
-          std::string("majority of 3 ranks"), std::string("first bad step 7 (equal after step 6)")})
-      EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
-    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-  }
+  const std::string text = test_support::error_of<engine::DesyncError>(
+      [&] { train(3, with(kDesyncBase, "on-desync=abort"), flip(2, 6, some_parameter())); });
+  for (const std::string& part :
+       {std::string("desync after step 10"), some_parameter() + " on rank 2",
+        std::string("majority of 3 ranks"), std::string("first bad step 7 (equal after step 6)")})
+    EXPECT_CONTAINS(text, part);
+  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
 }
 
 TEST(Desync, TwoRanksAreATieAndItSaysSo) {
@@ -130,8 +124,7 @@ TEST(Desync, TwoRanksAreATieAndItSaysSo) {
   EXPECT_EQ(report.ranks, std::vector<int>{1}) << "rank 0 is what others are compared with";
   EXPECT_EQ(report.first_bad, 4);
   const std::string text = to_string(report, 2);
-  EXPECT_NE(text.find("no majority among 2 ranks (a tie): compared with rank 0"), std::string::npos)
-      << text;
+  EXPECT_CONTAINS(text, "no majority among 2 ranks (a tie): compared with rank 0");
 }
 
 TEST(Desync, OptimizerStatesAreComparedToo) {
@@ -155,20 +148,19 @@ TEST(Desync, SynchronisedRunningStatisticsAreComparedInEveryStepAndOthersAfterAn
           flip_lowest_bit(state.model.view(entry));
     slow_down();
   };
-  const auto ranks = train(3, with(kDesyncBase, {{"sync-bn", "true"}}), meddle);
+  const auto ranks = train(3, with(kDesyncBase, "sync-bn=true"), meddle);
   ASSERT_GE(ranks[0].desyncs.size(), 1u);
   const engine::DesyncReport& report = ranks[0].desyncs.front();
   EXPECT_EQ(report.ranks, std::vector<int>{1});
   EXPECT_GE(report.tensors.size(), 1u);
-  for (const std::string& name : names(report))
-    EXPECT_NE(name.find(".running_"), std::string::npos) << name;
+  for (const std::string& name : names(report)) EXPECT_CONTAINS(name, ".running_");
   EXPECT_TRUE(train(3, kDesyncBase, meddle)[0].desyncs.empty()) << "each rank has its own";
-  EXPECT_TRUE(train(3, with(kDesyncBase, {{"buffers", "average"}}), meddle)[0].desyncs.empty())
+  EXPECT_TRUE(train(3, with(kDesyncBase, "buffers=average"), meddle)[0].desyncs.empty())
       << "averaged before they are compared";
 }
 
 TEST(Desync, RepairGivesTheMinorityTheMajoritysTensorsAndTheRunGoesOn) {
-  const Options options = with(kDesyncBase, {{"on-desync", "repair"}, {"steps", "22"}});
+  const Options options = with(kDesyncBase, "on-desync=repair steps=22");
   const auto meddle = [](int rank, engine::TrainState& state) {
     // Two tensors on two ranks, and later once more.
     if (rank == 1 && state.progress.global_step == 2) flip_parameter(state, some_parameter());
@@ -190,28 +182,27 @@ TEST(Desync, RepairGivesTheMinorityTheMajoritysTensorsAndTheRunGoesOn) {
     EXPECT_EQ(rank.desyncs[1].first_bad, 13);
     EXPECT_TRUE(same_bits(ranks[0], rank, io::Section::kParameter));
   }
-  EXPECT_NE(ranks[0].coverage.find("different in 2"), std::string::npos) << ranks[0].coverage;
+  EXPECT_CONTAINS(ranks[0].coverage, "different in 2");
 }
 
 TEST(Desync, ATieIsRepairedFromRank0) {
-  const auto clean = train(2, with(kDesyncBase, {{"steps", "5"}}));
-  const auto ranks = train(2, with(kDesyncBase, {{"on-desync", "repair"}, {"steps", "5"}}),
-                           flip(1, 4, some_parameter()));
+  const auto clean = train(2, with(kDesyncBase, "steps=5"));
+  const auto ranks =
+      train(2, with(kDesyncBase, "on-desync=repair steps=5"), flip(1, 4, some_parameter()));
   ASSERT_EQ(ranks[0].desyncs.size(), 1u);
-  EXPECT_NE(to_string(ranks[0].desyncs[0], 2).find("repaired from rank 0"), std::string::npos);
+  EXPECT_CONTAINS(to_string(ranks[0].desyncs[0], 2), "repaired from rank 0");
   EXPECT_TRUE(same_bits(ranks[0], ranks[1], io::Section::kParameter));
   EXPECT_TRUE(same_bits(clean[0], clean[1], io::Section::kParameter));
 }
 
 TEST(Desync, ARepairedRunResumesBitByBit) {
   const test_support::TemporaryDirectory whole, parts;
-  const Options options = with(kDesyncBase, {{"on-desync", "repair"}, {"save-every", "0"}});
+  const Options options = with(kDesyncBase, "on-desync=repair save-every=0");
   const auto fault = flip(1, 3, some_parameter());
-  const auto once =
-      train(3, with(options, {{"steps", "12"}, {"save-dir", whole.path().string()}}), fault);
-  train(3, with(options, {{"steps", "8"}, {"save-dir", parts.path().string()}}), fault);
-  const auto resumed = train(
-      3, with(options, {{"steps", "12"}, {"save-dir", parts.path().string()}, {"resume", "auto"}}));
+  const auto once = train(3, with(options, "steps=12 save-dir=" + whole.path().string()), fault);
+  train(3, with(options, "steps=8 save-dir=" + parts.path().string()), fault);
+  const auto resumed =
+      train(3, with(options, "steps=12 save-dir=" + parts.path().string() + " resume=auto"));
   for (std::size_t r = 0; r < 3; ++r) {
     EXPECT_TRUE(resumed[r].desyncs.empty());
     EXPECT_TRUE(same_bits(once[r], resumed[r], io::Section::kParameter)) << r;
@@ -222,24 +213,22 @@ TEST(Desync, ARepairedRunResumesBitByBit) {
 TEST(Desync, ParameterAveragingIsComparedRightAfterAnAveragingOnly) {
   // Averagings at 3, 6, 9, 12 and at the ends of epochs (5, 10, 14); checks fall due at 4 and wait
   // for the next of these.
-  const Options options = with(
-      kDesyncBase,
-      {{"sync", "params"}, {"sync-every", "3"}, {"verify-every", "4"}, {"on-desync", "abort"}});
+  const Options options =
+      with(kDesyncBase, "sync=params sync-every=3 verify-every=4 on-desync=abort");
   const auto ranks = train(3, options);
-  EXPECT_NE(ranks[0].coverage.find("always equal"), std::string::npos) << ranks[0].coverage;
+  EXPECT_CONTAINS(ranks[0].coverage, "always equal");
   EXPECT_EQ(ranks[0].coverage.find("compared 1 time"), std::string::npos) << ranks[0].coverage;
 }
 
 TEST(Desync, OneRankHasNothingToCompareAndReplicasThatNeverMeetAreRefused) {
   EXPECT_EQ(train(1, kDesyncBase)[0].coverage.find("compared"), std::string::npos);
-  EXPECT_THROW(train(2, with(kDesyncBase, {{"sync", "none"}})), io::ConfigError);
+  EXPECT_THROW(train(2, with(kDesyncBase, "sync=none")), io::ConfigError);
 }
 
 TEST(Desync, OnDesyncNeedsVerifyEvery) {
-  EXPECT_THROW(session_runner::make_config({{"on-desync", "repair"}}), io::ConfigError);
-  EXPECT_THROW(session_runner::make_config({{"verify-every", "0"}}), io::ConfigError);
-  EXPECT_EQ(session_runner::make_config({{"verify-every", "7"}}).on_desync,
-            engine::OnDesync::kAbort);
+  EXPECT_THROW(session_runner::make_config("on-desync=repair"), io::ConfigError);
+  EXPECT_THROW(session_runner::make_config("verify-every=0"), io::ConfigError);
+  EXPECT_EQ(session_runner::make_config("verify-every=7").on_desync, engine::OnDesync::kAbort);
 }
 
 // Every rank's message when rank 2 of 3 builds another model.
@@ -285,8 +274,7 @@ TEST(DesyncReport, NamesTheFirstTensorsAndARangeOfSteps) {
             "t4 on ranks 1, 3, and 3 more; compared with the majority of 5 ranks; first bad step "
             "in 13 to 16 (equal after step 12)");
   report.last_good = 20;
-  EXPECT_NE(to_string(report, 5).find("already so before the first step of this run"),
-            std::string::npos);
+  EXPECT_CONTAINS(to_string(report, 5), "already so before the first step of this run");
 }
 
 }  // namespace

@@ -3,20 +3,24 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "engine/train/saving/train_state.h"
 #include "engine/train/train_observer.h"
 #include "io/checkpoint/checkpoint.h"
+#include "tests/support/named_values.h"
 #include "tools/options/table/run_config.h"
 
 namespace session_runner {
 
-using Options = std::map<std::string, std::string>;
+using Options = test_support::NamedValues;
 // `base` with the entries of `more` in it or, where these are empty, without.
 Options with(Options base, const Options& more);
+template <class... Rest>
+Options with(const Options& base, const Options& more, const Options& next, const Rest&... rest) {
+  return with(with(base, more), next, rest...);
+}
 
 struct RankResult {
   std::vector<double> losses;         // of every report, in order

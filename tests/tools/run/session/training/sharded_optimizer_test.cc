@@ -8,10 +8,10 @@
 
 #include "engine/averaging/sums/optimizer_sharding.h"
 #include "engine/ops/optim_step/optimizer_step.h"
-#include "tests/engine/train/exact_support.h"
-#include "tests/engine/train/session_runner.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/exact_support.h"
+#include "tests/tools/run/session/training/session_runner.h"
 
 namespace {
 
@@ -23,9 +23,9 @@ using session_runner::train;
 using session_runner::with;
 using test_support::TemporaryDirectory;
 
-const Options kSharded{{"shard-optimizer", "true"}};
+const Options kSharded = "shard-optimizer=true";
 // Uneven batches, and buckets of which some can be cut into equal slices and the last cannot.
-const Options kSmallBuckets{{"batch-size", "13"}, {"bucket-cap-mb", "0.3"}, {"epochs", "1"}};
+const Options kSmallBuckets = "batch-size=13 bucket-cap-mb=0.3 epochs=1";
 
 io::Checkpoint newest_without_config(const TemporaryDirectory& folder) {
   io::Checkpoint snapshot =
@@ -37,7 +37,7 @@ io::Checkpoint newest_without_config(const TemporaryDirectory& folder) {
 // The last snapshot of a training.
 io::Checkpoint snapshot_of(int world, const Options& options) {
   const TemporaryDirectory folder;
-  expect_together(train(world, with(options, {{"save-dir", folder.path().string()}})));
+  expect_together(train(world, with(options, "save-dir=" + folder.path().string())));
   return newest_without_config(folder);
 }
 
@@ -61,8 +61,9 @@ class SmallModel {
   }
   // What all trainings have, and that model for muon.
   Options of(const std::string& optimizer) const {
-    if (optimizer != "muon") return with(kSmallBuckets, {{"optimizer", optimizer}});
-    return with(kSmallBuckets, {{"optimizer", optimizer}, {"model", folder_ / "small.toml"}});
+    if (optimizer != "muon") return with(kSmallBuckets, std::string("optimizer=") + optimizer);
+    return with(kSmallBuckets,
+                std::string("optimizer=") + optimizer + " model=" + folder_ / "small.toml");
   }
 
  private:
@@ -88,31 +89,28 @@ TEST_P(ShardedOptimizer, IsTheSameBits) {
   for (int world = 1; world <= 4; ++world) expect_same(world, options());
 }
 
-TEST_P(ShardedOptimizer, IsTheSameBitsInFloat64) {
-  expect_same(3, with(options(), {{"dtype", "f64"}}));
-}
+TEST_P(ShardedOptimizer, IsTheSameBitsInFloat64) { expect_same(3, with(options(), "dtype=f64")); }
 
 TEST_P(ShardedOptimizer, IsTheSameBitsInCanonicalOrder) {
-  expect_same(3, with(options(), {{"reduction-order", "canonical"}, {"bucket-cap-mb", ""}}));
+  expect_same(3, with(options(), "reduction-order=canonical bucket-cap-mb="));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Optimizers, ShardedOptimizer,
-    testing::Values(Case{"Sgd", "sgd", {{"momentum", "0"}}},
-                    Case{"SgdWithMomentum", "sgd", {{"momentum", "0.9"}, {"weight-decay", "0.01"}}},
-                    Case{"Adamw", "adamw", {{"clip-grad", "0.5"}}}, Case{"Lion", "lion", {}},
-                    Case{"Muon", "muon", {{"clip-grad", "0.5"}}}),
+    testing::Values(Case{"Sgd", "sgd", "momentum=0"},
+                    Case{"SgdWithMomentum", "sgd", "momentum=0.9 weight-decay=0.01"},
+                    Case{"Adamw", "adamw", "clip-grad=0.5"}, Case{"Lion", "lion", {}},
+                    Case{"Muon", "muon", "clip-grad=0.5"}),
     [](const auto& p) { return p.param.name; });
 
-const Options kAdamw = with(kSmallBuckets, {{"optimizer", "adamw"}});
+const Options kAdamw = with(kSmallBuckets, "optimizer=adamw");
 
 TEST(ShardedOptimizerBeside, WhatElseATrainingMayHave) {
-  for (const Options& more :
-       {Options{{"ema", "0.9"}, {"eval-every", "1"}}, Options{{"freeze", "layers.0.*"}},
-        Options{{"lr-group", "layers.1.*=3x"}}, Options{{"delay-allreduce", "true"}},
-        Options{{"compress", "bf16"}}, Options{{"on-nonfinite", "skip"}},
-        Options{{"verify-every", "1"}}, Options{{"save-async", "true"}, {"save-every", "2s"}},
-        Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"sync-bn", "true"}}}) {
+  for (const Options& more : {Options("ema=0.9 eval-every=1"), Options("freeze=layers.0.*"),
+                              Options("lr-group=layers.1.*=3x"), Options("delay-allreduce=true"),
+                              Options("compress=bf16"), Options("on-nonfinite=skip"),
+                              Options("verify-every=1"), Options("save-async=true save-every=2s"),
+                              Options("model=convnet synthetic-shape=8x8x1 sync-bn=true")}) {
     SCOPED_TRACE(more.begin()->first);
     expect_same(2, with(kAdamw, more));
   }
@@ -120,9 +118,7 @@ TEST(ShardedOptimizerBeside, WhatElseATrainingMayHave) {
 
 // Numbers overflow after a few steps, in the gradients of some of the blocks first.
 TEST(ShardedOptimizerBeside, AStepThatIsSkippedIsSkippedOnAllRanks) {
-  const Options options =
-      with(kSmallBuckets,
-           {{"epochs", "2"}, {"momentum", "0.9"}, {"lr", "1e6"}, {"on-nonfinite", "skip"}});
+  const Options options = with(kSmallBuckets, "epochs=2 momentum=0.9 lr=1e6 on-nonfinite=skip");
   const std::vector<RankResult> whole = train(3, options),
                                 shared = train(3, with(options, kSharded));
   expect_together(shared);
@@ -142,11 +138,10 @@ TEST(ShardedOptimizerSnapshot, IsResumedWithAndWithoutTheOption) {
   for (const char* optimizer : {"adamw", "muon"}) {
     const Options options = small.of(optimizer);
     const TemporaryDirectory whole, shared;
-    train(3, with(options, {{"save-dir", whole.path().string()}}));
-    train(3, with(with(options, kSharded), {{"save-dir", shared.path().string()}}));
+    train(3, with(options, "save-dir=" + whole.path().string()));
+    train(3, with(options, kSharded, "save-dir=" + shared.path().string()));
     const auto goes_on = [&](int world, const TemporaryDirectory& from, const Options& more) {
-      return snapshot_of(
-          world, with(with(options, more), {{"epochs", "2"}, {"resume", from.path().string()}}));
+      return snapshot_of(world, with(options, more, "epochs=2 resume=" + from.path().string()));
     };
     for (const int world : {1, 2, 4}) {
       const io::Checkpoint expected = goes_on(world, whole, {});
@@ -171,7 +166,8 @@ std::vector<std::size_t> state_bytes(int world, const Options& options) {
 
 TEST(ShardedOptimizerMemory, IsAShareOfTheStates) {
   for (const char* optimizer : {"sgd", "adamw", "lion"}) {
-    const Options options = with(kSmallBuckets, {{"optimizer", optimizer}, {"batch-size", "12"}});
+    const Options options =
+        with(kSmallBuckets, std::string("optimizer=") + optimizer + " batch-size=12");
     const std::size_t whole = state_bytes(1, options)[0];
     for (int world = 2; world <= 4; ++world) {
       const std::vector<std::size_t> shares = state_bytes(world, with(options, kSharded));
@@ -188,7 +184,7 @@ TEST(ShardedOptimizerMemory, IsAShareOfTheStates) {
 
 TEST(ShardedOptimizerMemory, OfMuonIsEachTensorOnOneRank) {
   const SmallModel small;
-  const Options options = with(small.of("muon"), {{"batch-size", "12"}});
+  const Options options = with(small.of("muon"), "batch-size=12");
   const std::size_t whole = state_bytes(1, options)[0];
   const std::vector<std::size_t> shares = state_bytes(2, with(options, kSharded));
   EXPECT_EQ(shares[0] + shares[1], whole);
@@ -199,9 +195,9 @@ TEST(ShardedOptimizerMemory, OfMuonIsEachTensorOnOneRank) {
 
 TEST(ShardedOptimizerRefusals, SayWhatIsNeeded) {
   for (const char* sync : {"params", "post-local", "slowmo", "diloco", "none"})
-    EXPECT_CONTAINS(refusal(1, with(kSharded, {{"sync", sync}})), "--sync grad");
-  EXPECT_CONTAINS(refusal(1, with(kSharded, {{"elastic", "1:2"}})), "without --elastic");
-  EXPECT_CONTAINS(refusal(1, with(kSharded, {{"device", "cuda:0"}})), "--shard-optimizer");
+    EXPECT_CONTAINS(refusal(1, with(kSharded, std::string("sync=") + sync)), "--sync grad");
+  EXPECT_CONTAINS(refusal(1, with(kSharded, "elastic=1:2")), "without --elastic");
+  EXPECT_CONTAINS(refusal(1, with(kSharded, "device=cuda:0")), "--shard-optimizer");
 }
 
 }  // namespace

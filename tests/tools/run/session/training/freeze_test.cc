@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
-#include "tests/engine/train/exact_support.h"
-#include "tests/engine/train/session_runner.h"
+#include "tests/support/expect_contains.h"
+#include "tests/tools/run/session/training/exact_support.h"
+#include "tests/tools/run/session/training/session_runner.h"
 
 namespace {
 
@@ -31,12 +32,12 @@ std::vector<std::string> changed(const RankResult& a, const RankResult& b) {
 
 using Names = std::vector<std::string>;
 
-const Options kThreeSteps = with(kExact, {{"epochs", ""}, {"steps", "3"}});
-const Options kSevenSteps = with(kExact, {{"epochs", ""}, {"steps", "7"}});
+const Options kThreeSteps = with(kExact, "epochs= steps=3");
+const Options kSevenSteps = with(kExact, "epochs= steps=7");
 
 TEST(Freeze, LeavesWhatItNamesAndTrainsTheRest) {
-  const Options first{{"freeze", "layers.0.*"}}, middle{{"freeze", "layers.1.*"}},
-      bias{{"freeze", "*.bias"}};
+  const Options first = "freeze=layers.0.*", middle{{"freeze", "layers.1.*"}},
+                bias{{"freeze", "*.bias"}};
   const auto after = [](const Options& base, const Options& more) {
     return train(1, with(base, more))[0];
   };
@@ -51,12 +52,12 @@ TEST(Freeze, LeavesWhatItNamesAndTrainsTheRest) {
 // The first step's gradients do not depend on what is frozen.
 TEST(Freeze, ChangesNothingOfTheOtherUpdates) {
   for (const Options& more :
-       {Options{}, Options{{"grad-accum", "3"}}, Options{{"optimizer", "adamw"}, {"momentum", ""}},
-        Options{{"optimizer", "lion"}, {"momentum", ""}}, Options{{"ema", "0.9"}}}) {
-    const Options one = with(with(kExact, {{"epochs", ""}, {"steps", "1"}}), more);
+       {Options{}, Options("grad-accum=3"), Options("optimizer=adamw momentum="),
+        Options("optimizer=lion momentum="), Options("ema=0.9")}) {
+    const Options one = with(kExact, "epochs= steps=1", more);
     const auto whole = train(1, one);
     for (const char* name : {"layers.0", "layers.1", "layers.2"}) {
-      const auto frozen = train(1, with(one, {{"freeze", std::string(name) + ".*"}}));
+      const auto frozen = train(1, with(one, std::string("freeze=") + std::string(name) + ".*"));
       EXPECT_EQ(changed(whole[0], frozen[0]),
                 (Names{std::string(name) + ".weight", std::string(name) + ".bias"}));
     }
@@ -64,8 +65,7 @@ TEST(Freeze, ChangesNothingOfTheOtherUpdates) {
 }
 
 TEST(Freeze, StatisticsOfFrozenLayersStay) {
-  const Options few = with(kConv, {{"epochs", ""}, {"steps", "2"}}),
-                more = with(kConv, {{"epochs", ""}, {"steps", "4"}});
+  const Options few = with(kConv, "epochs= steps=2"), more = with(kConv, "epochs= steps=4");
   const auto moved = [&](const Options& freeze) {
     return changed(train(1, with(few, freeze))[0], train(1, with(more, freeze))[0]);
   };
@@ -78,22 +78,22 @@ TEST(Freeze, StatisticsOfFrozenLayersStay) {
                      "layer2.1.num_batches_tracked",
                      "fc.weight",
                      "fc.bias"};
-  EXPECT_EQ(moved({{"freeze", "layer1.*"}}), second);
-  EXPECT_EQ(moved({{"freeze", "layer?.*"}}), (Names{"fc.weight", "fc.bias"}));
+  EXPECT_EQ(moved("freeze=layer1.*"), second);
+  EXPECT_EQ(moved("freeze=layer?.*"), (Names{"fc.weight", "fc.bias"}));
   // Behind layers that are trained, too.
-  const Names found = moved({{"freeze", "layer2.*"}});
+  const Names found = moved("freeze=layer2.*");
   for (const char* name :
        {"layer1.0.weight", "layer1.1.weight", "layer1.1.running_mean", "fc.weight"})
     EXPECT_EQ(std::ranges::count(found, name), 1) << name;
   for (const std::string& name : found) EXPECT_FALSE(name.starts_with("layer2.")) << name;
   // Half of a layer is not all of it.
-  EXPECT_EQ(std::ranges::count(moved({{"freeze", "layer2.1.bias"}}), "layer2.1.running_mean"), 1);
+  EXPECT_EQ(std::ranges::count(moved("freeze=layer2.1.bias"), "layer2.1.running_mean"), 1);
 }
 
 TEST(Freeze, IsTheSameForAnyNumberOfRanks) {
   for (const char* names : {"layer1.*", "layer2.*", "layer?.*", "*.bias"}) {
     const Options options =
-        with(kConv, {{"freeze", names}, {"batch-size", "13"}, {"sync-bn", "true"}});
+        with(kConv, std::string("freeze=") + names + " batch-size=13 sync-bn=true");
     const auto one = train(1, options);
     for (const int world : {2, 3}) {
       const auto many = train(world, options);
@@ -101,9 +101,8 @@ TEST(Freeze, IsTheSameForAnyNumberOfRanks) {
       expect_together(many);
     }
   }
-  for (const Options& options :
-       {Options{{"freeze", "layers.1.*"}}, with(kConv, {{"freeze", "layer1.*"}})}) {
-    const Options canonical = with(options, {{"reduction-order", "canonical"}});
+  for (const Options& options : {Options("freeze=layers.1.*"), with(kConv, "freeze=layer1.*")}) {
+    const Options canonical = with(options, "reduction-order=canonical");
     const auto one = train(1, canonical), three = train(3, canonical);
     EXPECT_TRUE(same_bits(one[0], three[0], io::Section::kParameter));
     EXPECT_TRUE(same_bits(one[0], three[0], io::Section::kBuffer));
@@ -112,16 +111,13 @@ TEST(Freeze, IsTheSameForAnyNumberOfRanks) {
 
 // A mean of three equal numbers may be rounded.
 TEST(Freeze, NoAveragingTouchesWhatIsFrozen) {
-  const Options base{{"freeze", "layers.0.*"}, {"steps", "6"}, {"batch-size", "13"}};
+  const Options base = "freeze=layers.0.* steps=6 batch-size=13";
   const auto alone = train(1, base);
   for (const Options& more :
-       {Options{}, Options{{"sync", "params"}, {"sync-every", "2"}},
-        Options{{"sync", "params"}, {"sync-every", "2"}, {"average-state", "all"}},
-        Options{{"sync", "diloco"}, {"sync-every", "2"}},
-        Options{{"sync", "slowmo"}, {"sync-every", "2"}},
-        Options{{"sync", "post-local"}, {"sync-every", "2"}, {"sync-warmup", "3"}},
-        Options{{"compress", "topk"}}, Options{{"compress", "powersgd"}},
-        Options{{"compress", "bf16"}}}) {
+       {Options{}, Options("sync=params sync-every=2"),
+        Options("sync=params sync-every=2 average-state=all"), Options("sync=diloco sync-every=2"),
+        Options("sync=slowmo sync-every=2"), Options("sync=post-local sync-every=2 sync-warmup=3"),
+        Options("compress=topk"), Options("compress=powersgd"), Options("compress=bf16")}) {
     const auto many = train(3, with(base, more));
     expect_together(many);
     const Names names = changed(alone[0], many[0]);
@@ -132,33 +128,27 @@ TEST(Freeze, NoAveragingTouchesWhatIsFrozen) {
 }
 
 TEST(Freeze, SendsOnlyWhatIsTrained) {
-  const Options base{{"steps", "2"}};
-  const auto all = train(2, base),
-             last = train(2, with(base, {{"freeze", "layers.0.*,layers.1.*"}}));
+  const Options base = "steps=2";
+  const auto all = train(2, base), last = train(2, with(base, "freeze=layers.0.*,layers.1.*"));
   EXPECT_LT(last[0].bytes_sent, all[0].bytes_sent / 10);
 }
 
 TEST(Freeze, RefusesWhatCannotBeDone) {
-  EXPECT_NE(refusal(1, {{"freeze", "layer.0.*"}}).find("'layer.0.*' matches none of the 6"),
-            std::string::npos);
-  EXPECT_NE(refusal(1, {{"freeze", "*"}}).find("nothing is left to train"), std::string::npos);
-  EXPECT_NE(
-      refusal(1, {{"freeze", "layers.0.*"}, {"optimizer", "muon"}}).find("sgd, adamw or lion"),
-      std::string::npos);
-  EXPECT_NE(refusal(2, {{"freeze", "layers.0.*"}, {"buffers", "average"}}).find("--buffers local"),
-            std::string::npos);
-  EXPECT_NE(refusal(1, {{"lr-group", "fc=0x"}}).find("with a factor above 0"), std::string::npos);
-  EXPECT_NE(refusal(1, {{"lr-group", "fc.*=2x"}}).find("'fc.*' matches none"), std::string::npos);
+  EXPECT_CONTAINS(refusal(1, "freeze=layer.0.*"), "'layer.0.*' matches none of the 6");
+  EXPECT_CONTAINS(refusal(1, "freeze=*"), "nothing is left to train");
+  EXPECT_CONTAINS(refusal(1, "freeze=layers.0.* optimizer=muon"), "sgd, adamw or lion");
+  EXPECT_CONTAINS(refusal(2, "freeze=layers.0.* buffers=average"), "--buffers local");
+  EXPECT_CONTAINS(refusal(1, "lr-group=fc=0x"), "with a factor above 0");
+  EXPECT_CONTAINS(refusal(1, "lr-group=fc.*=2x"), "'fc.*' matches none");
 }
 
 // One step: the gradients are the same, whatever the rates.
 TEST(LrGroup, MultipliesTheRateOfWhatItNames) {
-  for (const Options& more :
-       {Options{}, Options{{"optimizer", "adamw"}, {"momentum", ""}, {"clip-grad", "0.1"}},
-        Options{{"optimizer", "lion"}, {"momentum", ""}}}) {
-    const Options one = with(with(kExact, {{"epochs", ""}, {"steps", "1"}, {"lr", "0.5"}}), more);
-    const auto slow = train(1, one), fast = train(1, with(one, {{"lr", "2"}})),
-               group = train(1, with(one, {{"lr-group", "layers.1.*=4x,layers.*=1x"}}));
+  for (const Options& more : {Options{}, Options("optimizer=adamw momentum= clip-grad=0.1"),
+                              Options("optimizer=lion momentum=")}) {
+    const Options one = with(kExact, "epochs= steps=1 lr=0.5", more);
+    const auto slow = train(1, one), fast = train(1, with(one, "lr=2")),
+               group = train(1, with(one, "lr-group=layers.1.*=4x,layers.*=1x"));
     const Names second{"layers.1.weight", "layers.1.bias"},
         others{"layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias"};
     EXPECT_EQ(changed(slow[0], group[0]), second);
@@ -167,8 +157,7 @@ TEST(LrGroup, MultipliesTheRateOfWhatItNames) {
 }
 
 TEST(LrGroup, OfEverythingIsTheRate) {
-  const auto whole = train(2, {{"steps", "5"}, {"lr", "0.25"}}),
-             group = train(2, {{"steps", "5"}, {"lr", "0.125"}, {"lr-group", "*=2"}});
+  const auto whole = train(2, "steps=5 lr=0.25"), group = train(2, "steps=5 lr=0.125 lr-group=*=2");
   EXPECT_EQ(changed(whole[0], group[0]), Names{});
 }
 

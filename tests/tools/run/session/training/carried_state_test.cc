@@ -15,9 +15,11 @@
 #include "engine/averaging/policies/policy_checkpoint.h"
 #include "engine/core/error.h"
 #include "engine/train/saving/weights.h"
-#include "tests/engine/train/changing_ranks.h"
+#include "tests/support/error_of.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
+#include "tests/tools/run/session/training/changing_ranks.h"
 #include "tools/run/session/session_parts.h"
 
 namespace {
@@ -28,9 +30,8 @@ using changing_ranks::Job;
 class CanonicalOrderOfChangingRanks : public testing::TestWithParam<Options> {};
 
 TEST_P(CanonicalOrderOfChangingRanks, EndsWithTheSameBits) {
-  const Options options = with(
-      {{"reduction-order", "canonical"}, {"steps", "12"}, {"batch-size", "21"}, {"lr", "0.05"}},
-      GetParam());
+  const Options options =
+      with("reduction-order=canonical steps=12 batch-size=21 lr=0.05", GetParam());
   const RankResult whole = train(1, options)[0];
   Job job(options, 5);
   job.join(5);
@@ -48,12 +49,11 @@ TEST_P(CanonicalOrderOfChangingRanks, EndsWithTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, CanonicalOrderOfChangingRanks,
-    testing::Values(
-        Options{}, Options{{"optimizer", "adamw"}, {"lr", "0.001"}, {"ema", "0.9"}},
-        Options{{"optimizer", "muon"}, {"clip-grad", "0.5"}},
-        Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}},
-        Options{{"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}, {"sync-bn", "true"}},
-        Options{{"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}}));
+    testing::Values(Options{}, Options("optimizer=adamw lr=0.001 ema=0.9"),
+                    Options("optimizer=muon clip-grad=0.5"),
+                    Options("model=convnet synthetic-shape=8x8x1"),
+                    Options("model=resnet20-cifar synthetic-shape=8x8x3 sync-bn=true"),
+                    Options("model=resnet20-cifar synthetic-shape=8x8x3")));
 
 // Small, so that there is time for many trainings.
 constexpr const char* kDense = R"(sample_shape = [6, 6, 1]
@@ -136,15 +136,13 @@ TEST(ChangingRanks, EndWithTheSameBitsWhateverHappens) {
   const std::string dense = folder / "dense.toml", norm = folder / "norm.toml";
   test_support::write_text(dense, kDense);
   test_support::write_text(norm, kBatchNorm);
-  const Options common{{"reduction-order", "canonical"},
-                       {"steps", std::to_string(kSteps)},
-                       {"batch-size", "19"},
-                       {"synthetic-size", "100"}};
+  const Options common = "reduction-order=canonical steps=" + std::to_string(kSteps) +
+                         " batch-size=19 synthetic-size=100";
   const std::array<Options, 4> kinds{
-      with(common, {{"model", dense}, {"optimizer", "adamw"}, {"lr", "0.001"}, {"ema", "0.9"}}),
-      with(common, {{"model", norm}, {"lr", "0.05"}, {"momentum", "0.9"}}),
-      with(common, {{"model", norm}, {"optimizer", "adamw"}, {"clip-grad", "0.5"}}),
-      with(common, {{"model", norm}, {"sync-bn", "true"}, {"lr", "0.05"}})};
+      with(common, std::string("model=") + dense + " optimizer=adamw lr=0.001 ema=0.9"),
+      with(common, std::string("model=") + norm + " lr=0.05 momentum=0.9"),
+      with(common, std::string("model=") + norm + " optimizer=adamw clip-grad=0.5"),
+      with(common, std::string("model=") + norm + " sync-bn=true lr=0.05")};
   std::array<io::Checkpoint, kinds.size()> whole;
   for (std::size_t i = 0; i < kinds.size(); ++i) whole[i] = train(1, kinds[i])[0].whole;
   ASSERT_EQ(arrays_in(whole[0], io::Section::kOptimizer), 2 * 4u);  // both moments of each
@@ -171,17 +169,14 @@ TEST(ChangingRanks, SaveTheSameFiles) {
   for (const char* optimizer : {"adamw", "lion"}) {
     const std::string whole = folder / "whole-" + optimizer,
                       changing = folder / "changing-" + optimizer;
-    const Options options{{"reduction-order", "canonical"},
-                          {"model", norm},
-                          {"steps", std::to_string(kSteps)},
-                          {"batch-size", "19"},
-                          {"synthetic-size", "100"},
-                          {"optimizer", optimizer},
-                          {"ema", "0.9"},
-                          {"save-every", "5s"},
-                          {"keep-last", "0"}};
-    train(3, with(options, {{"save-dir", whole}}));
-    EXPECT_GE(random_history(with(options, {{"save-dir", changing}}), kSteps, 8, 3).changes, 3);
+    const Options options = std::string("reduction-order=canonical model=") + norm +
+                            " steps=" + std::to_string(kSteps) +
+                            " batch-size=19 synthetic-size=100 optimizer=" + optimizer +
+                            " ema=0.9 save-every=5s keep-last=0";
+    train(3, with(options, std::string("save-dir=") + whole));
+    EXPECT_GE(
+        random_history(with(options, std::string("save-dir=") + changing), kSteps, 8, 3).changes,
+        3);
     for (const std::int64_t step : {5, 10, kSteps}) {
       const std::string name = "/" + io::checkpoint_file_name(step);
       EXPECT_EQ(difference(io::load_checkpoint(whole + name), io::load_checkpoint(changing + name)),
@@ -198,12 +193,7 @@ TEST(ChangingRanks, GoOnWhileASnapshotIsBeingWritten) {
   const std::string run = folder / "run";
   std::promise<void> disk;
   std::atomic<int> given_up = 0;
-  Job job({{"steps", "9"},
-           {"save-every", "3s"},
-           {"save-async", "true"},
-           {"keep-last", "0"},
-           {"save-dir", run}},
-          3);
+  Job job(std::string("steps=9 save-every=3s save-async=true keep-last=0 save-dir=") + run, 3);
   job.before_write([&given_up, ready = disk.get_future().share()] {
     if (ready.wait_for(test_support::deadline(std::chrono::seconds(10))) !=
         std::future_status::ready)
@@ -222,7 +212,7 @@ TEST(ChangingRanks, GoOnWhileASnapshotIsBeingWritten) {
 }
 
 TEST(ChangingRanks, EndWithTheSameNumbersInTheFastOrder) {
-  const Options options{{"dtype", "f64"}, {"steps", "10"}, {"batch-size", "21"}};
+  const Options options = "dtype=f64 steps=10 batch-size=21";
   const RankResult whole = train(2, options)[0];
   Job job(options, 3);
   job.join(3);
@@ -235,8 +225,7 @@ TEST(ChangingRanks, EndWithTheSameNumbersInTheFastOrder) {
 // 97 samples: 3 steps of 20, the other 37 in steps of 15 (one of 7, where these are cut, first);
 // then 10 of the second epoch in one step, and steps of 20 again, the first of them of 10.
 TEST(ChangingRanks, TakeEachSampleOnceWhereTheBatchScales) {
-  const Options options{
-      {"epochs", "2"}, {"batch-size", "20"}, {"synthetic-size", "97"}, {"lr", "0.04"}};
+  const Options options = "epochs=2 batch-size=20 synthetic-size=97 lr=0.04";
   Job job(options, 4, /*batch_scales=*/true);
   job.join(4);
   job.until_death(1, 2);
@@ -258,26 +247,23 @@ TEST(ChangingRanks, TakeEachSampleOnceWhereTheBatchScales) {
 // 15 samples in a step of three ranks, then steps of 20 of four ranks: no full one of them is done.
 TEST(ChangingRanks, AreComparedWithTheRunBeforeAFullStepOfTheNewBatch) {
   const test_support::TemporaryDirectory folder;
-  const Options options{{"synthetic-size", "97"}, {"batch-size", "20"}};
-  const Options job = with(options, {{"elastic", "1:4"},
-                                     {"elastic-batch", "scale"},
-                                     {"steps", "1"},
-                                     {"save-every", "1000000"},
-                                     {"save-dir", folder / "run"}});
+  const Options options = "synthetic-size=97 batch-size=20";
+  const Options job = with(
+      options, std::string("elastic=1:4 elastic-batch=scale steps=1 save-every=1000000 save-dir=") +
+                   folder / "run");
   train(3, job);
-  const io::Checkpoint begun = train(4, with(job, {{"resume", "auto"}}))[0].whole;
+  const io::Checkpoint begun = train(4, with(job, "resume=auto"))[0].whole;
   ASSERT_EQ(begun.step_in_epoch, 0);
   ASSERT_EQ(engine::find_counter(begun.counters, "trainer.taken", 0), 15);
   const std::string path = folder / "begun";
   io::save_checkpoint(begun, path);
   const auto resume_with = [&](const Options& more) -> std::string {
-    try {
-      const Options rest{{"epochs", "1"}, {"resume", path}};
-      EXPECT_EQ(train(2, with(with(options, rest), more))[0].end.samples_seen, 97);
-    } catch (const engine::ModelError& error) {
-      return error.what();
-    }
-    return "";
+    return test_support::error_or<engine::ModelError>(
+        [&] {
+          const Options rest = std::string("epochs=1 resume=") + path;
+          EXPECT_EQ(train(2, with(options, rest, more))[0].end.samples_seen, 97);
+        },
+        "");
   };
   for (const auto& [option, value, text] : std::vector<std::array<std::string, 3>>{
            {"seed", "9", "with seed 0, this run has 9"},
@@ -285,8 +271,7 @@ TEST(ChangingRanks, AreComparedWithTheRunBeforeAFullStepOfTheNewBatch) {
            {"synthetic-size", "98", "with data set size 97, this run has 98"},
            {"shard", "file", "with another --shard than file, this run has --shard file"}}) {
     const std::string refusal = resume_with({{option, value}});
-    EXPECT_NE(refusal.find("in the middle of an epoch " + text), std::string::npos)
-        << option << ": " << refusal;
+    EXPECT_CONTAINS(refusal, "in the middle of an epoch " + text) << option << "";
   }
   EXPECT_EQ(resume_with({}), "");
 }
@@ -294,11 +279,11 @@ TEST(ChangingRanks, AreComparedWithTheRunBeforeAFullStepOfTheNewBatch) {
 // With so low a rate the change of the weights is that by the sum of all samples' gradients,
 // whatever their order; one sample of 97 left out or used twice would show in the second digit.
 TEST(ChangingRanks, TakeEachSampleOnceWhereRanksKeepToAPart) {
-  const Options options{{"steps", "10"},      {"batch-size", "20"}, {"synthetic-size", "97"},
-                        {"lr", "1e-7"},       {"momentum", "0"},    {"dtype", "f64"},
-                        {"reduction", "sum"}, {"shard", "file"}};
-  const RankResult start = train(1, with(options, {{"lr", "1e-15"}}))[0];
-  const RankResult whole = train(1, with(options, {{"shard", "contiguous"}}))[0];
+  const Options options =
+      "steps=10 batch-size=20 synthetic-size=97 lr=1e-7 momentum=0 dtype=f64 "
+      "reduction=sum shard=file";
+  const RankResult start = train(1, with(options, "lr=1e-15"))[0];
+  const RankResult whole = train(1, with(options, "shard=contiguous"))[0];
   for (int seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE("history " + std::to_string(seed));
     const RandomHistory history = random_history(options, 10, /*max_ranks=*/6, seed);
@@ -312,11 +297,7 @@ TEST(ChangingRanks, TakeEachSampleOnceWhereRanksKeepToAPart) {
 
 // The same where the batch scales: the rest of the epoch in other steps and other parts.
 TEST(ChangingRanks, KeepToPartsWhereTheBatchScales) {
-  const Options options{{"epochs", "2"},
-                        {"batch-size", "20"},
-                        {"synthetic-size", "97"},
-                        {"lr", "0.04"},
-                        {"shard", "file"}};
+  const Options options = "epochs=2 batch-size=20 synthetic-size=97 lr=0.04 shard=file";
   Job job(options, 4, /*batch_scales=*/true);
   job.join(4);
   job.until_death(1, 2);
@@ -332,7 +313,7 @@ TEST(ChangingRanks, KeepToPartsWhereTheBatchScales) {
 class AveragingOfChangingRanks : public testing::TestWithParam<Options> {};
 
 TEST_P(AveragingOfChangingRanks, GoesOnAndEndsTogether) {
-  const Options options = with({{"steps", "20"}, {"batch-size", "24"}}, GetParam());
+  const Options options = with("steps=20 batch-size=24", GetParam());
   Job job(options, 4);
   job.join(4);
   job.until_death(0, 6);
@@ -349,7 +330,7 @@ TEST_P(AveragingOfChangingRanks, GoesOnAndEndsTogether) {
 }
 
 TEST_P(AveragingOfChangingRanks, GoesOnFromOneRank) {
-  const Options options = with({{"steps", "30"}, {"batch-size", "24"}}, GetParam());
+  const Options options = with("steps=30 batch-size=24", GetParam());
   Job job(options, 2);
   job.join(2);
   job.until_death(0, 6);
@@ -358,19 +339,17 @@ TEST_P(AveragingOfChangingRanks, GoesOnFromOneRank) {
   for (const RankResult& rank : job.to_the_end()) EXPECT_EQ(rank.end.global_step, 30);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Policies, AveragingOfChangingRanks,
-    testing::Values(Options{{"sync", "params"}, {"sync-every", "4"}},
-                    Options{{"sync", "post-local"}, {"sync-every", "4"}, {"sync-warmup", "8"}},
-                    Options{{"sync", "diloco"}, {"sync-every", "4"}},
-                    Options{{"sync", "slowmo"}, {"sync-every", "4"}, {"average-state", "momentum"}},
-                    Options{{"compress", "topk"}, {"topk-ratio", "0.2"}},
-                    Options{{"compress", "powersgd"}}, Options{{"compress", "bf16"}}));
+INSTANTIATE_TEST_SUITE_P(Policies, AveragingOfChangingRanks,
+                         testing::Values(Options("sync=params sync-every=4"),
+                                         Options("sync=post-local sync-every=4 sync-warmup=8"),
+                                         Options("sync=diloco sync-every=4"),
+                                         Options("sync=slowmo sync-every=4 average-state=momentum"),
+                                         Options("compress=topk topk-ratio=0.2"),
+                                         Options("compress=powersgd"), Options("compress=bf16")));
 
 // Three ranks average after step 4. They take the samples in turn: the 26 of steps 5 and 6, which
 // are the 53rd to the 78th, are 8 for the first rank and 9 for each of the others.
-const Options kThirteen{
-    {"dtype", "f64"}, {"steps", "20"}, {"batch-size", "13"}, {"synthetic-size", "600"}};
+const Options kThirteen = "dtype=f64 steps=20 batch-size=13 synthetic-size=600";
 
 std::vector<double> numbers(const std::vector<io::NamedArray>& arrays, io::Section section) {
   std::vector<double> all;
@@ -393,7 +372,7 @@ class ExactAveragingOfChangingRanks : public testing::TestWithParam<Options> {};
 // since the averaging is in no mean.
 TEST_P(ExactAveragingOfChangingRanks, IsTheMeanOfWhoIsLeftByTheSamplesThatEachHasSeen) {
   using Section = io::Section;
-  Job job(with(with(kThirteen, {{"sync-every", "4"}}), GetParam()), 3);
+  Job job(with(kThirteen, "sync-every=4", GetParam()), 3);
   job.join(3);
   job.until_death(1, 5);
   const tools::RetainedState &first = job.kept_by(0), &second = job.kept_by(1);
@@ -428,13 +407,13 @@ TEST_P(ExactAveragingOfChangingRanks, IsTheMeanOfWhoIsLeftByTheSamplesThatEachHa
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, ExactAveragingOfChangingRanks,
-                         testing::Values(Options{{"sync", "params"}}, Options{{"sync", "diloco"}},
-                                         Options{{"sync", "slowmo"}}),
+                         testing::Values(Options("sync=params"), Options("sync=diloco"),
+                                         Options("sync=slowmo")),
                          [](const auto& p) { return p.param.at("sync"); });
 
 // Each rank keeps its error feedback; that of a rank that joins begins at zero.
 TEST(CompressionOfChangingRanks, GivesNobodyTheErrorFeedbackOfAnother) {
-  Job job(with(kThirteen, {{"dtype", "f32"}, {"compress", "topk"}, {"topk-ratio", "0.1"}}), 3);
+  Job job(with(kThirteen, "dtype=f32 compress=topk topk-ratio=0.1"), 3);
   job.join(3);
   job.until_death(1, 6);
   const auto feedback = [](const io::Checkpoint& state) {

@@ -13,9 +13,9 @@
 #include "engine/train/step/device_work.h"
 #include "engine/train/step/loaded_batch.h"
 #include "models/model_catalog.h"
-#include "tests/engine/train/session_runner.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/session_runner.h"
 
 namespace {
 
@@ -199,18 +199,16 @@ TEST_F(CudaAugment, RefusesBatchesOfTheOtherKind) {
       << "the CPU reads numbers";
 }
 
-const Options kAugmented{
-    {"model", "convnet"}, {"synthetic-shape", "28x28x1"},  {"batch-size", "5"}, {"steps", "3"},
-    {"lr", "0.05"},       {"augment", "crop,flip,cutout"}, {"device", "cuda"}};
+const Options kAugmented =
+    "model=convnet synthetic-shape=28x28x1 batch-size=5 steps=3 lr=0.05 "
+    "augment=crop,flip,cutout device=cuda";
 
 TEST_F(CudaAugment, WholeTrainingsAgreeWithTheCpu) {
-  for (const Options& options : {kAugmented, with(kAugmented, {{"model", "mlp"},
-                                                               {"synthetic-shape", "9x7x3"},
-                                                               {"steps", "8"},
-                                                               {"eval-every", "4"}})}) {
-    const Options on_cpu = with(options, {{"device", "cpu"}});
+  for (const Options& options :
+       {kAugmented, with(kAugmented, "model=mlp synthetic-shape=9x7x3 steps=8 eval-every=4")}) {
+    const Options on_cpu = with(options, "device=cpu");
     const auto cuda = train(1, options), cpu = train(1, on_cpu),
-               plain = train(1, with(on_cpu, {{"augment", ""}}));
+               plain = train(1, with(on_cpu, "augment="));
     EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
     EXPECT_LT(distance(cpu[0], cuda[0]), 1e-5);
     EXPECT_GT(loss_distance(cpu[0], plain[0]), 1e-4)
@@ -221,15 +219,14 @@ TEST_F(CudaAugment, WholeTrainingsAgreeWithTheCpu) {
 }
 
 TEST_F(CudaAugment, IsTheSameForAnyNumberOfRanksAndAfterResumption) {
-  const Options base =
-      with(kAugmented,
-           {{"model", "mlp"}, {"synthetic-shape", "6x6x3"}, {"batch-size", "13"}, {"steps", "7"}});
+  const Options base = with(kAugmented, "model=mlp synthetic-shape=6x6x3 batch-size=13 steps=7");
   const auto one = train(1, base), two = train(2, base);
   EXPECT_LT(distance(one[0], two[0]), 1e-5);
   EXPECT_TRUE(same_bits(two[0], two[1], io::Section::kParameter));
   const test_support::TemporaryDirectory folder;
-  train(1, with(base, {{"steps", "3"}, {"save-dir", folder / "a"}}));
-  const auto resumed = train(1, with(base, {{"save-dir", folder / "a"}, {"resume", "auto"}}));
+  train(1, with(base, std::string("steps=3 save-dir=") + folder / "a"));
+  const auto resumed =
+      train(1, with(base, std::string("save-dir=") + folder / "a" + " resume=auto"));
   EXPECT_TRUE(same_bits(one[0], resumed[0], io::Section::kParameter));
 }
 

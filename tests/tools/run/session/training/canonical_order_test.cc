@@ -2,7 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/graph/graph_harness.h"
-#include "tests/engine/train/exact_support.h"
+#include "tests/support/expect_contains.h"
+#include "tests/tools/run/session/training/exact_support.h"
 
 namespace {
 
@@ -11,16 +12,13 @@ using namespace exact_support;
 class Canonical : public testing::TestWithParam<Options> {};
 
 TEST_P(Canonical, AnyWorldAndAnyThreadsAreTheSameBits) {
-  const Options options = with({{"reduction-order", "canonical"},
-                                {"batch-size", "21"},
-                                {"epochs", "1"},
-                                {"clip-grad", "1"},
-                                {"eval-every", "1"}},
-                               GetParam());
+  const Options options =
+      with("reduction-order=canonical batch-size=21 epochs=1 clip-grad=1 eval-every=1", GetParam());
   const auto one = train(1, options);
   for (int world = 2; world <= 8; ++world) {
     SCOPED_TRACE(world);
-    const auto many = train(world, with(options, {{"threads", world == 2 ? "2" : "1"}}));
+    const auto many =
+        train(world, with(options, std::string("threads=") + (world == 2 ? "2" : "1")));
     for (const RankResult& rank : many) {
       EXPECT_TRUE(same_bits(one[0], rank, io::Section::kParameter));
       EXPECT_TRUE(same_bits(one[0], rank, kBuffers));  // of the first shard, or of all
@@ -30,42 +28,30 @@ TEST_P(Canonical, AnyWorldAndAnyThreadsAreTheSameBits) {
       EXPECT_EQ(one[0].last_eval.loss, many[0].last_eval.loss);
     }
   }
-  EXPECT_TRUE(
-      same_bits(one[0], train(1, with(options, {{"threads", "3"}}))[0], io::Section::kParameter));
+  EXPECT_TRUE(same_bits(one[0], train(1, with(options, "threads=3"))[0], io::Section::kParameter));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Models, Canonical,
-    testing::Values(Options{}, Options{{"optimizer", "adamw"}, {"lr", "0.001"}},
-                    Options{{"optimizer", "lion"}, {"lr", "0.001"}},
-                    Options{{"optimizer", "muon"}, {"clip-grad", "0.5"}}, Options{{"dtype", "f64"}},
-                    Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}},
-                    Options{
-                        {"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"sync-bn", "true"}},
-                    Options{{"model", "convnet"},
-                            {"synthetic-shape", "8x8x1"},
-                            {"sync-bn", "true"},
-                            {"grad-accum", "2"}},
+    testing::Values(Options{}, Options("optimizer=adamw lr=0.001"),
+                    Options("optimizer=lion lr=0.001"), Options("optimizer=muon clip-grad=0.5"),
+                    Options("dtype=f64"), Options("model=convnet synthetic-shape=8x8x1"),
+                    Options("model=convnet synthetic-shape=8x8x1 sync-bn=true"),
+                    Options("model=convnet synthetic-shape=8x8x1 sync-bn=true grad-accum=2"),
                     // 11 samples in steps of 4: most shards have one sample or none
-                    Options{{"model", "convnet"},
-                            {"synthetic-shape", "8x8x1"},
-                            {"synthetic-size", "11"},
-                            {"batch-size", "4"}}));
+                    Options("model=convnet synthetic-shape=8x8x1 synthetic-size=11 batch-size=4")));
 
 // Tied weights, attention, dropout, residual blocks.
 TEST(CanonicalOrder, HoldsForTextAndForResidualNetworks) {
   const test_support::TemporaryDirectory folder;
   write_some_text(folder / "input.txt");
-  const Options canonical{{"reduction-order", "canonical"}, {"steps", "3"}, {"batch-size", "11"}};
-  const Options gpt{{"model", "gpt-nano"}, {"dropout", "0.2"},
-                    {"dataset", "text"},   {"data-dir", folder.path().string()},
-                    {"context", "12"},     {"optimizer", "adamw"},
-                    {"lr", "0.001"}};
-  const Options resnet{
-      {"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}, {"sync-bn", "true"}};
+  const Options canonical = "reduction-order=canonical steps=3 batch-size=11";
+  const Options gpt = "model=gpt-nano dropout=0.2 dataset=text data-dir=" + folder.path().string() +
+                      " context=12 optimizer=adamw lr=0.001";
+  const Options resnet = "model=resnet20-cifar synthetic-shape=8x8x3 sync-bn=true";
   for (const Options& model : {gpt, resnet}) {
     SCOPED_TRACE(model.at("model"));
-    const auto one = train(1, with(canonical, with(model, {{"threads", "2"}})));
+    const auto one = train(1, with(canonical, with(model, "threads=2")));
     for (const int world : {3, 4, 7}) {
       const auto many = train(world, with(canonical, model));
       EXPECT_TRUE(same_bits(one[0], many[0], io::Section::kParameter)) << world;
@@ -81,12 +67,11 @@ TEST(CanonicalOrder, IsNotWhatTheFastOrderGives) {
 }
 
 TEST(CanonicalOrder, IsTheSameMathematics) {
-  const Options options = with(kExact, {{"batch-size", "13"}});
-  EXPECT_LT(distance(train(1, options)[0],
-                     train(2, with(options, {{"reduction-order", "canonical"}}))[0]),
+  const Options options = with(kExact, "batch-size=13");
+  EXPECT_LT(distance(train(1, options)[0], train(2, with(options, "reduction-order=canonical"))[0]),
             1e-12);
-  const Options bn = with(kConv, {{"batch-size", "13"}, {"sync-bn", "true"}});
-  const auto one = train(1, bn), two = train(2, with(bn, {{"reduction-order", "canonical"}}));
+  const Options bn = with(kConv, "batch-size=13 sync-bn=true");
+  const auto one = train(1, bn), two = train(2, with(bn, "reduction-order=canonical"));
   EXPECT_LT(distance(one[0], two[0]), 1e-12);
   EXPECT_LT(distance(one[0], two[0], kBuffers), 1e-12);
 }
@@ -94,23 +79,20 @@ TEST(CanonicalOrder, IsTheSameMathematics) {
 // Without --sync-bn a shard has the statistics of its own samples, as a rank of a world of eight
 // has.
 TEST(CanonicalOrder, PlainBatchNormIsThatOfAsManyRanksAsShards) {
-  const Options options = with(kConv, {{"batch-size", "16"}, {"synthetic-size", "64"}});
-  const auto ranks = train(8, options),
-             one = train(1, with(options, {{"reduction-order", "canonical"}}));
+  const Options options = with(kConv, "batch-size=16 synthetic-size=64");
+  const auto ranks = train(8, options), one = train(1, with(options, "reduction-order=canonical"));
   EXPECT_LT(distance(ranks[0], one[0]), 1e-12);
   EXPECT_LT(distance(ranks[0], one[0], kBuffers), 1e-12);
 }
 
 TEST(CanonicalOrder, ResumesInAnotherWorldInTheMiddleOfAnEpoch) {
   const test_support::TemporaryDirectory folder;
-  const Options options{{"reduction-order", "canonical"},
-                        {"momentum", "0.9"},
-                        {"model", "convnet"},
-                        {"synthetic-shape", "8x8x1"}};
-  const Options saved = with(options, {{"save-dir", folder.path().string()}});
-  train(3, with(saved, {{"steps", "3"}}));
-  const auto resumed = train(5, with(saved, {{"steps", "7"}, {"resume", "auto"}}));
-  const auto whole = train(1, with(options, {{"steps", "7"}}));
+  const Options options =
+      "reduction-order=canonical momentum=0.9 model=convnet synthetic-shape=8x8x1";
+  const Options saved = with(options, "save-dir=" + folder.path().string());
+  train(3, with(saved, "steps=3"));
+  const auto resumed = train(5, with(saved, "steps=7 resume=auto"));
+  const auto whole = train(1, with(options, "steps=7"));
   for (const RankResult& rank : resumed) {
     EXPECT_TRUE(same_bits(whole[0], rank, io::Section::kParameter));
     EXPECT_TRUE(same_bits(whole[0], rank, kBuffers));
@@ -120,15 +102,12 @@ TEST(CanonicalOrder, ResumesInAnotherWorldInTheMiddleOfAnEpoch) {
 
 // What differs says how many ranks there were: their number, and what averaging over them took.
 TEST(CanonicalOrder, SnapshotsDoNotDependOnTheWorld) {
-  const Options options{{"reduction-order", "canonical"},
-                        {"momentum", "0.9"},
-                        {"ema", "0.9"},
-                        {"model", "convnet"},
-                        {"steps", "4"},
-                        {"synthetic-shape", "8x8x1"}};
+  const Options options =
+      "reduction-order=canonical momentum=0.9 ema=0.9 model=convnet steps=4 "
+      "synthetic-shape=8x8x1";
   const auto saved_by = [&](int world) {
     const test_support::TemporaryDirectory folder;
-    const auto ranks = train(world, with(options, {{"save-dir", folder.path().string()}}));
+    const auto ranks = train(world, with(options, "save-dir=" + folder.path().string()));
     io::Checkpoint checkpoint = io::load_checkpoint(ranks[0].saved.back());
     std::erase_if(checkpoint.counters,
                   [](const auto& counter) { return counter.first.starts_with("averaging."); });
@@ -150,11 +129,9 @@ TEST(CanonicalOrder, SnapshotsDoNotDependOnTheWorld) {
 
 // A rank that shall go on in rank 0's place has the statistics of the first shard, too.
 TEST(CanonicalOrder, EveryStepLeavesEqualStatisticsOnAllRanks) {
-  const Options options{{"reduction-order", "canonical"},
-                        {"model", "convnet"},
-                        {"synthetic-shape", "8x8x1"},
-                        {"steps", "4"},
-                        {"verify-every", "1"}};
+  const Options options =
+      "reduction-order=canonical model=convnet synthetic-shape=8x8x1 steps=4 "
+      "verify-every=1";
   std::vector<std::vector<std::vector<double>>> seen(3);  // by rank and step
   const auto ranks = train(3, options, [&](int rank, engine::TrainState& state) {
     seen[static_cast<std::size_t>(rank)].push_back(test_support::to_doubles(state.model.running));
@@ -167,18 +144,14 @@ TEST(CanonicalOrder, EveryStepLeavesEqualStatisticsOnAllRanks) {
 }
 
 TEST(CanonicalOrder, RefusesWhatItCannotKeep) {
-  const Options canonical{{"reduction-order", "canonical"}};
-  EXPECT_EQ(refusal(3, with(canonical, {{"reduction-shards", "2"}})),
+  const Options canonical = "reduction-order=canonical";
+  EXPECT_EQ(refusal(3, with(canonical, "reduction-shards=2")),
             "a step is cut into 2 shards, too few for a world of 3 ranks: expected one for each "
             "rank or more");
-  EXPECT_NE(refusal(1, with(canonical, {{"reduction-shards", "6"}})).find("a power of two"),
-            std::string::npos);
-  EXPECT_NE(refusal(1, with(canonical, {{"buffers", "average"}})).find("local or rank0"),
-            std::string::npos);
-  EXPECT_NE(refusal(2, with(canonical, {{"shard", "strided"}})).find("--shard contiguous"),
-            std::string::npos);
-  EXPECT_NE(refusal(2, with(canonical, {{"sync", "params"}})).find("requires --sync grad"),
-            std::string::npos);
+  EXPECT_CONTAINS(refusal(1, with(canonical, "reduction-shards=6")), "a power of two");
+  EXPECT_CONTAINS(refusal(1, with(canonical, "buffers=average")), "local or rank0");
+  EXPECT_CONTAINS(refusal(2, with(canonical, "shard=strided")), "--shard contiguous");
+  EXPECT_CONTAINS(refusal(2, with(canonical, "sync=params")), "requires --sync grad");
 }
 
 }  // namespace

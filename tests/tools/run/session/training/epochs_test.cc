@@ -3,8 +3,9 @@
 
 #include "engine/core/error.h"
 #include "engine/train/epoch_steps.h"
-#include "tests/engine/train/session_runner.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/session_runner.h"
 
 namespace {
 
@@ -31,7 +32,7 @@ TEST(EpochSteps, WithAnotherBatchTheyGoOnFromTheStart) {
 class GoesOn : public testing::Test {
  protected:
   Options options(const Options& more) const {
-    return with({{"save-dir", folder_.path().string()}, {"resume", "auto"}, {"epochs", "1"}}, more);
+    return with("save-dir=" + folder_.path().string() + " resume=auto epochs=1", more);
   }
   RankResult one_epoch(const Options& more = {}) const { return train(1, options(more))[0]; }
   RankResult go_on(const Options& more, int world = 1) const {
@@ -43,7 +44,7 @@ class GoesOn : public testing::Test {
 
 TEST_F(GoesOn, WithALargerBatch) {
   EXPECT_EQ(one_epoch().end.global_step, 5);
-  const RankResult result = go_on({{"batch-size", "20"}, {"epochs", "3"}});
+  const RankResult result = go_on("batch-size=20 epochs=3");
   EXPECT_EQ(result.end.global_step, 5 + 2 * 3);
   EXPECT_EQ(result.end.epoch, 3);
   EXPECT_EQ(result.end.step_in_epoch, 0);
@@ -52,53 +53,51 @@ TEST_F(GoesOn, WithALargerBatch) {
 
 TEST_F(GoesOn, WithASmallerBatch) {
   one_epoch();
-  const RankResult result = go_on({{"batch-size", "6"}, {"epochs", "2"}});
+  const RankResult result = go_on("batch-size=6 epochs=2");
   EXPECT_EQ(result.end.global_step, 5 + 10);
   EXPECT_EQ(result.end.samples_seen, 2 * 60);
 }
 
 TEST_F(GoesOn, WithFewerSamples) {
   one_epoch();
-  const RankResult result = go_on({{"limit", "24"}, {"epochs", "4"}});
+  const RankResult result = go_on("limit=24 epochs=4");
   EXPECT_EQ(result.end.global_step, 5 + 3 * 2);
   EXPECT_EQ(result.end.epoch, 4);
 }
 
 TEST_F(GoesOn, WithAnotherWorldWhereIncompleteStepsAreDropped) {
-  const Options uneven{
-      {"batch-size-per-device", "8"}, {"batch-size", ""}, {"uneven", "drop"}, {"epochs", "1"}};
+  const Options uneven = "batch-size-per-device=8 batch-size= uneven=drop epochs=1";
   EXPECT_EQ(one_epoch(uneven).end.global_step, 7);
-  const RankResult result = go_on(with(uneven, {{"epochs", "3"}}), 2);
+  const RankResult result = go_on(with(uneven, "epochs=3"), 2);
   EXPECT_EQ(result.end.global_step, 7 + 2 * 3);
   EXPECT_EQ(result.end.epoch, 3);
 }
 
 TEST_F(GoesOn, StepsAreGlobalOnesInAll) {
   one_epoch();
-  const RankResult result = go_on({{"epochs", ""}, {"steps", "9"}, {"batch-size", "20"}});
+  const RankResult result = go_on("epochs= steps=9 batch-size=20");
   EXPECT_EQ(result.end.global_step, 9);
   EXPECT_EQ(result.end.epoch, 2);
   EXPECT_EQ(result.end.step_in_epoch, 1);
 }
 
 TEST_F(GoesOn, MilestonesAreEpochs) {
-  const Options schedule{
-      {"lr", "0.08"}, {"lr-schedule", "step"}, {"lr-milestones", "1,2"}, {"lr-gamma", "0.5"}};
+  const Options schedule = "lr=0.08 lr-schedule=step lr-milestones=1,2 lr-gamma=0.5";
   EXPECT_EQ(one_epoch(schedule).reports.back().lr, 0.08);
-  const RankResult result = go_on(with(schedule, {{"batch-size", "20"}, {"epochs", "3"}}));
+  const RankResult result = go_on(with(schedule, "batch-size=20 epochs=3"));
   ASSERT_EQ(result.reports.size(), 6u);
   for (std::size_t i = 0; i < 6; ++i)
     EXPECT_DOUBLE_EQ(result.reports[i].lr, i < 3 ? 0.04 : 0.02) << "step " << i;
 }
 
 TEST_F(GoesOn, TheCosineFallsWithTheEpochs) {
-  const Options schedule{{"lr", "0.08"}, {"lr-schedule", "cosine"}};
-  one_epoch(with(schedule, {{"epochs", "2"}, {"save-every", "1e"}, {"keep-last", "0"}}));
+  const Options schedule = "lr=0.08 lr-schedule=cosine";
+  one_epoch(with(schedule, "epochs=2 save-every=1e keep-last=0"));
   // From the end of the first of two epochs: half of the way, whatever the batch.
   const std::string middle = folder_ / "step-00000005.ckpt";
   for (const char* batch : {"12", "20", "6"}) {
     const RankResult result =
-        go_on(with(schedule, {{"epochs", "2"}, {"resume", middle}, {"batch-size", batch}}));
+        go_on(with(schedule, std::string("epochs=2 resume=") + middle + " batch-size=" + batch));
     EXPECT_DOUBLE_EQ(result.reports.front().lr, 0.04) << batch;
     EXPECT_LT(result.reports.back().lr, 0.02) << batch;
     EXPECT_EQ(result.end.epoch, 2);
@@ -107,20 +106,18 @@ TEST_F(GoesOn, TheCosineFallsWithTheEpochs) {
 
 TEST_F(GoesOn, NothingIsLeftOnceTheEpochsAreDone) {
   one_epoch();
-  const RankResult result = go_on({{"batch-size", "6"}, {"epochs", "1"}});
+  const RankResult result = go_on("batch-size=6 epochs=1");
   EXPECT_EQ(result.end.global_step, 5);
   EXPECT_TRUE(result.reports.empty());
 }
 
 TEST_F(GoesOn, InTheMiddleOfAnEpochOnlyWithTheSameData) {
-  one_epoch({{"epochs", ""}, {"steps", "2"}});
+  one_epoch("epochs= steps=2");
   try {
-    go_on({{"synthetic-size", "59"}});  // as many steps an epoch
+    go_on("synthetic-size=59");  // as many steps an epoch
     FAIL() << "went on with other data";
   } catch (const engine::ModelError& error) {
-    EXPECT_NE(std::string(error.what()).find("data set size 60, this run has 59"),
-              std::string::npos)
-        << error.what();
+    EXPECT_CONTAINS(error.what(), "data set size 60, this run has 59");
   }
 }
 

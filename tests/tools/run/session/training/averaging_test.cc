@@ -1,0 +1,312 @@
+// What averaging policies are to each other, in whole trainings: which equal which, what a stop and
+// a snapshot change, and that replicas end equal.
+#include <gtest/gtest.h>
+
+#include "io/base/files/io_error.h"
+#include "tests/support/expect_contains.h"
+#include "tests/support/test_support.h"
+#include "tests/tools/run/session/training/exact_support.h"
+#include "tests/tools/run/session/training/session_runner.h"
+
+namespace {
+
+using exact_support::expect_together;
+using exact_support::kExact;
+using session_runner::distance;
+using session_runner::Options;
+using session_runner::RankResult;
+using session_runner::same_bits;
+using session_runner::train;
+using session_runner::train_on_hosts;
+using session_runner::with;
+
+// 60 samples in batches of 13: five steps an epoch, uneven on 2, 3 and 4 ranks. f64, so that what
+// is compared is the semantics and not the rounding.
+const Options kBatchesOf13 = with(kExact, "batch-size=13");
+
+struct Pair {
+  const char* name;
+  Options one, other;
+  double tolerance;  // 0: the same bits
+  int min_ranks = 1;
+};
+void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.name; }  // for the test library
+
+class Equivalence : public testing::TestWithParam<Pair> {};
+
+TEST_P(Equivalence, HoldsForOneToFourRanksAndUnevenBatches) {
+  for (int world = GetParam().min_ranks; world <= 4; ++world) {
+    const auto one = train(world, with(kBatchesOf13, GetParam().one)),
+               other = train(world, with(kBatchesOf13, GetParam().other));
+    if (GetParam().tolerance == 0)
+      EXPECT_TRUE(same_bits(one[0], other[0], io::Section::kParameter)) << world << " ranks";
+    else
+      EXPECT_LT(distance(one[0], other[0]), GetParam().tolerance) << world << " ranks";
+    expect_together(one);
+    expect_together(other);
+  }
+}
+
+const Options kParams3 = "sync=params sync-every=3";
+INSTANTIATE_TEST_SUITE_P(
+    Policies, Equivalence,
+    testing::Values(
+        Pair{"ParamsEveryStepWithPlainSgdIsGrad", "momentum=0", "momentum=0 sync=params", 1e-12},
+        Pair{"DilocoWithRate1AndNoMomentumIsParams", kParams3,
+             "sync=diloco sync-every=3 outer-lr=1 outer-momentum=0", 1e-12},
+        Pair{"SlowmoWithBeta0AndAlpha1IsParams", kParams3,
+             "sync=slowmo sync-every=3 slowmo-beta=0 slowmo-alpha=1", 1e-12},
+        Pair{"PostLocalThatNeverGetsLocalIsGrad",
+             {},
+             "sync=post-local sync-warmup=10 sync-every=4",
+             0},
+        Pair{"AScheduleOfOnePhaseIsSyncEvery", kParams3, "sync=params sync-schedule=0:3", 0},
+        Pair{"AScheduleOfTwoPhasesIsAWarmup", "sync=params sync-every=3 sync-warmup=4",
+             "sync=params sync-schedule=0:1,4:3", 0},
+        Pair{"PostLocalByScheduleIsByWarmup", "sync=post-local sync-every=3 sync-warmup=4",
+             "sync=post-local sync-schedule=4:3", 0},
+        Pair{"TopKOfAllIsGrad", {}, "compress=topk topk-ratio=1", 0},
+        Pair{"ParamsEveryStepWithTheStateIsGradThoughThereIsMomentum",
+             {},
+             "sync=params average-state=all",
+             1e-12}),
+    [](const auto& p) { return p.param.name; });
+
+// Adam's first moment is linear in the gradients: averaging it leaves no difference between
+// replicas; the second is not.
+TEST(AverageState, MomentumBringsReplicasNearerToGradientAveraging) {
+  const Options every = "sync=params sync-every=2";
+  const auto whole = train(2, kBatchesOf13);
+  const double without = distance(whole[0], train(2, with(kBatchesOf13, every))[0]);
+  const auto averaged = train(2, with(kBatchesOf13, every, "average-state=momentum"));
+  EXPECT_NE(distance(whole[0], averaged[0]), without);
+  EXPECT_CONTAINS(averaged[0].coverage,
+                  "averaged 6/6 parameters, the optimizer's momentum, 6 times in 10 steps");
+}
+
+TEST(AverageState, OfAdamwCountsEveryBuffer) {
+  const Options base = "optimizer=adamw lr=0.001 sync=params epochs=1 sync-every=5";
+  const auto none = train(2, base)[0], momentum = train(2, with(base, "average-state=momentum"))[0],
+             all = train(2, with(base, "average-state=all"))[0];
+  EXPECT_CONTAINS(all.coverage, "the optimizer's exp_avg and exp_avg_sq,");
+  EXPECT_EQ(momentum.bytes_sent, 2 * none.bytes_sent);
+  EXPECT_EQ(all.bytes_sent, 3 * none.bytes_sent);
+}
+
+TEST(AverageBuffers, RunningStatisticsAreEqualAndCounted) {
+  const Options options = "model=convnet synthetic-shape=8x8x1 epochs=1 sync=params";
+  const auto local = train(2, options), averaged = train(2, with(options, "average-buffers=true"));
+  EXPECT_FALSE(same_bits(local[0], local[1], io::Section::kBuffer));
+  EXPECT_TRUE(same_bits(averaged[0], averaged[1], io::Section::kBuffer));
+  EXPECT_EQ(local[0].coverage.find("running statistics"), std::string::npos) << local[0].coverage;
+  EXPECT_CONTAINS(averaged[0].coverage,
+                  "averaged 10/10 parameters, 4/4 running statistics 5 times in 5 steps");
+}
+
+TEST(Outer, MomentumChangesTheResultAndTheStepsAreCounted) {
+  const auto params = train(2, with(kBatchesOf13, "sync=params sync-every=2"));
+  for (const char* policy : {"diloco", "slowmo"}) {
+    const auto outer =
+        train(2, with(kBatchesOf13, std::string("sync=") + policy + " sync-every=2"));
+    EXPECT_GT(distance(params[0], outer[0]), 1e-4) << policy;
+    // Ten steps: five by the clock, and the end of the first epoch between two of them.
+    EXPECT_CONTAINS(outer[0].coverage, "6 times in 10 steps, with 5 outer steps");
+    expect_together(outer);
+  }
+}
+
+// Seven steps end within the second epoch: with K = 7 the clock averages then, with a longer one
+// the end of the run does.
+TEST(Parameters, TheLastEvaluationIsOfTheAveragedModel) {
+  const Options options = "dtype=f64 batch-size=13 sync=params steps=7 eval-every=7s";
+  const auto by_clock = train(2, with(options, "sync-schedule=0:5,5:2"));
+  const auto at_end = train(2, with(options, "sync-every=1000"));
+  EXPECT_TRUE(same_bits(by_clock[0], at_end[0], io::Section::kParameter));
+  EXPECT_GT(at_end[0].last_eval.samples, 0);
+  EXPECT_EQ(by_clock[0].last_eval.loss, at_end[0].last_eval.loss);
+}
+
+TEST(PostLocal, SaysWhatItDid) {
+  const auto ranks = train(3, with(kBatchesOf13, "sync=post-local sync-warmup=4 sync-every=3"));
+  // After step 4: the end of the epoch (5), the clock (7, 10).
+  EXPECT_CONTAINS(ranks[0].coverage, "then averaged 6/6 parameters 3 times in 6");
+  expect_together(ranks);
+}
+
+// --- hosts
+
+TEST(Islands, EveryRankAloneIsPlainParameterAveraging) {
+  const auto plain = train(3, with(kBatchesOf13, kParams3));
+  const auto alone =
+      train_on_hosts({"a", "b", "c"}, with(kBatchesOf13, kParams3, "sync-island=host"));
+  EXPECT_LT(distance(plain[0], alone[0]), 1e-12);
+}
+
+TEST(Islands, OneHostIsGradientAveraging) {
+  const auto whole = train(3, kBatchesOf13),
+             island = train(3, with(kBatchesOf13, kParams3, "sync-island=host"));
+  EXPECT_LT(distance(whole[0], island[0]), 1e-12);
+}
+
+// A host of two ranks is one replica: the same as one rank with the samples of both. 12 samples a
+// step: 6 and 6 on two ranks, 3 + 3 and 3 + 3 on two hosts of two.
+TEST(Islands, AHostOfTwoRanksIsOneReplica) {
+  const Options options = with(kBatchesOf13, "batch-size=12");
+  for (const char* policy : {"params", "diloco", "slowmo"}) {
+    const Options local = std::string("sync=") + policy + " sync-every=3";
+    const auto two = train(2, with(options, local));
+    const auto four =
+        train_on_hosts({"a", "a", "b", "b"}, with(options, local, "sync-island=host"));
+    EXPECT_LT(distance(two[0], four[0]), 1e-12) << policy;
+    expect_together(four);
+    EXPECT_CONTAINS(four[0].coverage,
+                    "within 2 hosts, averaged the gradients of 6/6 parameters in each of 10 steps");
+  }
+}
+
+TEST(Islands, OfUnequalSizeWeighBySamplesAndMixWithAWarmup) {
+  const Options options =
+      with(kBatchesOf13, "sync=post-local sync-warmup=2 sync-every=4 sync-island=host");
+  const auto ranks = train_on_hosts({"a", "b", "b", "b"}, options);
+  expect_together(ranks);
+  EXPECT_GT(distance(train(4, kBatchesOf13)[0], ranks[0]), 1e-6);
+}
+
+// --- compression
+
+class Compression : public testing::TestWithParam<Options> {};
+
+TEST_P(Compression, LearnsKeepsReplicasEqualAndSendsLess) {
+  for (const int world : {2, 3}) {
+    const Options options = "epochs=6 dtype=f32";
+    const auto plain = train(world, with(kBatchesOf13, options)),
+               less = train(world, with(kBatchesOf13, options, GetParam()));
+    expect_together(less);
+    EXPECT_LT(less[0].bytes_sent, plain[0].bytes_sent * 0.6);
+    EXPECT_NEAR(less[0].losses.back(), plain[0].losses.back(),
+                0.05);  // of a loss that began at 1.9
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Compression,
+                         testing::Values(Options("compress=bf16"),
+                                         Options("compress=bf16 bucket-cap-mb=0.01"),
+                                         Options("compress=topk topk-ratio=0.05"),
+                                         Options("compress=powersgd powersgd-rank=2")));
+
+TEST(Compression, OverlappedAndDelayedBf16GiveTheSameBits) {
+  const Options options = "compress=bf16 bucket-cap-mb=0.1";
+  EXPECT_TRUE(same_bits(train(3, options)[0], train(3, with(options, "delay-allreduce=true"))[0],
+                        io::Section::kParameter));
+}
+
+// --- what is sent, how far replicas part, what was planned
+
+TEST(Bytes, AreThePayloadOfEveryAveraging) {
+  const auto grad = train(2, "epochs=1")[0];
+  const auto params = train(2, "epochs=1 sync=params sync-every=5")[0];
+  EXPECT_EQ(grad.bytes_sent, 5 * params.bytes_sent);
+  EXPECT_EQ(train(2, "epochs=1 compress=bf16")[0].bytes_sent, grad.bytes_sent / 2);
+  EXPECT_EQ(train(2, "epochs=1 sync=none")[0].bytes_sent, 0);
+}
+
+TEST(Spread, IsReportedWhereReplicasPart) {
+  EXPECT_TRUE(train(2, "epochs=1")[0].spreads.empty());
+  const auto ranks = train(3, "epochs=2 sync=params sync-every=5");
+  ASSERT_EQ(ranks[0].spreads.size(), 2u);
+  EXPECT_EQ(ranks[0].spreads, ranks[2].spreads);
+  EXPECT_GT(ranks[0].spreads[0], 1e-6);
+  EXPECT_LT(ranks[0].spreads[0], 1);
+}
+
+TEST(Spread, MeasuringChangesNoBit) {
+  const Options options = "epochs=2 sync=diloco sync-every=2";
+  EXPECT_TRUE(same_bits(train(2, options)[0], train(2, with(options, "log-every=0"))[0],
+                        io::Section::kParameter));
+}
+
+TEST(Plan, TellsOfPeriodsThatNeverEnd) {
+  const auto plan = train(2, "epochs=2 sync=diloco sync-every=500")[0].plan;
+  ASSERT_EQ(plan.size(), 3u);
+  EXPECT_CONTAINS(plan[0], "0 averagings by the clock, 2 more at ends");
+  EXPECT_EQ(plan[1],
+            "K = 500 > 10 steps in all and 5 an epoch: averages only at epoch ends and at the end");
+  EXPECT_EQ(plan[2], "no outer step will be taken: the clock never averages");
+  EXPECT_TRUE(train(2, "epochs=1")[0].plan.empty());
+}
+
+// --- stopping, saving, going on
+
+const Options kShort = "model=convnet synthetic-shape=8x8x1";
+
+class Continuation : public testing::TestWithParam<Options> {};
+
+// A period of 4 and snapshots every 3 steps: a snapshot averages in the middle of a period, and the
+// clock goes on regardless.
+TEST_P(Continuation, AStopInTheMiddleOfAPeriodChangesNoBit) {
+  const test_support::TemporaryDirectory whole, parts;
+  const Options options = with(kShort, "save-every=3s", GetParam());
+  const auto uninterrupted = train(2, with(options, "steps=12 save-dir=" + whole.path().string()));
+  std::vector<RankResult> last;
+  for (const char* steps : {"3", "6", "9", "12"})
+    last = train(2, with(options, std::string("steps=") + steps +
+                                      " save-dir=" + parts.path().string() + " resume=auto"));
+  for (std::size_t r = 0; r < last.size(); ++r) {
+    EXPECT_TRUE(same_bits(uninterrupted[r], last[r], io::Section::kParameter)) << "rank " << r;
+    EXPECT_TRUE(same_bits(uninterrupted[r], last[r], io::Section::kBuffer)) << "rank " << r;
+  }
+  EXPECT_EQ(last[0].losses.back(), uninterrupted[0].losses.back());
+  EXPECT_EQ(last[0].averagings, uninterrupted[0].averagings);
+  EXPECT_EQ(last[0].coverage, uninterrupted[0].coverage);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Policies, Continuation,
+    testing::Values(Options("sync=params sync-every=4 average-state=all average-buffers=true"),
+                    Options("sync=params sync-schedule=0:2,4:4"),
+                    Options("sync=diloco sync-every=4"),
+                    Options("sync=slowmo sync-every=4 optimizer=adamw lr=0.001"),
+                    Options("sync=post-local sync-every=4 sync-warmup=5"),
+                    Options("sync=diloco sync-every=4 sync-island=host sync-warmup=2"),
+                    Options("compress=bf16"), Options("compress=topk"),
+                    Options("compress=powersgd powersgd-rank=2")));
+
+// Snapshots at the end of periods average nothing that the clock would not.
+TEST(Continuation, SnapshotsAtTheEndOfPeriodsChangeNothing) {
+  const test_support::TemporaryDirectory folder;
+  const Options options = with(kShort, "sync=diloco sync-every=2 steps=8");
+  const auto without = train(2, options);
+  const auto saving = train(2, with(options, "save-every=4s save-dir=" + folder.path().string()));
+  EXPECT_TRUE(same_bits(without[0], saving[0], io::Section::kParameter));
+}
+
+// In the middle of one they do, but take no outer step.
+TEST(Continuation, ASnapshotTakesNoOuterStep) {
+  const test_support::TemporaryDirectory folder;
+  const auto ranks =
+      train(2, with(kShort, "sync=diloco sync-every=5 steps=10 save-every=3s save-dir=" +
+                                folder.path().string()));
+  EXPECT_CONTAINS(ranks[0].coverage, "5 times in 10 steps, with 2 outer steps");
+}
+
+TEST(Continuation, AnotherPolicyGoesOnFromASnapshot) {
+  const test_support::TemporaryDirectory folder;
+  const Options dir = "save-dir=" + folder.path().string() + " save-every=5s";
+  train(2, with(kShort, dir, "steps=5"));
+  const Options resumed = with(kShort, dir, "resume=auto");
+  const auto diloco = train(2, with(resumed, "steps=10 sync=diloco sync-every=2"));
+  EXPECT_CONTAINS(diloco[0].coverage, "in 10 steps, with 3 outer steps");
+  expect_together(diloco);
+  const auto slowmo = train(2, with(resumed, "steps=15 sync=slowmo sync-every=5"));
+  expect_together(slowmo);
+  expect_together(train(2, with(resumed, "steps=20 compress=topk")));
+}
+
+TEST(Continuation, ErrorMemoryOfAnotherWorldIsDropped) {
+  const test_support::TemporaryDirectory folder;
+  const Options options = with(kShort, "save-dir=" + folder.path().string() + " compress=topk");
+  train(2, with(options, "steps=5"));
+  expect_together(train(3, with(options, "steps=10 resume=auto")));
+}
+
+}  // namespace
