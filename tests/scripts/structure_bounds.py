@@ -304,6 +304,11 @@ def measure(files):
         sources.setdefault(os.path.dirname(file), []).append(file)
     crowded = sorted((folder for folder in sources if len(sources[folder]) > MANY_SOURCES), key=lambda f: -len(sources[f]))
     count(f"folders with more than {MANY_SOURCES} sources", [f"{folder}: {len(sources[folder])}" for folder in crowded])
+    parts = {}
+    for file in product:
+        if file.startswith("tools/") and file.count("/") > 1:
+            parts[file.split("/")[1]] = parts.get(file.split("/")[1], 0) + lines[file]
+    values["lines of a part of tools, maximum"] = max(parts.values(), default=0)
     folder_graph, file_graph, _ = graphs_of(files)
     count("folders in circles", [folder for members in circles(folder_graph) for folder in members])
     units = {}

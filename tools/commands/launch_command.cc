@@ -12,7 +12,7 @@
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/standard_output.h"
-#include "tools/run/rank/restart_resume.h"
+#include "tools/commands/restart_resume.h"
 
 namespace tools {
 

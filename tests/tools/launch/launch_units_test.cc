@@ -21,7 +21,7 @@
 #include "tools/launch/workers/worker_failure.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/shell_text.h"
-#include "tools/run/rank/restart_resume.h"
+#include "tools/commands/restart_resume.h"
 
 namespace tools {
 namespace {

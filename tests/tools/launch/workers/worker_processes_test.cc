@@ -8,7 +8,7 @@
 #include <chrono>
 #include <csignal>
 
-#include "backends/lost_peer_error.h"
+#include "backends/backend_error.h"
 #include "engine/train/replicas/replica_sync.h"
 #include "io/base/files/io_error.h"
 #include "tests/support/time_limits.h"

@@ -203,6 +203,7 @@ TEST(Evaluation, PerplexityIsSaidOfText) {
                             .samples = 2,
                             .rows = 20,
                             .correct = 5,
+                            .top5 = {},
                             .text = true};
   EXPECT_DOUBLE_EQ(report.perplexity(), 8);
   EXPECT_DOUBLE_EQ(report.accuracy(), 0.25);

@@ -1,5 +1,5 @@
 // Reads the command's options as train itself does.
-#include "tools/run/rank/restart_resume.h"
+#include "tools/commands/restart_resume.h"
 
 #include <algorithm>
 
