@@ -2,7 +2,7 @@
 """The real program beside PyTorch: files of torch.save are compared, imported, evaluated and trained from, and what `export`
 writes is loaded by torch.load(weights_only=True) with the same bits. The residual networks are those of torchvision.
 
-Usage: PEER_PYTHON=PYTHON tests/io/interchange/torch_files_test.py ENGINE
+Usage: PEER_PYTHON=PYTHON tests/io/interchange/torch/torch_files_test.py ENGINE
 PEER_PYTHON is an interpreter with torch and torchvision. Exit code: 0, 1 with what went wrong, 77 without such an interpreter (of
 torchvision alone: after all other tests).
 """
