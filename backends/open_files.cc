@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "backends/backend_error.h"
-
 namespace backends {
 
 void require_files(int count, const std::string& what) {
@@ -24,7 +22,7 @@ void require_files(int count, const std::string& what) {
     open -= 3;  // ".", ".." and the folder itself
   }
   if (open + static_cast<rlim_t>(count) <= limit.rlim_cur) return;
-  throw Error(what + " takes up to " + std::to_string(count) + " open files, but " +
+  throw LimitError(what + " takes up to " + std::to_string(count) + " open files, but " +
               std::to_string(open) + " of at most " + std::to_string(limit.rlim_cur) +
               " are open already: raise the limit (ulimit -n)");
 }

@@ -23,6 +23,7 @@
 #include "backends/group.h"
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
+#include "backends/open_files.h"
 #include "backends/transport/single/single_communicator.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/threads/stoppable_sleep.h"
@@ -39,6 +40,7 @@ constexpr const char* kCancelled = "stopped while connecting the ranks";
 // Returns the text of an error that no other rank can have caused; "" for others. Names the limit
 // that was hit, which the standard library's message lacks.
 std::string own_cause(const std::exception& error) {
+  if (dynamic_cast<const LimitError*>(&error) != nullptr) return error.what();
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
     return "out of memory: an allocation failed" + base::limit_text(ENOMEM);
   const auto* system = dynamic_cast<const std::system_error*>(&error);

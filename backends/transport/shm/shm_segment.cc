@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "backends/open_files.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
@@ -56,7 +57,10 @@ std::string_view raw_bytes(const T& value) {
 }
 
 [[noreturn]] void throw_errno(const std::string& what) {
-  throw Error(what + ": " + base::system_error_text(errno));
+  const int error = errno;
+  const std::string text = what + ": " + base::system_error_text(error);
+  if (!base::limit_text(error).empty()) throw LimitError(text);
+  throw Error(text);
 }
 
 std::string shm_mac(const BackendContext& context, const char* label, const ShmHello& hello,

@@ -55,6 +55,7 @@ void expect_last_error(const CommandResult& result, int code,
     EXPECT_LACKS(last, "engine: error: ") << "not the last: " << result.err;
     const bool notice = line.starts_with("engine: changed: ") || line.starts_with("verify: ") ||
                         line.starts_with("engine: nothing will be saved") ||
+                        line.starts_with("engine: warning: ") ||
                         line.find(" ranks share ") != std::string::npos;
     EXPECT_TRUE(notice || line.starts_with("engine: error: ")) << result.err;
     last = line;

@@ -187,7 +187,7 @@ TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
   EXPECT_CONTAINS(fault("lr = = 1\n"), "run.toml:1: not TOML: ");
   EXPECT_CONTAINS(fault("lr = 1\nlr = 2\n"), "run.toml:2: not TOML: ");
   EXPECT_CONTAINS(fault(std::string("lr = 1\n\0\xff\n", 9)), "run.toml:2: not TOML: ");
-  EXPECT_CONTAINS(fault(std::string(2 << 20, '#')), "larger than 1 MiB");
+  EXPECT_CONTAINS(fault(std::string(2 << 20, '#')), "longer than 1048576 bytes");
   EXPECT_CONTAINS(fault("[optimizer.lr]\nx = 1\n"), "'lr' is a table");
   EXPECT_CONTAINS(fault("[[optimiser]]\nlr = 1\n"), "unknown key 'optimiser'");
 }

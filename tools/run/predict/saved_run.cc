@@ -31,7 +31,7 @@ void take_saved_options(const io::Checkpoint& checkpoint, const std::string& pat
   for (const auto& [place, other] : kPlaces)
     if (const auto found = values.find(place);
         found != values.end() && !found->second.value.empty())
-      values.try_emplace(other, ConfigValue{"", found->second.source});
+      values.try_emplace(other, ConfigValue{"", kUnusedSource});
 }
 
 }  // namespace tools

@@ -34,10 +34,12 @@ bool is_same_file(const std::string& a, const std::string& b) {
 
 // What training will open beside what is open already.
 int files_of_records(const RunConfig& config) {
-  constexpr int kCheckpoint = 2, kServer = 4;  // a file beside its folder; a listener and clients
+  // A checkpoint and status.json: each a file, its folder, and what io::AtomicFile asks for its
+  // mode. A server: a listener and clients.
+  constexpr int kAtomicFiles = 6, kServer = 4;
   const bool events = config.tensorboard.in_run_folder || !config.tensorboard.folder.empty();
   const int writers = 1 + (config.metrics.empty() ? 0 : 1) + (events ? 1 : 0);
-  return kCheckpoint + writers + (config.prometheus ? kServer : 0);
+  return kAtomicFiles + writers + (config.prometheus ? kServer : 0);
 }
 
 // Fails before training starts, not at the first checkpoint.

@@ -150,20 +150,11 @@ TEST_F(ImageFolder, ABrokenFileIsNamedWhenItsTurnComes) {
 TEST_F(ImageFolder, ASparseFileIsNamedBeforeItIsRead) {
   write_set();
   std::filesystem::resize_file(folder_ / "train/bee/a.png", std::uintmax_t{1} << 40);
-  try {
-    BatchLoader loader(load_dataset(options_).train,
-                       {.size = 10, .global_batch = 10, .shuffle = false},
-                       {Normalization::kUnit, 0, 1});
-    loader.next();
-    FAIL() << "it was read";
-  } catch (const DataError& error) {
-    EXPECT_EQ(std::string(error.what())
-                  .rfind(folder_ / "train/bee/a.png" + ": found 1099511627776 "
-                                                       "bytes, expected at most ",
-                         0),
-              0u)
-        << error.what();
-  }
+  const Dataset set = load().train;
+  BatchLoader loader(set, {.size = 10, .global_batch = 10, .shuffle = false},
+                     {Normalization::kUnit, 0, 1});
+  EXPECT_CONTAINS(test_support::error_of<DataError>([&] { loader.next(); }),
+                  folder_ / "train/bee/a.png" + ": found 1099511627776 bytes, expected at most ");
 }
 
 TEST_F(ImageFolder, WrongFoldersAreNamed) {
