@@ -1,13 +1,13 @@
 // Ends a communicator of NCCL without waiting for it for ever.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <atomic>
 #include <chrono>
 #include <exception>
 #include <memory>
 #include <thread>
-
-#include <cuda_runtime.h>
 
 #include "backends/transport/nccl/nccl_library.h"
 #include "io/base/time/deadline.h"

@@ -82,7 +82,6 @@ class KernelBench {
   engine::ThreadPool pool_;
   std::unique_ptr<engine::cuda::Stream> stream_;
   engine::Arena numbers_;  // on a CUDA device: epoch, error flag
-  double tick_ = 0;
 };
 
 // Returns the minimum number of bytes that a call must read and write.
