@@ -23,8 +23,8 @@ void require_files(int count, const std::string& what) {
   }
   if (open + static_cast<rlim_t>(count) <= limit.rlim_cur) return;
   throw LimitError(what + " takes up to " + std::to_string(count) + " open files, but " +
-              std::to_string(open) + " of at most " + std::to_string(limit.rlim_cur) +
-              " are open already: raise the limit (ulimit -n)");
+                   std::to_string(open) + " of at most " + std::to_string(limit.rlim_cur) +
+                   " are open already: raise the limit (ulimit -n)");
 }
 
 }  // namespace backends

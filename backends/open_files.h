@@ -13,8 +13,8 @@ class LimitError : public Error {
   using Error::Error;
 };
 
-// Throws LimitError unless `count` more files can be opened, because libraries abort or wait forever if
-// they cannot open one. `what` names the user of the files, for the message.
+// Throws LimitError unless `count` more files can be opened, because libraries abort or wait
+// forever if they cannot open one. `what` names the user of the files, for the message.
 void require_files(int count, const std::string& what);
 
 }  // namespace backends

@@ -43,9 +43,8 @@ std::vector<std::string> argv(const Parts&... parts) {
 inline CommandResult expect_success(CommandResult result, const char* file = __builtin_FILE(),
                                     int line = __builtin_LINE()) {
   if (result.exit_code != 0)
-    ADD_FAILURE_AT(file, line)
-        << "exit code " << result.exit_code << "\n"
-        << result.out << result.err;
+    ADD_FAILURE_AT(file, line) << "exit code " << result.exit_code << "\n"
+                               << result.out << result.err;
   return result;
 }
 

@@ -6,13 +6,13 @@
 
 #include "io/base/files/io_error.h"
 #include "tools/commands/command.h"
+#include "tools/commands/restart_resume.h"
 #include "tools/launch/nodes/control_line.h"
 #include "tools/launch/nodes/local_node.h"
 #include "tools/launch/nodes/remote_nodes.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/standard_output.h"
-#include "tools/commands/restart_resume.h"
 
 namespace tools {
 

@@ -11,6 +11,7 @@
 #include "io/base/files/io_error.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
+#include "tools/commands/restart_resume.h"
 #include "tools/launch/nodes/control_line.h"
 #include "tools/launch/nodes/launch_options.h"
 #include "tools/launch/nodes/launch_plan.h"
@@ -21,7 +22,6 @@
 #include "tools/launch/workers/worker_failure.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/shell_text.h"
-#include "tools/commands/restart_resume.h"
 
 namespace tools {
 namespace {
