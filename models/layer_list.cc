@@ -118,6 +118,9 @@ toml::table parse(const std::string& path, const std::string& text = {}) {
   if (!io::toml_nests_within_limit(content))
     throw engine::ModelError(path + ": nests more than " + std::to_string(io::kMaxNesting) +
                              " levels deep; expected [[layer]] tables");
+  if (const auto line = io::line_of_stray_toml_character(content))
+    throw engine::ModelError(path + ":" + std::to_string(*line) +
+                             ": not TOML: a character outside of strings is not ASCII");
   try {
     return toml::parse(content, path);
   } catch (const toml::parse_error& error) {

@@ -72,4 +72,17 @@ bool json_nests_within_limit(std::string_view text) { return nests_within_limit(
 
 bool toml_nests_within_limit(std::string_view text) { return nests_within_limit(text, true); }
 
+std::optional<int> line_of_stray_toml_character(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  for (std::size_t at = text.starts_with(kByteOrderMark) ? 3 : 0; at < text.size();) {
+    if (text[at] == '"' || text[at] == '\'')
+      at = end_of_string(text, at, true);
+    else if (text[at] == '#')
+      at = std::min(text.find('\n', at), text.size());
+    else if (static_cast<unsigned char>(text[at++]) >= 0x80)
+      return 1 + static_cast<int>(std::ranges::count(text.substr(0, at), '\n'));
+  }
+  return std::nullopt;
+}
+
 }  // namespace io

@@ -1,7 +1,8 @@
-// Limits the nesting depth of a text before a parser reads it: nested values are destroyed, and
-// partly parsed, by recursion, so that a text with many levels would exhaust the stack.
+// Checks what a text must not have before a parser reads it. Above all its nesting depth: nested
+// values are destroyed, and partly parsed, by recursion, so that many levels exhaust the stack.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 namespace io {
@@ -15,5 +16,9 @@ bool json_nests_within_limit(std::string_view text);
 
 // The same for TOML 1.0, where a dotted key or header of n parts creates n - 1 tables.
 bool toml_nests_within_limit(std::string_view text);
+
+// Returns the line, from 1, of the first character outside strings and comments of TOML 1.0 that is
+// not ASCII, which no valid text has. toml++ 3.3.0 has undefined behavior for some, e.g. U+0162.
+std::optional<int> line_of_stray_toml_character(std::string_view text);
 
 }  // namespace io

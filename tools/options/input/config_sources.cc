@@ -122,6 +122,9 @@ void ConfigFile::apply_text(const std::string& text) {
   if (!io::toml_nests_within_limit(text))
     throw io::ConfigError(path_ + ": nests more than " + std::to_string(io::kMaxNesting) +
                           " levels deep; expected options, at most in [GROUP]");
+  if (const auto line = io::line_of_stray_toml_character(text))
+    throw io::ConfigError(path_ + ":" + std::to_string(*line) +
+                          ": not TOML: a character outside of strings is not ASCII");
   try {
     table_ = toml::parse(text, path_);
   } catch (const toml::parse_error& error) {

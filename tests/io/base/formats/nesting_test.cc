@@ -57,4 +57,13 @@ TEST(Nesting, OfTomlIgnoresStringsCommentsAndNumbers) {
   EXPECT_FALSE(io::toml_nests_within_limit("a = " + three + dots + three + "\nb = " + dots));
 }
 
+TEST(StrayTomlCharacter, IsFoundOutsideStringsAndCommentsOnly) {
+  const std::string umlaut = "\xc3\xa4";
+  EXPECT_EQ(io::line_of_stray_toml_character("\xef\xbb\xbf# " + umlaut + "\na = '" + umlaut +
+                                             "'\n\"" + umlaut + "\" = \"\\\"" + umlaut + "\"\n"),
+            std::nullopt);
+  EXPECT_EQ(io::line_of_stray_toml_character("a = 1\n[" + umlaut + "]\n"), 2);
+  EXPECT_EQ(io::line_of_stray_toml_character("a = ''\n\nb = 1\xc5\xa2"), 3);
+}
+
 }  // namespace
