@@ -31,7 +31,6 @@ using test_support::TemporaryDirectory;
 
 using Words = std::vector<std::string>;
 
-// The guard process counts as one of them until it has taken its name.
 std::vector<pid_t> workers_of(const Running& job, std::size_t count) {
   std::vector<pid_t> workers;
   EXPECT_TRUE(eventually([&] {

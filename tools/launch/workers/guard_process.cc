@@ -59,7 +59,6 @@ void kill_groups(const std::vector<pid_t>& groups) {
 
 [[noreturn]] void keep_guard(int line, bool kill_orphans, pid_t owner) {
   setsid();
-  prctl(PR_SET_NAME, "engine-guard");
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_BLOCK, &all, nullptr);
@@ -102,7 +101,12 @@ GuardProcess::GuardProcess(bool kill_orphans) : owner_(getpid()), kill_orphans_(
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot make a socket pair");
+  // The child inherits its name, so that nobody ever sees it as a worker.
+  char own_name[16] = {};
+  prctl(PR_GET_NAME, own_name);
+  prctl(PR_SET_NAME, "engine-guard");
   pid_ = fork();
+  if (pid_ != 0) prctl(PR_SET_NAME, own_name);
   if (pid_ == 0) {
     close(ends[0]);
     keep_guard(ends[1], kill_orphans, owner_);

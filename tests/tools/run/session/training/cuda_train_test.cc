@@ -230,7 +230,7 @@ TEST_F(CudaTrain, TextModelAgreesWithTheCpu) {
   for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i * i) + " of a text\n";
   test_support::write_text(folder / "input.txt", text);
   const Options options = "model=gpt-nano dataset=text data-dir=" + folder.path().string() +
-                          "context=8 batch-size=2 steps=2 optimizer=adamw lr=0.001 device=cuda "
+                          " context=8 batch-size=2 steps=2 optimizer=adamw lr=0.001 device=cuda "
                           "dropout=0";
   const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
   EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
