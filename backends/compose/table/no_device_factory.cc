@@ -15,8 +15,8 @@ namespace {
 DeviceChoice choose_for_device(const std::string&, const std::string&) { return {}; }
 
 // NOLINTBEGIN(performance-unnecessary-value-param): the signatures are those of device_factory.h.
-std::unique_ptr<DeviceCommunicator> create_device_communicator(const DeviceChoice&,
-                                                               const std::string&, BackendContext,
+std::unique_ptr<DeviceCommunicator> create_device_communicator(const DeviceChoice&, LocalStage,
+                                                               BackendContext,
                                                                const std::vector<PeerInfo>&) {
   refuse();
 }

@@ -35,6 +35,9 @@ struct StoredProduct {
     return {floats_of(o.y), floats_of(o.dx), o.dweight.values, o.dbias.values};
   }
 };
+// clang 14 deduces nothing for aggregates by itself.
+template <class Product, class... Rest>
+StoredProduct(Product, Rest...) -> StoredProduct<Product>;
 
 // Odd and even sums, rows read in place and copied, several chunks of steps, more rows than a
 // block.
