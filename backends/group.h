@@ -15,7 +15,7 @@
 
 namespace backends {
 
-// Where this rank can be reached.
+// The address and ports of this rank.
 struct ListenOptions {
   int port_window = 1;    // ports from the given one on among which rank 0 may listen; > 1 needs a
                           // job id
@@ -24,7 +24,7 @@ struct ListenOptions {
                 // on; -1: bind here
 };
 
-// What ranks of one job have in common; parts of the handshake.
+// The properties that the ranks of a job share; parts of the handshake.
 struct JobOptions {
   std::string id, build;  // "" allowed
   std::string secret;     // hexadecimal, 32 digits or more; "": ENGINE_SECRET_FILE, ENGINE_SECRET,

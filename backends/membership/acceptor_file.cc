@@ -129,7 +129,7 @@ bool read_at(int fd, off_t at, std::size_t count, std::string& bytes) {
   return n == static_cast<ssize_t>(count);
 }
 
-// Where a limit lets a part of it be written, the next call says why.
+// Repeats partial writes: if a limit stops one, the next call returns the reason.
 bool write_at(int fd, off_t at, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n =

@@ -116,7 +116,7 @@ class Membership::Agent {
 
   std::atomic<bool> join_wanted_ = false, stopping_ = false;
   std::atomic<std::uint64_t> stepped_in_ = 0;  // the generation of the last step
-  // What the threads tell each other.
+  // The state that both threads read and write.
   struct Shared {
     std::condition_variable changed;
     bool wants_view = false, wants_to_leave = false, wants_to_part = false, has_left = false;

@@ -178,7 +178,7 @@ class MembershipMachine {
   bool left_behind_ = false;  // the generation after it has begun without this process
   bool has_door_ = false, has_state_ = false;
   bool lacks_state_ = false;  // those that have the state cannot be reached, and may live
-  // What the main thread has asked for.
+  // The requests of the main thread.
   struct Intent {
     bool wants_view = false, leaves = false, parts = false;
     Time waits_since{}, leave_until{};

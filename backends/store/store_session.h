@@ -25,8 +25,8 @@ enum class OtherServers {
 };
 enum class SessionFault { kNotReached, kUnknownServer, kUnproved, kOtherSecret, kOtherJob };
 
-// So many answers in a row that do not prove the job's secret are another secret, and not bytes
-// that were changed on the way: where no other server may listen, they end the attempts.
+// The number of answers in a row without a proof of the job's secret after which the secret is
+// assumed to be another one, and not changed bytes. If no other server may listen, the attempts end.
 inline constexpr int kMaxUnprovedAnswers = 3;
 class UnprovedAnswers {
  public:

@@ -9,8 +9,8 @@ namespace engine {
 struct TrainProgress {
   std::int64_t global_step = 0, epoch = 0, step_in_epoch = 0;
   std::int64_t samples_seen = 0;  // over all ranks
-  // Of the samples of the epoch's next step, the number that earlier steps with another batch size
-  // have used, if the batch size changes in the middle of an epoch.
+  // The number of samples of the epoch's next step that earlier steps with another batch size have
+  // used, if the batch size changes in the middle of an epoch.
   std::int64_t taken = 0;
 
   // The epoch of the last completed step, even if that step ended it.

@@ -47,10 +47,10 @@ struct TrainState {
   LossScaleRule loss_scale = {};
   StepControl* control = nullptr;  // of the loss scale; null: there is none
   struct Restorable {
-    // Whether a snapshot of another kind of optimizer may be restored; its state then starts anew.
+    // Allows a checkpoint of another kind of optimizer, whose state then starts over.
     bool other_optimizer = false;
-    // Whether one with another global batch may be restored in the middle of an epoch: the rest of
-    // the epoch is cut into steps of this one.
+    // Allows a checkpoint with another global batch in the middle of an epoch: the rest of the
+    // epoch is divided into steps of this one.
     bool other_batch = false;
   };
   Restorable may_restore = {};

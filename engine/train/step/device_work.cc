@@ -116,8 +116,7 @@ class Work final : public StepWork, private StateHome {
       wait(stream_.handle());
       copies_.synchronize();  // waits for copies of gradients to memory that is freed as well
     } catch (const std::exception&) {
-      // Nothing on the device waits for another rank any more; the cause of the failure is already
-      // known.
+      // The device no longer waits for another rank; the cause of the failure is already known.
     }
     cuda::release_pinned(pinned_);
   }

@@ -83,7 +83,7 @@ bool has_no_name(int pipe) {
   return fstatfs(pipe, &system) == 0 && system.f_type == PIPEFS_MAGIC;
 }
 
-// Of a pipe that is open without waiting.
+// Reads a pipe that is open in non-blocking mode.
 std::string read_pipe(int pipe, const std::string& path, std::uint64_t max_bytes,
                       std::chrono::milliseconds time) {
   const base::Deadline deadline = base::deadline_in(time);

@@ -7,7 +7,7 @@
 
 namespace io {
 
-// How a character continues whose first byte is `first` (RFC 3629, table of section 4).
+// The bytes that may follow the first byte of a character (RFC 3629, table of section 4).
 struct Utf8Start {
   std::size_t bytes = 0;                  // of the character; 0: none begins like this
   unsigned least = 0x80, largest = 0xBF;  // its second byte
@@ -20,7 +20,7 @@ inline Utf8Start utf8_start(unsigned first) {
   return {4, first == 0xF0 ? 0x90u : 0x80u, first == 0xF4 ? 0x8Fu : 0xBFu};
 }
 
-// Whether `text` is well-formed UTF-8 as in RFC 3629: no overlong forms, no surrogates, at most
+// Returns true if `text` is well-formed UTF-8 as in RFC 3629: no overlong forms, no surrogates, at most
 // U+10FFFF.
 inline bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {

@@ -86,7 +86,7 @@ bool is_numbered_header(const CsvTable& table, std::span<const ColumnScan> scans
   return count >= 10 && 2 * unique > count;
 }
 
-// What the first row says for names and against them.
+// The evidence in the first row for and against names.
 struct FirstRow {
   std::size_t for_names = 0, for_data = 0;  // cells that speak for the one or the other
   std::size_t numbers_above = 0;            // numbers, which no name looks like

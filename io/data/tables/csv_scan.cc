@@ -78,7 +78,7 @@ struct Signs {
   }
 };
 
-// Whether some column, or a file without any decimals, may have a decimal comma. Fills in the
+// Returns true if a column, or a file without any decimals, may have a decimal comma. Fills in the
 // groups of `signs`, and marks the columns of `points` whose numbers are unclear.
 bool may_have_commas(const CsvTable& table, std::size_t first, const CsvMissing& missing,
                      std::vector<ColumnScan>& points, Signs& signs) {

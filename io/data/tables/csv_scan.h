@@ -44,9 +44,9 @@ struct ColumnScan {
   void add_odd(std::string_view field);
 };
 
-// Of all columns, from row `first` on. With CsvDecimal::kAuto each column has the decimal sign that
-// reads more of its cells as numbers. Cells that both of them read (1,234) are read as
-// the other columns are. Where none of these tells, the sign groups digits if it stands before
+// Scans all columns, from row `first` on. With CsvDecimal::kAuto each column has the decimal sign
+// that reads more of its cells as numbers. Cells that both of them read (1,234) are read as the
+// other columns are. If none of these decides, the sign groups digits if it stands before
 // exactly three of them in some cells, and the others are whole numbers below 1000; a point also
 // without others, if the fields are separated by semicolons, but none where commas separate them.
 // Else it is a decimal sign: a comma in a file of semicolons, a point in all.

@@ -24,14 +24,14 @@ inline constexpr std::chrono::milliseconds kHeartbeat{300};
 
 enum class Event { kMet, kReady, kPrepared, kRejected };
 
-// What the processes of a test have done so far, in memory that they share: they wait for each
+// The progress of the processes of a test, in memory that they share: they wait for each
 // other without the communicator that is tested.
 struct Progress {
   std::array<std::atomic<int>, 4> events{};  // [Event] how often
   std::array<std::atomic<int>, 8> rounds{};  // [process] of work()
 };
 
-// How the times are scaled that a test waits for, the same in all its processes. Even a load of ten
+// The factor of the times that a test waits for, the same in all its processes. Even a load of ten
 // processes per core delays a heartbeat by less than a second.
 struct TimeScale {
   double factor = std::min(test_support::time_scale(), 5.0);

@@ -18,7 +18,7 @@ NodeId head(Graph& graph, NodeId image) {
 
 struct Case {
   const char* name;
-  // What lies between a first convolution and the logits; x is [6, 5, 3].
+  // The layers between a first convolution and the logits; x is [6, 5, 3].
   std::function<NodeId(Graph& graph, NodeId x)> wire;
 };
 void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }  // for the test library

@@ -21,7 +21,7 @@ using test_support::TemporaryDirectory;
 
 using Words = std::vector<std::string>;
 
-// What waits for ever without a deadline takes all of this.
+// A command that waits without a deadline takes all of this.
 constexpr int kTimeout = 20'000;
 
 // The commands that read a small file which the user names.

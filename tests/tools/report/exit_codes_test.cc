@@ -1,4 +1,4 @@
-// What is printed of errors: the limit that is the reason, and one line.
+// Errors are printed as one line, with the limit that is the reason.
 #include "tools/report/output/exit_codes.h"
 
 #include <gtest/gtest.h>

@@ -33,7 +33,7 @@ struct StepBench {
 
 // Adds --seconds (`help` of it), --steps and --warmup.
 void add_step_options(CLI::App& app, StepBench& bench, const char* help);
-// Of step and scaling: a small model, with `batch` as the option of that name.
+// Returns the defaults of step and scaling: a small model, with `batch` as the option of that name.
 std::map<std::string, std::string> step_defaults(const char* batch_option, int batch);
 
 struct StepTimes {

@@ -73,7 +73,7 @@ PointsOfRun of_tests(double Evaluation::*value) {
 struct Curve {
   const char* name;
   PointsOfRun points;
-  // What tells it from the other curves of its run: training, test, and more of the test.
+  // Distinguishes the curves of a run: 0 training, 1 test, 2 more of the test.
   int color = 0;
   bool of_tests() const { return color > 0; }
 };
@@ -83,7 +83,7 @@ struct CurveChart {
   bool has_marks = false;
 };
 
-// Of one run, the label among the first 5 predictions stands beside the accuracy.
+// The page of a single run also shows how often the label is among the first 5 predictions.
 std::vector<CurveChart> curve_charts(bool is_one) {
   const Curve top5{"test, among the first 5", of_tests(&Evaluation::top5), 2};
   std::vector<Curve> accuracies{{"training", of_steps(&Step::accuracy)},
@@ -269,7 +269,7 @@ class Page {
     });
   }
 
-  // Of several runs only what tells them apart; of one what was chosen.
+  // Several runs: the options in which they differ; one run: the options that were given.
   std::set<std::string> told_options() const {
     std::set<std::string> told;
     for (const RunHistory& run : runs_)

@@ -75,7 +75,7 @@ struct GroupRules {
   std::function<void(std::size_t index, pid_t pid, int signal)> deliver = {};
 };
 
-// What a group is doing. It never goes back to an earlier phase.
+// The phases of a group, in order: it never returns to an earlier one.
 enum class GroupPhase {
   kRunning,   // nobody has a reason to end; only now a failed worker is started again
   kDraining,  // a worker has ended in order, so the others are about to

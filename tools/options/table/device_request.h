@@ -29,7 +29,7 @@ std::optional<engine::Device> parse_numbered_device(std::string_view text);
 
 struct DeviceRequest {
   DeviceName device = {};
-  // Of the process, one for each of its replicas; empty: one, by `device`.
+  // The devices of the process, one for each of its replicas; empty: one, by `device`.
   std::vector<engine::Device> devices = {};
   int replica = 0;                      // in `devices`
   int local_rank = 0, local_world = 1;  // among the ranks of this host
@@ -37,7 +37,7 @@ struct DeviceRequest {
   // Options that only one kind of devices can do: "--amp O1", "--dtype f64".
   std::optional<std::string> cuda_only = {}, cpu_only = {};
 
-  // Whether the user named such a device.
+  // Return true if the user named a device of that kind.
   bool names_cpu() const;
   bool names_cuda() const;
   std::string named_text() const;  // "cuda:1": the first of those that the user named

@@ -31,7 +31,7 @@ inline bool is_chosen(const ConfigValue& value) {
   return !is_default(value) && value.source != kUnusedSource;
 }
 
-// Where a value came from; a greater one wins.
+// The kinds of sources; a greater one takes precedence.
 enum class Precedence { kDefault, kFile, kEnvironment, kCommandLine };
 Precedence precedence_of(const ConfigValue& value);  // from the form of its source
 

@@ -1,4 +1,4 @@
-// Where a run goes on from (`--resume`).
+// The place from which a run continues (`--resume`).
 #pragma once
 
 #include <string>

@@ -13,7 +13,7 @@
 namespace tools {
 
 struct RunStatus {
-  // Of rank 0. Its space and start time show whether it is gone (host_identity.h).
+  // The process of rank 0. Its space and start time show whether it is gone (host_identity.h).
   struct Process {
     std::string host;
     int pid = 0;

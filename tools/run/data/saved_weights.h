@@ -18,8 +18,8 @@ const char* weights_name(engine::AverageKind weights);
 // --weights; `weights` becomes what was chosen.
 void add_weights_option(CLI::App& app, engine::AverageKind& weights);
 
-// Which snapshot of a run's folder they are taken from: the model's from the best, an average,
-// which the best was not chosen by, from the newest.
+// Returns the checkpoint of a run's folder to take them from: the best one for the model's weights,
+// the newest for an average, because the best was not chosen by it.
 inline Snapshot snapshot_with(engine::AverageKind weights) {
   return weights == engine::AverageKind::kNone ? Snapshot::kBest : Snapshot::kNewest;
 }

@@ -22,7 +22,7 @@ struct ModelReference {
   engine::AverageKind weights = engine::AverageKind::kNone;
   std::string given = {};        // what path was before trained_config()
   std::string data_digest = {};  // of the run's training samples; "": unknown
-  // What the snapshot states of the samples (sample_statement.h). Null: it states nothing.
+  // The checkpoint's statement of its samples (sample_statement.h); null: it has none.
   std::shared_ptr<const io::SampleCoding> coding = {};
   std::optional<io::Normalization> normalization = {};  // from the same description
   bool of_run = false;         // a checkpoint that a training wrote; else only weights

@@ -32,7 +32,7 @@ bool is_same_file(const std::string& a, const std::string& b) {
          std::filesystem::weakly_canonical(b, unknown);
 }
 
-// What training will open beside what is open already.
+// Returns the number of files that training will open in addition to those open now.
 int files_of_records(const RunConfig& config) {
   // A checkpoint and status.json: each a file, its folder, and what io::AtomicFile asks for its
   // mode. A server: a listener and clients.

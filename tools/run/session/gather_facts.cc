@@ -118,8 +118,7 @@ LengthFacts length_facts(const SessionParts& s) {
   return found;
 }
 
-// How steps run on a CUDA device: "captured from step 3 on", or why not; "" on
-// the CPU.
+// Returns how steps run on a CUDA device: "captured from step 3 on", or why not; "" on the CPU.
 std::string capture_text(const SessionParts& s) {
   if (!s.compute.cuda()) return "";
   const int world = s.group.world_size();

@@ -15,7 +15,7 @@
 
 namespace tools {
 
-// What was asked of this host before the data were loaded.
+// The facts of this host from before the data were loaded.
 struct SessionHost {
   const std::string processors;  // what is to be said of them, or ""
   const MemoryBudget memory;
@@ -29,7 +29,7 @@ struct SessionInput {
   const io::DataDigest digest;
 };
 
-// What judges and averages the weights; null where that is not done.
+// The parts that evaluate and average the weights; null if not used.
 struct SessionJudges {
   const std::unique_ptr<engine::Evaluator> evaluator;
   const std::unique_ptr<engine::DesyncCheck> desync;
@@ -38,14 +38,14 @@ struct SessionJudges {
   const std::unique_ptr<engine::WeightAverage> moving_average;
 };
 
-// Where the state comes from.
+// The origin of the state.
 struct SessionStart {
   bool is_made = false;                            // the state is one to go on from
   std::string resumed_from;                        // path of a snapshot, or ""
   std::optional<engine::TrainerParts::Done> done;  // of a state from a rank's memory
 };
 
-// What is left of the run, and with it the learning rate: follows from where the state stands.
+// The rest of the run, and with it the learning rate: they follow from the progress of the state.
 struct SessionSchedule {
   engine::EpochSteps epoch_steps;
   std::int64_t total_steps = 0;

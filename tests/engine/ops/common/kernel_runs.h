@@ -14,7 +14,7 @@
 
 namespace kernel_test {
 
-// What an operand is stored as: activations as the test says, the others the same everywhere.
+// The storage of an operand: activations as the test says, the others the same everywhere.
 enum class StoredAs { kActivation, kF32, kI32, kU8 };
 
 struct Given {
@@ -71,7 +71,7 @@ class HostTensor {
   Operand<std::uint8_t> bytes_;
 };
 
-// What the operands hold after a call, in T.
+// The operands after a call, in T.
 template <class T, class Storage = float, std::size_t N, class Call>
 std::array<std::vector<T>, N> run_on_host(KernelContext& context, const Given (&operands)[N],
                                           Call& call) {
@@ -83,7 +83,7 @@ std::array<std::vector<T>, N> run_on_host(KernelContext& context, const Given (&
   (std::make_index_sequence<N>());
 }
 
-// Of each operand what was found and what was expected.
+// Pairs of each operand: found and expected.
 template <std::size_t N>
 struct Runs {
   std::array<std::vector<float>, N> found;

@@ -80,7 +80,7 @@ TEST_F(ProductsStored, WinogradsAreThoseOfFloatsRounded) {
   expect_stored(convs, Convolutions::kAuto);
 }
 
-// Of convolutions, those of the activations.
+// For convolutions only those of the activations.
 TEST_F(ProductsStored, ThreadsDoNotChangeBits) {
   for (const DenseProduct& s : kStoredDenses) {
     const auto one = StoredProduct{s, 1, Write::kAdd}(bf16{});

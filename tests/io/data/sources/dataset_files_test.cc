@@ -55,7 +55,7 @@ class FilesTest : public dataset_fixture::DatasetFiles {
     write("t10k-labels-idx1-ubyte", labels(7));
   }
 
-  // What loading says, which names `file` in its folder.
+  // Returns the error of loading, which names `file` in its folder.
   template <class ErrorType = DataError>
   std::string complaint(const std::string& name, const std::string& file) {
     options_.name = name;
