@@ -21,12 +21,7 @@ Running::Running(const std::vector<std::string>& argv,
   dup2(open("/dev/null", O_RDONLY), 0);
   dup2(open((folder_ / "out").c_str(), O_WRONLY | O_APPEND), 1);
   dup2(open((folder_ / "err").c_str(), O_WRONLY | O_APPEND), 2);
-  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> arguments;
-  for (const std::string& a : argv) arguments.push_back(const_cast<char*>(a.c_str()));
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  _exit(127);
+  become(argv, environment);
 }
 
 Running::~Running() {

@@ -55,6 +55,16 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+void become(const std::vector<std::string>& argv,
+            const std::map<std::string, std::string>& environment) {
+  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& a : argv) arguments.push_back(const_cast<char*>(a.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  _exit(127);
+}
+
 CommandResult run_command(const std::vector<std::string>& argv,
                           const std::map<std::string, std::string>& environment, int timeout_ms) {
   int out[2], err[2];
@@ -67,12 +77,7 @@ CommandResult run_command(const std::vector<std::string>& argv,
     dup2(open("/dev/null", O_RDONLY), 0);
     dup2(out[1], 1);
     dup2(err[1], 2);
-    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    std::vector<char*> arguments;
-    for (const std::string& a : argv) arguments.push_back(const_cast<char*>(a.c_str()));
-    arguments.push_back(nullptr);
-    execvp(arguments[0], arguments.data());
-    _exit(127);
+    become(argv, environment);
   }
   close(out[1]);
   close(err[1]);

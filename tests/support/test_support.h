@@ -33,7 +33,12 @@ struct CommandResult {
   int exit_code = -1;  // 128 + N when killed by signal N; 124 when killed at the deadline
   std::string out, err;
 };
-// Runs argv[0] with its arguments (no shell) and the given variables added to the environment;
+// In a forked process: becomes argv[0] with its arguments (no shell) and the given variables added
+// to the environment; exits with 127 if it cannot.
+[[noreturn]] void become(const std::vector<std::string>& argv,
+                         const std::map<std::string, std::string>& environment);
+
+// Runs a program as become() does in a process of its own;
 // kills it when `timeout_ms`, scaled (time_limits.h), have passed.
 CommandResult run_command(const std::vector<std::string>& argv,
                           const std::map<std::string, std::string>& environment = {},

@@ -13,18 +13,14 @@ namespace {
 using engine::Graph;
 using engine::ModelState;
 using engine::NodeId;
+using test_support::error_of;
 namespace layers = engine::layers;
-
-template <class Error, class Body>
-std::string message_of(Body body) {
-  return test_support::error_or<Error>([&] { body(); }, "no error");
-}
 
 TEST(Graph, RefusesANameUsedTwice) {
   Graph graph;
   const NodeId x = graph.input("x", {4});
   graph.add("fc", layers::dense(2), {x});
-  EXPECT_EQ(message_of<engine::ModelError>([&] { graph.add("fc", layers::dense(2), {x}); }),
+  EXPECT_EQ(error_of<engine::ModelError>([&] { graph.add("fc", layers::dense(2), {x}); }),
             "layer 'fc' (dense): the name is used twice; names must differ");
   EXPECT_NO_THROW(graph.add("", layers::relu(), {x}));
   EXPECT_NO_THROW(graph.add("", layers::relu(), {x}));
@@ -33,19 +29,19 @@ TEST(Graph, RefusesANameUsedTwice) {
 TEST(Graph, RefusesAnUnnamedLayerWithParameters) {
   Graph graph;
   const NodeId x = graph.input("x", {4});
-  EXPECT_EQ(message_of<engine::ModelError>([&] { graph.add("", layers::dense(2), {x}); }),
+  EXPECT_EQ(error_of<engine::ModelError>([&] { graph.add("", layers::dense(2), {x}); }),
             "layer #1 (dense): a layer with parameters needs a name");
 }
 
 TEST(Graph, RefusesInputsThatAreNotThereOrOfTheWrongType) {
   Graph graph;
   const NodeId x = graph.input("x", {4}), labels = graph.input("labels", {}, engine::DType::kI32);
-  EXPECT_EQ(message_of<engine::ModelError>([&] { graph.add("fc", layers::dense(2), {7}); }),
+  EXPECT_EQ(error_of<engine::ModelError>([&] { graph.add("fc", layers::dense(2), {7}); }),
             "layer 'fc' (dense): input 0 is node 7, but there are 2 nodes so far");
-  EXPECT_EQ(message_of<engine::ModelError>([&] { graph.add("", layers::relu(), {labels}); }),
+  EXPECT_EQ(error_of<engine::ModelError>([&] { graph.add("", layers::relu(), {labels}); }),
             "layer #2 (relu): expected f32 for input 0, got i32 from input 'labels'");
   EXPECT_EQ(
-      message_of<engine::ModelError>([&] {
+      error_of<engine::ModelError>([&] {
         graph.add("loss", layers::softmax_cross_entropy(), {x, x});
       }),
       "layer 'loss' (softmax_cross_entropy): expected i32 for input 1, got f32 from input 'x'");
@@ -58,7 +54,7 @@ TEST(Plan, RefusesALayerThatNothingReads) {
     return g.add("fc", layers::dense(2), {x});
   });
   EXPECT_EQ(
-      message_of<engine::ModelError>([&] { engine::Plan::compile(graph, {}); }),
+      error_of<engine::ModelError>([&] { engine::Plan::compile(graph, {}); }),
       "layer 'spare' (dense) feeds neither the logits nor the loss: connect it or leave it out");
   EXPECT_THROW(engine::Plan::compile(Graph(), {}), engine::ModelError);
 }

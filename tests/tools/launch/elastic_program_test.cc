@@ -28,18 +28,9 @@ using test_support::free_port;
 using test_support::run_command;
 using test_support::Running;
 using test_support::TemporaryDirectory;
+using test_support::workers_of;
 
 using Words = std::vector<std::string>;
-
-std::vector<pid_t> workers_of(const Running& job, std::size_t count) {
-  std::vector<pid_t> workers;
-  EXPECT_TRUE(eventually([&] {
-    workers = test_support::workers_of(job.pid());
-    return workers.size() == count;
-  })) << workers.size()
-      << " workers";
-  return workers;
-}
 
 constexpr int kLeft = 80;
 
@@ -112,7 +103,7 @@ TEST_F(ElasticProgram, TheFirstRankLeavesAndAnotherSaves) {
 TEST_F(ElasticProgram, ALauncherGoesOnWithoutAWorkerThatHasLeft) {
   const auto launcher = start(argv("launch --nproc-per-node 3", train({"--elastic", "1:3"})));
   ASSERT_TRUE(launcher->writes_out("Step ["));
-  const std::vector<pid_t> workers = workers_of(*launcher, 3);
+  const std::vector<pid_t> workers = workers_of(launcher->pid());
   ASSERT_EQ(workers.size(), 3u);
   // What `ps`, `top` and `pkill` know it by.
   for (const pid_t pid : workers)
@@ -132,7 +123,7 @@ TEST_F(ElasticProgram, WhereTooFewAreLeftTheJobEndsWith69AndSaysSoLast) {
     const auto job =
         start(launched ? argv("launch --nproc-per-node 3", training) : argv(training, "--spawn 3"));
     ASSERT_TRUE(job->writes_out("Step ["));
-    const std::vector<pid_t> workers = workers_of(*job, 3);
+    const std::vector<pid_t> workers = workers_of(job->pid());
     ASSERT_EQ(workers.size(), 3u);
     ASSERT_EQ(kill(workers[0], SIGKILL), 0);
     ASSERT_TRUE(job->writes_err("the others go on"));
@@ -177,7 +168,7 @@ TEST_F(ElasticProgram, TheOthersDivideThePartOfARankThatIsLost) {
                  "2x2x1 --batch-size 3"));
   const auto job = start(words);
   ASSERT_TRUE(job->writes_out("Step ["));
-  const std::vector<pid_t> workers = workers_of(*job, 3);
+  const std::vector<pid_t> workers = workers_of(job->pid());
   ASSERT_EQ(workers.size(), 3u);
   ASSERT_EQ(kill(workers[1], SIGKILL), 0);
   const std::string left = "membership: 2 ranks (";
@@ -231,7 +222,7 @@ TEST_F(ElasticProgram, ANodeThatIsLostAndStartedAgainIsTakenIn) {
                  .fd() >= 0;
     })) << stays->err();
     // So that the job does not end before the node is back.
-    const std::vector<pid_t> rank = workers_of(*stays, 1);
+    const std::vector<pid_t> rank = workers_of(stays->pid());
     ASSERT_EQ(rank.size(), 1u);
     ASSERT_EQ(kill(rank.front(), SIGSTOP), 0);
     const auto again = node(lost);

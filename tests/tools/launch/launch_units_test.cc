@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "io/base/files/io_error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tools/commands/restart_resume.h"
@@ -26,17 +27,9 @@
 namespace tools {
 namespace {
 
-using Masks = std::vector<unsigned>;
+using test_support::error_of;
 
-template <class E, class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using Masks = std::vector<unsigned>;
 
 TEST(RestartResume, FollowsWhatTrainIsTold) {
   const auto of = [](std::vector<std::string> command, std::vector<std::string> environment = {}) {
@@ -82,7 +75,7 @@ TEST(StreamSpec, OneNumberOrSomeRanks) {
   EXPECT_EQ(parse_streams("1:0", 2, "-r"), (Masks{0, 0}));
   for (const char* bad : {"4", "-1", "x", "0:4", "0:", ":1", "0:1,0:2", "2:1", "0:1,3", "1 2"}) {
     const std::string text =
-        message_of<io::ConfigError>([&] { static_cast<void>(parse_streams(bad, 2, "--tee")); });
+        error_of<io::ConfigError>([&] { static_cast<void>(parse_streams(bad, 2, "--tee")); });
     EXPECT_CONTAINS(text, "--tee '" + std::string(bad) + "'");
     EXPECT_CONTAINS(text, "expected");
   }
@@ -94,8 +87,7 @@ TEST(StreamSpec, RankLists) {
   EXPECT_EQ(parse_rank_list("2", 3, "-l"), (std::vector<int>{2}));
   for (const char* bad : {"3", "-1", "1-0", "a", "0-3"})
     EXPECT_CONTAINS(
-        message_of<io::ConfigError>([&] { static_cast<void>(parse_rank_list(bad, 3, "-l")); }),
-        bad);
+        error_of<io::ConfigError>([&] { static_cast<void>(parse_rank_list(bad, 3, "-l")); }), bad);
 }
 
 TEST(NodeCount, OneOrARange) {
@@ -106,7 +98,7 @@ TEST(NodeCount, OneOrARange) {
   for (const char* bad : {"4:1", "0", "", "two", "1:", "2:2:2"}) {
     SCOPED_TRACE(bad);
     const std::string text =
-        message_of<io::ConfigError>([&] { static_cast<void>(parse_node_count(bad, "--nnodes")); });
+        error_of<io::ConfigError>([&] { static_cast<void>(parse_node_count(bad, "--nnodes")); });
     EXPECT_CONTAINS(text, "--nnodes");
   }
 }
@@ -172,12 +164,12 @@ TEST(HostFile, NamesSlotsComments) {
   EXPECT_EQ(read_host_file(folder / "good", slots), (std::vector<std::string>{"n1", "n2"}));
   EXPECT_EQ(slots, "4");
   test_support::write_text(folder / "uneven", "n1 slots=4\nn2\n");
-  EXPECT_CONTAINS(message_of<io::ConfigError>([&] { read_host_file(folder / "uneven", slots); }),
+  EXPECT_CONTAINS(error_of<io::ConfigError>([&] { read_host_file(folder / "uneven", slots); }),
                   "uneven:2");
   test_support::write_text(folder / "words", "n1 four\n");
-  EXPECT_CONTAINS(message_of<io::ConfigError>([&] { read_host_file(folder / "words", slots); }),
+  EXPECT_CONTAINS(error_of<io::ConfigError>([&] { read_host_file(folder / "words", slots); }),
                   "words:1");
-  EXPECT_CONTAINS(message_of<io::MissingFileError>([&] { read_host_file(folder / "none", slots); }),
+  EXPECT_CONTAINS(error_of<io::MissingFileError>([&] { read_host_file(folder / "none", slots); }),
                   "none");
 }
 
@@ -203,7 +195,7 @@ TEST(Options, EnvironmentFillsWhatWasNotSaid) {
   EXPECT_EQ(o->nproc_per_node, "2");
   EXPECT_EQ(o->restarts.most, 5);
   setenv("ENGINE_MAX_RESTARTS", "many", 1);
-  EXPECT_CONTAINS(message_of<io::ConfigError>([] { parse_launch_options({"true"}); }),
+  EXPECT_CONTAINS(error_of<io::ConfigError>([] { parse_launch_options({"true"}); }),
                   "ENGINE_MAX_RESTARTS 'many'");
   for (const char* name : {"PET_NPROC_PER_NODE", "PET_MAX_RESTARTS", "ENGINE_MAX_RESTARTS"})
     unsetenv(name);

@@ -1,5 +1,5 @@
-// What is multiplied in the tests of dense layers and of convolutions: operands wherever they are,
-// the three calls on them, and the plain loops in float64.
+// The products that the tests of dense layers and of convolutions compute: operands wherever they
+// are, the three calls on them, and the plain loops in float64.
 #pragma once
 
 #include <string>
@@ -218,7 +218,7 @@ void expect_same_bits(Run run, std::initializer_list<int> threads, bool whole) {
 template <class BytesOf>
 void expect_growing_scratch(std::int64_t max_n, BytesOf bytes_of) {
   std::size_t before = 0;
-  for (std::int64_t n = 0; n < max_n; n = n < 70 ? n + 1 : n * 9 / 8) {
+  for (std::int64_t n = 0; n < max_n; n = n < 500 ? n + 1 : n * 9 / 8) {
     EXPECT_GE(bytes_of(n), before) << n;
     before = bytes_of(n);
   }

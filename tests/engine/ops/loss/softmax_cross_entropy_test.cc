@@ -121,8 +121,10 @@ TEST(SoftmaxCrossEntropy, ANanShowsInItsRowOnlyWhereverItIs) {
         EXPECT_TRUE(std::isnan(found.loss.values[0]));
         for (std::size_t i = 0; i < width; ++i)
           ASSERT_TRUE(std::isnan(found.gradient.values[i])) << i;
-        EXPECT_NEAR(found.loss.values[1], std::log(static_cast<double>(classes)), 2e-6);
-        EXPECT_NEAR(found.gradient.values[width + 2], 1.0 / static_cast<double>(classes), 1e-7);
+        EXPECT_NEAR(found.loss.values[1], std::log(static_cast<double>(classes)),
+                    classes > 100 ? 2e-6 : 1e-6);
+        EXPECT_NEAR(found.gradient.values[width + 2], 1.0 / static_cast<double>(classes),
+                    classes < 70 ? 1e-7 : 1e-8);
       }
   });
 }
