@@ -26,7 +26,8 @@ enum class OtherServers {
 enum class SessionFault { kNotReached, kUnknownServer, kUnproved, kOtherSecret, kOtherJob };
 
 // The number of answers in a row without a proof of the job's secret after which the secret is
-// assumed to be another one, and not changed bytes. If no other server may listen, the attempts end.
+// assumed to be another one, and not changed bytes. If no other server may listen, the attempts
+// end.
 inline constexpr int kMaxUnprovedAnswers = 3;
 class UnprovedAnswers {
  public:

@@ -20,8 +20,8 @@ struct Guard {
   std::chrono::milliseconds detection_time{2000};  // after which a member's failure is known
 };
 
-// Returns four heartbeats, at least 2 s and at most 60 s: the failure that this rank sees may be the
-// consequence of another rank's, whose silence the failure detector reports that much later.
+// Returns four heartbeats, at least 2 s and at most 60 s: the failure that this rank sees may be
+// the consequence of another rank's, whose silence the failure detector reports that much later.
 std::chrono::milliseconds detection_time(std::chrono::milliseconds heartbeat);
 
 std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, Guard by);

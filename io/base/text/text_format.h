@@ -20,8 +20,8 @@ inline Utf8Start utf8_start(unsigned first) {
   return {4, first == 0xF0 ? 0x90u : 0x80u, first == 0xF4 ? 0x8Fu : 0xBFu};
 }
 
-// Returns true if `text` is well-formed UTF-8 as in RFC 3629: no overlong forms, no surrogates, at most
-// U+10FFFF.
+// Returns true if `text` is well-formed UTF-8 as in RFC 3629: no overlong forms, no surrogates, at
+// most U+10FFFF.
 inline bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     Utf8Start start = utf8_start(static_cast<unsigned char>(text[i]));

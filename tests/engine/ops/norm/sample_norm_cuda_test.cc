@@ -12,7 +12,8 @@ template <class T>
 class SampleNormCuda : public CudaTest {};
 TYPED_TEST_SUITE(SampleNormCuda, Storages);
 
-// Expects the gradients of `found` to be those of the reference, as far as the storage T keeps them.
+// Expects the gradients of `found` to be those of the reference, as far as the storage T keeps
+// them.
 template <class T, class Found>
 void expect_gradients(const Found& found, const SampleNorm<Operand<double>>& wide) {
   EXPECT_LE(relative_error(as_floats(found.dx.values()), wide.dx.values, 1e-2), storage_error<T>());
