@@ -88,7 +88,6 @@ FAULTS = {
 
 # What is known and left: functions, faults, a function on the way there, and why.
 KNOWN = [
-    (("close", "fchmod", "sendfile"), ("EINTR",), "copy_file", "the standard library does not try again"),
     (("stat",), ("EIO", "EACCES"), "inspect_command", "a folder that cannot be looked at once is listed without its run"),
 ]
 

@@ -28,12 +28,22 @@ fs::path stage_folder(const std::string& source, const std::string& stage) {
   return fs::path(stage) / (whole.filename().string() + "-" + base::hex_text(hash));
 }
 
+// A signal may interrupt any call of the library's copy, which does not try again.
+void copy_over(const fs::path& from, const fs::path& to) {
+  std::error_code failure;
+  do {
+    failure.clear();
+    fs::copy_file(from, to, fs::copy_options::overwrite_existing, failure);
+  } while (failure == std::errc::interrupted);
+  if (failure) throw fs::filesystem_error("copy_file", from, to, failure);
+}
+
 void copy_whole(const fs::path& from, const fs::path& to) {
   const fs::path unfinished =
       to.parent_path() / (kUnfinished + std::to_string(getpid()) + "-" + to.filename().string());
   try {
     fs::create_directories(to.parent_path());
-    fs::copy_file(from, unfinished, fs::copy_options::overwrite_existing);
+    copy_over(from, unfinished);
     fs::last_write_time(unfinished, fs::last_write_time(from));
     fs::rename(unfinished, to);
   } catch (const fs::filesystem_error& error) {
