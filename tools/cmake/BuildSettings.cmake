@@ -111,7 +111,7 @@ if(ENGINE_FUZZ)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
-# engine_library(NAME [FOLDERS a b] [EXCLUDE x.cc] [OPTIMIZE -O1 [PRECOMPILE <x.h>]] [SEPARATE] LINKS ... PRIVATE_LINKS ...):
+# engine_library(NAME [FOLDERS a b] [EXCLUDE x.cc] [OPTIMIZE -Og [PRECOMPILE <x.h>]] [SEPARATE] LINKS ... PRIVATE_LINKS ...):
 # a static library of the .cc files of this folder, or of the folders named (so that a new file needs no entry here), but for
 # those that are chosen by hand. SEPARATE: each file is compiled alone. Includes are written from the root of the tree.
 function(engine_library name)
@@ -141,10 +141,10 @@ function(engine_library name)
   endif()
 endfunction()
 
-# engine_optimize(TARGET -O1): instead of the build type's level; not in Debug. With sanitizers, what
+# engine_optimize(TARGET -Og): instead of the build type's level; not in Debug. With sanitizers, what
 # computes nothing is not optimized at all: clang then takes half the time.
 function(engine_optimize target level)
-  if(ENGINE_SANITIZE AND level STREQUAL "-O1")
+  if(ENGINE_SANITIZE AND level STREQUAL "-Og")
     set(level -O0)
   endif()
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
