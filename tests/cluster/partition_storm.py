@@ -51,6 +51,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "faults"))
 from elastic_registers import Registers  # noqa: E402
 from fail_calls import processes_with  # noqa: E402
+from link_emulator import Link, relay  # noqa: E402
 
 HEARTBEAT = 0.3
 SILENCE = 3 * HEARTBEAT
@@ -74,39 +75,6 @@ OPTIONS = [
 CUTS = ("ports", "interfaces", "split")  # that leave no doubt who can reach whom
 
 NOISE = re.compile(r"^Accuracy|^  [\d,]+ images/s|^Epoch|^Best|^Test|is slow: its own work")
-
-# Carries frames between two interfaces, later. For kernels without netem; the header in front of each frame is that of
-# packet(7)'s PACKET_VNET_HDR, so that checksums and segments that the kernel has put off stay so.
-LAG = """
-import select, socket, sys, time
-a, b, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
-ends = []
-for name in (a, b):
-    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-    s.setsockopt(263, 15, 1)
-    s.setsockopt(socket.SOL_SOCKET, 33, 1 << 24)
-    s.setsockopt(263, 23, 1)
-    s.bind((name, 3))
-    ends.append(s)
-print("ready", flush=True)
-waiting = []
-while True:
-    timeout = max(0, waiting[0][0] - time.monotonic()) if waiting else None
-    for s in select.select(ends, [], [], timeout)[0]:
-        try:
-            frame, address = s.recvfrom(1 << 17)
-        except OSError:  # its link is down
-            continue
-        if address[2] != 4:
-            waiting.append((time.monotonic() + seconds, ends[1 - ends.index(s)], frame))
-    while waiting and waiting[0][0] <= time.monotonic():
-        _, to, frame = waiting.pop(0)
-        try:
-            to.send(frame)
-        except OSError:
-            pass
-"""
-
 
 def run(*command, text=None):
     subprocess.run(command, check=True, input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -190,9 +158,7 @@ class Hosts:
         run(*hub, "add", f"lag{i}", "type", "veth", "peer", "name", f"late{i}")
         run(*hub, "set", f"lag{i}", "up")
         run(*hub, "set", f"late{i}", "master", "bridge", "up")
-        lag = ["ip", "netns", "exec", f"{self.base}-hub", sys.executable, "-c", LAG, f"port{i}", f"lag{i}", str(seconds)]
-        self.lags[i] = subprocess.Popen(lag, stdout=subprocess.PIPE, text=True)
-        self.lags[i].stdout.readline()
+        self.lags[i] = relay(f"{self.base}-hub", f"port{i}", f"lag{i}", Link(delay=seconds))
         run(*hub, "set", f"port{i}", "nomaster")
 
 

@@ -25,7 +25,8 @@ check=no
 while [ $# -gt 0 ]; do
   case $1 in
     --tests) packages+=(libgtest-dev libboost-context-dev procps python3 python3-numpy python3-yaml mandoc) ;;
-    --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables) ;;
+    --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables iperf3
+      iputils-ping) ;;
     --clang) packages+=(clang clang-format clang-tidy) ;;
     --sanitizers) packages+=(clang libclang-rt-14-dev llvm) ;;
     --coverage) packages+=(gcovr) ;;
