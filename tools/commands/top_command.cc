@@ -47,13 +47,13 @@ int top_command(const Arguments& arguments) {
                "engine top");
   std::string place;
   bool once = false, json = false;
-  double every = 1;
+  double interval = 1;
   app.add_option("RUN|ADDRESS", place,
                  "the run's folder (--save-dir), or the rendezvous, HOST:PORT or file://PATH")
       ->required();
   app.add_flag("--once", once, "print once and exit (default if stdout is not a terminal)");
   app.add_flag("--json", json, "print the status as JSON, once");
-  app.add_option("--every", every, "refresh interval in seconds")
+  app.add_option("--interval,--every", interval, "refresh interval in seconds")
       ->transform(number_from(0.1, 3600))
       ->capture_default_str();
   if (!parse(app, arguments)) return kExitOk;
@@ -73,7 +73,7 @@ int top_command(const Arguments& arguments) {
     std::printf("%s%s", live ? "\033[H\033[J" : "", text.c_str());
     std::fflush(stdout);
     if (!live || status.end) return kExitOk;
-    std::this_thread::sleep_for(std::chrono::duration<double>(every));
+    std::this_thread::sleep_for(std::chrono::duration<double>(interval));
   }
 }
 

@@ -288,7 +288,7 @@ TEST(Usage, MistakesAreSaidAsSentences) {
                    {"sample r --prompt a --threads -1", 2, {"--threads is '-1'", "from 0 to 1024"}},
                    {"bench step --steps 0", 2, {"--steps is '0'", "from 1 to "}},
                    {"train --config ''", 78, {"--config is empty"}},
-                   {"top r --every 0", 2, {"--every is '0'", "from 0.1 to 3600"}}});
+                   {"top r --interval 0", 2, {"--interval is '0'", "from 0.1 to 3600"}}});
 }
 
 // The folder in which it is started may be anybody's.
@@ -357,7 +357,7 @@ TEST(Usage, EveryCommandReadsNumbersAlike) {
         expect_last_error(engine(argv(test_support::split_words(command), option, value)), 2,
                           {option + " is '" + value + "'; expected a "});
   };
-  const std::pair<const char*, Words> numbers[] = {{"top r", {"--every"}},
+  const std::pair<const char*, Words> numbers[] = {{"top r", {"--interval"}},
                                                    {"verify a b", {"--rtol", "--atol"}},
                                                    {"sample r --prompt a", {"--temperature"}},
                                                    {"bench step", {"--seconds"}},
@@ -400,7 +400,7 @@ TEST(Usage, ABenchmarkDropsNoOption) {
        {"bench comm --ranks 2 --spawn 4", 2, {ranks}},
        {"bench step --batch 8 --batch-size 64", 2, {"--batch-size and --batch exclude"}},
        {"bench kernels --set conv --sizes 512", 2, {"--sizes is for --set gemm"}},
-       {"bench kernels --cuts --format json", 2, {"--cuts and --format exclude"}},
+       {"bench kernels --tile-sweep --format json", 2, {"--tile-sweep and --format exclude"}},
        {"bench kernels --list --format json", 2, {"--list and --format exclude"}},
        {"bench kernels --list --op ''", 2, {"--op is ''"}},
        {"bench comm --backends ''", 2, {"--backends is ''"}},

@@ -21,7 +21,7 @@ struct KernelFlags {
   std::vector<std::int64_t> sides{512, 1024, 2048, 4096, 8192};
   int threads = 0, batch = 0;
   double seconds = 0.2;
-  bool list = false, cuts = false;
+  bool list = false, tile_sweep = false;
 };
 
 bool named(const std::string& list, const std::string& option, const std::string& name) {
@@ -165,7 +165,7 @@ void add_options(CLI::App& app, KernelFlags& flags) {
       ->type_name("PART")
       ->check(some_text("a part of a shape, as 32x32"));
   app.add_flag("--list", flags.list, "list what would be measured and exit");
-  app.add_flag("--cuts", flags.cuts,
+  app.add_flag("--tile-sweep,--cuts", flags.tile_sweep,
                "CUDA: dense layers and convolutions with each tile and split, as CSV");
   app.add_option("--device", flags.device, "where to compute")
       ->type_name("cpu|cuda|cuda:N")
@@ -185,7 +185,7 @@ void add_options(CLI::App& app, KernelFlags& flags) {
   app.add_option("--seconds", flags.seconds, "measuring time per row")
       ->transform(number_above_zero())
       ->capture_default_str();
-  add_format_option(app, flags.format)->excludes("--cuts")->excludes("--list");
+  add_format_option(app, flags.format)->excludes("--tile-sweep")->excludes("--list");
 }
 
 }  // namespace
@@ -216,8 +216,8 @@ int bench_kernels_command(const Arguments& arguments) {
     print_list(cases.timed);
     return kExitOk;
   }
-  if (flags.cuts && !cuda) throw UsageError("--cuts is for CUDA devices: add --device cuda");
-  if (flags.cuts)
+  if (flags.tile_sweep && !cuda) throw UsageError("--tile-sweep is for CUDA devices: add --device cuda");
+  if (flags.tile_sweep)
     print_cuts(options, cases.timed, type_text(flags));
   else
     print_rows(options, cases, flags);
