@@ -13,9 +13,9 @@
 // and Q with the same operations on the same bits, so P and Q stay identical.
 #include <algorithm>
 
+#include "engine/averaging/codes/low_rank.h"
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/averaging/sums/gradient_sum.h"
-#include "engine/averaging/sums/low_rank.h"
 #include "engine/core/random.h"
 
 namespace engine {

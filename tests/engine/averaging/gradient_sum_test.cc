@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "backends/group.h"
+#include "engine/averaging/codes/low_rank.h"
 #include "engine/averaging/sums/flat_math.h"
-#include "engine/averaging/sums/low_rank.h"
 #include "engine/core/random.h"
 #include "tests/support/time_limits.h"
 
