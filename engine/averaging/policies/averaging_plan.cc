@@ -49,6 +49,27 @@ void add_long_periods(const AveragingPlan& plan, std::vector<std::string>& lines
   }
 }
 
+// Adds lines about the compression. An all-gather delivers the codes of all other ranks to each
+// one; an all-reduce would deliver about twice the buffer.
+void add_compression(const AveragingPlan& plan, std::vector<std::string>& lines) {
+  if (plan.compression.empty()) return;
+  lines.push_back("changes of parameters are sent as " + plan.compression + ", " +
+                  std::to_string(plan.bytes_compressed) + " of " +
+                  std::to_string(plan.bytes_uncompressed) + " bytes" +
+                  (plan.bytes_each > plan.bytes_compressed
+                       ? "; optimizer states and running statistics uncompressed"
+                       : "") +
+                  (plan.warmup > 0 || plan.islands > 0 ? "; gradients uncompressed" : ""));
+  if (plan.bytes_compressed * plan.ranks >= 2 * plan.bytes_uncompressed)
+    lines.push_back(plan.compression + " over " + times(plan.ranks, "rank") +
+                    ": each rank receives " + std::to_string(plan.bytes_compressed) +
+                    " bytes from every other one, not less than without --compress");
+  if (plan.sparse_beside_momentum)
+    lines.push_back(
+        "the error feedback of sparse changes acts as an outer momentum: consider an outer "
+        "momentum of 0");
+}
+
 }  // namespace
 
 PlannedAveragings count_averagings(const AveragingPlan& plan) {
@@ -82,6 +103,7 @@ std::vector<std::string> describe(const AveragingPlan& plan) {
                     ": parameters are never averaged");
   else
     add_long_periods(plan, lines);
+  add_compression(plan, lines);
   if (plan.outer && planned.by_clock == 0)
     lines.push_back("no outer step will be taken: the clock never averages");
   if (plan.islands == 1)

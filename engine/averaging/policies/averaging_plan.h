@@ -17,9 +17,13 @@ struct AveragingPlan {
   SyncSchedule schedule;             // schedule of parameter averaging, in global steps
   std::int64_t bytes_each = 0;  // payload of one averaging of parameters and of what is averaged
                                 // with them
-  bool outer = false;           // an outer step follows each averaging of the schedule
-  int islands = 0, ranks = 0;   // islands > 0: gradients are averaged within that many islands in
-                                // every step
+  // The part of `bytes_each` that is sent as codes, and its bytes without; "": nothing is.
+  std::string compression;  // "int8"
+  std::int64_t bytes_compressed = 0, bytes_uncompressed = 0;
+  bool sparse_beside_momentum = false;  // sparse changes, and outer steps with momentum
+  bool outer = false;                   // an outer step follows each averaging of the schedule
+  int islands = 0, ranks = 0;  // islands > 0: gradients are averaged within that many islands in
+                               // every step
 };
 
 // The number of averagings of parameters: on schedule, and at ends of epochs or of the run that the

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/communicator.h"
+#include "engine/averaging/codes/lossy_code.h"
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/averaging/policies/sync_schedule.h"
 #include "engine/averaging/sums/bucket_cut.h"
@@ -41,6 +42,7 @@ struct ParameterAveragingOptions {
   std::string states_text;          // names of the states for coverage(), e.g. "momentum"
   FlatBuffer* running = nullptr;    // running statistics, averaged as well; may be empty
   std::optional<OuterOptions> outer;
+  std::optional<LossyOptions> lossy;  // sends changes of the parameters as codes
 };
 // Replaces the parameters by their weighted mean after every K-th update; each rank's weight is the
 // number of samples that it has seen since the last averaging. Source: McMahan et al., 2017

@@ -27,7 +27,10 @@ class GradientAveraging final : public AveragingPolicy {
   double loss_scale(const StepCounts& counts) const override {
     return counts.global == 0 ? 0 : 1.0 / static_cast<double>(counts.global);
   }
-  GradientExchange* begin_step(StateHome&) override { return reducer_ ? &*reducer_ : nullptr; }
+  GradientExchange* begin_step(StateHome&) override {
+    if (sum_ != nullptr) sum_->begin_step(averagings_);
+    return reducer_ ? &*reducer_ : nullptr;
+  }
   void end_step(const StepCounts&, double, StateHome&) override { ++averagings_; }
 
   PolicyCounters counters() const override {

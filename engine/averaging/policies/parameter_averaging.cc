@@ -20,7 +20,7 @@ class ParameterAveraging final : public AveragingPolicy {
       : parameters_(parameters),
         options_(options),
         world_size_(communicator.world_size()),
-        mean_(communicator, context, parameters, with_running(options)) {
+        mean_(communicator, context, parameters, with_running(options), options.lossy) {
     if (options.outer) outer_.emplace(parameters, context, *options.outer);
   }
 
@@ -29,6 +29,10 @@ class ParameterAveraging final : public AveragingPolicy {
     return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
   }
   GradientExchange* begin_step(StateHome& home) override {
+    if (!apart_ && mean_.needs_start()) {
+      const HostView view(home, Access::kRead);
+      mean_.start(mean_.all());
+    }
     if (outer_ && !outer_->started()) {
       const HostView view(home, Access::kRead);
       outer_->start();
@@ -53,7 +57,7 @@ class ParameterAveraging final : public AveragingPolicy {
     const double weight = global_samples_ == 0 ? 1.0 / world_size_
                                                : static_cast<double>(local_samples_) /
                                                      static_cast<double>(global_samples_);
-    mean_.average(weight);
+    mean_.average(weight, averagings_);
     apart_ = false;
     local_samples_ = global_samples_ = 0;
     ++averagings_;
@@ -78,7 +82,9 @@ class ParameterAveraging final : public AveragingPolicy {
     if (outer_) outer_->restore_counters(counters);
   }
   std::vector<PolicyState> state() override {
-    return outer_ ? outer_->state() : std::vector<PolicyState>{};
+    std::vector<PolicyState> state = outer_ ? outer_->state() : std::vector<PolicyState>{};
+    for (PolicyState& of_mean : mean_.state()) state.push_back(std::move(of_mean));
+    return state;
   }
   AveragingReport take_report() override {
     AveragingReport report{.averagings = averagings_,
@@ -96,7 +102,8 @@ class ParameterAveraging final : public AveragingPolicy {
       return n + "/" + n;
     };
     std::string text = "averaged " + std::to_string(parameters_.gradients.slots().size()) + "/" +
-                       std::to_string(parameters_.values.slots().size()) + " parameters";
+                       std::to_string(parameters_.values.slots().size()) + " parameters" +
+                       mean_.note();
     if (options_.running != nullptr)
       text += ", " + all_of(*options_.running) + " running statistics";
     if (!options_.states.empty()) text += ", the optimizer's " + options_.states_text + ",";

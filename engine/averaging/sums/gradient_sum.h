@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/communicator.h"
+#include "engine/averaging/codes/lossy_code.h"
 #include "engine/averaging/sums/policy_state.h"
 #include "engine/ops/common/kernel_context.h"
 #include "engine/optim/optimizer.h"
@@ -23,6 +24,8 @@ class GradientSum {
   // "".
   virtual std::string note() const = 0;
 
+  // Called before the sums of a step; `step` counts the steps of this sum, also over resumptions.
+  virtual void begin_step(std::int64_t /*step*/) {}
   // Replaces the elements [first, first + count) of the gradients by their sum over all ranks, with
   // the same bits on every rank; a scattered sum does so for the elements that this rank updates.
   // Each range is summed once per step, from one thread at a time. Collective. Does not allocate.
@@ -72,5 +75,10 @@ std::unique_ptr<GradientSum> make_top_k_sum(backends::Communicator& communicator
 std::unique_ptr<GradientSum> make_power_sgd_sum(backends::Communicator& communicator,
                                                 FlatBuffer& gradients, KernelContext& context,
                                                 int rank);
+
+// Sends quantized or sparse gradients (lossy_code.h) and sums the decoded ones in f32 or f64.
+std::unique_ptr<GradientSum> make_coded_sum(backends::Communicator& communicator,
+                                            FlatBuffer& gradients, KernelContext& context,
+                                            const LossyOptions& options);
 
 }  // namespace engine

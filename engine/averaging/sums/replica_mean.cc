@@ -9,9 +9,24 @@
 #include "engine/ops/optim_step/optimizer_step.h"
 
 namespace engine {
+namespace {
+
+std::byte* address(const FlatBuffer& buffer, std::int64_t element) {
+  return static_cast<std::byte*>(buffer.data()) +
+         static_cast<std::size_t>(element) * size_of(buffer.dtype());
+}
+
+void copy_range(const FlatBuffer& from, const FlatBuffer& to, Elements range) {
+  if (range.count > 0)
+    std::memcpy(address(to, range.first), address(from, range.first),
+                static_cast<std::size_t>(range.count) * size_of(from.dtype()));
+}
+
+}  // namespace
 
 ReplicaMean::ReplicaMean(backends::Communicator& communicator, KernelContext& context,
-                         ParameterBuffer& parameters, std::vector<FlatBuffer*> further)
+                         ParameterBuffer& parameters, std::vector<FlatBuffer*> further,
+                         const std::optional<LossyOptions>& lossy)
     : communicator_(communicator),
       context_(context),
       parameters_(parameters),
@@ -19,6 +34,13 @@ ReplicaMean::ReplicaMean(backends::Communicator& communicator, KernelContext& co
   std::size_t most = 0;
   for (const FlatBuffer* buffer : further_) most = std::max(most, averaged_bytes(*buffer));
   if (most > parameters.gradients.bytes()) wide_ = Arena(most);
+  if (!lossy) return;
+  const FlatBuffer& like = parameters.gradients;
+  coded_.emplace(
+      Coded{.sum = CodedSum(communicator, *lossy, "parameters", like.size(), context.threads),
+            .start = FlatBuffer::like(like),
+            .error = FlatBuffer::like(like),
+            .rest = FlatBuffer::like(like)});
 }
 
 // Frozen parameters and their states are equal on all ranks: a mean could only round them.
@@ -26,33 +48,75 @@ std::size_t ReplicaMean::averaged_bytes(const FlatBuffer& buffer) const {
   return static_cast<std::size_t>(parameters_.trained_elements(buffer)) * size_of(buffer.dtype());
 }
 
-void ReplicaMean::average(double weight) {
-  const FlatBuffer& values = parameters_.values;
-  const std::byte* mean = sum(weight, values);
-  if (std::exchange(measure_, false)) spread_ = spread_of(values);
-  if (values.bytes() > 0) std::memcpy(values.data(), mean, averaged_bytes(values));
+void ReplicaMean::start(Elements range) {
+  if (coded_) copy_range(parameters_.values, coded_->start, range);
+}
+
+void ReplicaMean::average(double weight, std::int64_t round) {
+  average_range(weight, round, all());
   for (FlatBuffer* buffer : further_) {
     if (buffer->size() == 0) continue;
-    mean = sum(weight, *buffer);
+    const std::byte* mean = sum(weight, *buffer, {0, parameters_.trained_elements(*buffer)});
     std::memcpy(buffer->data(), mean, averaged_bytes(*buffer));
   }
 }
 
+void ReplicaMean::average_range(double weight, std::int64_t round, Elements range) {
+  const FlatBuffer& values = parameters_.values;
+  const std::byte* mean = coded_ ? sum_changes(weight, round, range) : sum(weight, values, range);
+  if (range.count == all().count && std::exchange(measure_, false)) spread_ = spread_of(values);
+  if (range.count > 0)
+    std::memcpy(address(values, range.first), mean,
+                static_cast<std::size_t>(range.count) * size_of(values.dtype()));
+  if (coded_) copy_range(coded_->rest, coded_->error, range);
+}
+
 // The sum goes to separate memory, so that a failed collective leaves the buffer unchanged: to the
 // memory of the gradients if it is large enough.
-const std::byte* ReplicaMean::sum(double weight, const FlatBuffer& buffer) {
-  const std::size_t bytes = averaged_bytes(buffer);
-  const std::int64_t count = parameters_.trained_elements(buffer);
+const std::byte* ReplicaMean::sum(double weight, const FlatBuffer& buffer, Elements range) {
+  const std::size_t bytes = static_cast<std::size_t>(range.count) * size_of(buffer.dtype());
   auto* memory = static_cast<std::byte*>(parameters_.gradients.data());
   if (bytes > parameters_.gradients.bytes()) memory = wide_.data();
-  if (bytes > 0) std::memcpy(memory, buffer.data(), bytes);
-  TensorView view = buffer.part(0, count);
+  if (bytes > 0) std::memcpy(memory, address(buffer, range.first), bytes);
+  TensorView view = buffer.part(range.first, range.count);
   view.data = memory;
   ops::scale(context_, weight, view);
-  communicator_.all_reduce(memory, static_cast<std::size_t>(count), buffer.dtype(),
+  communicator_.all_reduce(memory, static_cast<std::size_t>(range.count), buffer.dtype(),
                            backends::ReduceOp::kSum);
   bytes_sent_ += static_cast<std::int64_t>(bytes);
   return memory;
+}
+
+// start + the sum of weight * (values - start), in the memory of the gradients. All ranks add the
+// same sum to the same values.
+const std::byte* ReplicaMean::sum_changes(double weight, std::int64_t round, Elements range) {
+  const FlatBuffer& memory = parameters_.gradients;
+  const auto for_each = [&](auto change) {
+    with_element_type(memory.dtype(), [&]<class T>(T) {
+      const T *value = parameters_.values.span<T>().data() + range.first,
+              *start = coded_->start.span<T>().data() + range.first;
+      T* to = memory.span<T>().data() + range.first;
+      context_.threads->run(range.count, [=](std::int64_t first, std::int64_t last, int) {
+        for (std::int64_t i = first; i < last; ++i) to[i] = change(value[i], start[i], to[i]);
+      });
+    });
+  };
+  for_each(
+      [weight]<class T>(T value, T start, T) { return static_cast<T>(weight) * (value - start); });
+  const std::int64_t before = coded_->sum.bytes_sent();
+  coded_->sum.sum({memory, coded_->error, coded_->rest}, range, round);
+  bytes_sent_ += coded_->sum.bytes_sent() - before;
+  for_each([]<class T>(T, T start, T sum) { return start + sum; });
+  return address(memory, range.first);
+}
+
+std::string ReplicaMean::note() const {
+  return coded_ ? " (as " + lossy_text(coded_->sum.options()) + ")" : "";
+}
+
+std::vector<PolicyState> ReplicaMean::state() {
+  if (!coded_) return {};
+  return {{"parameter_error", &coded_->error, true}};
 }
 
 // Compares `own` with the mean, which is in the memory of the gradients.

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/communicator.h"
+#include "engine/averaging/codes/coded_sum.h"
+#include "engine/averaging/sums/policy_state.h"
 #include "engine/core/parameter_buffer.h"
 #include "engine/ops/common/kernel_context.h"
 
@@ -13,15 +16,27 @@ namespace engine {
 
 class ReplicaMean {
  public:
-  // All arguments must outlive the mean. `further` are buffers besides the parameters' values.
+  // All references must outlive the mean. `further` are buffers besides the parameters' values,
+  // which are never compressed. With `lossy`, the changes of the parameters since they were last
+  // equal are sent as codes, with error feedback.
   ReplicaMean(backends::Communicator& communicator, KernelContext& context,
-              ParameterBuffer& parameters, std::vector<FlatBuffer*> further);
+              ParameterBuffer& parameters, std::vector<FlatBuffer*> further,
+              const std::optional<LossyOptions>& lossy = std::nullopt);
+
+  // The trained parameters, as a range of their values.
+  Elements all() const { return {0, parameters_.trained_elements(parameters_.values)}; }
+  // With `lossy`, called while the values of a range of trained parameters are equal on all ranks,
+  // before they change: the next average of the range needs these values.
+  bool needs_start() const { return coded_.has_value(); }
+  void start(Elements range);
 
   // Replaces every buffer, without the part of frozen parameters, by the sum over ranks of weight *
-  // contents, with the same bits on every rank.
+  // contents, with the same bits on every rank. `round` counts the averages, also over resumptions.
   // Collective; a failed collective leaves its buffer unchanged. REQUIRES: the weights of the ranks
   // add up to 1. Overwrites the gradients.
-  void average(double weight);
+  void average(double weight, std::int64_t round);
+  // The same for a range of trained parameters alone.
+  void average_range(double weight, std::int64_t round, Elements range);
 
   // The spread of AveragingReport: the next average() after measure_spread() measures it once;
   // take_spread() returns each result once.
@@ -29,16 +44,30 @@ class ReplicaMean {
   std::optional<double> take_spread() { return std::exchange(spread_, std::nullopt); }
   std::int64_t bytes_sent() const { return bytes_sent_; }
   void set_bytes_sent(std::int64_t bytes) { bytes_sent_ = bytes; }
+  // A suffix that names the compression: " (as int8)", or "".
+  std::string note() const;
+  std::vector<PolicyState> state();
 
  private:
+  // Memory of compressed averages, with the slots of the gradients.
+  struct Coded {
+    CodedSum sum;
+    FlatBuffer start;  // the values that all ranks had last
+    FlatBuffer error;  // what earlier averages did not send
+    FlatBuffer rest;   // what the average in progress does not send
+  };
+
   std::size_t averaged_bytes(const FlatBuffer& buffer) const;
-  const std::byte* sum(double weight, const FlatBuffer& buffer);  // returns the address of the sum
+  // Both return the address of the sum over ranks.
+  const std::byte* sum(double weight, const FlatBuffer& buffer, Elements range);
+  const std::byte* sum_changes(double weight, std::int64_t round, Elements range);
   double spread_of(const FlatBuffer& own);
 
   backends::Communicator& communicator_;
   KernelContext& context_;
   ParameterBuffer& parameters_;
   const std::vector<FlatBuffer*> further_;
+  std::optional<Coded> coded_;
   Arena wide_;  // for a buffer that is larger than the gradients; otherwise empty
   bool measure_ = false;
   std::optional<double> spread_;

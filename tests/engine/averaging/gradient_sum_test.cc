@@ -66,6 +66,7 @@ std::vector<RankOutcome> run(const Make& make, bool equal_steps = false) {
       out.sums.assign(static_cast<std::size_t>(gradients.size()), 0);
       for (int step = 0; step < kSteps; ++step) {
         fill<T>(gradients, rank, equal_steps ? 0 : step);
+        sum->begin_step(step);
         const std::int64_t half = gradients.size() / 2;
         if (sum->whole()) {
           sum->sum(0, gradients.size());
@@ -90,11 +91,15 @@ std::vector<RankOutcome> run(const Make& make, bool equal_steps = false) {
 
 Make of_kind(const std::string& kind) {
   return [kind](backends::Communicator& c, FlatBuffer& g, KernelContext& context) {
-    return kind == "plain"  ? make_plain_sum(c, g)
-           : kind == "bf16" ? make_bf16_sum(c, g)
-           : kind == "topk" ? make_top_k_sum(c, g, 0.1)
-           : kind == "all"  ? make_top_k_sum(c, g, 1)
-                            : make_power_sgd_sum(c, g, context, 2);
+    const LossyOptions sparse{.kind = LossyOptions::Kind::kSparse, .bits = 2, .ratio = 0.1};
+    return kind == "plain"    ? make_plain_sum(c, g)
+           : kind == "bf16"   ? make_bf16_sum(c, g)
+           : kind == "topk"   ? make_top_k_sum(c, g, 0.1)
+           : kind == "all"    ? make_top_k_sum(c, g, 1)
+           : kind == "int8"   ? make_coded_sum(c, g, context, {.bits = 8})
+           : kind == "int4"   ? make_coded_sum(c, g, context, {.bits = 4})
+           : kind == "sparse" ? make_coded_sum(c, g, context, sparse)
+                              : make_power_sgd_sum(c, g, context, 2);
   };
 }
 
@@ -128,7 +133,9 @@ TEST_P(Compressed, GivesAllRanksTheSameBitsAndSendsLess) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Compressed, testing::Values("bf16", "topk", "powersgd"),
+INSTANTIATE_TEST_SUITE_P(All, Compressed,
+                         testing::Values("bf16", "topk", "powersgd", "int8", "int4", "sparse"),
+
                          [](const auto& kind) { return std::string(kind.param); });
 
 TEST(Bf16Sum, SendsHalfTheBytes) {
@@ -222,6 +229,33 @@ TEST(Orthonormalize, ColumnsAreOrthonormalAndSpannedOnesAreZero) {
       for (std::size_t i = 0; i < kRows; ++i) dot += p[i * kRank + a] * p[i * kRank + b];
       EXPECT_NEAR(dot, a == b && a != 2 ? 1 : 0, 1e-12) << a << " " << b;
     }
+}
+
+// Method: Lin et al., 2017, algorithm 4, with k of every step chosen from one block.
+TEST(CodedSum, MomentumIsAccumulatedBeforeTheSelection) {
+  auto group = backends::make_inproc_groups(1, 1000);
+  const auto communicator = group[0]->make_communicator();
+  ThreadPool pool(1);
+  KernelContext context{.device = {}, .threads = &pool, .scratch = {}};
+  FlatBuffer gradients(DType::kF64, {{"w", TensorLayout::plain({16}), DType::kF64}});
+  const auto sum = make_coded_sum(*communicator, gradients, context,
+                                  {.kind = LossyOptions::Kind::kSparse,
+                                   .bits = 8,
+                                   .ratio = 0.0625,  // one of 16
+                                   .momentum = 0.5});
+  const auto g = gradients.span<double>();
+  const auto step = [&](double first, double second) {
+    std::fill(g.begin(), g.end(), 0.0);
+    g[0] = first;
+    g[1] = second;
+    sum->sum(0, gradients.size());
+    return std::pair(g[0], g[1]);
+  };
+  EXPECT_EQ(step(1, 2), std::pair(0.0, 2.0));
+  EXPECT_EQ(step(1, 0), std::pair(2.5, 0.0));  // velocities 1 and 1.5; that of g[1] was cleared
+  EXPECT_EQ(step(0, 1), std::pair(0.0, 1.0));  // both velocities had been cleared
+  EXPECT_EQ(sum->state().size(), 2u);
+  group[0]->leave();
 }
 
 }  // namespace
