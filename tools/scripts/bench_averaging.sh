@@ -47,6 +47,12 @@ diloco, K = 16, 0.7 / 0.5|--sync diloco --sync-every 16 --outer-momentum 0.5
 grad, bf16|--sync grad --compress bf16
 grad, top-k 1 %|--sync grad --compress topk --topk-ratio 0.01
 grad, PowerSGD rank 4|--sync grad --compress powersgd --powersgd-rank 4
+grad, int8|--sync grad --compress int8
+grad, int4|--sync grad --compress int4
+grad, sparse 2 %|--sync grad --compress sparse --sparse-warmup $((steps / 4))
+params, K = 16, int8|--sync params --sync-every 16 --compress int8
+diloco, K = 16, 0.7 / 0.9, int4|--sync diloco --sync-every 16 --compress int4
+diloco, K = 16, 1 / 0, sparse 2 %|--sync diloco --sync-every 16 --outer-lr 1 --outer-momentum 0 --compress sparse
 EOF
 }
 

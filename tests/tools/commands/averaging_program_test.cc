@@ -25,12 +25,15 @@ CommandResult train_two_ranks(std::vector<std::string> more) {
 }
 
 TEST(AveragingProgram, RanksFilesAreEqualAfterEveryPolicy) {
-  for (const std::vector<std::string>& policy :
-       std::vector<std::vector<std::string>>{{"--sync", "params", "--sync-every", "3"},
-                                             {"--sync", "diloco", "--sync-every", "3"},
-                                             {"--sync", "post-local", "--sync-warmup", "2",
-                                              "--sync-every", "2", "--sync-island", "host"},
-                                             {"--compress", "powersgd"}}) {
+  for (const std::vector<std::string>& policy : std::vector<std::vector<std::string>>{
+           {"--sync", "params", "--sync-every", "3"},
+           {"--sync", "diloco", "--sync-every", "3"},
+           {"--sync", "post-local", "--sync-warmup", "2", "--sync-every", "2", "--sync-island",
+            "host"},
+           {"--compress", "powersgd"},
+           {"--compress", "int8"},
+           {"--compress", "sparse"},
+           {"--sync", "slowmo", "--sync-every", "2", "--compress", "int8"}}) {
     const TemporaryDirectory folder;
     std::vector<std::string> arguments{"--save-dir", folder.path().string(), "--save-rank-models",
                                        "--steps", "7"};
@@ -60,6 +63,33 @@ TEST(AveragingProgram, TellsThePlanWhatWasSentAndTheSpread) {
                          "\"averagings\":2,\"bytes_sent\":", "\"spread\":"});
 }
 
+TEST(AveragingProgram, TellsWhatIsCompressedAndWhatWasSent) {
+  const std::vector<std::string> diloco{"--sync", "diloco", "--sync-every", "3", "--steps", "6"};
+  const auto bytes_in = [](const CommandResult& result) {
+    const std::string before = "Bytes sent by each rank: ";
+    const std::size_t at = result.out.find(before);
+    EXPECT_NE(at, std::string::npos) << result.out;
+    std::string digits = result.out.substr(at + before.size(), 20);
+    std::erase(digits, ',');
+    return std::stod(digits);
+  };
+  const double plain = bytes_in(expect_success(train_two_ranks(diloco)));
+  for (const auto& [method, least] : {std::pair{"int4", 7.5}, {"sparse", 50.0}}) {
+    const TemporaryDirectory folder;
+    std::vector<std::string> arguments = diloco;
+    for (const std::string& more :
+         {std::string("--compress"), std::string(method), std::string("--save-rank-models"),
+          std::string("--save-dir"), folder.path().string()})
+      arguments.push_back(more);
+    const CommandResult result = expect_success(train_two_ranks(arguments));
+    expect_success(
+        call("verify", folder / "final_model_rank_0.ckpt", folder / "final_model_rank_1.ckpt"));
+    expect_words(result.out, {std::string(method), "Averaging: changes of parameters are sent as ",
+                              method, " bytes\n", "parameters (as ", "with 2 outer steps"});
+    EXPECT_GE(plain / bytes_in(result), least) << method;
+  }
+}
+
 TEST(AveragingProgram, NonsenseIsRefusedInOneLine) {
   for (const std::vector<std::string>& nonsense : std::vector<std::vector<std::string>>{
            {"--sync", "params", "--sync-every", "0"},
@@ -67,6 +97,12 @@ TEST(AveragingProgram, NonsenseIsRefusedInOneLine) {
            {"--sync", "params", "--sync-schedule", "0:1,10:4,5:2"},
            {"--sync", "post-local"},
            {"--sync", "diloco", "--compress", "topk"},
+           {"--sync", "diloco", "--sparse-ratio", "0.1"},
+           {"--sync", "none", "--compress", "int8"},
+           {"--compress", "int8", "--sparse-bits", "2"},
+           {"--compress", "sparse", "--sparse-momentum", "0.9"},
+           {"--compress", "sparse", "--sparse-decay", "0.9"},
+           {"--sync", "params", "--compress", "sparse", "--sparse-warmup", "9"},
            {"--compress", "bf16", "--reduction-order", "canonical"}}) {
     const CommandResult result = train_two_ranks(nonsense);
     EXPECT_EQ(result.exit_code, 78) << nonsense[0] << ' ' << nonsense[1];

@@ -207,6 +207,17 @@ TEST(RunConfig, RefusesContradictions) {
                                         "sync=slowmo outer-lr=0.5",
                                         "sync=diloco slowmo-beta=0.4",
                                         "sync=params compress=topk",
+                                        "sync=diloco compress=bf16",
+                                        "sync=slowmo compress=powersgd",
+                                        "sync=none compress=int8",
+                                        "compress=int8 reduction-order=canonical",
+                                        "compress=int8 sparse-bits=4",
+                                        "compress=sparse sparse-decay=0.9",
+                                        "compress=sparse sparse-momentum=0.9",
+                                        "compress=sparse sparse-momentum=0.9 optimizer=adamw",
+                                        "sync=params compress=sparse sparse-warmup=5",
+                                        "sync=params compress=sparse sparse-momentum=0.9",
+                                        "sparse-ratio=0.1",
                                         "compress=bf16 topk-ratio=0.5",
                                         "average-state=all",
                                         "sync=params average-state=momentum momentum=0",
@@ -457,6 +468,12 @@ TEST(RunConfig, RangesOfAveraging) {
   for (const char* ratio : {"0", "1.01", "-1"})
     EXPECT_THROW(run_of({{"compress", "topk"}, {"topk-ratio", ratio}}), ConfigError) << ratio;
   EXPECT_THROW(run_of("compress=powersgd powersgd-rank=0"), ConfigError);
+  EXPECT_EQ(fault_of("compress=topk sync=diloco"), "--compress topk requires --sync grad");
+  for (const char* value : {"sparse-ratio=0", "sparse-ratio=1.1", "sparse-bits=3",
+                            "sparse-warmup=-1", "sparse-momentum=1"})
+    EXPECT_THROW(run_of(std::string("compress=sparse momentum=0 ") + value), ConfigError) << value;
+  EXPECT_THROW(run_of("compress=sparse sync=diloco sparse-decay=0"), ConfigError);
+  EXPECT_EQ(run_of("compress=sparse sync=diloco sparse-decay=1").averaging.sparse.decay, 1);
 }
 
 TEST(RunConfig, TheStrongerSourceSettlesAContradiction) {

@@ -57,7 +57,7 @@ std::optional<ValueFault> take_loss_scale(RunConfig& config, const std::string& 
 std::optional<std::string> option_of_cpu(const GivenValues& given, const RunConfig& config) {
   using Compression = AveragingOptions::Compression;
   if (config.averaging.shard_optimizer) return "--shard-optimizer";
-  if (config.averaging.compression != Compression::kNone)
+  if (config.averaging.of_gradients() && config.averaging.compression != Compression::kNone)
     return "--compress " + given.text("compress");
   if (config.averaging.canonical) return "--reduction-order canonical";
   if (config.data.set.csv.regression) return "--task regression";

@@ -84,17 +84,26 @@ struct ComputeOptions {
 
 struct AveragingOptions {
   enum class Method { kNone, kGradients, kParameters, kPostLocal, kSlowMo, kDiloco };
-  enum class Compression { kNone, kBf16, kTopK, kPowerSgd };
+  enum class Compression { kNone, kBf16, kTopK, kPowerSgd, kInt8, kInt4, kSparse };
   enum class States { kNone, kMomentum, kAll };
 
   Method method = Method::kGradients;
   std::string name = "grad";
-  // Gradients.
-  bool canonical = false;
-  int shards = 8;  // for the canonical order
+  // Of gradients if `of_gradients()`, else of the changes of parameters.
   Compression compression = Compression::kNone;
   double topk_ratio = 0.01;
   int powersgd_rank = 4;
+  struct Sparse {
+    double ratio = 0.02;
+    int bits = 2;
+    std::int64_t warmup = 100;  // gradients
+    double momentum = 0;        // gradients
+    double decay = 0.95;        // parameters
+  };
+  Sparse sparse = {};
+  // Gradients.
+  bool canonical = false;
+  int shards = 8;  // for the canonical order
   engine::BucketOptions buckets = {};
   bool shard_optimizer = false;
   // Parameters: averaged every `every` steps, in the first `warmup` steps every step; or according
@@ -107,7 +116,8 @@ struct AveragingOptions {
   bool running_statistics = false;
   bool host_islands = false;
 
-  bool of_parameters() const { return method != Method::kNone && method != Method::kGradients; }
+  bool of_gradients() const { return method == Method::kGradients; }
+  bool of_parameters() const { return method != Method::kNone && !of_gradients(); }
 };
 
 struct UpdateOptions {

@@ -45,17 +45,43 @@ std::optional<engine::OuterOptions> outer_of(const AveragingOptions& options) {
   return std::nullopt;
 }
 
+// The codes of what is averaged: none with the methods for gradients alone.
+std::optional<engine::LossyOptions> lossy_of(const AveragingOptions& options, std::uint64_t seed) {
+  using Kind = engine::LossyOptions::Kind;
+  switch (options.compression) {
+    case Compression::kInt8:
+    case Compression::kInt4:
+      return engine::LossyOptions{.kind = Kind::kQuantized,
+                                  .bits = options.compression == Compression::kInt8 ? 8 : 4,
+                                  .seed = seed};
+    case Compression::kSparse:
+      return engine::LossyOptions{.kind = Kind::kSparse,
+                                  .bits = options.sparse.bits,
+                                  .ratio = options.sparse.ratio,
+                                  .warmup = options.of_gradients() ? options.sparse.warmup : 0,
+                                  .decay = options.of_gradients() ? 1 : options.sparse.decay,
+                                  .momentum = options.of_gradients() ? options.sparse.momentum : 0};
+    default:
+      return std::nullopt;
+  }
+}
+
+// With policies that average parameters, these alone are compressed.
 std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
                                               backends::Communicator& wire,
                                               const AveragingParts& parts) {
   engine::FlatBuffer& gradients = parts.model.parameters.gradients;
-  switch (options.compression) {
+  switch (options.of_gradients() ? options.compression : Compression::kNone) {
     case Compression::kBf16:
       return engine::make_bf16_sum(wire, gradients);
     case Compression::kTopK:
       return engine::make_top_k_sum(wire, gradients, options.topk_ratio);
     case Compression::kPowerSgd:
       return engine::make_power_sgd_sum(wire, gradients, parts.context, options.powersgd_rank);
+    case Compression::kInt8:
+    case Compression::kInt4:
+    case Compression::kSparse:
+      return engine::make_coded_sum(wire, gradients, parts.context, *lossy_of(options, parts.seed));
     case Compression::kNone:
       break;
   }
@@ -105,14 +131,19 @@ int host_count(const backends::Group& group) {
 
 std::string gradients_text(const AveragingOptions& options) {
   if (options.canonical) return " canonical";
-  const bool whole =
-      options.compression == Compression::kTopK || options.compression == Compression::kPowerSgd;
+  const bool whole = options.compression == Compression::kTopK ||
+                     options.compression == Compression::kPowerSgd ||
+                     options.compression == Compression::kSparse;
   std::string text = whole || !options.buckets.overlap ? " delayed" : " overlapped";
   if (options.compression == Compression::kBf16) text += ", bf16";
   if (options.compression == Compression::kTopK)
     text += ", top-k " + io::shortest_text(options.topk_ratio);
   if (options.compression == Compression::kPowerSgd)
     text += ", PowerSGD rank " + std::to_string(options.powersgd_rank);
+  if (const auto lossy = lossy_of(options, 0)) {
+    text += ", " + engine::lossy_text(*lossy);
+    if (lossy->warmup > 0) text += " after " + std::to_string(lossy->warmup) + " steps";
+  }
   return text;
 }
 
@@ -136,9 +167,11 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
     return engine::make_no_averaging(group.world_size());
   if (options.method == AveragingMethod::kGradients)
     return make_gradients(options, parts.wire, parts);
+  engine::ParameterAveragingOptions averaged =
+      parameter_options(options, parts.model, parts.optimizer);
+  averaged.lossy = lossy_of(options, parts.seed);
   auto parameters =
-      engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,
-                                       parameter_options(options, parts.model, parts.optimizer));
+      engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context, averaged);
   const std::int64_t warmup = gradient_steps(options);
   if (warmup == 0 && parts.island == nullptr) return parameters;
   engine::MixedAveragingOptions mixed;
@@ -175,6 +208,7 @@ std::string averaging_text(const AveragingOptions& options, std::string_view pol
   if (const std::int64_t steps = gradient_steps(options); steps > 0)
     text += " after " + std::to_string(steps) + " of grad";
   if (options.host_islands) text += ", islands are hosts";
+  if (const auto lossy = lossy_of(options, 0)) text += ", " + engine::lossy_text(*lossy);
   return text;
 }
 
@@ -192,7 +226,16 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
   plan.first_of_epochs = steps.first_of_epochs;
   plan.warmup = gradient_steps(options);
   plan.schedule = schedule_of(options);
-  plan.bytes_each = static_cast<std::int64_t>(model.parameters.gradients.bytes());
+  plan.bytes_uncompressed = static_cast<std::int64_t>(model.parameters.gradients.bytes());
+  plan.bytes_each = plan.bytes_uncompressed;
+  if (const auto lossy = lossy_of(options, 0)) {
+    plan.bytes_each =
+        static_cast<std::int64_t>(engine::code_bytes(*lossy, model.parameters.gradients.size(), 0));
+    plan.compression = engine::lossy_text(*lossy);
+    plan.bytes_compressed = plan.bytes_each;
+    plan.sparse_beside_momentum = lossy->kind == engine::LossyOptions::Kind::kSparse &&
+                                  parameters.outer && parameters.outer->momentum > 0;
+  }
   for (const engine::FlatBuffer* state : parameters.states)
     plan.bytes_each += model.parameters.trained_elements(*state) *
                        static_cast<std::int64_t>(engine::size_of(state->dtype()));

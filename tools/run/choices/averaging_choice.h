@@ -22,6 +22,7 @@ struct AveragingParts {
   engine::ModelState& model;
   engine::Optimizer& optimizer;
   engine::KernelContext& context;
+  std::uint64_t seed;  // of stochastic rounding
   // If each rank updates a share; null: all ranks update everything.
   const engine::OptimizerShards* shares = nullptr;
 };

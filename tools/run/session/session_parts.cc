@@ -287,7 +287,7 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
   return make_averaging(
       options.averaging, group,
       {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer, model.context,
-       model.shared_update ? &model.shared_update->shares : nullptr});
+       options.seed, model.shared_update ? &model.shared_update->shares : nullptr});
 }
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data) {

@@ -192,7 +192,59 @@ INSTANTIATE_TEST_SUITE_P(All, Compression,
                          testing::Values(Options("compress=bf16"),
                                          Options("compress=bf16 bucket-cap-mb=0.01"),
                                          Options("compress=topk topk-ratio=0.05"),
-                                         Options("compress=powersgd powersgd-rank=2")));
+                                         Options("compress=powersgd powersgd-rank=2"),
+                                         Options("compress=int8"), Options("compress=int4"),
+                                         Options("compress=sparse sparse-ratio=0.1 "
+                                                 "sparse-warmup=0")));
+
+// Lin et al., 2017: each rank's momentum before the selection replaces that of the optimizer.
+TEST(Compression, MomentumBeforeTheSelectionLearnsFaster) {
+  const Options options =
+      with(kBatchesOf13, "epochs=20 dtype=f32 compress=sparse sparse-warmup=0 momentum=0");
+  const auto without = train(2, options), momentum = train(2, with(options, "sparse-momentum=0.9"));
+  expect_together(momentum);
+  EXPECT_EQ(momentum[0].bytes_sent, without[0].bytes_sent);
+  EXPECT_LT(momentum[0].losses.back(), without[0].losses.back() - 0.5);
+}
+
+class ParameterCompression : public testing::TestWithParam<Options> {};
+
+TEST_P(ParameterCompression, LearnsKeepsReplicasEqualAndSendsLess) {
+  for (const int world : {2, 3, 4}) {
+    const Options options = with(kBatchesOf13, "epochs=6 dtype=f32 sync-every=3", GetParam());
+    const auto plain = train(world, with(options, "compress= sparse-ratio=")),
+               less = train(world, options);
+    expect_together(less);
+    EXPECT_EQ(less[0].averagings, plain[0].averagings);
+    EXPECT_LT(less[0].bytes_sent, plain[0].bytes_sent * 0.7);
+    EXPECT_NEAR(less[0].losses.back(), plain[0].losses.back(), 0.1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ParameterCompression,
+    testing::Values(Options("sync=params compress=int8"), Options("sync=params compress=int4"),
+                    Options("sync=params compress=int8 average-state=all average-buffers=true"),
+                    Options("sync=params compress=sparse sparse-ratio=0.2"),
+                    Options("sync=post-local sync-warmup=4 compress=int4"),
+                    Options("sync=slowmo compress=int4"), Options("sync=diloco compress=int8"),
+                    Options("sync=diloco compress=sparse sparse-ratio=0.2 outer-momentum=0 "
+                            "outer-lr=1")));
+
+TEST(ParameterCompression, RanksWithoutSamplesAndIslandsStayEqual) {
+  for (const Options& more :
+       {Options("compress=int8"), Options("compress=int4"), Options("compress=sparse")}) {
+    const Options options = with("batch-size=3 synthetic-size=20 sync=diloco sync-every=2", more);
+    expect_together(train(4, options));
+    expect_together(train_on_hosts({"a", "b", "b", "b"}, with(options, "sync-island=host")));
+  }
+}
+
+TEST(Compression, OverlappedAndDelayedInt8GiveTheSameBits) {
+  const Options options = "compress=int8 bucket-cap-mb=0.01";
+  EXPECT_TRUE(same_bits(train(3, options)[0], train(3, with(options, "delay-allreduce=true"))[0],
+                        io::Section::kParameter));
+}
 
 TEST(Compression, OverlappedAndDelayedBf16GiveTheSameBits) {
   const Options options = "compress=bf16 bucket-cap-mb=0.1";
@@ -207,6 +259,16 @@ TEST(Bytes, AreThePayloadOfEveryAveraging) {
   const auto params = train(2, "epochs=1 sync=params sync-every=5")[0];
   EXPECT_EQ(grad.bytes_sent, 5 * params.bytes_sent);
   EXPECT_EQ(train(2, "epochs=1 compress=bf16")[0].bytes_sent, grad.bytes_sent / 2);
+  for (const int world : {2, 4}) {
+    const auto times = [&](const std::string& options, const std::string& coded) {
+      return static_cast<double>(train(world, options)[0].bytes_sent) /
+             static_cast<double>(train(world, options + coded)[0].bytes_sent);
+    };
+    for (const std::string policy : {"epochs=1", "epochs=1 sync=diloco sync-every=5"}) {
+      EXPECT_GE(times(policy, " compress=int8"), 3.9);
+      EXPECT_GE(times(policy, " compress=int4"), 7.5);
+    }
+  }
   EXPECT_EQ(train(2, "epochs=1 sync=none")[0].bytes_sent, 0);
 }
 
@@ -269,7 +331,16 @@ INSTANTIATE_TEST_SUITE_P(
                     Options("sync=post-local sync-every=4 sync-warmup=5"),
                     Options("sync=diloco sync-every=4 sync-island=host sync-warmup=2"),
                     Options("compress=bf16"), Options("compress=topk"),
-                    Options("compress=powersgd powersgd-rank=2")));
+                    Options("compress=powersgd powersgd-rank=2"), Options("compress=int8"),
+                    Options("compress=int4"),
+                    Options("compress=sparse sparse-warmup=7 momentum=0 sparse-momentum=0.9"),
+                    Options("compress=int8 sync=params sync-every=4 average-state=all"),
+                    Options("compress=int4 sync=diloco sync-every=4"),
+                    Options("compress=sparse sync=diloco sync-every=4 sparse-bits=4"),
+                    Options("compress=int8 sync=slowmo sync-every=4"),
+                    Options("compress=sparse sync=post-local sync-every=4 sync-warmup=5"),
+                    Options("compress=int4 sync=diloco sync-every=4 sync-island=host "
+                            "sync-warmup=2")));
 
 // Snapshots at the end of periods average nothing that the clock would not.
 TEST(Continuation, SnapshotsAtTheEndOfPeriodsChangeNothing) {
@@ -303,10 +374,14 @@ TEST(Continuation, AnotherPolicyGoesOnFromASnapshot) {
 }
 
 TEST(Continuation, ErrorMemoryOfAnotherWorldIsDropped) {
-  const test_support::TemporaryDirectory folder;
-  const Options options = with(kShort, "save-dir=" + folder.path().string() + " compress=topk");
-  train(2, with(options, "steps=5"));
-  expect_together(train(3, with(options, "steps=10 resume=auto")));
+  for (const char* policy :
+       {"compress=topk", "compress=int8", "compress=sparse",
+        "compress=sparse sync=diloco sync-every=2", "compress=int4 sync=params sync-every=2"}) {
+    const test_support::TemporaryDirectory folder;
+    const Options options = with(kShort, "save-dir=" + folder.path().string(), policy);
+    train(2, with(options, "steps=5"));
+    expect_together(train(3, with(options, "steps=10 resume=auto")));
+  }
 }
 
 }  // namespace

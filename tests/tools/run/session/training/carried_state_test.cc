@@ -412,8 +412,10 @@ INSTANTIATE_TEST_SUITE_P(Policies, ExactAveragingOfChangingRanks,
                          [](const auto& p) { return p.param.at("sync"); });
 
 // Each rank keeps its error feedback; that of a rank that joins begins at zero.
-TEST(CompressionOfChangingRanks, GivesNobodyTheErrorFeedbackOfAnother) {
-  Job job(with(kThirteen, "dtype=f32 compress=topk topk-ratio=0.1"), 3);
+class CompressionOfChangingRanks : public testing::TestWithParam<Options> {};
+
+TEST_P(CompressionOfChangingRanks, GivesNobodyTheErrorFeedbackOfAnother) {
+  Job job(with(kThirteen, "dtype=f32", GetParam()), 3);
   job.join(3);
   job.until_death(1, 6);
   const auto feedback = [](const io::Checkpoint& state) {
@@ -433,5 +435,10 @@ TEST(CompressionOfChangingRanks, GivesNobodyTheErrorFeedbackOfAnother) {
   for (const std::vector<std::byte>& array : feedback(job.beginnings().at(2)))
     EXPECT_TRUE(std::ranges::all_of(array, [](std::byte b) { return b == std::byte{0}; }));
 }
+
+INSTANTIATE_TEST_SUITE_P(Methods, CompressionOfChangingRanks,
+                         testing::Values(Options("compress=topk topk-ratio=0.1"),
+                                         Options("compress=int4"), Options("compress=sparse"),
+                                         Options("compress=sparse sync=params sync-every=2")));
 
 }  // namespace

@@ -117,7 +117,10 @@ TEST(Freeze, NoAveragingTouchesWhatIsFrozen) {
        {Options{}, Options("sync=params sync-every=2"),
         Options("sync=params sync-every=2 average-state=all"), Options("sync=diloco sync-every=2"),
         Options("sync=slowmo sync-every=2"), Options("sync=post-local sync-every=2 sync-warmup=3"),
-        Options("compress=topk"), Options("compress=powersgd"), Options("compress=bf16")}) {
+        Options("compress=topk"), Options("compress=powersgd"), Options("compress=bf16"),
+        Options("compress=int8"), Options("compress=sparse"),
+        Options("compress=int4 sync=params sync-every=2"),
+        Options("compress=sparse sync=diloco sync-every=2")}) {
     const auto many = train(3, with(base, more));
     expect_together(many);
     const Names names = changed(alone[0], many[0]);

@@ -63,7 +63,10 @@ INSTANTIATE_TEST_SUITE_P(
         session_runner::Options("sync=slowmo sync-island=host"),
         session_runner::Options("shard-optimizer=true optimizer=adamw clip-grad=1"),
         session_runner::Options("compress=bf16"), session_runner::Options("compress=topk"),
-        session_runner::Options("compress=powersgd"),
+        session_runner::Options("compress=powersgd"), session_runner::Options("compress=int8"),
+        session_runner::Options("compress=sparse sparse-warmup=2 momentum=0 sparse-momentum=0.9"),
+        session_runner::Options("compress=int4 sync=diloco sync-every=2"),
+        session_runner::Options("compress=sparse sync=params sync-every=2"),
         session_runner::Options("dtype=f64 clip-grad=1")));
 
 TEST(StepAllocation, TheCounterSeesAnAllocation) {
