@@ -52,6 +52,7 @@ grad, int4|--sync grad --compress int4
 grad, sparse 2 %|--sync grad --compress sparse --sparse-warmup $((steps / 4))
 params, K = 16, int8|--sync params --sync-every 16 --compress int8
 diloco, K = 16, 0.7 / 0.9, int4|--sync diloco --sync-every 16 --compress int4
+diloco, K = 16, 0.7 / 0.9, sparse 2 %|--sync diloco --sync-every 16 --compress sparse
 diloco, K = 16, 1 / 0, sparse 2 %|--sync diloco --sync-every 16 --outer-lr 1 --outer-momentum 0 --compress sparse
 EOF
 }
