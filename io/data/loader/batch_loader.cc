@@ -199,6 +199,11 @@ void BatchLoader::seek(std::int64_t epoch, std::int64_t step, std::int64_t taken
   loader.ticket_changed.notify_all();
 }
 
+void BatchLoader::set_shares(const BatchShares& shares) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->sampler.set_shares(shares);
+}
+
 // This waits for a memory copy by one of our own threads, which always completes, so it needs no
 // deadline.
 const Batch& BatchLoader::next() {

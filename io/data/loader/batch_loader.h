@@ -35,6 +35,9 @@ class BatchLoader {
   // for the samples of this one step, and `divisions`, for this one epoch, are as in Sampler.
   void seek(std::int64_t epoch, std::int64_t step, std::int64_t taken = 0,
             std::span<const Division> divisions = {});
+  // Sets the ranks' shares, as Sampler::set_shares(); they apply to all batches from the next
+  // seek() on, which must follow.
+  void set_shares(const BatchShares& shares);
   // Returns the next batch; its spans stay valid until the following call. A rank without samples
   // in a step gets an empty batch.
   const Batch& next();

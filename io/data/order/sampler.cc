@@ -80,6 +80,21 @@ void check_sharing(const SamplerOptions& options) {
   }
 }
 
+void check_shares(const SamplerOptions& options, const BatchShares& shares) {
+  if (shares.are_equal() && !options.shares_change) return;
+  if (!shares.are_equal() && shares.ranks() != options.world_size)
+    throw ConfigError("shares " + shares.text() + " are of " + ranks_text(shares.ranks()) +
+                      ", expected those of a world of " + ranks_text(options.world_size));
+  if (options.shard != Shard::kContiguous || options.uneven == Uneven::kPad)
+    throw ConfigError(
+        "--shares divides each step among the ranks: expected --shard contiguous and --uneven join "
+        "or drop");
+  if (options.shares_change && options.parts > 0)
+    throw ConfigError(
+        "--shares auto changes the ranks' shares, but shards in canonical order stay on their "
+        "ranks: use --reduction-order fast, or --shares with weights");
+}
+
 // Position p of an epoch counts for rank p mod R: this many of the positions before `end` count for
 // the ranks before `rank`. A rank's count in [first, end) is then a difference of two, and over any
 // run of positions ranks differ by at most 1.
@@ -126,6 +141,7 @@ std::vector<Division> continued_divisions(std::vector<Division> divisions, std::
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   check(options_);
   check_sharing(options_);
+  check_shares(options_, options_.shares);
   positions_ = options_.size;
   if (options_.uneven == Uneven::kDrop) positions_ -= positions_ % options_.global_batch;
   if (options_.uneven == Uneven::kPad)
@@ -133,6 +149,8 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   options_.global_batch =
       std::min(options_.global_batch, positions_);  // the same steps, and no product overflows
   order_.resize(static_cast<std::size_t>(std::max(options_.size, positions_)));
+  if (options_.parts > 0)
+    part_bounds_ = divide_parts(options_.parts, options_.world_size, options_.shares);
   if (options_.shard != Shard::kContiguous) {
     if (options_.shard == Shard::kFile) turns_ = file_turns(options_.size, options_.world_size);
     own_.resize(
@@ -156,22 +174,20 @@ Sampler::Slice Sampler::slice(std::int64_t step, int rank, std::int64_t taken) c
   }
   const std::int64_t first = step * options_.global_batch + taken,
                      end = first + global_count(step, taken);
-  if (options_.parts > 0) {
-    const auto before = [&](std::int64_t r) {  // number of samples in the parts before that of rank
-                                               // r
-      return (end - first) * (options_.parts * r / options_.world_size) / options_.parts;
-    };
-    return {first + before(rank), before(rank + 1) - before(rank)};
-  }
   if (options_.shard != Shard::kContiguous) {
     const std::int64_t before = own_before(first, rank);
     return {before, own_before(end, rank) - before};
   }
-  const auto before = [&](std::int64_t r) {  // number of samples of this step on the ranks before r
-    return counted_before(r, options_.world_size, end) -
-           counted_before(r, options_.world_size, first);
-  };
-  return {first + before(rank), before(rank + 1) - before(rank)};
+  const std::int64_t before = samples_before(rank, first, end);
+  return {first + before, samples_before(rank + 1, first, end) - before};
+}
+
+std::int64_t Sampler::samples_before(int rank, std::int64_t first, std::int64_t end) const {
+  if (options_.parts > 0)
+    return (end - first) * part_bounds_[static_cast<std::size_t>(rank)] / options_.parts;
+  if (!options_.shares.are_equal()) return options_.shares.samples_before(rank, first, end - first);
+  return counted_before(rank, options_.world_size, end) -
+         counted_before(rank, options_.world_size, first);
 }
 
 // The number of the rank's positions before `position`.
@@ -190,6 +206,9 @@ std::int64_t Sampler::local_count(std::int64_t step, int rank, std::int64_t take
 }
 
 std::int64_t Sampler::max_local_count() const {
+  if (options_.shares_change) return max_changing_share(options_.global_batch, options_.world_size);
+  if (options_.parts == 0 && !options_.shares.are_equal())
+    return options_.shares.max_samples(options_.rank, options_.global_batch);
   // With few samples a part may have one more than with many, because its bounds are rounded.
   // Counts of full steps repeat after at most world_size steps.
   std::int64_t highest = local_count(steps_per_epoch() - 1);
@@ -273,6 +292,18 @@ void Sampler::shuffle_part(std::int64_t epoch, std::int64_t first, int rank, Fil
   const auto stream = (static_cast<std::uint64_t>(first) << 20) + static_cast<std::uint64_t>(rank);
   shuffle(order_.begin() + part.start, order_.begin() + part.end,
           SplitMix(options_.seed, static_cast<std::uint64_t>(epoch), stream + 1));
+}
+
+void Sampler::set_shares(const BatchShares& shares) {
+  if (!options_.shares_change) throw std::logic_error("a sampler whose shares do not change");
+  check_shares(options_, shares);
+  for (int rank = 0; !shares.are_equal() && rank < options_.world_size; ++rank)
+    if (shares.max_samples(rank, options_.global_batch) > max_local_count())
+      throw ConfigError("rank " + std::to_string(rank) + " has " +
+                        std::to_string(shares.max_samples(rank, options_.global_batch)) +
+                        " samples of a step with the shares " + shares.text() +
+                        ", expected at most " + std::to_string(max_local_count()));
+  options_.shares = shares;
 }
 
 std::span<const std::int64_t> Sampler::indices(std::int64_t step, std::int64_t taken) const {

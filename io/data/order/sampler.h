@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "io/data/order/batch_shares.h"
+
 namespace io {
 
 // The handling of samples that do not divide evenly among the ranks.
@@ -61,6 +63,10 @@ struct SamplerOptions {
   // size, and rank r of w takes parts [parts * r / w, parts * (r + 1) / w). Must be at least the
   // world size.
   int parts = 0;
+  // The ranks' shares of each step; unequal ones only with Shard::kContiguous and not with kPad. A
+  // division into parts is then in proportion to them (divide_parts()).
+  BatchShares shares = {};
+  bool shares_change = false;  // set_shares() is called; not with `parts`
 };
 
 // The permutation of an epoch depends only on (seed, epoch). Step s of the epoch takes positions
@@ -82,7 +88,7 @@ class Sampler {
   std::int64_t global_count(std::int64_t step, std::int64_t taken = 0) const;  // over all ranks
   std::int64_t local_count(std::int64_t step) const;                           // on this rank
   std::int64_t local_count(std::int64_t step, int rank, std::int64_t taken = 0) const;
-  std::int64_t max_local_count() const;  // may be 0
+  std::int64_t max_local_count() const;  // may be 0; for any shares, if these change
   std::int64_t max_part_count() const;   // maximum over all parts and ranks
 
   // Steps outside [0, steps_per_epoch()) make local_count() and indices() throw std::out_of_range.
@@ -93,6 +99,10 @@ class Sampler {
   // and the last one has this world size. Does not allocate after construction, unless
   // SamplerOptions::order does or there are several divisions.
   void set_epoch(std::int64_t epoch, std::span<const Division> divisions = {});
+  // Sets the ranks' shares from now on, at any step: the samples of a step do not depend on them.
+  // REQUIRES: SamplerOptions::shares_change. Throws ConfigError for shares of another number of
+  // ranks or above kMaxShareRatio.
+  void set_shares(const BatchShares& shares);
   // Returns this rank's samples of a step of the current epoch. Valid until set_epoch().
   std::span<const std::int64_t> indices(std::int64_t step, std::int64_t taken = 0) const;
   std::span<const std::int64_t> order() const {
@@ -104,6 +114,8 @@ class Sampler {
     std::int64_t first, count;  // positions in the order, or in own_
   };
   Slice slice(std::int64_t step, int rank, std::int64_t taken) const;
+  // Returns the number of samples of the ranks before `rank` among those in [first, end).
+  std::int64_t samples_before(int rank, std::int64_t first, std::int64_t end) const;
   std::int64_t own_before(std::int64_t position, int rank) const;
   void set_file_epoch(std::int64_t epoch, std::span<const Division> divisions);
   void set_aside(std::int64_t epoch, const Division& division, std::int64_t end);
@@ -116,6 +128,7 @@ class Sampler {
   std::vector<std::int64_t> own_;  // kStrided, kFile: this rank's samples
   std::vector<std::int64_t>
       turns_;  // kFile: positions p with p mod world size = turns_[r] count for rank r
+  std::vector<int> part_bounds_;  // with parts: as of divide_parts()
 };
 
 }  // namespace io
