@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "engine/core/error.h"
 
@@ -14,6 +16,13 @@ constexpr std::size_t kBlockBytes = std::size_t{1} << 20;  // per node: a world 
 template <class T>
 void add(T* __restrict into, const T* __restrict from, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) into[i] += from[i];
+}
+
+std::vector<int> equal_bounds(int parts, int world) {
+  require(world >= 1, "a tree has ranks");
+  std::vector<int> bounds;
+  for (int rank = 0; rank <= world; ++rank) bounds.push_back(parts * rank / world);
+  return bounds;
 }
 
 }  // namespace
@@ -44,10 +53,16 @@ void add_elements(DType dtype, void* into, const void* from, std::size_t count) 
   }
 }
 
-TreePartition::TreePartition(int parts, int world)
-    : node_at_(static_cast<std::size_t>(parts), -1),
-      nodes_of_rank_(static_cast<std::size_t>(world) + 1) {
-  require(world >= 1 && world <= parts, "every rank has a part of the tree");
+TreePartition::TreePartition(int parts, int world) : TreePartition(equal_bounds(parts, world)) {}
+
+TreePartition::TreePartition(std::vector<int> bounds)
+    : bounds_(std::move(bounds)),
+      node_at_(static_cast<std::size_t>(bounds_.back()), -1),
+      nodes_of_rank_(bounds_.size()) {
+  const int parts = bounds_.back(), world = static_cast<int>(bounds_.size()) - 1;
+  require(world >= 1 && bounds_.front() == 0 &&
+              std::ranges::adjacent_find(bounds_, std::greater_equal()) == bounds_.end(),
+          "every rank has a part of the tree");
   require(parts == world || (parts & (parts - 1)) == 0, "a tree of 2^k parts");
   for (int rank = 0; rank < world; ++rank) {
     const int end = first(rank + 1);

@@ -35,20 +35,23 @@ void merge_moments(std::span<double> into, std::span<const double> from);
 // Adds `count` elements at `from` to those at `into`. f32 or f64.
 void add_elements(DType dtype, void* into, const void* from, std::size_t count);
 
-// The distribution of `parts` over the ranks: rank r of n has parts [parts * r / n,
-// parts * (r + 1) / n), and reduces each of the largest nodes of the tree within this range.
-// REQUIRES: 1 <= world <= parts; parts is a power of two, or the world size.
+// The distribution of `parts` over the ranks. Each has a range of parts, one or more, and reduces
+// each of the largest nodes of the tree within this range. REQUIRES: parts is a power of two, or
+// the world size.
 class TreePartition {
  public:
   struct Node {
     int first, count;  // parts [first, first + count)
     int rank, index;   // the index-th node of this rank
   };
+  // Rank r of n has parts [parts * r / n, parts * (r + 1) / n).
   TreePartition(int parts, int world);
+  // Rank r has parts [bounds[r], bounds[r + 1]). REQUIRES: the bounds increase from 0.
+  explicit TreePartition(std::vector<int> bounds);
 
   int parts() const { return static_cast<int>(node_at_.size()); }
   int world() const { return static_cast<int>(nodes_of_rank_.size()) - 1; }
-  int first(int rank) const { return parts() * rank / world(); }
+  int first(int rank) const { return bounds_[static_cast<std::size_t>(rank)]; }
   int count(int rank) const { return first(rank + 1) - first(rank); }
   std::span<const Node> nodes() const { return nodes_; }  // in the order of their parts
   std::span<const Node> nodes(int rank) const;
@@ -69,6 +72,7 @@ class TreePartition {
     return nodes_[static_cast<std::size_t>(node_at_[part])];
   }
 
+  std::vector<int> bounds_;  // first part of each rank, then the number of parts
   std::vector<Node> nodes_;
   std::vector<int> node_at_;        // for each part: the node that begins there, or -1
   std::vector<int> nodes_of_rank_;  // index of each rank's first node, then the total

@@ -26,26 +26,37 @@ std::vector<std::string> numbers(int first, int count) {
   return all;
 }
 
+void expect_the_same_parentheses(const TreePartition& cut) {
+  const int parts = cut.parts();
+  const TreePartition::Node* first = cut.nodes().data();
+  std::vector<std::string> nodes;
+  int at = 0;
+  for (const TreePartition::Node& node : cut.nodes()) {
+    ASSERT_EQ(node.first, at) << "a part is left out, or there twice";
+    at += node.count;
+    nodes.push_back(folded(numbers(node.first, node.count)));
+  }
+  ASSERT_EQ(at, parts);
+  cut.fold([&](const TreePartition::Node& a, const TreePartition::Node& b) {
+    nodes[static_cast<std::size_t>(&a - first)] +=
+        "+" + nodes[static_cast<std::size_t>(&b - first)] + ")";
+    nodes[static_cast<std::size_t>(&a - first)].insert(0, "(");
+  });
+  EXPECT_EQ(nodes[0], folded(numbers(0, parts))) << parts << " parts, " << cut.world() << " ranks";
+}
+
 TEST(TreePartition, AnyWorldPutsTheSameParentheses) {
   for (const int parts : {1, 2, 8, 16, 64})
-    for (int world = 1; world <= parts; ++world) {
-      const TreePartition cut(parts, world);
-      const TreePartition::Node* first = cut.nodes().data();
-      std::vector<std::string> nodes;
-      int at = 0;
-      for (const TreePartition::Node& node : cut.nodes()) {
-        ASSERT_EQ(node.first, at) << "a part is left out, or there twice";
-        at += node.count;
-        nodes.push_back(folded(numbers(node.first, node.count)));
-      }
-      ASSERT_EQ(at, parts);
-      cut.fold([&](const TreePartition::Node& a, const TreePartition::Node& b) {
-        nodes[static_cast<std::size_t>(&a - first)] +=
-            "+" + nodes[static_cast<std::size_t>(&b - first)] + ")";
-        nodes[static_cast<std::size_t>(&a - first)].insert(0, "(");
-      });
-      EXPECT_EQ(nodes[0], folded(numbers(0, parts))) << parts << " parts, " << world << " ranks";
-    }
+    for (int world = 1; world <= parts; ++world)
+      expect_the_same_parentheses(TreePartition(parts, world));
+}
+
+TEST(TreePartition, AnyBoundsPutTheSameParentheses) {
+  for (int first = 1; first < 16; ++first)
+    for (int second = first + 1; second < 16; ++second)
+      expect_the_same_parentheses(TreePartition(std::vector{0, first, second, 16}));
+  EXPECT_THROW(TreePartition(std::vector{0, 3, 3, 8}), Error);
+  EXPECT_THROW(TreePartition(std::vector{1, 3, 8}), Error);
 }
 
 TEST(TreePartition, RanksHaveRunsAndTheirLargestNodes) {
