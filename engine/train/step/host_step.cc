@@ -2,16 +2,39 @@
 #include "engine/train/step/host_step.h"
 
 #include <optional>
+#include <utility>
 
 #include "io/base/time/trace.h"
 
 namespace engine {
 
+std::int64_t TimedExchange::merge_moments(std::int64_t rows, std::span<double> moments) {
+  PhaseTimer timer;
+  const std::int64_t all = exchange_->merge_moments(rows, moments);
+  timer.lap(seconds_);
+  return all;
+}
+
+std::int64_t TimedExchange::add(std::int64_t rows, std::span<double> sums) {
+  PhaseTimer timer;
+  const std::int64_t all = exchange_->add(rows, sums);
+  timer.lap(seconds_);
+  return all;
+}
+
+void TimedExchange::move_seconds(double& phase, StepPhases& phases) {
+  const double seconds = std::exchange(seconds_, 0);
+  phase -= seconds;
+  phases.communication += seconds;
+}
+
 MicroBatches::MicroBatches(const Plan& plan, ModelState& state, ThreadPool& threads,
                            const AccumulatedWorkOptions& options)
-    : count_(options.micro_batches), executor_(plan, state, threads, options.seed) {
+    : count_(options.micro_batches),
+      replicas_(options.replicas),
+      executor_(plan, state, threads, options.seed) {
   require(count_ >= 1, "a step has at least one micro-batch");
-  executor_.set_replicas(options.replicas);
+  executor_.set_replicas(replicas_.get());
 }
 
 BatchResult MicroBatches::run(const BatchView& batch, double scale, const GradientsReady& ready,
@@ -25,6 +48,7 @@ BatchResult MicroBatches::run(const BatchView& batch, double scale, const Gradie
     const BatchResult result =
         executor_.forward(batch.slice(first, last - first), /*training=*/true);
     timer.lap(phases.forward);
+    replicas_.move_seconds(phases.forward, phases);
     // The mean is over positions (text) as well as over samples: the number of rows per sample is
     // the same on every rank.
     const double rows_per_sample =
@@ -33,6 +57,7 @@ BatchResult MicroBatches::run(const BatchView& batch, double scale, const Gradie
     executor_.backward(scale / rows_per_sample, m == 0 ? Write::kOverwrite : Write::kAdd,
                        m + 1 == count_ ? ready : kNobody);
     timer.lap(phases.backward);
+    replicas_.move_seconds(phases.backward, phases);
     sum.loss_sum += result.loss_sum;
     sum.correct += result.correct;
     sum.rows += result.rows;

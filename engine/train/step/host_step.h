@@ -4,10 +4,27 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "engine/train/step/step_work.h"
 
 namespace engine {
+
+// Measures the time in the exchanges of another one, most of which is waiting for other ranks.
+class TimedExchange final : public ReplicaExchange {
+ public:
+  explicit TimedExchange(ReplicaExchange* exchange) : exchange_(exchange) {}
+  ReplicaExchange* get() { return exchange_ == nullptr ? nullptr : this; }
+  // Moves the time since the last call from `phase` to the communication.
+  void move_seconds(double& phase, StepPhases& phases);
+
+  std::int64_t merge_moments(std::int64_t rows, std::span<double> moments) override;
+  std::int64_t add(std::int64_t rows, std::span<double> sums) override;
+
+ private:
+  ReplicaExchange* const exchange_;
+  double seconds_ = 0;
+};
 
 using GradientsReady = std::function<void(std::int64_t elements)>;
 
@@ -25,6 +42,7 @@ class MicroBatches {
 
  private:
   const std::int64_t count_;
+  TimedExchange replicas_;
   Executor executor_;
 };
 

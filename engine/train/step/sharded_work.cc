@@ -87,8 +87,10 @@ class ShardedWork final : public StepWork {
     // their backward and the tree.
     double seconds = 0;
     timer.lap(seconds);
-    phases.forward += shards_[0]->phases.forward;
-    phases.backward += std::max(0.0, seconds - shards_[0]->phases.forward);
+    const StepPhases& first = shards_[0]->phases;
+    phases.forward += first.forward;
+    phases.communication += first.communication;
+    phases.backward += std::max(0.0, seconds - first.forward - first.communication);
     const double loss_sum = sum_ ? sum_over_ranks() : shards_[0]->result.loss_sum;
     timer.lap(phases.communication);
     BatchResult result = own_counts();
