@@ -36,6 +36,9 @@ class ObserverList final : public TrainObserver {
   void on_nonfinite(const TrainProgress& progress, const NonFiniteReport& report) override {
     for (TrainObserver* o : observers_) o->on_nonfinite(progress, report);
   }
+  void on_shares(const TrainProgress& progress, const ShareReport& report) override {
+    for (TrainObserver* o : observers_) o->on_shares(progress, report);
+  }
   void on_save(const TrainProgress& progress, const std::string& path) override {
     for (TrainObserver* o : observers_) o->on_save(progress, path);
   }

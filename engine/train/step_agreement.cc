@@ -16,7 +16,7 @@ constexpr std::int64_t kMaxStepsBetweenExchanges = 1000;
 
 // The struct has no padding: its bytes are sent as they are.
 static_assert(std::is_trivially_copyable_v<StepSums> &&
-              sizeof(StepSums) == 7 * sizeof(double) + 4 * sizeof(std::int64_t));
+              sizeof(StepSums) == 9 * sizeof(double) + 4 * sizeof(std::int64_t));
 
 }  // namespace
 
@@ -28,6 +28,7 @@ StepSums& StepSums::operator+=(const StepSums& other) {
   not_finite.loss += other.not_finite.loss;
   not_finite.norm += other.not_finite.norm;
   overdue_reports += other.overdue_reports;
+  work += other.work;
   step_seconds += other.step_seconds;
   stop_signal = std::max(stop_signal, other.stop_signal);
   pausing += other.pausing;
@@ -36,7 +37,9 @@ StepSums& StepSums::operator+=(const StepSums& other) {
 }
 
 StepAgreement::StepAgreement(LoopContext& context)
-    : context_(context), gathered_(static_cast<std::size_t>(context.parts.control.world_size())) {}
+    : context_(context),
+      gathered_(static_cast<std::size_t>(context.parts.control.world_size())),
+      work_(gathered_.size()) {}
 
 void StepAgreement::begin() {
   last_ = context_.progress().global_step;
@@ -47,6 +50,7 @@ void StepAgreement::begin() {
 void StepAgreement::sum_over_ranks(StepSums& sums) {
   if (gathered_.size() == 1) return;
   context_.parts.control.all_gather(&sums, sizeof sums, gathered_.data());
+  std::ranges::transform(gathered_, work_.begin(), &StepSums::work);
   reduce_tree(gathered_.size(),
               [&](std::size_t into, std::size_t from) { gathered_[into] += gathered_[from]; });
   sums = gathered_.front();

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "engine/train/balance/share_balance.h"
 #include "engine/train/checks/finite_guard.h"
 #include "engine/train/loop_context.h"
 
@@ -15,6 +17,7 @@ struct StepSums {
   double correct = 0, epoch_rows = 0;  // sums of the epoch so far
   FiniteGuard::Signs not_finite = {};
   std::int64_t overdue_reports = 0;  // ranks on which a report is overdue
+  MeasuredWork work = {};            // since the last change of shares (ShareBalance)
   // The agreement itself sets these.
   double step_seconds = 0;                // mean since the last exchange
   std::int64_t stop_signal = 0;           // the largest
@@ -37,6 +40,9 @@ class StepAgreement {
   // ranks, with the same bits on every rank for any backend.
   StepSums exchange(StepSums own, double now);
 
+  // The work of each rank as of the last exchange.
+  std::span<const MeasuredWork> work_of_ranks() const { return work_; }
+
   int stop_signal() const { return stop_; }  // the signal that all ranks stop for; 0: none
   void stop(int signal) { stop_ = signal; }  // for a signal agreed elsewhere, or on this rank alone
   bool pauses() const { return pause_ && stop_ == 0; }
@@ -48,6 +54,7 @@ class StepAgreement {
 
   LoopContext& context_;
   std::vector<StepSums> gathered_;    // the contributions of all ranks
+  std::vector<MeasuredWork> work_;    // of them, before they are added up
   std::int64_t next_ = 0, last_ = 0;  // global steps of exchanges
   double last_seconds_ = 0;           // time of the last exchange
   bool has_exchanged_ = false;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/train/checks/desync_report.h"
 #include "engine/train/checks/nonfinite_report.h"
@@ -86,6 +87,12 @@ struct EvalReport {
   }
 };
 
+// The ranks' shares of a step from now on (--shares auto).
+struct ShareReport {
+  std::vector<std::int64_t> samples;  // of each rank in the next step
+  std::vector<double> samples_per_s;  // measured speed of each rank; empty: shares of a checkpoint
+};
+
 struct TrainResult {
   TrainProgress progress;
   double seconds = 0;
@@ -117,6 +124,8 @@ class TrainObserver {
   }  // replicas differ; with kAbort the run ends next
   // Called once; unless the action is kContinue the run ends next.
   virtual void on_nonfinite(const TrainProgress&, const NonFiniteReport&) {}
+  // Called on every rank between two steps.
+  virtual void on_shares(const TrainProgress&, const ShareReport&) {}
   virtual void on_save(const TrainProgress&, const std::string& /*path*/) {}
   virtual void on_end(const TrainResult&) {}
 };

@@ -39,11 +39,18 @@ TrainResult Trainer::run() {
 }
 
 void Trainer::begin() {
-  const TrainProgress& progress = context_.progress();
   agreement_.begin();
   reports_.begin();
   milestones_.begin();
   recovery_.check_parameters();
+  if (context_.parts.balance && !context_.parts.balance->shares().are_equal())
+    use_shares();
+  else
+    seek_loader();
+}
+
+void Trainer::seek_loader() {
+  const TrainProgress& progress = context_.progress();
   context_.parts.loader.seek(progress.epoch, progress.step_in_epoch, progress.taken,
                              context_.parts.state.divisions);
 }
@@ -175,6 +182,7 @@ void Trainer::step() {
   policy.end_step(counts, lr_, parts.state.home);
   timer.lap(phases_.communication);
   reports_.phases() += phases_;
+  if (parts.balance) parts.balance->add_step({static_cast<double>(counts.local), phases_.own()});
 }
 
 void Trainer::roll_back() {
@@ -222,13 +230,15 @@ void Trainer::exchange() {
        .correct = static_cast<double>(results.total.correct - before_epoch_.correct),
        .epoch_rows = static_cast<double>(results.total.rows - before_epoch_.rows),
        .not_finite = recovery_.signs(results),
-       .overdue_reports = is_root && reports_.is_overdue(now) ? 1 : 0},
+       .overdue_reports = is_root && reports_.is_overdue(now) ? 1 : 0,
+       .work = context_.parts.balance ? context_.parts.balance->measured() : MeasuredWork{}},
       now);
   timer.lap(reports_.phases().communication);  // includes waiting for slow ranks
 
   const double loss = sums.rows > 0 ? sums.loss_sum / sums.rows : 0;
   context_.observers.on_loss(context_.progress(), loss);
   recovery_.check(sums.not_finite);
+  balance_shares();
   const bool only_one = reports_.is_none_yet() && (last || agreement_.stop_signal() != 0);
   if (!scheduled && sums.overdue_reports == 0 && !only_one) return;
   StepReport report{.progress = context_.progress(), .loss = loss, .lr = lr_};
@@ -237,6 +247,30 @@ void Trainer::exchange() {
   report.gradient_norm = recovery_.gradient_norm();
   report.skipped_steps = recovery_.skipped_steps();
   reports_.report(report, now);
+}
+
+void Trainer::balance_shares() {
+  ShareBalance* const balance = context_.parts.balance;
+  if (balance != nullptr && !is_over() && !agreement_.pauses() &&
+      balance->update(agreement_.work_of_ranks()))
+    use_shares();
+}
+
+// Each step takes the next samples of the epoch's order, so no sample is lost or repeated, however
+// the steps are divided.
+void Trainer::use_shares() {
+  const TrainerParts& parts = context_.parts;
+  const ShareBalance& balance = *parts.balance;
+  parts.sampler.set_shares(balance.shares());
+  parts.loader.set_shares(balance.shares());
+  seek_loader();
+  const TrainProgress& progress = context_.progress();
+  ShareReport report{.samples = {},
+                     .samples_per_s = {balance.speeds().begin(), balance.speeds().end()}};
+  for (int rank = 0; rank < parts.control.world_size(); ++rank)
+    report.samples.push_back(
+        parts.sampler.local_count(progress.step_in_epoch, rank, progress.taken));
+  context_.observers.on_shares(progress, report);
 }
 
 void Trainer::tell(const DesyncReport* found) {

@@ -49,6 +49,9 @@ class Trainer {
   void finish_step();  // actions between a step() and the next one
   bool count_step();   // counts the last step; true at the end of an epoch
   void exchange();     // agrees on stopping, and reports if due
+  void balance_shares();
+  void use_shares();
+  void seek_loader();
   void roll_back();
   void stop_alone(const std::string& why);
   TrainResult result(double seconds);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/optim/learning_rate.h"
+#include "engine/train/balance/share_balance.h"
 #include "engine/train/best_model.h"
 #include "engine/train/checks/desync_check.h"
 #include "engine/train/checks/nonfinite_report.h"
@@ -51,7 +52,7 @@ struct TrainerParts {
   StepWork& work;
   TrainState& state;
   const LearningRate& learning_rate;
-  const io::Sampler& sampler;
+  io::Sampler& sampler;
   io::BatchLoader& loader;
   backends::Communicator& control;      // for small exchanges between steps
   Evaluator* evaluator = nullptr;       // null: never evaluates
@@ -60,6 +61,8 @@ struct TrainerParts {
   BestModel* best = nullptr;            // null: evaluations are not compared
   WeightAverage* average = nullptr;     // average of the weights over time, evaluated as well;
                                         // null: none
+  // Changes the ranks' shares of steps (SamplerOptions::shares_change); null: they stay.
+  ShareBalance* balance = nullptr;
   std::vector<TrainObserver*> observers;
   std::vector<int> island;  // the ranks that form one replica with this one, including itself;
                             // empty: only itself

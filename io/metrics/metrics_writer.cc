@@ -101,6 +101,15 @@ void MetricsWriter::nonfinite(std::int64_t step, std::int64_t epoch,
   impl_->write_line(json);
 }
 
+void MetricsWriter::shares(std::int64_t step, std::int64_t epoch,
+                           const std::vector<std::int64_t>& samples,
+                           const std::vector<double>& samples_per_s) {
+  base::JsonWriter json = impl_->head("shares", step, epoch);
+  json.member("samples", samples);
+  if (!samples_per_s.empty()) json.member("samples_per_s", samples_per_s);
+  impl_->write_line(json);
+}
+
 void MetricsWriter::averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,
                               std::int64_t bytes_sent, std::optional<double> spread) {
   base::JsonWriter json = impl_->head("averaging", step, epoch);

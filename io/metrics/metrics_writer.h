@@ -68,6 +68,10 @@ class MetricsWriter {
   // `what` ("loss") is not finite; it was at `last_good`.
   void nonfinite(std::int64_t step, std::int64_t epoch, std::optional<std::int64_t> last_good,
                  const std::string& what, const std::string& action);
+  // The ranks' samples of the next step, and the measured speeds that they follow from (empty:
+  // those of a checkpoint).
+  void shares(std::int64_t step, std::int64_t epoch, const std::vector<std::int64_t>& samples,
+              const std::vector<double>& samples_per_s);
   // Averagings and bytes sent so far; the spread of the replicas if it was measured.
   void averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,
                  std::int64_t bytes_sent, std::optional<double> spread);

@@ -22,7 +22,7 @@ ORDER = {
     "engine/ops": ["common", "device", "elementwise embedding images loss pool optim_step", "gemm norm", "dense",
                    "attention conv2d"],
     "engine/averaging": ["codes", "sums", "policies"],
-    "engine/train": ["step replicas", "saving", "checks", "."],
+    "engine/train": ["step replicas", "saving", "balance checks", "."],
     "io/data": ["files", "images tables", "samples", "labels", "dataset", "readers", "sources order", "loader"],
     "io/interchange": ["zip safetensors", "numpy torch", ".", "compare"],
     "io/base": ["machine numbers text time", "digests files formats threads"],

@@ -17,6 +17,7 @@ TEST(StepAgreement, AllFieldsAreSumsButTheSignalWhichIsTheLargest) {
                     .epoch_rows = 1000 + rank,
                     .not_finite = {.loss = rank, .norm = 2 * rank},
                     .overdue_reports = 1,
+                    .work = {.samples = 20 + rank, .seconds = 30 + rank},
                     .step_seconds = 0.5,
                     .stop_signal = static_cast<std::int64_t>(7 * rank),
                     .pausing = 1,
@@ -32,6 +33,8 @@ TEST(StepAgreement, AllFieldsAreSumsButTheSignalWhichIsTheLargest) {
   EXPECT_EQ(sums.not_finite.loss, 3);
   EXPECT_EQ(sums.not_finite.norm, 6);
   EXPECT_EQ(sums.overdue_reports, 3);
+  EXPECT_EQ(sums.work.samples, 63);
+  EXPECT_EQ(sums.work.seconds, 93);
   EXPECT_EQ(sums.step_seconds, 1.5);
   EXPECT_EQ(sums.stop_signal, 14);
   EXPECT_EQ(sums.pausing, 3);
@@ -61,8 +64,11 @@ TEST(StepAgreement, RanksGetTheSameBitsInTheOrderOfTheTree) {
     rank.state.progress.global_step = 1;
     EXPECT_TRUE(agreement.is_due());
     if (rank.number() == 2) rank.stop_signal = 15;
-    const StepSums sums =
-        agreement.exchange({.loss_sum = kLosses[rank.number()]}, context.clock.seconds());
+    const StepSums sums = agreement.exchange(
+        {.loss_sum = kLosses[rank.number()], .work = {.samples = 1.0 + rank.number()}},
+        context.clock.seconds());
+    for (const double r : {0.0, 1.0, 2.0})
+      EXPECT_EQ(agreement.work_of_ranks()[static_cast<std::size_t>(r)].samples, 1 + r);
     EXPECT_EQ(sums.loss_sum, (0.1 + 0.2) + 0.3);
     EXPECT_NE(sums.loss_sum, 0.1 + (0.2 + 0.3)) << "else the order would not matter";
     EXPECT_EQ(agreement.stop_signal(), 15);

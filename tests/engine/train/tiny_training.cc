@@ -15,7 +15,8 @@ io::SamplerOptions shares_of(const Options& options) {
           .rank = options.rank,
           .world_size = options.world_size,
           .seed = options.seed,
-          .shuffle = options.shuffle};
+          .shuffle = options.shuffle,
+          .shares_change = options.shares_change};
 }
 
 engine::Graph make_graph(const Options& options, const io::Dataset& set) {
@@ -84,6 +85,7 @@ engine::TrainResult train(Parts& parts, const Run& run) {
        .sampler = parts.sampler,
        .loader = parts.loader,
        .control = run.control,
+       .balance = run.balance,
        .observers = run.observer != nullptr ? std::vector<engine::TrainObserver*>{run.observer}
                                             : std::vector<engine::TrainObserver*>{},
        .island = {},

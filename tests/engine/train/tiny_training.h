@@ -21,6 +21,7 @@ struct Options {
   std::int64_t micro_batches = 1;
   int rank = 0, world_size = 1;
   bool shuffle = false;
+  bool shares_change = false;
   std::uint64_t seed = 0;  // of the weights and of the order of samples
   engine::DType storage = engine::DType::kF32;
   engine::Device device = {};
@@ -46,7 +47,7 @@ struct Parts {
   engine::ModelState model;
   engine::ThreadPool pool;
   const io::SamplerOptions shares;
-  const io::Sampler sampler;
+  io::Sampler sampler;
   const engine::Plan plan;
   io::BatchLoader loader;
   std::vector<engine::ops::ImageDraw> draws;  // of next_batch()
@@ -64,6 +65,7 @@ struct Run {
   double clip_grad = 0;
   engine::LossScaleRule loss_scale = {};
   engine::StepControl* scaling = nullptr;  // of the loss scale
+  engine::ShareBalance* balance = nullptr;
 };
 engine::TrainResult train(Parts& parts, const Run& run);
 

@@ -86,6 +86,19 @@ TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
       "\"tensors\":[\"a.weight\",\"momentum/\\\"a\\\"\"],\"ranks\":[1,3],\"action\":\"repair\"}\n");
 }
 
+TEST(MetricsWriter, SharesHaveTheSpeedsThatTheyFollowFrom) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "m.jsonl";
+  io::MetricsWriter writer(path, fixed_clock);
+  writer.shares(12, 1, {24, 8}, {300.5, 100});
+  writer.shares(13, 1, {24, 8}, {});
+  EXPECT_EQ(test_support::read_text(path),
+            "{\"schema\":1,\"event\":\"shares\",\"step\":12,\"epoch\":1,\"time\":1763797000.125,"
+            "\"samples\":[24,8],\"samples_per_s\":[300.5,100]}\n"
+            "{\"schema\":1,\"event\":\"shares\",\"step\":13,\"epoch\":1,\"time\":1763797000.125,"
+            "\"samples\":[24,8]}\n");
+}
+
 TEST(MetricsWriter, WhatIsNotFiniteIsAnEvent) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";

@@ -82,27 +82,32 @@ class Reader {
       constexpr double kGib = 1 << 30;
       h_.gpus.push_back({step, number(event, "utilization"), number(event, "memory_used") / kGib,
                          event.value("device", Json()).dump()});
-    } else if (kind == "membership") {
-      h_.events.push_back({step, short_text(number(event, "ranks")) + " ranks" +
-                                     listed(event, "left", " left") +
-                                     listed(event, "joined", " joined") + "; on after " +
-                                     short_text(number(event, "seconds")) + " s"});
-    } else if (kind == "desync") {
-      h_.events.push_back({step, "replicas differ from step " +
-                                     short_text(number(event, "first_bad")) + " on (" +
-                                     text(event, "action") + ")"});
-    } else if (kind == "nonfinite") {
-      h_.events.push_back({step, text(event, "what") + " is not finite (" + text(event, "action") +
-                                     "), last good at step " +
-                                     short_text(number(event, "last_good"))});
     } else if (kind == "end") {
       h_.seconds += number(event, "seconds");
       if (const double code = number(event, "exit"); std::isfinite(code))
         h_.exit = static_cast<int>(code);
+    } else if (const std::string what = described(kind, event); !what.empty()) {
+      h_.events.push_back({step, what});
     }
   }
 
  private:
+  // Returns the text of an event that is a single moment of the run; "" for others.
+  static std::string described(const std::string& kind, const Json& event) {
+    if (kind == "membership")
+      return short_text(number(event, "ranks")) + " ranks" + listed(event, "left", " left") +
+             listed(event, "joined", " joined") + "; on after " +
+             short_text(number(event, "seconds")) + " s";
+    if (kind == "shares")
+      return "the ranks' shares of a step: " + event.value("samples", Json()).dump();
+    if (kind == "desync")
+      return "replicas differ from step " + short_text(number(event, "first_bad")) + " on (" +
+             text(event, "action") + ")";
+    if (kind == "nonfinite")
+      return text(event, "what") + " is not finite (" + text(event, "action") +
+             "), last good at step " + short_text(number(event, "last_good"));
+    return "";
+  }
   static std::string short_text(double value) { return base::number_text("%.4g", value); }
 
   template <class List>

@@ -33,8 +33,41 @@ std::optional<ValueFault> take_augmentation(RunConfig& config, const std::string
   return std::nullopt;
 }
 
-void check_batch(const GivenValues&, RunConfig& config) {
+std::optional<ValueFault> take_shares(RunConfig& config, const std::string& text) {
+  ShareOptions& shares = config.data.shares;
+  shares = {.automatic = text == "auto"};
+  if (shares.automatic || text == "equal") return std::nullopt;
+  for (const std::string& part : base::split_text(text, ':')) {
+    const auto weight = parse_integer(part);
+    if (!weight || *weight < 1 || *weight > io::BatchShares::kMaxWeight)
+      return ValueFault{"equal, auto, or for each rank a weight from 1 to " +
+                        std::to_string(io::BatchShares::kMaxWeight) + ", as 3:1"};
+    shares.weights.push_back(*weight);
+  }
+  return std::nullopt;
+}
+
+void check_shares(const GivenValues& given, const RunConfig& config) {
+  const ShareOptions& shares = config.data.shares;
+  const io::SamplerOptions& sampling = config.data.sampling;
+  if (!shares.automatic && shares.weights.empty()) return;
+  if (sampling.shard != io::Shard::kContiguous)
+    given.demand("shares", "--shard contiguous: other modes fix a rank's samples in advance");
+  if (sampling.uneven == io::Uneven::kPad)
+    given.demand("shares", "--uneven join or drop: pad gives every rank equally many samples");
+  if (shares.automatic && config.averaging.canonical)
+    given.demand("shares",
+                 "--reduction-order fast: shards in canonical order stay on their ranks; weights, "
+                 "as --shares 3:1, are possible");
+  if (!shares.automatic && config.is_elastic())
+    given.demand("shares",
+                 "ranks that stay, without --elastic: weights belong to a fixed number of ranks; "
+                 "--shares auto is possible");
+}
+
+void check_batch(const GivenValues& given, RunConfig& config) {
   config.data.set.seed = config.data.sampling.seed = config.seed;
+  check_shares(given, config);
 }
 
 const std::vector<OptionSpec> kBatchRows{
@@ -69,6 +102,12 @@ const std::vector<OptionSpec> kBatchRows{
      .help = "a rank's samples: a slice of each step, every W-th of it, or a fixed part of the "
              "data",
      .example = "--shard strided"},
+    {.name = "shares",
+     .field = parsed(take_shares),
+     .metavar = "SHARES",
+     .initial = "equal",
+     .help = "ranks' shares of a batch: equal, a weight per rank, or auto (by speed)",
+     .example = "--spawn 2 --shares 3:1"},
     {.name = "normalize",
      .field = choice([](RunConfig& c) { return &c.data.normalization; },
                      {{"auto", std::nullopt},

@@ -31,6 +31,12 @@ namespace tools {
 
 struct LoadedData;  // session_data.h
 
+// The ranks' shares of a step.
+struct ShareOptions {
+  bool automatic = false;                  // by measured speed; else
+  std::vector<std::int64_t> weights = {};  // one for each rank; empty: equal shares
+};
+
 struct DataOptions {
   io::DatasetOptions set;
   // This rank's data, already in memory; replaces `set`.
@@ -43,8 +49,9 @@ struct DataOptions {
   std::string order = "shuffle";   // order of an epoch: make_epoch_order()
   io::SamplerOptions sampling;     // the session sets size, order, rank and world size
   std::int64_t batch_of_rank = 0;  // > 0: size of a micro-batch, replaces sampling.global_batch
-  int max_ranks = 0;               // for an elastic job; 0: the number of ranks is fixed
-  bool batch_scales = false;       // with the ranks of an elastic job; else that of max_ranks
+  ShareOptions shares = {};
+  int max_ranks = 0;          // for an elastic job; 0: the number of ranks is fixed
+  bool batch_scales = false;  // with the ranks of an elastic job; else that of max_ranks
   bool check_sampler = false;
 };
 

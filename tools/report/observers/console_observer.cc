@@ -25,6 +25,17 @@ using Clock = std::chrono::steady_clock;
 constexpr double kSlowRatio = 1.5;
 constexpr double kSlowSeconds = 0.001;  // same, for the difference per step
 
+// Returns "24 + 8", of many ranks only the first.
+std::string sum_text(const std::vector<std::int64_t>& numbers) {
+  constexpr std::size_t kMaxShown = 8;
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (i == kMaxShown) return text + " + ...";
+    text += (i > 0 ? " + " : "") + std::to_string(numbers[i]);
+  }
+  return text;
+}
+
 class ConsoleObserver : public engine::TrainObserver {
  public:
   explicit ConsoleObserver(const ConsoleOptions& options) : options_(options) {}
@@ -101,6 +112,16 @@ class ConsoleObserver : public engine::TrainObserver {
     if (report.action != engine::OnNonFinite::kContinue) return;  // the error reports it
     clear();
     print_notice("warning: " + to_string(report) + "; the run goes on (--on-nonfinite continue)");
+  }
+
+  void on_shares(const engine::TrainProgress&, const engine::ShareReport& report) override {
+    std::string text = "Shares of a step: " + sum_text(report.samples) + " samples";
+    if (!report.samples_per_s.empty()) {
+      std::vector<std::int64_t> speeds;
+      for (const double speed : report.samples_per_s) speeds.push_back(std::llround(speed));
+      text += ", by the measured " + sum_text(speeds) + " samples/s";
+    }
+    print(text);
   }
 
   void on_save(const engine::TrainProgress& progress, const std::string& path) override {

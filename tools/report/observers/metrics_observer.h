@@ -73,6 +73,9 @@ class MetricsObserver : public engine::TrainObserver {
     writer_.nonfinite(p.global_step, p.epoch_of_step(), r.last_good, r.what,
                       std::string(engine::to_string(r.action)));
   }
+  void on_shares(const engine::TrainProgress& p, const engine::ShareReport& r) override {
+    writer_.shares(p.global_step, p.epoch_of_step(), r.samples, r.samples_per_s);
+  }
   void on_end(const engine::TrainResult& r) override {
     if (r.paused) return;
     averaging(r.progress, r.averagings, r.bytes_sent, std::nullopt);

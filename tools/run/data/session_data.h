@@ -66,6 +66,7 @@ class SessionData {
   const io::DataDigest& digest() const { return loaded_->digest; }  // as in LoadedData
   const io::SamplerOptions& sampling() const { return sampling_; }
   const io::Sampler& sampler() const { return sampler_; }
+  io::Sampler& sampler() { return sampler_; }
   std::int64_t global_batch() const { return sampling_.global_batch; }
   io::Normalization normalization() const { return normalization_; }
   const std::optional<io::PartitionCheck>& partition() const { return partition_; }
@@ -75,7 +76,7 @@ class SessionData {
   const io::Normalization normalization_;
   const std::unique_ptr<io::EpochOrder> order_;  // null: the sampler's own order
   const io::SamplerOptions sampling_;
-  const io::Sampler sampler_;
+  io::Sampler sampler_;
   const std::optional<io::PartitionCheck> partition_;  // for --check-sampler
 };
 

@@ -46,8 +46,8 @@ BatchFacts batch_facts(const ComputeOptions& compute, const SessionData& data, i
                    .micro_batches = compute.micro_batches,
                    .shares = {},
                    .steps_per_epoch = data.sampler().steps_per_epoch()};
-  found.even =
-      found.global % (world * found.micro_batches) == 0 && data.sampling().parts % world == 0;
+  found.even = found.global % (world * found.micro_batches) == 0 &&
+               data.sampling().parts % world == 0 && data.sampling().shares.are_equal();
   for (int rank = 0; rank < world; ++rank)
     found.shares.push_back(data.sampler().local_count(0, rank));
   return found;
@@ -122,7 +122,8 @@ LengthFacts length_facts(const SessionParts& s) {
 std::string capture_text(const SessionParts& s) {
   if (!s.compute.cuda()) return "";
   const int world = s.group.world_size();
-  if (s.wires.device && s.input.data.global_batch() % world != 0)
+  const SessionData& data = s.input.data;
+  if (s.wires.device && (data.global_batch() % world != 0 || !data.sampling().shares.are_equal()))
     return "not captured: the ranks' shares of a batch are unequal";
   const bool on_host = !s.wires.device && sums_gradients_after(s.state.progress.global_step,
                                                                s.options.averaging, world);

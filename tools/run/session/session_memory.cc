@@ -74,7 +74,8 @@ engine::PlanOptions plan_options(const SessionOptions& options, const Compute& c
 }
 
 engine::TreePartition shards_of(const SessionOptions& options, const backends::Group& group) {
-  return {options.averaging.shards, group.world_size()};
+  return engine::TreePartition(io::divide_parts(options.averaging.shards, group.world_size(),
+                                                io::BatchShares(options.data.shares.weights)));
 }
 
 void check_own_memory(const SessionOptions& options, const Compute& compute,

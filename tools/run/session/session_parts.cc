@@ -253,6 +253,10 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
           "for "
           "the gradients of every step; use abort, or --amp O1 or O2, whose loss scaling skips "
           "steps");
+    if (data.sampling().shares_change)
+      throw io::ConfigError(
+          "--shares auto needs --device cpu: on a CUDA device a step's own time is not separate "
+          "from waiting for the other ranks; give weights, as --shares 3:1");
     engine::cuda::use_device(compute.device.index);
     apply_warpgroup_switch();
     engine::DeviceWorkOptions device = device_options(options, compute, data, model, wires);

@@ -176,6 +176,12 @@ void recompute_statistics(SessionParts& s, std::int64_t epoch) {
                                epoch);
 }
 
+std::unique_ptr<engine::ShareBalance> make_balance(const SessionParts& s) {
+  if (!s.input.data.sampling().shares_change) return nullptr;
+  return std::make_unique<engine::ShareBalance>(
+      engine::ShareBalanceOptions{.ranks = s.group.world_size()});
+}
+
 SessionJudges make_judges(SessionParts& s) {
   const auto recompute = [&s](std::int64_t epoch) { recompute_statistics(s, epoch); };
   return {
@@ -183,7 +189,8 @@ SessionJudges make_judges(SessionParts& s) {
       .desync = make_desync(s),
       .best = make_best_model(s.options, s.group, s.input.data),
       .epoch_average = make_epoch_average(s.options, s.compute, s.input.data, *s.model, recompute),
-      .moving_average = engine::make_weight_average(*s.model->optimizer, s.model->state)};
+      .moving_average = engine::make_weight_average(*s.model->optimizer, s.model->state),
+      .balance = make_balance(s)};
 }
 
 }  // namespace
@@ -216,6 +223,8 @@ SessionParts::SessionParts(const SessionOptions& o, backends::Group& g,
   if (carried != nullptr) carried->data = input.data.loaded();
   if (judges.best) state.parts.push_back(judges.best.get());
   if (judges.epoch_average) state.parts.push_back(judges.epoch_average.get());
+  // An elastic job measures again: another rank may have the number of one that left.
+  if (judges.balance && o.data.max_ranks == 0) state.parts.push_back(judges.balance.get());
   plan_steps(*this);
   gather_facts(*this, {});
 }

@@ -25,17 +25,19 @@ struct SessionInput {
   explicit SessionInput(const SessionParts& s);  // by the parts before it
 
   const DataOptions options;  // with the coding that the run starts from
-  const SessionData data;
+  SessionData data;
   const io::DataDigest digest;
 };
 
-// The parts that evaluate and average the weights; null if not used.
+// The parts that evaluate and average the weights, and that balance the ranks' shares; null if not
+// used.
 struct SessionJudges {
   const std::unique_ptr<engine::Evaluator> evaluator;
   const std::unique_ptr<engine::DesyncCheck> desync;
   const std::unique_ptr<engine::BestModel> best;
   const std::unique_ptr<engine::EpochAverage> epoch_average;
   const std::unique_ptr<engine::WeightAverage> moving_average;
+  const std::unique_ptr<engine::ShareBalance> balance;
 };
 
 // The origin of the state.
@@ -70,7 +72,7 @@ struct SessionParts {
   const std::unique_ptr<backends::Communicator> control;  // for use between steps
   const Compute compute;
   const SessionHost host;
-  const SessionInput input;
+  SessionInput input;
   const std::shared_ptr<SessionModel> model;
   const std::vector<RunMachine> machines;
   const SessionCommunicators wires;

@@ -47,6 +47,9 @@ class Recorder : public engine::TrainObserver {
     result_.evaluated.push_back(r.progress.global_step);
     result_.evals.push_back(r);
   }
+  void on_shares(const engine::TrainProgress&, const engine::ShareReport& r) override {
+    result_.shares.push_back(r);
+  }
   void on_desync(const engine::TrainProgress&, const engine::DesyncReport& r) override {
     result_.desyncs.push_back(r);
   }

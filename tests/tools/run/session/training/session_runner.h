@@ -38,6 +38,7 @@ struct RankResult {
   std::vector<engine::EvalReport> evals;  // all of them, in order
   std::vector<engine::DesyncReport> desyncs;
   std::vector<engine::NonFiniteReport> not_finite;
+  std::vector<engine::ShareReport> shares;
   std::vector<std::string> saved;           // on rank 0
   std::vector<engine::StepReport> reports;  // without their spans
 };
