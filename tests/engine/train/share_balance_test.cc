@@ -9,7 +9,9 @@
 
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/sums/gradient_sum.h"
+#include "engine/averaging/sums/replica_statistics.h"
 #include "io/base/files/io_error.h"
+#include "models/model_catalog.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/engine/train/trainer_fixture.h"
 
@@ -142,23 +144,38 @@ class KeepShares : public engine::TrainObserver {
   std::vector<engine::ShareReport> shares;
 };
 
-// What rank 0 was told in two epochs of eight steps, in f64.
-KeepShares run_balanced(int world, std::chrono::milliseconds delay_of_last) {
+engine::Graph with_statistics_of_all_ranks(const io::Dataset& set) {
+  engine::Graph graph =
+      models::build_model("convnet", {.sample_shape = {8, 8, 1}, .classes = set.classes()});
+  EXPECT_GT(graph.synchronize_statistics(), 0);
+  return graph;
+}
+
+// What rank 0 was told in two epochs of eight steps, in f64. With statistics of all ranks: in five
+// epochs without reports, so that between most steps the ranks do not wait for each other.
+KeepShares run_balanced(int world, std::chrono::milliseconds delay_of_last,
+                        bool statistics_of_all = false) {
   KeepShares told;
   trainer_fixture::in_threads(world, [&](backends::Group& group) {
-    const auto control = group.make_communicator(), wire = group.make_communicator();
-    tiny_training::Parts parts({.samples = 90,
-                                .batch = 12,
-                                .rank = group.rank(),
-                                .world_size = world,
-                                .shuffle = true,
-                                .shares_change = true,
-                                .storage = engine::DType::kF64});
+    const auto control = group.make_communicator(), wire = group.make_communicator(),
+               statistics = group.make_communicator();
+    const auto replicas = engine::make_rank_statistics(*statistics);
+    tiny_training::Parts parts(
+        {.shape = {8, 8, 1},
+         .samples = 90,
+         .batch = 12,
+         .rank = group.rank(),
+         .world_size = world,
+         .shuffle = true,
+         .shares_change = true,
+         .storage = engine::DType::kF64,
+         .make_graph = statistics_of_all ? with_statistics_of_all_ranks : nullptr});
     DelayedSgd optimizer(parts.model.parameters.values,
                          group.rank() == world - 1 ? delay_of_last : std::chrono::milliseconds(0));
     engine::FlatBuffer& gradients = parts.model.parameters.gradients;
     const auto work =
-        engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool}, {});
+        engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool},
+                                      {.replicas = statistics_of_all ? replicas.get() : nullptr});
     const auto policy =
         engine::make_gradient_averaging(engine::make_plain_sum(*wire, gradients), gradients);
     ShareBalance balance({.ranks = world, .first_seconds = 0.02, .later_seconds = 0.02});
@@ -167,7 +184,8 @@ KeepShares run_balanced(int world, std::chrono::milliseconds delay_of_last) {
                                  .work = *work,
                                  .policy = *policy,
                                  .control = *control,
-                                 .steps = 16,
+                                 .steps = statistics_of_all ? 40 : 16,
+                                 .log_every = statistics_of_all ? 1000 : 1,
                                  .observer = &keep,
                                  .balance = &balance});
     if (group.rank() == 0) told = std::move(keep);
@@ -187,6 +205,13 @@ TEST(ShareBalance, ASlowRankGetsLessAndTheTrainingIsThatOfOneProcess) {
   ASSERT_EQ(two.losses.size(), one.losses.size());
   for (std::size_t step = 0; step < one.losses.size(); ++step)
     EXPECT_NEAR(two.losses[step], one.losses[step], 1e-12) << "step " << step + 1;
+}
+
+// The others wait for it in the exchanges of their forward passes: that is no work of their own.
+TEST(ShareBalance, WaitingForStatisticsIsNotMeasured) {
+  const KeepShares two = run_balanced(2, std::chrono::milliseconds(40), true);
+  ASSERT_FALSE(two.shares.empty());
+  EXPECT_GT(two.shares.back().samples[0], two.shares.back().samples[1]);
 }
 
 }  // namespace

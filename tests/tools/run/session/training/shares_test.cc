@@ -116,6 +116,10 @@ TEST(AutomaticShares, AreSavedAndUsedOnResume) {
   EXPECT_EQ(share_counters(io::load_checkpoint(resumed[0].saved.back())), counters);
   const auto one = train(1, with(options, "steps=8"));
   EXPECT_LT(distance(one[0], resumed[0]), 1e-12);
+  // Ranks of an elastic job may be others than before.
+  const auto elastic = train(
+      2, with(options, std::string("steps=10 elastic=1:2 resume=") + resumed[0].saved.back()));
+  EXPECT_TRUE(elastic[0].shares.empty());
   // Another number of ranks begins with equal shares.
   const auto three = train(3, with(saved, "steps=10 resume=auto"));
   EXPECT_TRUE(share_counters(io::load_checkpoint(three[0].saved.back())).empty());
