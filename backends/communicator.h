@@ -12,14 +12,16 @@
 #include <string>
 #include <string_view>
 
-#include "io/base/numbers/element_type.h"
+#include "backends/control_word.h"
 
 namespace backends {
 
-using base::DType;  // element types of reductions: all but i32
-enum class ReduceOp : std::uint8_t { kSum, kMax, kMin };
-
-std::string_view to_string(ReduceOp op);
+// One call of one rank: its control word, and this rank's memory.
+struct Call {
+  ControlWord word;
+  void* data = nullptr;         // in place; the output of all_gather
+  const void* input = nullptr;  // of all_gather
+};
 
 class Communicator {
  public:
@@ -31,14 +33,27 @@ class Communicator {
 
   // Replaces the `count` elements at `data` by the reduction over all ranks, with the same bits on
   // every rank and in every run.
-  virtual void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) = 0;
-  virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) {
+    run(reduction(Operation::kAllReduce, data, count, type, op));
+  }
+  // Throws MismatchError if there is no rank `root`.
+  void broadcast(void* data, std::size_t bytes, int root) {
+    run(broadcast_call(data, bytes, root));
+  }
   // Concatenates `bytes` from each rank, in rank order, into `output` (world_size * bytes).
-  virtual void all_gather(const void* input, std::size_t bytes, void* output) = 0;
+  void all_gather(const void* input, std::size_t bytes, void* output) {
+    run(gather_call(input, bytes, output));
+  }
   // Gives rank r the elements [r*count/n, (r+1)*count/n) of the reduction, in place at that range;
   // the rest is undefined.
-  virtual void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) = 0;
-  virtual void barrier() = 0;
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) {
+    run(reduction(Operation::kReduceScatter, data, count, type, op));
+  }
+  void barrier();
+
+  // Makes one call whose word exists already. The functions above make the word, once for all
+  // communicators that the call passes through.
+  virtual void run(const Call& call) = 0;
 
   // Returns which ranks the current call waits for and which connections are idle, as text that
   // follows "rank 0 has "; "" if unknown. Any thread.
@@ -46,6 +61,15 @@ class Communicator {
   // Makes current and future calls on this rank throw soon. May be called from any thread. Does not
   // throw.
   virtual void abort(std::string_view reason) noexcept = 0;
+
+ protected:
+  // Return the next call, with its number among the calls of this communicator.
+  Call reduction(Operation operation, void* data, std::size_t count, DType type, ReduceOp op);
+  Call broadcast_call(void* data, std::size_t bytes, int root);
+  Call gather_call(const void* input, std::size_t bytes, void* output);
+
+ private:
+  std::uint32_t sequence_ = 0;
 };
 
 }  // namespace backends

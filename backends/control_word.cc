@@ -2,11 +2,23 @@
 #include "backends/control_word.h"
 
 #include <algorithm>
-#include <utility>
+#include <iterator>
 
 #include "backends/backend_error.h"
 
 namespace backends {
+
+std::string_view to_string(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return "sum";
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kMin:
+      return "min";
+  }
+  return "?";
+}
 
 std::string_view to_string(Operation operation) {
   switch (operation) {
@@ -26,21 +38,21 @@ std::string_view to_string(Operation operation) {
   return "?";
 }
 
-// The codes are part of the wire format: never reuse one for another type.
-constexpr std::pair<DType, std::uint8_t> kWireCodes[] = {{DType::kF32, 0}, {DType::kF64, 1},
-                                                         {DType::kI64, 2}, {DType::kU8, 3},
-                                                         {DType::kF16, 4}, {DType::kBF16, 5}};
+// The types by their codes, which are part of the wire format: only append.
+constexpr DType kWireTypes[] = {DType::kF32, DType::kF64, DType::kI64,
+                                DType::kU8,  DType::kF16, DType::kBF16};
 
 std::uint8_t wire_code(DType type) {
-  for (const auto& [known, code] : kWireCodes)
-    if (known == type) return code;
-  throw Error("internal: " + std::string(to_string(type)) + " is not reduced");
+  const auto* found = std::ranges::find(kWireTypes, type);
+  if (found == std::end(kWireTypes))
+    throw Error("internal: " + std::string(to_string(type)) + " is not reduced");
+  return static_cast<std::uint8_t>(found - std::begin(kWireTypes));
 }
 
+DType ControlWord::type() const { return kWireTypes[type_and_op / 16]; }
+
 std::string_view type_name(const ControlWord& word) {
-  for (const auto& [type, code] : kWireCodes)
-    if (code == word.type_and_op / 16) return to_string(type);
-  return "?";
+  return word.type_and_op / 16 < std::size(kWireTypes) ? to_string(word.type()) : "?";
 }
 
 ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count,
@@ -55,13 +67,12 @@ ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size
 }
 
 std::string to_string(const ControlWord& word) {
-  const auto op = static_cast<ReduceOp>(word.type_and_op % 16);
   std::string text(to_string(word.operation));
   switch (word.operation) {
     case Operation::kAllReduce:
     case Operation::kReduceScatter:
       return text.append(" ")
-          .append(to_string(op))
+          .append(to_string(word.op()))
           .append(" of ")
           .append(std::to_string(word.count))
           .append(" ")

@@ -2,14 +2,20 @@
 // disagree on the operation, type, count or order of calls detect it before any data is used.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "backends/communicator.h"
+#include "io/base/numbers/element_type.h"
 
 namespace backends {
+
+using base::DType;  // element types of reductions: all but i32
+enum class ReduceOp : std::uint8_t { kSum, kMax, kMin };
+
+std::string_view to_string(ReduceOp op);
 
 enum class Operation : std::uint8_t {
   kAllReduce = 1,
@@ -28,6 +34,10 @@ struct ControlWord {
   Operation operation{};
   std::uint8_t type_and_op = 0;  // for reductions: wire code of the type * 16 + ReduceOp
   std::uint16_t root = 0;        // for broadcast
+
+  // REQUIRES: a word of reduction_word().
+  DType type() const;
+  ReduceOp op() const { return static_cast<ReduceOp>(type_and_op % 16); }
 
   bool operator==(const ControlWord&) const = default;
 };

@@ -24,12 +24,20 @@ class DeviceCommunicator : public Communicator {
   // Enqueue the call on the stream, in stream order. They work in place, with counts as in
   // Communicator, and return before the result is available. Every rank makes the same calls in the
   // same order; the caller orders calls of one communicator on several streams (by events).
-  virtual void all_reduce_on(void* stream, void* data, std::size_t count, DType type,
-                             ReduceOp op) = 0;
-  virtual void broadcast_on(void* stream, void* data, std::size_t bytes, int root) = 0;
-  virtual void all_gather_on(void* stream, const void* input, std::size_t bytes, void* output) = 0;
-  virtual void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
-                                 ReduceOp op) = 0;
+  void all_reduce_on(void* stream, void* data, std::size_t count, DType type, ReduceOp op) {
+    run_on(stream, reduction(Operation::kAllReduce, data, count, type, op));
+  }
+  void broadcast_on(void* stream, void* data, std::size_t bytes, int root) {
+    run_on(stream, broadcast_call(data, bytes, root));
+  }
+  void all_gather_on(void* stream, const void* input, std::size_t bytes, void* output) {
+    run_on(stream, gather_call(input, bytes, output));
+  }
+  void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type, ReduceOp op) {
+    run_on(stream, reduction(Operation::kReduceScatter, data, count, type, op));
+  }
+  // As Communicator::run(), for these calls.
+  virtual void run_on(void* stream, const Call& call) = 0;
 
   // Returns true if the calls above may be captured into a CUDA graph. If not, they block the host
   // and return when the copy of the last piece back to the device is enqueued. Run a step once

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "backends/backend_error.h"
-#include "backends/control_word.h"
 #include "backends/reduction.h"
 
 namespace backends {
@@ -21,37 +20,17 @@ class CheckedCommunicator final : public Communicator {
   int rank() const override { return first_->rank(); }
   int world_size() const override { return first_->world_size(); }
 
-  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    const std::size_t bytes = count * size_of(type);
-    copy(data, bytes);
-    first_->all_reduce(data, count, type, op);
-    second_->all_reduce(copy_.data(), count, type, op);
-    compare(data, copy_.data(), bytes, reduction_word(Operation::kAllReduce, 0, count, type, op));
-  }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    copy(data, bytes);
-    first_->broadcast(data, bytes, root);
-    second_->broadcast(copy_.data(), bytes, root);
-    compare(data, copy_.data(), bytes, transfer_word(Operation::kBroadcast, 0, bytes, root));
-  }
-  void all_gather(const void* input, std::size_t bytes, void* output) override {
-    copy_.resize(bytes * static_cast<std::size_t>(world_size()));
-    first_->all_gather(input, bytes, output);
-    second_->all_gather(input, bytes, copy_.data());
-    compare(output, copy_.data(), copy_.size(), transfer_word(Operation::kAllGather, 0, bytes));
-  }
-  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    copy(data, count * size_of(type));
-    first_->reduce_scatter(data, count, type, op);
-    second_->reduce_scatter(copy_.data(), count, type, op);
-    const ElementRange own = slice_of(count, rank(), world_size());
-    const std::size_t begin = own.begin * size_of(type);
-    compare(static_cast<char*>(data) + begin, copy_.data() + begin, own.count() * size_of(type),
-            reduction_word(Operation::kReduceScatter, 0, count, type, op));
-  }
-  void barrier() override {
-    first_->barrier();
-    second_->barrier();
+  void run(const Call& call) override {
+    const Memory memory = memory_of(call.word);
+    const auto* from = static_cast<const char*>(call.data);
+    if (memory.is_input) {
+      copy_.assign(from, from + memory.bytes);
+    } else {
+      copy_.resize(memory.bytes);
+    }
+    first_->run(call);
+    second_->run({call.word, copy_.data(), call.input});
+    compare(from, memory.result, call.word);
   }
   std::string waiting_text() const override {
     const std::string first = first_->waiting_text();
@@ -63,17 +42,45 @@ class CheckedCommunicator final : public Communicator {
   }
 
  private:
-  void copy(const void* data, std::size_t bytes) {
-    const auto* from = static_cast<const char*>(data);
-    copy_.assign(from, from + bytes);
+  // What a call does with the memory at `data`.
+  struct Memory {
+    std::size_t bytes = 0;
+    ElementRange result{};  // of bytes that the call defines on this rank
+    bool is_input = true;
+  };
+
+  Memory memory_of(const ControlWord& word) const {
+    switch (word.operation) {
+      case Operation::kAllReduce: {
+        const std::size_t bytes = word.count * size_of(word.type());
+        return {bytes, {0, bytes}};
+      }
+      case Operation::kReduceScatter: {
+        const std::size_t width = size_of(word.type());
+        const ElementRange own = slice_of(word.count, rank(), world_size());
+        return {word.count * width, {own.begin * width, own.end * width}};
+      }
+      case Operation::kBroadcast:
+        return {word.count, {0, word.count}};
+      case Operation::kAllGather: {
+        const std::size_t bytes = word.count * static_cast<std::size_t>(world_size());
+        return {bytes, {0, bytes}, false};
+      }
+      case Operation::kBarrier:
+      case Operation::kRegister:
+        break;
+    }
+    return {};
   }
-  void compare(const void* a, const void* b, std::size_t bytes, const ControlWord& call) const {
-    const auto *x = static_cast<const char*>(a), *y = static_cast<const char*>(b);
-    const auto at = static_cast<std::size_t>(std::mismatch(x, x + bytes, y).first - x);
-    if (at == bytes) return;
+
+  void compare(const char* data, const ElementRange& result, const ControlWord& call) const {
+    const char *begin = data + result.begin, *end = data + result.end;
+    const auto different = std::mismatch(begin, end, copy_.data() + result.begin).first;
+    if (different == end) return;
     throw MismatchError("backends " + std::string(first_->name()) + " and " +
                         std::string(second_->name()) + " disagree on " + to_string(call) +
-                        ": first at byte " + std::to_string(at) + " of " + std::to_string(bytes));
+                        ": first at byte " + std::to_string(different - begin) + " of " +
+                        std::to_string(result.count()));
   }
 
   const std::string name_;

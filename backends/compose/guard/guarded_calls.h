@@ -25,28 +25,8 @@ class GuardedCalls : public Interface {
   int rank() const override { return inner_->rank(); }
   int world_size() const override { return inner_->world_size(); }
 
-  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    run(reduction_word(Operation::kAllReduce, ++sequence_, count, type, op),
-        [&] { inner_->all_reduce(data, count, type, op); });
-  }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    if (root < 0 || root >= world_size())
-      throw MismatchError("broadcast of " + std::to_string(bytes) + " bytes from rank " +
-                          std::to_string(root) + ": no such rank in a world of " +
-                          std::to_string(world_size()));
-    run(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root),
-        [&] { inner_->broadcast(data, bytes, root); });
-  }
-  void all_gather(const void* input, std::size_t bytes, void* output) override {
-    run(transfer_word(Operation::kAllGather, ++sequence_, bytes),
-        [&] { inner_->all_gather(input, bytes, output); });
-  }
-  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    run(reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op),
-        [&] { inner_->reduce_scatter(data, count, type, op); });
-  }
-  void barrier() override {
-    run(transfer_word(Operation::kBarrier, ++sequence_, 0), [&] { inner_->barrier(); });
+  void run(const Call& call) override {
+    guard(call.word, [&] { inner_->run(call); });
   }
   void abort(std::string_view reason) noexcept override {
     try {
@@ -60,18 +40,17 @@ class GuardedCalls : public Interface {
 
  protected:
   Interface& inner() const { return *inner_; }
-  std::uint32_t next_sequence() { return ++sequence_; }
 
-  // Formats the text only on failure.
-  template <typename Call>
-  void run(const ControlWord& word, const Call& call) {
+  // Runs `body`, which makes the call of this word. Formats the text only on failure.
+  template <typename Body>
+  void guard(const ControlWord& word, const Body& body) {
     const auto text = [&] { return to_string(word); };
     if (broken_) throw PeerError(context(text()) + "this communicator has failed before");
     const base::TraceSpan span(to_string(word.operation).data(),  // a string literal
                                {"count", static_cast<std::int64_t>(word.count)}, trace_call(word));
     const FlightRecorder::Ticket ticket = by_.recorder->begin(by_.communicator, word);
     try {
-      explain(text, call);
+      explain(text, body);
     } catch (const std::exception&) {
       by_.recorder->end(ticket, true);
       throw;
@@ -79,12 +58,12 @@ class GuardedCalls : public Interface {
     by_.recorder->end(ticket, false);
   }
 
-  // Runs `call` and adds rank and operation to its errors. text() returns the description of the
+  // Runs `body` and adds rank and operation to its errors. text() returns the description of the
   // call.
-  template <typename Text, typename Call>
-  void explain(const Text& text, const Call& call) {
+  template <typename Text, typename Body>
+  void explain(const Text& text, const Body& body) {
     try {
-      call();
+      body();
     } catch (const MismatchError& error) {
       broken_ = true;
       by_.watch->report_mismatch(error.what());
@@ -122,8 +101,7 @@ class GuardedCalls : public Interface {
 
   const Guard by_;  // its watch outlives inner_
   std::unique_ptr<Interface> inner_;
-  std::uint32_t sequence_ = 0;  // this and the next are used by the caller's thread
-  bool broken_ = false;
+  bool broken_ = false;  // used by the caller's thread
   mutable std::mutex mutex_;
   std::string abort_reason_;
 };

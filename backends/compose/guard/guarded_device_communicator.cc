@@ -8,27 +8,8 @@ class GuardedDeviceCommunicator final : public GuardedCalls<DeviceCommunicator> 
  public:
   using GuardedCalls::GuardedCalls;
 
-  void all_reduce_on(void* stream, void* data, std::size_t count, DType type,
-                     ReduceOp op) override {
-    run(reduction_word(Operation::kAllReduce, next_sequence(), count, type, op),
-        [&] { inner().all_reduce_on(stream, data, count, type, op); });
-  }
-  void broadcast_on(void* stream, void* data, std::size_t bytes, int root) override {
-    if (root < 0 || root >= world_size())
-      throw MismatchError("broadcast of " + std::to_string(bytes) + " bytes from rank " +
-                          std::to_string(root) + ": no such rank in a world of " +
-                          std::to_string(world_size()));
-    run(transfer_word(Operation::kBroadcast, next_sequence(), bytes, root),
-        [&] { inner().broadcast_on(stream, data, bytes, root); });
-  }
-  void all_gather_on(void* stream, const void* input, std::size_t bytes, void* output) override {
-    run(transfer_word(Operation::kAllGather, next_sequence(), bytes),
-        [&] { inner().all_gather_on(stream, input, bytes, output); });
-  }
-  void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
-                         ReduceOp op) override {
-    run(reduction_word(Operation::kReduceScatter, next_sequence(), count, type, op),
-        [&] { inner().reduce_scatter_on(stream, data, count, type, op); });
+  void run_on(void* stream, const Call& call) override {
+    guard(call.word, [&] { inner().run_on(stream, call); });
   }
   bool capturable() const override { return inner().capturable(); }
   void agree(std::span<const ControlWord> plan) override {

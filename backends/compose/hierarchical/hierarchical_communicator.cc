@@ -39,54 +39,19 @@ class HierarchicalCommunicator final : public Communicator {
   }
   int world_size() const override { return world_size_; }
 
-  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    if (layout_.even && count * size_of(type) >= kRailBytes) {
-      by_rails(static_cast<char*>(data), count, type, op);
-    } else {
-      within_->all_reduce(data, count, type, op);
-      if (is_leader()) across_->all_reduce(data, count, type, op);
-      within_->broadcast(data, count * size_of(type), 0);
+  void run(const Call& call) override {
+    switch (call.word.operation) {
+      case Operation::kAllReduce:
+      case Operation::kReduceScatter:
+        return reduce(call);
+      case Operation::kBroadcast:
+        return broadcast_by_hosts(call.data, call.word.count, call.word.root);
+      case Operation::kAllGather:
+        return gather_by_hosts(call.input, call.word.count, call.data);
+      case Operation::kBarrier:
+      case Operation::kRegister:
+        return wait_for_hosts();
     }
-  }
-
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    int root_host = 0, root_place = 0;
-    for (std::size_t h = 0; h < layout_.hosts.size(); ++h) {
-      const auto& ranks = layout_.hosts[h];
-      const auto found = std::ranges::find(ranks, root);
-      if (found == ranks.end()) continue;
-      root_host = static_cast<int>(h);
-      root_place = static_cast<int>(found - ranks.begin());
-    }
-    if (layout_.host == root_host) within_->broadcast(data, bytes, root_place);
-    if (is_leader()) across_->broadcast(data, bytes, root_host);
-    if (layout_.host != root_host) within_->broadcast(data, bytes, 0);
-  }
-
-  // Every host's part is padded to the size of the largest host's part.
-  void all_gather(const void* input, std::size_t bytes, void* output) override {
-    if (bytes == 0) return barrier();
-    host_part_.resize(max_local_ * bytes);
-    all_parts_.resize(host_part_.size() * layout_.hosts.size());
-    within_->all_gather(input, bytes, host_part_.data());
-    if (is_leader()) across_->all_gather(host_part_.data(), host_part_.size(), all_parts_.data());
-    within_->broadcast(all_parts_.data(), all_parts_.size(), 0);
-    for (std::size_t h = 0; h < layout_.hosts.size(); ++h) {
-      for (std::size_t p = 0; p < layout_.hosts[h].size(); ++p)
-        std::memcpy(
-            static_cast<char*>(output) + static_cast<std::size_t>(layout_.hosts[h][p]) * bytes,
-            all_parts_.data() + h * host_part_.size() + p * bytes, bytes);
-    }
-  }
-
-  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    all_reduce(data, count, type, op);
-  }
-
-  void barrier() override {
-    within_->barrier();
-    if (is_leader()) across_->barrier();
-    within_->barrier();
   }
 
   std::string waiting_text() const override {
@@ -101,6 +66,19 @@ class HierarchicalCommunicator final : public Communicator {
  private:
   bool is_leader() const { return layout_.place == 0; }
 
+  void reduce(const Call& call) {
+    const std::size_t count = call.word.count;
+    const DType type = call.word.type();
+    const ReduceOp op = call.word.op();
+    if (layout_.even && count * size_of(type) >= kRailBytes) {
+      by_rails(static_cast<char*>(call.data), count, type, op);
+    } else {
+      within_->all_reduce(call.data, count, type, op);
+      if (is_leader()) across_->all_reduce(call.data, count, type, op);
+      within_->broadcast(call.data, count * size_of(type), 0);
+    }
+  }
+
   void by_rails(char* data, std::size_t count, DType type, ReduceOp op) {
     const int local = static_cast<int>(layout_.local_ranks().size());
     const std::size_t width = size_of(type);
@@ -111,6 +89,42 @@ class HierarchicalCommunicator final : public Communicator {
       const ElementRange slice = slice_of(count, place, local);
       within_->broadcast(data + slice.begin * width, slice.count() * width, place);
     }
+  }
+
+  void broadcast_by_hosts(void* data, std::size_t bytes, int root) {
+    int root_host = 0, root_place = 0;
+    for (std::size_t h = 0; h < layout_.hosts.size(); ++h) {
+      const auto& ranks = layout_.hosts[h];
+      const auto found = std::ranges::find(ranks, root);
+      if (found == ranks.end()) continue;
+      root_host = static_cast<int>(h);
+      root_place = static_cast<int>(found - ranks.begin());
+    }
+    if (layout_.host == root_host) within_->broadcast(data, bytes, root_place);
+    if (is_leader()) across_->broadcast(data, bytes, root_host);
+    if (layout_.host != root_host) within_->broadcast(data, bytes, 0);
+  }
+
+  // Every host's part is padded to the size of the largest host's part.
+  void gather_by_hosts(const void* input, std::size_t bytes, void* output) {
+    if (bytes == 0) return wait_for_hosts();
+    host_part_.resize(max_local_ * bytes);
+    all_parts_.resize(host_part_.size() * layout_.hosts.size());
+    within_->all_gather(input, bytes, host_part_.data());
+    if (is_leader()) across_->all_gather(host_part_.data(), host_part_.size(), all_parts_.data());
+    within_->broadcast(all_parts_.data(), all_parts_.size(), 0);
+    for (std::size_t h = 0; h < layout_.hosts.size(); ++h) {
+      for (std::size_t p = 0; p < layout_.hosts[h].size(); ++p)
+        std::memcpy(
+            static_cast<char*>(output) + static_cast<std::size_t>(layout_.hosts[h][p]) * bytes,
+            all_parts_.data() + h * host_part_.size() + p * bytes, bytes);
+    }
+  }
+
+  void wait_for_hosts() {
+    within_->barrier();
+    if (is_leader()) across_->barrier();
+    within_->barrier();
   }
 
   const std::string name_;

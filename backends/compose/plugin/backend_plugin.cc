@@ -12,6 +12,20 @@
 
 namespace backends {
 
+namespace {
+
+// Returns the version that a plug-in was compiled for; "another version" if it accepts none.
+std::string version_of(BackendPluginEntry entry) {
+  constexpr int kMaxVersion = 1000;
+  for (int number = 1; number <= kMaxVersion; ++number) {
+    std::string abi = "engine-backend-" + std::to_string(number);
+    if (entry(abi.c_str()) != nullptr) return abi;
+  }
+  return "another version";
+}
+
+}  // namespace
+
 std::vector<std::string> plugin_places(const std::string& name) {
   std::error_code failure;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
@@ -46,9 +60,8 @@ const Backend& load_backend_plugin(const std::string& path) {
         " exports no engine_backend_plugin: it is not a backend of this program");
   const Backend* backend = entry(kBackendPluginAbi);
   if (backend == nullptr)
-    throw ConfigurationError("backend plug-in " + path +
-                             " was compiled for another version than this program's (" +
-                             kBackendPluginAbi + "): recompile it");
+    throw ConfigurationError("backend plug-in " + path + " was compiled for " + version_of(entry) +
+                             ", expected " + kBackendPluginAbi + ": recompile it");
   loaded.emplace(path, backend);
   return *backend;
 }

@@ -14,8 +14,8 @@
 
 namespace backends {
 
-// Change it with any header that a plug-in includes.
-inline constexpr const char* kBackendPluginAbi = "engine-backend-3";
+// Raise the number with any change of a header that a plug-in includes.
+inline constexpr const char* kBackendPluginAbi = "engine-backend-4";
 using BackendPluginEntry = const Backend* (*)(const char* abi);
 
 // Returns the paths searched for a plug-in of this name, libengine_NAME.so: beside the program, the

@@ -17,7 +17,6 @@ namespace {
 
 namespace cuda = base::cuda;
 
-// structure: overrides all of DeviceCommunicator
 class StagedCommunicator final : public DeviceCommunicator {
  public:
   StagedCommunicator(std::unique_ptr<Communicator> host, const StagedOptions& options)
@@ -39,124 +38,29 @@ class StagedCommunicator final : public DeviceCommunicator {
   int rank() const override { return host_->rank(); }
   int world_size() const override { return host_->world_size(); }
 
-  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    all_reduce_on(stream_.handle(), data, count, type, op);
+  void run(const Call& call) override {
+    if (call.word.operation == Operation::kBarrier) return host_->barrier();
+    run_on(stream_.handle(), call);
     wait(stream_.handle());
-  }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    broadcast_on(stream_.handle(), data, bytes, root);
-    wait(stream_.handle());
-  }
-  void all_gather(const void* input, std::size_t bytes, void* output) override {
-    all_gather_on(stream_.handle(), input, bytes, output);
-    wait(stream_.handle());
-  }
-  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    reduce_scatter_on(stream_.handle(), data, count, type, op);
-    wait(stream_.handle());
-  }
-  void barrier() override { host_->barrier(); }
-
-  void all_reduce_on(void* stream, void* data, std::size_t count, DType type,
-                     ReduceOp op) override {
-    if (!begin(stream, reduction_word(Operation::kAllReduce, ++sequence_, count, type, op), data))
-      return;
-    auto* bytes = static_cast<std::byte*>(data);
-    const std::size_t element = size_of(type), most = piece_ / element;
-    const auto at = [&](std::size_t k) { return k * most; };
-    const auto part = [&](std::size_t k) { return std::min(most, count - at(k)); };
-    pipeline(
-        stream, (count + most - 1) / most,
-        [&](std::size_t k, const Buffer& b) {
-          cuda::copy_async(b.data(), bytes + at(k) * element, part(k) * element, out_.handle());
-        },
-        [&](std::size_t k, const Buffer& b) { host_->all_reduce(b.data(), part(k), type, op); },
-        [&](std::size_t k, const Buffer& b) {
-          cuda::copy_async(bytes + at(k) * element, b.data(), part(k) * element, in_.handle());
-        });
   }
 
-  void broadcast_on(void* stream, void* data, std::size_t count, int root) override {
-    if (!begin(stream, transfer_word(Operation::kBroadcast, ++sequence_, count, root), data))
-      return;
-    auto* bytes = static_cast<std::byte*>(data);
-    const bool is_root = root == rank();
-    const auto part = [&](std::size_t k) { return std::min(piece_, count - k * piece_); };
-    pipeline(
-        stream, (count + piece_ - 1) / piece_,
-        [&](std::size_t k, const Buffer& b) {
-          if (is_root) cuda::copy_async(b.data(), bytes + k * piece_, part(k), out_.handle());
-        },
-        [&](std::size_t k, const Buffer& b) { host_->broadcast(b.data(), part(k), root); },
-        [&](std::size_t k, const Buffer& b) {
-          if (!is_root) cuda::copy_async(bytes + k * piece_, b.data(), part(k), in_.handle());
-        });
-  }
-
-  void all_gather_on(void* stream, const void* input, std::size_t count, void* output) override {
-    const ControlWord word = transfer_word(Operation::kAllGather, ++sequence_, count);
-    auto* to = static_cast<std::byte*>(output);
-    if (size_ == 1) {
-      if (count > 0 && input != output) cuda::copy_async(to, input, count, stream);
-      return;
+  void run_on(void* stream, const Call& call) override {
+    if (size_ == 1) return run_alone(stream, call);
+    if (!begin(stream, call)) return;
+    auto* data = static_cast<std::byte*>(call.data);
+    switch (call.word.operation) {
+      case Operation::kAllReduce:
+        return reduce(stream, data, call.word);
+      case Operation::kBroadcast:
+        return broadcast_from(call.word.root, stream, data, call.word.count);
+      case Operation::kAllGather:
+        return gather(stream, call.input, data, call.word.count);
+      case Operation::kReduceScatter:
+        return scatter(stream, data, call.word);
+      case Operation::kBarrier:
+      case Operation::kRegister:
+        break;
     }
-    if (!begin(stream, word, output)) return;
-    require_device_memory(input, device_, name_);
-    const auto* from = static_cast<const std::byte*>(input);
-    // The own part in the buffer's first half, all parts in the second.
-    const std::size_t most = piece_ / size_;
-    const auto part = [&](std::size_t k) { return std::min(most, count - k * most); };
-    pipeline(
-        stream, (count + most - 1) / most,
-        [&](std::size_t k, const Buffer& b) {
-          cuda::copy_async(b.data(), from + k * most, part(k), out_.handle());
-        },
-        [&](std::size_t k, const Buffer& b) {
-          host_->all_gather(b.data(), part(k), b.data() + piece_);
-        },
-        [&](std::size_t k, const Buffer& b) {
-          for (std::size_t r = 0; r < size_; ++r)
-            cuda::copy_async(to + r * count + k * most, b.data() + piece_ + r * part(k), part(k),
-                             in_.handle());
-        });
-  }
-
-  // A piece has one part of every rank's share, each as long as the part of the longest share, so
-  // that the host's reduce-scatter of the piece yields those parts.
-  void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
-                         ReduceOp op) override {
-    if (!begin(stream, reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op),
-               data))
-      return;
-    auto* bytes = static_cast<std::byte*>(data);
-    const std::size_t element = size_of(type), most = piece_ / element / size_,
-                      longest = (count + size_ - 1) / size_;
-    const auto share = [&](std::size_t r) { return r * count / size_; };
-    const auto width = [&](std::size_t k) {
-      return std::min(most, longest - k * most);
-    };  // the length of each rank's part in the piece
-    // Returns the number of elements of rank r's share that lie in piece k.
-    const auto part = [&](std::size_t k, std::size_t r) {
-      const std::size_t length = share(r + 1) - share(r);
-      return length > k * most ? std::min(width(k), length - k * most) : 0;
-    };
-    const auto own = static_cast<std::size_t>(rank());
-    pipeline(
-        stream, (longest + most - 1) / most,
-        [&](std::size_t k, const Buffer& b) {
-          for (std::size_t r = 0; r < size_; ++r)
-            cuda::copy_async(b.data() + r * width(k) * element,
-                             bytes + (share(r) + k * most) * element, part(k, r) * element,
-                             out_.handle());
-        },
-        [&](std::size_t k, const Buffer& b) {
-          host_->reduce_scatter(b.data(), size_ * width(k), type, op);
-        },
-        [&](std::size_t k, const Buffer& b) {
-          cuda::copy_async(bytes + (share(own) + k * most) * element,
-                           b.data() + own * width(k) * element, part(k, own) * element,
-                           in_.handle());
-        });
   }
 
   bool capturable() const override { return size_ == 1; }
@@ -225,21 +129,116 @@ class StagedCommunicator final : public DeviceCommunicator {
     cuda::Event filled, emptied;  // its piece was copied from the device; was copied back
   };
 
+  void run_alone(void* stream, const Call& call) {
+    if (call.word.operation != Operation::kAllGather) return progress_.throw_if_aborted();
+    if (call.word.count > 0 && call.input != call.data)
+      cuda::copy_async(call.data, call.input, call.word.count, stream);
+  }
+
   // Returns true if there is data to move. All ranks compare the call first: a comparison per piece
   // would detect a difference late.
-  bool begin(void* stream, const ControlWord& word, const void* data) {
+  bool begin(void* stream, const Call& call) {
     progress_.throw_if_aborted();
-    if (size_ == 1) return false;
     if (cuda::is_capturing(stream))
       throw ConfigurationError(
           "backend " + name_ +
           " passes through host memory: its calls cannot be captured into a graph");
+    const ControlWord& word = call.word;
     std::vector<ControlWord> words(size_);
     host_->all_gather(&word, sizeof word, words.data());
     for (std::size_t r = 0; r < size_; ++r)
       expect_equal(word, members_[static_cast<std::size_t>(rank())], words[r], members_[r]);
-    if (word.count > 0) require_device_memory(data, device_, name_);
+    if (word.count > 0) require_device_memory(call.data, device_, name_);
     return word.count > 0;
+  }
+
+  void reduce(void* stream, std::byte* bytes, const ControlWord& word) {
+    const std::size_t count = word.count;
+    const DType type = word.type();
+    const ReduceOp op = word.op();
+    const std::size_t element = size_of(type), most = piece_ / element;
+    const auto at = [&](std::size_t k) { return k * most; };
+    const auto part = [&](std::size_t k) { return std::min(most, count - at(k)); };
+    pipeline(
+        stream, (count + most - 1) / most,
+        [&](std::size_t k, const Buffer& b) {
+          cuda::copy_async(b.data(), bytes + at(k) * element, part(k) * element, out_.handle());
+        },
+        [&](std::size_t k, const Buffer& b) { host_->all_reduce(b.data(), part(k), type, op); },
+        [&](std::size_t k, const Buffer& b) {
+          cuda::copy_async(bytes + at(k) * element, b.data(), part(k) * element, in_.handle());
+        });
+  }
+
+  void broadcast_from(int root, void* stream, std::byte* bytes, std::size_t count) {
+    const bool is_root = root == rank();
+    const auto part = [&](std::size_t k) { return std::min(piece_, count - k * piece_); };
+    pipeline(
+        stream, (count + piece_ - 1) / piece_,
+        [&](std::size_t k, const Buffer& b) {
+          if (is_root) cuda::copy_async(b.data(), bytes + k * piece_, part(k), out_.handle());
+        },
+        [&](std::size_t k, const Buffer& b) { host_->broadcast(b.data(), part(k), root); },
+        [&](std::size_t k, const Buffer& b) {
+          if (!is_root) cuda::copy_async(bytes + k * piece_, b.data(), part(k), in_.handle());
+        });
+  }
+
+  void gather(void* stream, const void* input, std::byte* to, std::size_t count) {
+    require_device_memory(input, device_, name_);
+    const auto* from = static_cast<const std::byte*>(input);
+    // The own part in the buffer's first half, all parts in the second.
+    const std::size_t most = piece_ / size_;
+    const auto part = [&](std::size_t k) { return std::min(most, count - k * most); };
+    pipeline(
+        stream, (count + most - 1) / most,
+        [&](std::size_t k, const Buffer& b) {
+          cuda::copy_async(b.data(), from + k * most, part(k), out_.handle());
+        },
+        [&](std::size_t k, const Buffer& b) {
+          host_->all_gather(b.data(), part(k), b.data() + piece_);
+        },
+        [&](std::size_t k, const Buffer& b) {
+          for (std::size_t r = 0; r < size_; ++r)
+            cuda::copy_async(to + r * count + k * most, b.data() + piece_ + r * part(k), part(k),
+                             in_.handle());
+        });
+  }
+
+  // A piece has one part of every rank's share, each as long as the part of the longest share, so
+  // that the host's reduce-scatter of the piece yields those parts.
+  void scatter(void* stream, std::byte* bytes, const ControlWord& word) {
+    const std::size_t count = word.count;
+    const DType type = word.type();
+    const ReduceOp op = word.op();
+    const std::size_t element = size_of(type), most = piece_ / element / size_,
+                      longest = (count + size_ - 1) / size_;
+    const auto share = [&](std::size_t r) { return r * count / size_; };
+    const auto width = [&](std::size_t k) {
+      return std::min(most, longest - k * most);
+    };  // the length of each rank's part in the piece
+    // Returns the number of elements of rank r's share that lie in piece k.
+    const auto part = [&](std::size_t k, std::size_t r) {
+      const std::size_t length = share(r + 1) - share(r);
+      return length > k * most ? std::min(width(k), length - k * most) : 0;
+    };
+    const auto own = static_cast<std::size_t>(rank());
+    pipeline(
+        stream, (longest + most - 1) / most,
+        [&](std::size_t k, const Buffer& b) {
+          for (std::size_t r = 0; r < size_; ++r)
+            cuda::copy_async(b.data() + r * width(k) * element,
+                             bytes + (share(r) + k * most) * element, part(k, r) * element,
+                             out_.handle());
+        },
+        [&](std::size_t k, const Buffer& b) {
+          host_->reduce_scatter(b.data(), size_ * width(k), type, op);
+        },
+        [&](std::size_t k, const Buffer& b) {
+          cuda::copy_async(bytes + (share(own) + k * most) * element,
+                           b.data() + own * width(k) * element, part(k, own) * element,
+                           in_.handle());
+        });
   }
 
   template <typename CopyOut, typename Exchange, typename CopyIn>
@@ -277,7 +276,7 @@ class StagedCommunicator final : public DeviceCommunicator {
   cuda::Stream stream_, out_, in_;  // stream_ for the blocking calls, the others for the copies
   cuda::Event fence_;
   Buffer buffers_[2];
-  std::uint32_t sequence_ = 0, registrations_ = 0;
+  std::uint32_t registrations_ = 0;
   std::set<void*> allocated_;
 };
 

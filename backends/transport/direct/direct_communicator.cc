@@ -21,19 +21,7 @@ class DirectCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    exchange_.reduce(Operation::kAllReduce, static_cast<char*>(data), count, type, op);
-  }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    exchange_.broadcast(static_cast<char*>(data), bytes, root);
-  }
-  void all_gather(const void* input, std::size_t bytes, void* output) override {
-    exchange_.all_gather(static_cast<const char*>(input), bytes, static_cast<char*>(output));
-  }
-  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    exchange_.reduce(Operation::kReduceScatter, static_cast<char*>(data), count, type, op);
-  }
-  void barrier() override { exchange_.barrier(); }
+  void run(const Call& call) override { exchange_.run(call); }
   void abort(std::string_view reason) noexcept override { links_->abort(reason); }
   std::string waiting_text() const override { return links_->waiting_text(); }
 

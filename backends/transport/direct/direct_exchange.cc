@@ -32,24 +32,41 @@ DirectExchange::DirectExchange(Links& links, int rank, std::vector<int> members)
       one_hop_bytes_(Links::one_hop_bytes(size_)),
       parts_(static_cast<std::size_t>(size_)) {}
 
-// Runs `body` and selects the exception of a failed call: a peer's differing word takes precedence
-// over errors of its connection.
-template <typename Body>
-void DirectExchange::run(const ControlWord& word, const Body& body) {
-  word_ = word;
+// Selects the exception of a failed call: a peer's differing word takes precedence over errors of
+// its connection.
+void DirectExchange::run(const Call& call) {
+  word_ = call.word;
   heads_received_ = false;
   try {
-    body();
+    make(call);
   } catch (const MismatchError&) {
     links_.shut_down(true);
     throw;
   } catch (const std::exception&) {
     links_.shut_down(false);
     for (int step = 1; step < size_; ++step) {
-      if (const auto theirs = links_.arrived_word(peer(step), word.sequence))
+      if (const auto theirs = links_.arrived_word(peer(step), word_.sequence))
         compare(*theirs, peer(step));
     }
     throw;
+  }
+}
+
+void DirectExchange::make(const Call& call) {
+  auto* data = static_cast<char*>(call.data);
+  const std::size_t count = word_.count;
+  switch (word_.operation) {
+    case Operation::kAllReduce:
+    case Operation::kReduceScatter:
+      return reduce(data, count, word_.type(), word_.op());
+    case Operation::kBroadcast:
+      return broadcast(data, count, word_.root);
+    case Operation::kAllGather:
+      return all_gather(static_cast<const char*>(call.input), count, data);
+    case Operation::kBarrier:
+    case Operation::kRegister:
+      send_heads(nullptr, 0);
+      receive_heads(0);
   }
 }
 
@@ -78,16 +95,13 @@ void DirectExchange::receive_heads(std::size_t bytes, int root) {
   heads_received_ = true;
 }
 
-void DirectExchange::reduce(Operation operation, char* data, std::size_t count, DType type,
-                            ReduceOp op) {
+void DirectExchange::reduce(char* data, std::size_t count, DType type, ReduceOp op) {
   const std::size_t bytes = count * size_of(type);
-  run(reduction_word(operation, ++sequence_, count, type, op), [&] {
-    if (bytes > one_hop_bytes_) return reduce_blocks(data, count, type, op);
-    send_heads(data, bytes);
-    receive_heads(bytes);
-    parts_[static_cast<std::size_t>(rank_)] = data;
-    reduce_parts(data, parts_.data(), size_, count, type, op);
-  });
+  if (bytes > one_hop_bytes_) return reduce_blocks(data, count, type, op);
+  send_heads(data, bytes);
+  receive_heads(bytes);
+  parts_[static_cast<std::size_t>(rank_)] = data;
+  reduce_parts(data, parts_.data(), size_, count, type, op);
 }
 
 void DirectExchange::reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op) {
@@ -159,13 +173,10 @@ void DirectExchange::receive_results(char* block, std::size_t count, std::size_t
 }
 
 void DirectExchange::broadcast(char* data, std::size_t bytes, int root) {
-  run(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root), [&] {
-    if (bytes > kSingleMessageBytes) return broadcast_blocks(data, bytes, root);
-    send_heads(data, rank_ == root ? bytes : 0);
-    receive_heads(bytes, root);
-    if (rank_ != root && bytes > 0)
-      std::memcpy(data, parts_[static_cast<std::size_t>(root)], bytes);
-  });
+  if (bytes > kSingleMessageBytes) return broadcast_blocks(data, bytes, root);
+  send_heads(data, rank_ == root ? bytes : 0);
+  receive_heads(bytes, root);
+  if (rank_ != root && bytes > 0) std::memcpy(data, parts_[static_cast<std::size_t>(root)], bytes);
 }
 
 void DirectExchange::broadcast_blocks(char* data, std::size_t bytes, int root) {
@@ -204,15 +215,13 @@ void DirectExchange::forward_own(char* block, std::size_t bytes, int root) {
 }
 
 void DirectExchange::all_gather(const char* input, std::size_t bytes, char* output) {
-  run(transfer_word(Operation::kAllGather, ++sequence_, bytes), [&] {
-    if (bytes > 0) std::memmove(output + static_cast<std::size_t>(rank_) * bytes, input, bytes);
-    if (bytes > kSingleMessageBytes) return gather_blocks(bytes, output);
-    send_heads(input, bytes);
-    receive_heads(bytes);
-    for (int step = 1; step < size_ && bytes > 0; ++step)
-      std::memcpy(output + static_cast<std::size_t>(peer(step)) * bytes,
-                  parts_[static_cast<std::size_t>(peer(step))], bytes);
-  });
+  if (bytes > 0) std::memmove(output + static_cast<std::size_t>(rank_) * bytes, input, bytes);
+  if (bytes > kSingleMessageBytes) return gather_blocks(bytes, output);
+  send_heads(input, bytes);
+  receive_heads(bytes);
+  for (int step = 1; step < size_ && bytes > 0; ++step)
+    std::memcpy(output + static_cast<std::size_t>(peer(step)) * bytes,
+                parts_[static_cast<std::size_t>(peer(step))], bytes);
 }
 
 // Sends one block ahead, in four slots used in rotation: the two slots of both lanes. Block b+1 is
@@ -246,13 +255,6 @@ void DirectExchange::gather_blocks(std::size_t bytes, char* output) {
     }
   }
   links_.finish_sends();
-}
-
-void DirectExchange::barrier() {
-  run(transfer_word(Operation::kBarrier, ++sequence_, 0), [&] {
-    send_heads(nullptr, 0);
-    receive_heads(0);
-  });
 }
 
 }  // namespace backends

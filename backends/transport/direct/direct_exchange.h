@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/communicator.h"
 #include "backends/reduction.h"
 #include "backends/transport/direct/links.h"
 
@@ -30,22 +31,21 @@ class DirectExchange {
   // outlives this.
   DirectExchange(Links& links, int rank, std::vector<int> members);
 
-  // The calls behave as in communicator.h and allocate nothing. After an exception the caller's
+  // Makes a call, as in communicator.h, and allocates nothing. After an exception the caller's
   // memory is no longer read, and only destruction is allowed.
-  void reduce(Operation operation, char* data, std::size_t count, DType type, ReduceOp op);
-  void broadcast(char* data, std::size_t bytes, int root);
-  void all_gather(const char* input, std::size_t bytes, char* output);
-  void barrier();
+  void run(const Call& call);
 
  private:
-  template <typename Body>
-  void run(const ControlWord& word, const Body& body);
+  void make(const Call& call);
   void compare(const ControlWord& theirs, int peer) const;
   void send_heads(const void* payload, std::size_t bytes);
   // `bytes`: payload of every peer's head beside the word; 0 for all but `root` if there is one.
   static constexpr int kNoRoot = -1;
   void receive_heads(std::size_t bytes, int root = kNoRoot);
 
+  void reduce(char* data, std::size_t count, DType type, ReduceOp op);
+  void broadcast(char* data, std::size_t bytes, int root);
+  void all_gather(const char* input, std::size_t bytes, char* output);
   void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op);
   void send_first_shares(const char* block, std::size_t count, std::size_t width);
   void send_shares(const char* block, std::size_t count, std::size_t width, unsigned slot);
@@ -70,7 +70,6 @@ class DirectExchange {
   std::vector<const void*> parts_;  // [rank] operands of the fold
   ControlWord word_;                // word of the current call
   bool heads_received_ = false;     // true if all peers' words also equal word_
-  std::uint32_t sequence_ = 0;
   unsigned blocks_ = 0;
   bool slots_free_ = true;  // shares may be sent before the peers' heads have arrived
 };

@@ -17,13 +17,6 @@ namespace {
 constexpr int kExchangeSpins = 2000;           // about 10 us
 constexpr std::size_t kSumStripBytes = 16384;  // the sum of a strip stays in the first-level cache
 
-std::string to_text(const InprocExchange::Call& o) {
-  const bool reduces =
-      o.operation == Operation::kAllReduce || o.operation == Operation::kReduceScatter;
-  return to_string(reduces ? reduction_word(o.operation, 0, o.count, o.type, o.op)
-                           : transfer_word(o.operation, 0, o.count, o.root));
-}
-
 }  // namespace
 
 InprocExchange::InprocExchange(int world_size, int timeout_ms)
@@ -36,23 +29,22 @@ InprocExchange::InprocExchange(int world_size, int timeout_ms)
 void InprocExchange::run(int rank, const Call& call) {
   calls_[static_cast<std::size_t>(rank)] = call;
   wait_at_barrier(rank);
-  compare(call, rank);
-  switch (call.operation) {
+  compare(call.word, rank);
+  const std::size_t bytes = call.word.count;  // of the operations without a type
+  switch (call.word.operation) {
     case Operation::kAllReduce:
-      reduce(rank, call, true);
+      reduce(rank, call.word, true);
       break;
     case Operation::kReduceScatter:
-      reduce(rank, call, false);
+      reduce(rank, call.word, false);
       break;
     case Operation::kBroadcast:
-      if (rank != call.root && call.count > 0)
-        std::memcpy(call.data, calls_[static_cast<std::size_t>(call.root)].data, call.count);
+      if (rank != call.word.root && bytes > 0)
+        std::memcpy(call.data, calls_[call.word.root].data, bytes);
       break;
     case Operation::kAllGather:
-      for (int r = 0; r < world_size_ && call.count > 0; ++r) {
-        std::memmove(static_cast<char*>(call.data) + static_cast<std::size_t>(r) * call.count,
-                     calls_[static_cast<std::size_t>(r)].input, call.count);
-      }
+      for (std::size_t r = 0; r < calls_.size() && bytes > 0; ++r)
+        std::memmove(static_cast<char*>(call.data) + r * bytes, calls_[r].input, bytes);
       break;
     case Operation::kBarrier:
     case Operation::kRegister:
@@ -106,25 +98,24 @@ std::string InprocExchange::missing_ranks() const {
   return ranks;
 }
 
-void InprocExchange::compare(const Call& call, int rank) const {
+void InprocExchange::compare(const ControlWord& word, int rank) const {
   // All ranks compare the same calls, so either all throw or none does, before any payload is used.
-  const Call& first = calls_[0];
+  const ControlWord& first = calls_[0].word;
   for (int r = 1; r < world_size_; ++r) {
-    const Call& o = calls_[static_cast<std::size_t>(r)];
-    const bool same = o.operation == first.operation && o.count == first.count &&
-                      o.type == first.type && o.op == first.op && o.root == first.root;
-    if (same) continue;
-    throw MismatchError("collectives differ: rank 0 calls " + to_text(first) + ", rank " +
-                        std::to_string(r) + " calls " + to_text(o) + " (seen by rank " +
-                        std::to_string(rank) + ", which calls " + to_text(call) + ")");
+    const ControlWord& other = calls_[static_cast<std::size_t>(r)].word;
+    if (other == first) continue;
+    throw MismatchError("collectives differ: rank 0 calls " + to_string(first) + ", rank " +
+                        std::to_string(r) + " calls " + to_string(other) + " (seen by rank " +
+                        std::to_string(rank) + ", which calls " + to_string(word) + ")");
   }
 }
 
 // Only rank r reads and writes slice r of every rank's buffer.
-void InprocExchange::reduce(int rank, const Call& call, bool to_all) const {
+void InprocExchange::reduce(int rank, const ControlWord& word, bool to_all) const {
   alignas(64) char sum[kSumStripBytes];
-  const std::size_t width = size_of(call.type);
-  const ElementRange slice = slice_of(call.count, rank, world_size_);
+  const DType type = word.type();
+  const std::size_t width = size_of(type);
+  const ElementRange slice = slice_of(word.count, rank, world_size_);
   for (std::size_t at = slice.begin; at < slice.end; at += kSumStripBytes / width) {
     const std::size_t count = std::min(kSumStripBytes / width, slice.end - at),
                       bytes = count * width;
@@ -132,7 +123,7 @@ void InprocExchange::reduce(int rank, const Call& call, bool to_all) const {
       return static_cast<char*>(calls_[static_cast<std::size_t>(r)].data) + at * width;
     };
     std::memcpy(sum, strip(0), bytes);
-    for (int r = 1; r < world_size_; ++r) reduce_into(sum, strip(r), count, call.type, call.op);
+    for (int r = 1; r < world_size_; ++r) reduce_into(sum, strip(r), count, type, word.op());
     for (int r = 0; r < world_size_; ++r) {
       if (to_all || r == rank) std::memcpy(strip(r), sum, bytes);
     }
@@ -157,21 +148,7 @@ class InprocCommunicator final : public Communicator {
   std::string_view name() const override { return "inproc"; }
   int rank() const override { return rank_; }
   int world_size() const override { return exchange_->world_size(); }
-  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    exchange_->run(rank_, {Operation::kAllReduce, data, nullptr, count, type, op, 0});
-  }
-  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    exchange_->run(rank_, {Operation::kReduceScatter, data, nullptr, count, type, op, 0});
-  }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    exchange_->run(rank_,
-                   {Operation::kBroadcast, data, nullptr, bytes, DType::kU8, ReduceOp::kSum, root});
-  }
-  void all_gather(const void* input, std::size_t bytes, void* output) override {
-    exchange_->run(rank_,
-                   {Operation::kAllGather, output, input, bytes, DType::kU8, ReduceOp::kSum, 0});
-  }
-  void barrier() override { exchange_->run(rank_, {}); }
+  void run(const Call& call) override { exchange_->run(rank_, call); }
   void abort(std::string_view reason) noexcept override {
     exchange_->abort("aborted by rank " + std::to_string(rank_) + ": " + std::string(reason));
   }

@@ -11,23 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "backends/control_word.h"
+#include "backends/communicator.h"
 
 namespace backends {
 
 class InprocExchange {
  public:
-  // The operands of one rank in one call.
-  struct Call {
-    Operation operation = Operation::kBarrier;
-    void* data = nullptr;
-    const void* input = nullptr;
-    std::size_t count = 0;  // elements, or bytes if there is no type
-    DType type = DType::kU8;
-    ReduceOp op = ReduceOp::kSum;
-    int root = 0;
-  };
-
   InprocExchange(int world_size, int timeout_ms);
   int world_size() const { return world_size_; }
 
@@ -39,8 +28,8 @@ class InprocExchange {
  private:
   void wait_at_barrier(int rank);
   void wait_for_generation(std::uint64_t generation);
-  void compare(const Call& call, int rank) const;
-  void reduce(int rank, const Call& call, bool to_all) const;
+  void compare(const ControlWord& word, int rank) const;
+  void reduce(int rank, const ControlWord& word, bool to_all) const;
   std::string missing_ranks() const;
 
   const int world_size_, timeout_ms_;

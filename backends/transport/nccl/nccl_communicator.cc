@@ -97,58 +97,34 @@ class NcclCommunicator final : public DeviceCommunicator {
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    exchange_words(reduction_word(Operation::kAllReduce, ++counts_.calls, count, type, op));
-    all_reduce_on(stream_.handle(), data, count, type, op);
+  void run(const Call& call) override {
+    exchange_words(call.word);
+    if (call.word.operation == Operation::kBarrier) return;
+    run_on(stream_.handle(), call);
     wait(stream_.handle());
-  }
-  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    exchange_words(reduction_word(Operation::kReduceScatter, ++counts_.calls, count, type, op));
-    reduce_scatter_on(stream_.handle(), data, count, type, op);
-    wait(stream_.handle());
-  }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    exchange_words(transfer_word(Operation::kBroadcast, ++counts_.calls, bytes, root));
-    broadcast_on(stream_.handle(), data, bytes, root);
-    wait(stream_.handle());
-  }
-  void all_gather(const void* input, std::size_t bytes, void* output) override {
-    exchange_words(transfer_word(Operation::kAllGather, ++counts_.calls, bytes));
-    all_gather_on(stream_.handle(), input, bytes, output);
-    wait(stream_.handle());
-  }
-  void barrier() override {
-    exchange_words(transfer_word(Operation::kBarrier, ++counts_.calls, 0));
   }
 
-  void all_reduce_on(void* stream, void* data, std::size_t count, DType type,
-                     ReduceOp op) override {
-    enqueue("ncclAllReduce", data, count, data, [&] {
-      return nccl_.ncclAllReduce(data, data, count, type_of(type), op_of(op), comm_,
-                                 stream_of(stream));
-    });
-  }
-  void broadcast_on(void* stream, void* data, std::size_t bytes, int root) override {
-    enqueue("ncclBroadcast", data, bytes, data, [&] {
-      return nccl_.ncclBroadcast(data, data, bytes, ncclUint8, root, comm_, stream_of(stream));
-    });
-  }
-  void all_gather_on(void* stream, const void* input, std::size_t bytes, void* output) override {
-    enqueue("ncclAllGather", output, bytes, input, [&] {
-      return nccl_.ncclAllGather(input, output, bytes, ncclUint8, comm_, stream_of(stream));
-    });
-  }
-  void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
-                         ReduceOp op) override {
-    const auto ranks = static_cast<std::size_t>(size_);
-    // NCCL scatters only equal shares.
-    if (count % ranks != 0) return all_reduce_on(stream, data, count, type, op);
-    char* own = static_cast<char*>(data) +
-                static_cast<std::size_t>(rank_) * (count / ranks) * size_of(type);
-    enqueue("ncclReduceScatter", data, count, data, [&] {
-      return nccl_.ncclReduceScatter(data, own, count / ranks, type_of(type), op_of(op), comm_,
-                                     stream_of(stream));
-    });
+  void run_on(void* stream, const Call& call) override {
+    void* const data = call.data;
+    const std::size_t count = call.word.count;
+    cudaStream_t const on = stream_of(stream);
+    switch (call.word.operation) {
+      case Operation::kAllReduce:
+        return all_reduce_by_nccl(on, data, call.word);
+      case Operation::kReduceScatter:
+        return reduce_scatter_by_nccl(on, data, call.word);
+      case Operation::kBroadcast:
+        return enqueue("ncclBroadcast", data, count, data, [&] {
+          return nccl_.ncclBroadcast(data, data, count, ncclUint8, call.word.root, comm_, on);
+        });
+      case Operation::kAllGather:
+        return enqueue("ncclAllGather", data, count, call.input, [&] {
+          return nccl_.ncclAllGather(call.input, data, count, ncclUint8, comm_, on);
+        });
+      case Operation::kBarrier:
+      case Operation::kRegister:
+        break;
+    }
   }
 
   bool capturable() const override { return true; }
@@ -249,6 +225,25 @@ class NcclCommunicator final : public DeviceCommunicator {
   void abort(std::string_view reason) noexcept override { progress_.abort(reason); }
 
  private:
+  void all_reduce_by_nccl(cudaStream_t stream, void* data, const ControlWord& word) {
+    enqueue("ncclAllReduce", data, word.count, data, [&] {
+      return nccl_.ncclAllReduce(data, data, word.count, type_of(word.type()), op_of(word.op()),
+                                 comm_, stream);
+    });
+  }
+  void reduce_scatter_by_nccl(cudaStream_t stream, void* data, const ControlWord& word) {
+    const auto ranks = static_cast<std::size_t>(size_);
+    // NCCL scatters only equal shares.
+    if (word.count % ranks != 0) return all_reduce_by_nccl(stream, data, word);
+    const std::size_t share = word.count / ranks;
+    char* own =
+        static_cast<char*>(data) + static_cast<std::size_t>(rank_) * share * size_of(word.type());
+    enqueue("ncclReduceScatter", data, word.count, data, [&] {
+      return nccl_.ncclReduceScatter(data, own, share, type_of(word.type()), op_of(word.op()),
+                                     comm_, stream);
+    });
+  }
+
   // Rank 0 evaluates the ranks' texts in rank order and publishes the first verdict that is not
   // empty, so that all ranks have the same. Returns the key of the verdict, and the verdict.
   template <typename Judge>
@@ -272,8 +267,10 @@ class NcclCommunicator final : public DeviceCommunicator {
   int group_rank(int rank_here) const { return members_[static_cast<std::size_t>(rank_here)]; }
 
   // All ranks gather the words first, for every operation, so that NCCL never gets mismatched
-  // calls, which would make it hang.
-  void exchange_words(const ControlWord& word) {
+  // calls, which would make it hang. The number in the word also counts calls on streams, and after
+  // a capture that failed on one rank it differs: ranks compare the number of blocking calls.
+  void exchange_words(ControlWord word) {
+    word.sequence = ++counts_.calls;
     cuda::use_device(device_);
     ControlWord* own = words_.device + words_.host.size();
     cuda::copy_async(own, &word, sizeof word, stream_.handle());
@@ -411,7 +408,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   std::string call_waiting_text(const char* call) const {
     std::string others;
     for (int r = 0; r < size_; ++r) {
-      if (r != rank_) others += " " + std::to_string(group_rank(r));
+      if (r != rank_) others.append(" ").append(std::to_string(group_rank(r)));
     }
     return std::string(call) + ", waiting for one of the ranks" + others;
   }

@@ -76,40 +76,21 @@ class ShmCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    reduce(static_cast<char*>(data), count, type, op, Operation::kAllReduce);
-  }
-  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    reduce(static_cast<char*>(data), count, type, op, Operation::kReduceScatter);
-  }
-
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    auto* bytes_at = static_cast<char*>(data);
-    transfer(
-        transfer_word(Operation::kBroadcast, next_sequence(), bytes, root), bytes,
-        [&](std::size_t at, std::size_t n) {
-          if (rank_ == root) std::memcpy(block_area(rank_), bytes_at + at, n);
-        },
-        [&](std::size_t at, std::size_t n) {
-          if (rank_ != root) std::memcpy(bytes_at + at, block_area(root), n);
-        });
-  }
-
-  void all_gather(const void* input, std::size_t bytes, void* output) override {
-    const auto* in = static_cast<const char*>(input);
-    auto* out = static_cast<char*>(output);
-    transfer(
-        transfer_word(Operation::kAllGather, next_sequence(), bytes), bytes,
-        [&](std::size_t at, std::size_t n) { std::memcpy(block_area(rank_), in + at, n); },
-        [&](std::size_t at, std::size_t n) {
-          for (int r = 0; r < size_; ++r)
-            std::memcpy(out + static_cast<std::size_t>(r) * bytes + at, block_area(r), n);
-        });
-  }
-
-  void barrier() override {
-    post_word(transfer_word(Operation::kBarrier, next_sequence(), 0));
-    meet_and_compare();
+  void run(const Call& call) override {
+    post_word(call.word);
+    auto* data = static_cast<char*>(call.data);
+    switch (call.word.operation) {
+      case Operation::kAllReduce:
+      case Operation::kReduceScatter:
+        return reduce(data);
+      case Operation::kBroadcast:
+        return broadcast_from(call.word.root, data);
+      case Operation::kAllGather:
+        return gather(static_cast<const char*>(call.input), data);
+      case Operation::kBarrier:
+      case Operation::kRegister:
+        meet_and_compare();
+    }
   }
 
   void abort(std::string_view reason) noexcept override { barrier_.abort(reason); }
@@ -129,8 +110,6 @@ class ShmCommunicator final : public Communicator {
   char* place(char* block, int rank) const {
     return block + piece_bytes_ * static_cast<std::size_t>(rank);
   }
-
-  std::uint32_t next_sequence() { return ++sequence_; }
 
   // Sends the word with the next arrival; the next compare(), which is for that arrival, compares
   // it.
@@ -160,9 +139,30 @@ class ShmCommunicator final : public Communicator {
     compared_ = true;
   }
 
+  void broadcast_from(int root, char* data) {
+    transfer(
+        word_.count,
+        [&](std::size_t at, std::size_t n) {
+          if (rank_ == root) std::memcpy(block_area(rank_), data + at, n);
+        },
+        [&](std::size_t at, std::size_t n) {
+          if (rank_ != root) std::memcpy(data + at, block_area(root), n);
+        });
+  }
+
+  void gather(const char* input, char* output) {
+    const std::size_t bytes = word_.count;
+    transfer(
+        bytes,
+        [&](std::size_t at, std::size_t n) { std::memcpy(block_area(rank_), input + at, n); },
+        [&](std::size_t at, std::size_t n) {
+          for (int r = 0; r < size_; ++r)
+            std::memcpy(output + static_cast<std::size_t>(r) * bytes + at, block_area(r), n);
+        });
+  }
+
   template <typename Leave, typename Take>
-  void transfer(const ControlWord& word, std::size_t bytes, const Leave& leave, const Take& take) {
-    post_word(word);
+  void transfer(std::size_t bytes, const Leave& leave, const Take& take) {
     if (bytes == 0) meet_and_compare();
     for (std::size_t at = 0; at < bytes; at += block_bytes_, ++blocks_) {
       const std::size_t n = std::min(block_bytes_, bytes - at);
@@ -172,8 +172,11 @@ class ShmCommunicator final : public Communicator {
     }
   }
 
-  void reduce(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
-    post_word(reduction_word(operation, next_sequence(), count, type, op));
+  void reduce(char* data) {
+    const Operation operation = word_.operation;
+    const std::size_t count = word_.count;
+    const DType type = word_.type();
+    const ReduceOp op = word_.op();
     const std::size_t bytes = count * size_of(type);
     if (bytes <= kNotedBytes) {
       reduce_noted(data, count, type, op);
@@ -280,9 +283,9 @@ class ShmCommunicator final : public Communicator {
   const std::size_t piece_bytes_, block_bytes_, area_bytes_, flags_bytes_;
   const ShmSegment segment_;
   ShmBarrier barrier_;
-  ControlWord word_;
+  ControlWord word_;  // of the current call
   bool compared_ = true;
-  std::uint32_t sequence_ = 0, blocks_ = 0;
+  std::uint32_t blocks_ = 0;
 };
 
 }  // namespace

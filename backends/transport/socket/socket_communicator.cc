@@ -51,43 +51,23 @@ class SocketCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    reduce(static_cast<char*>(data), count, type, op, Operation::kAllReduce);
-  }
-  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    reduce(static_cast<char*>(data), count, type, op, Operation::kReduceScatter);
-  }
-
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    exchange_.begin(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root));
-    exchange_.exchange_words();
-    if (bytes <= kSmallBytes || size_ == 2) {
-      broadcast_directly(static_cast<char*>(data), bytes, root);
-    } else {
-      broadcast_slices(static_cast<char*>(data), bytes, root);
+  void run(const Call& call) override {
+    auto* data = static_cast<char*>(call.data);
+    const std::size_t count = call.word.count;
+    exchange_.begin(call.word);
+    switch (call.word.operation) {
+      case Operation::kAllReduce:
+      case Operation::kReduceScatter:
+        return reduce(data, call.word);
+      case Operation::kBroadcast:
+        return broadcast_from(call.word.root, data, count);
+      case Operation::kAllGather:
+        return gather(static_cast<const char*>(call.input), count, data);
+      case Operation::kBarrier:
+      case Operation::kRegister:
+        exchange_.exchange_words();
+        exchange_.wait_all();
     }
-    exchange_.wait_all();
-  }
-
-  void all_gather(const void* input, std::size_t bytes, void* output) override {
-    auto* out = static_cast<char*>(output);
-    const auto place = [&](int r) { return out + static_cast<std::size_t>(r) * bytes; };
-    exchange_.begin(transfer_word(Operation::kAllGather, ++sequence_, bytes));
-    exchange_.exchange_words();
-    for_peers([&](int peer) {
-      for_stripes(bytes, [&](std::size_t stream, std::size_t at, std::size_t n) {
-        exchange_.send(peer, stream, static_cast<const char*>(input) + at, n);
-        exchange_.receive(peer, stream, place(peer) + at, n);
-      });
-    });
-    exchange_.wait_all();
-    if (bytes > 0 && place(rank_) != input) std::memmove(place(rank_), input, bytes);
-  }
-
-  void barrier() override {
-    exchange_.begin(transfer_word(Operation::kBarrier, ++sequence_, 0));
-    exchange_.exchange_words();
-    exchange_.wait_all();
   }
 
   void abort(std::string_view reason) noexcept override { mesh_->abort(reason); }
@@ -108,6 +88,29 @@ class SocketCommunicator final : public Communicator {
       const ElementRange stripe = slice_of(bytes, s, streams);
       body(static_cast<std::size_t>(s), stripe.begin, stripe.count());
     }
+  }
+
+  void broadcast_from(int root, char* data, std::size_t bytes) {
+    exchange_.exchange_words();
+    if (bytes <= kSmallBytes || size_ == 2) {
+      broadcast_directly(data, bytes, root);
+    } else {
+      broadcast_slices(data, bytes, root);
+    }
+    exchange_.wait_all();
+  }
+
+  void gather(const char* input, std::size_t bytes, char* output) {
+    const auto place = [&](int r) { return output + static_cast<std::size_t>(r) * bytes; };
+    exchange_.exchange_words();
+    for_peers([&](int peer) {
+      for_stripes(bytes, [&](std::size_t stream, std::size_t at, std::size_t n) {
+        exchange_.send(peer, stream, input + at, n);
+        exchange_.receive(peer, stream, place(peer) + at, n);
+      });
+    });
+    exchange_.wait_all();
+    if (bytes > 0 && place(rank_) != input) std::memmove(place(rank_), input, bytes);
   }
 
   void broadcast_directly(char* data, std::size_t bytes, int root) {
@@ -146,14 +149,16 @@ class SocketCommunicator final : public Communicator {
     }
   }
 
-  void reduce(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
-    exchange_.begin(reduction_word(operation, ++sequence_, count, type, op));
+  void reduce(char* data, const ControlWord& word) {
+    const std::size_t count = word.count;
+    const DType type = word.type();
+    const ReduceOp op = word.op();
     const std::size_t bytes = count * size_of(type);
-    const int owners = operation == Operation::kAllReduce ? owners_of(bytes) : size_;
+    const int owners = word.operation == Operation::kAllReduce ? owners_of(bytes) : size_;
     if (bytes == 0 || (bytes <= kSmallBytes && owners == size_)) {
       reduce_small(data, count, type, op);
     } else {
-      reduce_blocks(data, count, type, op, operation, owners);
+      reduce_blocks(data, count, type, op, word.operation, owners);
     }
   }
 
@@ -236,7 +241,6 @@ class SocketCommunicator final : public Communicator {
   std::vector<char> scratch_;
   std::vector<LinkExchange::Receipt> receipts_;  // for those shares
   std::vector<const void*> parts_;
-  std::uint32_t sequence_ = 0;
 };
 
 }  // namespace

@@ -103,39 +103,23 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    meet(reduction_word(Operation::kAllReduce, ++sequence_, count, type, op));
-    reduce(static_cast<char*>(data), count, type, op);
-  }
-  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    meet(reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op));
-    reduce(static_cast<char*>(data), count, type, op);
-  }
-
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    meet(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root));
-    char *at = static_cast<char*>(data), *end = at + bytes, *block = wire_->outgoing.data();
-    for (std::size_t n = 0; at < end; at += n) {
-      n = std::min(static_cast<std::size_t>(end - at), wire_->outgoing.size());
-      if (rank_ == root) std::memcpy(block, at, n);
-      finish("MPI_Ibcast", [&](MPI_Request* request) {
-        return MPI_Ibcast(block, static_cast<int>(n), MPI_BYTE, root, wire_->comm, request);
-      });
-      if (rank_ != root) std::memcpy(at, block, n);
+  void run(const Call& call) override {
+    auto* data = static_cast<char*>(call.data);
+    const std::size_t count = call.word.count;
+    meet(call.word);
+    switch (call.word.operation) {
+      case Operation::kAllReduce:
+      case Operation::kReduceScatter:
+        return reduce(data, count, call.word.type(), call.word.op());
+      case Operation::kBroadcast:
+        return broadcast_from(call.word.root, data, count);
+      case Operation::kAllGather:
+        return gather_all(static_cast<const char*>(call.input), count, data);
+      case Operation::kBarrier:
+      case Operation::kRegister:
+        break;
     }
   }
-
-  void all_gather(const void* input, std::size_t bytes, void* output) override {
-    meet(transfer_word(Operation::kAllGather, ++sequence_, bytes));
-    for (std::size_t at = 0, n = 0; at < bytes; at += n) {
-      n = std::min(bytes - at, kPieceBytes);
-      gather(static_cast<const char*>(input) + at, n);
-      for (std::size_t r = 0; r < parts_.size(); ++r)
-        std::memcpy(static_cast<char*>(output) + r * bytes + at, wire_->incoming.data() + r * n, n);
-    }
-  }
-
-  void barrier() override { meet(transfer_word(Operation::kBarrier, ++sequence_, 0)); }
 
   void abort(std::string_view) noexcept override {
     if (!aborted_) aborted_at_ = Clock::now();
@@ -238,6 +222,27 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
+  void broadcast_from(int root, char* data, std::size_t bytes) {
+    char *at = data, *end = data + bytes, *block = wire_->outgoing.data();
+    for (std::size_t n = 0; at < end; at += n) {
+      n = std::min(static_cast<std::size_t>(end - at), wire_->outgoing.size());
+      if (rank_ == root) std::memcpy(block, at, n);
+      finish("MPI_Ibcast", [&](MPI_Request* request) {
+        return MPI_Ibcast(block, static_cast<int>(n), MPI_BYTE, root, wire_->comm, request);
+      });
+      if (rank_ != root) std::memcpy(at, block, n);
+    }
+  }
+
+  void gather_all(const char* input, std::size_t bytes, char* output) {
+    for (std::size_t at = 0, n = 0; at < bytes; at += n) {
+      n = std::min(bytes - at, kPieceBytes);
+      gather(input + at, n);
+      for (std::size_t r = 0; r < parts_.size(); ++r)
+        std::memcpy(output + r * bytes + at, wire_->incoming.data() + r * n, n);
+    }
+  }
+
   // `bytes` of every rank, one after the other, into `incoming`.
   void gather(const char* own, std::size_t bytes) {
     std::memcpy(wire_->outgoing.data(), own, bytes);
@@ -291,7 +296,6 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Wire> wire_;
   std::vector<const void*> parts_;
   std::vector<int> counts_, offsets_, own_counts_, own_offsets_;  // of a block, in bytes
-  std::uint32_t sequence_ = 0;
   bool failed_ = false;
   std::atomic<Clock::time_point> aborted_at_{};
   std::atomic<bool> aborted_{false};

@@ -1,11 +1,12 @@
-// Communicators made of others: the comparison of two backends, groups of some ranks, and the
-// choice by hosts.
+// Communicators made of others: the comparison of two backends, groups of some ranks, the
+// choice by hosts, plug-ins.
 #include <gtest/gtest.h>
 
 #include "backends/backend_error.h"
 #include "backends/compose/checked/checked_communicator.h"
 #include "backends/compose/guard/guarded_communicator.h"
 #include "backends/compose/hierarchical/hierarchical_communicator.h"
+#include "backends/compose/plugin/backend_plugin.h"
 #include "backends/compose/table/backend_table.h"
 #include "backends/transport/single/single_communicator.h"
 #include "tests/backends/group_harness.h"
@@ -23,13 +24,9 @@ class Liar final : public Communicator {
   std::string_view name() const override { return "liar"; }
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
-  void all_reduce(void* data, std::size_t count, DType, ReduceOp) override {
-    if (count > 2) static_cast<char*>(data)[9] ^= 1;
+  void run(const backends::Call& call) override {
+    if (call.word.count > 2) static_cast<char*>(call.data)[9] ^= 1;
   }
-  void broadcast(void*, std::size_t, int) override {}
-  void all_gather(const void*, std::size_t, void*) override {}
-  void reduce_scatter(void*, std::size_t, DType, ReduceOp) override {}
-  void barrier() override {}
   void abort(std::string_view) noexcept override {}
 };
 
@@ -176,6 +173,17 @@ TEST(Plan, RefusesWhatCannotBe) {
   EXPECT_NE(reason("./no_such_plugin.so", backends::LocalStage::kAuto, {"a", "a"})
                 .find("./no_such_plugin.so cannot be loaded"),
             std::string::npos);
+}
+
+TEST(Plugin, ForAnOlderVersionIsRejectedWithBoth) {
+  try {
+    backends::load_backend_plugin(OLD_PLUGIN);
+    FAIL() << "it was accepted";
+  } catch (const backends::ConfigurationError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "backend plug-in " OLD_PLUGIN " was compiled for engine-backend-3, expected " +
+                  std::string(backends::kBackendPluginAbi) + ": recompile it");
+  }
 }
 
 TEST(HostLayout, KnowsRailsAndUnevenHosts) {
