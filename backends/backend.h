@@ -12,6 +12,7 @@
 #include "backends/communicator.h"
 #include "backends/secret.h"
 #include "backends/store.h"
+#include "io/base/time/clock.h"
 
 namespace backends {
 
@@ -64,6 +65,7 @@ struct BackendContext {
   int streams = 1;      // connections per peer, if the backend stripes
   std::chrono::milliseconds timeout{};
   std::function<void(const std::string&)> notice = {};  // lines for the user; may be empty
+  const base::Clock& clock = base::kSteadyClock;        // of `timeout`; outlives the communicator
 
   int group_rank(int rank_here) const { return members[static_cast<std::size_t>(rank_here)]; }
 };

@@ -45,9 +45,10 @@ bool is_one_host(const std::vector<PeerInfo>& peers) {
 
 class Joiner {
  public:
-  explicit Joiner(const GroupOptions& options)
+  Joiner(const GroupOptions& options, const base::Clock& clock)
       : options_(options),
-        start_(Clock::now()),
+        clock_(clock),
+        start_(clock.now()),
         deadline_(start_ + std::chrono::milliseconds(options.rendezvous_timeout_ms)),
         next_notice_(start_ + kNoticeEvery) {
     hello_.rank = options.rank;
@@ -185,7 +186,7 @@ class Joiner {
     auto pause = kFirstPause;
     std::string reason;
     for (;;) {
-      std::vector<std::string> addresses = look_up_host(endpoint_.host, deadline_, reason);
+      std::vector<std::string> addresses = look_up_host(endpoint_.host, steady_deadline(), reason);
       if (!addresses.empty()) return addresses;
       pause_or_give_up(pause, "at " + to_string(endpoint_), reason);
     }
@@ -221,7 +222,7 @@ class Joiner {
         return;
       }
       if (scan_ && !scan_->other_secret().empty()) {
-        if (base::has_passed(deadline_)) throw AuthenticationError(scan_->other_secret());
+        if (clock_.has_passed(deadline_)) throw AuthenticationError(scan_->other_secret());
         if (!reported_other_secret && options_.notice)
           options_.notice(scan_->other_secret() + "; still searching");
         reported_other_secret = true;
@@ -232,14 +233,13 @@ class Joiner {
 
   void pause_or_give_up(std::chrono::milliseconds& pause, const std::string& where,
                         const std::string& reason) {
-    if (base::has_passed(deadline_)) {
-      throw PeerError("no rendezvous after " + seconds_text(Clock::now() - start_) +
+    if (clock_.has_passed(deadline_)) {
+      throw PeerError("no rendezvous after " + seconds_text(clock_.now() - start_) +
                       " s: rank 0 did not appear " + where + " (" + reason + ")" + loopback_hint());
     }
     notice_when_due("waiting for rank 0 " + where + ": " + reason);
     stop_if_cancelled();
-    std::this_thread::sleep_for(std::min<Clock::duration>(
-        pause, std::max<Clock::duration>(deadline_ - Clock::now(), Clock::duration::zero())));
+    std::this_thread::sleep_for(std::min(pause, clock_.sleep_time(deadline_)));
     pause = std::min(pause * 2, kLongestPause);
   }
 
@@ -253,7 +253,8 @@ class Joiner {
   std::optional<StoreSession> attempt(std::string& reason) {
     ++hello_.attempt;
     if (scan_) {
-      std::optional<StoreSession> session = scan_->round(secret_, hello_, deadline_, reason);
+      std::optional<StoreSession> session =
+          scan_->round(secret_, hello_, steady_deadline(), reason);
       if (session) endpoint_ = scan_->found();
       return session;
     }
@@ -274,7 +275,8 @@ class Joiner {
     const bool certain = has_own_secret() && !options_.restarted;
     SessionFault fault{};
     std::optional<StoreSession> session = open_session(
-        endpoint_, secret_, hello, std::min(deadline_, base::deadline_in(std::chrono::seconds(3))),
+        endpoint_, secret_, hello,
+        std::min(steady_deadline(), base::deadline_in(std::chrono::seconds(3))),
         unproved_.rule(certain ? OtherServers::kNone : OtherServers::kAtAddress), reason, &fault);
     if (!session) unproved_.note(fault);
     return session;
@@ -283,8 +285,9 @@ class Joiner {
   // Returns true if the group has started, false if the connection broke before.
   bool wait_for_all() {
     for (;;) {
+      const Deadline next = std::min(deadline_, next_notice_);
       switch (joined_.store->wait_for_start(
-          std::min({deadline_, next_notice_, base::deadline_in(kPollInterval)}))) {
+          base::deadline_in(std::min(clock_.sleep_time(next), kPollInterval)))) {
         case TcpStore::StartState::kStarted:
           return true;
         case TcpStore::StartState::kDisconnected:
@@ -293,15 +296,15 @@ class Joiner {
           break;
       }
       stop_if_cancelled();
-      if (!base::has_passed(std::min(deadline_, next_notice_))) continue;
+      if (!clock_.has_passed(next)) continue;
       const auto [missing, left] = joined_.store->state().absent;
       const std::string who = std::to_string(missing.size()) + " of " +
                               std::to_string(options_.world_size) + " ranks" +
                               (missing.empty() ? "" : ": " + ranks_text(missing)) +
                               (left.empty() ? "" : "; joined and left again: " + ranks_text(left));
-      if (base::has_passed(deadline_)) {
+      if (clock_.has_passed(deadline_)) {
         std::string text =
-            "no rendezvous after " + seconds_text(Clock::now() - start_) + " s: missing " + who;
+            "no rendezvous after " + seconds_text(clock_.now() - start_) + " s: missing " + who;
         if (joined_.server) {
           if (const std::string refused = joined_.server->last_refusal(); !refused.empty())
             text += " (refused: " + refused + ")";
@@ -322,7 +325,7 @@ class Joiner {
   }
 
   void notice_when_due(const std::string& text) {
-    const auto now = Clock::now();
+    const auto now = clock_.now();
     if (now < next_notice_) return;
     next_notice_ += kNoticeEvery;
     if (options_.notice && options_.local_rank == 0)  // one notice per host
@@ -344,7 +347,11 @@ class Joiner {
     return address;
   }
 
+  // The deadline, for waits that know only the steady clock.
+  Deadline steady_deadline() const { return base::deadline_in(deadline_ - clock_.now()); }
+
   const GroupOptions& options_;
+  const base::Clock& clock_;
   const Clock::time_point start_;
   const Deadline deadline_;
   Clock::time_point next_notice_;
@@ -360,6 +367,8 @@ class Joiner {
 
 }  // namespace
 
-JoinedStore join_store(const GroupOptions& options) { return Joiner(options).join(); }
+JoinedStore join_store(const GroupOptions& options, const base::Clock& clock) {
+  return Joiner(options, clock).join();
+}
 
 }  // namespace backends

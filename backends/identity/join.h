@@ -8,6 +8,7 @@
 #include "backends/identity/rendezvous_file.h"
 #include "backends/store/store_client.h"
 #include "backends/store/store_server.h"
+#include "io/base/time/clock.h"
 
 namespace backends {
 
@@ -23,7 +24,8 @@ struct JoinedStore {
   std::string rendezvous_address;  // address of the store, as seen from this rank
 };
 
-// Blocks until all ranks have joined. Notices and exceptions are those of join_group().
-JoinedStore join_store(const GroupOptions& options);
+// Blocks until all ranks have joined. Notices and exceptions are those of join_group(). The clock
+// measures the rendezvous timeout and the time between notices.
+JoinedStore join_store(const GroupOptions& options, const base::Clock& clock = base::kSteadyClock);
 
 }  // namespace backends

@@ -28,6 +28,7 @@ GlooTransport::GlooTransport(const BackendContext& context)
     : Context(context.rank, context.world_size),
       members_(context.members),
       timeout_(context.timeout),
+      clock_(context.clock),
       mesh_(mesh_context(context)),
       own_(members_.size()),
       polled_(members_.size() + 1),
@@ -89,8 +90,8 @@ bool GlooTransport::pump() {
   return false;
 }
 
-// Returns true if anything happened before `until`. `wake_fd` < 0: none.
-bool GlooTransport::poll_pairs(base::Deadline until, int wake_fd) {
+// Returns true if anything happened in this time. `wake_fd` < 0: none.
+bool GlooTransport::poll_pairs(int milliseconds, int wake_fd) {
   for (std::size_t i = 0; i < own_.size(); ++i) {
     const GlooPair* pair = own_[i];
     const bool works = pair != nullptr && pair->trouble().empty();
@@ -98,15 +99,15 @@ bool GlooTransport::poll_pairs(base::Deadline until, int wake_fd) {
                   static_cast<short>(POLLIN | (works && pair->has_output() ? POLLOUT : 0)), 0};
   }
   polled_.back() = {wake_fd, POLLIN, 0};
-  return poll(polled_.data(), polled_.size(), base::milliseconds_left(until)) > 0;
+  return poll(polled_.data(), polled_.size(), milliseconds) > 0;
 }
 
 void GlooTransport::sleep() {
   const auto broken = std::ranges::find_if(
       own_, [](const GlooPair* pair) { return pair != nullptr && !pair->trouble().empty(); });
   if (broken == own_.end()) {
-    (void)poll_pairs(deadline_, mesh_.wake_fd());
-  } else if (!poll_pairs(std::min(deadline_, base::deadline_in(kGlooGraceTime)), mesh_.wake_fd())) {
+    (void)poll_pairs(clock_.poll_ms(deadline_), mesh_.wake_fd());
+  } else if (!poll_pairs(static_cast<int>(kGlooGraceTime.count()), mesh_.wake_fd())) {
     throw PeerError("the connection to " + name_of(**broken) + " " + (*broken)->trouble());
   }
 }

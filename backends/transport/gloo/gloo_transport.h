@@ -41,7 +41,7 @@ class GlooTransport final : public gloo::transport::Context {
   void wait(GlooPair& pair, const Done& done) {
     if (done()) return;
     awaited_ = &pair;
-    deadline_ = base::deadline_in(timeout_);
+    deadline_ = clock_.deadline_in(timeout_);
     wait_.run(*this, done);
   }
 
@@ -50,7 +50,7 @@ class GlooTransport final : public gloo::transport::Context {
   template <typename Done>
   void exchange_until(base::Deadline until, const Done& done) {
     while (!done() && !base::has_passed(until)) {
-      if (!move_all()) (void)poll_pairs(until, -1);
+      if (!move_all()) (void)poll_pairs(base::milliseconds_left(until), -1);
     }
   }
   // Discards unsent data: the callers' memory is no longer read.
@@ -64,15 +64,16 @@ class GlooTransport final : public gloo::transport::Context {
   friend class LinkWait;
   bool pump();
   bool move_all();
-  [[nodiscard]] bool poll_pairs(base::Deadline until, int wake_fd);
+  [[nodiscard]] bool poll_pairs(int milliseconds, int wake_fd);
   void sleep();
   [[noreturn]] void on_abort();
   [[noreturn]] void on_timeout();
-  base::Deadline deadline() const { return deadline_; }
+  bool is_late() const { return clock_.has_passed(deadline_); }
   std::string name_of(const GlooPair& pair) const;
 
   const std::vector<int> members_;
   const std::chrono::milliseconds timeout_;
+  const base::Clock& clock_;
   SocketMesh mesh_;
   std::vector<GlooPair*> own_;  // [peer]; null for this rank
   std::vector<pollfd> polled_;  // [peer] and the mesh's wake_fd(), with the results of poll()

@@ -19,9 +19,10 @@ constexpr std::size_t kSumStripBytes = 16384;  // the sum of a strip stays in th
 
 }  // namespace
 
-InprocExchange::InprocExchange(int world_size, int timeout_ms)
+InprocExchange::InprocExchange(int world_size, int timeout_ms, const base::Clock& clock)
     : world_size_(world_size),
       timeout_ms_(timeout_ms),
+      clock_(clock),
       spin_(base::count_of_cpus() >= world_size),
       calls_(static_cast<std::size_t>(world_size)),
       arrived_ranks_(static_cast<std::size_t>(world_size), false) {}
@@ -79,9 +80,12 @@ void InprocExchange::wait_for_generation(std::uint64_t generation) {
   const auto over = [&] {
     return aborted_ || generation_.load(std::memory_order_acquire) >= generation;
   };
-  const bool in_time = all_arrived_.wait_for(lock, std::chrono::milliseconds(timeout_ms_), over);
+  const auto deadline = clock_.deadline_in(std::chrono::milliseconds(timeout_ms_));
+  while (!all_arrived_.wait_for(lock, clock_.sleep_time(deadline), over) &&
+         !clock_.has_passed(deadline)) {
+  }
   if (generation_.load(std::memory_order_acquire) >= generation) return;
-  if (!in_time) {
+  if (!aborted_) {
     reason_ =
         "timed out after " + std::to_string(timeout_ms_) + " ms, waiting for " + missing_ranks();
     aborted_ = true;  // the others must not continue without this rank

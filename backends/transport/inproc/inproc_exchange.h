@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "backends/communicator.h"
+#include "io/base/time/clock.h"
 
 namespace backends {
 
 class InprocExchange {
  public:
-  InprocExchange(int world_size, int timeout_ms);
+  // The clock outlives this.
+  InprocExchange(int world_size, int timeout_ms, const base::Clock& clock = base::kSteadyClock);
   int world_size() const { return world_size_; }
 
   // Collective. Throws MismatchError on every rank if the calls differ, PeerError at the deadline
@@ -33,6 +35,7 @@ class InprocExchange {
   std::string missing_ranks() const;
 
   const int world_size_, timeout_ms_;
+  const base::Clock& clock_;
   const bool spin_;
   std::vector<Call> calls_;  // by rank; written before the first barrier, read between the two
   std::atomic<std::uint64_t> generation_{0};  // barriers completed

@@ -23,7 +23,6 @@
 #include "backends/backend_error.h"
 #include "io/base/machine/cpu_affinity.h"
 #include "io/base/threads/spin_pause.h"
-#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {
@@ -47,13 +46,13 @@ void futex_wake(std::atomic<std::uint32_t>& word) {
 
 }  // namespace
 
-ShmBarrier::ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names,
-                       std::chrono::milliseconds timeout)
+ShmBarrier::ShmBarrier(ShmFlag* flags, const BackendContext& context)
     : flags_(flags),
-      rank_(rank),
-      size_(static_cast<int>(names.size())),
-      names_(std::move(names)),
-      timeout_(timeout),
+      rank_(context.rank),
+      size_(context.world_size),
+      names_(context.members),
+      timeout_(context.timeout),
+      clock_(context.clock),
       spins_(size_ <= base::count_of_cpus() ? kBarrierSpins : 0),
       turns_(size_) {}
 
@@ -111,10 +110,10 @@ void ShmBarrier::wait_for(int rank, std::uint32_t phase) {
 
 void ShmBarrier::sleep_until_arrived(int rank, std::uint32_t phase) {
   ShmFlag& flag = this->flag(rank, phase);
-  const auto deadline = base::deadline_in(timeout_);
+  const auto deadline = clock_.deadline_in(timeout_);
   flag.sleepers.fetch_add(1, std::memory_order_seq_cst);
   while (!has_arrived(rank, phase) && !aborted_.load(std::memory_order_acquire) &&
-         !base::has_passed(deadline)) {
+         !clock_.has_passed(deadline)) {
     const std::uint32_t seen = flag.phase.load(std::memory_order_seq_cst);
     if (static_cast<std::int32_t>(seen - phase) < 0) futex_wait(flag.phase, seen);
   }

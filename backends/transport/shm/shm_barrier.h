@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/backend.h"
 #include "backends/core_sharing.h"
 
 namespace backends {
@@ -30,9 +31,8 @@ class ShmBarrier {
  public:
   static constexpr std::size_t kFlags = 2;  // per rank
 
-  // `flags`: kFlags for each rank, in shared memory, outlives this. `names`: the ranks' numbers for
-  // messages.
-  ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names, std::chrono::milliseconds timeout);
+  // `flags`: kFlags for each rank, in shared memory, outlives this.
+  ShmBarrier(ShmFlag* flags, const BackendContext& context);
 
   // This rank's note for its next arrival: kNoteBytes bytes. May be written after this rank has
   // waited for the previous arrival.
@@ -77,6 +77,7 @@ class ShmBarrier {
   const int rank_, size_;
   const std::vector<int> names_;
   const std::chrono::milliseconds timeout_;
+  const base::Clock& clock_;
   const int spins_;
   YieldingWait turns_;  // replaces spinning on shared cores
   std::uint32_t phase_ = 0;

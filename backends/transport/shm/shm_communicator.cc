@@ -70,7 +70,7 @@ class ShmCommunicator final : public Communicator {
         flags_bytes_(
             round_up(sizeof(ShmFlag) * ShmBarrier::kFlags * static_cast<std::size_t>(size_))),
         segment_(context, flags_bytes_ + area_bytes_ * static_cast<std::size_t>(size_)),
-        barrier_(reinterpret_cast<ShmFlag*>(segment_.data()), rank_, members_, context.timeout) {}
+        barrier_(reinterpret_cast<ShmFlag*>(segment_.data()), context) {}
 
   std::string_view name() const override { return "shm"; }
   int rank() const override { return rank_; }

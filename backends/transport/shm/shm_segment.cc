@@ -32,7 +32,6 @@
 #include "backends/store/tcp_socket.h"
 #include "io/base/files/retry_on_eintr.h"
 #include "io/base/files/system_error_text.h"
-#include "io/base/time/deadline.h"
 
 namespace backends {
 namespace {
@@ -94,7 +93,7 @@ bool receive_packet(int from, T& value) {
 void check_wait(const BackendContext& context, Deadline deadline, const std::string& what) {
   if (const auto failure = context.watch.known_failure(std::chrono::milliseconds(0)))
     failure->raise();
-  if (base::has_passed(deadline))
+  if (context.clock.has_passed(deadline))
     throw PeerError("timeout after " + std::to_string(context.timeout.count()) +
                     " ms, waiting for " + what);
 }
@@ -102,8 +101,8 @@ void check_wait(const BackendContext& context, Deadline deadline, const std::str
 // Waits until one of the sockets is readable.
 void wait_readable(const BackendContext& context, std::vector<pollfd>& polled, Deadline deadline,
                    const std::string& what) {
-  while (poll(polled.data(), polled.size(), std::min(kOpenPollMs, milliseconds_left(deadline))) <=
-         0)
+  while (poll(polled.data(), polled.size(),
+              std::min(kOpenPollMs, context.clock.poll_ms(deadline))) <= 0)
     check_wait(context, deadline, what);
 }
 
@@ -212,8 +211,8 @@ class ShmServer {
       for (ShmGuest& guest : guests_) {
         if ((p++)->revents != 0) serve(guest);
       }
-      std::erase_if(guests_, [](const ShmGuest& guest) {
-        return guest.done || base::has_passed(guest.until);
+      std::erase_if(guests_, [this](const ShmGuest& guest) {
+        return guest.done || context_.clock.has_passed(guest.until);
       });
       if (polled.front().revents != 0) accept_one();
     }
@@ -230,7 +229,7 @@ class ShmServer {
     if (guests_.size() == kMaxUnprovenRanks) guests_.pop_front();
     ShmGuest& guest = guests_.emplace_back();
     guest.socket = std::move(socket);
-    guest.until = base::deadline_in(kProofTimeout);
+    guest.until = context_.clock.deadline_in(kProofTimeout);
   }
 
   void serve(ShmGuest& guest) {
@@ -307,7 +306,7 @@ base::Descriptor fetch(const BackendContext& context, Deadline deadline) {
 }  // namespace
 
 ShmSegment::ShmSegment(const BackendContext& context, std::size_t bytes) : bytes_(bytes) {
-  const auto deadline = base::deadline_in(context.timeout);
+  const auto deadline = context.clock.deadline_in(context.timeout);
   const base::Descriptor memory =
       context.rank == 0 ? ShmServer(context, bytes).run(deadline) : fetch(context, deadline);
   void* mapped =

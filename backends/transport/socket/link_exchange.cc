@@ -14,7 +14,6 @@
 namespace backends {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr auto kFailureTime = std::chrono::milliseconds(100);
 // Bytes per system call, so that all connections are served alternately.
 constexpr std::size_t kMaxAtOnce = 1 << 20;
@@ -32,12 +31,12 @@ void LinkExchange::Queue::advance(std::size_t bytes) {
   }
 }
 
-LinkExchange::LinkExchange(std::shared_ptr<SocketMesh> mesh, int rank, std::vector<int> members,
-                           std::chrono::milliseconds timeout)
+LinkExchange::LinkExchange(std::shared_ptr<SocketMesh> mesh, const BackendContext& context)
     : mesh_(std::move(mesh)),
-      rank_(rank),
-      members_(std::move(members)),
-      timeout_(timeout),
+      rank_(context.rank),
+      members_(context.members),
+      timeout_(context.timeout),
+      clock_(context.clock),
       streams_(static_cast<std::size_t>(mesh_->streams())),
       links_(members_.size() * streams_),
       inboxes_(members_.size()),
@@ -57,7 +56,7 @@ LinkExchange::LinkExchange(std::shared_ptr<SocketMesh> mesh, int rank, std::vect
 
 void LinkExchange::begin(const ControlWord& word) {
   word_ = word;
-  deadline_ = base::deadline_in(timeout_);
+  deadline_ = clock_.deadline_in(timeout_);
   for (Link& l : links_) l.out.opened = l.in.opened = false;
 }
 
@@ -202,7 +201,7 @@ void LinkExchange::sleep() {
         l.fd, static_cast<short>((l.in.empty() ? 0 : POLLIN) | (l.out.empty() ? 0 : POLLOUT)), 0};
   }
   polled_.back() = {mesh_->wake_fd(), POLLIN, 0};
-  if (poll(polled_.data(), polled_.size(), milliseconds_left(deadline_)) <= 0) return;
+  if (poll(polled_.data(), polled_.size(), clock_.poll_ms(deadline_)) <= 0) return;
   const Link* broken = nullptr;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (polled_[i].events != 0 || (polled_[i].revents & (POLLERR | POLLHUP)) == 0) continue;
@@ -210,8 +209,7 @@ void LinkExchange::sleep() {
     polled_[i].fd = -1;
   }
   if (broken == nullptr) return;
-  if (poll(polled_.data(), polled_.size(),
-           milliseconds_left(std::min(deadline_, base::deadline_in(kFailureTime)))) == 0)
+  if (poll(polled_.data(), polled_.size(), static_cast<int>(kFailureTime.count())) == 0)
     fail("the connection to " + name_of(*broken) + " broke");
 }
 
@@ -219,7 +217,7 @@ void LinkExchange::sleep() {
 // closed connections, a failing rank sends its own word and waits for missing words for
 // kFailureTime.
 void LinkExchange::exchange_words_on_failure() {
-  const auto until = std::min(base::deadline_in(kFailureTime), std::max(deadline_, Clock::now()));
+  const auto until = base::deadline_in(is_late() ? std::chrono::milliseconds(0) : kFailureTime);
   send_waiting_words();
   for (;;) {
     for (std::size_t i = 0; i < links_.size(); ++i)

@@ -31,9 +31,7 @@ class LinkExchange {
  public:
   static constexpr std::size_t kInboxBytes = 16 << 10;
 
-  // members[r]: the group's rank of rank r, for messages.
-  LinkExchange(std::shared_ptr<SocketMesh> mesh, int rank, std::vector<int> members,
-               std::chrono::milliseconds timeout);
+  LinkExchange(std::shared_ptr<SocketMesh> mesh, const BackendContext& context);
 
   // Starts a call and its deadline.
   void begin(const ControlWord& word);
@@ -96,7 +94,7 @@ class LinkExchange {
   void sleep();
   [[noreturn]] void on_abort();
   [[noreturn]] void on_timeout();
-  std::chrono::steady_clock::time_point deadline() const { return deadline_; }
+  bool is_late() const { return clock_.has_passed(deadline_); }
   void exchange_words_on_failure();
   void send_waiting_words();
   [[nodiscard]] bool receive_word_on_failure(Link& link);
@@ -110,13 +108,14 @@ class LinkExchange {
   const int rank_;
   const std::vector<int> members_;
   const std::chrono::milliseconds timeout_;
+  const base::Clock& clock_;
   const std::size_t streams_;
   std::vector<Link> links_;  // [peer][stream]
   std::vector<std::unique_ptr<char[]>> inboxes_;
   std::vector<pollfd> polled_;
   LinkWait wait_;
   ControlWord word_;
-  std::chrono::steady_clock::time_point deadline_;
+  base::Deadline deadline_;
 };
 
 }  // namespace backends

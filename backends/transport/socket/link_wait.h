@@ -18,7 +18,7 @@ class LinkWait {
 
   // Calls host.pump(), which sends and receives and returns true if any byte moved, until done().
   // host.sleep() waits for the connections and for mesh.wake_fd(); host.on_abort() and
-  // host.on_timeout() throw, the latter at host.deadline().
+  // host.on_timeout() throw, the latter if host.is_late().
   template <typename Host, typename Done>
   void run(Host& host, const Done& done);
 
@@ -48,7 +48,7 @@ void LinkWait::run(Host& host, const Done& done) {
     const auto now = Clock::now();
     if (!idle) idle_since = now;
     if (may_spin(idle_since, now)) continue;
-    if (now >= host.deadline()) host.on_timeout();
+    if (host.is_late()) host.on_timeout();
     count_spin(false);
     host.sleep();
     idle_since = {};

@@ -19,7 +19,6 @@
 namespace backends {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr auto kLinkHandshakeTimeout = std::chrono::seconds(2);  // per accepted connection
 constexpr auto kRetryTime = std::chrono::milliseconds(50);       // between attempts to connect
 constexpr std::size_t kMaxUnprovenLinks = 64;  // beyond that the oldest is closed; a peer retries
@@ -82,7 +81,7 @@ Socket begin_connect(const Endpoint& to) {
 MeshSetup::MeshSetup(const BackendContext& context, SocketMesh& mesh)
     : context_(context),
       mesh_(mesh),
-      deadline_(base::deadline_in(context.timeout)),
+      deadline_(context.clock.deadline_in(context.timeout)),
       missing_((context.world_size - 1) * mesh.streams()) {
   mesh_.crowded_ = mesh_.on_loopback() && context.world_size > base::count_of_cpus();
 }
@@ -108,7 +107,9 @@ void MeshSetup::publish() {
 
 void MeshSetup::look_up_peers() {
   for (int peer = 0; peer < context_.rank; ++peer) {
-    const auto left = std::chrono::milliseconds(milliseconds_left(deadline_));
+    const auto left =
+        std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline_ - context_.clock.now()),
+                 std::chrono::milliseconds(0));
     const Endpoint to =
         parse_endpoint(context_.store.get(key(context_, peer), left), "a rank's address");
     for (int stream = 0; stream < mesh_.streams(); ++stream) targets_.push_back({peer, stream, to});
@@ -146,10 +147,10 @@ void MeshSetup::wait() {
       std::ranges::any_of(targets_, [](const Target& e) { return !e.connecting; });
   const int most = retrying ? static_cast<int>(kRetryTime.count()) : kMeshPollMs;
   const int ready =
-      poll(polled.data(), polled.size(), std::min(most, milliseconds_left(deadline_)));
+      poll(polled.data(), polled.size(), std::min(most, context_.clock.poll_ms(deadline_)));
   if (const auto failure = context_.watch.known_failure(std::chrono::milliseconds(0)))
     failure->raise();
-  if (base::has_passed(deadline_)) throw_timeout();
+  if (context_.clock.has_passed(deadline_)) throw_timeout();
   if (ready <= 0) return;
   for (std::size_t i = 0; i < attempts_.size(); ++i) {
     if (polled[i].revents != 0) serve(attempts_[i]);
@@ -166,7 +167,7 @@ void MeshSetup::accept_all() {
     prepare_stream(socket.fd());
     Attempt attempt;
     attempt.socket = std::move(socket);
-    attempt.until = base::deadline_in(kLinkHandshakeTimeout);
+    attempt.until = context_.clock.deadline_in(kLinkHandshakeTimeout);
     attempts_.push_back(std::move(attempt));
   }
 }
@@ -189,7 +190,7 @@ MeshSetup::Target& MeshSetup::target_of(const Attempt& attempt) {
 
 // Removes attempts that are done, failed or too late.
 void MeshSetup::sweep() {
-  const auto now = Clock::now();
+  const auto now = context_.clock.now();
   std::size_t unproven = 0;
   for (auto a = attempts_.rbegin(); a != attempts_.rend(); ++a) {  // the newest first
     const bool waits = a->stage != Stage::kDone && a->stage != Stage::kFailed;

@@ -40,7 +40,7 @@ class SocketCommunicator final : public Communicator {
         members_(context.members),
         watch_(context.watch),
         mesh_(std::make_shared<SocketMesh>(context)),
-        exchange_(mesh_, rank_, context.members, context.timeout),
+        exchange_(mesh_, context),
         scratch_(kAhead * static_cast<std::size_t>(size_) * kPieceBytes),
         receipts_(kAhead * static_cast<std::size_t>(size_)),
         parts_(static_cast<std::size_t>(size_)) {}

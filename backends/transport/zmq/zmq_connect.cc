@@ -31,6 +31,7 @@ ZmqLinks::ZmqLinks(const BackendContext& context, ZmqEncryption encryption)
       encrypted_(encryption == ZmqEncryption::kAlways || !is_loopback(context.address)),
       members_(context.members),
       timeout_(context.timeout),
+      clock_(context.clock),
       context_(zmq_io_threads(context.world_size)),
       zap_handler_(std::make_unique<ZapHandler>(context_)) {
   for (int peer = 0; peer < size_; ++peer) links_.emplace_back();

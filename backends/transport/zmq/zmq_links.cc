@@ -57,12 +57,12 @@ void ZmqLinks::throw_timeout(int peer) const {
 
 void ZmqLinks::send_message(int peer, zmq::message_t message, zmq::send_flags flags) {
   Link& l = link(peer);
-  const auto start = Clock::now();
+  const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
   // Waits for one slice; empty: not sent yet.
   while (!attempt_zmq([&] { return l.socket.send(message, flags); })) {
     check_abort();
     check_connections(peer, start);
-    if (Clock::now() - start >= timeout_) throw_timeout(peer);
+    if (clock_.has_passed(deadline)) throw_timeout(peer);
   }
 }
 
@@ -164,12 +164,12 @@ zmq::message_t ZmqLinks::wait_for_message(int peer, Filler filler) {
     return attempt_zmq([&] { return link(peer).socket.recv(message, flags); });
   };
   if (received(zmq::recv_flags::dontwait)) return message;
-  const auto start = Clock::now();
+  const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
   while (!received(zmq::recv_flags::none)) {  // waits for one slice; empty: nothing came
     check_abort();
     if (link(peer).connection.has_ended() && received(zmq::recv_flags::dontwait)) break;
     check_connections(peer, start);
-    if (Clock::now() - start >= timeout_) throw_timeout(peer);
+    if (clock_.has_passed(deadline)) throw_timeout(peer);
     if (filler == Filler::kAfterAWhile && Clock::now() - start >= kFillerTime) {
       filler = Filler::kNone;
       send_filler(peer);
@@ -180,13 +180,13 @@ zmq::message_t ZmqLinks::wait_for_message(int peer, Filler filler) {
 
 void ZmqLinks::finish_sends() {
   check_abort();  // for calls that never wait; the words have been compared by now
-  const auto start = Clock::now();
+  const auto start = Clock::now(), deadline = clock_.deadline_in(timeout_);
   std::unique_lock lock(pending_.mutex);
   while (!pending_.changed.wait_for(lock, std::chrono::milliseconds(50),
                                     [&] { return pending_.open == 0; })) {
     check_abort();
     check_connections(-1, start);
-    if (Clock::now() - start >= timeout_)
+    if (clock_.has_passed(deadline))
       throw PeerError("timeout after " + std::to_string(timeout_.count()) +
                       " ms, sending to the other ranks");
   }

@@ -122,6 +122,7 @@ class ZmqLinks final : public Links {
   const bool encrypted_;
   const std::vector<int> members_;
   const std::chrono::milliseconds timeout_;
+  const base::Clock& clock_;
   PendingSends pending_;
   zmq::context_t context_;
   std::unique_ptr<ZapHandler> zap_handler_;

@@ -210,7 +210,7 @@ void ZmqLinks::SetUp::exchange_hellos() {
     }
     return size_;
   };
-  base::Deadline end = base::deadline_in(context_.timeout);
+  base::Deadline end = context_.clock.deadline_in(context_.timeout);
   for (int first = missing(), slice = 1; first < size_; slice = std::min(2 * slice, kSliceMs)) {
     wait(milliseconds(slice));
     links_.check_abort();
@@ -219,12 +219,12 @@ void ZmqLinks::SetUp::exchange_hellos() {
       if (peer == rank_ || ends_[static_cast<std::size_t>(peer)].stands) continue;
       serve(peer);
       if (ends_[static_cast<std::size_t>(peer)].stands) {
-        end = base::deadline_in(context_.timeout);
+        end = context_.clock.deadline_in(context_.timeout);
         slice = 1;
       }
     }
     first = missing();
-    if (first < size_ && base::has_passed(end)) links_.throw_timeout(first);
+    if (first < size_ && context_.clock.has_passed(end)) links_.throw_timeout(first);
   }
 }
 

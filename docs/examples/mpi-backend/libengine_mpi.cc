@@ -78,6 +78,7 @@ class MpiCommunicator final : public Communicator {
         size_(context.world_size),
         members_(context.members),
         timeout_(context.timeout),
+        clock_(context.clock),
         wire_(std::make_unique<Wire>()),
         parts_(static_cast<std::size_t>(size_)),
         counts_(static_cast<std::size_t>(size_)),
@@ -164,7 +165,7 @@ class MpiCommunicator final : public Communicator {
   template <typename Begin>
   void finish(const char* call, const Begin& begin) {
     MPI_Request request = MPI_REQUEST_NULL;
-    const auto deadline = Clock::now() + timeout_;
+    const auto deadline = clock_.deadline_in(timeout_);
     int done = 0;
     try {
       for (int spin = 0; !done; ++spin) {
@@ -180,7 +181,7 @@ class MpiCommunicator final : public Communicator {
         } else {
           std::this_thread::sleep_for(std::chrono::microseconds(100));
         }
-        if (Clock::now() >= deadline)
+        if (clock_.has_passed(deadline))
           throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms in " + call +
                           ", waiting for " + others());
       }
@@ -293,6 +294,7 @@ class MpiCommunicator final : public Communicator {
   const int rank_, size_;
   const std::vector<int> members_;
   const std::chrono::milliseconds timeout_;
+  const base::Clock& clock_;
   std::unique_ptr<Wire> wire_;
   std::vector<const void*> parts_;
   std::vector<int> counts_, offsets_, own_counts_, own_offsets_;  // of a block, in bytes

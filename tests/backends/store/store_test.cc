@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -20,6 +21,7 @@
 #include "tests/backends/store/connect_to_port.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/free_port.h"
+#include "tests/support/test_clock.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -33,6 +35,8 @@ using group_harness::Listener;
 using group_harness::open_listener;
 using group_harness::options_for;
 using group_harness::outcomes;
+using test_support::PassingTime;
+using test_support::TestClock;
 using Clock = std::chrono::steady_clock;
 
 // Joins `world_size` ranks whose options `change` may alter; body gets each rank's store.
@@ -123,14 +127,27 @@ TEST(Store, ListensOnTheGivenAddressOnly) {
 TEST(Store, AWrongSecretIsRefusedAndSaid) {
   std::mutex mutex;
   std::vector<std::string> notices;
-  const auto errors = join_all(2, [&](int rank, GroupOptions& o) {
-    o.rendezvous_timeout_ms = test_support::deadline_ms(2000);
-    if (rank == 1) o.job.secret = std::string(64, 'a');
-    if (rank == 0)
+  const Listener listener = open_listener();
+  TestClock clock;
+  std::atomic<bool> has_failed{false};
+  const PassingTime time(clock, 600s, [&] { return has_failed.load(); });
+  const auto errors = outcomes(2, [&](int rank) {
+    GroupOptions o = options_for(rank, 2, listener.port);
+    if (rank == 0) {
+      o.listen.fd = listener.fd;
       o.notice = [&](const std::string& line) {
         const std::lock_guard lock(mutex);
         notices.push_back(line);
       };
+      return static_cast<void>(backends::join_store(o, clock));
+    }
+    o.job.secret = std::string(64, 'a');
+    try {
+      backends::join_store(o);
+    } catch (...) {
+      has_failed = true;
+      throw;
+    }
   });
   EXPECT_EQ(errors[1].rfind("authentication: ", 0), 0u) << errors[1];
   EXPECT_CONTAINS(errors[0], "missing 1 of 2 ranks: 1");
@@ -257,16 +274,29 @@ TEST(Store, ATakenPortIsSaid) {
   close(listener.fd);
 }
 
+constexpr std::chrono::milliseconds kLongTimeout = std::chrono::hours(24);
+
+// Makes a notice() that sets `flag` at a line with this text.
+std::function<void(const std::string&)> set_at(const std::string& text, std::atomic<bool>& flag) {
+  return [text, &flag](const std::string& line) {
+    if (line.find(text) != std::string::npos) flag = true;
+  };
+}
+
 TEST(Store, MissingRanksAreNamedEverywhere) {
-  const auto errors = [&] {
-    const Listener listener = open_listener();
-    return outcomes(2, [&](int i) {
-      GroupOptions o = options_for(i == 0 ? 0 : 2, 4, listener.port);
-      o.rendezvous_timeout_ms = test_support::deadline_ms(2000);
-      if (i == 0) o.listen.fd = listener.fd;
-      backends::join_store(o);
-    });
-  }();
+  const Listener listener = open_listener();
+  TestClock clock;
+  std::atomic<bool> has_joined{false};
+  const PassingTime to_notices(clock, 5s, [] { return true; }),
+      to_the_end(clock, kLongTimeout, [&] { return has_joined.load(); });
+  const auto errors = outcomes(2, [&](int i) {
+    GroupOptions o = options_for(i == 0 ? 0 : 2, 4, listener.port);
+    if (i != 0) return static_cast<void>(backends::join_store(o));  // is told by rank 0
+    o.rendezvous_timeout_ms = static_cast<int>(kLongTimeout.count());
+    o.listen.fd = listener.fd;
+    o.notice = set_at("waiting for 2 of 4 ranks: 1, 3 (", has_joined);
+    backends::join_store(o, clock);
+  });
   for (const std::string& error : errors) {
     EXPECT_CONTAINS(error, "peer: ");
     EXPECT_CONTAINS(error, "missing 2 of 4 ranks: 1, 3");
@@ -276,11 +306,19 @@ TEST(Store, MissingRanksAreNamedEverywhere) {
 // Whichever rank's time is over first: one that was there and gave up is not called missing.
 TEST(Store, ARankThatGaveUpEarlierIsNotMissing) {
   const Listener listener = open_listener();
+  TestClock clocks[2];
+  std::atomic<bool> has_joined{false}, has_left{false};
+  const PassingTime to_notices_0(clocks[0], 5s, [] { return true; }),
+      to_notices_1(clocks[1], 5s, [] { return true; }),
+      to_the_end_0(clocks[0], kLongTimeout, [&] { return has_left.load(); }),
+      to_the_end_1(clocks[1], kLongTimeout, [&] { return has_joined.load(); });
   const auto errors = outcomes(2, [&](int i) {
     GroupOptions o = options_for(i == 0 ? 0 : 2, 4, listener.port);
-    o.rendezvous_timeout_ms = test_support::deadline_ms(i == 0 ? 3000 : 1000);
+    o.rendezvous_timeout_ms = static_cast<int>(kLongTimeout.count());
     if (i == 0) o.listen.fd = listener.fd;
-    backends::join_store(o);
+    o.notice = i == 0 ? set_at("joined and left again: 2", has_left)
+                      : set_at("waiting for 2 of 4 ranks: 1, 3 (", has_joined);
+    backends::join_store(o, clocks[i]);
   });
   EXPECT_CONTAINS(errors[0], "missing 2 of 4 ranks: 1, 3; joined and left again: 2");
   EXPECT_CONTAINS(errors[1], "missing 2 of 4 ranks: 1, 3");
@@ -288,9 +326,14 @@ TEST(Store, ARankThatGaveUpEarlierIsNotMissing) {
 
 TEST(Store, AMissingRankZeroIsNamed) {
   GroupOptions o = options_for(1, 2, test_support::free_port());
-  o.rendezvous_timeout_ms = test_support::deadline_ms(500);
+  TestClock clock;
+  std::atomic<bool> has_tried{false};
+  const PassingTime to_notices(clock, 5s, [] { return true; }),
+      to_the_end(clock, kLongTimeout, [&] { return has_tried.load(); });
+  o.rendezvous_timeout_ms = static_cast<int>(kLongTimeout.count());
+  o.notice = set_at("waiting for rank 0 at ", has_tried);
   try {
-    backends::join_store(o);
+    backends::join_store(o, clock);
     ADD_FAILURE();
   } catch (const backends::PeerError& error) {
     EXPECT_CONTAINS(error.what(), "rank 0 did not appear");
@@ -301,13 +344,15 @@ TEST(Store, AMissingRankZeroIsNamed) {
 TEST(Store, WaitingIsReportedFromTheFifthSecondOn) {
   std::string notice;
   const Listener listener = open_listener();
+  TestClock clock;
+  const PassingTime time(clock, 1s, [] { return true; });
   const auto errors = outcomes(1, [&](int) {
     GroupOptions o = options_for(0, 3, listener.port);
     o.listen.fd = listener.fd;
     o.rendezvous_timeout_ms = 600'000;
     o.notice = [&](const std::string& line) { notice += line; };
     o.cancelled = [&] { return !notice.empty(); };  // called by the thread that calls notice()
-    backends::join_store(o);
+    backends::join_store(o, clock);
   });
   EXPECT_EQ(errors[0], "other: stopped while waiting for the other ranks");
   int seconds = 0;
@@ -321,7 +366,10 @@ TEST(Store, WaitingIsReportedByOneRankOfAHost) {
   const Listener listener = open_listener();
   std::mutex mutex;
   std::set<int> speakers;
-  std::optional<std::chrono::steady_clock::time_point> first;
+  TestClock clock;
+  std::vector<std::optional<base::Deadline>> due(3);  // of each rank's notice, at the latest
+  std::vector<int> turns(3);                          // of each rank, since then
+  const PassingTime time(clock, 1s, [] { return true; });
   outcomes(3, [&](int rank) {
     GroupOptions o = options_for(rank, 4, listener.port);
     if (rank == 0) o.listen.fd = listener.fd;
@@ -330,13 +378,14 @@ TEST(Store, WaitingIsReportedByOneRankOfAHost) {
     o.notice = [&, rank](const std::string& line) {
       const std::lock_guard lock(mutex);
       if (line.starts_with("waiting for")) speakers.insert(rank);
-      if (!first) first = std::chrono::steady_clock::now();
     };
-    o.cancelled = [&] {  // once the others have had the time to say it too
+    o.cancelled = [&, r = static_cast<std::size_t>(rank)] {  // once all have had the time to say it
       const std::lock_guard lock(mutex);
-      return first && std::chrono::steady_clock::now() > *first + 2s;
+      if (!due[r]) due[r] = clock.deadline_in(5s);
+      if (clock.has_passed(*due[r])) ++turns[r];
+      return std::ranges::min(turns) >= 2;
     };
-    backends::join_store(o);
+    backends::join_store(o, clock);
   });
   EXPECT_EQ(speakers, std::set<int>{0});
 }

@@ -110,10 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(GlooLinks, ARankWithAnotherSecretIsNotLetIn) {
   Job job;
-  const auto errors = sums(job, 2, backends::make_gloo_communicator, [](BackendContext& context) {
-    if (context.rank == 0) context.timeout = std::chrono::seconds(2);  // it sees no rank
-    if (context.rank == 1) context.secret.key = std::string(32, 'x');
-  });
+  const auto errors = link_job::errors_with_another_secret(job, backends::make_gloo_communicator);
   EXPECT_CONTAINS(errors[0], "no connection with rank 11");
   EXPECT_CONTAINS(errors[1], "expected to be rank 10 does not know this job's secret");
 }

@@ -1,4 +1,4 @@
-// Groups of threads: deadline, disagreement, and the choice of a backend.
+// Groups of threads: disagreement, and the choice of a backend.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,19 +10,6 @@ namespace {
 
 using backends::ReduceOp;
 using base::DType;
-
-TEST(Deadline, ACollectiveThatNobodyJoinsEnds) {
-  const auto groups = backends::make_inproc_groups(2, 300);
-  const auto communicator = groups[0]->make_communicator();
-  try {
-    communicator->barrier();
-    ADD_FAILURE();
-  } catch (const backends::PeerError& error) {
-    EXPECT_NE(std::string(error.what()).find("timed out after 300 ms, waiting for rank 1"),
-              std::string::npos)
-        << error.what();
-  }
-}
 
 TEST(Mismatch, DifferentCollectivesAreNamedOnEveryThread) {
   const auto groups = backends::make_inproc_groups(2, 5000);

@@ -18,6 +18,7 @@
 #include "backends/backend.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/transport/map_store.h"
+#include "tests/support/test_clock.h"
 #include "tests/support/time_limits.h"
 
 namespace link_job {
@@ -37,13 +38,16 @@ struct Job {
   map_store::MapStore store;
   FakeWatch watch;
   std::chrono::milliseconds timeout = test_support::deadline(std::chrono::seconds(10));
+  test_support::TestClock test_clock;
+  const base::Clock* clock = &base::kSteadyClock;  // of the timeout; &test_clock to set it
   backends::BackendContext context(int rank, int world_size) {
     backends::BackendContext c{.members = {},
                                .store = store,
                                .watch = watch,
                                .prefix = "mesh",
                                .address = "127.0.0.1",
-                               .secret = {}};
+                               .secret = {},
+                               .clock = *clock};
     c.rank = rank;
     c.world_size = world_size;
     for (int r = 0; r < world_size; ++r)
@@ -80,6 +84,25 @@ inline std::vector<std::string> sums(
     const int sum = world_size * (world_size + 1) / 2;
     EXPECT_EQ(value, static_cast<float>(sum));
     communicator->barrier();
+  });
+}
+
+// What two ranks say of which the second has another secret: its failure is the event after which
+// the first one's time passes.
+inline std::vector<std::string> errors_with_another_secret(Job& job, Make make) {
+  job.clock = &job.test_clock;
+  std::atomic<bool> has_failed{false};
+  const test_support::PassingTime time(job.test_clock, job.timeout,
+                                       [&] { return has_failed.load(); });
+  return group_harness::outcomes(2, [&](int rank) {
+    backends::BackendContext context = job.context(rank, 2);
+    if (rank == 1) context.secret.key = std::string(32, 'x');
+    try {
+      make(context);
+    } catch (...) {
+      if (rank == 1) has_failed = true;
+      throw;
+    }
   });
 }
 

@@ -17,7 +17,6 @@
 namespace {
 
 using namespace std::chrono_literals;
-using backends::BackendContext;
 using backends::Socket;
 using link_job::Job;
 using link_job::sums;
@@ -48,10 +47,7 @@ TEST(ShmStrangers, DoNotDelayTheStart) {
 
 TEST(ShmStrangers, ARankWithAnotherSecretIsNotLetIn) {
   Job job;
-  job.timeout = test_support::deadline(1s);
-  const auto errors = sums(job, 2, backends::make_shm_communicator, [](BackendContext& context) {
-    if (context.rank == 1) context.secret.key = std::string(32, 'x');
-  });
+  const auto errors = link_job::errors_with_another_secret(job, backends::make_shm_communicator);
   EXPECT_CONTAINS(errors[0], "timeout after");
   EXPECT_CONTAINS(errors[1], "authentication: the owner of the shared memory does not know");
 }

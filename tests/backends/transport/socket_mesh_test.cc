@@ -80,12 +80,7 @@ TEST(SocketMesh, UnauthenticatedConnectionsDoNotKeepRanksApart) {
 
 TEST(SocketMesh, AnImpostorInARanksPlaceIsAnAuthenticationError) {
   Job job;
-  job.timeout = test_support::deadline(1s);
-  const auto errors = group_harness::outcomes(2, [&](int rank) {
-    BackendContext context = job.context(rank, 2);
-    if (rank == 0) context.secret.key = std::string(32, 'x');
-    const SocketMesh mesh(context);
-  });
+  const auto errors = link_job::errors_with_another_secret(job, backends::make_socket_communicator);
   EXPECT_EQ(errors[0], timeout_text(job.timeout) + "rank 11");
   EXPECT_EQ(errors[1].rfind("authentication: the process at 127.0.0.1:", 0), 0u) << errors[1];
   EXPECT_CONTAINS(errors[1], "expected to be rank 10");
@@ -135,21 +130,20 @@ TEST(SocketMesh, AConnectionThatIsNotAnsweredIsGivenUp) {
   const backends::Endpoint endpoint = backends::local_endpoint(full.fd());
   const backends::Socket first = connect_to(endpoint);
   Job job;
+  job.clock = &job.test_clock;
   job.store.set("mesh/socket/0", to_string(endpoint));
-  BackendContext context = job.context(1, 2);
+  const BackendContext context = job.context(1, 2);
   const auto outcome = [&] {
     return group_harness::outcomes(1, [&](int) { const SocketMesh mesh(context); })[0];
   };
-  context.timeout = 1s;
-  EXPECT_EQ(outcome(), timeout_text(context.timeout) + "rank 10; no answer from " +
-                           to_string(endpoint) +
-                           ": a firewall must let ranks connect to all ports of each other, not "
-                           "only to rank 0's");
-  context.timeout = 600s;
-  const std::jthread fails([&] {
-    std::this_thread::sleep_for(200ms);
-    job.watch.failed = true;
-  });
+  {
+    const test_support::PassingTime time(job.test_clock, job.timeout, [] { return true; });
+    EXPECT_EQ(outcome(), timeout_text(job.timeout) + "rank 10; no answer from " +
+                             to_string(endpoint) +
+                             ": a firewall must let ranks connect to all ports of each other, not "
+                             "only to rank 0's");
+  }
+  job.watch.failed = true;  // the clock stands still
   EXPECT_EQ(outcome(), "peer: rank 1 died");
 }
 
