@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,8 +49,8 @@ enum class LocalStage { kAuto, kShm, kOff };  // kAuto: where the backend is "au
 struct GroupOptions {
   std::string init_method = "env://";  // env://, tcp://HOST:PORT, file:///PATH
   int rank = 0, world_size = 1, local_rank = 0;
-  int local_world_size = 0;  // ranks on this host; 0: unknown. Equal to world_size: rank 0 listens
-                             // on loopback (file://)
+  // Ranks on this host, if known. Equal to world_size: rank 0 listens on loopback (file://).
+  std::optional<int> local_world_size = {};
   std::string backend =
       "auto";  // "auto", a name of list_backends(), "checked:A,B" or the path of a plug-in
   LocalStage local_stage = LocalStage::kAuto;

@@ -144,7 +144,7 @@ void resolve_ranks(Identity& id, const Claim& claim) {
   id.local_world_size =
       number_or(id.local_world_from, 1, 1, id.world_size,
                 "a number of ranks on this node, at most the world size " + id.world_from.value);
-  const bool local_world_known = id.known_local_world_size() > 0;
+  const bool local_world_known = id.known_local_world_size().has_value();
   id.local_rank = number_or(
       id.local_rank_from, 0, 0, (local_world_known ? id.local_world_size : id.world_size) - 1,
       local_world_known

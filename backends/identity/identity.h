@@ -5,16 +5,22 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace backends {
+
+// How a rendezvous port is chosen if none is given: see port_rule.h.
+enum class PortRule { kAuto, kIdr, kJobId, kFixed };
+std::string_view to_string(PortRule rule);
+PortRule parse_port_rule(const std::string& text);  // throws ConfigurationError
 
 // Values from the command line or config; empty: not given.
 struct IdentityRequest {
   std::string init_method = {};  // "" = env://
   std::optional<int> rank = {}, world_size = {}, local_rank = {};
-  std::string port_rule = "auto";  // auto, idr, jobid, fixed: see port_rule.h
-  std::string job_id = {};         // "": the launcher's, if it has one
+  PortRule port_rule = PortRule::kAuto;
+  std::string job_id = {};  // "": the launcher's, if it has one
 };
 
 struct ResolvedValue {
@@ -33,9 +39,8 @@ struct Identity {
   ResolvedValue job_from;             // identifies the job among those of the user; "": unknown
   std::vector<std::string> warnings;  // one line each, for the user
 
-  // Returns 0 if the number of ranks on this host is unknown.
-  int known_local_world_size() const {
-    return local_world_from.source == "default" ? 0 : local_world_size;
+  std::optional<int> known_local_world_size() const {
+    return local_world_from.source == "default" ? std::nullopt : std::optional(local_world_size);
   }
 };
 

@@ -161,7 +161,7 @@ class Joiner {
   }
 
   bool is_multi_host() const {
-    return options_.local_world_size > 0 && options_.local_world_size < options_.world_size;
+    return options_.local_world_size.value_or(options_.world_size) < options_.world_size;
   }
 
   Endpoint listen_endpoint() {

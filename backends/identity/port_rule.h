@@ -25,7 +25,7 @@ struct PortChoice {
 // Rank 0 listens on the first free port of its window. Other nodes may have other GPUs, so with idr
 // the other ranks try the ports of all ids. Without a job id the window is one port, because the
 // handshake could not distinguish two jobs. Throws ConfigurationError that names what is missing.
-PortChoice choose_port(const std::string& rule, bool is_rank_0, const Claim& claim,
+PortChoice choose_port(PortRule rule, bool is_rank_0, const Claim& claim,
                        const Environment& environment);
 
 }  // namespace backends

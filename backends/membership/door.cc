@@ -19,8 +19,7 @@ JoinEndpoint::JoinEndpoint(const GroupOptions& options)
   const std::string& method = options.init_method;
   if (method.starts_with("file://")) {
     path_ = method.substr(7);
-    const bool one_host =
-        options.local_world_size > 0 && options.local_world_size == options.world_size;
+    const bool one_host = options.local_world_size == options.world_size;
     own_address_ = one_host ? "127.0.0.1" : default_address();
   } else if (method.starts_with("tcp://")) {
     endpoint_ = parse_endpoint(std::string_view(method).substr(6), "init method");

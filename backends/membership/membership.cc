@@ -20,6 +20,7 @@
 #include "backends/membership/agent_sockets.h"
 #include "backends/membership/door.h"
 #include "backends/membership/membership_machine.h"
+#include "backends/store/store_session.h"
 #include "io/base/files/io_error.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/text/escape_text.h"
@@ -404,7 +405,7 @@ void Membership::Agent::took_step(const View& view) {
 
 View Membership::Agent::view_of(const Roster& roster) {
   View view;
-  const auto rank = static_cast<std::size_t>(roster.place_of(shared_.own_id));
+  const std::size_t rank = roster.place_of(shared_.own_id).value();
   view.generation = roster.generation;
   view.rank = static_cast<int>(rank);
   view.world_size = static_cast<int>(roster.members.size());

@@ -209,8 +209,8 @@ void MembershipMachine::propose(std::vector<Member> members) {
   write_id(text, nonce);
   next->nonce = text.finish().substr(5);  // after the length and the type
   for (Member& m : members) {
-    const int place = base ? base->place_of(m.id) : -1;
-    m.since = place < 0 ? next->generation : base->members[static_cast<std::size_t>(place)].since;
+    const Member* before = base ? base->find(m.id) : nullptr;
+    m.since = before == nullptr ? next->generation : before->since;
   }
   next->members = std::move(members);
   proposal_.emplace();
@@ -249,10 +249,9 @@ void MembershipMachine::send_proposal() {
 
 void MembershipMachine::on_proposal(const MembershipMessage& m) {
   // Reply only to a member of the base: no other process sends proposals to other hosts.
-  const int place = m.base ? m.base->place_of(m.from) : -1;
-  if (place < 0) return;
-  if (std::optional<MembershipMessage> reply = answer(m))
-    send(m.base->members[static_cast<std::size_t>(place)], std::move(*reply));
+  const Member* sender = m.base ? m.base->find(m.from) : nullptr;
+  if (sender == nullptr) return;
+  if (std::optional<MembershipMessage> reply = answer(m)) send(*sender, std::move(*reply));
 }
 
 // Returns this host's vote on a proposal; none if the register is not available.

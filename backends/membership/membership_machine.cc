@@ -83,11 +83,9 @@ void MembershipMachine::want_view(Time now) {
 
 void MembershipMachine::took_step(std::uint64_t generation, Time now) {
   now_ = now;
-  const int place = roster_ ? roster_->place_of(options_.self.id) : -1;
+  const Member* self = roster_ ? roster_->find(options_.self.id) : nullptr;
   // Ignore a member that was removed in the meantime, and has another identity.
-  if (has_state_ || generation != taken_ || place < 0 ||
-      roster_->members[static_cast<std::size_t>(place)].since > generation)
-    return;
+  if (has_state_ || generation != taken_ || self == nullptr || self->since > generation) return;
   has_state_ = true;
   reports_.due = true;
 }
@@ -319,11 +317,8 @@ bool MembershipMachine::hears(const MemberId& id) const {
 bool MembershipMachine::hears(const Peer& peer, const Member& m) const {
   if (peer.member.id == m.id) return true;
   if (roster_ && peer.generation == roster_->generation) {
-    const int place = roster_->place_of(m.id);
-    if (place >= 0) {
-      const auto at = static_cast<std::size_t>(place);
-      return at < peer.hears.size() && peer.hears[at];
-    }
+    if (const auto place = roster_->place_of(m.id))
+      return *place < peer.hears.size() && peer.hears[*place];
   }
   return std::ranges::find(peer.hears_others, m.id) != peer.hears_others.end();
 }

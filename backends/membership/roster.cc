@@ -27,9 +27,15 @@ int read_port(FrameReader& in) {
 
 }  // namespace
 
-int Roster::place_of(const MemberId& id) const {
+const Member* Roster::find(const MemberId& id) const {
   const auto found = std::ranges::find(members, id, &Member::id);
-  return found == members.end() ? -1 : static_cast<int>(found - members.begin());
+  return found == members.end() ? nullptr : &*found;
+}
+
+std::optional<std::size_t> Roster::place_of(const MemberId& id) const {
+  const Member* found = find(id);
+  if (found == nullptr) return std::nullopt;
+  return static_cast<std::size_t>(found - members.data());
 }
 
 std::string rank_text(const Roster& roster, std::size_t place) {

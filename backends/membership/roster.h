@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,9 +40,10 @@ struct Roster {
   std::string nonce;  // random; part of the identity of the generation's group
   std::vector<Member> members;
 
-  // Returns the place of the member; -1: not a member.
-  int place_of(const MemberId& id) const;
-  bool has(const MemberId& id) const { return place_of(id) >= 0; }
+  // Return the member and its place; none if it is not a member.
+  const Member* find(const MemberId& id) const;
+  std::optional<std::size_t> place_of(const MemberId& id) const;
+  bool has(const MemberId& id) const { return find(id) != nullptr; }
 };
 using RosterPtr = std::shared_ptr<const Roster>;  // rosters never change
 

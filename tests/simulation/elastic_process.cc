@@ -478,7 +478,7 @@ void ElasticProcess::finish(End end, const std::string& why) {
 // ---- Training.
 
 void ElasticProcess::enter() {
-  rank_ = static_cast<std::size_t>(view_->place_of(machine_->self().id));
+  rank_ = view_->place_of(machine_->self().id).value();
   has_been_member_ = true;
   fresh_ = view_->members[rank_].since == view_->generation;
   if (fresh_) has_state_ = false;

@@ -163,7 +163,7 @@ int env_command(const Arguments& arguments) {
                                   .rank = whole_number(values, "rank"),
                                   .world_size = whole_number(values, "world-size"),
                                   .local_rank = whole_number(values, "local-rank"),
-                                  .port_rule = port_rule,
+                                  .port_rule = backends::parse_port_rule(port_rule),
                                   .job_id = text_of(values, "job-id", "")},
                                  environment);
   for (const std::string& warning : identity.warnings) print_notice(warning);

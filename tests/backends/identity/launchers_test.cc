@@ -87,7 +87,7 @@ TEST(Launchers, TheStepsVariablesGoBeforeTheJobs) {
   const Identity other = resolve(job_only + Variables{{"SLURM_TASKS_PER_NODE", "1(x64)"}});
   EXPECT_EQ(other.world_from.source, "SLURM_NTASKS");
   EXPECT_EQ(other.master_addr_from.value, "n1");
-  EXPECT_EQ(other.known_local_world_size(), 0) << "64 tasks are not the step's 5";
+  EXPECT_EQ(other.known_local_world_size(), std::nullopt) << "64 tasks are not the step's 5";
 }
 
 TEST(Launchers, TheMasterIsTheHostOfTask0) {
@@ -165,7 +165,8 @@ TEST(Launchers, TasksPerNode) {
 
 TEST(Launchers, PortRules) {
   const auto port = [](const Variables& v, const char* rule) {
-    return resolve(v, {.init_method = "", .port_rule = rule}).init_method;
+    return resolve(v, {.init_method = "", .port_rule = backends::parse_port_rule(rule)})
+        .init_method;
   };
   const Variables gpus = kStep + Variables{{"SLURM_STEP_GPUS", "10,9"}},
                   rank_0 = gpus + Variables{{"SLURM_PROCID", "0"}};
@@ -176,16 +177,20 @@ TEST(Launchers, PortRules) {
   EXPECT_EQ(port(rank_0 + Variables{{"MASTER_PORT", "1234"}}, "auto"), "tcp://n7:1234");
   EXPECT_EQ(port(rank_0 + Variables{{"MASTER_PORT", "1234"}}, "fixed"), "tcp://n7:1234");
   const Identity overruled = resolve(rank_0 + Variables{{"MASTER_PORT", "1234"}},
-                                     {.init_method = "", .port_rule = "jobid"});
+                                     {.init_method = "", .port_rule = backends::PortRule::kJobId});
   EXPECT_EQ(overruled.init_method, "tcp://n7:14712");
   ASSERT_EQ(overruled.warnings.size(), 1u);
   EXPECT_CONTAINS(overruled.warnings[0], "MASTER_PORT=1234 is not used");
-  EXPECT_CONTAINS(error_of(kStep, {.init_method = "", .port_rule = "idr"}),
+  EXPECT_CONTAINS(error_of(kStep, {.init_method = "", .port_rule = backends::PortRule::kIdr}),
                   "SLURM_STEP_GPUS is not set");
   EXPECT_CONTAINS(error_of(kStep + Variables{{"SLURM_STEP_GPUS", "all"}}),
                   "SLURM_STEP_GPUS=all: expected GPU numbers");
-  EXPECT_CONTAINS(error_of(kStep, {.init_method = "", .port_rule = "dice"}),
-                  "--port-rule dice: expected auto, idr, jobid or fixed");
+  try {
+    (void)backends::parse_port_rule("dice");
+    ADD_FAILURE();
+  } catch (const backends::ConfigurationError& error) {
+    EXPECT_STREQ(error.what(), "--port-rule dice: expected auto, idr, jobid or fixed");
+  }
   EXPECT_EQ(resolve(rank_0 + Variables{{"MASTER_PORT", "65530"}}).port_window, 6);
 }
 
@@ -207,9 +212,13 @@ TEST(Launchers, WithoutAJobIdThereIsOnePort) {
   const Variables by_hand = {
       {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"}};
   EXPECT_EQ(resolve(by_hand).port_window, 1);
-  EXPECT_EQ(
-      resolve(by_hand, {.init_method = "", .port_rule = "auto", .job_id = "mine"}).port_window, 16);
-  EXPECT_EQ(resolve(by_hand, {.init_method = "tcp://a:7", .port_rule = "auto", .job_id = "mine"})
+  EXPECT_EQ(resolve(by_hand,
+                    {.init_method = "", .port_rule = backends::PortRule::kAuto, .job_id = "mine"})
+                .port_window,
+            16);
+  EXPECT_EQ(resolve(by_hand, {.init_method = "tcp://a:7",
+                              .port_rule = backends::PortRule::kAuto,
+                              .job_id = "mine"})
                 .port_window,
             1);
 }

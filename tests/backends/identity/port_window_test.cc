@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "backends/backend_error.h"
@@ -217,7 +218,8 @@ TEST(Names, ALookUpEndsAtTheDeadline) {
 // like a host whose own table gives its name to loopback.
 TEST(Names, AMasterThatResolvesToLoopbackIsRefusedInAMultiHostWorld) {
   bool is_awaited = false;  // rank 0, or another rank
-  const auto join = [&](int rank, int local_world_size, const std::string& interface) {
+  const auto join = [&](int rank, std::optional<int> local_world_size,
+                        const std::string& interface) {
     const int port = free_ports(16);  // a window of its own, in which nobody answers
     GroupOptions o = options(rank, 2, port, "j");
     o.init_method = "tcp://0x7f000001:" + std::to_string(port);
@@ -234,7 +236,7 @@ TEST(Names, AMasterThatResolvesToLoopbackIsRefusedInAMultiHostWorld) {
   }
   is_awaited = true;
   // One host, or nobody knows: it is tried.
-  for (const int local : {0, 2})
+  for (const std::optional<int> local : {std::optional<int>(), std::optional(2)})
     EXPECT_CONTAINS(outcomes(1, [&](int) { join(0, local, ""); })[0], "peer: no rendezvous after");
   // With an interface rank 0 is looked for there.
   EXPECT_CONTAINS(outcomes(2, [&](int rank) { join(rank, 1, "lo"); })[1],

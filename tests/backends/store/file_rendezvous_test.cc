@@ -38,7 +38,8 @@ class FileRendezvous : public ::testing::Test {
     GroupOptions o;
     o.init_method = "file://" + path_;
     o.rank = rank;
-    o.world_size = o.local_world_size = world_size;
+    o.world_size = world_size;
+    o.local_world_size = world_size;
     o.rendezvous_timeout_ms = test_support::deadline_ms(60'000);
     o.notice = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);

@@ -106,7 +106,8 @@ backends::GroupOptions options_of_worker(const RunConfig& config, const WorkerPl
   backends::GroupOptions options = group_options(config);
   options.init_method = "tcp://127.0.0.1:" + std::to_string(place.port);
   options.rank = options.local_rank = place.rank;
-  options.world_size = options.local_world_size = config.spawn;
+  options.world_size = config.spawn;
+  options.local_world_size = config.spawn;
   options.listen.fd = place.listen_fd;
   options.job.secret = place.secret;
   return options;

@@ -50,7 +50,8 @@ int run_process(const backends::GroupOptions& options, const RunConfig& config,
     of_replica.rank = options.rank * replicas + replica;
     of_replica.world_size = options.world_size * replicas;
     of_replica.local_rank = options.local_rank * replicas + replica;
-    of_replica.local_world_size = options.local_world_size * replicas;
+    if (options.local_world_size)
+      of_replica.local_world_size = *options.local_world_size * replicas;
     if (replica > 0) of_replica.listen.fd = -1;
     return run_member(of_replica, folder, body);
   });
