@@ -154,17 +154,18 @@ TEST(PortWindow, ADifferentConfigurationOfTheSameJobIsStillAMismatch) {
 TEST(PortWindow, AnotherSecretIsAnAuthenticationErrorAlsoOnceRank0HasLeft) {
   const int port = free_ports(16);
   TestClock clocks[2];
-  std::atomic<bool> is_rejected{false}, has_left{false};
-  const PassingTime of_rank_0(clocks[0], 600s, [&] { return is_rejected.load(); }),
-      of_rank_1(clocks[1], 600s, [&] { return has_left.load(); });
+  std::atomic<bool> waits{false}, is_rejected{false}, has_left{false};
+  const PassingTime to_notices(clocks[0], 5s, [] { return true; }),
+      of_rank_0(clocks[0], 24h, [&] { return waits && is_rejected; }),
+      of_rank_1(clocks[1], 24h, [&] { return has_left.load(); });
   const auto errors = outcomes(2, [&](int rank) {
     GroupOptions o = options(rank, 2, port, "j");
-    if (rank == 1) {
-      o.job.secret = std::string(64, 'a');
-      o.notice = [&](const std::string& line) {
-        if (line.find("still searching") != std::string::npos) is_rejected = true;
-      };
-    }
+    o.rendezvous_timeout_ms = 24 * 3'600'000;
+    if (rank == 1) o.job.secret = std::string(64, 'a');
+    o.notice = [&](const std::string& line) {
+      if (line.starts_with("waiting for 1 of 2 ranks: 1")) waits = true;
+      if (line.find("still searching") != std::string::npos) is_rejected = true;
+    };
     try {
       backends::join_store(o, clocks[rank]);
     } catch (...) {

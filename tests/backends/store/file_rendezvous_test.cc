@@ -161,13 +161,20 @@ TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
     old.host = old.host_id = "elsewhere";
     const backends::RendezvousFile left(path_, old, [](const auto&) { return true; }, {});
     std::atomic<int> ready{0}, losers{0};
+    std::atomic<bool> waits{false};  // the winner
     test_support::TestClock clock;
     const auto start = std::chrono::steady_clock::now();
-    const test_support::PassingTime time(  // of the winner; should there be two, also
-        clock, 600s, [&] { return losers == 5 || test_support::is_past(start, 20s); });
+    const test_support::PassingTime to_notices(clock, 5s, [] { return true; }),
+        to_the_end(clock, 24h, [&] {
+          return (waits && losers == 5) || test_support::is_past(start, 20s);  // if two have won
+        });
     const auto errors = outcomes(6, [&](int job) {
       GroupOptions o = options(0, 2);
       o.job.id = "job " + std::to_string(job);
+      o.rendezvous_timeout_ms = 24 * 3'600'000;
+      o.notice = [&](const std::string& line) {
+        if (line.starts_with("waiting for 1 of 2 ranks: 1")) waits = true;
+      };
       for (++ready; ready < 6;) std::this_thread::yield();
       try {
         backends::join_store(o, clock);

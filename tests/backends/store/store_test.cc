@@ -129,14 +129,17 @@ TEST(Store, AWrongSecretIsRefusedAndSaid) {
   std::vector<std::string> notices;
   const Listener listener = open_listener();
   TestClock clock;
-  std::atomic<bool> has_failed{false};
-  const PassingTime time(clock, 600s, [&] { return has_failed.load(); });
+  std::atomic<bool> waits{false}, has_failed{false};
+  const PassingTime to_notices(clock, 5s, [] { return true; }),
+      to_the_end(clock, 24h, [&] { return waits && has_failed; });
   const auto errors = outcomes(2, [&](int rank) {
     GroupOptions o = options_for(rank, 2, listener.port);
     if (rank == 0) {
       o.listen.fd = listener.fd;
+      o.rendezvous_timeout_ms = 24 * 3'600'000;
       o.notice = [&](const std::string& line) {
         const std::lock_guard lock(mutex);
+        if (line.starts_with("waiting for 1 of 2 ranks: 1")) return waits.store(true);
         notices.push_back(line);
       };
       return static_cast<void>(backends::join_store(o, clock));
