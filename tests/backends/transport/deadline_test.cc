@@ -33,8 +33,8 @@ TEST_P(Deadlines, ACollectiveThatARankDoesNotMakeEndsByTheClock) {
   link_job::Job job;
   job.clock = &job.test_clock;
   job.timeout = 1h;
-  std::atomic<bool> waits{false}, ended{false};
-  const test_support::PassingTime time(job.test_clock, 1h, [&] { return waits.load(); });
+  std::atomic<bool> waits{false}, has_summed{false}, ended{false};
+  const test_support::PassingTime time(job.test_clock, 1h, [&] { return waits && has_summed; });
   std::vector<std::unique_ptr<backends::Communicator>> made(2);
   const auto errors = group_harness::outcomes(2, [&](int rank) {
     auto& communicator = made[static_cast<std::size_t>(rank)];
@@ -43,6 +43,7 @@ TEST_P(Deadlines, ACollectiveThatARankDoesNotMakeEndsByTheClock) {
     communicator->all_reduce(&value, 1, base::DType::kF32, backends::ReduceOp::kSum);
     EXPECT_EQ(value, 2.f);
     if (rank == 1) {
+      has_summed = true;
       EXPECT_TRUE(test_support::eventually([&] { return ended.load(); }));
       return;
     }

@@ -155,12 +155,13 @@ TEST_P(ZmqLinksTest, APeerThatSendsNothingIsNamedAtTheDeadline) {
   constexpr auto timeout = 600s;
   test_support::TestClock test_clock;
   clock = &test_clock;
-  std::atomic<bool> waits{false}, timed_out{false};
-  const test_support::PassingTime time(test_clock, timeout, [&] { return waits.load(); });
+  std::atomic<bool> waits{false}, has_connected{false}, timed_out{false};
+  const test_support::PassingTime time(test_clock, timeout, [&] { return waits && has_connected; });
   const auto errors = group_harness::outcomes(2, [&](int rank) {
     ZmqLinks links(context(rank, timeout), GetParam());
     links.connect(context(rank, timeout));
     if (rank == 1) {
+      has_connected = true;
       EXPECT_TRUE(test_support::eventually([&] { return timed_out.load(); }));
       return;
     }
