@@ -146,8 +146,10 @@ void ServerMachine::handle_request(Link& l, FrameType type, FrameReader& in) {
       return;
     case FrameType::kAdd: {
       const auto found = keys_.values.find(key);
-      std::int64_t sum = in.i64();
-      if (found != keys_.values.end()) sum += std::strtoll(found->second.c_str(), nullptr, 10);
+      const std::int64_t before =
+          found == keys_.values.end() ? 0 : std::strtoll(found->second.c_str(), nullptr, 10);
+      std::int64_t sum = 0;
+      if (__builtin_add_overflow(before, in.i64(), &sum)) throw MalformedFrame();
       set(key, std::to_string(sum));
       return send_reply(l, request, std::to_string(sum));
     }
