@@ -63,6 +63,9 @@ struct BackendContext {
   std::string address;  // to listen on; reachable from all ranks
   Secret secret;        // the group's secret; it authenticates connections between ranks
   int streams = 1;      // connections per peer, if the backend stripes
+  // What the user asked for, and the cipher that follows from it, the same on all ranks.
+  Encryption encryption = Encryption::kAuto;
+  LinkCipher cipher = LinkCipher::kNone;
   std::chrono::milliseconds timeout{};
   std::function<void(const std::string&)> notice = {};  // lines for the user; may be empty
   const base::Clock& clock = base::kSteadyClock;        // of `timeout`; outlives the communicator
@@ -74,6 +77,13 @@ enum class Reach {
   kThreads,  // ranks are threads of one process
   kHost,     // processes of one host
   kHosts,    // processes anywhere
+};
+
+// How a backend encrypts its connections.
+enum class Encrypts {
+  kNever,
+  kInRecords,  // with BackendContext::cipher, by a RecordStream
+  kWithCurve,  // by ZeroMQ's CURVE
 };
 
 struct Backend {
@@ -91,6 +101,7 @@ struct Backend {
   std::string (*describe)() = nullptr;  // returns what was found, e.g. a library version
   // True if its calls take GPU memory only, so that `auto` and host stages do not use it.
   bool device_memory = false;
+  Encrypts encrypts = Encrypts::kNever;
 };
 
 }  // namespace backends

@@ -13,6 +13,7 @@
 
 #include "backends/communicator.h"
 #include "backends/device_communicator.h"
+#include "backends/secret.h"
 
 namespace backends {
 
@@ -54,7 +55,8 @@ struct GroupOptions {
   std::string backend =
       "auto";  // "auto", a name of list_backends(), "checked:A,B" or the path of a plug-in
   LocalStage local_stage = LocalStage::kAuto;
-  int streams = 1;  // connections per peer, where the backend stripes
+  int streams = 1;                            // connections per peer, where the backend stripes
+  Encryption encryption = Encryption::kAuto;  // of the connections between ranks
   ListenOptions listen = {};
   JobOptions job = {};
   int rendezvous_timeout_ms = 300'000;

@@ -1,7 +1,9 @@
-// The secret that proves membership in a job, and the keyed hash made with it.
+// The secret that proves membership in a job, the keyed hash made with it, and the ciphers of
+// connections between ranks.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -25,5 +27,31 @@ std::string to_hex(std::string_view bytes);
 // Returns the HMAC-SHA-256 (RFC 2104, FIPS 180-4) of label, a zero byte and message.
 std::string keyed_hash(const Secret& secret, std::string_view label, std::string_view message);
 [[nodiscard]] bool equal_in_constant_time(std::string_view a, std::string_view b);
+
+// What --encrypt asks for.
+enum class Encryption : std::uint8_t {
+  kAuto,  // if an address of the job is public
+  kOn,
+  kOff,
+};
+
+enum class LinkCipher : std::uint32_t { kNone = 0, kAes256Gcm = 1, kChaCha20Poly1305 = 2 };
+
+inline std::string to_string(Encryption encryption) {
+  if (encryption == Encryption::kOn) return "on";
+  return encryption == Encryption::kOff ? "off" : "auto";
+}
+
+inline std::string to_string(LinkCipher cipher) {
+  switch (cipher) {
+    case LinkCipher::kNone:
+      return "none";
+    case LinkCipher::kAes256Gcm:
+      return "AES-256-GCM";
+    case LinkCipher::kChaCha20Poly1305:
+      return "ChaCha20-Poly1305";
+  }
+  return "cipher " + std::to_string(static_cast<std::uint32_t>(cipher));
+}
 
 }  // namespace backends

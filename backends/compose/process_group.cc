@@ -19,11 +19,13 @@
 #include "backends/compose/table/backend_table.h"
 #include "backends/compose/table/communicator_factory.h"
 #include "backends/compose/table/device_factory.h"
+#include "backends/compose/table/link_encryption.h"
 #include "backends/flight_recorder.h"
 #include "backends/group.h"
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
 #include "backends/open_files.h"
+#include "backends/secure/record_cipher.h"
 #include "backends/transport/single/single_communicator.h"
 #include "io/base/files/system_error_text.h"
 #include "io/base/threads/stoppable_sleep.h"
@@ -137,7 +139,10 @@ class ProcessGroup final : public Group {
         watch_(std::make_shared<ProcessWatch>(joined_.store)),
         recorder_(std::make_shared<FlightRecorder>()),
         peers_(joined_.store->state().peers),
-        plan_(plan_backend(options.backend, options.local_stage, peers_)) {
+        plan_(plan_backend(options.backend, options.local_stage, peers_)),
+        encryption_(agree_on_encryption(*joined_.store, options.rank, options.world_size,
+                                        {options.encryption, fastest_cipher(), joined_.address},
+                                        std::chrono::milliseconds(options.timeout_ms))) {
     joined_.store->on_failure(
         [watch = std::weak_ptr<ProcessWatch>(watch_)](const std::string& text) {
           if (const auto alive = watch.lock()) alive->failed(text);
@@ -154,7 +159,9 @@ class ProcessGroup final : public Group {
   int world_size() const override { return options_.world_size; }
   const std::vector<PeerInfo>& peers() const override { return peers_; }
   std::string backend() const override { return plan_.name; }
-  std::string backend_reason() const override { return plan_.reason; }
+  std::string backend_reason() const override {
+    return plan_.reason + encryption_text(plan_, options_.encryption, encryption_);
+  }
   std::string rendezvous_address() const override { return joined_.rendezvous_address; }
   std::string address() const override { return joined_.address; }
 
@@ -258,6 +265,8 @@ class ProcessGroup final : public Group {
                            .address = joined_.address,
                            .secret = joined_.secret,
                            .streams = options_.streams,
+                           .encryption = options_.encryption,
+                           .cipher = encryption_.cipher,
                            .timeout = std::chrono::milliseconds(options_.timeout_ms),
                            .notice = options_.notice};
     context.world_size = static_cast<int>(members.size());
@@ -331,6 +340,7 @@ class ProcessGroup final : public Group {
   std::shared_ptr<FlightRecorder> recorder_;
   std::vector<PeerInfo> peers_;
   const BackendPlan plan_;
+  const LinkEncryption encryption_;
   int communicators_ = 0;
   // Counts per member list, which gives equal names on all its members.
   std::map<std::string, int> made_of_members_;

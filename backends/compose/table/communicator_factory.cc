@@ -5,6 +5,7 @@
 
 #include "backends/compose/checked/checked_communicator.h"
 #include "backends/compose/hierarchical/hierarchical_communicator.h"
+#include "backends/compose/table/link_encryption.h"
 #include "backends/transport/single/single_communicator.h"
 
 namespace backends {
@@ -28,6 +29,7 @@ BackendContext part_of(const BackendContext& whole, const std::vector<int>& rank
 std::unique_ptr<Communicator> create_part(const Backend& backend, const BackendContext& whole,
                                           const std::vector<int>& ranks, const std::string& name) {
   if (ranks.size() == 1) return make_single_communicator();
+  require_encryption(backend, whole.encryption);
   return backend.create(part_of(whole, ranks, name));
 }
 

@@ -24,7 +24,11 @@ std::unique_ptr<DeviceCommunicator> create_device_communicator(
     const std::vector<PeerInfo>& members) {
   if (choice.nccl && context.world_size > 1) {
     std::string refusal;
-    if (auto communicator = try_nccl_communicator(context, refusal)) return communicator;
+    if (context.encryption == Encryption::kOn) {
+      refusal = "it does not encrypt its connections, which --encrypt on requires";
+    } else if (auto communicator = try_nccl_communicator(context, refusal)) {
+      return communicator;
+    }
     if (choice.host.empty()) throw ConfigurationError("backend nccl cannot be used: " + refusal);
     if (context.rank == 0 && context.notice)
       context.notice("no NCCL: " + refusal +

@@ -1,20 +1,23 @@
-// Seals the frames of a store connection after the handshake.
+// Encrypts the frames of a store connection after the handshake.
 //
-// A seal is a MAC, appended to the payload, of the frame's number on this connection, its type and
-// its payload. The key is derived from the job's secret and the transcript of the handshake (the
-// hello and both nonces), one for each direction. So a relay that changes, repeats, omits, reorders
-// or reflects a frame is detected, and frames of other connections are invalid.
+// The payload is encrypted, and its tag also covers the frame's type; the nonce is the frame's
+// number on this connection. The key is derived from the job's secret and the transcript of the
+// handshake (the hello and both nonces), one for each direction. So a relay that changes, repeats,
+// omits, reorders or reflects a frame is detected, and frames of other connections are invalid.
+// There is no connection without encryption, so nobody can ask for one: the cost is that of the MAC
+// which a frame needs anyway.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "backends/secret.h"
+#include "backends/secure/record_cipher.h"
 #include "backends/store/protocol/wire.h"
 
 namespace backends {
 
-inline constexpr std::size_t kSealBytes = 16;
+inline constexpr std::size_t kSealBytes = kTextTagBytes;
 
 // One direction of a connection. Without a key, frames pass unsealed.
 class Seal {
@@ -22,14 +25,12 @@ class Seal {
   Seal() = default;
   explicit Seal(Secret key) : key_(std::move(key)) {}
 
-  // Seals the next frame, as FrameWriter::finish() returned it.
+  // Encrypts the next frame, as FrameWriter::finish() returned it.
   std::string close(const std::string& frame);
-  // Verifies the next frame and removes its seal. Throws MalformedFrame.
+  // Verifies and decrypts the next frame. Throws MalformedFrame.
   void open(Frame& frame);
 
  private:
-  std::string next(std::string_view type_and_payload);
-
   Secret key_;
   std::uint64_t number_ = 0;
 };

@@ -2,7 +2,6 @@
 #include "backends/transport/gloo/gloo_pair.h"
 
 #include <gloo/common/error.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -11,7 +10,6 @@
 
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/gloo/gloo_transport.h"
-#include "io/base/files/system_error_text.h"
 
 namespace backends {
 namespace {
@@ -47,8 +45,13 @@ void GlooBuffer::waitSend() {
   --sent_;
 }
 
-GlooPair::GlooPair(GlooTransport& transport, int peer, int fd)
-    : transport_(transport), peer_(peer), fd_(fd), address_(peer_text(fd)), staged_(kStagedBytes) {}
+GlooPair::GlooPair(GlooTransport& transport, int peer, int fd, RecordStream& link)
+    : transport_(transport),
+      peer_(peer),
+      fd_(fd),
+      link_(link),
+      address_(peer_text(fd)),
+      staged_(kStagedBytes) {}
 
 std::unique_ptr<GlooBuffer> GlooPair::bind_sender(int slot, void* memory, std::size_t bytes) {
   return std::make_unique<GlooBuffer>(*this, slot, memory, bytes);
@@ -110,26 +113,23 @@ void GlooPair::enqueue(GlooBuffer& buffer, const char* payload, std::size_t leng
 bool GlooPair::pump_out() {
   if (!trouble_.empty()) return false;
   std::array<iovec, 4> parts;
-  msghdr message{};
-  message.msg_iov = parts.data();
-  std::size_t bytes = 0, skip = sent_bytes_;
+  std::size_t used = 0, bytes = 0, skip = sent_bytes_;
   const auto add = [&](const void* data, std::size_t size) {
     const std::size_t skipped = std::min(skip, size),
                       count = std::min(size - skipped, kMaxPerCall - bytes);
     skip -= skipped;
     if (count == 0) return;
-    parts[message.msg_iovlen++] = {const_cast<char*>(static_cast<const char*>(data)) + skipped,
-                                   count};
+    parts[used++] = {const_cast<char*>(static_cast<const char*>(data)) + skipped, count};
     bytes += count;
   };
-  for (std::uint32_t at = first_; at != end_ && message.msg_iovlen + 2 <= parts.size(); ++at) {
+  for (std::uint32_t at = first_; at != end_ && used + 2 <= parts.size(); ++at) {
     const Output& out = output_[at % kMaxQueued];
     add(&out.frame, sizeof out.frame);
     add(out.payload, out.frame.length);
   }
-  const ssize_t n = sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t n = link_.send({parts.data(), used});
   if (n < 0) {
-    if (!is_transient(errno)) trouble_ = "broke: " + base::system_error_text(errno);
+    if (!is_transient(errno)) trouble_ = link_.error_text(errno);
     return false;
   }
   count_sent(static_cast<std::size_t>(n));
@@ -153,22 +153,19 @@ void GlooPair::count_sent(std::size_t bytes) {
 bool GlooPair::pump_in() {
   if (!trouble_.empty()) return false;
   std::array<iovec, 2> parts;
-  msghdr message{};
-  message.msg_iov = parts.data();
-  std::size_t direct = 0;
+  std::size_t used = 0, direct = 0;
   bool to_the_end = true;
   if (receiver_ != nullptr) {
     const std::size_t left = frame_.length - receiver_->arrived_;
     direct = std::min(left, kMaxPerCall);
     to_the_end = direct == left;
-    parts[message.msg_iovlen++] = {
-        static_cast<char*>(receiver_->ptr_) + frame_.roffset + receiver_->arrived_, direct};
+    parts[used++] = {static_cast<char*>(receiver_->ptr_) + frame_.roffset + receiver_->arrived_,
+                     direct};
   }
-  if (to_the_end)
-    parts[message.msg_iovlen++] = {staged_.data() + staged_end_, staged_.size() - staged_end_};
-  const ssize_t n = recvmsg(fd_, &message, MSG_DONTWAIT);
+  if (to_the_end) parts[used++] = {staged_.data() + staged_end_, staged_.size() - staged_end_};
+  const ssize_t n = link_.receive({parts.data(), used});
   if (n < 0) {
-    if (!is_transient(errno)) trouble_ = "broke: " + base::system_error_text(errno);
+    if (!is_transient(errno)) trouble_ = link_.error_text(errno);
     return false;
   }
   if (n == 0) {

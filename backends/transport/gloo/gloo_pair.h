@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/secure/record_stream.h"
 #include "backends/transport/gloo/gloo_frame.h"
 
 namespace backends {
@@ -50,8 +51,8 @@ class GlooBuffer final : public gloo::transport::Buffer {
 // structure: half of the functions are Gloo's interface
 class GlooPair final : public gloo::transport::Pair {
  public:
-  // `fd`: connected, non-blocking, owned by the mesh.
-  GlooPair(GlooTransport& transport, int peer, int fd);
+  // `fd`: connected, non-blocking, owned by the mesh like `link`, which sends and receives on it.
+  GlooPair(GlooTransport& transport, int peer, int fd, RecordStream& link);
 
   // `memory` == nullptr for sending: offsets are addresses.
   std::unique_ptr<GlooBuffer> bind_sender(int slot, void* memory, std::size_t bytes);
@@ -110,6 +111,7 @@ class GlooPair final : public gloo::transport::Pair {
 
   GlooTransport& transport_;
   const int peer_, fd_;
+  RecordStream& link_;
   const Address address_;
   std::string trouble_;
 

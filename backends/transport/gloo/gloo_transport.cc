@@ -36,7 +36,7 @@ GlooTransport::GlooTransport(const BackendContext& context)
   setTimeout(timeout_);
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
-    auto pair = std::make_unique<GlooPair>(*this, peer, mesh_.fd(peer, 0));
+    auto pair = std::make_unique<GlooPair>(*this, peer, mesh_.fd(peer, 0), mesh_.link(peer, 0));
     own_[static_cast<std::size_t>(peer)] = pair.get();
     pairs_[static_cast<std::size_t>(peer)] = std::move(pair);
   }

@@ -1,7 +1,6 @@
 // Implements sending, receiving and waiting.
 #include "backends/transport/socket/link_exchange.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -50,6 +49,7 @@ LinkExchange::LinkExchange(std::shared_ptr<SocketMesh> mesh, const BackendContex
       Link& l = links_[index(peer, stream)];
       l.peer = peer;
       l.fd = mesh_->fd(peer, static_cast<int>(stream));
+      l.stream = &mesh_->link(peer, static_cast<int>(stream));
     }
   }
 }
@@ -138,20 +138,18 @@ bool LinkExchange::pump() {
 
 bool LinkExchange::pump_out(Link& l) {
   std::array<iovec, kMaxParts> parts;
-  msghdr message{};
-  message.msg_iov = parts.data();
-  std::size_t bytes = 0, skip = l.out.done;
-  for (std::uint32_t p = l.out.first;
-       p != l.out.end && message.msg_iovlen < kMaxParts && bytes < kMaxAtOnce; ++p, skip = 0) {
+  std::size_t count = 0, bytes = 0, skip = l.out.done;
+  for (std::uint32_t p = l.out.first; p != l.out.end && count < kMaxParts && bytes < kMaxAtOnce;
+       ++p, skip = 0) {
     const Part& part = l.out.parts[p % kMaxQueued];
     const std::size_t n = std::min(part.bytes - skip, kMaxAtOnce - bytes);
-    parts[message.msg_iovlen++] = {part.data + skip, n};
+    parts[count++] = {part.data + skip, n};
     bytes += n;
   }
-  const ssize_t n = sendmsg(l.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t n = l.stream->send({parts.data(), count});
   if (n < 0) {
     if (would_block(errno)) return false;
-    fail("the connection to " + name_of(l) + " broke: " + std::strerror(errno));
+    fail_link(l, errno);
   }
   l.out.advance(static_cast<std::size_t>(n));
   return n > 0;
@@ -162,10 +160,10 @@ bool LinkExchange::pump_in(Link& l) {
   while (!l.in.empty()) {
     const Part part = l.in.front();
     const std::size_t before = l.in.done;
-    const ssize_t n =
-        recv(l.fd, part.data + before, std::min(part.bytes - before, kMaxAtOnce), MSG_DONTWAIT);
+    iovec rest{part.data + before, std::min(part.bytes - before, kMaxAtOnce)};
+    const ssize_t n = l.stream->receive({&rest, 1});
     if (n < 0 && would_block(errno)) return moved;
-    if (n < 0) fail("the connection to " + name_of(l) + " broke: " + std::strerror(errno));
+    if (n < 0) fail_link(l, errno);
     if (n == 0) fail(name_of(l) + " closed the connection");
     moved = true;
     const std::size_t after = before + static_cast<std::size_t>(n);
@@ -230,8 +228,9 @@ void LinkExchange::exchange_words_on_failure() {
 
 void LinkExchange::send_waiting_words() {
   for (Link& l : links_) {
+    iovec word{&word_, sizeof word_};
     if (!l.out.empty() && l.out.front().starts_with_word && l.out.done == 0)
-      (void)::send(l.fd, &word_, sizeof word_, MSG_DONTWAIT | MSG_NOSIGNAL);
+      (void)l.stream->send({&word, 1});
   }
 }
 
@@ -240,8 +239,8 @@ bool LinkExchange::receive_word_on_failure(Link& l) {
   if (l.in.empty() || !l.in.front().starts_with_word || l.in.done >= sizeof(ControlWord))
     return false;
   const Part part = l.in.front();
-  const ssize_t n =
-      recv(l.fd, part.data + l.in.done, sizeof(ControlWord) - l.in.done, MSG_DONTWAIT);
+  iovec rest{part.data + l.in.done, sizeof(ControlWord) - l.in.done};
+  const ssize_t n = l.stream->receive({&rest, 1});
   if (n > 0) l.in.done += static_cast<std::size_t>(n);
   if (l.in.done == sizeof(ControlWord)) {
     check_word(l, part);
@@ -253,6 +252,10 @@ bool LinkExchange::receive_word_on_failure(Link& l) {
 void LinkExchange::fail(const std::string& text) {
   exchange_words_on_failure();
   throw PeerError(text);
+}
+
+void LinkExchange::fail_link(const Link& l, int error) {
+  fail("the connection to " + name_of(l) + " " + l.stream->error_text(error));
 }
 
 std::string LinkExchange::awaited_ranks() const {

@@ -77,6 +77,7 @@ class LinkExchange {
   };
   struct Link {
     int fd = -1, peer = -1;
+    RecordStream* stream = nullptr;  // on fd
     Queue out, in;
     ControlWord word;  // the peer's
   };
@@ -99,6 +100,7 @@ class LinkExchange {
   void send_waiting_words();
   [[nodiscard]] bool receive_word_on_failure(Link& link);
   [[noreturn]] void fail(const std::string& text);
+  [[noreturn]] void fail_link(const Link& link, int error);
   std::string awaited_ranks() const;
   std::string name_of(const Link& link) const {
     return "rank " + std::to_string(members_[static_cast<std::size_t>(link.peer)]);

@@ -107,12 +107,14 @@ void MeshSetup::on_proof(Attempt& attempt) {
   attempt.in.clear();
   attempt.stage = Stage::kFailed;
   if (!proven) return;
-  MeshWelcome welcome{mesh_.streams(), mesh_.crowded() ? 1 : 0, machine_digest(), {}};
+  MeshWelcome welcome{
+      mesh_.streams(), mesh_.crowded() ? 1 : 0, machine_digest(), context_.cipher, {}};
   std::ranges::copy(
       welcome_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge, welcome),
       welcome.mac);
   const bool welcomed = send_now(attempt.socket.fd(), bytes_of(welcome));
   require_equal_streams(attempt.hello.streams, attempt.hello.from);
+  require_equal_cipher(attempt.hello.cipher, attempt.hello.from);
   if (welcomed && attempt.hello.stream >= 0 && attempt.hello.stream < mesh_.streams())
     attempt.stage = Stage::kEstablishing;
 }
@@ -126,6 +128,7 @@ void MeshSetup::on_welcome(Attempt& attempt) {
                                             attempt.challenge, welcome)))
     return;
   require_equal_streams(welcome.streams, attempt.hello.to);
+  require_equal_cipher(welcome.cipher, attempt.hello.to);
   if (!send_now(attempt.socket.fd(), {"", 1})) return;
   if (attempt.hello.to == 0) mesh_.crowded_ = welcome.crowded != 0;
   keep(attempt, attempt.hello.to, welcome.machine);
@@ -136,6 +139,14 @@ void MeshSetup::require_equal_streams(int theirs, int peer) const {
   throw MismatchError("rank " + std::to_string(context_.group_rank(context_.rank)) + " uses " +
                       std::to_string(mesh_.streams()) + " connections per peer, rank " +
                       std::to_string(context_.group_rank(peer)) + " " + std::to_string(theirs));
+}
+
+void MeshSetup::require_equal_cipher(LinkCipher theirs, int peer) const {
+  if (theirs == context_.cipher) return;
+  throw MismatchError("rank " + std::to_string(context_.group_rank(context_.rank)) +
+                      " encrypts its connections with " + to_string(context_.cipher) + ", rank " +
+                      std::to_string(context_.group_rank(peer)) + " with " + to_string(theirs) +
+                      ": give all ranks the same --encrypt");
 }
 
 }  // namespace backends

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "backends/identity/host_identity.h"
 #include "io/base/digests/digest.h"
@@ -32,7 +33,7 @@ std::uint32_t machine_digest() {
   return digest;
 }
 
-MeshHello make_hello(int from, int to, int stream, int streams, int port) {
+MeshHello make_hello(int from, int to, int stream, int streams, int port, LinkCipher cipher) {
   MeshHello hello;
   hello.from = from;
   hello.to = to;
@@ -40,6 +41,7 @@ MeshHello make_hello(int from, int to, int stream, int streams, int port) {
   hello.streams = streams;
   hello.port = port;
   hello.machine = machine_digest();
+  hello.cipher = cipher;
   std::ranges::copy(random_bytes(kNonceBytes), hello.nonce);
   return hello;
 }
@@ -66,6 +68,20 @@ std::string welcome_proof(const Secret& secret, std::string_view name, const Mes
                           const MeshChallenge& challenge, MeshWelcome welcome) {
   return mac(secret, "engine socket welcome", name, hello, challenge,
              {reinterpret_cast<const char*>(&welcome), offsetof(MeshWelcome, mac)});
+}
+
+LinkKeys connector_keys(const Secret& secret, std::string_view name, const MeshHello& hello,
+                        const MeshChallenge& challenge) {
+  static_assert(kMacBytes == RecordCipher::kKeyBytes);
+  return {hello.cipher, mac(secret, "engine socket key to acceptor", name, hello, challenge),
+          mac(secret, "engine socket key to connector", name, hello, challenge)};
+}
+
+LinkKeys acceptor_keys(const Secret& secret, std::string_view name, const MeshHello& hello,
+                       const MeshChallenge& challenge) {
+  LinkKeys keys = connector_keys(secret, name, hello, challenge);
+  std::swap(keys.send, keys.receive);
+  return keys;
 }
 
 }  // namespace backends

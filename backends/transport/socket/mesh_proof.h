@@ -1,13 +1,14 @@
 // Authenticates both sides at the start of every connection between two ranks.
 //
 //   connector -> acceptor   MeshHello: both ranks, the number of the connection, the port, the
-//                           machine, a nonce
+//                           machine, the cipher, a nonce
 //
 //   acceptor -> connector   MeshChallenge: nonce, MAC(secret, "engine socket acceptor", transcript)
 //
 //   connector -> acceptor   MAC(secret, "engine socket connector", transcript)
 //
-//   acceptor -> connector   MeshWelcome, MAC(secret, "engine socket welcome", transcript, welcome)
+//   acceptor -> connector   MeshWelcome (with its own cipher), MAC(secret, "engine socket welcome",
+//   transcript, welcome)
 //
 //   connector -> acceptor   one byte of any value: the connection is established
 //
@@ -17,6 +18,9 @@
 // sending it. Both nonces are in the MACs, so a recorded proof cannot be replayed; the labels
 // differ, so a proof cannot be reflected to its sender (store/protocol/handshake.h does the same
 // for the store).
+//
+// The ciphers of both sides are under the MACs, and a connection with different ones is not used,
+// so nobody on the path can choose. The keys are MACs of the same transcript, one per direction.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +28,11 @@
 #include <string_view>
 
 #include "backends/secret.h"
+#include "backends/secure/record_stream.h"
 
 namespace backends {
 
-inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 4;
+inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 5;
 
 struct MeshHello {
   std::uint32_t magic = kMeshMagic, version = kMeshVersion;
@@ -35,9 +40,10 @@ struct MeshHello {
   std::int32_t stream = 0, streams = 1;
   std::int32_t port = 0;      // that the connector used: the acceptor's own, unless relayed
   std::uint32_t machine = 0;  // the connector's: digest of machine_id()
+  LinkCipher cipher = LinkCipher::kNone;
   char nonce[kNonceBytes] = {};
 };
-static_assert(sizeof(MeshHello) == 32 + kNonceBytes);
+static_assert(sizeof(MeshHello) == 36 + kNonceBytes);
 
 struct MeshChallenge {
   char nonce[kNonceBytes] = {}, mac[kMacBytes] = {};
@@ -46,11 +52,13 @@ struct MeshChallenge {
 struct MeshWelcome {
   std::int32_t streams = 0, crowded = 0;  // the acceptor's; crowded: 1 for more ranks than cores
   std::uint32_t machine = 0;
+  LinkCipher cipher = LinkCipher::kNone;
   char mac[kMacBytes] = {};
 };
 
 std::uint32_t machine_digest();
-MeshHello make_hello(int from, int to, int stream, int streams, int port);
+MeshHello make_hello(int from, int to, int stream, int streams, int port,
+                     LinkCipher cipher = LinkCipher::kNone);
 MeshChallenge make_challenge(const Secret& secret, std::string_view name, const MeshHello& hello);
 [[nodiscard]] bool proves_acceptor(const Secret& secret, std::string_view name,
                                    const MeshHello& hello, const MeshChallenge& challenge);
@@ -60,5 +68,11 @@ std::string connector_proof(const Secret& secret, std::string_view name, const M
 // Returns the MAC of `welcome`, whose own MAC is ignored: kMacBytes.
 std::string welcome_proof(const Secret& secret, std::string_view name, const MeshHello& hello,
                           const MeshChallenge& challenge, MeshWelcome welcome);
+
+// Keys of an established connection, with hello.cipher, for either end.
+LinkKeys connector_keys(const Secret& secret, std::string_view name, const MeshHello& hello,
+                        const MeshChallenge& challenge);
+LinkKeys acceptor_keys(const Secret& secret, std::string_view name, const MeshHello& hello,
+                       const MeshChallenge& challenge);
 
 }  // namespace backends

@@ -129,8 +129,8 @@ void MeshSetup::start(Target& target) {
   if (!attempt.socket) return;
   attempt.outgoing = true;
   attempt.stage = Stage::kConnecting;
-  attempt.hello =
-      make_hello(context_.rank, target.peer, target.stream, mesh_.streams(), target.to.port);
+  attempt.hello = make_hello(context_.rank, target.peer, target.stream, mesh_.streams(),
+                             target.to.port, context_.cipher);
   attempt.until = deadline_;
   target.connecting = true;
   attempts_.push_back(std::move(attempt));
@@ -174,10 +174,14 @@ void MeshSetup::accept_all() {
 
 void MeshSetup::keep(Attempt& attempt, int peer, std::uint32_t machine) {
   if (machine == machine_digest()) do_not_pace(attempt.socket.fd());
-  Socket& place = mesh_.sockets_[mesh_.index(peer, attempt.hello.stream)];
+  const std::size_t at = mesh_.index(peer, attempt.hello.stream);
+  Socket& place = mesh_.sockets_[at];
   if (!place) --missing_;
   place = std::move(attempt.socket);  // on a second connection of the same peer: the peer has
                                       // abandoned the first
+  mesh_.links_[at] = std::make_unique<RecordStream>(
+      place.fd(), (attempt.outgoing ? connector_keys : acceptor_keys)(
+                      context_.secret, context_.prefix, attempt.hello, attempt.challenge));
   attempt.stage = Stage::kDone;
 }
 

@@ -64,6 +64,7 @@ class MeshSetup {
   void on_welcome(Attempt& attempt);
   Target& target_of(const Attempt& attempt);
   void require_equal_streams(int theirs, int peer) const;
+  void require_equal_cipher(LinkCipher theirs, int peer) const;
   void keep(Attempt& attempt, int peer, std::uint32_t machine);
   void sweep();
   [[noreturn]] void throw_timeout();

@@ -18,6 +18,7 @@ SocketMesh::SocketMesh(const BackendContext& context)
     : streams_(context.streams),
       on_loopback_(context.address.starts_with("127.") || context.address == "::1"),
       sockets_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)),
+      links_(sockets_.size()),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_) throw Error("eventfd: " + base::system_error_text(errno));
   MeshSetup(context, *this).run();

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/secure/record_stream.h"
 #include "backends/store/tcp_socket.h"
 
 namespace backends {
@@ -19,7 +21,7 @@ class SocketMesh {
   // with the higher number connects to the other. Unauthenticated connections cost only a bounded
   // time. Throws PeerError at the timeout, naming the missing ranks, and if the watch reports a
   // failure; AuthenticationError if the process at a rank's address does not know the secret;
-  // MismatchError if ranks differ in the number of connections.
+  // MismatchError if ranks differ in the number of connections or in their encryption.
   explicit SocketMesh(const BackendContext& context);
   SocketMesh(const SocketMesh&) = delete;
   SocketMesh& operator=(const SocketMesh&) = delete;
@@ -27,6 +29,8 @@ class SocketMesh {
   int streams() const { return streams_; }
   // Non-blocking. REQUIRES: peer is another rank.
   int fd(int peer, int stream) const { return sockets_[index(peer, stream)].fd(); }
+  // Sends and receives on that connection, encrypted with context.cipher.
+  RecordStream& link(int peer, int stream) { return *links_[index(peer, stream)]; }
 
   // Returns true if the peers run on this host, so that packets show their cores.
   bool on_loopback() const noexcept { return on_loopback_; }
@@ -53,7 +57,8 @@ class SocketMesh {
   const int streams_;
   const bool on_loopback_;
   bool crowded_ = false;
-  std::vector<Socket> sockets_;  // [peer][stream]
+  std::vector<Socket> sockets_;                       // [peer][stream]
+  std::vector<std::unique_ptr<RecordStream>> links_;  // likewise
   Socket wake_;
   std::atomic<bool> aborted_{false};
   mutable std::mutex mutex_;

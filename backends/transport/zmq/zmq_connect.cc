@@ -28,7 +28,8 @@ void keep_freed_memory() {
 ZmqLinks::ZmqLinks(const BackendContext& context, ZmqEncryption encryption)
     : rank_(context.rank),
       size_(context.world_size),
-      encrypted_(encryption == ZmqEncryption::kAlways || !is_loopback(context.address)),
+      encrypted_(encryption == ZmqEncryption::kAlways || context.cipher != LinkCipher::kNone ||
+                 (context.encryption == Encryption::kAuto && !is_loopback(context.address))),
       members_(context.members),
       timeout_(context.timeout),
       clock_(context.clock),
@@ -41,7 +42,7 @@ void ZmqLinks::connect(const BackendContext& context) { SetUp(*this, context).ru
 
 extern const bool kZmqIsBuilt = true;
 extern const char* const kZmqNote =
-    "ZeroMQ over TCP, ranks are processes; encrypted unless all ranks are on loopback";
+    "ZeroMQ over TCP, ranks are processes; encrypted between hosts unless --encrypt is off";
 
 std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& context) {
   // Counts the library's own files, a queue and a connection for each peer, a listener and two

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "backends/backend_error.h"
+#include "backends/identity/name_lookup.h"
 #include "backends/transport/zmq/zmq_attempt.h"
 
 namespace backends {
@@ -68,7 +69,7 @@ void ZmqLinks::SetUp::run() {
   exchange_hellos();
   for (const Link& l : links_.links_) {
     if (l.listener >= 0) take_no_more_connections(l.listener);
-    if (!links_.encrypted_) do_not_pace(l.connection.fd());
+    if (is_loopback(context_.address)) do_not_pace(l.connection.fd());
   }
 }
 
@@ -96,7 +97,19 @@ ZmqLinks::SetUp::Record ZmqLinks::SetUp::read_record(int from, int to) const {
   if (!equal_in_constant_time(text, record_text(record, from, to)))
     throw AuthenticationError("what rank " + std::to_string(context_.group_rank(from)) +
                               " published for zmq was not made with this job's secret");
+  require_same_mechanism(record, from);
   return record;
+}
+
+// Only `auto` leaves the choice to the listening side.
+void ZmqLinks::SetUp::require_same_mechanism(const Record& record, int from) const {
+  const std::string own = links_.encrypted_ ? "curve" : "plain";
+  const bool free =
+      context_.encryption == Encryption::kAuto && context_.cipher == LinkCipher::kNone;
+  if (free || record.mechanism == "-" || record.mechanism == own) return;
+  throw MismatchError("rank " + std::to_string(context_.group_rank(rank_)) + " uses zmq with " +
+                      own + ", rank " + std::to_string(context_.group_rank(from)) + " with " +
+                      record.mechanism + ": give all ranks the same --encrypt");
 }
 
 // Sent by `from` to `to`: proves that both keys were made for this communicator.

@@ -51,6 +51,7 @@ class ZmqLinks::SetUp {
   std::string link_text(int from, int to) const;
   std::string record_text(const Record& record, int from, int to) const;
   Record read_record(int from, int to) const;
+  void require_same_mechanism(const Record& record, int from) const;
   std::string proof(const char* label, int from, int to, const std::string& more) const;
   std::string password(int from, int to) const;
   std::string hello(int from, int to, std::uint32_t attempt) const;

@@ -123,6 +123,17 @@ TEST(Agreement, RanksWithShuffledLabelsAreTold) {
        ") has digest ", ", rank 1 (host "});
 }
 
+TEST(Agreement, AnotherEncryptionIsToldWithBothValues) {
+  const TemporaryDirectory folder;
+  const auto results =
+      start_two(folder, {{"--encrypt", "on"}}, {{"--encrypt", "off"}},
+                {"--model", "mlp", "--dataset", "synthetic", "--backend", "socket"});
+  for (const CommandResult& result : results) {
+    EXPECT_EQ(result.exit_code, 76) << result.err;
+    expect_words(result.err, {"encrypt", "on", "off", "rank 0", "rank 1"});
+  }
+}
+
 TEST(Agreement, OneImageFewerIsToldWithBothCounts) {
   const auto results = start_with_data(
       [](const std::string& folder, int rank) { write_images(folder, rank == 1 ? 39 : 40); },

@@ -85,6 +85,27 @@ TEST(SyncBn, RunsBesideOverlappedGradientsOnEveryBackend) {
   }
 }
 
+TEST(Encrypt, ATrainingRunHasTheBitsOfAPlainOneOnEveryBackend) {
+  const TemporaryDirectory folder;
+  for (const std::string backend : {"socket", "gloo", "zmq"}) {
+    const auto run = [&](const std::string& encrypt) {
+      return train_exact(folder / (backend + encrypt),
+                         {"--spawn", "2", "--backend", backend, "--encrypt", encrypt, "--threads",
+                          "1", "--timeout", "30"});
+    };
+    const CommandResult plain = run("off");
+    if (plain.exit_code == 78 && plain.err.find("not in this build") != std::string::npos) continue;
+    ASSERT_EQ(plain.exit_code, 0) << backend << ": " << plain.err;
+    EXPECT_CONTAINS(plain.out, "; links not encrypted: --encrypt off");
+    const CommandResult encrypted = expect_success(run("on"));
+    EXPECT_CONTAINS(encrypted.out, "; links encrypted (");
+    EXPECT_CONTAINS(encrypted.out, "): --encrypt on");
+    for (int r = 0; r < 2; ++r)
+      expect_success(
+          verify(model_of(folder / (backend + "off"), r), model_of(folder / (backend + "on"), r)));
+  }
+}
+
 TEST(Canonical, IsTheSameBitsForAnyWorldOnEveryBackend) {
   const TemporaryDirectory folder;
   const Words canonical{"--reduction-order", "canonical"};

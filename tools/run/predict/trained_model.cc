@@ -143,9 +143,9 @@ engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
 
 std::vector<std::string> judging_options() {
   std::vector<std::string> options{
-      "limit",      "threads", "bind",        "device",      "devices",      "gpu-devices",
-      "amp",        "backend", "local-stage", "init-method", "rank",         "world-size",
-      "local-rank", "spawn",   "iface",       "port-rule",   "rdzv-timeout", "timeout"};
+      "limit",   "threads",     "bind",         "device",  "devices",    "gpu-devices", "amp",
+      "backend", "local-stage", "init-method",  "rank",    "world-size", "local-rank",  "spawn",
+      "iface",   "port-rule",   "rdzv-timeout", "timeout", "encrypt"};
   options.insert(options.end(), saved_options().begin(), saved_options().end());
   return options;
 }
