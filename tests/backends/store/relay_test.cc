@@ -115,13 +115,16 @@ TEST(Relay, ThatChangesTheHandshakeAlwaysIsSaidWithWhatIsKnown) {
   EXPECT_CONTAINS(errors[0], "missing 1 of 2 ranks: 1");
 }
 
-// As an address that rank 0 published for rank 1's connections.
+// As an address that rank 0 published for rank 1's connections: the relay cannot read it either.
 TEST(Relay, ThatChangesAValueEndsTheGroup) {
   const group_harness::Listener server = open_listener();
-  const std::string sent = "address 127.0.0.1:2000", changed = "address 127.0.0.1:3000";
+  const std::string sent = "address 127.0.0.1:2000";
+  std::atomic<int> readable = 0, replies = 0;
   Proxy relay(server.port, std::nullopt, 0, [&](Frame& frame) {
-    const std::size_t at = frame.payload.find(sent);
-    if (at != std::string::npos) frame.payload.replace(at, sent.size(), changed);
+    if (frame.payload.find("127.0.0.1") != std::string::npos) ++readable;
+    if (frame.type != FrameType::kReply) return;
+    ++replies;
+    frame.payload.back() = static_cast<char>(frame.payload.back() ^ 1);
   });
   std::string value;
   const auto errors = outcomes(2, [&](int rank) {
@@ -134,6 +137,8 @@ TEST(Relay, ThatChangesAValueEndsTheGroup) {
   });
   EXPECT_EQ(value, "");
   EXPECT_CONTAINS(errors[1], "damaged or forged");
+  EXPECT_EQ(replies, 1);
+  EXPECT_EQ(readable, 0);
 }
 
 TEST(Relay, ThatChangesWhatARankSendsEndsTheGroup) {
