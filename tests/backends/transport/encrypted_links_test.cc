@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -126,6 +127,26 @@ TEST(EncryptedLinks, APeerWithAnotherCipherIsAMismatch) {
   EXPECT_EQ(errors[1],
             "mismatch: rank 11 encrypts its connections with none, rank 10 with "
             "ChaCha20-Poly1305: give all ranks the same --encrypt");
+}
+
+// The connecting side ends; the listening one waits until it learns of that from the group.
+TEST(EncryptedLinks, AZmqPeerThatListensInTheClearIsAMismatch) {
+  const auto all = backends::all_backends();
+  const auto zmq = std::ranges::find_if(
+      all, [](const backends::Backend& b) { return std::string(b.name) == "zmq"; });
+  if (!zmq->usable) GTEST_SKIP() << zmq->note;
+  Job job;
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    BackendContext context = job.context(rank, 2);
+    if (rank == 0) context.timeout = std::chrono::seconds(1);
+    context.encryption = rank == 0 ? Encryption::kOff : Encryption::kOn;
+    context.cipher = rank == 0 ? LinkCipher::kNone : backends::fastest_cipher();
+    const auto communicator = zmq->create(context);
+  });
+  EXPECT_EQ(errors[1],
+            "mismatch: rank 11 uses zmq with curve, rank 10 with plain: give all ranks the same "
+            "--encrypt");
+  EXPECT_NE(errors[0], "");
 }
 
 int port_at(const std::string& endpoint) {
