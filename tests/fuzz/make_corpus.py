@@ -153,7 +153,7 @@ def membership_frames(text):
 def frames():
     def text(value):
         return struct.pack("<I", len(value)) + value
-    hello = struct.pack("<II", 0x31524745, 6) + bytes(32) + struct.pack("<iiiiI", 1, 2, 77, 0, 0)
+    hello = struct.pack("<II", 0x31524745, 7) + bytes(32) + struct.pack("<iiiiI", 1, 2, 77, 0, 0)
     hello += b"".join(text(t) for t in (b"job", b"build", b"0" * 32, b"host", b"id", b"process"))
     write("store_frames", "hello", frame(1, hello))
     write("store_frames", "refuse", frame(5, b"\x04" + text(b"no \x1b[2J\n")))
