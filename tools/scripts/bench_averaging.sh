@@ -40,10 +40,13 @@ params, K = 4|--sync params --sync-every 4
 params, K = 16|--sync params --sync-every 16
 params, K = 64|--sync params --sync-every 64
 params, K = 16, momentum too|--sync params --sync-every 16 --average-state momentum
+params, K = 16, momentum every third time|--sync params --sync-every 16 --average-state momentum:3
 post-local, a quarter grad, then K = 16|--sync post-local --sync-warmup $((steps / 4)) --sync-every 16
 slowmo, K = 16, beta 0.5|--sync slowmo --sync-every 16
-diloco, K = 16, 0.7 / 0.9|--sync diloco --sync-every 16
-diloco, K = 16, 0.7 / 0.5|--sync diloco --sync-every 16 --outer-momentum 0.5
+diloco, K = 16|--sync diloco --sync-every 16
+diloco, K = 16, 0.7 / 0.9|--sync diloco --sync-every 16 --outer-lr 0.7 --outer-momentum 0.9
+diloco, K = 16, 0.7 / 0.5|--sync diloco --sync-every 16 --outer-lr 0.7 --outer-momentum 0.5
+streaming, K = 16, overlap 2|--sync streaming --sync-every 16 --sync-overlap 2
 grad, bf16|--sync grad --compress bf16
 grad, top-k 1 %|--sync grad --compress topk --topk-ratio 0.01
 grad, PowerSGD rank 4|--sync grad --compress powersgd --powersgd-rank 4

@@ -2,7 +2,12 @@
 #include "engine/averaging/policies/averaging_plan.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
+#include <utility>
+
+#include "engine/averaging/policies/fragments.h"
+#include "engine/averaging/policies/outer_rate.h"
 
 namespace engine {
 namespace {
@@ -70,7 +75,70 @@ void add_compression(const AveragingPlan& plan, std::vector<std::string>& lines)
         "momentum of 0");
 }
 
+std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
+}
+
+// Returns the periods of the first and the last averaging of the schedule. REQUIRES: there is one.
+std::pair<std::int64_t, std::int64_t> outer_periods(const AveragingPlan& plan) {
+  const auto& phases = plan.schedule.phases();
+  std::vector<std::int64_t> periods;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    const std::int64_t from = std::max(phases[i].from, plan.first_step);
+    const std::int64_t until =
+        i + 1 < phases.size() ? std::min(phases[i + 1].from, plan.total_steps) : plan.total_steps;
+    if (until > from && plan.schedule.count(from, until) > 0) periods.push_back(phases[i].every);
+  }
+  return {periods.front(), periods.back()};
+}
+
+// Returns e.g. "outer lr 1 to 0.833, momentum 0 to 0.5, in outer steps 1 to 25".
+std::string outer_text(const AveragingPlan& plan, std::int64_t planned) {
+  // Each fragment takes the outer steps of a run without fragments.
+  const std::int64_t before = plan.outer_steps / (plan.streaming ? plan.streaming->fragments : 1);
+  const auto [first_every, last_every] = outer_periods(plan);
+  const OuterRate first = outer_rate(*plan.outer, before, first_every),
+                  last = outer_rate(*plan.outer, before + planned - 1, last_every);
+  const auto range = [](double from, double to) {
+    return number_text(from) + (from == to ? "" : " to " + number_text(to));
+  };
+  return "outer lr " + range(first.lr, last.lr) + ", momentum " +
+         range(first.momentum, last.momentum) + ", in outer steps " + std::to_string(before + 1) +
+         " to " + std::to_string(before + planned);
+}
+
+// Adds a line for the outer steps and for each state that is averaged less often.
+void add_parts(const AveragingPlan& plan, const PlannedAveragings& planned,
+               std::vector<std::string>& lines) {
+  if (const auto& streaming = plan.streaming)
+    lines.push_back(
+        "in " + times(streaming->fragments, "fragment") + " of at most " +
+        std::to_string(streaming->largest_bytes) +
+        " bytes, each on its own clock; results are merged " +
+        (streaming->overlap == 0 ? "at once" : times(streaming->overlap, "step") + " later") +
+        ", with weight " + number_text(streaming->mixing));
+  const bool by_rule = plan.outer && !(plan.outer->lr && plan.outer->momentum);
+  if (by_rule && planned.by_clock > 0) lines.push_back(outer_text(plan, planned.by_clock));
+  const std::int64_t before = plan.schedule.count(0, plan.first_step);
+  for (const auto& [name, every, bytes] : plan.states)
+    lines.push_back(name + " in 1 of " + std::to_string(every) + " averagings by the clock: " +
+                    times((before + planned.by_clock) / every - before / every, "time") + ", " +
+                    std::to_string(bytes) + " bytes each");
+}
+
 }  // namespace
+
+StreamingPlan plan_streaming(const StreamingOptions& options, const FlatBuffer& gradients) {
+  StreamingPlan plan{.overlap = options.overlap, .mixing = options.mixing};
+  const std::vector<Fragment> parts = fragments_of(gradients, options.fragments, options.every);
+  plan.fragments = static_cast<std::int64_t>(parts.size());
+  for (const Fragment& part : parts)
+    plan.largest_bytes = std::max(
+        plan.largest_bytes, part.count * static_cast<std::int64_t>(size_of(gradients.dtype())));
+  return plan;
+}
 
 PlannedAveragings count_averagings(const AveragingPlan& plan) {
   const std::int64_t first = std::max(plan.first_step, plan.warmup), last = plan.total_steps;
@@ -97,6 +165,7 @@ std::vector<std::string> describe(const AveragingPlan& plan) {
            " more at ends of epochs or of the run, " + std::to_string(plan.bytes_each) +
            " bytes each";
   std::vector<std::string> lines{first};
+  add_parts(plan, planned, lines);
   if (plan.warmup >= plan.total_steps)
     lines.push_back("the first " + times(plan.warmup, "step") +
                     " average gradients and the run has " + std::to_string(plan.total_steps) +

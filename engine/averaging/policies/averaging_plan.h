@@ -2,12 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/averaging/policies/outer_options.h"
+#include "engine/averaging/policies/streaming_options.h"
 #include "engine/averaging/policies/sync_schedule.h"
+#include "engine/core/parameter_buffer.h"
 
 namespace engine {
+
+// An optimizer state that every `every`-th averaging of the schedule includes.
+struct StatePlan {
+  std::string name;
+  std::int64_t every = 1, bytes = 0;
+};
+
+struct StreamingPlan {
+  std::int64_t fragments = 1, largest_bytes = 0, overlap = 0;
+  double mixing = 1;
+};
+StreamingPlan plan_streaming(const StreamingOptions& options, const FlatBuffer& gradients);
 
 struct AveragingPlan {
   std::int64_t first_step = 0, total_steps = 0;  // steps done at the start and at the end
@@ -15,13 +31,16 @@ struct AveragingPlan {
   std::int64_t first_of_epochs = 0;  // = EpochSteps::step_of_epoch(0)
   std::int64_t warmup = 0;           // number of first steps that average gradients
   SyncSchedule schedule;             // schedule of parameter averaging, in global steps
-  std::int64_t bytes_each = 0;  // payload of one averaging of parameters and of what is averaged
-                                // with them
+  std::int64_t bytes_each = 0;    // payload of one averaging of parameters and of what is averaged
+                                  // with them
   // The part of `bytes_each` that is sent as codes, and its bytes without; "": nothing is.
   std::string compression;  // "int8"
   std::int64_t bytes_compressed = 0, bytes_uncompressed = 0;
   bool sparse_beside_momentum = false;  // sparse changes, and outer steps with momentum
-  bool outer = false;                   // an outer step follows each averaging of the schedule
+  std::vector<StatePlan> states;  // what is averaged along less often
+  std::optional<OuterOptions> outer;       // an outer step follows each averaging of the schedule
+  std::int64_t outer_steps = 0;            // done at the start
+  std::optional<StreamingPlan> streaming;  // each averaging is spread over the steps of a period
   int islands = 0, ranks = 0;  // islands > 0: gradients are averaged within that many islands in
                                // every step
 };

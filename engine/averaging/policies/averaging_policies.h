@@ -5,6 +5,8 @@
 #include "backends/communicator.h"
 #include "engine/averaging/codes/lossy_code.h"
 #include "engine/averaging/policies/averaging_policy.h"
+#include "engine/averaging/policies/outer_options.h"
+#include "engine/averaging/policies/streaming_options.h"
 #include "engine/averaging/policies/sync_schedule.h"
 #include "engine/averaging/sums/bucket_cut.h"
 #include "engine/core/parameter_buffer.h"
@@ -26,21 +28,21 @@ std::unique_ptr<AveragingPolicy> make_gradient_averaging(std::unique_ptr<Gradien
 std::unique_ptr<AveragingPolicy> make_step_gradient_averaging(const FlatBuffer& gradients,
                                                               std::size_t bytes, std::string note);
 
-// Options of the outer step that follows an averaging of parameters.
-struct OuterOptions {
-  double lr = 1, momentum = 0;
-  bool nesterov = false;
-  bool over_inner_rate = false;  // the step is divided by the inner learning rate before it enters
-                                 // the momentum, and multiplied by it when it is applied (SlowMo)
+// A state of the optimizer that is averaged along with the parameters: with every averaging if
+// `every` is 1, otherwise with every `every`-th averaging of the schedule alone (DES-LOC: Iacob et
+// al., 2025).
+struct AveragedState {
+  FlatBuffer* buffer;
+  std::int64_t every = 1;
 };
 
 struct ParameterAveragingOptions {
   std::string name = "params";
   SyncSchedule schedule;
-  std::vector<FlatBuffer*> states;  // optimizer states that are averaged along with the parameters
-  bool all_states = false;          // `states` holds all states of the optimizer
-  std::string states_text;          // names of the states for coverage(), e.g. "momentum"
-  FlatBuffer* running = nullptr;    // running statistics, averaged as well; may be empty
+  std::vector<AveragedState> states;
+  bool all_states = false;        // every averaging includes all states of the optimizer
+  std::string states_text;        // names of the states for coverage(), e.g. "momentum"
+  FlatBuffer* running = nullptr;  // running statistics, averaged as well; may be empty
   std::optional<OuterOptions> outer;
   std::optional<LossyOptions> lossy;  // sends changes of the parameters as codes
 };
@@ -54,6 +56,16 @@ std::unique_ptr<AveragingPolicy> make_parameter_averaging(backends::Communicator
                                                           ParameterBuffer& parameters,
                                                           KernelContext& context,
                                                           const ParameterAveragingOptions& options);
+
+// Divides the parameters into fragments of whole layers. Each is averaged every K steps, on a clock
+// of its own, and takes an outer step; the exchange may overlap the following steps, and the result
+// is merged with the local parameters exactly `overlap` steps later. A thread of the policy uses
+// the communicator. Source: Streaming DiLoCo (Douillard et al., 2025). synchronize() averages all
+// parameters as other policies do.
+std::unique_ptr<AveragingPolicy> make_streaming_averaging(backends::Communicator& communicator,
+                                                          ParameterBuffer& parameters,
+                                                          KernelContext& context,
+                                                          const StreamingOptions& options);
 
 // Combines averaging of gradients and of parameters in one run. Null parts are left out.
 struct MixedAveragingOptions {

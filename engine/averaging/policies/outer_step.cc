@@ -19,7 +19,7 @@ OuterStep::OuterStep(ParameterBuffer& parameters, KernelContext& context,
       context_(context),
       options_(options),
       anchor_(FlatBuffer::like(parameters.gradients)) {
-  if (options.momentum != 0) momentum_ = FlatBuffer::like(parameters.gradients);
+  if (options.has_momentum()) momentum_ = FlatBuffer::like(parameters.gradients);
 }
 
 void OuterStep::start() {
@@ -28,27 +28,39 @@ void OuterStep::start() {
   started_ = true;
 }
 
-void OuterStep::apply(double inner_lr) {
+void OuterStep::apply(double inner_lr, std::int64_t every) {
   require(started_, "an outer step without a start");
   if (options_.over_inner_rate && inner_lr == 0) return copy_trained(parameters_.values, anchor_);
-  subtract_flat(context_, anchor_, parameters_.values, parameters_.gradients);
+  move_anchor({.first = 0, .count = anchor_.size()}, parameters_.values,
+              outer_rate(options_, steps_, every), options_.over_inner_rate ? inner_lr : 1);
+  copy_trained(anchor_, parameters_.values);
+}
+
+void OuterStep::apply_part(const Fragment& part, const FlatBuffer& mean, const OuterRate& rate) {
+  require(started_, "an outer step without a start");
+  move_anchor(part, mean, rate, 1);
+}
+
+void OuterStep::move_anchor(const Fragment& part, const FlatBuffer& mean, const OuterRate& rate,
+                            double inner_lr) {
+  const auto rows = [&part](const FlatBuffer& of) { return of.part(part.first, part.count); };
+  const TensorView change = rows(parameters_.gradients);
+  subtract_rows(context_, rows(anchor_), rows(mean), change);
   // The momentum starts at zero, so that the first step equals PyTorch's.
-  const double rate = options_.over_inner_rate ? inner_lr : 1;
-  const ops::SgdStep step{.lr = options_.lr * rate,
-                          .momentum = options_.momentum,
+  const ops::SgdStep step{.lr = rate.lr * inner_lr,
+                          .momentum = rate.momentum,
                           .weight_decay = 0,
-                          .gradient_scale = 1 / rate,
+                          .gradient_scale = 1 / inner_lr,
                           .nesterov = options_.nesterov,
                           .first = false};
-  ops::sgd_step(context_, step, parameters_.gradients.flat(),
-                options_.momentum != 0 ? momentum_.flat() : TensorView{}, anchor_.flat());
-  copy_trained(anchor_, parameters_.values);
+  ops::sgd_step(context_, step, change, rate.momentum != 0 ? rows(momentum_) : TensorView{},
+                rows(anchor_));
   ++steps_;
 }
 
 std::vector<PolicyState> OuterStep::state() {
   std::vector<PolicyState> state{{"outer_anchor", &anchor_, false}};
-  if (options_.momentum != 0)
+  if (options_.has_momentum())
     state.push_back(
         {options_.over_inner_rate ? "slow_momentum" : "outer_momentum", &momentum_, false});
   return state;

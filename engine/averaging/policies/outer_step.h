@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/policies/fragments.h"
+#include "engine/averaging/policies/outer_rate.h"
 
 namespace engine {
 
@@ -12,6 +14,7 @@ namespace engine {
 //   DiLoCo (Douillard et al., 2023, algorithm 1), with torch.optim.SGD without dampening as outer
 //   optimizer:
 //     v = momentum * v + d;  anchor -= lr * (nesterov ? d + momentum * v : v)
+//   A step with a momentum of 0, as the first one by the rule of outer_rate(), leaves v unchanged.
 //   SlowMo (Wang et al., 2019, algorithm 1), with g the inner rate, beta = momentum and alpha = lr:
 //     u = beta * u + d / g;  anchor -= alpha * g * u
 // The replicas then continue from the anchor. All ranks compute the same bits, so nothing is
@@ -24,9 +27,15 @@ class OuterStep {
   // Stores the starting point of the replicas once. Called before the first update.
   void start();
   bool started() const { return started_; }
-  // On entry the values hold the mean of the replicas, on return the result. Overwrites the
-  // gradients. If the inner rate is a divisor and is 0, the mean is the result.
-  void apply(double inner_lr);
+  // On entry the values hold the mean of the replicas after a period of `every` steps, on return
+  // the result. Overwrites the gradients. If the inner rate is a divisor and is 0, the mean is the
+  // result.
+  void apply(double inner_lr, std::int64_t every);
+
+  // The same for a part of the parameters, whose mean is in `mean`: only the anchor changes.
+  void apply_part(const Fragment& part, const FlatBuffer& mean, const OuterRate& rate);
+  // REQUIRES: started.
+  TensorView anchor(const Fragment& part) const { return anchor_.part(part.first, part.count); }
 
   std::int64_t steps() const { return steps_; }
   std::vector<PolicyState> state();
@@ -34,6 +43,9 @@ class OuterStep {
   void restore_counters(const PolicyCounters& counters);
 
  private:
+  // `inner_lr` is 1 if it is no divisor.
+  void move_anchor(const Fragment& part, const FlatBuffer& mean, const OuterRate& rate,
+                   double inner_lr);
   void copy_trained(const FlatBuffer& from, const FlatBuffer& to) const;
 
   ParameterBuffer& parameters_;

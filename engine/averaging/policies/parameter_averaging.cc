@@ -1,14 +1,17 @@
 // Averages parameters every K updates: it computes the mean of the replicas, weighted by the
 // samples since the last averaging, and applies the optional outer step.
 #include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/policies/outer_rate.h"
 #include "engine/averaging/policies/outer_step.h"
 #include "engine/averaging/sums/replica_mean.h"
 
 namespace engine {
 namespace {
 
-std::vector<FlatBuffer*> with_running(const ParameterAveragingOptions& options) {
-  std::vector<FlatBuffer*> further = options.states;
+// What averagings include besides the parameters.
+std::vector<FlatBuffer*> further_buffers(const ParameterAveragingOptions& options) {
+  std::vector<FlatBuffer*> further;
+  for (const AveragedState& state : options.states) further.push_back(state.buffer);
   if (options.running != nullptr) further.push_back(options.running);
   return further;
 }
@@ -20,7 +23,8 @@ class ParameterAveraging final : public AveragingPolicy {
       : parameters_(parameters),
         options_(options),
         world_size_(communicator.world_size()),
-        mean_(communicator, context, parameters, with_running(options), options.lossy) {
+        mean_(communicator, context, parameters, further_buffers(options), options.lossy) {
+    included_.reserve(options.states.size() + 1);
     if (options.outer) outer_.emplace(parameters, context, *options.outer);
   }
 
@@ -46,21 +50,13 @@ class ParameterAveraging final : public AveragingPolicy {
     global_samples_ += counts.global;
     if (!options_.schedule.due(updates_)) return;
     const HostView view(home, Access::kWrite);
-    synchronize(home);
-    if (outer_) outer_->apply(lr);
+    average(options_.schedule.count(0, updates_));
+    if (outer_) outer_->apply(lr, period_at(options_.schedule, updates_));
   }
   void synchronize(StateHome& home) override {
     if (!apart_) return;
     const HostView view(home, Access::kWrite);
-    // Every sample counts once. If no rank has seen a sample (the data set is smaller than the
-    // world), all ranks have the same weight.
-    const double weight = global_samples_ == 0 ? 1.0 / world_size_
-                                               : static_cast<double>(local_samples_) /
-                                                     static_cast<double>(global_samples_);
-    mean_.average(weight, averagings_);
-    apart_ = false;
-    local_samples_ = global_samples_ = 0;
-    ++averagings_;
+    average(std::nullopt);
   }
   RankDifferences differences() const override {
     return {.optimizer_states = !options_.all_states};
@@ -96,6 +92,23 @@ class ParameterAveraging final : public AveragingPolicy {
   }
 
  private:
+  // The `scheduled`-th averaging of the schedule, or another one.
+  void average(std::optional<std::int64_t> scheduled) {
+    // Every sample counts once. If no rank has seen a sample (the data set is smaller than the
+    // world), all ranks have the same weight.
+    const double weight = global_samples_ == 0 ? 1.0 / world_size_
+                                               : static_cast<double>(local_samples_) /
+                                                     static_cast<double>(global_samples_);
+    included_.clear();
+    for (const auto& [buffer, every] : options_.states)
+      if (every == 1 || (scheduled && *scheduled % every == 0)) included_.push_back(buffer);
+    if (options_.running != nullptr) included_.push_back(options_.running);
+    mean_.average(weight, averagings_, included_);
+    apart_ = false;
+    local_samples_ = global_samples_ = 0;
+    ++averagings_;
+  }
+
   std::string coverage() const {
     const auto all_of = [](const FlatBuffer& buffer) {
       const auto n = std::to_string(buffer.slots().size());
@@ -116,6 +129,7 @@ class ParameterAveraging final : public AveragingPolicy {
   const ParameterAveragingOptions options_;
   const int world_size_;
   ReplicaMean mean_;
+  std::vector<FlatBuffer*> included_;  // what the current averaging includes
   std::optional<OuterStep> outer_;
   std::int64_t updates_ = 0, averagings_ = 0;
   bool apart_ = false;  // there were updates since the last averaging

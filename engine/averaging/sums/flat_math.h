@@ -22,6 +22,33 @@ inline void copy_flat(const FlatBuffer& from, const FlatBuffer& to) {
   if (from.bytes() > 0) std::memcpy(to.data(), from.data(), from.bytes());
 }
 
+// to = a - b, rows of equal length; `to` may be a or b.
+inline void subtract_rows(KernelContext& context, const TensorView& a, const TensorView& b,
+                          const TensorView& to) {
+  require(a.count() == to.count() && b.count() == to.count(), "rows of unequal size");
+  with_element_type(a.dtype, [&]<class T>(T) {
+    const T *x = a.as<T>(), *y = b.as<T>();
+    T* z = to.as<T>();
+    context.threads->run(to.count(), [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) z[i] = x[i] - y[i];
+    });
+  });
+}
+
+// to = weight * a + (1 - weight) * to, rows of equal length.
+inline void mix_rows(KernelContext& context, double weight, const TensorView& a,
+                     const TensorView& to) {
+  require(a.count() == to.count(), "rows of unequal size");
+  with_element_type(a.dtype, [&]<class T>(T) {
+    const T* x = a.as<T>();
+    T* z = to.as<T>();
+    const T of_a = static_cast<T>(weight), of_to = static_cast<T>(1 - weight);
+    context.threads->run(to.count(), [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) z[i] = of_a * x[i] + of_to * z[i];
+    });
+  });
+}
+
 // to = a - b, for the elements that `to` has; `to` may be a or b.
 inline void subtract_flat(KernelContext& context, const FlatBuffer& a, const FlatBuffer& b,
                           const FlatBuffer& to) {

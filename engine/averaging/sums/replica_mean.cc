@@ -52,9 +52,10 @@ void ReplicaMean::start(Elements range) {
   if (coded_) copy_range(parameters_.values, coded_->start, range);
 }
 
-void ReplicaMean::average(double weight, std::int64_t round) {
+void ReplicaMean::average(double weight, std::int64_t round,
+                          std::span<FlatBuffer* const> further) {
   average_range(weight, round, all());
-  for (FlatBuffer* buffer : further_) {
+  for (FlatBuffer* buffer : further) {
     if (buffer->size() == 0) continue;
     const std::byte* mean = sum(weight, *buffer, {0, parameters_.trained_elements(*buffer)});
     std::memcpy(buffer->data(), mean, averaged_bytes(*buffer));

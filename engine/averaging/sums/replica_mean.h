@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,11 +31,11 @@ class ReplicaMean {
   bool needs_start() const { return coded_.has_value(); }
   void start(Elements range);
 
-  // Replaces every buffer, without the part of frozen parameters, by the sum over ranks of weight *
-  // contents, with the same bits on every rank. `round` counts the averages, also over resumptions.
-  // Collective; a failed collective leaves its buffer unchanged. REQUIRES: the weights of the ranks
-  // add up to 1. Overwrites the gradients.
-  void average(double weight, std::int64_t round);
+  // Replaces the values and `further`, some of the further buffers, without the part of frozen
+  // parameters, by the sum over ranks of weight * contents, with the same bits on every rank.
+  // `round` counts the averages, also over resumptions. Collective; a failed collective leaves its
+  // buffer unchanged. REQUIRES: the weights of the ranks add up to 1. Overwrites the gradients.
+  void average(double weight, std::int64_t round, std::span<FlatBuffer* const> further);
   // The same for a range of trained parameters alone.
   void average_range(double weight, std::int64_t round, Elements range);
 

@@ -92,6 +92,43 @@ TEST(AveragingPlan, TellsWhatIsCompressedAndWhenThatSavesNothing) {
             "momentum of 0");
 }
 
+TEST(AveragingPlan, TellsTheOuterStepsOfTheRuleAndStatesThatAreAveragedLess) {
+  AveragingPlan plan = plan_of(2, SyncSchedule::constant(16, 0));  // 24 averagings in 392 steps
+  plan.outer = OuterOptions{.lr = std::nullopt, .momentum = std::nullopt, .nesterov = true};
+  plan.states = {{"exp_avg", 3, 500}, {"exp_avg_sq", 7, 400}};
+  auto lines = describe(plan);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[1], "outer lr 1 to 0.833, momentum 0 to 0.5, in outer steps 1 to 24");
+  EXPECT_EQ(lines[2], "exp_avg in 1 of 3 averagings by the clock: 8 times, 500 bytes each");
+  EXPECT_EQ(lines[3], "exp_avg_sq in 1 of 7 averagings by the clock: 3 times, 400 bytes each");
+  plan.first_step = 200;  // 12 averagings are done, 8 of them with an outer step
+  plan.outer_steps = 8;
+  lines = describe(plan);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[1], "outer lr 0.833, momentum 0.5, in outer steps 9 to 20");
+  EXPECT_EQ(lines[2], "exp_avg in 1 of 3 averagings by the clock: 4 times, 500 bytes each");
+  EXPECT_EQ(lines[3], "exp_avg_sq in 1 of 7 averagings by the clock: 2 times, 400 bytes each");
+  plan.outer = OuterOptions{.lr = 0.7, .momentum = 0.9, .nesterov = true};
+  EXPECT_EQ(describe(plan).size(), 3u);
+}
+
+TEST(AveragingPlan, TellsTheFragmentsOfStreaming) {
+  AveragingPlan plan = plan_of(2, SyncSchedule::constant(16, 0));
+  plan.streaming = StreamingPlan{.fragments = 4, .largest_bytes = 300, .overlap = 2, .mixing = 0.5};
+  plan.outer = OuterOptions{.lr = std::nullopt, .momentum = std::nullopt, .nesterov = true};
+  auto lines = describe(plan);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[1],
+            "in 4 fragments of at most 300 bytes, each on its own clock; results are merged 2 "
+            "steps later, with weight 0.5");
+  EXPECT_EQ(lines[2], "outer lr 1 to 0.833, momentum 0 to 0.5, in outer steps 1 to 24");
+  plan.streaming->overlap = 0;
+  plan.outer_steps = 32;  // of four fragments
+  lines = describe(plan);
+  EXPECT_NE(lines[1].find("; results are merged at once, with weight 0.5"), std::string::npos);
+  EXPECT_EQ(lines[2], "outer lr 0.833, momentum 0.5, in outer steps 9 to 32");
+}
+
 TEST(AveragingPlan, TellsOfIslandsThatChangeNothing) {
   AveragingPlan plan = plan_of(1, SyncSchedule::constant(4, 0));
   for (const int islands : {1, 4}) {

@@ -38,12 +38,37 @@ TEST_F(OuterStepTest, IsTorchSgdOnTheWayBack) {
         buf[i] = kMomentum * buf[i] + g;
         expected[i] -= kRate * (nesterov ? g + kMomentum * buf[i] : buf[i]);
       }
-      outer.apply(0.05);
+      outer.apply(0.05, 1);
       for (std::size_t i = 0; i < 2; ++i)
         EXPECT_NEAR(w()[i], expected[i], 1e-14) << (nesterov ? "nesterov" : "plain");
     }
     EXPECT_EQ(outer.steps(), 3);
   }
+}
+
+// By the rule, the first step gives the mean and leaves the momentum empty; the others are Nesterov
+// steps with the values of the rule.
+TEST_F(OuterStepTest, ByTheRuleTheMomentumGrows) {
+  constexpr double kGrown[3] = {0, 1.0 / 9, 0.2};
+  w()[0] = 1;
+  w()[1] = -2;
+  OuterStep outer(parameters_, context_,
+                  {.lr = std::nullopt, .momentum = std::nullopt, .nesterov = true});
+  outer.start();
+  double expected[2] = {1, -2}, buf[2] = {0, 0};
+  for (std::size_t k = 0; k < 3; ++k) {
+    const double momentum = kGrown[k], lr = 1 - momentum / 3;
+    for (std::size_t i = 0; i < 2; ++i) {
+      w()[i] += kMoved[k][i];
+      const double g = -kMoved[k][i];
+      if (k > 0) buf[i] = momentum * buf[i] + g;
+      expected[i] -= lr * (g + momentum * buf[i]);
+    }
+    outer.apply(0.05, 1000);
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(w()[i], expected[i], 1e-14) << k;
+  }
+  ASSERT_EQ(outer.state().size(), 2u);
+  EXPECT_NEAR(outer.state()[1].buffer->span<double>()[0], buf[0], 1e-14);
 }
 
 // Wang et al. 2019, algorithm 1: u = beta u + (x_0 - x_tau) / gamma; x = x_0 - alpha gamma u, the
@@ -62,7 +87,7 @@ TEST_F(OuterStepTest, IsSlowMoWithAChangingInnerRate) {
       u[i] = kBeta * u[i] - moved[i] / gamma;
       expected[i] -= kAlpha * gamma * u[i];
     }
-    outer.apply(gamma);
+    outer.apply(gamma, 1);
     for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(w()[i], expected[i], 1e-13);
     gamma /= 2;
   }
@@ -72,7 +97,7 @@ TEST_F(OuterStepTest, AnInnerRateOfZeroLeavesTheMean) {
   OuterStep outer(parameters_, context_, {.lr = 1, .momentum = 0.5, .over_inner_rate = true});
   outer.start();
   w()[0] = 3;
-  outer.apply(0);
+  outer.apply(0, 1);
   EXPECT_EQ(w()[0], 3);
   EXPECT_EQ(outer.steps(), 0);
 }
@@ -81,7 +106,7 @@ TEST_F(OuterStepTest, GoesOnFromItsState) {
   OuterStep one(parameters_, context_, {.lr = kRate, .momentum = kMomentum, .nesterov = true});
   one.start();
   w()[0] = 2;
-  one.apply(1);
+  one.apply(1, 1);
   OuterStep other(parameters_, context_, {.lr = kRate, .momentum = kMomentum, .nesterov = true});
   PolicyCounters counters;
   one.add_counters(counters);
@@ -92,10 +117,10 @@ TEST_F(OuterStepTest, GoesOnFromItsState) {
   other.start();  // does not forget where the replicas were
   const double start = w()[0];
   w()[0] = start + 1;
-  one.apply(1);
+  one.apply(1, 1);
   const double expected = w()[0];
   w()[0] = start + 1;
-  other.apply(1);
+  other.apply(1, 1);
   EXPECT_EQ(w()[0], expected);
   EXPECT_EQ(other.steps(), 2);
 }

@@ -28,6 +28,10 @@ TEST(AveragingProgram, RanksFilesAreEqualAfterEveryPolicy) {
   for (const std::vector<std::string>& policy : std::vector<std::vector<std::string>>{
            {"--sync", "params", "--sync-every", "3"},
            {"--sync", "diloco", "--sync-every", "3"},
+           {"--sync", "diloco", "--sync-every", "2", "--optimizer", "muon", "--lr", "0.01",
+            "--average-state", "momentum:2,second:3"},
+           {"--sync", "streaming", "--sync-every", "3", "--sync-overlap", "1", "--verify-every",
+            "1"},
            {"--sync", "post-local", "--sync-warmup", "2", "--sync-every", "2", "--sync-island",
             "host"},
            {"--compress", "powersgd"},
@@ -90,10 +94,28 @@ TEST(AveragingProgram, TellsWhatIsCompressedAndWhatWasSent) {
   }
 }
 
+TEST(AveragingProgram, TellsTheOuterStepsThatTheRuleChooses) {
+  const CommandResult rule =
+      expect_success(train_two_ranks({"--sync", "diloco", "--sync-every", "2", "--epochs", "2"}));
+  expect_words(rule.out, {"sync diloco every 2, outer lr auto momentum auto nesterov",
+                          "Averaging: outer lr 1 to 0.963, momentum 0 to 0.111, in outer steps 1 "
+                          "to 5",
+                          "with 5 outer steps"});
+  const CommandResult given =
+      expect_success(train_two_ranks({"--sync", "diloco", "--sync-every", "2", "--epochs", "2",
+                                      "--outer-lr", "0.70", "--outer-momentum", "0.9"}));
+  expect_words(given.out, {"sync diloco every 2, outer lr 0.7 momentum 0.9 nesterov"});
+  EXPECT_EQ(given.out.find("Averaging: outer"), std::string::npos) << given.out;
+}
+
 TEST(AveragingProgram, NonsenseIsRefusedInOneLine) {
   for (const std::vector<std::string>& nonsense : std::vector<std::vector<std::string>>{
            {"--sync", "params", "--sync-every", "0"},
            {"--outer-lr", "0.5"},
+           {"--sync", "diloco", "--outer-momentum", "some"},
+           {"--sync", "params", "--average-state", "momentum:0"},
+           {"--sync", "params", "--average-state", "second:2"},
+           {"--sync", "streaming", "--sync-every", "4", "--sync-overlap", "4"},
            {"--sync", "params", "--sync-schedule", "0:1,10:4,5:2"},
            {"--sync", "post-local"},
            {"--sync", "diloco", "--compress", "topk"},

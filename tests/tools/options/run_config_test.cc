@@ -93,7 +93,7 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
   EXPECT_EQ(fault_of("lr="), "--lr is '' (from --lr); expected a number");
   EXPECT_EQ(fault_of("sync=parms"),
             "--sync is 'parms' (from --sync): did you mean 'params'? (expected one of grad, "
-            "params, post-local, slowmo, diloco, none)");
+            "params, post-local, slowmo, diloco, streaming, none)");
   EXPECT_EQ(fault_of("epochs=0"),
             "--epochs is '0' (from --epochs); expected an integer from 1 to 1000000");
   ConfigValues values = flags({});
@@ -206,6 +206,13 @@ TEST(RunConfig, RefusesContradictions) {
                                         "outer-lr=0.5",
                                         "sync=slowmo outer-lr=0.5",
                                         "sync=diloco slowmo-beta=0.4",
+                                        "sync=diloco sync-overlap=1",
+                                        "sync=streaming sync-every=4 sync-overlap=4",
+                                        "sync=streaming sync-every=4 sync-mixing=0",
+                                        "sync=streaming sync-every=4 sync-mixing=1.5",
+                                        "sync=streaming sync-every=4 sync-fragments=0",
+                                        "sync=streaming sync-schedule=0:4",
+                                        "sync=streaming average-state=all",
                                         "sync=params compress=topk",
                                         "sync=diloco compress=bf16",
                                         "sync=slowmo compress=powersgd",
@@ -254,7 +261,8 @@ TEST(RunConfig, RefusesContradictions) {
             "--batch-size-per-device) "
             "exclude each other; give only one");
   EXPECT_EQ(fault_of(contradictions[2]),
-            "--sync-every requires --sync params|post-local|slowmo|diloco; --sync is 'grad' (from "
+            "--sync-every requires --sync params|post-local|slowmo|diloco|streaming; --sync is "
+            "'grad' (from "
             "default)");
 }
 
@@ -463,8 +471,23 @@ TEST(RunConfig, RangesOfAveraging) {
                                                          {"diloco", "outer-momentum", "1"},
                                                          {"slowmo", "slowmo-beta", "-0.1"},
                                                          {"slowmo", "slowmo-alpha", "0"},
-                                                         {"params", "average-state", "some"}})
+                                                         {"diloco", "outer-lr", "some"},
+                                                         {"params", "average-state", "some"},
+                                                         {"params", "average-state", "momentum:0"},
+                                                         {"params", "average-state", "momentum:"},
+                                                         {"params", "average-state", "second:2"}})
     EXPECT_THROW(run_of({{"sync", sync}, {name, value}}), ConfigError) << name << "=" << value;
+  EXPECT_EQ(fault_of("sync=diloco outer-momentum=1"),
+            "--outer-momentum is '1' (from --outer-momentum); expected a number from 0 to below 1");
+  EXPECT_EQ(fault_of("sync=diloco outer-momentum=some"),
+            "--outer-momentum is 'some' (from --outer-momentum); expected auto, or a number from 0 "
+            "to below 1");
+  EXPECT_EQ(fault_of("sync=params average-state=momentum:2,momentum:3"),
+            "--average-state is 'momentum:2,momentum:3' (from --average-state); expected none, "
+            "momentum, all, or momentum:P,second:Q or one of both, P and Q 1 or more");
+  EXPECT_EQ(fault_of("sync=params average-state=second:2"),
+            "--average-state second:2 requires an optimizer with second moments, as adamw, for "
+            "second:Q");
   for (const char* ratio : {"0", "1.01", "-1"})
     EXPECT_THROW(run_of({{"compress", "topk"}, {"topk-ratio", ratio}}), ConfigError) << ratio;
   EXPECT_THROW(run_of("compress=powersgd powersgd-rank=0"), ConfigError);
@@ -474,6 +497,21 @@ TEST(RunConfig, RangesOfAveraging) {
     EXPECT_THROW(run_of(std::string("compress=sparse momentum=0 ") + value), ConfigError) << value;
   EXPECT_THROW(run_of("compress=sparse sync=diloco sparse-decay=0"), ConfigError);
   EXPECT_EQ(run_of("compress=sparse sync=diloco sparse-decay=1").averaging.sparse.decay, 1);
+}
+
+TEST(RunConfig, OuterValuesAndPeriodsOfMoments) {
+  EXPECT_FALSE(run_of("sync=diloco").averaging.diloco.lr.has_value());
+  EXPECT_FALSE(run_of("sync=diloco outer-momentum=auto").averaging.diloco.momentum.has_value());
+  EXPECT_TRUE(run_of("sync=diloco").averaging.diloco.nesterov);
+  EXPECT_FALSE(run_of("sync=diloco outer-momentum=0").averaging.diloco.nesterov);
+  EXPECT_EQ(run_of("sync=diloco outer-lr=0.50").averaging.diloco.lr, 0.5);
+  const auto states =
+      run_of("optimizer=adamw sync=params average-state=second:6,momentum:3").averaging.states;
+  EXPECT_EQ(states.first, 3);
+  EXPECT_EQ(states.second, 6);
+  EXPECT_FALSE(states.all);
+  EXPECT_EQ(run_of("sync=params average-state=momentum").averaging.states.first, 1);
+  EXPECT_TRUE(run_of("sync=params average-state=all").averaging.states.all);
 }
 
 TEST(RunConfig, TheStrongerSourceSettlesAContradiction) {
@@ -500,6 +538,8 @@ TEST(RunConfig, TomlReadsBackToTheSameRun) {
       flags("lr-schedule=step lr-milestones=3,9 spawn=2 shuffle=0"),
       flags("sync=params sync-schedule=0:1,100:16 average-state=all"),
       flags("sync=diloco sync-every=16 outer-nesterov=false sync-island=host"),
+      flags("sync=diloco sync-every=16 outer-lr=0.5 average-state=momentum:3"),
+      flags("sync=streaming sync-every=16 sync-fragments=3 sync-overlap=2 sync-mixing=1"),
       flags("lr-schedule=cosine lr-min=1e-4 lr=12345678.9e-3 rank=0 world-size=2"),
   };
   for (const ConfigValues& run : runs) {

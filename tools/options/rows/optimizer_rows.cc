@@ -130,16 +130,21 @@ std::optional<ValueFault> take_rate_groups(RunConfig& config, const std::string&
   return std::nullopt;
 }
 
-void check_average_state(const GivenValues& given, const UpdateOptions& update) {
-  if (given.text("average-state") != "momentum") return;
-  const OptimizerSpec& spec = *update.optimizer;
-  const auto has_momentum = [](const engine::OptimizerState& state) {
-    return state.role == engine::StateRole::kFirstMoment;
+// Demands a state for each period.
+void check_average_state(const GivenValues& given, const RunConfig& config) {
+  using engine::StateRole;
+  const AveragingOptions::States& states = config.averaging.states;
+  const OptimizerSpec& spec = *config.update.optimizer;
+  const std::vector<engine::OptimizerState> kept = engine::states_of(spec, config.update.settings);
+  const auto has = [&](StateRole role) {
+    return std::ranges::count(kept, role, &engine::OptimizerState::role) > 0;
   };
-  if (std::ranges::any_of(engine::states_of(spec, update.settings), has_momentum)) return;
+  if (states.second > 0 && !has(StateRole::kSecondMoment))
+    given.demand("average-state", "an optimizer with second moments, as adamw, for second:Q");
+  if (states.first == 0 || has(StateRole::kFirstMoment)) return;
   std::string needed = "an optimizer with momentum";
   for (const engine::OptimizerState& state : spec.states)
-    if (has_momentum(state) && state.needs != nullptr)
+    if (state.role == StateRole::kFirstMoment && state.needs != nullptr)
       needed = "--" + std::string(state.needs) + " above 0: without it " + spec.name +
                " has no momentum to average";
   given.demand("average-state", needed);
@@ -166,7 +171,7 @@ void check_optimizer(const GivenValues& given, RunConfig& config) {
     if (option.needs != nullptr && update.settings[option.name] != 0 &&
         update.settings[option.needs] == 0)
       given.demand(option.name, "--" + std::string(option.needs) + " above 0");
-  check_average_state(given, update);
+  check_average_state(given, config);
   check_frozen(given, config);
   update.settings["lr"] = update.rate.base;
   if (update.rate.minimum > update.rate.base) given.refuse("lr-min", "a number from 0 to --lr");

@@ -12,10 +12,12 @@ using enum OptionSpec::Arrays;
 
 using Method = AveragingOptions::Method;
 using Compression = AveragingOptions::Compression;
-using States = AveragingOptions::States;
 
 constexpr const char* kPolicies = "grad|params|post-local|slowmo|diloco";
-constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco";
+constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco|streaming";
+// Policies that average all parameters at the same time.
+constexpr const char* kWholePolicies = "params|post-local|slowmo|diloco";
+constexpr const char* kOuterSgd = "diloco|streaming";
 
 // Accepts "0:1,1000:8": from step 0 every step, from step 1000 every 8th.
 std::optional<ValueFault> take_schedule(RunConfig& config, const std::string& text) {
@@ -36,13 +38,36 @@ std::optional<ValueFault> take_schedule(RunConfig& config, const std::string& te
   return std::nullopt;
 }
 
+// Accepts none, momentum, all, and "momentum:3,second:6".
+std::optional<ValueFault> take_states(RunConfig& config, const std::string& text) {
+  AveragingOptions::States& states = config.averaging.states;
+  states = {.first = text == "momentum" ? 1 : 0, .second = 0, .all = text == "all"};
+  if (text == "none" || text == "momentum" || text == "all") return std::nullopt;
+  for (const std::string& part : base::split_text(text, ',')) {
+    const std::size_t colon = part.find(':');
+    const std::string name = part.substr(0, colon);
+    const auto every =
+        colon == std::string::npos ? std::nullopt : parse_integer(part.substr(colon + 1));
+    std::int64_t* period = name == "momentum" ? &states.first
+                           : name == "second" ? &states.second
+                                              : nullptr;
+    if (period == nullptr || *period != 0 || !every || *every < 1 || *every > kMaxCount)
+      return ValueFault{
+          "none, momentum, all, or momentum:P,second:Q or one of both, P and Q 1 or more"};
+    *period = *every;
+  }
+  return std::nullopt;
+}
+
 void check_sync(const GivenValues& given, RunConfig& config) {
   AveragingOptions& averaging = config.averaging;
   averaging.name = given.text("sync");
-  averaging.diloco.nesterov = averaging.diloco.nesterov && averaging.diloco.momentum > 0;
+  averaging.diloco.nesterov = averaging.diloco.nesterov && averaging.diloco.has_momentum();
   const bool begins_later = !averaging.phases.empty() && averaging.phases.front().from > 0;
   if (averaging.method == Method::kPostLocal && averaging.warmup == 0 && !begins_later)
     given.demand("sync", "--sync-warmup W above 0, or a --sync-schedule that begins after step 0");
+  if (averaging.method == Method::kStreaming && averaging.streaming.overlap >= averaging.every)
+    given.demand("sync-overlap", "a longer period: --sync-every above it");
   if ((averaging.shards & (averaging.shards - 1)) != 0)
     given.refuse("reduction-shards", "a power of two");
   config.data.sampling.parts = averaging.canonical ? averaging.shards : 0;
@@ -57,6 +82,7 @@ const std::vector<OptionSpec> kSyncRows{
                       {"post-local", Method::kPostLocal},
                       {"slowmo", Method::kSlowMo},
                       {"diloco", Method::kDiloco},
+                      {"streaming", Method::kStreaming},
                       {"none", Method::kNone}}),
      .help = "grad: average gradients every step; none: nothing; others: parameters every K steps",
      .example = "--sync params --sync-every 8"},
@@ -77,7 +103,7 @@ const std::vector<OptionSpec> kSyncRows{
      .metavar = "S:K,S:K,...",
      .help = "average every K steps from step S on; replaces --sync-every, --sync-warmup",
      .example = "--sync params --sync-schedule 0:1,1000:8",
-     .needs = {is("sync", kParameterPolicies)},
+     .needs = {is("sync", kWholePolicies)},
      .excludes = {"sync-every", "sync-warmup"}},
     {.name = "sync-island",
      .field = choice([](RunConfig& c) { return &c.averaging.host_islands; },
@@ -86,42 +112,61 @@ const std::vector<OptionSpec> kSyncRows{
      .example = "--sync params --sync-every 8 --sync-island host",
      .needs = {is("sync", kParameterPolicies)}},
     {.name = "average-state",
-     .field =
-         choice([](RunConfig& c) { return &c.averaging.states; },
-                {{"none", States::kNone}, {"momentum", States::kMomentum}, {"all", States::kAll}}),
-     .help = "optimizer state to average along with the parameters",
-     .example = "--sync params --average-state momentum",
-     .needs = {is("sync", kParameterPolicies)}},
+     .field = parsed(take_states),
+     .metavar = "STATE",
+     .initial = "none",
+     .help = "optimizer state to average too: none, momentum:P,second:Q or all",
+     .example = "--sync params --sync-every 8 --average-state momentum:3",
+     .needs = {is("sync", kWholePolicies)}},
     {.name = "average-buffers",
      .field = flag([](RunConfig& c) { return &c.averaging.running_statistics; }),
      .help = "average BatchNorm running statistics along with the parameters",
      .example = "--sync params --average-buffers",
-     .needs = {is("sync", kParameterPolicies)},
+     .needs = {is("sync", kWholePolicies)},
      .demands = {{on(),
                   {is("buffers", "local|average")},
                   "--buffers local or average, not rank0"}}},
     {.name = "outer-lr",
-     .field = real([](RunConfig& c) { return &c.averaging.diloco.lr; }, positive(1e6)),
-     .help = "learning rate of diloco's outer optimizer",
+     .field = real_or_auto([](RunConfig& c) { return &c.averaging.diloco.lr; }, positive(1e6)),
+     .metavar = "auto|F",
+     .help = "learning rate of the outer optimizer (auto: 1, less with momentum)",
      .example = "--sync diloco --sync-every 50 --outer-lr 0.5",
-     .needs = {is("sync", "diloco")}},
+     .needs = {is("sync", kOuterSgd)}},
     {.name = "outer-momentum",
-     .field = real([](RunConfig& c) { return &c.averaging.diloco.momentum; }, fraction()),
-     .help = "momentum of diloco's outer optimizer",
+     .field = real_or_auto([](RunConfig& c) { return &c.averaging.diloco.momentum; }, fraction()),
+     .metavar = "auto|F",
+     .help = "momentum of the outer optimizer (auto: grows from 0 to 0.9)",
      .example = "--sync diloco --sync-every 50 --outer-momentum 0.8",
-     .needs = {is("sync", "diloco")}},
+     .needs = {is("sync", kOuterSgd)}},
     {.name = "outer-nesterov",
      .field = flag([](RunConfig& c) { return &c.averaging.diloco.nesterov; }),
-     .help = "Nesterov momentum for diloco's outer optimizer",
+     .help = "Nesterov momentum in the outer SGD",
      .example = "--sync diloco --sync-every 50 --no-outer-nesterov",
-     .needs = {is("sync", "diloco")}},
+     .needs = {is("sync", kOuterSgd)}},
+    {.name = "sync-fragments",
+     .field = integer([](RunConfig& c) { return &c.averaging.streaming.fragments; }, 1, kMaxCount),
+     .initial = "",
+     .help = "streaming: parts of the parameters (default: by the layers' sizes)",
+     .example = "--sync streaming --sync-every 50 --sync-fragments 4",
+     .needs = {is("sync", "streaming")}},
+    {.name = "sync-overlap",
+     .field = integer([](RunConfig& c) { return &c.averaging.streaming.overlap; }, 0, kMaxCount),
+     .metavar = "T",
+     .help = "streaming: steps from the start of an exchange to its merging",
+     .example = "--sync streaming --sync-every 50 --sync-overlap 2",
+     .needs = {is("sync", "streaming")}},
+    {.name = "sync-mixing",
+     .field = real([](RunConfig& c) { return &c.averaging.streaming.mixing; }, positive(1)),
+     .help = "streaming: weight of the average when it is merged",
+     .example = "--sync streaming --sync-every 50 --sync-mixing 1",
+     .needs = {is("sync", "streaming")}},
     {.name = "slowmo-alpha",
-     .field = real([](RunConfig& c) { return &c.averaging.slowmo.lr; }, positive(1e6)),
+     .field = real([](RunConfig& c) { return &c.averaging.slowmo_alpha; }, positive(1e6)),
      .help = "slow learning rate of slowmo",
      .example = "--sync slowmo --sync-every 50 --slowmo-alpha 0.9",
      .needs = {is("sync", "slowmo")}},
     {.name = "slowmo-beta",
-     .field = real([](RunConfig& c) { return &c.averaging.slowmo.momentum; }, fraction()),
+     .field = real([](RunConfig& c) { return &c.averaging.slowmo_beta; }, fraction()),
      .help = "slow momentum of slowmo",
      .example = "--sync slowmo --sync-every 50 --slowmo-beta 0.7",
      .needs = {is("sync", "slowmo")}},
@@ -176,18 +221,20 @@ const std::vector<OptionSpec> kSyncRows{
      .field = real([](RunConfig& c) { return &c.averaging.sparse.decay; }, positive(1)),
      .help = "sparse changes of parameters: factor on what was not sent earlier",
      .example = "--sync diloco --sync-every 50 --compress sparse --sparse-decay 0.9",
-     .needs = {is("compress", "sparse"), is("sync", kParameterPolicies)}},
+     .needs = {is("compress", "sparse"), is("sync", kWholePolicies)}},
     {.name = "bucket-cap-mb",
      .field = mebibytes([](RunConfig& c) { return &c.averaging.buckets.bytes; }, 65536),
      .metavar = "MB",
      .help = "size of a gradient bucket",
      .example = "--bucket-cap-mb 5",
-     .needs = {is("reduction-order", "fast"), is("sync", "grad|post-local|slowmo|diloco")}},
+     .needs = {is("reduction-order", "fast"),
+               is("sync", "grad|post-local|slowmo|diloco|streaming")}},
     {.name = "delay-allreduce",
      .field = opposite_flag([](RunConfig& c) { return &c.averaging.buckets.overlap; }),
      .help = "average after the backward pass, not during it",
      .example = "--delay-allreduce",
-     .needs = {is("reduction-order", "fast"), is("sync", "grad|post-local|slowmo|diloco")}},
+     .needs = {is("reduction-order", "fast"),
+               is("sync", "grad|post-local|slowmo|diloco|streaming")}},
     {.name = "shard-optimizer",
      .field = flag([](RunConfig& c) { return &c.averaging.shard_optimizer; }),
      .help = "shard the optimizer state over the ranks (ZeRO-1)",

@@ -79,6 +79,23 @@ OptionField real(Member<double> member, RealRange range) {
       [=](RunConfig& config) { return *member(config); });
 }
 
+OptionField real_or_auto(Member<std::optional<double>> member, RealRange range) {
+  return {OptionSpec::Type::kString,
+          {},
+          [=](RunConfig& config, const std::string& value) -> std::optional<ValueFault> {
+            const std::optional<double> number = parse_real(value);
+            if (!number && value != "auto") return ValueFault{"auto, or " + range.expected};
+            if (number)
+              if (auto fault = range_fault(*number, range)) return fault;
+            *member(config) = number;
+            return std::nullopt;
+          },
+          [=](RunConfig& config) {
+            const std::optional<double> number = *member(config);
+            return number ? io::shortest_text(*number) : "auto";
+          }};
+}
+
 OptionField seconds(Member<int> member, bool or_zero) {
   constexpr double kLongest = 2'000'000;  // the maximum that fits an int in milliseconds
   const RealRange range =

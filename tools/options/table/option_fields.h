@@ -37,6 +37,7 @@ OptionField text(Member<std::string> member);
 OptionField flag(Member<bool> member);
 OptionField opposite_flag(Member<bool> member);  // the member is true if the option is false
 OptionField real(Member<double> member, RealRange range);
+OptionField real_or_auto(Member<std::optional<double>> member, RealRange range);  // no value: auto
 // Seconds from above 0, or from 0, stored as milliseconds.
 OptionField seconds(Member<int> member, bool or_zero = false);
 OptionField mebibytes(Member<std::int64_t> member, double high);  // a real number, stored as bytes

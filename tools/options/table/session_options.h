@@ -90,9 +90,14 @@ struct ComputeOptions {
 };
 
 struct AveragingOptions {
-  enum class Method { kNone, kGradients, kParameters, kPostLocal, kSlowMo, kDiloco };
+  enum class Method { kNone, kGradients, kParameters, kPostLocal, kSlowMo, kDiloco, kStreaming };
   enum class Compression { kNone, kBf16, kTopK, kPowerSgd, kInt8, kInt4, kSparse };
-  enum class States { kNone, kMomentum, kAll };
+  // Optimizer states that are also averaged: moments with every N-th averaging, 0: never; or all
+  // states with every averaging.
+  struct States {
+    std::int64_t first = 0, second = 0;
+    bool all = false;
+  };
 
   Method method = Method::kGradients;
   std::string name = "grad";
@@ -117,9 +122,16 @@ struct AveragingOptions {
   // to `phases`.
   std::int64_t every = 1, warmup = 0;
   std::vector<engine::SyncPhase> phases = {};
-  engine::OuterOptions diloco{0.7, 0.9, /*nesterov=*/true, /*over_inner_rate=*/false};
-  engine::OuterOptions slowmo{1, 0.5, /*nesterov=*/false, /*over_inner_rate=*/true};
-  States states = States::kNone;  // optimizer states that are also averaged
+  engine::OuterOptions diloco{std::nullopt, std::nullopt, /*nesterov=*/true,
+                              /*over_inner_rate=*/false};
+  double slowmo_alpha = 1, slowmo_beta = 0.5;
+  States states = {};
+  struct Streaming {
+    std::int64_t fragments = 0;  // of the parameters; 0: chosen by their sizes
+    std::int64_t overlap = 0;    // steps during which an exchange may be in flight
+    double mixing = 0.5;         // weight of the result; the rest is the local fragment
+  };
+  Streaming streaming = {};
   bool running_statistics = false;
   bool host_islands = false;
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "engine/averaging/sums/optimizer_sharding.h"
+#include "io/base/files/io_error.h"
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"
 
@@ -13,7 +15,6 @@ namespace {
 
 using AveragingMethod = AveragingOptions::Method;
 using Compression = AveragingOptions::Compression;
-using States = AveragingOptions::States;
 
 // Returns the number of steps at the start that average gradients: all warm-ups except that of
 // --sync params.
@@ -40,8 +41,11 @@ std::string schedule_text(const AveragingOptions& options) {
 }
 
 std::optional<engine::OuterOptions> outer_of(const AveragingOptions& options) {
-  if (options.method == AveragingMethod::kDiloco) return options.diloco;
-  if (options.method == AveragingMethod::kSlowMo) return options.slowmo;
+  if (options.method == AveragingMethod::kDiloco || options.method == AveragingMethod::kStreaming)
+    return options.diloco;
+  if (options.method == AveragingMethod::kSlowMo)
+    return engine::OuterOptions{options.slowmo_alpha, options.slowmo_beta, /*nesterov=*/false,
+                                /*over_inner_rate=*/true};
   return std::nullopt;
 }
 
@@ -100,6 +104,13 @@ std::unique_ptr<engine::AveragingPolicy> make_gradients(const AveragingOptions& 
                                          parts.model.parameters.gradients, buckets);
 }
 
+// Returns with every how many averagings a state is averaged; 0: never.
+std::int64_t period_of(const AveragingOptions::States& states, engine::StateRole role) {
+  if (states.all) return 1;
+  if (role == engine::StateRole::kFirstMoment) return states.first;
+  return role == engine::StateRole::kSecondMoment ? states.second : 0;
+}
+
 engine::ParameterAveragingOptions parameter_options(const AveragingOptions& options,
                                                     engine::ModelState& model,
                                                     engine::Optimizer& optimizer) {
@@ -110,16 +121,45 @@ engine::ParameterAveragingOptions parameter_options(const AveragingOptions& opti
   parameters.schedule = engine::SyncSchedule(phases);
   parameters.outer = outer_of(options);
   const std::vector<engine::Optimizer::State> states = optimizer.state();
+  parameters.all_states = true;
   for (const engine::Optimizer::State& s : states) {
-    const bool first_moment = s.role == engine::StateRole::kFirstMoment;
-    if (options.states == States::kNone || (options.states == States::kMomentum && !first_moment))
-      continue;
-    parameters.states.push_back(s.buffer);
+    const std::int64_t every = period_of(options.states, s.role);
+    parameters.all_states = parameters.all_states && every == 1;
+    if (every == 0) continue;
+    parameters.states.push_back({s.buffer, every});
     parameters.states_text += (parameters.states_text.empty() ? "" : " and ") + std::string(s.name);
+    if (every > 1) parameters.states_text += " (every " + std::to_string(every) + ")";
   }
-  parameters.all_states = parameters.states.size() == states.size();
   if (options.running_statistics && model.running.size() > 0) parameters.running = &model.running;
   return parameters;
+}
+
+engine::StreamingOptions streaming_options(const AveragingOptions& options,
+                                           const engine::ModelState& model) {
+  const engine::FlatBuffer& gradients = model.parameters.gradients;
+  const auto layers = static_cast<std::int64_t>(engine::layers_of(gradients).size());
+  if (options.streaming.fragments > layers)
+    throw io::ConfigError("--sync-fragments is " + std::to_string(options.streaming.fragments) +
+                          "; expected at most " + std::to_string(layers) +
+                          ", the number of trained layers");
+  return {.name = options.name,
+          .every = options.every,
+          .fragments = options.streaming.fragments,
+          .overlap = options.streaming.overlap,
+          .mixing = options.streaming.mixing,
+          .outer = options.diloco};
+}
+
+std::unique_ptr<engine::AveragingPolicy> make_of_parameters(const AveragingOptions& options,
+                                                            const AveragingParts& parts) {
+  if (options.method == AveragingMethod::kStreaming)
+    return engine::make_streaming_averaging(parts.wire, parts.model.parameters, parts.context,
+                                            streaming_options(options, parts.model));
+  engine::ParameterAveragingOptions averaged =
+      parameter_options(options, parts.model, parts.optimizer);
+  averaged.lossy = lossy_of(options, parts.seed);
+  return engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,
+                                          averaged);
 }
 
 int host_count(const backends::Group& group) {
@@ -127,6 +167,10 @@ int host_count(const backends::Group& group) {
   for (const backends::PeerInfo& peer : group.peers())
     if (std::ranges::find(hosts, peer.host_id) == hosts.end()) hosts.push_back(peer.host_id);
   return static_cast<int>(hosts.size());
+}
+
+std::string rate_text(const std::optional<double>& rate) {
+  return rate ? io::shortest_text(*rate) : "auto";
 }
 
 std::string gradients_text(const AveragingOptions& options) {
@@ -167,11 +211,7 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
     return engine::make_no_averaging(group.world_size());
   if (options.method == AveragingMethod::kGradients)
     return make_gradients(options, parts.wire, parts);
-  engine::ParameterAveragingOptions averaged =
-      parameter_options(options, parts.model, parts.optimizer);
-  averaged.lossy = lossy_of(options, parts.seed);
-  auto parameters =
-      engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context, averaged);
+  auto parameters = make_of_parameters(options, parts);
   const std::int64_t warmup = gradient_steps(options);
   if (warmup == 0 && parts.island == nullptr) return parameters;
   engine::MixedAveragingOptions mixed;
@@ -198,13 +238,15 @@ std::string averaging_text(const AveragingOptions& options, std::string_view pol
   if (policy == "grad")
     return text + gradients_text(options) + (options.shard_optimizer ? ", optimizer sharded" : "");
   text += " " + schedule_text(options);
-  if (options.method == AveragingMethod::kDiloco)
-    text += ", outer lr " + io::shortest_text(options.diloco.lr) + " momentum " +
-            io::shortest_text(options.diloco.momentum) +
-            (options.diloco.nesterov ? " nesterov" : "");
+  if (options.method == AveragingMethod::kStreaming)
+    text += ", overlap " + std::to_string(options.streaming.overlap) + ", mixing " +
+            io::shortest_text(options.streaming.mixing);
+  if (options.method == AveragingMethod::kDiloco || options.method == AveragingMethod::kStreaming)
+    text += ", outer lr " + rate_text(options.diloco.lr) + " momentum " +
+            rate_text(options.diloco.momentum) + (options.diloco.nesterov ? " nesterov" : "");
   if (options.method == AveragingMethod::kSlowMo)
-    text += ", alpha " + io::shortest_text(options.slowmo.lr) + " beta " +
-            io::shortest_text(options.slowmo.momentum);
+    text += ", alpha " + io::shortest_text(options.slowmo_alpha) + " beta " +
+            io::shortest_text(options.slowmo_beta);
   if (const std::int64_t steps = gradient_steps(options); steps > 0)
     text += " after " + std::to_string(steps) + " of grad";
   if (options.host_islands) text += ", islands are hosts";
@@ -234,14 +276,22 @@ std::optional<engine::AveragingPlan> averaging_plan(const AveragingOptions& opti
     plan.compression = engine::lossy_text(*lossy);
     plan.bytes_compressed = plan.bytes_each;
     plan.sparse_beside_momentum = lossy->kind == engine::LossyOptions::Kind::kSparse &&
-                                  parameters.outer && parameters.outer->momentum > 0;
+                                  parameters.outer && parameters.outer->momentum.value_or(1) > 0;
   }
-  for (const engine::FlatBuffer* state : parameters.states)
-    plan.bytes_each += model.parameters.trained_elements(*state) *
-                       static_cast<std::int64_t>(engine::size_of(state->dtype()));
+  for (const engine::Optimizer::State& state : optimizer.state()) {
+    const std::int64_t every = period_of(options.states, state.role);
+    const std::int64_t bytes = model.parameters.trained_elements(*state.buffer) *
+                               static_cast<std::int64_t>(engine::size_of(state.buffer->dtype()));
+    if (every == 1) plan.bytes_each += bytes;
+    if (every > 1) plan.states.push_back({std::string(state.name), every, bytes});
+  }
   if (parameters.running != nullptr)
     plan.bytes_each += static_cast<std::int64_t>(parameters.running->bytes());
-  plan.outer = parameters.outer.has_value();
+  plan.outer = parameters.outer;
+  plan.outer_steps = steps.outer_done;
+  if (options.method == AveragingMethod::kStreaming)
+    plan.streaming =
+        engine::plan_streaming(streaming_options(options, model), model.parameters.gradients);
   plan.ranks = group.world_size();
   plan.islands = options.host_islands ? host_count(group) : 0;
   return plan;

@@ -80,7 +80,9 @@ AveragingFacts averaging_facts(const SessionParts& s) {
                               {.first = s.state.progress.global_step,
                                .of_epoch = s.input.data.sampler().steps_per_epoch(),
                                .total = s.schedule.total_steps,
-                               .first_of_epochs = s.schedule.epoch_steps.step_of_epoch(0)});
+                               .first_of_epochs = s.schedule.epoch_steps.step_of_epoch(0),
+                               .outer_done = engine::find_counter(s.policy->counters(),
+                                                                  "outer_steps", 0)});
   return found;
 }
 

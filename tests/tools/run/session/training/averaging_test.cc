@@ -2,6 +2,9 @@
 // a snapshot change, and that replicas end equal.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <vector>
+
 #include "io/base/files/io_error.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
@@ -54,6 +57,22 @@ INSTANTIATE_TEST_SUITE_P(
         Pair{"ParamsEveryStepWithPlainSgdIsGrad", "momentum=0", "momentum=0 sync=params", 1e-12},
         Pair{"DilocoWithRate1AndNoMomentumIsParams", kParams3,
              "sync=diloco sync-every=3 outer-lr=1 outer-momentum=0", 1e-12},
+        Pair{"DilocoWithoutMomentumIsParams", kParams3, "sync=diloco sync-every=3 outer-momentum=0",
+             1e-12},
+        Pair{"TheFirstOuterStepOfDilocoIsTheMean", "sync=params sync-every=10",
+             "sync=diloco sync-every=10", 1e-12},
+        Pair{"StreamingInOneFragmentAtOnceIsDiloco", "sync=diloco sync-every=3",
+             "sync=streaming sync-every=3 sync-fragments=1 sync-overlap=0 sync-mixing=1", 0},
+        Pair{"StreamingAfterAWarmupInOneFragmentIsDiloco",
+             "sync=diloco sync-every=3 sync-warmup=2 outer-lr=0.7 outer-momentum=0.9",
+             "sync=streaming sync-every=3 sync-warmup=2 outer-lr=0.7 outer-momentum=0.9 "
+             "sync-fragments=1 sync-mixing=1",
+             0},
+        Pair{"MomentsInEveryAveragingAreTheWholeState",
+             "momentum= optimizer=adamw lr=0.001 sync=params sync-every=3 average-state=all",
+             "momentum= optimizer=adamw lr=0.001 sync=params sync-every=3 "
+             "average-state=momentum:1,second:1",
+             0},
         Pair{"SlowmoWithBeta0AndAlpha1IsParams", kParams3,
              "sync=slowmo sync-every=3 slowmo-beta=0 slowmo-alpha=1", 1e-12},
         Pair{"PostLocalThatNeverGetsLocalIsGrad",
@@ -91,6 +110,56 @@ TEST(AverageState, OfAdamwCountsEveryBuffer) {
   EXPECT_CONTAINS(all.coverage, "the optimizer's exp_avg and exp_avg_sq,");
   EXPECT_EQ(momentum.bytes_sent, 2 * none.bytes_sent);
   EXPECT_EQ(all.bytes_sent, 3 * none.bytes_sent);
+}
+
+// The clocks of DES-LOC, K = 2: parameters in every averaging, first moments in every second one,
+// second moments in every third. The end of the first epoch, step 5, averages parameters alone.
+TEST(AverageState, MomentsHaveClocksOfTheirOwn) {
+  constexpr std::size_t kSteps = 12;
+  using Values = std::array<std::array<std::vector<double>, kSteps + 1>, 2>;  // of a rank and step
+  Values parameters, first, second;
+  train(2,
+        with(kBatchesOf13,
+             "epochs= steps=12 momentum= optimizer=adamw lr=0.001 sync=params sync-every=2 "
+             "average-state=momentum:2,second:3"),
+        [&](int rank, engine::TrainState& state) {
+          const auto r = static_cast<std::size_t>(rank);
+          const auto step = static_cast<std::size_t>(state.progress.global_step);
+          const auto copy = [](const engine::FlatBuffer& buffer) {
+            return std::vector<double>(buffer.span<double>().begin(), buffer.span<double>().end());
+          };
+          parameters[r][step] = copy(state.model.parameters.values);
+          first[r][step] = copy(*state.optimizer.state()[0].buffer);
+          second[r][step] = copy(*state.optimizer.state()[1].buffer);
+        });
+  for (std::size_t step = 1; step <= kSteps; ++step) {
+    ASSERT_FALSE(parameters[0][step].empty()) << step;
+    EXPECT_EQ(parameters[0][step] == parameters[1][step], step % 2 == 0 || step == 5) << step;
+    EXPECT_EQ(first[0][step] == first[1][step], step % 4 == 0) << step;
+    EXPECT_EQ(second[0][step] == second[1][step], step % 6 == 0) << step;
+  }
+}
+
+TEST(AverageState, OfMomentsThatAreAveragedLessSendsLess) {
+  const Options base = "optimizer=adamw lr=0.001 sync=params steps=12 sync-every=2 batch-size=13";
+  const auto none = train(2, base)[0],
+             some = train(2, with(base, "average-state=momentum:2,second:3"))[0];
+  EXPECT_EQ(none.averagings, 7);  // six by the clock, and the first epoch's end
+  EXPECT_EQ(some.bytes_sent * 7, none.bytes_sent * 12);  // 7 + 3 + 2
+  EXPECT_CONTAINS(some.coverage, "the optimizer's exp_avg (every 2) and exp_avg_sq (every 3), 7");
+  ASSERT_EQ(some.plan.size(), 3u);
+  EXPECT_CONTAINS(some.plan[1], "exp_avg in 1 of 2 averagings by the clock: 3 times, ");
+  EXPECT_CONTAINS(some.plan[2], "exp_avg_sq in 1 of 3 averagings by the clock: 2 times, ");
+}
+
+// Muon as the inner optimizer of DiLoCo (MuLoCo: Therien et al. 2025).
+TEST(Outer, TakesMuonAsTheInnerOptimizer) {
+  const Options base = "batch-size=13 lr=0.01 epochs=6 optimizer=muon sync-every=3";
+  const auto params = train(2, with(base, "sync=params")),
+             diloco = train(2, with(base, "sync=diloco"));
+  expect_together(diloco);
+  EXPECT_GT(distance(params[0], diloco[0]), 1e-4);
+  EXPECT_LT(diloco[0].losses.back(), diloco[0].losses.front());
 }
 
 TEST(AverageBuffers, RunningStatisticsAreEqualAndCounted) {
@@ -131,6 +200,95 @@ TEST(PostLocal, SaysWhatItDid) {
   // After step 4: the end of the epoch (5), the clock (7, 10).
   EXPECT_CONTAINS(ranks[0].coverage, "then averaged 6/6 parameters 3 times in 6");
   expect_together(ranks);
+}
+
+// --- streaming
+
+using engine::TrainState;
+
+std::vector<double> parameters_of(const TrainState& state) {
+  const auto values = state.model.parameters.values.span<double>();
+  return {values.begin(), values.end()};
+}
+
+// One fragment, sent after steps 4 and 8 and merged, unmixed, after steps 6 and 10: only then are
+// the replicas equal, and at the end of the run.
+TEST(Streaming, MergesExactlyWhenTheOverlapEnds) {
+  constexpr std::size_t kSteps = 11;
+  std::array<std::array<std::vector<double>, kSteps + 1>, 2> values;
+  train(2,
+        with(kBatchesOf13,
+             "epochs= steps=11 synthetic-size=600 sync=streaming sync-every=4 sync-fragments=1 "
+             "sync-overlap=2 sync-mixing=1"),
+        [&](int rank, TrainState& state) {
+          values[static_cast<std::size_t>(rank)]
+                [static_cast<std::size_t>(state.progress.global_step)] = parameters_of(state);
+        });
+  for (std::size_t step = 1; step <= kSteps; ++step) {
+    ASSERT_FALSE(values[0][step].empty()) << step;
+    EXPECT_EQ(values[0][step] == values[1][step], step == 6 || step == 10 || step == kSteps)
+        << step;
+  }
+}
+
+TEST(Streaming, NoStepSendsMoreThanTwiceTheMeanOfAFragment) {
+  std::vector<std::int64_t> sent(17);
+  std::int64_t fragments = 0;
+  const auto ranks =
+      train(2,
+            "model=convnet synthetic-shape=8x8x1 synthetic-size=600 batch-size=12 steps=16 "
+            "sync=streaming sync-every=8 sync-overlap=1",
+            [&](int rank, TrainState& state) {
+              if (rank != 0) return;
+              const engine::PolicyCounters counters = state.policy.counters();
+              sent[static_cast<std::size_t>(state.progress.global_step)] =
+                  engine::find_counter(counters, "bytes_sent", 0);
+              fragments = engine::find_counter(counters, "fragments", 0);
+            });
+  ASSERT_GE(fragments, 2);
+  const std::int64_t whole = sent[8];
+  EXPECT_EQ(whole, train(2, "model=convnet synthetic-shape=8x8x1 steps=1 sync=params")[0]
+                       .bytes_sent);  // a period sends everything once
+  for (std::size_t step = 1; step < 16; ++step)
+    EXPECT_LE((sent[step] - sent[step - 1]) * fragments, 2 * whole) << step;
+  EXPECT_EQ(sent[15] - sent[7], whole);
+}
+
+TEST(Streaming, EndsTogetherWithUnevenAndEmptyRanks) {
+  for (const char* options :
+       {"batch-size=13 sync-overlap=2", "batch-size=2 sync-overlap=3 sync-mixing=1",
+        "batch-size=13 sync-fragments=3 sync-island=host"}) {
+    const Options streaming = with("dtype=f64 steps=14 sync=streaming sync-every=4", options);
+    const auto ranks = train(3, streaming), again = train(3, streaming);
+    expect_together(ranks);
+    EXPECT_TRUE(same_bits(ranks[0], again[0], io::Section::kParameter)) << options;
+  }
+}
+
+TEST(Streaming, SaysWhatItDid) {
+  const auto ranks =
+      train(2, with(kBatchesOf13, "sync=streaming sync-every=4 sync-fragments=2 sync-overlap=1"));
+  // The first fragment is sent after steps 4 and 8, the second after 2, 6 and 10 and then too late
+  // to be merged; the ends of both epochs average all.
+  EXPECT_CONTAINS(ranks[0].coverage,
+                  "averaged 6/6 parameters in 2 fragments, 7 averagings of one or all in 10 steps, "
+                  "with 4 outer steps");
+  EXPECT_CONTAINS(ranks[0].plan.at(1), "in 2 fragments of at most ");
+}
+
+TEST(Streaming, RejectsMoreFragmentsThanLayers) {
+  EXPECT_EQ(exact_support::refusal(2, "sync=streaming sync-every=4 sync-fragments=4"),
+            "--sync-fragments is 4; expected at most 3, the number of trained layers");
+}
+
+TEST(Streaming, ResumesWithAnotherNumberOfFragments) {
+  const test_support::TemporaryDirectory folder;
+  const Options base = with(kBatchesOf13, "epochs= save-every=5s sync=streaming sync-every=4",
+                            "save-dir=" + folder.path().string());
+  train(2, with(base, "steps=5 sync-fragments=3 sync-overlap=2"));
+  const auto resumed = train(2, with(base, "steps=15 sync-fragments=2 resume=auto"));
+  expect_together(resumed);
+  EXPECT_CONTAINS(resumed[0].coverage, "in 2 fragments");
 }
 
 // --- hosts
@@ -327,6 +485,15 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Options("sync=params sync-every=4 average-state=all average-buffers=true"),
                     Options("sync=params sync-schedule=0:2,4:4"),
                     Options("sync=diloco sync-every=4"),
+                    Options("sync=streaming sync-every=4 sync-fragments=2 sync-overlap=2"),
+                    Options("sync=streaming sync-every=4 sync-overlap=3 sync-mixing=1 "
+                            "outer-lr=0.7 outer-momentum=0.9"),
+                    Options("sync=streaming sync-every=2 sync-warmup=4"),
+                    Options("sync=diloco sync-every=4 outer-lr=0.7 outer-momentum=0.9"),
+                    Options("sync=diloco sync-every=4 optimizer=muon lr=0.01 "
+                            "average-state=momentum:2,second:1"),
+                    Options("sync=params sync-every=2 optimizer=adamw lr=0.001 "
+                            "average-state=momentum:2,second:3"),
                     Options("sync=slowmo sync-every=4 optimizer=adamw lr=0.001"),
                     Options("sync=post-local sync-every=4 sync-warmup=5"),
                     Options("sync=diloco sync-every=4 sync-island=host sync-warmup=2"),

@@ -343,6 +343,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, AveragingOfChangingRanks,
                          testing::Values(Options("sync=params sync-every=4"),
                                          Options("sync=post-local sync-every=4 sync-warmup=8"),
                                          Options("sync=diloco sync-every=4"),
+                                         Options("sync=streaming sync-every=4 sync-overlap=2"),
                                          Options("sync=slowmo sync-every=4 average-state=momentum"),
                                          Options("compress=topk topk-ratio=0.2"),
                                          Options("compress=powersgd"), Options("compress=bf16")));

@@ -1,0 +1,229 @@
+// Averages fragments of the parameters in turn, each with an outer step, while the replicas train.
+#include <algorithm>
+
+#include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/policies/fragment_exchange.h"
+#include "engine/averaging/policies/fragments.h"
+#include "engine/averaging/policies/outer_step.h"
+#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/sums/replica_mean.h"
+#include "engine/ops/optim_step/optimizer_step.h"
+
+namespace engine {
+namespace {
+
+// The samples since an averaging, on this rank and over all ranks.
+struct Samples {
+  std::int64_t local = 0, global = 0;
+};
+
+double weight_of(const Samples& samples, int world_size) {
+  return samples.global == 0
+             ? 1.0 / world_size
+             : static_cast<double>(samples.local) / static_cast<double>(samples.global);
+}
+
+// A fragment and its clock.
+struct FragmentClock {
+  Fragment part;
+  Samples samples = {};
+  bool apart = false;            // the replicas' values may differ
+  std::int64_t outer_steps = 0;  // of this fragment
+  std::int64_t sent_at = 0;      // the step after which its exchange was started; 0: none in flight
+  std::size_t ticket = 0;        // the number of that exchange; 0: it ended before a checkpoint
+};
+
+class StreamingAveraging final : public AveragingPolicy {
+ public:
+  StreamingAveraging(backends::Communicator& communicator, ParameterBuffer& parameters,
+                     KernelContext& context, const StreamingOptions& options)
+      : parameters_(parameters),
+        context_(context),
+        options_(options),
+        world_size_(communicator.world_size()),
+        mean_(communicator, context, parameters, {}),
+        outer_(parameters, context, options.outer),
+        sums_(FlatBuffer::like(parameters.gradients)),
+        exchange_(communicator, options.overlap > 0) {
+    require(options.every >= 1 && options.overlap >= 0 && options.overlap < options.every,
+            "streaming overlaps fewer steps than a period has");
+    for (const Fragment& part :
+         fragments_of(parameters.gradients, options.fragments, options.every))
+      fragments_.push_back({.part = part});
+  }
+
+  std::string_view name() const override { return options_.name; }
+  double loss_scale(const StepCounts& counts) const override {
+    return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
+  }
+  GradientExchange* begin_step(StateHome& home) override {
+    if (!outer_.started()) {
+      const HostView view(home, Access::kRead);
+      outer_.start();
+    }
+    return nullptr;
+  }
+  // Merges what is due first, so that a fragment is never sent while its last exchange is in
+  // flight.
+  void end_step(const StepCounts& counts, double /*lr*/, StateHome& home) override {
+    ++updates_;
+    for (FragmentClock& fragment : fragments_) {
+      fragment.samples.local += counts.local;
+      fragment.samples.global += counts.global;
+      fragment.apart = true;
+    }
+    for (FragmentClock& fragment : fragments_)
+      if (fragment.sent_at > 0 &&
+          (updates_ >= fragment.sent_at + options_.overlap || is_due(fragment)))
+        merge(fragment, home);
+    for (FragmentClock& fragment : fragments_) {
+      if (!is_due(fragment)) continue;
+      send(fragment, home);
+      if (options_.overlap == 0) merge(fragment, home);
+    }
+  }
+  // Exchanges in flight end here, because the communicator is needed; their results are merged when
+  // they are due, as without a save.
+  void synchronize(StateHome& home) override {
+    exchange_.wait();
+    if (together()) return;
+    Samples samples;
+    for (FragmentClock& fragment : fragments_) {
+      samples.local += fragment.samples.local;
+      samples.global += fragment.samples.global;
+      fragment.samples = {};
+      fragment.apart = false;
+    }
+    const HostView view(home, Access::kWrite);
+    mean_.average(weight_of(samples, world_size_), {});
+    ++averagings_;
+  }
+  RankDifferences differences() const override { return {.optimizer_states = true}; }
+  bool together() const override { return std::ranges::none_of(fragments_, &FragmentClock::apart); }
+  std::int64_t samples_since_sync() const override {
+    std::int64_t most = 0;
+    for (const FragmentClock& fragment : fragments_)
+      if (fragment.apart) most = std::max(most, fragment.samples.local);
+    return most;
+  }
+
+  // Of a group that has failed, a result that did not arrive is lost: the fragment is averaged
+  // again at its next time.
+  PolicyCounters counters() const override {
+    const std::size_t ended = exchange_.settle();
+    PolicyCounters counters{{"updates", updates_},
+                            {"averagings", averagings_},
+                            {"bytes_sent", mean_.bytes_sent() + bytes_sent_},
+                            {"fragments", static_cast<std::int64_t>(fragments_.size())}};
+    outer_.add_counters(counters);
+    for (std::size_t f = 0; f < fragments_.size(); ++f) {
+      counters.emplace_back(counter_of(f, "outer_steps"), fragments_[f].outer_steps);
+      counters.emplace_back(counter_of(f, "sent_at"),
+                            fragments_[f].ticket <= ended ? fragments_[f].sent_at : 0);
+    }
+    return counters;
+  }
+  // With another number of fragments, results in flight are lost, and each fragment continues with
+  // the mean number of outer steps.
+  void restore_counters(const PolicyCounters& counters) override {
+    updates_ = find_counter(counters, "updates", 0);
+    averagings_ = find_counter(counters, "averagings", 0);
+    mean_.set_bytes_sent(find_counter(counters, "bytes_sent", 0));
+    bytes_sent_ = 0;
+    outer_.restore_counters(counters);
+    const std::int64_t before = find_counter(counters, "fragments", 1);
+    const bool same = before == static_cast<std::int64_t>(fragments_.size());
+    for (std::size_t f = 0; f < fragments_.size(); ++f) {
+      FragmentClock& fragment = fragments_[f];
+      fragment = {.part = fragment.part,
+                  .outer_steps = outer_.steps() / std::max<std::int64_t>(1, before)};
+      if (!same) continue;
+      fragment.outer_steps =
+          find_counter(counters, counter_of(f, "outer_steps"), fragment.outer_steps);
+      fragment.sent_at = find_counter(counters, counter_of(f, "sent_at"), 0);
+    }
+  }
+  std::vector<PolicyState> state() override {
+    std::vector<PolicyState> state = outer_.state();
+    state.push_back({"fragment_means", &sums_, false});
+    return state;
+  }
+  AveragingReport take_report() override {
+    AveragingReport report{.averagings = averagings_,
+                           .bytes_sent = mean_.bytes_sent() + bytes_sent_,
+                           .spread = mean_.take_spread(),
+                           .coverage = coverage()};
+    mean_.measure_spread();
+    return report;
+  }
+
+ private:
+  static std::string counter_of(std::size_t fragment, const char* what) {
+    return "fragment" + std::to_string(fragment) + "." + what;
+  }
+  // The clocks of the fragments are shifted by equal parts of a period; the first one is that of
+  // --sync-every.
+  bool is_due(const FragmentClock& fragment) const {
+    const auto f = static_cast<std::int64_t>(&fragment - fragments_.data());
+    const std::int64_t ahead = f * options_.every / static_cast<std::int64_t>(fragments_.size());
+    return (updates_ + ahead) % options_.every == 0;
+  }
+  void send(FragmentClock& fragment, StateHome& home) {
+    const HostView view(home, Access::kRead);
+    const TensorView sum = sums_.part(fragment.part.first, fragment.part.count);
+    const TensorView own = parameters_.values.part(fragment.part.first, fragment.part.count);
+    std::memcpy(sum.data, own.data, sum.bytes());
+    ops::scale(context_, weight_of(fragment.samples, world_size_), sum);
+    exchange_.start(sum);
+    fragment.ticket = ++started_;
+    fragment.sent_at = updates_;
+    fragment.samples = {};
+    bytes_sent_ += static_cast<std::int64_t>(sum.bytes());
+    ++averagings_;
+  }
+  void merge(FragmentClock& fragment, StateHome& home) {
+    exchange_.wait(started_ - fragment.ticket);
+    const HostView view(home, Access::kWrite);
+    outer_.apply_part(fragment.part, sums_,
+                      outer_rate(options_.outer, fragment.outer_steps, options_.every));
+    const TensorView result = outer_.anchor(fragment.part);
+    const TensorView own = parameters_.values.part(fragment.part.first, fragment.part.count);
+    if (options_.mixing < 1)
+      mix_rows(context_, options_.mixing, result, own);
+    else
+      std::memcpy(own.data, result.data, own.bytes());
+    fragment.apart = options_.mixing < 1;
+    ++fragment.outer_steps;
+    fragment.sent_at = 0;
+  }
+  std::string coverage() const {
+    return "averaged " + std::to_string(parameters_.gradients.slots().size()) + "/" +
+           std::to_string(parameters_.values.slots().size()) + " parameters in " +
+           std::to_string(fragments_.size()) + " fragments, " + std::to_string(averagings_) +
+           " averagings of one or all in " + std::to_string(updates_) + " steps, with " +
+           std::to_string(outer_.steps()) + " outer steps";
+  }
+
+  ParameterBuffer& parameters_;
+  KernelContext& context_;
+  const StreamingOptions options_;
+  const int world_size_;
+  std::vector<FragmentClock> fragments_;
+  ReplicaMean mean_;
+  OuterStep outer_;
+  FlatBuffer sums_;  // the fragments that are sent, then their means
+  std::int64_t updates_ = 0, averagings_ = 0, bytes_sent_ = 0;
+  std::size_t started_ = 0;    // exchanges of this object
+  FragmentExchange exchange_;  // declared last: its thread uses sums_
+};
+
+}  // namespace
+
+std::unique_ptr<AveragingPolicy> make_streaming_averaging(backends::Communicator& communicator,
+                                                          ParameterBuffer& parameters,
+                                                          KernelContext& context,
+                                                          const StreamingOptions& options) {
+  return std::make_unique<StreamingAveraging>(communicator, parameters, context, options);
+}
+
+}  // namespace engine
