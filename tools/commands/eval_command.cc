@@ -16,7 +16,7 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/standard_output.h"
 #include "tools/run/data/saved_weights.h"
-#include "tools/run/predict/trained_model.h"
+#include "tools/commands/predict/trained_model.h"
 
 namespace tools {
 namespace {

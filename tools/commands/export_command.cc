@@ -25,7 +25,7 @@
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/folder/output_paths.h"
 #include "tools/run/folder/run_reference.h"
-#include "tools/run/predict/saved_run.h"
+#include "tools/commands/predict/saved_run.h"
 
 namespace tools {
 namespace {

@@ -16,7 +16,7 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/session_data.h"
 #include "tools/run/folder/output_paths.h"
-#include "tools/run/predict/saved_run.h"
+#include "tools/commands/predict/saved_run.h"
 
 namespace tools {
 namespace {

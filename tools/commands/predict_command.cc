@@ -22,9 +22,9 @@
 #include "tools/run/choices/agreement.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/folder/output_paths.h"
-#include "tools/run/predict/distributed_prediction.h"
-#include "tools/run/predict/input_predictor.h"
-#include "tools/run/predict/trained_model.h"
+#include "tools/commands/predict/distributed_prediction.h"
+#include "tools/commands/predict/input_predictor.h"
+#include "tools/commands/predict/trained_model.h"
 
 namespace tools {
 namespace {

@@ -23,7 +23,7 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/sample_judge.h"
 #include "tools/run/folder/output_paths.h"
-#include "tools/run/predict/trained_model.h"
+#include "tools/commands/predict/trained_model.h"
 
 namespace tools {
 namespace {

@@ -17,8 +17,8 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/folder/run_reference.h"
-#include "tools/run/predict/saved_run.h"
-#include "tools/run/predict/token_sampling.h"
+#include "tools/commands/predict/saved_run.h"
+#include "tools/commands/predict/token_sampling.h"
 
 namespace tools {
 namespace {

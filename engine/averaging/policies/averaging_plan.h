@@ -31,13 +31,13 @@ struct AveragingPlan {
   std::int64_t first_of_epochs = 0;  // = EpochSteps::step_of_epoch(0)
   std::int64_t warmup = 0;           // number of first steps that average gradients
   SyncSchedule schedule;             // schedule of parameter averaging, in global steps
-  std::int64_t bytes_each = 0;    // payload of one averaging of parameters and of what is averaged
-                                  // with them
+  std::int64_t bytes_each = 0;  // payload of one averaging of parameters and of what is averaged
+                                // with them
   // The part of `bytes_each` that is sent as codes, and its bytes without; "": nothing is.
   std::string compression;  // "int8"
   std::int64_t bytes_compressed = 0, bytes_uncompressed = 0;
-  bool sparse_beside_momentum = false;  // sparse changes, and outer steps with momentum
-  std::vector<StatePlan> states;  // what is averaged along less often
+  bool sparse_beside_momentum = false;     // sparse changes, and outer steps with momentum
+  std::vector<StatePlan> states;           // what is averaged along less often
   std::optional<OuterOptions> outer;       // an outer step follows each averaging of the schedule
   std::int64_t outer_steps = 0;            // done at the start
   std::optional<StreamingPlan> streaming;  // each averaging is spread over the steps of a period

@@ -52,8 +52,7 @@ void ReplicaMean::start(Elements range) {
   if (coded_) copy_range(parameters_.values, coded_->start, range);
 }
 
-void ReplicaMean::average(double weight, std::int64_t round,
-                          std::span<FlatBuffer* const> further) {
+void ReplicaMean::average(double weight, std::int64_t round, std::span<FlatBuffer* const> further) {
   average_range(weight, round, all());
   for (FlatBuffer* buffer : further) {
     if (buffer->size() == 0) continue;

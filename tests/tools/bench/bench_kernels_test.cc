@@ -254,7 +254,8 @@ TEST(BenchKernels, ProductsWithEveryCutOnADevice) {
 TEST(BenchKernels, CutsAreCsvOfOneLineATime) {
   const CommandResult on_cpu = bench({"--set", "gemm", "--sizes", "32", "--cuts"});
   EXPECT_EQ(on_cpu.exit_code, kExitUsage);
-  EXPECT_NE(on_cpu.err.find("--tile-sweep is for CUDA devices: add --device cuda"), std::string::npos)
+  EXPECT_NE(on_cpu.err.find("--tile-sweep is for CUDA devices: add --device cuda"),
+            std::string::npos)
       << on_cpu.err;
   if (const std::string missing = engine::cuda::missing(); !missing.empty())
     GTEST_SKIP() << missing;

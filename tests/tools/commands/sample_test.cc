@@ -13,7 +13,7 @@
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tools/report/output/exit_codes.h"
-#include "tools/run/predict/token_sampling.h"
+#include "tools/commands/predict/token_sampling.h"
 
 namespace {
 

@@ -216,7 +216,8 @@ int bench_kernels_command(const Arguments& arguments) {
     print_list(cases.timed);
     return kExitOk;
   }
-  if (flags.tile_sweep && !cuda) throw UsageError("--tile-sweep is for CUDA devices: add --device cuda");
+  if (flags.tile_sweep && !cuda)
+    throw UsageError("--tile-sweep is for CUDA devices: add --device cuda");
   if (flags.tile_sweep)
     print_cuts(options, cases.timed, type_text(flags));
   else

@@ -76,13 +76,13 @@ AveragingFacts averaging_facts(const SessionParts& s) {
   const AveragingOptions& options = s.options.averaging;
   AveragingFacts found{.text = averaging_text(options, s.policy->name())};
   if (options.canonical) found.canonical_shards = options.shards;
-  found.plan = averaging_plan(options, s.group, s.model->state, *s.model->optimizer,
-                              {.first = s.state.progress.global_step,
-                               .of_epoch = s.input.data.sampler().steps_per_epoch(),
-                               .total = s.schedule.total_steps,
-                               .first_of_epochs = s.schedule.epoch_steps.step_of_epoch(0),
-                               .outer_done = engine::find_counter(s.policy->counters(),
-                                                                  "outer_steps", 0)});
+  found.plan =
+      averaging_plan(options, s.group, s.model->state, *s.model->optimizer,
+                     {.first = s.state.progress.global_step,
+                      .of_epoch = s.input.data.sampler().steps_per_epoch(),
+                      .total = s.schedule.total_steps,
+                      .first_of_epochs = s.schedule.epoch_steps.step_of_epoch(0),
+                      .outer_done = engine::find_counter(s.policy->counters(), "outer_steps", 0)});
   return found;
 }
 

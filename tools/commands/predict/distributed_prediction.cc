@@ -1,5 +1,5 @@
 // Predicts in rounds of one block per rank.
-#include "tools/run/predict/distributed_prediction.h"
+#include "tools/commands/predict/distributed_prediction.h"
 
 #include <algorithm>
 #include <exception>

@@ -1,5 +1,5 @@
 // Implements softmax, top-k, and one counter-based random number per token.
-#include "tools/run/predict/token_sampling.h"
+#include "tools/commands/predict/token_sampling.h"
 
 #include <algorithm>
 #include <cmath>

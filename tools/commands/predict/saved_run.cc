@@ -1,5 +1,5 @@
 // Takes options from a checkpoint's TOML.
-#include "tools/run/predict/saved_run.h"
+#include "tools/commands/predict/saved_run.h"
 
 #include <utility>
 

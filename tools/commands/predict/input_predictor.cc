@@ -1,5 +1,5 @@
 // Runs samples through an inference, and texts through a next-token model.
-#include "tools/run/predict/input_predictor.h"
+#include "tools/commands/predict/input_predictor.h"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tools/run/data/session_data.h"
-#include "tools/run/predict/trained_model.h"
+#include "tools/commands/predict/trained_model.h"
 
 namespace tools {
 

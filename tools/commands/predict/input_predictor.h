@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/run/predict/distributed_prediction.h"
-#include "tools/run/predict/trained_model.h"
+#include "tools/commands/predict/distributed_prediction.h"
+#include "tools/commands/predict/trained_model.h"
 
 namespace tools {
 

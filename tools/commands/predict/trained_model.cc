@@ -1,5 +1,5 @@
 // Loads a checkpoint into a model that computes.
-#include "tools/run/predict/trained_model.h"
+#include "tools/commands/predict/trained_model.h"
 
 #include <algorithm>
 #include <optional>
@@ -18,8 +18,8 @@
 #include "tools/run/data/sample_statement.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/folder/run_reference.h"
-#include "tools/run/predict/judged_data.h"
-#include "tools/run/predict/saved_run.h"
+#include "tools/commands/predict/judged_data.h"
+#include "tools/commands/predict/saved_run.h"
 
 namespace tools {
 namespace {

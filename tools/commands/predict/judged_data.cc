@@ -1,5 +1,5 @@
 // Recognizes the run's own data by their digest.
-#include "tools/run/predict/judged_data.h"
+#include "tools/commands/predict/judged_data.h"
 
 #include <utility>
 
