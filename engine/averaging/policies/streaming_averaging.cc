@@ -95,7 +95,7 @@ class StreamingAveraging final : public AveragingPolicy {
       fragment.apart = false;
     }
     const HostView view(home, Access::kWrite);
-    mean_.average(weight_of(samples, world_size_), {});
+    mean_.average(weight_of(samples, world_size_), averagings_, {});
     ++averagings_;
   }
   RankDifferences differences() const override { return {.optimizer_states = true}; }

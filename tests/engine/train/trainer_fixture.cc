@@ -45,29 +45,6 @@ engine::KeeperOptions keeper_options(const std::string& folder) {
 
 }  // namespace
 
-void HookedCommunicator::all_reduce(void* data, std::size_t count, backends::DType type,
-                                    backends::ReduceOp op) {
-  call_hook();
-  communicator_->all_reduce(data, count, type, op);
-}
-void HookedCommunicator::broadcast(void* data, std::size_t bytes, int root) {
-  call_hook();
-  communicator_->broadcast(data, bytes, root);
-}
-void HookedCommunicator::all_gather(const void* input, std::size_t bytes, void* output) {
-  call_hook();
-  communicator_->all_gather(input, bytes, output);
-}
-void HookedCommunicator::reduce_scatter(void* data, std::size_t count, backends::DType type,
-                                        backends::ReduceOp op) {
-  call_hook();
-  communicator_->reduce_scatter(data, count, type, op);
-}
-void HookedCommunicator::barrier() {
-  call_hook();
-  communicator_->barrier();
-}
-
 Rank::Rank(const Options& options, backends::Group& group)
     : gradients(std::make_unique<HookedCommunicator>(group.make_communicator())),
       control(std::make_unique<HookedCommunicator>(group.make_communicator())),

@@ -44,19 +44,13 @@ class HookedCommunicator final : public backends::Communicator {
   std::string_view name() const override { return communicator_->name(); }
   int rank() const override { return communicator_->rank(); }
   int world_size() const override { return communicator_->world_size(); }
-  void all_reduce(void* data, std::size_t count, backends::DType type,
-                  backends::ReduceOp op) override;
-  void broadcast(void* data, std::size_t bytes, int root) override;
-  void all_gather(const void* input, std::size_t bytes, void* output) override;
-  void reduce_scatter(void* data, std::size_t count, backends::DType type,
-                      backends::ReduceOp op) override;
-  void barrier() override;
+  void run(const backends::Call& call) override {
+    if (before) before();
+    communicator_->run(call);
+  }
   void abort(std::string_view reason) noexcept override { communicator_->abort(reason); }
 
  private:
-  void call_hook() const {
-    if (before) before();
-  }
   std::unique_ptr<backends::Communicator> communicator_;
 };
 

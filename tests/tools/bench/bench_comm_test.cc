@@ -82,21 +82,11 @@ class Wrong final : public backends::Communicator {
   std::string_view name() const override { return "wrong"; }
   int rank() const override { return inner_->rank(); }
   int world_size() const override { return inner_->world_size(); }
-  void all_reduce(void* data, std::size_t count, base::DType type, backends::ReduceOp op) override {
-    inner_->all_reduce(data, count, type, op);
-    static_cast<float*>(data)[0] += 1;
+  void run(const backends::Call& call) override {
+    inner_->run(call);
+    if (call.word.operation == backends::Operation::kAllReduce)
+      static_cast<float*>(call.data)[0] += 1;
   }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    inner_->broadcast(data, bytes, root);
-  }
-  void all_gather(const void* in, std::size_t bytes, void* out) override {
-    inner_->all_gather(in, bytes, out);
-  }
-  void reduce_scatter(void* data, std::size_t count, base::DType type,
-                      backends::ReduceOp op) override {
-    inner_->reduce_scatter(data, count, type, op);
-  }
-  void barrier() override { inner_->barrier(); }
   void abort(std::string_view reason) noexcept override { inner_->abort(reason); }
 
  private:
