@@ -18,11 +18,10 @@
 #include <optional>
 #include <sstream>
 
-#include <toml++/toml.h>
-
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/base/formats/nesting.h"
+#include "io/base/formats/toml_parser.h"
 #include "io/base/text/text_format.h"
 #include "models/chain.h"
 #include "models/layer_kinds.h"

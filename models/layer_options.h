@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <toml++/toml.h>
-
 #include "engine/core/error.h"
+#include "io/base/formats/toml_parser.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_format.h"
 #include "io/base/text/text_parts.h"

@@ -261,7 +261,7 @@ def main():
     frames()
     write("config", "small", "[run]\nmodel = \"mlp\"\ndataset = \"glyphs\"\n[batch]\nbatch-size = 8\n")
     for name, value in (("list", "30,60"), ("interval", "2e"), ("real", "1e-3"), ("devices", "cpu:0,cpu:1")):
-        write("option_values", name, value)
+        write("option_values", name, b"\x11" + value.encode())
     write("layer_list", "small", LAYERS)
     write_definitions()
     call = {"communicator": 0, "sequence": 1, "operation": "all_reduce", "count": 4, "type": "f32", "op": "sum",

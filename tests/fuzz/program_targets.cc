@@ -40,15 +40,17 @@ void config(Input input) {
   }
 }
 
+// The first byte chooses the option, the rest is its value.
 void option_values(Input input) {
-  const std::string text = text_of(input);
-  for (const tools::OptionSpec& option : tools::train_options()) {
-    const std::optional<std::string> canonical = tools::canonical_text(option, text);
-    if (canonical && tools::canonical_text(option, *canonical) != canonical) std::abort();
-    try {
-      tools::resolve_run_config({{option.name, {text, "--x"}}});
-    } catch (const io::Error&) {
-    }
+  if (input.empty()) return;
+  const auto& options = tools::train_options();
+  const tools::OptionSpec& option = options[input[0] % options.size()];
+  const std::string text = text_of(input.subspan(1));
+  const std::optional<std::string> canonical = tools::canonical_text(option, text);
+  if (canonical && tools::canonical_text(option, *canonical) != canonical) std::abort();
+  try {
+    tools::resolve_run_config({{option.name, {text, "--x"}}});
+  } catch (const io::Error&) {
   }
 }
 
