@@ -113,6 +113,8 @@ Levels levels_for(std::span<const T> block, const Selection<T>& chosen, int coun
     products += level * size(k);
   }
   const double determinant = n * squares - level_sum * level_sum;
+  // Zeros stay zeros, above all those between two parameters, whose errors no checkpoint has.
+  if (low == 0) return {.base = 0, .step = squares > 0 ? products / squares : 0, .count = count};
   const double step = determinant > 0 ? (n * products - level_sum * sum) / determinant : 0;
   return {.base = (sum - step * level_sum) / n, .step = std::max(0.0, step), .count = count};
 }

@@ -84,6 +84,7 @@ std::string number_text(double value) {
 // Returns the periods of the first and the last averaging of the schedule. REQUIRES: there is one.
 std::pair<std::int64_t, std::int64_t> outer_periods(const AveragingPlan& plan) {
   const auto& phases = plan.schedule.phases();
+  if (plan.streaming) return {phases.back().every, phases.back().every};
   std::vector<std::int64_t> periods;
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const std::int64_t from = std::max(phases[i].from, plan.first_step);
@@ -120,7 +121,9 @@ void add_parts(const AveragingPlan& plan, const PlannedAveragings& planned,
         (streaming->overlap == 0 ? "at once" : times(streaming->overlap, "step") + " later") +
         ", with weight " + number_text(streaming->mixing));
   const bool by_rule = plan.outer && !(plan.outer->lr && plan.outer->momentum);
-  if (by_rule && planned.by_clock > 0) lines.push_back(outer_text(plan, planned.by_clock));
+  const std::int64_t fragments = plan.streaming ? plan.streaming->fragments : 1;
+  if (by_rule && planned.by_clock > 0)
+    lines.push_back(outer_text(plan, (planned.by_clock + fragments - 1) / fragments));
   const std::int64_t before = plan.schedule.count(0, plan.first_step);
   for (const auto& [name, every, bytes] : plan.states)
     lines.push_back(name + " in 1 of " + std::to_string(every) + " averagings by the clock: " +
@@ -140,10 +143,23 @@ StreamingPlan plan_streaming(const StreamingOptions& options, const FlatBuffer& 
   return plan;
 }
 
+// Returns the averagings of single fragments after the steps (first, last].
+std::int64_t count_of_fragments(const AveragingPlan& plan, std::int64_t first, std::int64_t last) {
+  const auto [from, every] = plan.schedule.phases().back();
+  std::int64_t total = 0;
+  for (std::int64_t f = 0; f < plan.streaming->fragments; ++f) {
+    const std::int64_t ahead = fragment_offset(f, plan.streaming->fragments, every);
+    total += (last - from + ahead) / every - (first - from + ahead) / every;
+  }
+  return total;
+}
+
 PlannedAveragings count_averagings(const AveragingPlan& plan) {
   const std::int64_t first = std::max(plan.first_step, plan.warmup), last = plan.total_steps;
   if (last <= first) return {};
-  PlannedAveragings planned{.by_clock = plan.schedule.count(first, last), .at_ends = 0};
+  PlannedAveragings planned{.by_clock = plan.streaming ? count_of_fragments(plan, first, last)
+                                                       : plan.schedule.count(first, last),
+                            .at_ends = 0};
   const std::int64_t begin = plan.first_of_epochs,
                      first_epoch = (first - begin) / plan.steps_per_epoch,
                      last_epoch = (last - begin) / plan.steps_per_epoch;
@@ -161,16 +177,17 @@ std::vector<std::string> describe(const AveragingPlan& plan) {
   if (plan.islands > 0)
     first += "gradients within " + times(plan.islands, "host") + " every step, ";
   first += "parameters " + phase_text(plan) + ": " + times(planned.by_clock, "averaging") +
-           " by the clock, " + std::to_string(planned.at_ends) +
-           " more at ends of epochs or of the run, " + std::to_string(plan.bytes_each) +
-           " bytes each";
+           (plan.streaming ? " of a fragment" : "") + " by the clock, " +
+           std::to_string(planned.at_ends) + " more " + (plan.streaming ? "of all " : "") +
+           "at ends of epochs or of the run, " + std::to_string(plan.bytes_each) + " bytes " +
+           (plan.streaming ? "of all" : "each");
   std::vector<std::string> lines{first};
   add_parts(plan, planned, lines);
   if (plan.warmup >= plan.total_steps)
     lines.push_back("the first " + times(plan.warmup, "step") +
                     " average gradients and the run has " + std::to_string(plan.total_steps) +
                     ": parameters are never averaged");
-  else
+  else if (!plan.streaming || planned.by_clock == 0)
     add_long_periods(plan, lines);
   add_compression(plan, lines);
   if (plan.outer && planned.by_clock == 0)

@@ -23,6 +23,12 @@ std::vector<Fragment> divide_layers(const FlatBuffer& buffer, std::int64_t fragm
 // of which is more than twice as large as their mean.
 std::int64_t choose_fragments(const FlatBuffer& buffer, std::int64_t max_fragments);
 
+// Returns by how many steps the clock of fragment `f` of `fragments` is ahead of the first one's:
+// the clocks are shifted by equal parts of the period of `every` steps.
+inline std::int64_t fragment_offset(std::int64_t f, std::int64_t fragments, std::int64_t every) {
+  return f * every / fragments;
+}
+
 // Returns `fragments` of them or, if this is 0, the number that choose_fragments() returns.
 std::vector<Fragment> fragments_of(const FlatBuffer& buffer, std::int64_t fragments,
                                    std::int64_t max_fragments);

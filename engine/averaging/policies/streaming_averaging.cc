@@ -161,11 +161,11 @@ class StreamingAveraging final : public AveragingPolicy {
   static std::string counter_of(std::size_t fragment, const char* what) {
     return "fragment" + std::to_string(fragment) + "." + what;
   }
-  // The clocks of the fragments are shifted by equal parts of a period; the first one is that of
-  // --sync-every.
+  // The clock of the first fragment is that of --sync-every.
   bool is_due(const FragmentClock& fragment) const {
     const auto f = static_cast<std::int64_t>(&fragment - fragments_.data());
-    const std::int64_t ahead = f * options_.every / static_cast<std::int64_t>(fragments_.size());
+    const std::int64_t ahead =
+        fragment_offset(f, static_cast<std::int64_t>(fragments_.size()), options_.every);
     return (updates_ + ahead) % options_.every == 0;
   }
   void send(FragmentClock& fragment, StateHome& home) {

@@ -121,12 +121,21 @@ TEST(AveragingPlan, TellsTheFragmentsOfStreaming) {
   EXPECT_EQ(lines[1],
             "in 4 fragments of at most 300 bytes, each on its own clock; results are merged 2 "
             "steps later, with weight 0.5");
-  EXPECT_EQ(lines[2], "outer lr 1 to 0.833, momentum 0 to 0.5, in outer steps 1 to 24");
+  // The clocks of the third and the fourth one come to a 25th time in the 392 steps.
+  EXPECT_NE(lines[0].find(": 98 averagings of a fragment by the clock, "), std::string::npos);
+  EXPECT_EQ(lines[2], "outer lr 1 to 0.833, momentum 0 to 0.5, in outer steps 1 to 25");
   plan.streaming->overlap = 0;
   plan.outer_steps = 32;  // of four fragments
   lines = describe(plan);
   EXPECT_NE(lines[1].find("; results are merged at once, with weight 0.5"), std::string::npos);
-  EXPECT_EQ(lines[2], "outer lr 0.833, momentum 0.5, in outer steps 9 to 32");
+  EXPECT_EQ(lines[2], "outer lr 0.833, momentum 0.5, in outer steps 9 to 33");
+  // A period longer than the run.
+  plan.outer_steps = 0;
+  plan.schedule = SyncSchedule::constant(450, 0);
+  lines = describe(plan);
+  EXPECT_NE(lines[0].find(": 3 averagings of a fragment by the clock, "), std::string::npos)
+      << lines[0];
+  EXPECT_EQ(lines.size(), 3u);
 }
 
 TEST(AveragingPlan, TellsOfIslandsThatChangeNothing) {

@@ -204,6 +204,16 @@ TEST(SparseCode, TakesTheFirstOfEqualElementsAndZeros) {
   EXPECT_EQ(coded(code, {0, 0, 0}), (std::vector<float>{0, 0, 0}));
 }
 
+// Between two parameters are zeros, whose errors no checkpoint would have.
+TEST(SparseCode, ZerosAmongTheSentStayZeros) {
+  const std::vector<float> block{0, 0.3F, -0.7F, 1.234F, 0, 0.011F, 0};
+  for (const int bits : {2, 4, 8}) {
+    const std::vector<float> back = coded(SparseCode(bits, 4096), block);
+    for (const std::size_t i : {0, 4, 6}) EXPECT_EQ(back[i], 0) << bits << " bits";
+    EXPECT_NEAR(back[3], bits == 2 ? 0.984F : 1.234F, 0.1F) << bits << " bits";
+  }
+}
+
 TEST(SparseCode, SendsWhatIsNotFiniteAsNan) {
   for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
     std::vector<float> block = numbers(100);

@@ -159,6 +159,15 @@ TEST_F(ConfigFiles, TheEarlierNameOfTheOptimizerSectionIsAccepted) {
   EXPECT_EQ(read("[optimiser]\nlr = 0.1\n").at("lr").value, "0.1");
 }
 
+TEST_F(ConfigFiles, NumbersMayStandForTextThatMayBeANumber) {
+  const ConfigValues values =
+      read("outer-lr = 0.7\nouter-momentum = 0\nsparse-bits = 4\nlog-every = 5\n");
+  EXPECT_EQ(values.at("outer-lr").value, "0.7");
+  EXPECT_EQ(values.at("outer-momentum").value, "0");
+  EXPECT_EQ(values.at("sparse-bits").value, "4");
+  EXPECT_EQ(values.at("log-every").value, "5");
+}
+
 TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
   EXPECT_EQ(fault("model = 'mlp'\nbatchsize = 3\n"),
             (folder_ / "run.toml") + ":2: unknown key 'batchsize': did you mean 'batch-size'?");
@@ -169,8 +178,8 @@ TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
             (folder_ / "run.toml") + ":1: 'epochs' is a real number; expected an integer");
   EXPECT_EQ(fault("shuffle = 1\n"),
             (folder_ / "run.toml") + ":1: 'shuffle' is an integer; expected true or false");
-  EXPECT_EQ(fault("model = 3\n"),
-            (folder_ / "run.toml") + ":1: 'model' is an integer; expected UTF-8 text");
+  EXPECT_EQ(fault("model = true\n"),
+            (folder_ / "run.toml") + ":1: 'model' is a boolean; expected UTF-8 text");
   EXPECT_EQ(fault("sync = true\n"), (folder_ / "run.toml") +
                                         ":1: 'sync' is a boolean; expected one of grad, params, "
                                         "post-local, slowmo, diloco, streaming, none");

@@ -266,6 +266,12 @@ TEST(RunConfig, RefusesContradictions) {
             "default)");
 }
 
+TEST(RunConfig, ElasticJobsTakeEveryPolicyThatAverages) {
+  for (const char* sync : {"grad", "params", "slowmo", "diloco", "streaming"})
+    EXPECT_NO_THROW(run_of({{"elastic", "1:4"}, {"sync", sync}})) << sync;
+  EXPECT_THROW(run_of({{"elastic", "1:4"}, {"sync", "none"}}), ConfigError);
+}
+
 TEST(RunConfig, AnOptionThatNeedsAnotherIsJudgedByWhetherItIsGivenNotByItsValue) {
   for (const char* padding : {"4", "5"})  // 4 is the default
     EXPECT_EQ(fault_of({{"augment", "flip"}, {"crop-padding", padding}}),

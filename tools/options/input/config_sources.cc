@@ -3,12 +3,10 @@
 #include <cstdlib>
 #include <filesystem>
 
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
-
 #include "io/base/files/io_error.h"
 #include "io/base/files/open_file.h"
 #include "io/base/formats/nesting.h"
+#include "io/base/formats/toml_parser.h"
 #include "io/base/text/nearest.h"
 #include "io/base/text/text_format.h"
 #include "tools/options/input/config_variables.h"
@@ -168,10 +166,9 @@ bool may_be_written_as(OptionSpec::Type type, toml::node_type node) {
     case toml::node_type::string:
       return type != Type::kInteger && type != Type::kReal && type != Type::kFlag;
     case toml::node_type::integer:
-      return type == Type::kInteger || type == Type::kReal || type == Type::kInterval ||
-             type == Type::kDevices;
+      return type != Type::kFlag && type != Type::kList;
     case toml::node_type::floating_point:
-      return type == Type::kReal;
+      return type == Type::kReal || type == Type::kString || type == Type::kChoice;
     case toml::node_type::boolean:
       return type == Type::kFlag;
     case toml::node_type::array:
