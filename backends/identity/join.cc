@@ -98,10 +98,11 @@ class Joiner {
       scan_.emplace(endpoint_.host, endpoint_.port, window_, options_.restarted);
       refuse_unreachable_loopback(wait_for_name());
     }
-    for (;;) {
+    for (auto pause = kFirstPause;;) {
       connect();
       if (wait_for_all()) break;
-      joined_.store.reset();  // the connection broke before the start: connect again
+      joined_.store.reset();
+      pause_or_give_up(pause, place(), "the connection to it broke before the start");
     }
     joined_.address = reachable_address();
     joined_.secret = {keyed_hash(secret_, "engine group", joined_.store->state().group_nonce),
@@ -227,9 +228,11 @@ class Joiner {
           options_.notice(scan_->other_secret() + "; still searching");
         reported_other_secret = true;
       }
-      pause_or_give_up(pause, scan_ ? "at " + scan_->place() : "by " + path_, reason);
+      pause_or_give_up(pause, place(), reason);
     }
   }
+
+  std::string place() const { return scan_ ? "at " + scan_->place() : "by " + path_; }
 
   void pause_or_give_up(std::chrono::milliseconds& pause, const std::string& where,
                         const std::string& reason) {

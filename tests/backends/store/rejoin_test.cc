@@ -119,6 +119,35 @@ std::string rank_0_sees(const Listener& listener, int world_size,
   return failure;
 }
 
+// Somebody on the way changes the first frame behind each welcome.
+TEST(RejoinAgain, PausesBetweenAttempts) {
+  const Listener listener = open_listener();
+  Proxy proxy(listener.port, std::nullopt, 0, [](Frame& frame) {
+    if (frame.type != FrameType::kStart && frame.type != FrameType::kProgress) return;
+    frame.payload.back() = static_cast<char>(frame.payload.back() ^ 1);
+  });
+  std::atomic<bool> rank_1_ended{false};
+  const auto errors = outcomes(2, [&](int rank) {
+    GroupOptions o = options_for(rank, 2, rank == 0 ? listener.port : proxy.port());
+    if (rank == 0) {
+      o.listen.fd = listener.fd;
+      JoinedStore joined = backends::join_store(o);
+      EXPECT_TRUE(eventually([&] { return rank_1_ended.load(); }));
+      return;
+    }
+    o.rendezvous_timeout_ms = 1500;
+    try {
+      backends::join_store(o);
+    } catch (...) {
+      rank_1_ended = true;
+      throw;
+    }
+  });
+  EXPECT_CONTAINS(errors[1], "peer: ");
+  EXPECT_GT(proxy.connections(), 1);
+  EXPECT_LT(proxy.connections(), 20);  // without pauses there are hundreds
+}
+
 TEST(RejoinTooLate, IsRefusedAndTheOthersReportTheRankAsDead) {
   const Listener listener = open_listener();
   Proxy proxy(listener.port, Cut{FrameType::kStart});
