@@ -9,6 +9,7 @@
 #include "io/base/machine/cpu_affinity.h"
 #include "io/base/text/escape_text.h"
 #include "tools/commands/command.h"
+#include "tools/commands/predict/trained_model.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/options/input/command_line.h"
 #include "tools/report/observers/class_report.h"
@@ -16,7 +17,6 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/report/output/standard_output.h"
 #include "tools/run/data/saved_weights.h"
-#include "tools/commands/predict/trained_model.h"
 
 namespace tools {
 namespace {

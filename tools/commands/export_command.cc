@@ -17,6 +17,7 @@
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
 #include "tools/commands/onnx/onnx_model.h"
+#include "tools/commands/predict/saved_run.h"
 #include "tools/options/input/command_line.h"
 #include "tools/report/observers/console_observer.h"
 #include "tools/report/output/build_info.h"
@@ -25,7 +26,6 @@
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/folder/output_paths.h"
 #include "tools/run/folder/run_reference.h"
-#include "tools/commands/predict/saved_run.h"
 
 namespace tools {
 namespace {

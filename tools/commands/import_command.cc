@@ -9,6 +9,7 @@
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
+#include "tools/commands/predict/saved_run.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
 #include "tools/report/observers/console_observer.h"
@@ -16,7 +17,6 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/session_data.h"
 #include "tools/run/folder/output_paths.h"
-#include "tools/commands/predict/saved_run.h"
 
 namespace tools {
 namespace {

@@ -12,6 +12,9 @@
 #include "io/base/text/escape_text.h"
 #include "io/interchange/numpy/npy_writer.h"
 #include "tools/commands/command.h"
+#include "tools/commands/predict/distributed_prediction.h"
+#include "tools/commands/predict/input_predictor.h"
+#include "tools/commands/predict/trained_model.h"
 #include "tools/launch/group/run_group.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/value_check.h"
@@ -22,9 +25,6 @@
 #include "tools/run/choices/agreement.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/folder/output_paths.h"
-#include "tools/commands/predict/distributed_prediction.h"
-#include "tools/commands/predict/input_predictor.h"
-#include "tools/commands/predict/trained_model.h"
 
 namespace tools {
 namespace {

@@ -9,6 +9,8 @@
 #include "models/model_catalog.h"
 #include "models/next_token.h"
 #include "tools/commands/command.h"
+#include "tools/commands/predict/saved_run.h"
+#include "tools/commands/predict/token_sampling.h"
 #include "tools/launch/machine/thread_choice.h"
 #include "tools/options/input/command_line.h"
 #include "tools/options/table/run_config.h"
@@ -17,8 +19,6 @@
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/data/saved_weights.h"
 #include "tools/run/folder/run_reference.h"
-#include "tools/commands/predict/saved_run.h"
-#include "tools/commands/predict/token_sampling.h"
 
 namespace tools {
 namespace {

@@ -12,8 +12,8 @@
 #include "tests/support/command_words.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
-#include "tools/report/output/exit_codes.h"
 #include "tools/commands/predict/token_sampling.h"
+#include "tools/report/output/exit_codes.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "tools/run/data/session_data.h"
 #include "tools/commands/predict/trained_model.h"
+#include "tools/run/data/session_data.h"
 
 namespace tools {
 
