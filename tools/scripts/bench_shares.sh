@@ -6,7 +6,7 @@
 #   --rounds N    repetitions of all four runs (default 3); the table has their medians
 #   ENGINE_BINARY the program to measure (default: the Release build, made first)
 # Each rank is one process with one thread. The slow one is stopped (SIGSTOP) for 20 ms of every 30 ms, alone as well
-# as beside the other. The machine needs two idle cores: the load at the start is printed.
+# as beside the other; a step takes several of these periods. The machine needs two idle cores: the load at the start is printed.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -51,7 +51,7 @@ measure() {
   started=()
   for ((rank = 0; rank < ranks; ++rank)); do
     "$ENGINE_BINARY" train --model convnet --dataset synthetic --synthetic-shape 28x28x1 --threads 1 --workers 0 \
-      --batch-size 64 --steps 100000000 --eval-every 0 --log-every 10 --progress never --rank "$rank" \
+      --batch-size 4096 --steps 100000000 --eval-every 0 --log-every 1 --progress never --rank "$rank" \
       --world-size "$ranks" --init-method "file://$scratch/meet" --metrics "$scratch/metrics" "$@" \
       >"$scratch/out.$rank" 2>"$scratch/err.$rank" </dev/null &
     started+=($!)
