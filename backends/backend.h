@@ -63,7 +63,7 @@ struct BackendContext {
   std::string address;  // to listen on; reachable from all ranks
   Secret secret;        // the group's secret; it authenticates connections between ranks
   int streams = 1;      // connections per peer, if the backend stripes
-  // What the user asked for, and the cipher that follows from it, the same on all ranks.
+  // The user's choice, and the cipher that follows from it; both are equal on all ranks.
   Encryption encryption = Encryption::kAuto;
   LinkCipher cipher = LinkCipher::kNone;
   std::chrono::milliseconds timeout{};
@@ -79,7 +79,7 @@ enum class Reach {
   kHosts,    // processes anywhere
 };
 
-// How a backend encrypts its connections.
+// The ways to encrypt connections.
 enum class Encrypts {
   kNever,
   kInRecords,  // with BackendContext::cipher, by a RecordStream

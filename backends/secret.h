@@ -28,7 +28,7 @@ std::string to_hex(std::string_view bytes);
 std::string keyed_hash(const Secret& secret, std::string_view label, std::string_view message);
 [[nodiscard]] bool equal_in_constant_time(std::string_view a, std::string_view b);
 
-// What --encrypt asks for.
+// The choices of --encrypt.
 enum class Encryption : std::uint8_t {
   kAuto,  // if an address of the job is public
   kOn,

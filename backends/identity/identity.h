@@ -10,7 +10,7 @@
 
 namespace backends {
 
-// How a rendezvous port is chosen if none is given: see port_rule.h.
+// The rules that choose a rendezvous port if none is given (port_rule.h).
 enum class PortRule { kAuto, kIdr, kJobId, kFixed };
 std::string_view to_string(PortRule rule);
 PortRule parse_port_rule(const std::string& text);  // throws ConfigurationError

@@ -42,7 +42,7 @@ class CheckedCommunicator final : public Communicator {
   }
 
  private:
-  // What a call does with the memory at `data`.
+  // The use that a call makes of the memory at `data`.
   struct Memory {
     std::size_t bytes = 0;
     ElementRange result{};  // of bytes that the call defines on this rank

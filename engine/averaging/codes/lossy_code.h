@@ -39,9 +39,8 @@ class RoundingNoise {
                  .next()) {}
   // Uniform in [0, 1), with 24 bits.
   float at(std::int64_t element) const {
-    constexpr std::uint64_t kStep = 0x9E3779B97F4A7C15;  // that of SplitMix, as a counter
     const std::uint64_t word =
-        io::mix_bits(key_ + kStep * (static_cast<std::uint64_t>(element) + 1));
+        io::mix_bits(key_ + io::SplitMix::kStep * (static_cast<std::uint64_t>(element) + 1));
     return static_cast<float>(static_cast<std::uint32_t>(word >> 40)) * 0x1p-24F;
   }
 

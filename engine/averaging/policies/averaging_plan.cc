@@ -2,12 +2,12 @@
 #include "engine/averaging/policies/averaging_plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <utility>
 
 #include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/policies/outer_rate.h"
+#include "io/base/text/text_parts.h"
 
 namespace engine {
 namespace {
@@ -75,12 +75,6 @@ void add_compression(const AveragingPlan& plan, std::vector<std::string>& lines)
         "momentum of 0");
 }
 
-std::string number_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
-}
-
 // Returns the periods of the first and the last averaging of the schedule. REQUIRES: there is one.
 std::pair<std::int64_t, std::int64_t> outer_periods(const AveragingPlan& plan) {
   const auto& phases = plan.schedule.phases();
@@ -103,7 +97,8 @@ std::string outer_text(const AveragingPlan& plan, std::int64_t planned) {
   const OuterRate first = outer_rate(*plan.outer, before, first_every),
                   last = outer_rate(*plan.outer, before + planned - 1, last_every);
   const auto range = [](double from, double to) {
-    return number_text(from) + (from == to ? "" : " to " + number_text(to));
+    return base::number_text("%.3g", from) +
+           (from == to ? "" : " to " + base::number_text("%.3g", to));
   };
   return "outer lr " + range(first.lr, last.lr) + ", momentum " +
          range(first.momentum, last.momentum) + ", in outer steps " + std::to_string(before + 1) +
@@ -119,7 +114,7 @@ void add_parts(const AveragingPlan& plan, const PlannedAveragings& planned,
         std::to_string(streaming->largest_bytes) +
         " bytes, each on its own clock; results are merged " +
         (streaming->overlap == 0 ? "at once" : times(streaming->overlap, "step") + " later") +
-        ", with weight " + number_text(streaming->mixing));
+        ", with weight " + base::number_text("%.3g", streaming->mixing));
   const bool by_rule = plan.outer && !(plan.outer->lr && plan.outer->momentum);
   const std::int64_t fragments = plan.streaming ? plan.streaming->fragments : 1;
   if (by_rule && planned.by_clock > 0)
@@ -135,9 +130,9 @@ void add_parts(const AveragingPlan& plan, const PlannedAveragings& planned,
 
 StreamingPlan plan_streaming(const StreamingOptions& options, const FlatBuffer& gradients) {
   StreamingPlan plan{.overlap = options.overlap, .mixing = options.mixing};
-  const std::vector<Fragment> parts = fragments_of(gradients, options.fragments, options.every);
+  const std::vector<Elements> parts = fragments_of(gradients, options.fragments, options.every);
   plan.fragments = static_cast<std::int64_t>(parts.size());
-  for (const Fragment& part : parts)
+  for (const Elements& part : parts)
     plan.largest_bytes = std::max(
         plan.largest_bytes, part.count * static_cast<std::int64_t>(size_of(gradients.dtype())));
   return plan;

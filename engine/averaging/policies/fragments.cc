@@ -12,7 +12,7 @@ namespace {
 // of the largest of n fragments of the first i layers.
 class LayerCuts {
  public:
-  LayerCuts(const std::vector<Fragment>& layers, std::size_t max_fragments)
+  LayerCuts(const std::vector<Elements>& layers, std::size_t max_fragments)
       : layers_(layers), width_(layers.size() + 1), rows_(max_fragments + 1) {
     largest_.assign(rows_ * width_, std::numeric_limits<std::int64_t>::max());
     last_begin_.assign(rows_ * width_, 0);
@@ -24,8 +24,8 @@ class LayerCuts {
   std::int64_t largest(std::size_t fragments) const {
     return largest_[fragments * width_ + layers_.size()];
   }
-  std::vector<Fragment> cut(std::size_t fragments) const {
-    std::vector<Fragment> parts(fragments);
+  std::vector<Elements> cut(std::size_t fragments) const {
+    std::vector<Elements> parts(fragments);
     std::size_t end = layers_.size();
     for (std::size_t n = fragments; n > 0; --n) {
       const std::size_t begin = last_begin_[n * width_ + end];
@@ -50,7 +50,7 @@ class LayerCuts {
     }
   }
 
-  const std::vector<Fragment>& layers_;
+  const std::vector<Elements>& layers_;
   const std::size_t width_, rows_;
   std::vector<std::int64_t> largest_;
   std::vector<std::size_t> last_begin_;
@@ -58,8 +58,8 @@ class LayerCuts {
 
 }  // namespace
 
-std::vector<Fragment> layers_of(const FlatBuffer& buffer) {
-  std::vector<Fragment> layers;
+std::vector<Elements> layers_of(const FlatBuffer& buffer) {
+  std::vector<Elements> layers;
   std::string_view layer;
   const auto slots = buffer.slots();
   for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -73,15 +73,15 @@ std::vector<Fragment> layers_of(const FlatBuffer& buffer) {
   return layers;
 }
 
-std::vector<Fragment> divide_layers(const FlatBuffer& buffer, std::int64_t fragments) {
-  const std::vector<Fragment> layers = layers_of(buffer);
+std::vector<Elements> divide_layers(const FlatBuffer& buffer, std::int64_t fragments) {
+  const std::vector<Elements> layers = layers_of(buffer);
   const auto count = static_cast<std::size_t>(fragments);
   require(fragments >= 1 && count <= layers.size(), "more fragments than layers");
   return LayerCuts(layers, count).cut(count);
 }
 
 std::int64_t choose_fragments(const FlatBuffer& buffer, std::int64_t max_fragments) {
-  const std::vector<Fragment> layers = layers_of(buffer);
+  const std::vector<Elements> layers = layers_of(buffer);
   auto most = static_cast<std::int64_t>(layers.size());
   most = std::min(most, max_fragments);
   const LayerCuts cuts(layers, static_cast<std::size_t>(most));
@@ -90,7 +90,7 @@ std::int64_t choose_fragments(const FlatBuffer& buffer, std::int64_t max_fragmen
   return 1;
 }
 
-std::vector<Fragment> fragments_of(const FlatBuffer& buffer, std::int64_t fragments,
+std::vector<Elements> fragments_of(const FlatBuffer& buffer, std::int64_t fragments,
                                    std::int64_t max_fragments) {
   return divide_layers(buffer, fragments > 0 ? fragments : choose_fragments(buffer, max_fragments));
 }

@@ -5,20 +5,16 @@
 #include <vector>
 
 #include "engine/core/parameter_buffer.h"
+#include "engine/optim/optimizer_shards.h"
 
 namespace engine {
 
-// A range of elements of a flat buffer.
-struct Fragment {
-  std::int64_t first = 0, count = 0;
-};
-
 // Returns the layers: consecutive tensors whose names are equal up to the last '.'. The ranges
 // cover the buffer, gaps included.
-std::vector<Fragment> layers_of(const FlatBuffer& buffer);
+std::vector<Elements> layers_of(const FlatBuffer& buffer);
 // Returns consecutive fragments of whole layers whose largest is as small as possible. REQUIRES:
 // 1 <= fragments <= the number of layers (Error).
-std::vector<Fragment> divide_layers(const FlatBuffer& buffer, std::int64_t fragments);
+std::vector<Elements> divide_layers(const FlatBuffer& buffer, std::int64_t fragments);
 // Returns the largest number of fragments, at most `max_fragments` and the number of layers, none
 // of which is more than twice as large as their mean.
 std::int64_t choose_fragments(const FlatBuffer& buffer, std::int64_t max_fragments);
@@ -30,7 +26,7 @@ inline std::int64_t fragment_offset(std::int64_t f, std::int64_t fragments, std:
 }
 
 // Returns `fragments` of them or, if this is 0, the number that choose_fragments() returns.
-std::vector<Fragment> fragments_of(const FlatBuffer& buffer, std::int64_t fragments,
+std::vector<Elements> fragments_of(const FlatBuffer& buffer, std::int64_t fragments,
                                    std::int64_t max_fragments);
 
 }  // namespace engine

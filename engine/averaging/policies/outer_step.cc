@@ -36,12 +36,12 @@ void OuterStep::apply(double inner_lr, std::int64_t every) {
   copy_trained(anchor_, parameters_.values);
 }
 
-void OuterStep::apply_part(const Fragment& part, const FlatBuffer& mean, const OuterRate& rate) {
+void OuterStep::apply_part(const Elements& part, const FlatBuffer& mean, const OuterRate& rate) {
   require(started_, "an outer step without a start");
   move_anchor(part, mean, rate, 1);
 }
 
-void OuterStep::move_anchor(const Fragment& part, const FlatBuffer& mean, const OuterRate& rate,
+void OuterStep::move_anchor(const Elements& part, const FlatBuffer& mean, const OuterRate& rate,
                             double inner_lr) {
   const auto rows = [&part](const FlatBuffer& of) { return of.part(part.first, part.count); };
   const TensorView change = rows(parameters_.gradients);

@@ -33,9 +33,9 @@ class OuterStep {
   void apply(double inner_lr, std::int64_t every);
 
   // The same for a part of the parameters, whose mean is in `mean`: only the anchor changes.
-  void apply_part(const Fragment& part, const FlatBuffer& mean, const OuterRate& rate);
+  void apply_part(const Elements& part, const FlatBuffer& mean, const OuterRate& rate);
   // REQUIRES: started.
-  TensorView anchor(const Fragment& part) const { return anchor_.part(part.first, part.count); }
+  TensorView anchor(const Elements& part) const { return anchor_.part(part.first, part.count); }
 
   std::int64_t steps() const { return steps_; }
   std::vector<PolicyState> state();
@@ -44,7 +44,7 @@ class OuterStep {
 
  private:
   // `inner_lr` is 1 if it is no divisor.
-  void move_anchor(const Fragment& part, const FlatBuffer& mean, const OuterRate& rate,
+  void move_anchor(const Elements& part, const FlatBuffer& mean, const OuterRate& rate,
                    double inner_lr);
   void copy_trained(const FlatBuffer& from, const FlatBuffer& to) const;
 

@@ -3,12 +3,13 @@
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/outer_rate.h"
 #include "engine/averaging/policies/outer_step.h"
+#include "engine/averaging/policies/sample_count.h"
 #include "engine/averaging/sums/replica_mean.h"
 
 namespace engine {
 namespace {
 
-// What averagings include besides the parameters.
+// Returns the buffers that averagings include besides the parameters.
 std::vector<FlatBuffer*> further_buffers(const ParameterAveragingOptions& options) {
   std::vector<FlatBuffer*> further;
   for (const AveragedState& state : options.states) further.push_back(state.buffer);
@@ -46,8 +47,7 @@ class ParameterAveraging final : public AveragingPolicy {
   void end_step(const StepCounts& counts, double lr, StateHome& home) override {
     ++updates_;
     apart_ = true;
-    local_samples_ += counts.local;
-    global_samples_ += counts.global;
+    samples_.add(counts);
     if (!options_.schedule.due(updates_)) return;
     const HostView view(home, Access::kWrite);
     average(options_.schedule.count(0, updates_));
@@ -62,7 +62,7 @@ class ParameterAveraging final : public AveragingPolicy {
     return {.optimizer_states = !options_.all_states};
   }
   bool together() const override { return !apart_; }
-  std::int64_t samples_since_sync() const override { return apart_ ? local_samples_ : 0; }
+  std::int64_t samples_since_sync() const override { return apart_ ? samples_.local : 0; }
   // Saving synchronizes first, so the number of samples since the last averaging is always zero in
   // a checkpoint and is not stored.
   PolicyCounters counters() const override {
@@ -94,18 +94,13 @@ class ParameterAveraging final : public AveragingPolicy {
  private:
   // The `scheduled`-th averaging of the schedule, or another one.
   void average(std::optional<std::int64_t> scheduled) {
-    // Every sample counts once. If no rank has seen a sample (the data set is smaller than the
-    // world), all ranks have the same weight.
-    const double weight = global_samples_ == 0 ? 1.0 / world_size_
-                                               : static_cast<double>(local_samples_) /
-                                                     static_cast<double>(global_samples_);
     included_.clear();
     for (const auto& [buffer, every] : options_.states)
       if (every == 1 || (scheduled && *scheduled % every == 0)) included_.push_back(buffer);
     if (options_.running != nullptr) included_.push_back(options_.running);
-    mean_.average(weight, averagings_, included_);
+    mean_.average(samples_.weight(world_size_), averagings_, included_);
     apart_ = false;
-    local_samples_ = global_samples_ = 0;
+    samples_ = {};
     ++averagings_;
   }
 
@@ -133,7 +128,7 @@ class ParameterAveraging final : public AveragingPolicy {
   std::optional<OuterStep> outer_;
   std::int64_t updates_ = 0, averagings_ = 0;
   bool apart_ = false;  // there were updates since the last averaging
-  std::int64_t local_samples_ = 0, global_samples_ = 0;
+  SampleCount samples_;
 };
 
 }  // namespace

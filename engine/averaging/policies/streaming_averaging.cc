@@ -5,6 +5,7 @@
 #include "engine/averaging/policies/fragment_exchange.h"
 #include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/policies/outer_step.h"
+#include "engine/averaging/policies/sample_count.h"
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/averaging/sums/replica_mean.h"
 #include "engine/ops/optim_step/optimizer_step.h"
@@ -12,21 +13,10 @@
 namespace engine {
 namespace {
 
-// The samples since an averaging, on this rank and over all ranks.
-struct Samples {
-  std::int64_t local = 0, global = 0;
-};
-
-double weight_of(const Samples& samples, int world_size) {
-  return samples.global == 0
-             ? 1.0 / world_size
-             : static_cast<double>(samples.local) / static_cast<double>(samples.global);
-}
-
 // A fragment and its clock.
 struct FragmentClock {
-  Fragment part;
-  Samples samples = {};
+  Elements part;
+  SampleCount samples = {};
   bool apart = false;            // the replicas' values may differ
   std::int64_t outer_steps = 0;  // of this fragment
   std::int64_t sent_at = 0;      // the step after which its exchange was started; 0: none in flight
@@ -47,7 +37,7 @@ class StreamingAveraging final : public AveragingPolicy {
         exchange_(communicator, options.overlap > 0) {
     require(options.every >= 1 && options.overlap >= 0 && options.overlap < options.every,
             "streaming overlaps fewer steps than a period has");
-    for (const Fragment& part :
+    for (const Elements& part :
          fragments_of(parameters.gradients, options.fragments, options.every))
       fragments_.push_back({.part = part});
   }
@@ -68,8 +58,7 @@ class StreamingAveraging final : public AveragingPolicy {
   void end_step(const StepCounts& counts, double /*lr*/, StateHome& home) override {
     ++updates_;
     for (FragmentClock& fragment : fragments_) {
-      fragment.samples.local += counts.local;
-      fragment.samples.global += counts.global;
+      fragment.samples.add(counts);
       fragment.apart = true;
     }
     for (FragmentClock& fragment : fragments_)
@@ -87,7 +76,7 @@ class StreamingAveraging final : public AveragingPolicy {
   void synchronize(StateHome& home) override {
     exchange_.wait();
     if (together()) return;
-    Samples samples;
+    SampleCount samples;
     for (FragmentClock& fragment : fragments_) {
       samples.local += fragment.samples.local;
       samples.global += fragment.samples.global;
@@ -95,7 +84,7 @@ class StreamingAveraging final : public AveragingPolicy {
       fragment.apart = false;
     }
     const HostView view(home, Access::kWrite);
-    mean_.average(weight_of(samples, world_size_), averagings_, {});
+    mean_.average(samples.weight(world_size_), averagings_, {});
     ++averagings_;
   }
   RankDifferences differences() const override { return {.optimizer_states = true}; }
@@ -107,7 +96,7 @@ class StreamingAveraging final : public AveragingPolicy {
     return most;
   }
 
-  // Of a group that has failed, a result that did not arrive is lost: the fragment is averaged
+  // If the group has failed, a result that did not arrive is lost: the fragment is averaged
   // again at its next time.
   PolicyCounters counters() const override {
     const std::size_t ended = exchange_.settle();
@@ -173,7 +162,7 @@ class StreamingAveraging final : public AveragingPolicy {
     const TensorView sum = sums_.part(fragment.part.first, fragment.part.count);
     const TensorView own = parameters_.values.part(fragment.part.first, fragment.part.count);
     std::memcpy(sum.data, own.data, sum.bytes());
-    ops::scale(context_, weight_of(fragment.samples, world_size_), sum);
+    ops::scale(context_, fragment.samples.weight(world_size_), sum);
     exchange_.start(sum);
     fragment.ticket = ++started_;
     fragment.sent_at = updates_;

@@ -16,6 +16,7 @@ constexpr std::uint64_t mix_bits(std::uint64_t z) {
 
 class SplitMix {
  public:
+  static constexpr std::uint64_t kStep = 0x9E3779B97F4A7C15;  // between two states
   // One independent stream for each (seed, stream, index).
   constexpr SplitMix(std::uint64_t seed, std::uint64_t stream, std::uint64_t index = 0)
       : state_(mix_bits(mix_bits(mix_bits(seed + kStep) + stream + kStep) + index + kStep)) {}
@@ -35,7 +36,6 @@ class SplitMix {
   }
 
  private:
-  static constexpr std::uint64_t kStep = 0x9E3779B97F4A7C15;
   std::uint64_t state_;
 };
 

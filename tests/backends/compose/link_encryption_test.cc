@@ -1,4 +1,4 @@
-// Which connections are encrypted: addresses, options, ciphers, and ranks that differ.
+// Tests which connections are encrypted: addresses, options, ciphers, and ranks that differ.
 #include "backends/compose/table/link_encryption.h"
 
 #include <gtest/gtest.h>

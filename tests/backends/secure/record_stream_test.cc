@@ -91,7 +91,7 @@ TEST(RecordStream, AnyPartsArriveAsTheyWereSent) {
   EXPECT_TRUE(carried(text, {}, {}, cuts[1], cuts[2]) == text) << "plain";
 }
 
-// What leaves the sender of one text, with `change` made on the way, as a receiver reports it.
+// Sends each text as a record, makes `change` on the way, and returns the receiver's report.
 template <typename Change>
 std::string outcome_of(const std::vector<std::string>& texts, const Change& change) {
   const Ends ends, wire;

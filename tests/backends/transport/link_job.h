@@ -87,8 +87,8 @@ inline std::vector<std::string> sums(
   });
 }
 
-// What two ranks say of which the second has another secret: its failure is the event after which
-// the first one's time passes.
+// Returns the errors of two ranks, the second with another secret: its failure is the event after
+// which the first one's time passes.
 inline std::vector<std::string> errors_with_another_secret(Job& job, Make make) {
   job.clock = &job.test_clock;
   std::atomic<bool> has_failed{false};

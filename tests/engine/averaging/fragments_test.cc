@@ -15,10 +15,10 @@ FlatBuffer buffer_of(const std::vector<std::pair<std::string, std::int64_t>>& te
   return FlatBuffer(DType::kF32, layouts);
 }
 
-std::vector<std::int64_t> counts_of(const std::vector<Fragment>& fragments) {
+std::vector<std::int64_t> counts_of(const std::vector<Elements>& fragments) {
   std::vector<std::int64_t> counts;
   std::int64_t end = 0;
-  for (const Fragment& fragment : fragments) {
+  for (const Elements& fragment : fragments) {
     EXPECT_EQ(fragment.first, end);
     counts.push_back(fragment.count);
     end += fragment.count;
@@ -50,7 +50,7 @@ TEST(Fragments, TheDefaultIsTheMostThatAreAtMostTwiceTheMean) {
   EXPECT_EQ(choose_fragments(even, 100), 4);
   EXPECT_EQ(choose_fragments(even, 3), 3);
   EXPECT_EQ(choose_fragments(even, 1), 1);
-  // Of five fragments, the mean would be 44.8 and the largest 96.
+  // Five fragments would have a mean of 44.8 and a largest one of 96.
   const FlatBuffer buffer = buffer_of({{"a", 32}, {"b", 32}, {"c", 96}, {"d", 16}, {"e", 48}});
   EXPECT_EQ(choose_fragments(buffer, 100), 4);
   const FlatBuffer one_large = buffer_of({{"a", 16}, {"b", 16}, {"c", 1600}});

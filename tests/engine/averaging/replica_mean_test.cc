@@ -107,7 +107,7 @@ TEST(ReplicaMean, CompressedReplicasHaveTheSameBitsAndMoveWithTheMean) {
         EXPECT_EQ(rank.values, ranks[0].values) << world << " ranks, " << lossy_text(lossy);
         EXPECT_EQ(rank.bytes, ranks[0].bytes);
       }
-      // What was not sent is in the errors: without decay, nothing is lost.
+      // The errors hold the unsent part: without decay, nothing is lost.
       double owed = 0;
       for (std::size_t i = 0; i < ranks[0].error.size(); ++i) {
         double whole = static_cast<double>(ranks[0].values[i]);

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <numeric>
-#include <thread>
 
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "engine/averaging/sums/replica_statistics.h"
 #include "io/base/files/io_error.h"
 #include "models/model_catalog.h"
+#include "tests/engine/train/delayed_sgd.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/engine/train/trainer_fixture.h"
 
@@ -42,7 +42,7 @@ TEST(SharesBySpeed, AreInProportionUpToTheLimit) {
   EXPECT_NEAR(fractions({300, 100})[0], 0.75, 1e-3);
   EXPECT_NEAR(fractions({5, 1, 2})[2], 0.25, 1e-3);
   EXPECT_NEAR(fractions({1e9, 1})[1], 0.001, 0.002) << "a slow rank keeps a share";
-  // Of eight ranks, one gets at most four times its equal share; the others divide the rest.
+  // One of eight ranks gets at most four times its equal share; the others divide the rest.
   const auto eight = fractions({1000, 1, 1, 1, 1, 1, 1, 2});
   EXPECT_LE(eight[0], 0.5);
   EXPECT_GT(eight[0], 0.49);
@@ -107,30 +107,6 @@ TEST(ShareBalance, ACheckpointKeepsTheSharesOfAsManyRanks) {
   EXPECT_THROW(loaded.restore(checkpoint, "a.ckpt", {}), io::DataError);
 }
 
-// SGD whose update takes a while on a slow rank.
-class DelayedSgd : public engine::Optimizer {
- public:
-  DelayedSgd(const engine::FlatBuffer& values, std::chrono::milliseconds delay)
-      : Optimizer(*engine::find_optimizer("sgd")),
-        sgd_(engine::make_sgd({}, values)),
-        delay_(delay) {}
-  void step(engine::KernelContext& context, double lr, double scale,
-            const engine::FlatBuffer& gradients, engine::FlatBuffer& values) override {
-    std::this_thread::sleep_for(delay_);
-    sgd_->step(context, lr, scale, gradients, values);
-  }
-  void step_on_device(engine::KernelContext&, const engine::StepNumbers*, engine::StepControl*,
-                      const engine::FlatBuffer&, engine::FlatBuffer&, void*,
-                      engine::DType) override {
-    throw engine::Error("steps on the CPU only");
-  }
-  std::vector<State> state() override { return sgd_->state(); }
-
- private:
-  std::unique_ptr<Optimizer> sgd_;
-  const std::chrono::milliseconds delay_;
-};
-
 class KeepShares : public engine::TrainObserver {
  public:
   void on_report(const engine::StepReport& report) override { losses.push_back(report.loss); }
@@ -151,8 +127,8 @@ engine::Graph with_statistics_of_all_ranks(const io::Dataset& set) {
   return graph;
 }
 
-// What rank 0 was told in two epochs of eight steps, in f64. With statistics of all ranks: in five
-// epochs without reports, so that between most steps the ranks do not wait for each other.
+// Returns the reports to rank 0 in two epochs of eight steps, in f64. With statistics of all ranks:
+// in five epochs without reports, so that between most steps the ranks do not wait for each other.
 KeepShares run_balanced(int world, std::chrono::milliseconds delay_of_last,
                         bool statistics_of_all = false) {
   KeepShares told;
@@ -170,8 +146,9 @@ KeepShares run_balanced(int world, std::chrono::milliseconds delay_of_last,
          .shares_change = true,
          .storage = engine::DType::kF64,
          .make_graph = statistics_of_all ? with_statistics_of_all_ranks : nullptr});
-    DelayedSgd optimizer(parts.model.parameters.values,
-                         group.rank() == world - 1 ? delay_of_last : std::chrono::milliseconds(0));
+    trainer_fixture::DelayedSgd optimizer(
+        parts.model.parameters.values,
+        group.rank() == world - 1 ? delay_of_last : std::chrono::milliseconds(0));
     engine::FlatBuffer& gradients = parts.model.parameters.gradients;
     const auto work =
         engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool},

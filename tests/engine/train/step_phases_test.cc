@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/sums/gradient_sum.h"
+#include "tests/engine/train/delayed_sgd.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tests/engine/train/trainer_fixture.h"
 #include "tests/support/time_limits.h"
@@ -16,30 +16,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kPhaseRanks = 3, kSlowRank = 2;
-
-// SGD that takes its time.
-class SlowOptimizer : public engine::Optimizer {
- public:
-  SlowOptimizer(const engine::FlatBuffer& values, milliseconds delay)
-      : Optimizer(*engine::find_optimizer("sgd")),
-        sgd_(engine::make_sgd({}, values)),
-        delay_(delay) {}
-  void step(engine::KernelContext& context, double lr, double scale,
-            const engine::FlatBuffer& gradients, engine::FlatBuffer& values) override {
-    std::this_thread::sleep_for(delay_);
-    sgd_->step(context, lr, scale, gradients, values);
-  }
-  void step_on_device(engine::KernelContext&, const engine::StepNumbers*, engine::StepControl*,
-                      const engine::FlatBuffer&, engine::FlatBuffer&, void*,
-                      engine::DType) override {
-    throw engine::Error("steps on the CPU only");
-  }
-  std::vector<State> state() override { return sgd_->state(); }
-
- private:
-  std::unique_ptr<Optimizer> sgd_;
-  const milliseconds delay_;
-};
 
 class Keep : public engine::TrainObserver {
  public:
@@ -57,8 +33,8 @@ Keep run_with_slow_rank(milliseconds delay) {
   trainer_fixture::in_threads(kPhaseRanks, [&](backends::Group& group) {
     const auto control = group.make_communicator(), wire = group.make_communicator();
     tiny_training::Parts parts({.rank = group.rank(), .world_size = kPhaseRanks});
-    SlowOptimizer optimizer(parts.model.parameters.values,
-                            group.rank() == kSlowRank ? delay : milliseconds(0));
+    trainer_fixture::DelayedSgd optimizer(parts.model.parameters.values,
+                                          group.rank() == kSlowRank ? delay : milliseconds(0));
     engine::FlatBuffer& gradients = parts.model.parameters.gradients;
     const auto work =
         engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool}, {});

@@ -1,4 +1,4 @@
-// How steps are divided by weights: each sample once, in proportion, at any step.
+// Tests that weights divide steps: each sample once, in proportion, at any step.
 #include "io/data/order/batch_shares.h"
 
 #include <gtest/gtest.h>
