@@ -25,8 +25,10 @@ BatchShares::BatchShares(std::span<const std::int64_t> weights) {
 std::string BatchShares::text() const {
   if (are_equal()) return "equal";
   std::string text;
-  for (int rank = 0; rank < ranks(); ++rank)
-    text += (rank > 0 ? ":" : "") + std::to_string(weight(rank));
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (rank > 0) text += ':';
+    text += std::to_string(weight(rank));
+  }
   return text;
 }
 
