@@ -53,13 +53,7 @@ inline void mix_rows(KernelContext& context, double weight, const TensorView& a,
 inline void subtract_flat(KernelContext& context, const FlatBuffer& a, const FlatBuffer& b,
                           const FlatBuffer& to) {
   require(a.bytes() >= to.bytes() && b.bytes() >= to.bytes(), "flat buffers of unequal size");
-  with_element_type(a.dtype(), [&]<class T>(T) {
-    const T *x = a.span<T>().data(), *y = b.span<T>().data();
-    T* z = to.span<T>().data();
-    context.threads->run(to.size(), [=](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t i = first; i < last; ++i) z[i] = x[i] - y[i];
-    });
-  });
+  subtract_rows(context, a.part(0, to.size()), b.part(0, to.size()), to.flat());
 }
 
 }  // namespace engine

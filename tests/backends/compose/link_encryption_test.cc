@@ -16,6 +16,7 @@ constexpr LinkCipher kAes = LinkCipher::kAes256Gcm, kChaCha = LinkCipher::kChaCh
 LinkEncryption chosen(Encryption asked, const std::vector<std::string>& addresses,
                       LinkCipher last = kAes) {
   std::vector<LinkOffer> offers;
+  offers.reserve(addresses.size());
   for (const std::string& address : addresses) offers.push_back({asked, kAes, address});
   offers.back().fastest = last;
   return choose_encryption(offers);

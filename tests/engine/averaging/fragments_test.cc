@@ -10,6 +10,7 @@ namespace {
 
 FlatBuffer buffer_of(const std::vector<std::pair<std::string, std::int64_t>>& tensors) {
   std::vector<NamedLayout> layouts;
+  layouts.reserve(tensors.size());
   for (const auto& [name, count] : tensors)
     layouts.push_back({name, TensorLayout::plain({count}), DType::kF32});
   return FlatBuffer(DType::kF32, layouts);

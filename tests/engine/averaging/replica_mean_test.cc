@@ -48,6 +48,7 @@ std::vector<Outcome> on_ranks(int world, const Rounds& rounds) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(world));
   auto groups = backends::make_inproc_groups(world, test_support::deadline_ms(20'000));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(world));
   for (int rank = 0; rank < world; ++rank)
     threads.emplace_back([&, rank] {
       const auto communicator = groups[static_cast<std::size_t>(rank)]->make_communicator();

@@ -101,6 +101,7 @@ TEST(BatchShares, ChangeBetweenAnyTwoStepsOfAnEpoch) {
   constexpr std::int64_t kSize = 97, kBatch = 10;
   const Sampler alone({.size = kSize, .global_batch = kBatch, .seed = 5});
   std::vector<Sampler> ranks;
+  ranks.reserve(3);
   for (int rank = 0; rank < 3; ++rank)
     ranks.emplace_back(SamplerOptions{.size = kSize,
                                       .global_batch = kBatch,
