@@ -64,7 +64,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-[ "$preset" != release ] || options=(-DENGINE_WITH_CUDA=AUTO "${options[@]}")  # quickstart.sh may have switched it off
+[ "$preset" != release ] || options=(-DENGINE_WITH_CUDA=AUTO -DENGINE_CPU_KERNELS=all "${options[@]}")  # quickstart.sh may have chosen less
 [ "$slow" = yes ] || excluded+=(slow)
 [ "${#excluded[@]}" -eq 0 ] || filters+=(--label-exclude "$(IFS='|'; echo "${excluded[*]}")")
 

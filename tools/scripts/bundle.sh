@@ -45,7 +45,7 @@ for tool in strip $([[ $output != *.zst ]] || echo zstd); do
   command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for bundle installs it"
 done
 if [ -z "$build" ]; then
-  options=()
+  options=(-DENGINE_CPU_KERNELS=all)  # quickstart.sh may have chosen less
   folder="$root/build/$preset${arch:+-${arch//[^a-z0-9-]/_}}"
   if [ -z "$arch" ] && [ "$preset" = release ]; then
     nvcc=$(PATH="${toolkit:-${CUDA_HOME:-/nowhere}}/bin:$PATH:/usr/local/cuda/bin" command -v nvcc || true)
@@ -55,7 +55,7 @@ if [ -z "$build" ]; then
       folder="$root/build/$preset-bundle"
     fi
   fi
-  [ -z "$arch" ] || options=("-DENGINE_CUDA_ARCHITECTURES=$arch")
+  [ -z "$arch" ] || options+=("-DENGINE_CUDA_ARCHITECTURES=$arch")
   if [ -n "$toolkit" ]; then
     release=$("$toolkit/bin/nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p') || fail "no nvcc in $toolkit/bin"
     folder+="-cuda$release"

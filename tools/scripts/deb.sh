@@ -34,7 +34,7 @@ for tool in cpack dpkg-deb dpkg-shlibdeps file; do
   command -v "$tool" >/dev/null || fail "$tool is missing: tools/scripts/install_dependencies.sh --for deb installs it"
 done
 if [ -z "$build" ]; then
-  configure_and_build "$preset" "engine engine_api manual"
+  configure_and_build "$preset" "engine engine_api manual" -DENGINE_CPU_KERNELS=all  # quickstart.sh may have chosen less
   build="$root/build/$preset"
 fi
 [ -x "$build/tools/engine" ] || fail "no program in $build: build it first (cmake --build $build)"

@@ -7,7 +7,7 @@ namespace engine::ops {
 namespace {
 
 bool cpu_has_it() {
-#if ENGINE_X86_ISAS && ENGINE_HAS_AVX512
+#if ENGINE_X86_ISAS && ENGINE_HAS_BF16
   static const bool has = best_cpu_isa() >= CpuIsa::kAvx512 && __builtin_cpu_supports("avx512bf16");
   return has;
 #else
@@ -20,7 +20,7 @@ bool cpu_has_it() {
 std::string missing_bf16_products() {
 #if !ENGINE_X86_ISAS
   return "only x86-64 CPUs with AVX512_BF16 have kernels for it";
-#elif !ENGINE_HAS_AVX512
+#elif !ENGINE_HAS_BF16
   return "this build has no kernels for AVX512_BF16";
 #endif
   if (!cpu_has_it()) return "this CPU has no AVX512_BF16";
@@ -40,7 +40,7 @@ CpuIsa isa_of(Products products) {
   return isa == CpuIsa::kAmx && products != Products::kBF16 ? CpuIsa::kAvx512 : isa;
 }
 
-#if !ENGINE_X86_ISAS || !ENGINE_HAS_AVX512
+#if !ENGINE_X86_ISAS || !ENGINE_HAS_BF16
 void no_bf16_products() { throw ModelError("products in bf16: " + missing_bf16_products()); }
 #endif
 

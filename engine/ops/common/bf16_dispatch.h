@@ -41,31 +41,28 @@ CpuIsa isa_of(Products products);
   namespace ENGINE_ISA_NAMESPACE {    \
   extern const Type name;             \
   }
-#elif ENGINE_X86_ISAS && ENGINE_HAS_AVX512
-#define ENGINE_BF16_TABLE(Type, name)                                                       \
-  namespace isa_avx512bf16 {                                                                \
-  extern const Type name;                                                                   \
-  }                                                                                         \
-  namespace isa_amx {                                                                       \
-  extern const Type name;                                                                   \
-  }                                                                                         \
-  inline const Type& bf16_table_of_##name() {                                               \
-    return ::engine::ops::cpu_isa() == CpuIsa::kAmx ? isa_amx::name : isa_avx512bf16::name; \
+#elif ENGINE_HAS_BF16
+#if ENGINE_HAS_AMX
+#define ENGINE_IN_AMX(...) __VA_ARGS__
+#else
+#define ENGINE_IN_AMX(...)
+#endif
+#define ENGINE_BF16_TABLE(Type, name)                                                  \
+  ENGINE_TABLE_OF(isa_avx512bf16, Type, name)                                          \
+  ENGINE_IN_AMX(ENGINE_TABLE_OF(isa_amx, Type, name))                                  \
+  inline const Type& bf16_table_of_##name() {                                          \
+    ENGINE_IN_AMX(if (::engine::ops::cpu_isa() == CpuIsa::kAmx) return isa_amx::name;) \
+    return isa_avx512bf16::name;                                                       \
   }
-#define ENGINE_STORED_TABLE(Type, name) \
-  namespace isa_stored {                \
-  extern const Type name;               \
-  }                                     \
+#define ENGINE_STORED_TABLE(Type, name)   \
+  ENGINE_TABLE_OF(isa_stored, Type, name) \
   inline const Type& stored_table_of_##name() { return isa_stored::name; }
-#define ENGINE_STORED_PRODUCTS(Type, name)                                                        \
-  namespace isa_storedbf16 {                                                                      \
-  extern const Type name;                                                                         \
-  }                                                                                               \
-  namespace isa_storedamx {                                                                       \
-  extern const Type name;                                                                         \
-  }                                                                                               \
-  inline const Type& stored_table_of_##name() {                                                   \
-    return ::engine::ops::cpu_isa() == CpuIsa::kAmx ? isa_storedamx::name : isa_storedbf16::name; \
+#define ENGINE_STORED_PRODUCTS(Type, name)                                                   \
+  ENGINE_TABLE_OF(isa_storedbf16, Type, name)                                                \
+  ENGINE_IN_AMX(ENGINE_TABLE_OF(isa_storedamx, Type, name))                                  \
+  inline const Type& stored_table_of_##name() {                                              \
+    ENGINE_IN_AMX(if (::engine::ops::cpu_isa() == CpuIsa::kAmx) return isa_storedamx::name;) \
+    return isa_storedbf16::name;                                                             \
   }
 #else
 namespace engine::ops {

@@ -19,8 +19,41 @@ CpuIsa from_environment() {
   return text == nullptr || *text == '\0' ? best_cpu_isa() : parse_cpu_isa(text);
 }
 
+constexpr bool is_built(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kAmx:
+      return ENGINE_HAS_AMX;
+    case CpuIsa::kAvx512:
+      return ENGINE_HAS_AVX512;
+    case CpuIsa::kAvx2:
+      return ENGINE_HAS_AVX2;
+    default:
+      return ENGINE_HAS_BASELINE;
+  }
+}
+
+constexpr CpuIsa least_built() {
+  if (ENGINE_HAS_BASELINE) return CpuIsa::kBaseline;
+  return ENGINE_HAS_AVX2 ? CpuIsa::kAvx2 : CpuIsa::kAvx512;
+}
+
+CpuIsa best_of_cpu() {
+#if ENGINE_X86_ISAS
+  // __builtin_cpu_supports also checks that the operating system saves the wide registers.
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuIsa::kBaseline;
+  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                    __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  if (!wide) return CpuIsa::kAvx2;
+  const bool tiles = __builtin_cpu_supports("avx512bf16") && amx_granted();
+  return tiles ? CpuIsa::kAmx : CpuIsa::kAvx512;
+#else
+  return CpuIsa::kBaseline;
+#endif
+}
+
 void check_supported(CpuIsa isa) {
-  if (isa <= best_cpu_isa()) return;
+  if (isa <= best_cpu_isa() && is_built(isa)) return;
   throw ModelError("instruction set " + std::string(to_string(isa)) +
                    " asked for (ENGINE_ISA), but this CPU, its system and this build have only " +
                    std::string(to_string(best_cpu_isa())));
@@ -42,22 +75,15 @@ std::string_view to_string(CpuIsa isa) {
 }
 
 CpuIsa best_cpu_isa() {
-#if ENGINE_X86_ISAS
-  // __builtin_cpu_supports also checks that the operating system saves the wide registers.
   static const CpuIsa best = [] {
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuIsa::kBaseline;
-    const bool wide = ENGINE_HAS_AVX512 && __builtin_cpu_supports("avx512f") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq");
-    if (!wide) return CpuIsa::kAvx2;
-    const bool tiles = __builtin_cpu_supports("avx512bf16") && amx_granted();
-    return tiles ? CpuIsa::kAmx : CpuIsa::kAvx512;
+    const CpuIsa of_cpu = best_of_cpu();
+    for (const CpuIsa isa : {CpuIsa::kAmx, CpuIsa::kAvx512, CpuIsa::kAvx2, CpuIsa::kBaseline})
+      if (isa <= of_cpu && is_built(isa)) return isa;
+    throw ModelError("this program has CPU kernels for " + std::string(to_string(least_built())) +
+                     " and above, and this CPU has " + std::string(to_string(of_cpu)) +
+                     ": build it with -DENGINE_CPU_KERNELS=all");
   }();
   return best;
-#else
-  return CpuIsa::kBaseline;
-#endif
 }
 
 CpuIsa cpu_isa() {

@@ -35,7 +35,8 @@ enum class CpuIsa : std::uint8_t {
 
 std::string_view to_string(CpuIsa isa);  // "baseline", "avx2", "avx512", "amx"
 
-// The best that this CPU, its operating system and this build support.
+// The best that this CPU, its operating system and this build support. Throws ModelError if there
+// is none: a build may leave out those that its own machine does not use (ENGINE_CPU_KERNELS).
 CpuIsa best_cpu_isa();
 
 // The instruction set of the kernels: best_cpu_isa(), or the one in the environment variable
@@ -61,43 +62,39 @@ CpuIsa parse_cpu_isa(std::string_view text);
   namespace ENGINE_ISA_NAMESPACE {   \
   extern const Type name;            \
   }
-#elif ENGINE_X86_ISAS
+#else
 #ifndef ENGINE_HAS_AVX512
 #error "link engine_ops: every table must know the same instruction sets"
-#elif ENGINE_HAS_AVX512
-#define ENGINE_AVX512_DECLARATION(Type, name) \
-  namespace isa_avx512 {                      \
-  extern const Type name;                     \
-  }
-#define ENGINE_AVX512_CASE(name) \
-  case CpuIsa::kAmx:             \
-  case CpuIsa::kAvx512:          \
-    return isa_avx512::name;
-#else
-#define ENGINE_AVX512_DECLARATION(Type, name)
-#define ENGINE_AVX512_CASE(name)
 #endif
-#define ENGINE_ISA_TABLE(Type, name)         \
-  namespace isa_baseline {                   \
-  extern const Type name;                    \
-  }                                          \
-  namespace isa_avx2 {                       \
-  extern const Type name;                    \
-  }                                          \
-  ENGINE_AVX512_DECLARATION(Type, name)      \
-  inline const Type& isa_table_of_##name() { \
-    switch (::engine::ops::cpu_isa()) {      \
-      ENGINE_AVX512_CASE(name)               \
-      case CpuIsa::kAvx2:                    \
-        return isa_avx2::name;               \
-      default:                               \
-        return isa_baseline::name;           \
-    }                                        \
-  }
+// ENGINE_IN_X(code) is the code if the build has kernels for instruction set X, else nothing.
+#if ENGINE_HAS_BASELINE
+#define ENGINE_IN_BASELINE(...) __VA_ARGS__
 #else
-#define ENGINE_ISA_TABLE(Type, name) \
-  namespace isa_baseline {           \
-  extern const Type name;            \
-  }                                  \
-  inline const Type& isa_table_of_##name() { return isa_baseline::name; }
+#define ENGINE_IN_BASELINE(...)
+#endif
+#if ENGINE_HAS_AVX2
+#define ENGINE_IN_AVX2(...) __VA_ARGS__
+#else
+#define ENGINE_IN_AVX2(...)
+#endif
+#if ENGINE_HAS_AVX512
+#define ENGINE_IN_AVX512(...) __VA_ARGS__
+#else
+#define ENGINE_IN_AVX512(...)
+#endif
+#define ENGINE_TABLE_OF(isa, Type, name) \
+  namespace isa {                        \
+  extern const Type name;                \
+  }
+#define ENGINE_ISA_TABLE(Type, name)                                             \
+  ENGINE_IN_BASELINE(ENGINE_TABLE_OF(isa_baseline, Type, name))                  \
+  ENGINE_IN_AVX2(ENGINE_TABLE_OF(isa_avx2, Type, name))                          \
+  ENGINE_IN_AVX512(ENGINE_TABLE_OF(isa_avx512, Type, name))                      \
+  inline const Type& isa_table_of_##name() {                                     \
+    const CpuIsa isa = ::engine::ops::cpu_isa();                                 \
+    ENGINE_IN_AVX512(if (isa >= CpuIsa::kAvx512) return isa_avx512::name;)       \
+    ENGINE_IN_AVX2(if (isa >= CpuIsa::kAvx2) return isa_avx2::name;)             \
+    ENGINE_IN_BASELINE(if (isa >= CpuIsa::kBaseline) return isa_baseline::name;) \
+    __builtin_unreachable();                                                     \
+  }
 #endif
