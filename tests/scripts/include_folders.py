@@ -15,7 +15,7 @@ from collections import defaultdict
 # The sub-folders of a folder, from the lowest floor to the highest: those of a floor include lower ones, and no neighbor
 # on their own. "." is the folder's own files. A folder without a row has no order, but no circles either.
 ORDER = {
-    "backends": [".", "secure", "store", "identity", "membership transport", "compose"],
+    "backends": [".", "secure", "store", "identity", "membership relay", "transport", "compose"],
     "backends/store": ["protocol", "."],
     "backends/transport": ["direct inproc shm single socket nccl", "gloo zmq"],
     "backends/compose": ["checked guard hierarchical plugin staged", "table", "."],
