@@ -16,6 +16,8 @@
 
 namespace backends {
 
+class RelayRoute;  // relay/relay_route.h
+
 // Failure detection, as a communicator uses it. Thread-safe.
 class FailureDetector {
  public:
@@ -69,6 +71,8 @@ struct BackendContext {
   std::chrono::milliseconds timeout{};
   std::function<void(const std::string&)> notice = {};  // lines for the user; may be empty
   const base::Clock& clock = base::kSteadyClock;        // of `timeout`; outlives the communicator
+  // For pairs without a direct connection; outlives the communicator. nullptr: all are direct.
+  RelayRoute* relay = nullptr;
 
   int group_rank(int rank_here) const { return members[static_cast<std::size_t>(rank_here)]; }
 };
@@ -102,6 +106,7 @@ struct Backend {
   // True if its calls take GPU memory only, so that `auto` and host stages do not use it.
   bool device_memory = false;
   Encrypts encrypts = Encrypts::kNever;
+  bool relays = false;  // its connections can go through a relay
 };
 
 }  // namespace backends

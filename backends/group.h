@@ -17,6 +17,14 @@
 
 namespace backends {
 
+// The relay that joins connections of ranks that cannot reach each other.
+struct RelayPlace {
+  std::string host;  // a name, an address, or kRankZero: rank 0's process relays
+  int port = 0;
+  static constexpr const char* kRankZero = "rank0";
+  bool is_rank_zero() const { return host == kRankZero; }
+};
+
 // The address and ports of this rank.
 struct ListenOptions {
   int port_window = 1;    // ports from the given one on among which rank 0 may listen; > 1 needs a
@@ -24,6 +32,7 @@ struct ListenOptions {
   std::string interface;  // "": the one that routes to the master
   int fd = -1;  // rank 0: a bound, listening socket handed over by the launcher, owned from here
                 // on; -1: bind here
+  std::optional<RelayPlace> relay = {};  // for ranks that cannot connect to this one, or it to them
 };
 
 // The properties that the ranks of a job share; parts of the handshake.

@@ -25,6 +25,7 @@
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
 #include "backends/open_files.h"
+#include "backends/relay/relay_route.h"
 #include "backends/secure/record_cipher.h"
 #include "backends/transport/single/single_communicator.h"
 #include "io/base/files/system_error_text.h"
@@ -141,8 +142,12 @@ class ProcessGroup final : public Group {
         peers_(joined_.store->state().peers),
         plan_(plan_backend(options.backend, options.local_stage, peers_)),
         encryption_(agree_on_encryption(*joined_.store, options.rank, options.world_size,
-                                        {options.encryption, fastest_cipher(), joined_.address},
-                                        std::chrono::milliseconds(options.timeout_ms))) {
+                                        {.asked = options.encryption,
+                                         .fastest = fastest_cipher(),
+                                         .address = joined_.address,
+                                         .relayed = options.listen.relay.has_value()},
+                                        std::chrono::milliseconds(options.timeout_ms))),
+        relay_(relay_route(options, joined_)) {
     joined_.store->on_failure(
         [watch = std::weak_ptr<ProcessWatch>(watch_)](const std::string& text) {
           if (const auto alive = watch.lock()) alive->failed(text);
@@ -234,6 +239,19 @@ class ProcessGroup final : public Group {
   }
 
  private:
+  static std::unique_ptr<RelayRoute> relay_route(const GroupOptions& options,
+                                                 const JoinedStore& joined) {
+    if (!options.listen.relay) return nullptr;
+    return make_relay_route(
+        {.place = *options.listen.relay,
+         .rank = options.rank,
+         .rank_zero = parse_endpoint(joined.rendezvous_address, "the rendezvous"),
+         .secret = joined.job_secret,
+         .job = options.job.id,
+         .deadline = base::deadline_in(std::chrono::milliseconds(options.rendezvous_timeout_ms)),
+         .notice = options.notice});
+  }
+
   // Called on the store's thread.
   RankProgress progress() const {
     const std::optional<FlightRecorder::Running> running = recorder_->running();
@@ -269,6 +287,7 @@ class ProcessGroup final : public Group {
                            .cipher = encryption_.cipher,
                            .timeout = std::chrono::milliseconds(options_.timeout_ms),
                            .notice = options_.notice};
+    context.relay = relay_.get();
     context.world_size = static_cast<int>(members.size());
     context.rank = -1;
     for (const PeerInfo& p : members) {
@@ -341,6 +360,7 @@ class ProcessGroup final : public Group {
   std::vector<PeerInfo> peers_;
   const BackendPlan plan_;
   const LinkEncryption encryption_;
+  const std::unique_ptr<RelayRoute> relay_;  // nullptr: without one
   int communicators_ = 0;
   // Counts per member list, which gives equal names on all its members.
   std::map<std::string, int> made_of_members_;

@@ -107,6 +107,7 @@ class Joiner {
     joined_.address = reachable_address();
     joined_.secret = {keyed_hash(secret_, "engine group", joined_.store->state().group_nonce),
                       secret_.origin};
+    joined_.job_secret = secret_;
     joined_.rendezvous_address = to_string(endpoint_);
     return std::move(joined_);
   }

@@ -19,6 +19,7 @@ struct JoinedStore {
   std::shared_ptr<TcpStore> store;
   // This group's secret, derived from the job's: proofs of other groups are invalid here.
   Secret secret;
+  Secret job_secret;
   // This rank's address for the others: loopback if all ranks are on one host.
   std::string address;
   std::string rendezvous_address;  // address of the store, as seen from this rank

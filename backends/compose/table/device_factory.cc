@@ -26,6 +26,8 @@ std::unique_ptr<DeviceCommunicator> create_device_communicator(
     std::string refusal;
     if (context.encryption == Encryption::kOn) {
       refusal = "it does not encrypt its connections, which --encrypt on requires";
+    } else if (context.relay != nullptr) {
+      refusal = "its connections cannot go through a relay (--relay)";
     } else if (auto communicator = try_nccl_communicator(context, refusal)) {
       return communicator;
     }

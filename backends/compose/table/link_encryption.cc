@@ -118,6 +118,7 @@ LinkEncryption choose_encryption(const std::vector<LinkOffer>& offers) {
   const auto found = std::ranges::find_if(
       offers, [](const LinkOffer& offer) { return is_public_address(offer.address); });
   if (found != offers.end()) return {best, found->address + " is public"};
+  if (offers.front().relayed) return {best, "--relay joins networks"};
   const bool inside = std::ranges::all_of(
       offers, [](const LinkOffer& offer) { return is_loopback(offer.address); });
   return {LinkCipher::kNone, inside ? "" : "no address is public"};
@@ -137,6 +138,12 @@ void require_encryption(const Backend& backend, Encryption asked) {
   throw ConfigurationError(std::string("backend ") + backend.name +
                            " does not encrypt its connections, which --encrypt on requires: "
                            "expected gloo, zmq, socket or shm");
+}
+
+void require_relay(const Backend& backend, const RelayRoute* relay) {
+  if (relay == nullptr || backend.reach != Reach::kHosts || backend.relays) return;
+  throw ConfigurationError(std::string("backend ") + backend.name +
+                           " cannot use --relay: expected gloo, socket or shm");
 }
 
 std::string encryption_text(const BackendPlan& plan, Encryption asked,

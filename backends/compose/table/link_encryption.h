@@ -21,15 +21,17 @@ struct LinkEncryption {
 struct LinkOffer {
   Encryption asked = Encryption::kAuto;
   LinkCipher fastest = LinkCipher::kChaCha20Poly1305;
-  std::string address;  // numeric, at which the others reach it
+  std::string address;   // numeric, at which the others reach it
+  bool relayed = false;  // --relay, on all ranks or on none
 };
 
 // Returns true for an address outside loopback, RFC 1918, link-local, 100.64.0.0/10 (RFC 6598) and
 // fc00::/7 (RFC 4193), and for a text that is not an address.
 bool is_public_address(const std::string& address);
 
-// offers[r] is rank r's. AES-256-GCM if every rank computes it. Throws MismatchError if ranks ask
-// for different things.
+// offers[r] is rank r's. `auto` encrypts if an address is public, and for a relay, which serves
+// ranks in different networks. AES-256-GCM if every rank computes it. Throws MismatchError if ranks
+// ask for different things.
 LinkEncryption choose_encryption(const std::vector<LinkOffer>& offers);
 
 // Collective over all ranks: rank 0 decides. Throws MismatchError as above on every rank, and as
@@ -39,6 +41,9 @@ LinkEncryption agree_on_encryption(Store& store, int rank, int world_size, const
 
 // Throws ConfigurationError if --encrypt on was given and the backend cannot encrypt between hosts.
 void require_encryption(const Backend& backend, Encryption asked);
+
+// Throws ConfigurationError if there is a relay that the backend cannot use.
+void require_relay(const Backend& backend, const RelayRoute* relay);
 
 // Completes the reason for a backend: "; links encrypted (AES-256-GCM): 203.0.113.5 is public". ""
 // if the plan has no connections between hosts.

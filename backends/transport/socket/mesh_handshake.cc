@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "backends/relay/relay_route.h"
 #include "backends/transport/socket/mesh_setup.h"
 
 namespace backends {
@@ -18,6 +19,16 @@ constexpr int kMaxWrongChallenges = 5;
 template <typename T>
 std::string_view bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+// Between two ranks that the relay has joined.
+constexpr auto kRelayedLinkTime = std::chrono::seconds(5);
+
+int connect_error(int fd) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+  return error;
 }
 
 // The handshake's messages fit into an empty send buffer.
@@ -41,6 +52,14 @@ bool MeshSetup::receive(Attempt& attempt, std::size_t bytes) {
 
 void MeshSetup::serve(Attempt& attempt) {
   switch (attempt.stage) {
+    case Stage::kRelayConnecting:
+      return on_relay_connected(attempt);
+    case Stage::kRelayChallenge:
+      if (receive(attempt, sizeof(RelayChallenge))) on_relay_challenge(attempt);
+      return;
+    case Stage::kRelayWaiting:
+      if (receive(attempt, 1)) on_joined(attempt);
+      return;
     case Stage::kConnecting:
       return on_connected(attempt);
     case Stage::kHello:
@@ -64,11 +83,53 @@ void MeshSetup::serve(Attempt& attempt) {
   }
 }
 
+// ---- With the relay, until it has joined both ends.
+
+void MeshSetup::on_relay_connected(Attempt& attempt) {
+  const bool sent = connect_error(attempt.socket.fd()) == 0 &&
+                    send_now(attempt.socket.fd(), bytes_of(attempt.relay_hello));
+  attempt.stage = sent ? Stage::kRelayChallenge : Stage::kFailed;
+}
+
+void MeshSetup::on_relay_challenge(Attempt& attempt) {
+  std::memcpy(&attempt.relay_challenge, attempt.in.data(), sizeof attempt.relay_challenge);
+  attempt.in.clear();
+  const Secret& secret = context_.relay->secret();
+  if (!proves_relay(secret, attempt.relay_hello, attempt.relay_challenge)) {
+    attempt.stage = Stage::kFailed;
+    if (++relay_failures_ < kMaxWrongChallenges) return;
+    throw AuthenticationError("the process at " + peer_text(attempt.socket.fd()) +
+                              ", expected to be the relay, does not know this job's secret (from " +
+                              secret.origin + ")");
+  }
+  relay_failures_ = 0;
+  const bool sent = send_now(
+      attempt.socket.fd(), relay_rank_proof(secret, attempt.relay_hello, attempt.relay_challenge));
+  attempt.stage = sent ? Stage::kRelayWaiting : Stage::kFailed;
+  attempt.until = deadline_;
+}
+
+void MeshSetup::on_joined(Attempt& attempt) {
+  const bool joined = attempt.in.front() == kRelayJoined;
+  attempt.in.clear();
+  attempt.until = context_.clock.deadline_in(kRelayedLinkTime);
+  attempt.stage = joined ? Stage::kHello : Stage::kFailed;
+  if (joined && attempt.outgoing) send_hello(attempt);
+}
+
+// ---- With the peer.
+
 void MeshSetup::on_connected(Attempt& attempt) {
-  int error = 0;
-  socklen_t length = sizeof error;
-  getsockopt(attempt.socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
-  const bool sent = error == 0 && send_now(attempt.socket.fd(), bytes_of(attempt.hello));
+  attempt.target->error = connect_error(attempt.socket.fd());
+  if (attempt.target->error == 0) return send_hello(attempt);
+  attempt.stage = Stage::kFailed;
+}
+
+void MeshSetup::send_hello(Attempt& attempt) {
+  const Target& target = *attempt.target;
+  attempt.hello = make_hello(context_.rank, target.peer, target.stream, mesh_.streams(),
+                             target.to.port, context_.cipher);
+  const bool sent = send_now(attempt.socket.fd(), bytes_of(attempt.hello));
   attempt.stage = sent ? Stage::kChallenge : Stage::kFailed;
 }
 
@@ -79,7 +140,8 @@ void MeshSetup::on_hello(Attempt& attempt) {
   attempt.stage = Stage::kFailed;
   if (hello.magic != kMeshMagic || hello.version != kMeshVersion || hello.to != context_.rank ||
       hello.from <= context_.rank || hello.from >= context_.world_size ||
-      hello.port != local_endpoint(listener_.fd()).port)
+      hello.port != local_endpoint(listener_.fd()).port ||
+      (attempt.target != nullptr && hello.from != attempt.target->peer))
     return;
   attempt.challenge = make_challenge(context_.secret, context_.prefix, hello);
   if (send_now(attempt.socket.fd(), bytes_of(attempt.challenge))) attempt.stage = Stage::kProof;
@@ -90,14 +152,24 @@ void MeshSetup::on_challenge(Attempt& attempt) {
   attempt.in.clear();
   if (!proves_acceptor(context_.secret, context_.prefix, attempt.hello, attempt.challenge)) {
     attempt.stage = Stage::kFailed;
-    if (++target_of(attempt).wrong_challenges < kMaxWrongChallenges) return;
-    throw AuthenticationError(
-        "the process at " + peer_text(attempt.socket.fd()) + ", expected to be rank " +
-        std::to_string(context_.group_rank(attempt.hello.to)) + " does not know this job's secret");
+    return on_wrong_challenge(attempt);
   }
   const std::string proof =
       connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
   attempt.stage = send_now(attempt.socket.fd(), proof) ? Stage::kWelcome : Stage::kFailed;
+}
+
+// With a relay, another host of the own network may have the peer's address, and that is no error.
+void MeshSetup::on_wrong_challenge(Attempt& attempt) {
+  Target& target = *attempt.target;
+  if (++target.wrong_challenges < kMaxWrongChallenges) return;
+  if (context_.relay != nullptr && !attempt.relayed) {
+    target.next_direct = deadline_;
+    return;
+  }
+  throw AuthenticationError(
+      "the process at " + peer_text(attempt.socket.fd()) + ", expected to be rank " +
+      std::to_string(context_.group_rank(attempt.hello.to)) + " does not know this job's secret");
 }
 
 void MeshSetup::on_proof(Attempt& attempt) {

@@ -65,6 +65,16 @@ TEST(LinkEncryption, RanksThatDifferAllLearnBothValues) {
                         "off"));
 }
 
+// It joins networks that do not reach each other: the way between them is not the job's own.
+TEST(LinkEncryption, ARelayIsAReasonToEncrypt) {
+  std::vector<LinkOffer> offers(
+      2, {.asked = Encryption::kAuto, .fastest = kAes, .address = "10.0.0.1", .relayed = true});
+  EXPECT_EQ(choose_encryption(offers).cipher, kAes);
+  EXPECT_EQ(choose_encryption(offers).reason, "--relay joins networks");
+  for (LinkOffer& offer : offers) offer.asked = Encryption::kOff;
+  EXPECT_EQ(choose_encryption(offers).cipher, LinkCipher::kNone);
+}
+
 TEST(LinkEncryption, AllRanksGetRankZerosDecision) {
   map_store::MapStore store;
   const auto errors = group_harness::outcomes(3, [&](int rank) {

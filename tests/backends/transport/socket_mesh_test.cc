@@ -141,7 +141,8 @@ TEST(SocketMesh, AConnectionThatIsNotAnsweredIsGivenUp) {
     EXPECT_EQ(outcome(), timeout_text(job.timeout) + "rank 10; no answer from " +
                              to_string(endpoint) +
                              ": a firewall must let ranks connect to all ports of each other, not "
-                             "only to rank 0's");
+                             "only to rank 0's; where none can, give all ranks --relay "
+                             "rank0:PORT");
   }
   job.watch.failed = true;  // the clock stands still
   EXPECT_EQ(outcome(), "peer: rank 1 died");

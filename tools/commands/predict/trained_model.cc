@@ -145,7 +145,7 @@ std::vector<std::string> judging_options() {
   std::vector<std::string> options{
       "limit",   "threads",     "bind",         "device",  "devices",    "gpu-devices", "amp",
       "backend", "local-stage", "init-method",  "rank",    "world-size", "local-rank",  "spawn",
-      "iface",   "port-rule",   "rdzv-timeout", "timeout", "encrypt"};
+      "iface",   "port-rule",   "rdzv-timeout", "timeout", "encrypt",    "relay"};
   options.insert(options.end(), saved_options().begin(), saved_options().end());
   return options;
 }

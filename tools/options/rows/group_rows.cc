@@ -41,6 +41,18 @@ std::optional<ValueFault> take_elastic(RunConfig& config, const std::string& tex
   return std::nullopt;
 }
 
+// "n1:29600", "[2001:db8::7]:29600" or "rank0:29600"
+std::optional<ValueFault> take_relay(RunConfig& config, const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  std::string host = text.substr(0, colon == std::string::npos ? 0 : colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const auto port = parse_integer(text.substr(colon + 1));  // the whole text without a colon
+  if (host.empty() || !port || *port < 1 || *port > 65535)
+    return ValueFault{"HOST:PORT of an `engine relay`, or rank0:PORT"};
+  config.group.listen.relay = backends::RelayPlace{host, static_cast<int>(*port)};
+  return std::nullopt;
+}
+
 // Options that depend on the number of ranks are invalid if that number changes.
 void check_elastic_batch(const GivenValues& given, RunConfig& config) {
   config.data.batch_scales = config.data.batch_scales && config.is_elastic();
@@ -90,6 +102,15 @@ const std::vector<OptionSpec> kGroupRows{
                       {"off", backends::Encryption::kOff}}),
      .help = "encrypt connections between ranks (auto: if an address of the job is public)",
      .example = "--encrypt on"},
+    {.name = "relay",
+     .field = parsed(take_relay),
+     .metavar = "HOST:PORT",
+     .help = "relay for ranks that cannot reach each other (rank0:PORT: rank 0 relays)",
+     .example = "--relay rank0:29600",
+     .on_resume = kOneStart,
+     .demands = {{given(),
+                  {off("elastic")},
+                  "no --elastic, whose hosts must all reach each other: leave it out"}}},
     {.name = "init-method",
      .field = text([](RunConfig& c) { return &c.identity.init_method; }),
      .metavar = "URL",
