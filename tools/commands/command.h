@@ -28,6 +28,7 @@ int import_command(const Arguments& arguments);
 int sample_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int env_command(const Arguments& arguments);
+int relay_command(const Arguments& arguments);
 int version_command(const Arguments& arguments);
 int completion_command(const Arguments& arguments);
 int manual_command(const Arguments& arguments);

@@ -28,6 +28,7 @@ const std::vector<Command>& commands() {
       {"import", "make a checkpoint from .safetensors, .npz or .pth weights", import_command},
       {"sample", "generate text with a trained text model", sample_command},
       {"doctor", "check the hosts, links, clocks and folders of a group", doctor_command},
+      {"relay", "join connections of ranks that cannot reach each other", relay_command},
       {"env", "show the detected rank, world size and rendezvous address", env_command},
       {"version", "show version and build information", version_command},
       {"completion", "print the completion for bash, zsh or fish", completion_command},

@@ -67,7 +67,7 @@ void expect_last_error(const CommandResult& result, int code,
 TEST(Help, EveryCommandExplainsItself) {
   for (const char* command :
        {"train", "launch", "verify", "eval", "predict", "bench", "report", "top", "inspect",
-        "export", "import", "sample", "doctor", "env", "version", "completion"}) {
+        "export", "import", "sample", "doctor", "relay", "env", "version", "completion"}) {
     const CommandResult help = expect_success(engine({command, "--help"}));
     EXPECT_CONTAINS(help.out, "Usage: engine " + std::string(command));
     EXPECT_EQ(engine({"help", command}).out, help.out);

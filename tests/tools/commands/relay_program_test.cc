@@ -1,0 +1,75 @@
+// `engine relay` and `--relay` as programs: start, end and refusals.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "tests/support/free_port.h"
+#include "tests/support/running_program.h"
+#include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
+
+namespace {
+
+using test_support::engine;
+
+const std::map<std::string, std::string> kSecret{
+    {"ENGINE_SECRET", "00112233445566778899aabbccddeeff"}};
+
+std::string relay_at(int port) { return "127.0.0.1:" + std::to_string(port); }
+
+TEST(RelayProgram, ServesUntilItIsAskedToStop) {
+  const std::string at = relay_at(test_support::free_port());
+  test_support::Running relay({test_support::engine_binary(), "relay", "--listen", at}, kSecret);
+  ASSERT_TRUE(relay.writes_out("relay at " + at +
+                               " for jobs with the secret of ENGINE_SECRET, until it is "
+                               "interrupted (Ctrl-C)\n"));
+  program::expect_error(engine({"relay", "--listen", at}, kSecret), 69, at);  // the port is taken
+  kill(relay.pid(), SIGTERM);
+  EXPECT_EQ(relay.wait(), 0) << relay.err();
+  EXPECT_TRUE(relay.out().ends_with("relay stopped\n")) << relay.out();
+  EXPECT_EQ(relay.err(), "");
+}
+
+TEST(RelayProgram, NeedsASecretThatOthersKnow) {
+  const test_support::TemporaryDirectory home;
+  const auto result = engine({"relay", "--listen", relay_at(test_support::free_port())},
+                             {{"HOME", home.path().string()},
+                              {"XDG_CONFIG_HOME", ""},
+                              {"ENGINE_SECRET", ""},
+                              {"ENGINE_SECRET_FILE", ""}});
+  EXPECT_EQ(result.exit_code, 77) << result.err;
+  program::expect_words(result.err, {"engine: error: no secret found: "});
+}
+
+TEST(RelayProgram, RefusesWhatCannotUseIt) {
+  program::expect_error(
+      engine(program::quick_train({"--relay", "rank0"})), 78,
+      "--relay is 'rank0' (from --relay); expected HOST:PORT of an `engine relay`, or rank0:PORT");
+  program::expect_error(
+      engine(program::quick_train({"--relay", "rank0:29600", "--spawn", "2", "--elastic", "1:2"})),
+      78,
+      "--relay rank0:29600 requires no --elastic, whose hosts must all reach each other: leave it "
+      "out");
+}
+
+// Ranks of one host need no relay, and a backend that cannot use one is refused.
+TEST(RelayProgram, RankZeroRelaysForATraining) {
+  const int port = test_support::free_port();
+  for (const char* backend : {"socket", "zmq"}) {
+    const auto result =
+        engine(program::quick_train({"--spawn", "2", "--backend", backend, "--steps", "2",
+                                     "--relay", "rank0:" + std::to_string(port)}));
+    if (std::string(backend) == "socket") {
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      program::expect_words(result.out + result.err,
+                            {"links: 1 direct, 0 through the relay at " + relay_at(port)});
+    } else if (result.err.find("is not in this build") == std::string::npos) {
+      EXPECT_EQ(result.exit_code, 78) << result.err;
+      program::expect_words(result.err,
+                            {"backend zmq cannot use --relay: expected gloo, socket or shm"});
+    }
+  }
+}
+
+}  // namespace
