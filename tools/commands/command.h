@@ -17,6 +17,7 @@ int top_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
 int bench_comm_command(const Arguments& arguments);  // engine bench comm
+int bench_link_command(const Arguments& arguments);  // engine bench link
 int bench_scaling_command(const Arguments& arguments);
 int bench_demos_command(const Arguments& arguments);
 int bench_kernels_command(const Arguments& arguments);

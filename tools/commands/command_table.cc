@@ -17,6 +17,7 @@ const std::vector<Command>& commands() {
         {"scaling", "measure training steps for several numbers of ranks"},
         {"demos", "train an epoch with processes and with devices"},
         {"comm", "measure collectives"},
+        {"link", "measure the links between ranks"},
         {"kernels", "measure single operators"},
         {"save", "measure saving and loading"},
         {"io", "measure reading data and checkpoints, and the disk"},

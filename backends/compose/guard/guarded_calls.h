@@ -7,13 +7,14 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/guard/guarded_communicator.h"
+#include "backends/transport/socket/link_counters.h"
 #include "io/base/time/trace.h"
 
 namespace backends {
 
 // `Interface` is Communicator or a class derived from it.
 template <typename Interface>
-class GuardedCalls : public Interface {
+class GuardedCalls : public Interface, public LinkCounterSource {
  public:
   GuardedCalls(std::unique_ptr<Interface> inner, Guard by)
       : by_(std::move(by)), inner_(std::move(inner)) {
@@ -24,6 +25,9 @@ class GuardedCalls : public Interface {
   std::string_view name() const override { return inner_->name(); }
   int rank() const override { return inner_->rank(); }
   int world_size() const override { return inner_->world_size(); }
+  std::optional<LinkCounters> link_counters(int peer) const override {
+    return link_counters_of(*inner_, peer);
+  }
 
   void run(const Call& call) override {
     guard(call.word, [&] { inner_->run(call); });

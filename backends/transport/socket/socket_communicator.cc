@@ -18,8 +18,10 @@
 #include <cstring>
 
 #include "backends/reduction.h"
+#include "backends/transport/socket/link_counters.h"
 #include "backends/transport/socket/link_exchange.h"
 #include "backends/transport/socket/socket_backend.h"
+#include "backends/transport/socket/tcp_counters.h"
 
 namespace backends {
 namespace {
@@ -32,7 +34,7 @@ constexpr std::size_t kPieceBytes = 64 << 10;   // bytes of one rank in a block
 constexpr std::size_t kAhead = 4;               // blocks in flight
 constexpr std::size_t kOwnerBytes = 128 << 10;  // minimum of one rank's slice on shared cores
 
-class SocketCommunicator final : public Communicator {
+class SocketCommunicator final : public Communicator, public LinkCounterSource {
  public:
   explicit SocketCommunicator(const BackendContext& context)
       : rank_(context.rank),
@@ -72,6 +74,16 @@ class SocketCommunicator final : public Communicator {
 
   void abort(std::string_view reason) noexcept override { mesh_->abort(reason); }
   std::string waiting_text() const override { return mesh_->waiting_text(members_); }
+  std::optional<LinkCounters> link_counters(int peer) const override {
+    LinkCounters sum;
+    for (int s = 0; s < mesh_->streams(); ++s) {
+      const std::optional<LinkCounters> one = read_tcp_counters(mesh_->fd(peer, s));
+      if (!one) return std::nullopt;
+      sum.segments += one->segments;
+      sum.resent += one->resent;
+    }
+    return sum;
+  }
 
  private:
   // Starts after this rank, so that not all ranks send to rank 0 first.

@@ -105,6 +105,7 @@ int bench_command(const Arguments& arguments) {
   const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1,
                        arguments.end());
   if (what == "comm") return bench_comm_command(rest);
+  if (what == "link") return bench_link_command(rest);
   if (what == "step") return bench_step_command(rest);
   if (what == "scaling") return bench_scaling_command(rest);
   if (what == "kernels") return bench_kernels_command(rest);
@@ -115,19 +116,20 @@ int bench_command(const Arguments& arguments) {
   CLI::App app(
       "Measures: step (training steps and their phases), scaling (steps for several numbers of "
       "ranks and backends), demos (one process, several devices, several processes, both), comm "
-      "(collectives), kernels (single operators), save (checkpoints), io (data and checkpoints, "
+      "(collectives), link (rate and delay between ranks), kernels (single operators), save "
+      "(checkpoints), io (data and checkpoints, "
       "and the disk), verify (comparing files). The options of each: engine bench WHAT --help.",
       "engine bench");
   std::string word;
   app.add_option("WHAT", word, "what to measure")
       ->required()
-      ->check(
-          CLI::IsMember({"step", "scaling", "demos", "comm", "kernels", "save", "io", "verify"}))
-      ->type_name("step|scaling|demos|comm|kernels|save|io|verify");
+      ->check(CLI::IsMember(
+          {"step", "scaling", "demos", "comm", "link", "kernels", "save", "io", "verify"}))
+      ->type_name("step|scaling|demos|comm|link|kernels|save|io|verify");
   app.allow_extras();
   if (!parse(app, arguments)) return kExitOk;
   throw UsageError(
-      "engine bench: expected step, scaling, demos, comm, kernels, save, io or verify");
+      "engine bench: expected step, scaling, demos, comm, link, kernels, save, io or verify");
 }
 
 }  // namespace tools

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/group.h"
+#include "tools/launch/group/link_measure.h"
 
 namespace tools {
 
@@ -39,20 +40,6 @@ HostFacts facts_from_json(const std::string& text);  // throws io::DataError
 // Returns what fails on this rank, or "".
 std::string check_folder(const std::string& folder, backends::Communicator& communicator);
 
-// A pair of ranks, a < b, over the backend that training would use between them.
-struct Link {
-  int a = 0, b = 0;
-  std::string backend;
-  // true: no cable between the two, only memory and cores that they share with all other processes
-  // of the host.
-  bool one_host = false;
-  double latency_us = 0, best_us = 0;      // half of a ping-pong of 8 bytes: median, shortest
-  double forward_gb_s = 0, back_gb_s = 0;  // a to b, b to a; the best of several transfers
-  double bytes = 0;                        // size of one such transfer
-  // b's clock minus a's, with an error of at most half of the shortest round trip.
-  double clock_offset_s = 0, clock_error_s = 0;
-  double slower_gb_s() const { return forward_gb_s < back_gb_s ? forward_gb_s : back_gb_s; }
-};
 // Collective: measures all pairs, disjoint ones at the same time. A suspicious pair is measured
 // again, alone, and the better result counts. Every rank gets all links, by (a, b). Throws
 // PeerError that names the pair whose link failed.

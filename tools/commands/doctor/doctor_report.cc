@@ -220,14 +220,13 @@ std::string to_text(const DoctorReport& r) {
       out += "rank " + std::to_string(f.rank) + ": " + gpu + "\n";
     if (!f.nccl.empty()) out += "rank " + std::to_string(f.rank) + ": nccl: " + f.nccl + "\n";
   }
-  rows = {
-      {"link", "backend", "latency us", "at best", "GB/s there", "GB/s back", "clock offset ms"}};
-  for (const Link& l : r.links)
-    rows.push_back({std::to_string(l.a) + " - " + std::to_string(l.b), l.backend,
-                    number_text("%.1f", l.latency_us), number_text("%.1f", l.best_us),
-                    number_text("%.4f", l.forward_gb_s), number_text("%.4f", l.back_gb_s),
-                    number_text("%+.3f", l.clock_offset_s * 1e3) +
-                        number_text(" +- %.3f", l.clock_error_s * 1e3)});
+  rows = {link_columns(/*people=*/true)};
+  rows.back().emplace_back("clock offset ms");
+  for (const Link& l : r.links) {
+    rows.push_back(link_cells(l, /*people=*/true));
+    rows.back().push_back(number_text("%+.3f", l.clock_offset_s * 1e3) +
+                          number_text(" +- %.3f", l.clock_error_s * 1e3));
+  }
   if (!r.links.empty()) out += "\n" + table(rows);
   out += "\n";
   for (const Finding& f : r.findings) out += (f.bad ? "BAD   " : "note  ") + f.text + "\n";
@@ -247,7 +246,9 @@ std::string to_json(const DoctorReport& r) {
     json.member("backend", l.backend).member("latency_us", l.latency_us);
     json.member("best_us", l.best_us).member("forward_gb_s", l.forward_gb_s);
     json.member("back_gb_s", l.back_gb_s).member("clock_offset_s", l.clock_offset_s);
-    json.member("clock_error_s", l.clock_error_s).end_object();
+    json.member("clock_error_s", l.clock_error_s);
+    add_link_figures(json, l);
+    json.end_object();
   }
   json.end_array().key("findings").begin_array();
   for (const Finding& f : r.findings)
