@@ -250,6 +250,7 @@ TrainingResult Training::Impl::run(backends::Group& group) {
     for (const std::string& warning : tools::data_warnings(facts))
       tools::print_notice("warning: " + warning);
     if (!facts.ranks.processors.empty()) tools::print_notice(facts.ranks.processors);
+    for (const std::string& line : run.sync_lines()) tools::print_notice(line);
   }
   run.add_records(/*page=*/nullptr);
   run.add_observer(std::make_unique<CallbackObserver>(callbacks, result.evaluation));

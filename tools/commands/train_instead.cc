@@ -23,6 +23,7 @@
 #include "tools/run/folder/output_paths.h"
 #include "tools/run/session/dry_run.h"
 #include "tools/run/session/lr_range_test.h"
+#include "tools/run/session/sync_auto.h"
 #include "tools/run/session/train_session.h"
 
 namespace tools {
@@ -30,8 +31,11 @@ namespace {
 
 // Runs everything up to the first step, and keeps nothing: it creates neither the run's folder nor
 // staged copies. Rank 0 prints the result.
-int dry_run(const RunConfig& config, backends::Group& group) {
+int dry_run(const RunConfig& given, backends::Group& group) {
+  const ChosenSync chosen = choose_sync(given, group);
+  const RunConfig& config = chosen.config;
   SessionOptions options = config;
+  options.data.given = chosen.data;
   options.data.stage.clear();
   options.keeping.directory.clear();
   options.keeping.resume = {};
@@ -42,6 +46,7 @@ int dry_run(const RunConfig& config, backends::Group& group) {
   std::string text = base::escape_text(start_line(facts, ENGINE_VERSION)) + "\n";
   std::vector<std::string> lines{base::escape_text(columns_line(facts)), frozen_line(facts),
                                  sampler_line(facts)};
+  std::ranges::copy(chosen.lines, std::back_inserter(lines));
   std::ranges::move(averaging_lines(facts), std::back_inserter(lines));
   for (const std::string& line : lines)
     if (!line.empty()) text += line + "\n";
@@ -77,8 +82,10 @@ std::string finding_text(const RateFinding& found, const LrRangeTest& test, cons
 }
 
 // Runs a range test. Weights, statistics and optimizer state are discarded afterwards.
-int find_lr(const RunConfig& config, const RateRange& range, backends::Group& group,
+int find_lr(const RunConfig& given, const RateRange& range, backends::Group& group,
             const std::atomic<int>& stop_signal) {
+  const ChosenSync chosen = choose_sync(given, group);
+  const RunConfig& config = chosen.config;
   const bool root = group.rank() == 0;
   std::unique_ptr<io::MetricsWriter> writer;
   if (root && !config.metrics.empty())
@@ -88,6 +95,8 @@ int find_lr(const RunConfig& config, const RateRange& range, backends::Group& gr
   const SessionFacts& facts = session.start_state();
   if (root) say(base::escape_text(start_line(facts, ENGINE_VERSION) + " | " + state_text(facts)));
   if (const std::string line = frozen_line(facts); root && !line.empty()) say(line);
+  for (const std::string& line : chosen.lines)
+    if (root) say(line, "sync");
   std::atomic<int> stop{0};
   auto observer = std::make_unique<LrRangeTest>(stop_signal, stop, writer.get());
   const LrRangeTest& test = *observer;

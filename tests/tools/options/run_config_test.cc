@@ -93,7 +93,7 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
   EXPECT_EQ(fault_of("lr="), "--lr is '' (from --lr); expected a number");
   EXPECT_EQ(fault_of("sync=parms"),
             "--sync is 'parms' (from --sync): did you mean 'params'? (expected one of grad, "
-            "params, post-local, slowmo, diloco, streaming, none)");
+            "params, post-local, slowmo, diloco, streaming, none, auto)");
   EXPECT_EQ(fault_of("epochs=0"),
             "--epochs is '0' (from --epochs); expected an integer from 1 to 1000000");
   ConfigValues values = flags({});
@@ -260,10 +260,11 @@ TEST(RunConfig, RefusesContradictions) {
             "--batch-size is '8' (from --batch-size) and --batch-size-per-device is '8' (from "
             "--batch-size-per-device) "
             "exclude each other; give only one");
-  EXPECT_EQ(fault_of(contradictions[2]),
-            "--sync-every requires --sync params|post-local|slowmo|diloco|streaming; --sync is "
-            "'grad' (from "
-            "default)");
+  EXPECT_EQ(
+      fault_of(contradictions[2]),
+      "--sync-every requires --sync params|post-local|slowmo|diloco|streaming|auto; --sync is "
+      "'grad' (from "
+      "default)");
 }
 
 TEST(RunConfig, ElasticJobsTakeEveryPolicyThatAverages) {

@@ -10,10 +10,12 @@
 #include "tools/bench/step/bench_step.h"
 #include "tools/launch/group/joining_options.h"
 #include "tools/options/table/value_check.h"
+#include "tools/report/observers/console_observer.h"
 #include "tools/report/observers/session_text.h"
 #include "tools/report/output/build_info.h"
 #include "tools/report/output/exit_codes.h"
 #include "tools/run/choices/compute_choice.h"
+#include "tools/run/session/sync_auto.h"
 #include "tools/run/session/train_session.h"
 
 namespace tools {
@@ -119,7 +121,10 @@ tools::RunConfig resolve_bench(tools::ConfigValues values,
 StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
                         backends::Group& group) {
   using Clock = std::chrono::steady_clock;
-  TrainSession session(config, group);
+  const ChosenSync chosen = choose_sync(config, group);
+  for (const std::string& line : chosen.lines)
+    if (group.rank() == 0) print_notice(line);
+  TrainSession session(chosen.config, group);
   static_cast<void>(session.start_state());
   const std::atomic<int> never{0};
   engine::Trainer trainer = session.make_trainer(never);

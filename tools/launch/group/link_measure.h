@@ -1,4 +1,4 @@
-// Measures the link between two ranks, for `engine bench link` and `engine doctor`.
+// Measures the link between two ranks, for `engine bench link`, `engine doctor` and `--sync auto`.
 #pragma once
 
 #include <string>

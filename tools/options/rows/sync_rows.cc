@@ -13,10 +13,12 @@ using enum OptionSpec::Arrays;
 using Method = AveragingOptions::Method;
 using Compression = AveragingOptions::Compression;
 
-constexpr const char* kPolicies = "grad|params|post-local|slowmo|diloco";
 constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco|streaming";
 // Policies that average all parameters at the same time.
 constexpr const char* kWholePolicies = "params|post-local|slowmo|diloco";
+// --sync auto chooses one that averages gradients or parameters.
+constexpr const char* kPoliciesOrAuto = "grad|params|post-local|slowmo|diloco|auto";
+constexpr const char* kParameterPoliciesOrAuto = "params|post-local|slowmo|diloco|streaming|auto";
 constexpr const char* kOuterSgd = "diloco|streaming";
 
 // Accepts "0:1,1000:8": from step 0 every step, from step 1000 every 8th.
@@ -83,15 +85,20 @@ const std::vector<OptionSpec> kSyncRows{
                       {"slowmo", Method::kSlowMo},
                       {"diloco", Method::kDiloco},
                       {"streaming", Method::kStreaming},
-                      {"none", Method::kNone}}),
-     .help = "grad: average gradients every step; none: nothing; others: parameters every K steps",
-     .example = "--sync params --sync-every 8"},
+                      {"none", Method::kNone},
+                      {"auto", Method::kAuto}}),
+     .help = "grad: average gradients every step; none: nothing; auto: by the links; others: "
+             "parameters every K steps",
+     .example = "--sync params --sync-every 8",
+     .demands = {{is("auto"),
+                  {off("elastic")},
+                  "ranks that stay, without --elastic: the policy is chosen once"}}},
     {.name = "sync-every",
      .field = integer([](RunConfig& c) { return &c.averaging.every; }, 1, kMaxCount),
      .metavar = "K",
      .help = "steps between two averagings of parameters",
      .example = "--sync params --sync-every 8",
-     .needs = {is("sync", kParameterPolicies)}},
+     .needs = {is("sync", kParameterPoliciesOrAuto)}},
     {.name = "sync-warmup",
      .field = integer([](RunConfig& c) { return &c.averaging.warmup; }, 0, kMaxCount),
      .metavar = "W",
@@ -181,7 +188,7 @@ const std::vector<OptionSpec> kSyncRows{
                       {"sparse", Compression::kSparse}}),
      .help = "compress gradients or changes of parameters, with error feedback",
      .example = "--sync diloco --sync-every 50 --compress int4",
-     .needs = {is("sync", kPolicies), is("reduction-order", "fast")},
+     .needs = {is("sync", kPoliciesOrAuto), is("reduction-order", "fast")},
      .demands = {{is("bf16|topk|powersgd"), {is("sync", "grad")}, "--sync grad"}}},
     {.name = "topk-ratio",
      .field = real([](RunConfig& c) { return &c.averaging.topk_ratio; }, positive(1)),

@@ -90,7 +90,16 @@ struct ComputeOptions {
 };
 
 struct AveragingOptions {
-  enum class Method { kNone, kGradients, kParameters, kPostLocal, kSlowMo, kDiloco, kStreaming };
+  enum class Method {
+    kNone,
+    kGradients,
+    kParameters,
+    kPostLocal,
+    kSlowMo,
+    kDiloco,
+    kStreaming,
+    kAuto
+  };
   enum class Compression { kNone, kBf16, kTopK, kPowerSgd, kInt8, kInt4, kSparse };
   // Optimizer states that are also averaged: moments with every N-th averaging, 0: never; or all
   // states with every averaging.

@@ -2,6 +2,7 @@
 #include "tools/run/choices/averaging_choice.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "engine/averaging/policies/fragments.h"
 #include "engine/averaging/sums/gradient_sum.h"
@@ -207,6 +208,8 @@ std::vector<int> island_ranks(const AveragingOptions& options, const backends::G
 std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& options,
                                                         const backends::Group& group,
                                                         const AveragingParts& parts) {
+  if (options.method == AveragingMethod::kAuto)
+    throw std::logic_error("--sync auto must be replaced by choose_sync()");
   if (group.world_size() == 1 || options.method == AveragingMethod::kNone)
     return engine::make_no_averaging(group.world_size());
   if (options.method == AveragingMethod::kGradients)

@@ -128,6 +128,7 @@ class ConsoleRun {
          {capture_line(facts_), frozen_line(facts_), sampler_line(facts_)})
       if (!line.empty()) say(line);
     for (const std::string& line : shard_lines(facts_)) say(line);
+    for (const std::string& line : run_.sync_lines()) say(line, "sync");
     for (const std::string& line : averaging_lines(facts_)) say(line);
     if (config_.keeping.directory.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");

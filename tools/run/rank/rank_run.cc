@@ -57,7 +57,9 @@ void check_limits(const RunConfig& config, const std::string& folder, std::int64
 
 RankRun::RankRun(RankRunOptions options, backends::Group& group,
                  std::unique_ptr<backends::Communicator> control)
-    : options_(std::move(options)),
+    : sync_(choose_sync(options.config, group, options.data)),
+      options_{sync_.config, std::move(options.command),  options.stop_signal, sync_.data,
+               options.turn, std::move(options.on_folder)},
       group_(group),
       run_(options_.config, options_.command, group, *control,
            retained() == nullptr ? nullptr : &retained()->run) {

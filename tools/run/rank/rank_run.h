@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backends/group.h"
 #include "backends/membership/membership.h"
@@ -14,6 +15,7 @@
 #include "tools/report/observers/status_observer.h"
 #include "tools/report/observers/stop_report.h"
 #include "tools/report/trace/run_trace.h"
+#include "tools/run/session/sync_auto.h"
 #include "tools/run/session/train_session.h"
 #include "tools/run/session/training_run.h"
 
@@ -47,7 +49,8 @@ struct RankRunOptions {
 
 class RankRun {
  public:
-  // Collective: rank 0 takes the folder; all load the data and make the session. Objects that
+  // Collective: --sync auto is decided, rank 0 takes the folder, and all load the data and make
+  // the session. Objects that
   // `options` refers to and the group outlive the run. Throws as TrainingRun and TrainSession do.
   RankRun(RankRunOptions options, backends::Group& group,
           std::unique_ptr<backends::Communicator> control);
@@ -78,6 +81,8 @@ class RankRun {
   bool is_root() const { return group_.rank() == 0; }
   TrainSession& session() { return *session_; }
   const std::string& folder() const { return run_.folder(); }
+  // Describe what --sync auto has chosen; none if it is not asked for.
+  const std::vector<std::string>& sync_lines() const { return sync_.lines; }
   // REQUIRES: rank 0, after start().
   const LastSave& last_save() const { return *last_save_; }
 
@@ -89,7 +94,8 @@ class RankRun {
   void add_metrics();
   void explain(const std::exception& error);
 
-  const RankRunOptions options_;
+  const ChosenSync sync_;
+  const RankRunOptions options_;  // with the configuration of sync_
   backends::Group& group_;
   TrainingRun run_;
   std::unique_ptr<backends::Communicator> trace_communicator_;

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""engine bench link and --sync auto between two hosts whose link has 10 Mbit/s and 50 ms each way.
+
+Usage: tests/cluster/bench_link_test.py ENGINE     needs root, iproute2 and tbf; exits with 77 where one is missing
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import link_emulator
+
+RATE_MBIT, DELAY_MS = 10, 50
+SECONDS = 120 * float(os.environ.get("ENGINE_TEST_TIME_SCALE") or 1)
+
+
+def run_on_both(network, command):
+    """Returns what rank 0 printed. Fails if a rank does."""
+    processes = []
+    for rank in (0, 1):
+        words = [*network.inside(rank), *command, "--rank", str(rank), "--world-size", "2", "--init-method",
+                 f"tcp://{network.address(0)}:29500"]
+        processes.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                                          env=dict(os.environ, LOCAL_WORLD_SIZE="1")))
+    try:
+        outputs = [process.communicate(timeout=SECONDS)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    codes = [process.returncode for process in processes]
+    assert codes == [0, 0], f"{command}: exit codes {codes}\n{outputs}"
+    return outputs[0]
+
+
+def check_link(network, engine):
+    row, = json.loads(run_on_both(network, [engine, "bench", "link", "--format", "json"]))["rows"]
+    print(row)
+    for name, wanted in (("there_mbit_s", RATE_MBIT), ("back_mbit_s", RATE_MBIT), ("round_trip_ms", 2 * DELAY_MS)):
+        assert abs(row[name] - wanted) <= 0.15 * wanted, f"{name} is {row[name]}, expected {wanted} within 15 %"
+    assert row["there_segments"] > 0 and row["there_resent"] >= 0, row
+
+
+def rows_of(text):
+    """(options, overhead, points) of each candidate that was printed."""
+    return [(" ".join(options.split()), float(overhead), float(points)) for options, overhead, points in re.findall(
+        r"^(--sync .*?)  +[\d.]+ [kM]?B +[\d.]+ +([\d.]+) % +([\d.]+) ", text, re.MULTILINE)]
+
+
+def check_choice(network, engine, folder):
+    train = [engine, "train", "--model", "mlp", "--dataset", "synthetic", "--synthetic-shape", "28x28x1", "--synthetic-size",
+             "256", "--batch-size", "32", "--threads", "1", "--sync", "auto", "--save-dir", folder]
+    text = run_on_both(network, [*train, "--steps", "4"])
+    print(text)
+    rows = rows_of(text)
+    assert len(rows) >= 6, f"{len(rows)} candidates in the output"
+    assert rows == sorted(rows, key=lambda row: row[2]), "the candidates are not in the order of their loss"
+    fitting = [row for row in rows if row[1] <= 10] or [min(rows, key=lambda row: row[1])]
+    chosen = re.search(r"Sync auto: chosen: (.*?) \(", text)[1]
+    assert chosen == fitting[0][0], f"chosen is {chosen}, by the table {fitting[0][0]}"
+    assert "--sync grad" not in chosen, "2.7 MB in each step cannot fit into 10 Mbit/s"
+    again = run_on_both(network, [*train, "--steps", "6", "--resume", "auto"])
+    assert "as this run has recorded: " + chosen.split()[0][2:] + " " + chosen.split()[1] in again, again
+    assert "slowest link" not in again, again
+
+
+def main():
+    engine = os.path.abspath(sys.argv[1])
+    reason = link_emulator.missing()
+    if reason:
+        print(f"skipped: {reason}")
+        return 77
+    link = link_emulator.Link(rate=RATE_MBIT, delay=DELAY_MS / 2000)  # of each host: half of the way
+    with link_emulator.Network([link] * 2) as network, tempfile.TemporaryDirectory() as folder:
+        check_link(network, engine)
+        check_choice(network, engine, os.path.join(folder, "run"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

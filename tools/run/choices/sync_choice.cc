@@ -1,0 +1,216 @@
+// The times follow from bytes and rates: an all-reduce of n nodes sends 2 (n - 1) / n of its buffer
+// over each node's link, and codes are gathered from all other ranks.
+#include "tools/run/choices/sync_choice.h"
+
+#include <algorithm>
+
+#include "engine/averaging/codes/lossy_code.h"
+#include "io/base/text/text_parts.h"
+#include "tools/report/output/text_table.h"
+
+namespace tools {
+namespace {
+
+using Compression = AveragingOptions::Compression;
+using base::number_text;
+
+struct Accuracy {
+  double points;
+  std::string text;
+};
+
+// A policy of docs/averaging.md, "Accuracy against bytes".
+struct Policy {
+  const char* sync;
+  Compression compression;
+  Accuracy accuracy;
+  std::int64_t measured_every;        // longest period of the figures
+  std::vector<std::int64_t> periods;  // to choose from; empty: every step
+  bool is_default = true;             // a candidate if no compression is given
+};
+
+const std::vector<Policy>& policies() {
+  static const std::vector<Policy> table{
+      {"grad", Compression::kNone, {0, "the reference"}, 1, {}},
+      {"grad", Compression::kInt8, {0, "MNIST 92.37 % of 92.35 %"}, 1, {}},
+      {"grad", Compression::kInt4, {0, "MNIST 92.33 % of 92.35 %"}, 1, {}, false},
+      {"grad", Compression::kSparse, {0.1, "MNIST 92.24 % of 92.35 %"}, 1, {}, false},
+      {"params", Compression::kNone, {1.2, "CIFAR-10 50.42 % of 51.61 %"}, 4, {4}},
+      {"params", Compression::kNone, {2.2, "CIFAR-10 49.41 % of 51.61 %"}, 16, {16}},
+      {"params", Compression::kNone, {2.2, "CIFAR-10 49.94 % of 51.61 %"}, 64, {64}},
+      {"params", Compression::kInt8, {2.2, "as without int8; MNIST 92.74 %"}, 16, {16, 64}, false},
+      {"params", Compression::kInt4, {2.2, "as without int4"}, 16, {16, 64}, false},
+      {"streaming", Compression::kNone, {2.4, "CIFAR-10 49.18 % of 51.61 %"}, 16, {16, 64, 256}},
+      {"diloco", Compression::kNone, {2.9, "CIFAR-10 48.70 % of 51.61 %"}, 16, {16, 64, 256}},
+      {"diloco", Compression::kInt8, {2.9, "as without int8"}, 16, {16, 64, 256}, false},
+      {"diloco",
+       Compression::kInt4,
+       {3.0, "CIFAR-10 48.70 % of 51.61 %, MNIST 94.45 % of 94.59 %"},
+       16,
+       {16, 64, 256},
+       false},
+      {"diloco",
+       Compression::kSparse,
+       {5.5, "CIFAR-10 48.70 % of 51.61 %, MNIST 91.96 % of 94.59 %"},
+       16,
+       {16, 64, 256}}};
+  return table;
+}
+
+constexpr std::int64_t kLongestOfParams = 64;  // longer periods are for outer steps
+
+const char* name_of(Compression compression) {
+  switch (compression) {
+    case Compression::kInt8:
+      return "int8";
+    case Compression::kInt4:
+      return "int4";
+    case Compression::kSparse:
+      return "sparse";
+    default:
+      return "none";
+  }
+}
+
+double payload(const SyncFigures& f, Compression compression, const SyncLimits& limits) {
+  engine::LossyOptions lossy;
+  if (compression == Compression::kNone) return static_cast<double>(f.bytes);
+  if (compression == Compression::kInt4) lossy.bits = 4;
+  if (compression == Compression::kSparse)
+    lossy = {.kind = engine::LossyOptions::Kind::kSparse,
+             .bits = limits.sparse.bits,
+             .ratio = limits.sparse.ratio};
+  return static_cast<double>(engine::code_bytes(lossy, f.elements, 0));
+}
+
+double all_reduce_s(const SyncFigures& f, double bytes) {
+  const double nodes = f.hosts > 1 ? f.hosts : f.ranks;
+  return 2 * (nodes - 1) / nodes * bytes / f.link_bytes_per_s + f.round_trip_s;
+}
+
+// All-gather of codes: a node receives those of all other nodes' ranks.
+double gather_s(const SyncFigures& f, double bytes) {
+  const double ranks = f.ranks, nodes = f.hosts > 1 ? f.hosts : f.ranks;
+  return (ranks - ranks / nodes) * bytes / f.link_bytes_per_s + f.round_trip_s;
+}
+
+// The overlap measured in docs/averaging.md, in proportion.
+std::int64_t overlap_of(std::int64_t every) { return every / 8; }
+
+// Seconds on the wire and those that steps wait for, in a period of streaming.
+std::pair<double, double> streaming_s(const SyncFigures& f, std::int64_t every) {
+  const auto parts = static_cast<double>(std::min(f.fragments, every));
+  const double each = all_reduce_s(f, static_cast<double>(f.bytes) / parts), all = parts * each;
+  const double hidden = static_cast<double>(overlap_of(every)) * f.step_s;
+  const double waits = parts * std::max(0.0, each - hidden);
+  // One thread exchanges: it may not keep up, whatever the overlap.
+  return {all, std::max(waits, all - static_cast<double>(every) * f.step_s)};
+}
+
+SyncCandidate candidate_of(const Policy& policy, std::int64_t every, const SyncFigures& f,
+                           const SyncLimits& limits) {
+  const std::string sync = policy.sync;
+  const auto period = static_cast<double>(every);
+  const double bytes = payload(f, policy.compression, limits);
+  SyncCandidate c{.options = {{"sync", sync}}, .accuracy = policy.accuracy.text};
+  if (!policy.periods.empty()) c.options.emplace_back("sync-every", std::to_string(every));
+  double wire =
+      policy.compression == Compression::kNone ? all_reduce_s(f, bytes) : gather_s(f, bytes);
+  double waits = wire;
+  if (sync == "streaming") {
+    c.options.emplace_back("sync-overlap", std::to_string(overlap_of(every)));
+    std::tie(wire, waits) = streaming_s(f, every);
+  }
+  if (policy.compression != Compression::kNone)
+    c.options.emplace_back("compress", name_of(policy.compression));
+  // Error feedback replaces the outer momentum (SparseLoCo).
+  if (sync == "diloco" && policy.compression == Compression::kSparse)
+    c.options.emplace_back("outer-momentum", "0");
+  c.bytes_per_step = bytes / period;
+  c.wire_s = wire / period;
+  c.overhead = waits / (period * f.step_s);
+  c.points = policy.accuracy.points;
+  if (!policy.periods.empty()) c.accuracy += ", K = " + std::to_string(policy.measured_every);
+  if (every > policy.measured_every) c.accuracy += " (longer ones were not measured)";
+  return c;
+}
+
+bool is_allowed(const Policy& policy, const SyncLimits& limits) {
+  if (limits.compression ? *limits.compression != policy.compression : !policy.is_default)
+    return false;
+  if (!limits.every) return true;
+  if (policy.periods.empty()) return false;
+  const bool of_params = std::string_view(policy.sync) == "params";
+  if (!of_params) return true;
+  // Of the rows of one policy, the one with the nearest period.
+  const std::int64_t longest = policy.periods.back();
+  if (policy.compression != Compression::kNone) return *limits.every <= kLongestOfParams;
+  return longest == 4    ? *limits.every <= 4
+         : longest == 16 ? *limits.every > 4 && *limits.every <= 16
+                         : *limits.every > 16 && *limits.every <= kLongestOfParams;
+}
+
+std::string bytes_cell(double bytes) {
+  if (bytes >= 1e6) return fixed(bytes / 1e6, 2) + " MB";
+  return bytes >= 1e3 ? fixed(bytes / 1e3, 1) + " kB" : fixed(bytes, 0) + " B";
+}
+
+std::string percent(double share) { return fixed(100 * share, share < 0.1 ? 1 : 0) + " %"; }
+
+}  // namespace
+
+std::vector<SyncCandidate> sync_candidates(const SyncFigures& figures, const SyncLimits& limits) {
+  std::vector<SyncCandidate> found;
+  for (const Policy& policy : policies()) {
+    if (!is_allowed(policy, limits)) continue;
+    std::vector<std::int64_t> periods = policy.periods;
+    if (periods.empty()) periods = {1};
+    if (limits.every) periods = {*limits.every};
+    for (const std::int64_t every : periods) {
+      SyncCandidate c = candidate_of(policy, every, figures, limits);
+      const bool last = every == periods.back();
+      if (!last && c.overhead > kSyncOverhead) continue;
+      found.push_back(std::move(c));
+      break;
+    }
+  }
+  std::ranges::stable_sort(found, {}, &SyncCandidate::points);
+  return found;
+}
+
+std::size_t choose_candidate(const std::vector<SyncCandidate>& candidates) {
+  const auto fits = std::ranges::find_if(
+      candidates, [](const SyncCandidate& c) { return c.overhead <= kSyncOverhead; });
+  const auto chosen = fits != candidates.end()
+                          ? fits
+                          : std::ranges::min_element(candidates, {}, &SyncCandidate::overhead);
+  return static_cast<std::size_t>(chosen - candidates.begin());
+}
+
+std::string options_text(const SyncCandidate& candidate) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : candidate.options) parts.push_back("--" + name + " " + value);
+  return base::join_text(parts, " ");
+}
+
+std::string sync_choice_text(const SyncFigures& f, const std::vector<SyncCandidate>& candidates,
+                             std::size_t chosen) {
+  std::vector<Cells> lines{
+      {"candidate", "bytes/step", "ms on the wire/step", "overhead", "points lost", "by"}};
+  for (const SyncCandidate& c : candidates)
+    lines.push_back({options_text(c), bytes_cell(c.bytes_per_step), fixed(1e3 * c.wire_s, 3),
+                     percent(c.overhead), fixed(c.points, 1), c.accuracy});
+  const SyncCandidate& choice = candidates[chosen];
+  const bool fits = choice.overhead <= kSyncOverhead;
+  return "Sync auto: " + std::to_string(f.ranks) + " ranks on " + std::to_string(f.hosts) +
+         (f.hosts == 1 ? " host" : " hosts") + "; slowest link: " + f.link + " " +
+         number_text("%.4g Mbit/s", 8e-6 * f.link_bytes_per_s) + ", round trip " +
+         number_text("%.3g ms", 1e3 * f.round_trip_s) + "; " +
+         bytes_cell(static_cast<double>(f.bytes)) + " of gradients; a step takes " +
+         number_text("%.3g ms", 1e3 * f.step_s) + " without averaging\n" +
+         table_text(lines, {0, 5}, false) + "Sync auto: chosen: " + options_text(choice) + " (" +
+         (fits ? "least loss of accuracy" : "least overhead; none") + " with at most " +
+         percent(kSyncOverhead) + " overhead)";
+}
+
+}  // namespace tools

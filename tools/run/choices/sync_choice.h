@@ -1,0 +1,58 @@
+// Chooses the policy of `--sync auto` from figures: the arithmetic, without any measurement.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/options/table/session_options.h"
+
+namespace tools {
+
+struct SyncFigures {
+  int ranks = 1, hosts = 1;
+  std::int64_t elements = 0, bytes = 0;  // of the gradients
+  std::int64_t fragments = 1;            // of --sync streaming, if the period is long enough
+  double step_s = 0;                     // of the slowest rank, without averaging
+  // Of the slowest link: bytes/s in its slower direction, the longest round trip of the links, and
+  // e.g. "ranks 0 and 1 (gloo)".
+  double link_bytes_per_s = 0, round_trip_s = 0;
+  std::string link;
+};
+
+// What the user has given. Options without an entry are free.
+struct SyncLimits {
+  std::optional<std::int64_t> every;  // --sync-every
+  std::optional<AveragingOptions::Compression> compression;
+  AveragingOptions::Sparse sparse = {};
+};
+
+struct SyncCandidate {
+  // The options, as text and in the order of the command line: {"sync", "diloco"}, ...
+  std::vector<std::pair<std::string, std::string>> options;
+  double bytes_per_step = 0;  // payload of a rank
+  double wire_s = 0;          // time on the slowest link, per step
+  double overhead = 0;        // the part of it that is not hidden by the step, as a fraction of it
+  double points = 0;          // accuracy lost, in percentage points, by docs/averaging.md
+  std::string accuracy;       // the figures of this: "CIFAR-10 49.41 % of 51.61 %, K = 16"
+};
+
+inline constexpr double kSyncOverhead = 0.1;  // acceptable
+
+// Returns one candidate for each policy that the limits allow, by ascending loss of accuracy. With
+// a free K it is the smallest one whose overhead is acceptable, else the largest.
+std::vector<SyncCandidate> sync_candidates(const SyncFigures& figures, const SyncLimits& limits);
+
+// Returns the index of the first one with an acceptable overhead, else of the one with the least.
+// REQUIRES: there is a candidate.
+std::size_t choose_candidate(const std::vector<SyncCandidate>& candidates);
+
+// Returns e.g. "--sync diloco --sync-every 64".
+std::string options_text(const SyncCandidate& candidate);
+// Returns the figures, a table of the candidates and the choice.
+std::string sync_choice_text(const SyncFigures& figures,
+                             const std::vector<SyncCandidate>& candidates, std::size_t chosen);
+
+}  // namespace tools

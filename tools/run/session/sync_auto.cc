@@ -1,0 +1,234 @@
+// Measures what sync_choice.h needs, and applies the choice.
+#include "tools/run/session/sync_auto.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <map>
+
+#include "engine/averaging/policies/averaging_plan.h"
+#include "engine/train/replicas/replica_sync.h"
+#include "io/base/files/io_error.h"
+#include "io/base/text/text_parts.h"
+#include "io/base/time/deadline.h"
+#include "io/checkpoint/checkpoint.h"
+#include "tools/launch/group/joining_options.h"
+#include "tools/launch/group/link_measure.h"
+#include "tools/options/table/option_rules.h"
+#include "tools/report/output/exit_codes.h"
+#include "tools/run/choices/compute_choice.h"
+#include "tools/run/choices/sync_choice.h"
+#include "tools/run/folder/run_record.h"
+#include "tools/run/session/train_session.h"
+
+namespace tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Method = AveragingOptions::Method;
+
+constexpr const char* kSource = "--sync auto";
+constexpr double kStepSeconds = 0.3;
+constexpr int kMaxSteps = 50, kWarmup = 2;
+constexpr int kWarmupOnDevice = 6;  // a step is captured as a graph in the third and fourth
+constexpr std::size_t kHostsInAllPairs = 4;
+
+// The same training without averaging, which keeps nothing.
+SessionOptions scratch_options(const RunConfig& config, std::shared_ptr<LoadedData> data) {
+  SessionOptions options = config;
+  options.averaging = {.method = Method::kNone, .name = "none"};
+  options.data.given = std::move(data);
+  options.keeping.directory.clear();
+  options.keeping.resume = {};
+  options.keeping.run_id.clear();
+  options.best = {};
+  options.average_last = 0;
+  options.evaluate = options.save = {};
+  options.log_every = 0;
+  options.verify_every = 0;
+  options.on_nonfinite = engine::OnNonFinite::kContinue;
+  options.update.ema = 0;
+  return options;
+}
+
+double largest_of_ranks(backends::Communicator& control, double own) {
+  std::vector<double> all(static_cast<std::size_t>(control.world_size()));
+  control.all_gather(&own, sizeof own, all.data());
+  return *std::ranges::max_element(all);
+}
+
+// Returns the seconds of a step of the slowest rank.
+double measure_step(TrainSession& session, backends::Communicator& control) {
+  const std::atomic<int> never{0};
+  engine::Trainer trainer = session.make_trainer(never);
+  const auto timed = [&](int steps) {
+    const auto start = Clock::now();
+    for (int i = 0; i < steps; ++i) trainer.step();
+    trainer.wait_for_steps();
+    return base::seconds_since(start) / steps;
+  };
+  static_cast<void>(timed(session.facts().ranks.on_device ? kWarmupOnDevice : kWarmup));
+  const double once = largest_of_ranks(control, timed(1));
+  const double fit = std::clamp(kStepSeconds / std::max(once, 1e-9), 2.0, double{kMaxSteps});
+  return largest_of_ranks(control, timed(static_cast<int>(fit)));
+}
+
+void measure_training(const RunConfig& config, backends::Group& group,
+                      backends::Communicator& control, const std::shared_ptr<LoadedData>& data,
+                      SyncFigures& figures) {
+  group.set_activity("measuring a step for --sync auto");
+  TrainSession session(scratch_options(config, data), group);
+  static_cast<void>(session.start_state());
+  figures.step_s = measure_step(session, control);
+  const engine::FlatBuffer& gradients = session.state().model.parameters.gradients;
+  figures.elements = gradients.size();
+  figures.bytes = static_cast<std::int64_t>(gradients.bytes());
+  figures.fragments =
+      engine::plan_streaming({.every = kMaxCount, .fragments = 0, .outer = {}}, gradients)
+          .fragments;
+}
+
+// Returns pairs of hosts, by their first ranks: all of few hosts, else neighbors in a ring. Two
+// ranks stand for the others of one host.
+std::vector<RankPair> pairs_to_measure(const backends::Group& group, int& hosts) {
+  std::map<std::string, int> first;
+  for (const backends::PeerInfo& peer : group.peers()) first.emplace(peer.host_id, peer.rank);
+  std::vector<int> ranks;
+  for (const auto& [host, rank] : first) ranks.push_back(rank);
+  std::ranges::sort(ranks);
+  hosts = static_cast<int>(ranks.size());
+  if (ranks.size() == 1) return {{0, 1}};
+  std::vector<RankPair> pairs;
+  const bool all = ranks.size() <= kHostsInAllPairs;
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    for (std::size_t j = i + 1; j < ranks.size(); ++j)
+      if (all || j == i + 1 || (i == 0 && j + 1 == ranks.size()))
+        pairs.emplace_back(ranks[i], ranks[j]);
+  return pairs;
+}
+
+void measure_links_of(backends::Group& group, backends::Communicator& control,
+                      SyncFigures& figures) {
+  const std::string backend = group.backend() == "nccl" ? "auto" : "";
+  for (const RankPair& pair : pairs_to_measure(group, figures.hosts))
+    for (const Link& link : measure_round(group, control, {pair}, backend)) {
+      figures.round_trip_s = std::max(figures.round_trip_s, 1e-3 * link.round_trip_ms());
+      const double rate = 1e9 * link.slower_gb_s();
+      if (!figures.link.empty() && rate >= figures.link_bytes_per_s) continue;
+      figures.link_bytes_per_s = rate;
+      figures.link = "ranks " + std::to_string(link.a) + " and " + std::to_string(link.b) + " (" +
+                     link.backend + ")";
+    }
+}
+
+bool is_given(const RunConfig& config, const char* name) {
+  return precedence_of(config.origin.at(name)) > Precedence::kDefault;
+}
+
+SyncLimits limits_of(const RunConfig& config) {
+  SyncLimits limits{.every = {}, .compression = {}, .sparse = config.averaging.sparse};
+  if (is_given(config, "sync-every")) limits.every = config.averaging.every;
+  if (is_given(config, "compress")) limits.compression = config.averaging.compression;
+  return limits;
+}
+
+// Options as lines of "name value", to be sent.
+std::string lines_of(const std::vector<std::pair<std::string, std::string>>& options) {
+  std::string lines;
+  for (const auto& [name, value] : options) lines += name + " " + value + "\n";
+  return lines;
+}
+
+// Returns the options of the run that this start continues, if there is one: --sync and those that
+// depend on it.
+std::string recorded_options(const RunConfig& config) {
+  const Resume& resume = config.keeping.resume;
+  if (!resume.is_wanted() && !was_restarted()) return "";
+  std::string path = resume.from == Resume::From::kPath ? resume.path : config.keeping.directory;
+  std::error_code unknown;
+  ConfigValues saved;
+  if (has_run_record(path)) {
+    saved = read_run_record(path).options;
+  } else {
+    if (std::filesystem::is_directory(path, unknown))
+      path = io::find_newest_checkpoint(path, nullptr);
+    if (path.empty() || !std::filesystem::exists(path, unknown)) return "";
+    apply_config_text(io::load_description(path).config, path, saved);
+  }
+  std::vector<std::string> names{"sync"};
+  for (const char* other : {"sync", "compress"})
+    for (const std::string& name : options_requiring(other)) names.push_back(name);
+  std::vector<std::pair<std::string, std::string>> options;
+  for (const std::string& name : names)
+    if (const auto found = saved.find(name);
+        found != saved.end() && !found->second.value.empty() &&
+        (name == "sync" || found->second.value != find_option(name)->default_value))
+      options.emplace_back(name, found->second.value);
+  return options.empty() || options.front().first != "sync" ? "" : lines_of(options);
+}
+
+// Options that the user has given stay.
+void apply_choice(const std::string& lines, RunConfig& config) {
+  ConfigValues values;
+  for (const auto& [name, value] : config.origin)
+    if (value.source != kUnusedSource) values.emplace(name, value);
+  for (const std::string& line : base::split_text(lines, '\n')) {
+    if (line.empty()) continue;
+    const std::size_t space = line.find(' ');
+    const std::string name = line.substr(0, space);
+    const auto found = values.find(name);
+    if (name == "sync" || found == values.end() ||
+        precedence_of(found->second) == Precedence::kDefault)
+      values[name] = {line.substr(space + 1), kSource};
+  }
+  const RunConfig chosen = resolve_run_config(values);
+  config.averaging = chosen.averaging;
+  config.origin = chosen.origin;
+  config.keeping.configuration = chosen.keeping.configuration;
+}
+
+// Returns the choice as lines.
+std::string measure_and_choose(const RunConfig& config, backends::Group& group,
+                               backends::Communicator& control, ChosenSync& result) {
+  if (config.keeping.init_from.empty())
+    result.data = load_together(config.data, group, control, result.data);
+  SyncFigures figures;
+  figures.ranks = group.world_size();
+  measure_training(config, group, control, result.data, figures);
+  measure_links_of(group, control, figures);
+  const std::vector<SyncCandidate> candidates = sync_candidates(figures, limits_of(config));
+  const std::size_t chosen = choose_candidate(candidates);
+  result.lines = base::split_text(sync_choice_text(figures, candidates, chosen), '\n');
+  return lines_of(candidates[chosen].options);
+}
+
+}  // namespace
+
+ChosenSync choose_sync(const RunConfig& config, backends::Group& group,
+                       std::shared_ptr<LoadedData> data) {
+  ChosenSync result{config, std::move(data), {}};
+  if (config.averaging.method != Method::kAuto) return result;
+  const auto control = host_communicator(group);
+  std::string lines;
+  engine::run_on_root(
+      *control, [&] { lines = recorded_options(config); }, exit_code_of);
+  engine::broadcast_text(*control, lines);
+  if (!lines.empty()) {
+    std::string text = lines.substr(0, lines.size() - 1);
+    std::ranges::replace(text, '\n', ',');
+    result.lines = {"Sync auto: as this run has recorded: " + text};
+  } else if (group.world_size() == 1) {
+    lines = is_given(config, "sync-every") ? "sync params\n" : "sync grad\n";
+    result.lines = {"Sync auto: one rank, which averages nothing: " +
+                    lines.substr(0, lines.size() - 1)};
+  } else {
+    // Every rank has the same figures, but rounding may differ between processors.
+    lines = measure_and_choose(config, group, *control, result);
+    engine::broadcast_text(*control, lines);
+  }
+  apply_choice(lines, result.config);
+  return result;
+}
+
+}  // namespace tools
