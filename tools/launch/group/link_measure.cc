@@ -24,6 +24,9 @@ constexpr std::size_t kFirstTransfer = 64 << 10, kMaxTransfer = 1 << 20;
 // A transfer that takes this long, without its round trip, is large enough for its rate: in any
 // case, or if a larger one is not much faster.
 constexpr double kLongEnough = 0.15, kLongEnoughIfSteady = 0.02, kSteady = 1.3;
+// A first transfer is slow until the connection sends at its full rate, and a queue may take it at
+// once: it is large enough only if it takes this long, and some round trips.
+constexpr double kLongEnoughAtFirst = 0.4, kTripsAtFirst = 4;
 
 double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -110,7 +113,10 @@ class PairTalk {
     for (std::size_t bytes = kFirstTransfer;; bytes *= 4) {
       const double taken = transfer(bytes, from), rate = static_cast<double>(bytes) / taken;
       const bool steady = rate < kSteady * rate_before && taken > kLongEnoughIfSteady;
-      const bool enough = bytes >= kMaxTransfer || taken > kLongEnough || steady;
+      const double long_enough = bytes > kFirstTransfer
+                                     ? kLongEnough
+                                     : kLongEnoughAtFirst + kTripsAtFirst * 2e-6 * link_.best_us;
+      const bool enough = bytes >= kMaxTransfer || taken > long_enough || steady;
       if (agreed(enough ? 1 : 0, 0, 1) == 1) return bytes;
       rate_before = rate;
     }
