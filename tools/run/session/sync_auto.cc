@@ -110,8 +110,12 @@ std::vector<RankPair> pairs_to_measure(const backends::Group& group, int& hosts)
 
 void measure_links_of(backends::Group& group, backends::Communicator& control,
                       SyncFigures& figures) {
-  const std::string backend = group.backend() == "nccl" ? "auto" : "";
-  for (const RankPair& pair : pairs_to_measure(group, figures.hosts))
+  const std::vector<RankPair> pairs = pairs_to_measure(group, figures.hosts);
+  // Between hosts the rate is the cable's, whichever backend trains; within one it is memory's.
+  const std::string backend = figures.hosts > 1           ? "socket"
+                              : group.backend() == "nccl" ? "auto"
+                                                          : "";
+  for (const RankPair& pair : pairs)
     for (const Link& link : measure_round(group, control, {pair}, backend)) {
       figures.round_trip_s = std::max(figures.round_trip_s, 1e-3 * link.round_trip_ms());
       const double rate = 1e9 * link.slower_gb_s();
