@@ -40,7 +40,7 @@ std::string links_json(const std::vector<Link>& links, const backends::Group& gr
   return json.new_line().end_array().end_object().text() + "\n";
 }
 
-std::string hosts_text(const backends::Group& group) {
+std::string host_list(const backends::Group& group) {
   std::vector<std::string> hosts;
   for (const backends::PeerInfo& peer : group.peers())
     hosts.push_back(std::to_string(peer.rank) + " " + peer.host);
@@ -53,8 +53,7 @@ std::string links_text(const std::vector<Link>& links, const backends::Group& gr
   const bool people = format != ReportFormat::kCsv;
   std::vector<Cells> lines{link_columns(people)};
   for (const Link& link : links) lines.push_back(link_cells(link, people));
-  return report_text(format, heading_text(bench_heading()) + hosts_text(group) + "\n", lines,
-                     {0, 1},
+  return report_text(format, heading_text(bench_heading()) + host_list(group) + "\n", lines, {0, 1},
                      "Pairs are measured one at a time; there: from the first rank to the second. "
                      "resent: TCP segments with data sent again, of all sent (-: unknown).\n");
 }

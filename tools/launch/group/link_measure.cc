@@ -195,13 +195,13 @@ struct PackedLink {
   double measured[std::size(kMeasured)] = {};
 };
 
-std::string packed(const Link& link) {
+std::string pack_link(const Link& link) {
   PackedLink p{.a = link.a, .b = link.b, .one_host = link.one_host};
   for (std::size_t i = 0; i < std::size(kMeasured); ++i) p.measured[i] = link.*kMeasured[i];
   return std::string(reinterpret_cast<const char*>(&p), sizeof p) + link.backend;
 }
 
-Link unpacked(const std::string& text) {
+Link unpack_link(const std::string& text) {
   PackedLink p;
   std::memcpy(&p, text.data(), sizeof p);
   Link link{.a = p.a, .b = p.b, .backend = text.substr(sizeof p), .one_host = p.one_host != 0};
@@ -215,7 +215,7 @@ std::string resent_text(double resent, double segments) {
   return fixed(resent, 0) + " of " + fixed(segments, 0);
 }
 
-std::string count_text(double count) { return count < 0 ? "" : fixed(count, 0); }
+std::string segments_cell(double count) { return count < 0 ? "" : fixed(count, 0); }
 
 std::string rate_digits(double rate) { return fixed(rate, rate < 10 ? 3 : rate < 1000 ? 1 : 0); }
 
@@ -228,11 +228,11 @@ std::vector<Link> measure_round(backends::Group& group, backends::Communicator& 
     if (pair.first != group.rank() && pair.second != group.rank()) continue;
     Link link;
     measure_pair(group, pair, backend, link);
-    if (pair.first == group.rank()) report = packed(link);
+    if (pair.first == group.rank()) report = pack_link(link);
   }
   std::vector<Link> links;
   for (const std::string& text : gather_texts(control, report))
-    if (text.size() >= sizeof(PackedLink)) links.push_back(unpacked(text));
+    if (text.size() >= sizeof(PackedLink)) links.push_back(unpack_link(text));
   return links;
 }
 
@@ -278,10 +278,10 @@ Cells link_cells(const Link& l, bool people) {
           fixed(1e3 * l.back_gb_s, 5),
           fixed(l.round_trip_ms(), 5),
           fixed(l.round_trip_p99_ms(), 5),
-          count_text(l.forward_segments),
-          count_text(l.forward_resent),
-          count_text(l.back_segments),
-          count_text(l.back_resent)};
+          segments_cell(l.forward_segments),
+          segments_cell(l.forward_resent),
+          segments_cell(l.back_segments),
+          segments_cell(l.back_resent)};
 }
 
 void add_link_figures(base::JsonWriter& json, const Link& l) {

@@ -59,7 +59,7 @@ const std::vector<Policy>& policies() {
 
 constexpr std::int64_t kLongestOfParams = 64;  // longer periods are for outer steps
 
-const char* name_of(Compression compression) {
+const char* compression_name(Compression compression) {
   switch (compression) {
     case Compression::kInt8:
       return "int8";
@@ -122,7 +122,7 @@ SyncCandidate candidate_of(const Policy& policy, std::int64_t every, const SyncF
     std::tie(wire, waits) = streaming_s(f, every);
   }
   if (policy.compression != Compression::kNone)
-    c.options.emplace_back("compress", name_of(policy.compression));
+    c.options.emplace_back("compress", compression_name(policy.compression));
   // Error feedback replaces the outer momentum (SparseLoCo).
   if (sync == "diloco" && policy.compression == Compression::kSparse)
     c.options.emplace_back("outer-momentum", "0");
@@ -155,7 +155,7 @@ std::string bytes_cell(double bytes) {
   return bytes >= 1e3 ? fixed(bytes / 1e3, 1) + " kB" : fixed(bytes, 0) + " B";
 }
 
-std::string percent(double share) { return fixed(100 * share, share < 0.1 ? 1 : 0) + " %"; }
+std::string overhead_cell(double share) { return fixed(100 * share, share < 0.1 ? 1 : 0) + " %"; }
 
 }  // namespace
 
@@ -199,7 +199,7 @@ std::string sync_choice_text(const SyncFigures& f, const std::vector<SyncCandida
       {"candidate", "bytes/step", "ms on the wire/step", "overhead", "points lost", "by"}};
   for (const SyncCandidate& c : candidates)
     lines.push_back({options_text(c), bytes_cell(c.bytes_per_step), fixed(1e3 * c.wire_s, 3),
-                     percent(c.overhead), fixed(c.points, 1), c.accuracy});
+                     overhead_cell(c.overhead), fixed(c.points, 1), c.accuracy});
   const SyncCandidate& choice = candidates[chosen];
   const bool fits = choice.overhead <= kSyncOverhead;
   return "Sync auto: " + std::to_string(f.ranks) + " ranks on " + std::to_string(f.hosts) +
@@ -210,7 +210,7 @@ std::string sync_choice_text(const SyncFigures& f, const std::vector<SyncCandida
          number_text("%.3g ms", 1e3 * f.step_s) + " without averaging\n" +
          table_text(lines, {0, 5}, false) + "Sync auto: chosen: " + options_text(choice) + " (" +
          (fits ? "least loss of accuracy" : "least overhead; none") + " with at most " +
-         percent(kSyncOverhead) + " overhead)";
+         overhead_cell(kSyncOverhead) + " overhead)";
 }
 
 }  // namespace tools

@@ -31,7 +31,7 @@ using Method = AveragingOptions::Method;
 constexpr const char* kSource = "--sync auto";
 constexpr double kStepSeconds = 0.3;
 constexpr int kMaxSteps = 50, kWarmup = 2;
-constexpr int kWarmupOnDevice = 6;  // a step is captured as a graph in the third and fourth
+constexpr int kDeviceWarmup = 6;  // a step is captured as a graph in the third and fourth
 constexpr std::size_t kHostsInAllPairs = 4;
 
 // The same training without averaging, which keeps nothing.
@@ -68,7 +68,7 @@ double measure_step(TrainSession& session, backends::Communicator& control) {
     trainer.wait_for_steps();
     return base::seconds_since(start) / steps;
   };
-  static_cast<void>(timed(session.facts().ranks.on_device ? kWarmupOnDevice : kWarmup));
+  static_cast<void>(timed(session.facts().ranks.on_device ? kDeviceWarmup : kWarmup));
   const double once = largest_of_ranks(control, timed(1));
   const double fit = std::clamp(kStepSeconds / std::max(once, 1e-9), 2.0, double{kMaxSteps});
   return largest_of_ranks(control, timed(static_cast<int>(fit)));
@@ -138,7 +138,7 @@ SyncLimits limits_of(const RunConfig& config) {
 }
 
 // Options as lines of "name value", to be sent.
-std::string lines_of(const std::vector<std::pair<std::string, std::string>>& options) {
+std::string sent_lines(const std::vector<std::pair<std::string, std::string>>& options) {
   std::string lines;
   for (const auto& [name, value] : options) lines += name + " " + value + "\n";
   return lines;
@@ -169,7 +169,7 @@ std::string recorded_options(const RunConfig& config) {
         found != saved.end() && !found->second.value.empty() &&
         (name == "sync" || found->second.value != find_option(name)->default_value))
       options.emplace_back(name, found->second.value);
-  return options.empty() || options.front().first != "sync" ? "" : lines_of(options);
+  return options.empty() || options.front().first != "sync" ? "" : sent_lines(options);
 }
 
 // Options that the user has given stay.
@@ -204,7 +204,7 @@ std::string measure_and_choose(const RunConfig& config, backends::Group& group,
   const std::vector<SyncCandidate> candidates = sync_candidates(figures, limits_of(config));
   const std::size_t chosen = choose_candidate(candidates);
   result.lines = base::split_text(sync_choice_text(figures, candidates, chosen), '\n');
-  return lines_of(candidates[chosen].options);
+  return sent_lines(candidates[chosen].options);
 }
 
 }  // namespace
